@@ -1,0 +1,48 @@
+"""Every exception and warning that distarray raises of its own accord.
+
+Each derives from the built-in type that NumPy would raise for the same mistake, so that
+``except ValueError`` in an existing program keeps working.
+"""
+
+__all__ = [
+    "CommunicationForbidden",
+    "DistArrayError",
+    "DivergenceError",
+    "GatherLimitError",
+    "LayoutError",
+    "MeshError",
+    "NotDistributedError",
+    "PerformanceWarning",
+]
+
+
+class DistArrayError(Exception):
+    """Base class of the library's own exceptions."""
+
+
+class LayoutError(DistArrayError, ValueError):
+    """A placement, layout or local block does not fit the array or the mesh."""
+
+
+class MeshError(DistArrayError, ValueError):
+    """A mesh does not fit its communicator, or operands live on different meshes."""
+
+
+class DivergenceError(DistArrayError, RuntimeError):
+    """The ranks are not making the same call."""
+
+
+class CommunicationForbidden(DistArrayError, RuntimeError):
+    """A message would have been sent inside ``forbid_communication()``."""
+
+
+class NotDistributedError(DistArrayError, TypeError):
+    """The operation has no distributed form and falling back is not allowed here."""
+
+
+class GatherLimitError(DistArrayError, ValueError):
+    """An implicit gather would exceed the configured limit."""
+
+
+class PerformanceWarning(UserWarning):
+    """The operation works, at a price that the message names."""
