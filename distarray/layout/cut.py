@@ -1,0 +1,146 @@
+"""One array dimension, cut into contiguous blocks.
+
+A :class:`Cut` answers two questions in time independent of the number of blocks: which indices
+does block ``part`` own, and which blocks own the indices ``start`` to ``stop``. It does so for
+
+* the blocks of ``torch.chunk``, nested when several mesh dimensions cut the same dimension,
+* explicitly given boundaries, which is what a boolean mask or a ragged ``from_local`` leaves,
+* a strided view of either: index ``i`` of the view is index ``offset + i * step`` of the base, so
+  a slice stays where the data is, and its blocks are again contiguous in the view's own indices.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
+
+__all__ = ["Cut", "Interval"]
+
+#: Half-open range of indices.
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How one array dimension is divided among the mesh dimensions that shard it.
+
+    Parameters
+    ----------
+    extent : int
+        Number of indices of the dimension.
+    mesh_dims : tuple of int
+        Mesh dimensions that cut it, the coarsest first. Empty: the dimension is whole everywhere.
+    radix : tuple of int
+        Sizes of those mesh dimensions; block numbers are mixed-radix numbers with these digits.
+    base : int
+        Number of indices of the dimension that was cut in the first place.
+    offset, step : int
+        Index ``i`` here is index ``offset + i * step`` of the base.
+    bounds : tuple of int, optional
+        Boundaries of the base's blocks, ``prod(radix) + 1`` of them, instead of chunks.
+    """
+
+    extent: int
+    mesh_dims: tuple[int, ...] = ()
+    radix: tuple[int, ...] = ()
+    base: int = 0
+    offset: int = 0
+    step: int = 1
+    bounds: tuple[int, ...] | None = None
+
+    @classmethod
+    def whole(cls, extent: int) -> "Cut":
+        """A dimension that no mesh dimension cuts."""
+        return cls(extent, base=extent)
+
+    @classmethod
+    def chunked(cls, extent: int, mesh_dims: tuple[int, ...], radix: tuple[int, ...]) -> "Cut":
+        """The canonical cut: the blocks of ``torch.chunk``, nested left to right."""
+        return cls(extent, mesh_dims, radix, extent)
+
+    @classmethod
+    def ragged(cls, counts: Iterable[int], mesh_dims: tuple[int, ...], radix: tuple[int, ...]) -> "Cut":
+        """Blocks of the given lengths; the canonical cut when they happen to be its blocks."""
+        bounds = (0, *accumulate(counts))
+        canonical = cls.chunked(bounds[-1], mesh_dims, radix)
+        if all(canonical.interval(part) == bounds[part : part + 2] for part in range(len(bounds) - 1)):
+            return canonical
+        return cls(bounds[-1], mesh_dims, radix, bounds[-1], bounds=bounds)
+
+    @property
+    def parts(self) -> int:
+        """Number of blocks."""
+        return prod(self.radix)
+
+    @property
+    def is_canonical(self) -> bool:
+        """Whether the blocks are those of ``torch.chunk`` on this very dimension."""
+        return self.bounds is None and self.base == self.extent and self.step == 1
+
+    def part(self, coords: tuple[int, ...]) -> int:
+        """Block number of a mesh coordinate."""
+        number = 0
+        for mesh_dim, size in zip(self.mesh_dims, self.radix, strict=True):
+            number = number * size + coords[mesh_dim]
+        return number
+
+    def digits(self, part: int) -> tuple[int, ...]:
+        """Coordinates along ``mesh_dims`` of a block number."""
+        digits = []
+        for size in reversed(self.radix):
+            part, digit = divmod(part, size)
+            digits.append(digit)
+        return tuple(reversed(digits))
+
+    def interval(self, part: int) -> Interval:
+        """Indices that a block owns."""
+        if not self.radix:
+            return 0, self.extent
+        low, high = self._base_interval(part)
+        if self.step > 0:
+            start = -((self.offset - low) // self.step)
+            stop = -((self.offset - high) // self.step)
+        else:
+            start = (high - self.offset) // self.step + 1
+            stop = (low - self.offset) // self.step + 1
+        start = min(max(start, 0), self.extent)
+        return start, min(max(stop, start), self.extent)
+
+    def owner(self, index: int) -> int:
+        """Block that owns an index, which must lie within the extent."""
+        return self._base_owner(self.offset + index * self.step) if self.radix else 0
+
+    def owners(self, start: int, stop: int) -> range:
+        """Blocks that own an index in ``start:stop``; some of those between may be empty."""
+        if start >= stop:
+            return range(0)
+        first, last = self.owner(start), self.owner(stop - 1)
+        return range(min(first, last), max(first, last) + 1)
+
+    def view(self, start: int, step: int, extent: int) -> "Cut":
+        """The cut of ``[start + i * step for i in range(extent)]``, where the data is."""
+        if self.parts == 1 or extent == 0:
+            return Cut(extent, self.mesh_dims, self.radix, extent)
+        offset, stride = self.offset + start * self.step, self.step * step if extent > 1 else 1
+        return Cut(extent, self.mesh_dims, self.radix, self.base, offset, stride, self.bounds)
+
+    def _base_interval(self, part: int) -> Interval:
+        if self.bounds is not None:
+            return self.bounds[part], self.bounds[part + 1]
+        start, length = 0, self.base
+        for size, digit in zip(self.radix, self.digits(part), strict=True):
+            block = -(-length // size)
+            begin = min(digit * block, length)
+            start, length = start + begin, min(block, length - begin)
+        return start, start + length
+
+    def _base_owner(self, index: int) -> int:
+        if self.bounds is not None:
+            return bisect_right(self.bounds, index) - 1
+        part, length = 0, self.base
+        for size in self.radix:
+            block = -(-length // size)
+            digit, index = divmod(index, block)
+            part, length = part * size + digit, min(block, length - digit * block)
+        return part

@@ -1,0 +1,264 @@
+"""Where every element of a global array lives: shape, mesh shape, placements and cuts."""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from threading import Lock
+from typing import Self
+from weakref import WeakValueDictionary
+
+from distarray.errors import LayoutError
+from distarray.layout.cut import Cut, Interval
+from distarray.layout.placement import At, Partial, Placement, Replicate, Shard
+
+__all__ = ["Box", "Coords", "Layout", "normalize_placements"]
+
+Coords = tuple[int, ...]
+#: A box of the global index space: one interval a dimension.
+Box = tuple[Interval, ...]
+
+_REPLICATE = Replicate()
+
+
+class Layout:
+    """Where every element of a global array lives; pure, immutable and interned.
+
+    Equal layouts are the same object, so comparing two is one pointer comparison. Nothing is
+    stored per rank (save explicit bounds), and every question about one rank is answered in
+    time independent of the number of ranks.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of the global array.
+    mesh_shape : tuple of int
+        Shape of the device mesh.
+    placements : tuple of Placement
+        What each mesh dimension does to the array.
+    cuts : tuple of Cut
+        How each array dimension is divided.
+
+    Examples
+    --------
+    >>> from distarray.layout import Layout, Shard
+    >>> layout = Layout.chunked((10, 3), (4,), [Shard(0)])
+    >>> [layout.local_shape((rank,)) for rank in range(4)]
+    [(3, 3), (3, 3), (3, 3), (1, 3)]
+    >>> Layout.chunked((10, 3), (4,), [Shard(-2)]) is layout
+    True
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_sections",
+        "ats",
+        "cuts",
+        "is_plain",
+        "is_replicated",
+        "mesh_shape",
+        "ndim",
+        "partials",
+        "placements",
+        "shape",
+        "size",
+    )
+
+    shape: tuple[int, ...]
+    mesh_shape: tuple[int, ...]
+    placements: tuple[Placement, ...]
+    cuts: tuple[Cut, ...]
+    ndim: int
+    size: int
+    #: Mesh dimensions with a pending fold.
+    partials: tuple[int, ...]
+    #: Mesh dimensions of which one coordinate alone holds the array.
+    ats: tuple[int, ...]
+    #: No pending fold and no lone coordinate: every element is some rank's, finished.
+    is_plain: bool
+    #: Every rank holds the whole array.
+    is_replicated: bool
+
+    _interned: WeakValueDictionary[tuple[object, ...], "Layout"] = WeakValueDictionary()
+    _lock = Lock()
+
+    def __new__(
+        cls, cuts: tuple[Cut, ...], mesh_shape: tuple[int, ...], placements: tuple[Placement, ...]
+    ) -> Self:
+        key = (cuts, mesh_shape, placements)
+        found = cls._interned.get(key)
+        if found is not None:
+            return found  # type: ignore[return-value]
+        self = super().__new__(cls)
+        self.cuts = cuts
+        self.mesh_shape = mesh_shape
+        self.placements = placements
+        self.shape = tuple([cut.extent for cut in cuts])
+        self.ndim = len(cuts)
+        self.size = prod(self.shape)
+        self.partials = tuple([m for m, p in enumerate(placements) if isinstance(p, Partial)])
+        self.ats = tuple([m for m, p in enumerate(placements) if isinstance(p, At)])
+        self.is_plain = not self.partials and not self.ats
+        self.is_replicated = all(isinstance(p, Replicate) for p in placements)
+        self._sections: dict[Coords, Box] = {}
+        with cls._lock:
+            return cls._interned.setdefault(key, self)  # type: ignore[return-value]
+
+    @classmethod
+    def chunked(
+        cls, shape: Sequence[int], mesh_shape: Sequence[int], placements: Sequence[Placement]
+    ) -> "Layout":
+        """The canonical layout: each sharded dimension cut as ``torch.chunk`` cuts it.
+
+        Raises
+        ------
+        LayoutError
+            If there is not one placement a mesh dimension, or one shards a dimension that the
+            array does not have.
+        """
+        shape, mesh_shape = tuple(shape), tuple(mesh_shape)
+        placed = normalize_placements(placements, len(shape), mesh_shape)
+        cuts = []
+        for dim, extent in enumerate(shape):
+            mesh_dims = tuple([m for m, p in enumerate(placed) if p == Shard(dim)])
+            radix = tuple([mesh_shape[m] for m in mesh_dims])
+            cuts.append(Cut.chunked(extent, mesh_dims, radix))
+        return cls(tuple(cuts), mesh_shape, placed)
+
+    @classmethod
+    def replicated(cls, shape: Sequence[int], mesh_shape: Sequence[int]) -> "Layout":
+        """The layout of an array that every rank holds whole."""
+        mesh_shape = tuple(mesh_shape)
+        cuts = tuple([Cut.whole(extent) for extent in shape])
+        return cls(cuts, mesh_shape, (_REPLICATE,) * len(mesh_shape))
+
+    @classmethod
+    def from_cuts(
+        cls,
+        cuts: Sequence[Cut],
+        mesh_shape: tuple[int, ...],
+        others: Mapping[int, Placement] | None = None,
+    ) -> "Layout":
+        """The layout with these cuts; `others` places the mesh dimensions that cut nothing."""
+        placements: list[Placement] = [_REPLICATE] * len(mesh_shape)
+        for mesh_dim, placement in (others or {}).items():
+            if not (isinstance(placement, At) and mesh_shape[mesh_dim] == 1):
+                placements[mesh_dim] = placement
+        for dim, cut in enumerate(cuts):
+            for mesh_dim in cut.mesh_dims:
+                placements[mesh_dim] = Shard(dim)
+        return cls(tuple(cuts), mesh_shape, tuple(placements))
+
+    # -- questions about one rank ------------------------------------------------------------
+
+    def holds(self, coords: Coords) -> bool:
+        """Whether a rank holds any of the array's dimensions (see :class:`At`)."""
+        for mesh_dim in self.ats:
+            if coords[mesh_dim] != self.placements[mesh_dim].coordinate:  # type: ignore[attr-defined]
+                return False
+        return True
+
+    def section(self, coords: Coords) -> Box:
+        """The box of global indices that a rank owns."""
+        box = self._sections.get(coords)
+        if box is None:
+            box = tuple([cut.interval(cut.part(coords)) for cut in self.cuts])
+            if box and not self.holds(coords):
+                box = ((0, 0), *box[1:])
+            if len(self._sections) < 64:
+                self._sections[coords] = box
+        return box
+
+    def local_shape(self, coords: Coords) -> tuple[int, ...]:
+        """Shape of the block that a rank holds."""
+        return tuple([stop - start for start, stop in self.section(coords)])
+
+    # -- questions about the whole -----------------------------------------------------------
+
+    @property
+    def is_canonical(self) -> bool:
+        """Whether this is the layout that :meth:`chunked` gives for the same placements."""
+        return all(cut.is_canonical for cut in self.cuts)
+
+    @property
+    def sharded_dims(self) -> tuple[int, ...]:
+        """Array dimensions that are cut."""
+        return tuple([dim for dim, cut in enumerate(self.cuts) if cut.mesh_dims])
+
+    @property
+    def others(self) -> dict[int, Placement]:
+        """The mesh dimensions that cut nothing and do not replicate: pending folds, `At`."""
+        return {m: self.placements[m] for m in (*self.partials, *self.ats)}
+
+    # -- new layouts from this one, all without moving data -----------------------------------
+
+    def canonical(self) -> "Layout":
+        """The canonical layout of the same shape and placements."""
+        return Layout.chunked(self.shape, self.mesh_shape, self.placements)
+
+    def with_cuts(self, cuts: Sequence[Cut]) -> "Layout":
+        """The same mesh and pending folds with other array dimensions."""
+        return Layout.from_cuts(cuts, self.mesh_shape, self.others)
+
+    def transpose(self, axes: Sequence[int]) -> "Layout":
+        """The layout of the array with its dimensions permuted."""
+        return self.with_cuts([self.cuts[axis] for axis in axes])
+
+    def expand(self, dim: int) -> "Layout":
+        """The layout with a new dimension of extent 1 before `dim`."""
+        cuts = list(self.cuts)
+        cuts.insert(dim, Cut.whole(1))
+        return self.with_cuts(cuts)
+
+    def settled(self) -> "Layout":
+        """Pending folds and lone coordinates replaced by replication."""
+        return Layout.from_cuts(self.cuts, self.mesh_shape)
+
+    def without_cut(self, dims: Sequence[int]) -> "Layout":
+        """The given dimensions made whole on every rank."""
+        cuts = [Cut.whole(c.extent) if d in dims else c for d, c in enumerate(self.cuts)]
+        return self.with_cuts(cuts)
+
+    def __repr__(self) -> str:
+        text = f"Layout({self.shape} on mesh {self.mesh_shape}: {list(self.placements)}"
+        return text + (")" if self.is_canonical else f", cuts={self.sharded_cuts()})")
+
+    def sharded_cuts(self) -> dict[int, str]:
+        """Printed form of the cuts that are not canonical."""
+        texts = {}
+        for dim, cut in enumerate(self.cuts):
+            if not cut.is_canonical:
+                base = f"bounds {cut.bounds}" if cut.bounds is not None else f"{cut.base}"
+                texts[dim] = f"[{cut.offset}::{cut.step}] of {base}"
+        return texts
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Layout, (self.cuts, self.mesh_shape, self.placements)
+
+
+def normalize_placements(
+    placements: Sequence[Placement], ndim: int, mesh_shape: tuple[int, ...]
+) -> tuple[Placement, ...]:
+    """Placements with dimensions counted from the front, checked against array and mesh."""
+    placements = (placements,) if isinstance(placements, Placement) else tuple(placements)
+    if len(placements) != len(mesh_shape):
+        raise LayoutError(
+            f"placements {list(placements)} name {len(placements)} mesh dimension(s), but the mesh "
+            f"has shape {mesh_shape}; give one placement a mesh dimension"
+        )
+    normal: list[Placement] = []
+    for placement in placements:
+        if isinstance(placement, Shard):
+            dim = placement.dim + ndim if placement.dim < 0 else placement.dim
+            if not 0 <= dim < ndim:
+                raise LayoutError(
+                    f"{placement} names a dimension that an array of {ndim} dimension(s) lacks; "
+                    f"use Replicate() or a dimension in {-ndim}..{ndim - 1}"
+                    if ndim
+                    else f"{placement}: a 0-d array cannot be sharded; use Replicate()"
+                )
+            placement = Shard(dim)
+        elif not isinstance(placement, Placement):
+            raise TypeError(
+                f"a placement is Shard(dim), Replicate() or Partial(op), not {placement!r}"
+            )
+        normal.append(placement)
+    return tuple(normal)
