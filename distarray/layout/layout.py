@@ -98,7 +98,7 @@ class Layout:
         self.ats = tuple([m for m, p in enumerate(placements) if isinstance(p, At)])
         self.is_plain = not self.partials and not self.ats
         self.is_replicated = all(isinstance(p, Replicate) for p in placements)
-        self._sections: dict[Coords, Box] = {}
+        self._sections: dict[Coords | None, Box] = {}
         with cls._lock:
             return cls._interned.setdefault(key, self)  # type: ignore[return-value]
 
@@ -149,17 +149,21 @@ class Layout:
 
     # -- questions about one rank ------------------------------------------------------------
 
-    def holds(self, coords: Coords) -> bool:
-        """Whether a rank holds any of the array's dimensions (see :class:`At`)."""
+    def holds(self, coords: Coords | None) -> bool:
+        """Whether a rank may hold elements; not outside the mesh (None), nor away from `At`."""
+        if coords is None:
+            return False
         for mesh_dim in self.ats:
             if coords[mesh_dim] != self.placements[mesh_dim].coordinate:  # type: ignore[attr-defined]
                 return False
         return True
 
-    def section(self, coords: Coords) -> Box:
-        """The box of global indices that a rank owns."""
+    def section(self, coords: Coords | None) -> Box:
+        """The box of global indices that a rank owns; empty outside the mesh (None)."""
         box = self._sections.get(coords)
         if box is None:
+            if coords is None:
+                return ((0, 0),) * self.ndim
             box = tuple([cut.interval(cut.part(coords)) for cut in self.cuts])
             if box and not self.holds(coords):
                 box = ((0, 0), *box[1:])
@@ -167,7 +171,7 @@ class Layout:
                 self._sections[coords] = box
         return box
 
-    def local_shape(self, coords: Coords) -> tuple[int, ...]:
+    def local_shape(self, coords: Coords | None) -> tuple[int, ...]:
         """Shape of the block that a rank holds."""
         return tuple([stop - start for start, stop in self.section(coords)])
 

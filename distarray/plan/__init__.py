@@ -1,0 +1,28 @@
+"""Plans: which rank sends what to whom, and which layout an operation should work in."""
+
+from distarray.plan.cost import moved_elements
+from distarray.plan.exchange import (
+    Exchange,
+    Slices,
+    Transfer,
+    intersect,
+    plan_across,
+    plan_exchange,
+    rank_of,
+)
+from distarray.plan.propagate import Propagation, broadcast_shapes, propagate, restrict
+
+__all__ = [
+    "Exchange",
+    "Propagation",
+    "Slices",
+    "Transfer",
+    "broadcast_shapes",
+    "intersect",
+    "moved_elements",
+    "plan_across",
+    "plan_exchange",
+    "propagate",
+    "rank_of",
+    "restrict",
+]

@@ -1,0 +1,62 @@
+"""What moving an array from one layout to another costs, known alike on every rank."""
+
+from distarray.layout import Cut, Layout
+
+__all__ = ["moved_elements"]
+
+
+def _shift_overlap(a: Cut, b: Cut) -> float:
+    """Share of `b`'s elements that stay where they are in `a`; both are cut by the same ranks."""
+    if a == b:
+        return 1.0
+    if not b.extent:
+        return 1.0
+    if a.base == b.base and a.step == b.step and a.bounds is None and b.bounds is None:
+        # Same blocks, shifted: at each boundary between blocks as many rows move as the shift.
+        block = max(1, -(-b.base // (b.parts * abs(b.step))))
+        moved = min(abs(a.offset - b.offset) // abs(a.step) or 1, block) * (b.parts - 1)
+        return max(0.0, 1.0 - moved / b.extent)
+    return max(0.0, _sampled_overlap(a, b))
+
+
+def _sampled_overlap(a: Cut, b: Cut, samples: int = 16) -> float:
+    """Share of up to `samples` evenly chosen blocks of `b` that `a` has in the same place."""
+    step = max(1, b.parts // samples)
+    kept = total = 0
+    for part in range(0, b.parts, step):
+        (low, high), (other_low, other_high) = b.interval(part), a.interval(part)
+        total += high - low
+        kept += max(0, min(high, other_high) - max(low, other_low))
+    return kept / total if total else 1.0
+
+
+def moved_elements(src: Layout, dst: Layout) -> float:
+    """Estimated number of elements that change rank, over all ranks.
+
+    Exact for equal, shifted and replicated layouts; for others it supposes that independent cuts
+    meet evenly. It is computed from the layouts alone, so every rank gets the same number.
+    """
+    if src is dst or src.is_replicated or not dst.size:
+        return 0.0
+    kept = 1.0
+    for have, want in zip(src.cuts, dst.cuts, strict=True):
+        if have.mesh_dims == want.mesh_dims:
+            kept *= _shift_overlap(have, want)
+        else:
+            shared = [m for m in have.mesh_dims if m in want.mesh_dims]
+            for mesh_dim, size in zip(have.mesh_dims, have.radix, strict=True):
+                if mesh_dim not in shared:
+                    kept /= size
+    for mesh_dim in src.ats:
+        if src.placements[mesh_dim] != dst.placements[mesh_dim]:
+            kept /= src.mesh_shape[mesh_dim]
+    return (1.0 - kept) * dst.size * _copies(dst)
+
+
+def _copies(layout: Layout) -> int:
+    copies = 1
+    cut_dims = {m for cut in layout.cuts for m in cut.mesh_dims} | set(layout.ats)
+    for mesh_dim, size in enumerate(layout.mesh_shape):
+        if mesh_dim not in cut_dims:
+            copies *= size
+    return copies

@@ -1,0 +1,327 @@
+"""Plan the one primitive that moves data: from a layout to another layout of the same shape.
+
+Every rank works out its own part of the plan, from the two layouts alone: the box that it needs
+is met with the blocks of the source, dimension by dimension, and the box that it has with the
+blocks of the target. What a rank already owns is never sent. When the source holds replicas,
+each receiver reads from one of them, itself first, and distinct receivers from distinct replicas
+as far as there are any, so that no replica becomes a bottleneck.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import prod
+
+from distarray.errors import LayoutError
+from distarray.layout import At, Box, Coords, Layout, Shard
+
+__all__ = ["Exchange", "Slices", "Transfer", "intersect", "plan_across", "plan_exchange", "rank_of"]
+
+Slices = tuple[slice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One box that moves between this rank and a peer.
+
+    Attributes
+    ----------
+    peer : int
+        The other rank, numbered in row-major order of the mesh.
+    slices : tuple of slice
+        The box within this rank's block: of the source when sending, of the target otherwise.
+    shape : tuple of int
+        Shape of the box.
+    """
+
+    peer: int
+    slices: Slices
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What one rank does to bring an array from one layout to another.
+
+    Attributes
+    ----------
+    sends, receives : tuple of Transfer
+        One message a peer and direction at most.
+    kept : tuple of (Slices, Slices) or None
+        This rank's own part, as slices of the source block and of the target block.
+    """
+
+    sends: tuple[Transfer, ...]
+    receives: tuple[Transfer, ...]
+    kept: tuple[Slices, Slices] | None
+
+    @property
+    def elements_sent(self) -> int:
+        """Elements that leave this rank."""
+        return sum([transfer.size for transfer in self.sends])
+
+    @property
+    def elements_received(self) -> int:
+        """Elements that reach this rank."""
+        return sum([transfer.size for transfer in self.receives])
+
+    def __str__(self) -> str:
+        return (
+            f"Exchange: {len(self.sends)} message(s) out with {self.elements_sent} elements, "
+            f"{len(self.receives)} in with {self.elements_received}"
+        )
+
+
+def rank_of(coords: Coords, mesh_shape: tuple[int, ...]) -> int:
+    """Row-major number of a mesh coordinate."""
+    rank = 0
+    for coordinate, size in zip(coords, mesh_shape, strict=True):
+        rank = rank * size + coordinate
+    return rank
+
+
+def intersect(a: Box, b: Box) -> Box | None:
+    """The box common to two boxes, or None when there is none."""
+    common = []
+    for (start, stop), (other_start, other_stop) in zip(a, b, strict=True):
+        low, high = max(start, other_start), min(stop, other_stop)
+        if low >= high:
+            return None
+        common.append((low, high))
+    return tuple(common)
+
+
+def _within(box: Box, section: Box) -> Slices:
+    """A box of the global index space as slices of a block."""
+    return tuple(
+        [slice(a - start, b - start) for (a, b), (start, _) in zip(box, section, strict=True)]
+    )
+
+
+def _shape(box: Box) -> tuple[int, ...]:
+    return tuple([stop - start for start, stop in box])
+
+
+def _source_of(src: Layout, fixed: dict[int, int], reader: Coords) -> Coords:
+    """The replica that a reader reads, given the coordinates of a block's owners.
+
+    Replicated mesh dimensions are free. Taking the reader's own coordinate there, shifted by how
+    far the block is from the reader in the other dimensions, sends a reader that owns the block
+    to itself and spreads the others over the replicas.
+    """
+    shift = sum([reader[mesh_dim] - coordinate for mesh_dim, coordinate in fixed.items()])
+    sizes = src.mesh_shape
+    return tuple(
+        [fixed[m] if m in fixed else (reader[m] + shift) % size for m, size in enumerate(sizes)]
+    )
+
+
+def _owners_of(layout: Layout, box: Box) -> Iterator[dict[int, int]]:
+    """Coordinates, along the mesh dimensions that decide it, of the blocks that meet a box."""
+    lone = {m: layout.placements[m].coordinate for m in layout.ats}  # type: ignore[attr-defined]
+    ranges: list[list[dict[int, int]]] = []
+    for cut, (start, stop) in zip(layout.cuts, box, strict=True):
+        if cut.mesh_dims:
+            parts = cut.owners(start, stop)
+            ranges.append([dict(zip(cut.mesh_dims, cut.digits(p), strict=True)) for p in parts])
+    for choice in product(*ranges):
+        fixed = dict(lone)
+        for digits in choice:
+            fixed.update(digits)
+        yield fixed
+
+
+def _receives(
+    src: Layout, needed: Box, target: Box, reader: Coords, rank: Callable[[Coords], int]
+) -> Iterator[tuple[int, Coords, Box]]:
+    """Whom a rank reads what from: (peer, coordinates of the peer in the source, box)."""
+    for fixed in _owners_of(src, needed):
+        owner = _source_of(src, fixed, reader)
+        common = intersect(src.section(owner), target)
+        if common is not None:
+            yield rank(owner), owner, common
+
+
+def _readers(src: Layout, dst: Layout, box: Box, me: Coords) -> Iterator[Coords]:
+    """Every rank of the same mesh that may read from `me` what it owns of `box`.
+
+    A reader's coordinate along a mesh dimension that replicates the source follows from its
+    other coordinates (see :func:`_source_of`), so only the rest is enumerated.
+    """
+    deciding = _deciding(src)
+    free = [m for m in range(len(me)) if m not in deciding]
+    for choice in _candidates(dst, box, deciding):
+        reader = dict(choice)
+        shift = sum([reader[m] - me[m] for m in deciding])
+        for mesh_dim in free:
+            coordinate = (me[mesh_dim] - shift) % src.mesh_shape[mesh_dim]
+            if reader.setdefault(mesh_dim, coordinate) != coordinate:
+                break
+        else:
+            yield tuple([reader[m] for m in range(len(me))])
+
+
+def _deciding(layout: Layout) -> list[int]:
+    """The mesh dimensions that decide who owns what; along the others every rank owns it."""
+    return [m for m, placement in enumerate(layout.placements) if isinstance(placement, (Shard, At))]
+
+
+def _candidates(dst: Layout, box: Box, needed: list[int]) -> Iterable[dict[int, int]]:
+    """Coordinates along `needed` of the ranks whose target block may meet a box."""
+    ranges: list[list[dict[int, int]]] = []
+    covered: set[int] = set()
+    for cut, (start, stop) in zip(dst.cuts, box, strict=True):
+        if any(m in needed for m in cut.mesh_dims):
+            parts = cut.owners(start, stop)
+            ranges.append([dict(zip(cut.mesh_dims, cut.digits(p), strict=True)) for p in parts])
+            covered.update(cut.mesh_dims)
+    for mesh_dim in dst.ats:
+        ranges.append([{mesh_dim: dst.placements[mesh_dim].coordinate}])  # type: ignore[attr-defined]
+        covered.add(mesh_dim)
+    for mesh_dim in needed:
+        if mesh_dim not in covered:
+            ranges.append([{mesh_dim: c} for c in range(dst.mesh_shape[mesh_dim])])
+    for choice in product(*ranges):
+        merged: dict[int, int] = {}
+        for digits in choice:
+            merged.update(digits)
+        yield merged
+
+
+@lru_cache(maxsize=1024)
+def plan_exchange(src: Layout, dst: Layout, coords: Coords | None) -> Exchange:
+    """One rank's part of moving an array between two layouts on the same mesh.
+
+    Parameters
+    ----------
+    src, dst : Layout
+        Layouts of the same global shape on the same mesh, without pending folds.
+    coords : tuple of int or None
+        This rank's mesh coordinate; None outside the mesh, where there is nothing to do.
+
+    Returns
+    -------
+    Exchange
+
+    Raises
+    ------
+    LayoutError
+        If the layouts differ in shape or mesh shape, or a fold is pending.
+    """
+    _check(src, dst)
+    if src.mesh_shape != dst.mesh_shape:
+        raise LayoutError(f"one mesh is wanted, not two of shapes {src.mesh_shape}, {dst.mesh_shape}")
+    if coords is None:
+        return Exchange((), (), None)
+    have, want = src.section(coords), dst.section(coords)
+    me = rank_of(coords, src.mesh_shape)
+    sends, receives, kept = [], [], None
+    if src is dst:
+        slices = _within(have, have)
+        return Exchange((), (), (slices, slices) if _wanted(dst, want, coords) else None)
+    if _wanted(dst, want, coords):
+        found = _receives(src, want, want, coords, lambda c: rank_of(c, src.mesh_shape))
+        for peer, owner, box in found:
+            if peer == me:
+                kept = (_within(box, have), _within(box, want))
+            elif src.holds(owner):
+                receives.append(Transfer(peer, _within(box, want), _shape(box)))
+    if _wanted(src, have, coords):
+        for reader in _readers(src, dst, have, coords):
+            peer = rank_of(reader, src.mesh_shape)
+            box = intersect(have, dst.section(reader)) if dst.holds(reader) else None
+            if box is not None and peer != me:
+                sends.append(Transfer(peer, _within(box, have), _shape(box)))
+    return Exchange(tuple(sends), tuple(receives), kept)
+
+
+def _wanted(layout: Layout, section: Box, coords: Coords) -> bool:
+    return layout.holds(coords) and all(start < stop for start, stop in section)
+
+
+def _check(src: Layout, dst: Layout) -> None:
+    if src.shape != dst.shape:
+        raise LayoutError(f"cannot move an array of shape {src.shape} into shape {dst.shape}")
+    for layout in (src, dst):
+        if layout.partials:
+            raise LayoutError(f"{layout} has a pending fold; settle it before moving data")
+
+
+def plan_across(
+    src: Layout,
+    dst: Layout,
+    src_ranks: tuple[int, ...],
+    dst_ranks: tuple[int, ...],
+    me: int,
+) -> Exchange:
+    """One rank's part of moving an array between layouts on two meshes.
+
+    Parameters
+    ----------
+    src, dst : Layout
+        Layouts of the same global shape, without pending folds.
+    src_ranks, dst_ranks : tuple of int
+        The ranks of each mesh, in row-major order of its coordinates, in a common numbering.
+    me : int
+        This rank in that numbering; it may belong to one mesh, to both or to none.
+
+    Returns
+    -------
+    Exchange
+        Peers are in the common numbering.
+
+    Notes
+    -----
+    A reader that is no member of the source mesh reads as if it stood at a coordinate chosen by
+    its number, so that readers outside spread over the replicas too.
+    """
+    _check(src, dst)
+    place = {rank: number for number, rank in enumerate(src_ranks)}
+
+    def reader_coords(rank: int) -> Coords:
+        return _coords_of(place.get(rank, rank % len(src_ranks)), src.mesh_shape)
+
+    have = src.section(_coords_of(place[me], src.mesh_shape)) if me in place else None
+    sends, receives, kept = [], [], None
+    if me in dst_ranks:
+        mine = _coords_of(dst_ranks.index(me), dst.mesh_shape)
+        want = dst.section(mine)
+        if _wanted(dst, want, mine):
+            found = _receives(
+                src, want, want, reader_coords(me), lambda c: src_ranks[rank_of(c, src.mesh_shape)]
+            )
+            for peer, _, box in found:
+                if peer == me:
+                    assert have is not None
+                    kept = (_within(box, have), _within(box, want))
+                else:
+                    receives.append(Transfer(peer, _within(box, want), _shape(box)))
+    if have is not None and _wanted(src, have, coords := _coords_of(place[me], src.mesh_shape)):
+        for reader in _all_readers(dst, have):
+            rank = dst_ranks[rank_of(reader, dst.mesh_shape)]
+            box = intersect(have, dst.section(reader))
+            if rank != me and box is not None:
+                fixed = {m: coords[m] for m in _deciding(src)}
+                if _source_of(src, fixed, reader_coords(rank)) == coords:
+                    sends.append(Transfer(rank, _within(box, have), _shape(box)))
+    return Exchange(tuple(sends), tuple(receives), kept)
+
+
+def _all_readers(dst: Layout, box: Box) -> Iterator[Coords]:
+    """Every coordinate of another mesh whose block meets a box, replicas included."""
+    for fixed in _candidates(dst, box, list(range(len(dst.mesh_shape)))):
+        yield tuple([fixed[m] for m in range(len(dst.mesh_shape))])
+
+
+def _coords_of(rank: int, mesh_shape: tuple[int, ...]) -> Coords:
+    coords = []
+    for size in reversed(mesh_shape):
+        rank, coordinate = divmod(rank, size)
+        coords.append(coordinate)
+    return tuple(reversed(coords))

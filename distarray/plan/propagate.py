@@ -1,0 +1,157 @@
+"""Which layout an elementwise operation works in, and what each operand has to become for it.
+
+The operands' own layouts are the candidates; the one for which the fewest bytes change rank is
+taken. Views of one base that differ by a shift (``u[:-2]``, ``u[2:]``) give one candidate more:
+their common middle. It moves no more than either, and where a program writes an interior
+(``u[1:-1] = ...``) it is the layout of what is written, so the shift is paid once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from distarray.layout import Cut, Layout, Placement
+from distarray.plan.cost import moved_elements
+
+__all__ = ["Propagation", "broadcast_shapes", "propagate", "restrict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Propagation:
+    """Layouts of an elementwise operation: of its result, and wanted of each operand."""
+
+    result: Layout
+    operands: tuple[Layout, ...]
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape of operands; the error is NumPy's."""
+    ndim = max([len(shape) for shape in shapes], default=0)
+    common = [1] * ndim
+    for shape in shapes:
+        for dim, extent in enumerate(shape, ndim - len(shape)):
+            if extent != 1 and extent != common[dim]:
+                if common[dim] != 1:
+                    listed = " ".join([str(s).replace(" ", "") for s in shapes])
+                    raise ValueError(
+                        f"operands could not be broadcast together with shapes {listed} "
+                    )
+                common[dim] = extent
+    return tuple(common)
+
+
+def restrict(layout: Layout, shape: tuple[int, ...]) -> Layout:
+    """The layout of an operand of `shape` that broadcasts onto `layout` without any message."""
+    if layout.shape == shape:
+        return layout
+    cuts = []
+    for extent, cut in zip(shape, layout.cuts[layout.ndim - len(shape) :], strict=True):
+        cuts.append(cut if extent == cut.extent else Cut.whole(extent))
+    return Layout.from_cuts(cuts, layout.mesh_shape, layout.others)
+
+
+@lru_cache(maxsize=4096)
+def propagate(layouts: tuple[Layout, ...], itemsizes: tuple[int, ...]) -> Propagation:
+    """The cheapest common layout of an elementwise operation.
+
+    Parameters
+    ----------
+    layouts : tuple of Layout
+        Of each operand, on one mesh, no fold pending.
+    itemsizes : tuple of int
+        Bytes an element of each operand.
+
+    Returns
+    -------
+    Propagation
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not broadcast.
+    """
+    shape = broadcast_shapes(*[layout.shape for layout in layouts])
+    candidates = _candidates(layouts, shape)
+    best, best_cost = candidates[0], _cost(layouts, itemsizes, candidates[0])
+    for candidate in candidates[1:]:
+        cost = _cost(layouts, itemsizes, candidate)
+        if cost < best_cost:
+            best, best_cost = candidate, cost
+    return Propagation(best, tuple([restrict(best, layout.shape) for layout in layouts]))
+
+
+def _cost(layouts: Sequence[Layout], itemsizes: Sequence[int], target: Layout) -> tuple[float, bool]:
+    moved = 0.0
+    for layout, itemsize in zip(layouts, itemsizes, strict=True):
+        moved += itemsize * moved_elements(layout, restrict(target, layout.shape))
+    return moved, bool(target.ats)
+
+
+def _candidates(layouts: Sequence[Layout], shape: tuple[int, ...]) -> list[Layout]:
+    """Distinct layouts of the result, the preferred ones first."""
+    mesh_shape = layouts[0].mesh_shape
+    placed = [layout for layout in dict.fromkeys(layouts) if not layout.is_replicated]
+    if not placed:
+        return [Layout.replicated(shape, mesh_shape)]
+    lifted = [_lift(layout, shape) for layout in placed]
+    found: dict[Layout, None] = {}
+    for position, layout in enumerate(placed):
+        others = lifted[:position] + lifted[position + 1 :]
+        cuts = _merge(lifted[position], others, shape, set(layout.ats))
+        merged = Layout.from_cuts(cuts, mesh_shape, _free(layout.others, cuts))
+        if len(placed) > 1 and merged.is_plain:
+            found[merged.with_cuts(_centred(cuts, lifted))] = None
+        found[merged] = None
+    return list(found)
+
+
+def _free(others: dict[int, Placement], cuts: Sequence[Cut]) -> dict[int, Placement]:
+    taken = {m for cut in cuts for m in cut.mesh_dims}
+    return {m: placement for m, placement in others.items() if m not in taken}
+
+
+def _lift(layout: Layout, shape: tuple[int, ...]) -> list[Cut | None]:
+    """Cuts of an operand in the dimensions of the result; None where it has nothing to say."""
+    lifted: list[Cut | None] = [None] * (len(shape) - layout.ndim)
+    for cut, extent in zip(layout.cuts, shape[len(lifted) :], strict=True):
+        lifted.append(cut if cut.mesh_dims and cut.extent == extent else None)
+    return lifted
+
+
+def _merge(
+    first: Sequence[Cut | None],
+    others: Sequence[Sequence[Cut | None]],
+    shape: tuple[int, ...],
+    taken: set[int],
+) -> list[Cut]:
+    """The cuts of one operand, completed by those of others on mesh dimensions still free."""
+    merged = list(first)
+    taken = taken | {m for cut in first if cut for m in cut.mesh_dims}
+    for other in others:
+        for dim, cut in enumerate(other):
+            if cut and merged[dim] is None and taken.isdisjoint(cut.mesh_dims):
+                merged[dim] = cut
+                taken |= set(cut.mesh_dims)
+    return [cut or Cut.whole(extent) for cut, extent in zip(merged, shape, strict=True)]
+
+
+def _centred(cuts: Sequence[Cut], lifted: Sequence[Sequence[Cut | None]]) -> list[Cut]:
+    """Each cut shifted to the middle of the operands' shifted views of the same base.
+
+    Any offset between the two middle ones moves equally many rows; of those the one whose margins
+    in the base are equal is taken, as that is where programs write interiors.
+    """
+    centred = []
+    for dim, cut in enumerate(cuts):
+        family = [
+            other[dim]
+            for other in lifted
+            if (c := other[dim]) and replace(c, offset=cut.offset) == cut
+        ]
+        offsets = sorted([c.offset for c in family if c])
+        if len(set(offsets)) > 1:
+            low, high = offsets[(len(offsets) - 1) // 2], offsets[len(offsets) // 2]
+            middle = (cut.base - 1 - (cut.extent - 1) * cut.step) // 2
+            cut = replace(cut, offset=min(max(middle, low), high))
+        centred.append(cut)
+    return centred
