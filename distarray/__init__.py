@@ -1,3 +1,77 @@
-"""NumPy-style distributed arrays over MPI."""
+"""NumPy-style distributed arrays over MPI.
+
+Every rank of an MPI job runs the same program; a :class:`DistArray` is one global array of which
+each rank holds a block. See :mod:`distarray.numpy` for the drop-in NumPy names.
+
+Names are loaded on first use, and importing starts no MPI.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distarray.array import DistArray, distribute, from_local
+    from distarray.comm import (
+        DeviceMesh,
+        default_mesh,
+        forbid_communication,
+        init_device_mesh,
+        trace,
+    )
+    from distarray.config import config
+    from distarray.layout import Fold, Layout, Partial, Replicate, Shard
+
+    distribute_tensor = distribute
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "DeviceMesh",
+    "DistArray",
+    "Fold",
+    "Layout",
+    "Partial",
+    "Replicate",
+    "Shard",
+    "config",
+    "default_mesh",
+    "distribute",
+    "distribute_tensor",
+    "forbid_communication",
+    "from_local",
+    "init_device_mesh",
+    "trace",
+]
+
+_HOMES = {
+    "DeviceMesh": "distarray.comm",
+    "DistArray": "distarray.array",
+    "Fold": "distarray.layout",
+    "Layout": "distarray.layout",
+    "Partial": "distarray.layout",
+    "Replicate": "distarray.layout",
+    "Shard": "distarray.layout",
+    "config": "distarray.config",
+    "default_mesh": "distarray.comm",
+    "distribute": "distarray.array",
+    "distribute_tensor": "distarray.array",
+    "forbid_communication": "distarray.comm",
+    "from_local": "distarray.array",
+    "init_device_mesh": "distarray.comm",
+    "trace": "distarray.comm",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'distarray' has no attribute {name!r}")
+    if home == "distarray.array":
+        import_module("distarray.ops")  # an array without its operations is of no use
+    value = getattr(import_module(home), "distribute" if name == "distribute_tensor" else name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -3,12 +3,15 @@
 from distarray.layout.cut import Cut, Interval
 from distarray.layout.layout import Box, Coords, Layout, normalize_placements
 from distarray.layout.placement import At, Fold, Partial, Placement, Replicate, Shard
+from distarray.layout.views import Entries, Entry, local_key, view_layout
 
 __all__ = [
     "At",
     "Box",
     "Coords",
     "Cut",
+    "Entries",
+    "Entry",
     "Fold",
     "Interval",
     "Layout",
@@ -16,5 +19,7 @@ __all__ = [
     "Placement",
     "Replicate",
     "Shard",
+    "local_key",
     "normalize_placements",
+    "view_layout",
 ]

@@ -131,6 +131,12 @@ class Layout:
         return cls(cuts, mesh_shape, (_REPLICATE,) * len(mesh_shape))
 
     @classmethod
+    def lone(cls, shape: Sequence[int], mesh_shape: Sequence[int], coords: Coords) -> "Layout":
+        """The layout of an array that one rank alone holds, whole."""
+        cuts = [Cut.whole(extent) for extent in shape]
+        return cls.from_cuts(cuts, tuple(mesh_shape), {m: At(c) for m, c in enumerate(coords)})
+
+    @classmethod
     def from_cuts(
         cls,
         cuts: Sequence[Cut],

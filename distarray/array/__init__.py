@@ -1,0 +1,37 @@
+"""The distributed array, the registry of operations, and how arrays are made and moved."""
+
+from distarray.array.core import DistArray, wrap
+from distarray.array.creation import (
+    as_distarray,
+    common_mesh,
+    default_layout,
+    distribute,
+    empty,
+    from_blocks,
+    from_local,
+    from_section,
+    to_layout,
+)
+from distarray.array.fallback import NEAREST, fall_back
+from distarray.array.registry import FUNCTIONS, UFUNC_METHODS, call, implements, set_fallback
+
+__all__ = [
+    "FUNCTIONS",
+    "NEAREST",
+    "UFUNC_METHODS",
+    "DistArray",
+    "as_distarray",
+    "call",
+    "common_mesh",
+    "default_layout",
+    "distribute",
+    "empty",
+    "fall_back",
+    "from_blocks",
+    "from_local",
+    "from_section",
+    "implements",
+    "set_fallback",
+    "to_layout",
+    "wrap",
+]

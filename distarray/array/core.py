@@ -1,0 +1,434 @@
+"""The distributed array: a block, a layout and a mesh."""
+
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from distarray.array import movement, printing, registry
+from distarray.array.keys import basic_entries
+from distarray.array.methods import Methods
+from distarray.array.operators import Operators
+from distarray.comm import DeviceMesh
+from distarray.config import config
+from distarray.errors import GatherLimitError
+from distarray.layout import Layout, Placement, local_key, view_layout
+from distarray.plan import restrict
+
+__all__ = ["DistArray", "wrap"]
+
+Array = Any
+
+
+class DistArray(Operators, Methods):
+    """One global array, of which every rank of a mesh holds a block.
+
+    Make one with :func:`distarray.distribute`, :meth:`from_local` or the functions of
+    :mod:`distarray.numpy`; it then behaves as a :class:`numpy.ndarray` does. Attributes never
+    communicate. Methods may, and then every rank of the mesh must call them.
+
+    Attributes
+    ----------
+    layout : Layout
+        Where every element is.
+    mesh : DeviceMesh
+        The ranks that hold the array.
+
+    Examples
+    --------
+    >>> import numpy, distarray
+    >>> x = distarray.distribute(numpy.arange(10.0), placements=[distarray.Shard(0)])
+    >>> float(np.sum(x * x))
+    285.0
+    """
+
+    __slots__ = ()
+
+    __array_priority__ = 1000.0
+
+    def __init__(self) -> NoReturn:
+        raise TypeError(
+            "make a DistArray with distarray.distribute(x), DistArray.from_local(block, mesh, "
+            "placements) or a function of distarray.numpy"
+        )
+
+    # -- what it is: free, never communicates ------------------------------------------------
+
+    @property
+    def layout(self) -> Layout:
+        """Where every element is."""
+        return self._layout
+
+    @property
+    def mesh(self) -> DeviceMesh:
+        """The ranks that hold the array."""
+        mesh: DeviceMesh = self._mesh
+        return mesh
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        """The mesh, under DTensor's name."""
+        return self.mesh
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """What each mesh dimension does to the array."""
+        return self._layout.placements
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the global array."""
+        return self._layout.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self._layout.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements of the global array."""
+        return self._layout.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of the elements."""
+        return self._block.dtype  # type: ignore[no-any-return]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes an element."""
+        return self._block.dtype.itemsize  # type: ignore[no-any-return]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the global array."""
+        return self._layout.size * self.itemsize
+
+    @property
+    def device(self) -> str:
+        """ "cpu", or "cuda:N" for the device that holds this rank's block."""
+        return "cpu" if self._mesh.device_type == "cpu" else f"cuda:{self._block.device.id}"
+
+    # -- local blocks ------------------------------------------------------------------------
+
+    def to_local(self) -> Array:
+        """This rank's block, not copied: what is written to it is written to the array.
+
+        Of an array with a pending fold it is this rank's contribution. Does not communicate.
+        """
+        return np.asarray(self._block) if isinstance(self._block, np.generic) else self._block
+
+    def _like(self, block: Array) -> "DistArray":
+        return wrap(block, self._layout, self._mesh)
+
+    def _settle(self) -> None:
+        self._block, self._layout = movement.settled(self._block, self._layout, self._mesh)
+
+    # -- moving ------------------------------------------------------------------------------
+
+    def redistribute(
+        self,
+        mesh: DeviceMesh | Sequence[Placement] | Placement | None = None,
+        placements: Sequence[Placement] | Placement | None = None,
+    ) -> "DistArray":
+        """The same array placed otherwise, in one step; collective.
+
+        Parameters
+        ----------
+        mesh : DeviceMesh, optional
+            The mesh to place it on: the array's own by default, or another over ranks that
+            share a communicator with it.
+        placements : sequence of Placement, optional
+            One a mesh dimension; all `Replicate()` by default. Pending folds can be left only
+            where they are.
+
+        Returns
+        -------
+        DistArray
+            With the canonical cut, and memory of its own.
+
+        Raises
+        ------
+        LayoutError
+            If the placements do not fit the array or the mesh.
+
+        Cost
+        ----
+        Each rank receives the elements of its new block that it does not hold already, one
+        message a pair of ranks. Pending folds are carried out first: one allreduce along their
+        mesh dimensions, or one reduce-scatter where the result is sharded there.
+        """
+        return registry.call(DistArray.redistribute, self, mesh, placements)  # type: ignore[no-any-return]
+
+    def full(self) -> np.ndarray[Any, Any]:
+        """The global array as a NumPy array of its own on every rank; collective."""
+        result = movement.gathered(self._block, self._layout, self._mesh)
+        return self._mesh.to_host(result)  # type: ignore[no-any-return]
+
+    full_tensor = full
+
+    def gather(self, root: int = 0) -> np.ndarray[Any, Any] | None:
+        """The global array as a NumPy array on rank `root` of the mesh, None elsewhere; collective.
+
+        Parameters
+        ----------
+        root : int
+            Rank of the mesh.
+        """
+        root = operator.index(root)
+        if not 0 <= root < self._mesh.size():
+            raise ValueError(f"gather(root={root}): the mesh has ranks 0 to {self._mesh.size() - 1}")
+        result = movement.gathered(self._block, self._layout, self._mesh, root)
+        return None if result is None else self._mesh.to_host(result)
+
+    # -- protocols ---------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        row = registry.FUNCTIONS.get(ufunc) if method == "__call__" else None
+        if row is not None:
+            return registry.call(ufunc, *inputs, **kwargs)
+        return registry.UFUNC_METHODS[method](ufunc, *inputs, **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return registry.call(func, *args, **kwargs)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if self._layout.is_replicated and self._mesh.device_type == "cpu":
+            return np.array(self._block, dtype, copy=copy)
+        if copy is False:
+            raise ValueError("a NumPy array of a distributed array is always a copy of it")
+        if self.nbytes > config.gather_limit:
+            raise GatherLimitError(
+                f"numpy.asarray would gather {self.nbytes} bytes of {self._summary()} on every "
+                f"rank; the limit is config.gather_limit = {config.gather_limit} bytes. Work on "
+                "the blocks (x.to_local()), gather on one rank (x.gather(root=0)), or call "
+                "x.full(), which has no limit"
+            )
+        whole = self.full()
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return registry.call(DistArray.__array_namespace__, api_version=api_version)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        if not self._layout.is_replicated:
+            raise BufferError(
+                f"{self._summary()} is partitioned; export this rank's block, x.to_local(), "
+                "or the whole array, x.full()"
+            )
+        return self.to_local().__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.to_local().__dlpack_device__()  # type: ignore[no-any-return]
+
+    # -- indexing ----------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        if self._layout.partials:
+            self._settle()
+        entries = basic_entries(key, self._layout.shape)
+        if entries is None:
+            return registry.call(operator.getitem, self, key)
+        result = self._view(entries)
+        if not result._layout.shape and Ellipsis not in (key if type(key) is tuple else (key,)):
+            result._settle()
+            result._block = result._block[()]
+        return result
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(self._block, np.generic):
+            raise TypeError("a scalar (the 0-d result of an operation) does not support item assignment")
+        if self._layout.partials:
+            self._settle()
+        entries = basic_entries(key, self._layout.shape)
+        if entries is None:
+            registry.call(operator.setitem, self, key, value)
+        else:
+            self._view(entries)._assign(value)
+
+    def _view(self, entries: Any) -> "DistArray":
+        layout, mesh = self._layout, self._mesh
+        result = view_layout(layout, entries)
+        key = local_key(layout, entries, mesh.coords)
+        if key is None:
+            block = mesh.xp.empty(result.local_shape(mesh.coords), self._block.dtype)
+        else:
+            block = self._block[key] if result.shape else self._block[(*key, ...)]
+        return wrap(block, result, mesh)
+
+    def _assign(self, value: Any) -> None:
+        """Copy `value` into this array, broadcast and cast as NumPy does."""
+        shape = value.shape if isinstance(value, DistArray) else np.shape(value)
+        if not _fits(shape, self.shape):
+            raise ValueError(
+                f"could not broadcast input array from shape {_tight(shape)} into shape "
+                f"{_tight(self.shape)}"
+            )
+        if not isinstance(value, DistArray):
+            self._assign_replicated(value)
+            return
+        if value._mesh is not self._mesh:
+            value = value.redistribute(self._mesh)
+        if value._layout.partials:
+            value._settle()
+        while value.ndim > self.ndim:
+            value = value[0]
+        if value.shape == self.shape:
+            movement.assign(self._block, self._layout, value._block, value._layout, self._mesh)
+        else:
+            target = restrict(self._layout, value.shape)
+            part = movement.moved(value._block, value._layout, target, self._mesh)
+            if self._layout.holds(self._mesh.coords):
+                self._block[...] = part
+
+    def _assign_replicated(self, value: Any) -> None:
+        if not isinstance(value, (int, float, complex, np.generic)):
+            # A copy made before anything is written guards against a view of this very block.
+            value = self._mesh.asarray(value)
+            value = value.reshape(value.shape[max(0, value.ndim - self.ndim) :])
+            section = self._layout.section(self._mesh.coords)[self.ndim - value.ndim :]
+            value = value[
+                tuple(
+                    [
+                        slice(start, stop) if extent != 1 or whole == 1 else slice(None)
+                        for (start, stop), extent, whole in zip(
+                            section, value.shape, self.shape[self.ndim - value.ndim :], strict=True
+                        )
+                    ]
+                )
+            ]
+        if self._layout.holds(self._mesh.coords):
+            self._block[...] = value
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        if self._layout.partials:
+            self._settle()
+        if self.ndim > 1:
+            return (self[position] for position in range(self.shape[0]))
+        return self._scalars()
+
+    def _scalars(self) -> Iterator[Any]:
+        """Elements of a 1-d array, a stretch of them fetched at a time."""
+        for start in range(0, self.shape[0], 1 << 16):
+            for element in self[start : start + (1 << 16)].full():
+                yield wrap(element, Layout.replicated((), self._mesh.shape), self._mesh)
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    # -- scalars -----------------------------------------------------------------------------
+
+    def item(self, *args: Any) -> Any:
+        """One element as a Python scalar; communicates unless the array is replicated."""
+        if not args:
+            if self.size != 1:
+                raise ValueError("can only convert an array of size 1 to a Python scalar")
+            return self.full().item()
+        key = args[0] if len(args) == 1 else args
+        if isinstance(key, tuple):
+            return self[key].full().item()
+        position = operator.index(key)
+        if not -self.size <= position < self.size:
+            raise IndexError(f"index {position} is out of bounds for size {self.size}")
+        return self[tuple(int(i) for i in np.unravel_index(position % self.size, self.shape))].full().item()
+
+    def tolist(self) -> Any:
+        """The array as nested lists of Python scalars on every rank; collective unless replicated."""
+        return np.asarray(self).tolist()
+
+    def _scalar(self, what: Any) -> Any:
+        """`what(block)` for the conversions that want a single element."""
+        if self._layout.is_replicated:
+            return what(self._block)
+        if self.size != 1:
+            # NumPy's own words for arrays of other sizes, without looking at any element.
+            return what(np.broadcast_to(np.zeros((), self.dtype), self.shape))
+        return what(self.full())
+
+    def __bool__(self) -> bool:
+        return self._scalar(bool)  # type: ignore[no-any-return]
+
+    def __int__(self) -> int:
+        return self._scalar(int)  # type: ignore[no-any-return]
+
+    def __float__(self) -> float:
+        return self._scalar(float)  # type: ignore[no-any-return]
+
+    def __complex__(self) -> complex:
+        return self._scalar(complex)  # type: ignore[no-any-return]
+
+    def __index__(self) -> int:
+        return self._scalar(operator.index)  # type: ignore[no-any-return]
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        if isinstance(self._block, np.generic):
+            return round(self._block, ndigits) if ndigits is not None else round(self._block)  # type: ignore[call-overload]
+        return np.round(self, ndigits or 0)
+
+    def __format__(self, spec: str) -> str:
+        if self._layout.is_replicated:
+            return format(self._block, spec)
+        if not spec:
+            return str(self)
+        raise TypeError("unsupported format string passed to DistArray.__format__")
+
+    def __hash__(self) -> int:
+        if isinstance(self._block, np.generic):
+            return hash(self._block)
+        raise TypeError("unhashable type: 'DistArray'")
+
+    # -- copies and printing -------------------------------------------------------------------
+
+    def __copy__(self) -> "DistArray":
+        return np.copy(self)  # type: ignore[return-value]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "DistArray":
+        return np.copy(self)  # type: ignore[return-value]
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self._summary()} cannot be pickled: its mesh belongs to this MPI job. Pickle "
+            "x.full() (the whole array) or x.to_local() (this rank's block)"
+        )
+
+    def __repr__(self) -> str:
+        return printing.array_repr(self)
+
+    def __str__(self) -> str:
+        return printing.array_str(self)
+
+    def _summary(self) -> str:
+        return printing.summary(self)
+
+
+def wrap(block: Array, layout: Layout, mesh: DeviceMesh) -> DistArray:
+    """A DistArray of a block that is known to fit its layout; checks nothing."""
+    self = object.__new__(DistArray)
+    self._block = block
+    self._layout = layout
+    self._mesh = mesh
+    return self
+
+
+def _fits(shape: Sequence[int], target: Sequence[int]) -> bool:
+    """Whether a value of `shape` broadcasts into `target`; surplus leading 1's are dropped."""
+    surplus = len(shape) - len(target)
+    if surplus > 0:
+        if any(extent != 1 for extent in shape[:surplus]):
+            return False
+        shape = shape[surplus:]
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    return all(have in (want, 1) for have, want in pairs)
+
+
+def _tight(shape: Sequence[int]) -> str:
+    return str(tuple(shape)).replace(" ", "")

@@ -1,0 +1,351 @@
+"""Making distributed arrays from arrays, blocks and nothing, and reading operands."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array.core import DistArray, wrap
+from distarray.array.movement import moved
+from distarray.array.registry import implements
+from distarray.comm import DeviceMesh, default_mesh
+from distarray.config import config
+from distarray.errors import LayoutError, MeshError
+from distarray.layout import At, Cut, Layout, Partial, Placement, Replicate, Shard
+from distarray.layout import normalize_placements as normalized
+from distarray.plan import plan_across
+
+__all__ = [
+    "as_distarray",
+    "common_mesh",
+    "default_layout",
+    "distribute",
+    "empty",
+    "from_blocks",
+    "from_local",
+    "from_section",
+    "to_layout",
+]
+
+Placements = Sequence[Placement] | Placement
+
+
+def default_layout(shape: Sequence[int], itemsize: int, mesh: DeviceMesh) -> Layout:
+    """Where a new array goes when nothing says otherwise.
+
+    Small arrays (`config.replicate_below` bytes) are replicated. Others are cut along their first
+    dimension, or along the longest one when the first is too short to give every rank a part.
+    """
+    shape = tuple(shape)
+    size = itemsize * int(np.prod(shape, dtype=object))
+    if not shape or size < config.replicate_below:
+        return Layout.replicated(shape, mesh.shape)
+    ranks = int(np.prod(mesh.shape))
+    dim = 0 if shape[0] >= ranks else int(np.argmax(shape))
+    return Layout.chunked(shape, mesh.shape, [Shard(dim)] * len(mesh.shape))
+
+
+def empty(layout: Layout, dtype: Any, mesh: DeviceMesh) -> DistArray:
+    """An uninitialized array of a layout."""
+    return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), dtype), layout, mesh)
+
+
+def from_section(
+    fill: Callable[[tuple[slice, ...]], Any], layout: Layout, mesh: DeviceMesh
+) -> DistArray:
+    """An array of which each rank makes its own part: `fill(section)` gives the block.
+
+    The section is this rank's box of the global index space as slices.
+    """
+    section = tuple([slice(start, stop) for start, stop in layout.section(mesh.coords)])
+    return wrap(fill(section), layout, mesh)
+
+
+def common_mesh(*operands: Any) -> DeviceMesh:
+    """The one mesh of all distributed arrays among the operands; the default mesh if none is.
+
+    Raises
+    ------
+    MeshError
+        If there are two meshes.
+    """
+    mesh: DeviceMesh | None = None
+    for operand in operands:
+        if isinstance(operand, DistArray) and operand._mesh is not mesh:
+            if mesh is not None:
+                raise MeshError(
+                    f"operands live on different meshes, {mesh} and {operand._mesh}; bring one "
+                    "to the other's with x.redistribute(mesh, placements)"
+                )
+            mesh = operand._mesh
+    return default_mesh() if mesh is None else mesh
+
+
+def as_distarray(x: Any, mesh: DeviceMesh | None = None, dtype: Any = None) -> DistArray:
+    """An operand as a distributed array; lists, NumPy arrays and scalars count as replicated.
+
+    Does not communicate.
+    """
+    if isinstance(x, DistArray):
+        return x if dtype is None or x.dtype == dtype else x.astype(dtype)
+    mesh = default_mesh() if mesh is None else mesh
+    block = x if isinstance(x, np.generic) and dtype is None else mesh.asarray(x, dtype)
+    return wrap(block, Layout.replicated(block.shape, mesh.shape), mesh)
+
+
+def to_layout(x: DistArray, layout: Layout) -> DistArray:
+    """`x` in another layout of its shape on its mesh; shares memory where nothing moves.
+
+    Collective unless the layout is the array's own or the array is replicated.
+    """
+    if x._layout is layout:
+        return x
+    if not x._layout.is_plain:
+        x._settle()
+    return wrap(moved(x._block, x._layout, layout, x._mesh), layout, x._mesh)
+
+
+def distribute(
+    x: Any,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+    src: int | None = 0,
+) -> DistArray:
+    """Split an array over a mesh.
+
+    Parameters
+    ----------
+    x : array_like or DistArray
+        The global array. With `src=r` only rank r's is read, and other ranks may pass None.
+        A DistArray is redistributed.
+    mesh : DeviceMesh, optional
+        The default mesh, all ranks in one dimension, if not given.
+    placements : sequence of Placement, optional
+        One a mesh dimension. By default large arrays are cut along one dimension and small ones
+        replicated.
+    src : int or None
+        Rank of the mesh that sends its values to the others. None says that every rank holds the
+        same `x` already; then nothing is sent.
+
+    Returns
+    -------
+    DistArray
+        It shares no memory with `x`.
+
+    Raises
+    ------
+    LayoutError
+        If the placements do not fit, or ask for a pending fold.
+
+    Cost
+    ----
+    With `src`, shape and dtype are broadcast, then each rank receives its own block.
+
+    Examples
+    --------
+    >>> import numpy, distarray
+    >>> x = distarray.distribute(numpy.arange(6), placements=[distarray.Replicate()], src=None)
+    >>> x
+    array([0, 1, 2, 3, 4, 5])
+    """
+    if isinstance(x, DistArray):
+        target = placements if placements is not None or mesh not in (None, x._mesh) else x.placements
+        return x.redistribute(mesh, target)
+    mesh = default_mesh() if mesh is None else mesh
+    if src is None:
+        block = mesh.asarray(x)
+        layout = _wanted(block.shape, block.dtype, mesh, placements)
+        return _copied(wrap(block, Layout.replicated(block.shape, mesh.shape), mesh), layout)
+    if not 0 <= src < mesh.size():
+        raise ValueError(f"distribute(src={src}): the mesh has ranks 0 to {mesh.size() - 1}")
+    block = mesh.asarray(x) if mesh.rank == src else None
+    shape, dtype = mesh.group.broadcast_object(
+        (block.shape, block.dtype) if block is not None else None, src
+    ) or ((), np.dtype(float))
+    layout = _wanted(shape, dtype, mesh, placements)
+    coords = mesh.coords_of(src)
+    lone = Layout.lone(shape, mesh.shape, coords)
+    if not shape:
+        block = mesh.xp.empty((), dtype) if block is None else block
+        result = wrap(block, lone, mesh)
+        result._settle()
+        return result._like(result._block.copy())
+    if block is None:
+        block = mesh.xp.empty(lone.local_shape(mesh.coords), dtype)
+    return _copied(wrap(block, lone, mesh), layout)
+
+
+def _wanted(shape: Sequence[int], dtype: Any, mesh: DeviceMesh, placements: Any) -> Layout:
+    if placements is None:
+        return default_layout(shape, dtype.itemsize, mesh)
+    layout = Layout.chunked(shape, mesh.shape, _listed(placements, mesh))
+    if layout.partials:
+        raise LayoutError(
+            "an array cannot be distributed as pending contributions; use Shard or Replicate "
+            "(DistArray.from_local makes an array with a pending fold from contributions)"
+        )
+    return layout
+
+
+def _listed(placements: Placements, mesh: DeviceMesh) -> list[Placement]:
+    return [placements] if isinstance(placements, Placement) else list(placements)
+
+
+def _copied(x: DistArray, layout: Layout) -> DistArray:
+    """`x` in another layout, with memory of its own."""
+    if layout.ats or x._layout.ats:
+        block = mesh_block = x._mesh.xp.empty(layout.local_shape(x._mesh.coords), x.dtype)
+        moved_block = moved(x._block, x._layout, layout, x._mesh)
+        mesh_block[...] = moved_block
+        return wrap(block, layout, x._mesh)
+    block = moved(x._block, x._layout, layout, x._mesh)
+    shared = block is x._block or block.base is not None
+    return wrap(block.copy() if shared else block, layout, x._mesh)
+
+
+def from_blocks(block: Any, counts: Sequence[int], dim: int, mesh: DeviceMesh, mesh_dim: int) -> DistArray:
+    """An array whose blocks along one dimension have the given lengths."""
+    cuts = [Cut.whole(extent) for extent in block.shape]
+    cuts[dim] = Cut.ragged(counts, (mesh_dim,), (mesh.shape[mesh_dim],))
+    return wrap(block, Layout.from_cuts(cuts, mesh.shape), mesh)
+
+
+def from_local(
+    block: Any,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+    shape: Sequence[int] | None = None,
+) -> DistArray:
+    """A distributed array of the blocks that the ranks hold; not copied.
+
+    Parameters
+    ----------
+    block : array_like
+        This rank's block, or contribution where the placement is Partial.
+    mesh : DeviceMesh, optional
+        The default mesh if not given.
+    placements : sequence of Placement, optional
+        One a mesh dimension; Shard(0) along the first and Replicate along others by default.
+    shape : tuple of int, optional
+        The global shape, which then must fit the blocks that the canonical layout gives, so that
+        nothing has to be asked. Without it the lengths of the blocks are exchanged, and blocks of
+        unequal length are kept as they are.
+
+    Returns
+    -------
+    DistArray
+
+    Raises
+    ------
+    LayoutError
+        On all ranks, if the blocks do not fit together or do not fit `shape`.
+
+    Cost
+    ----
+    One small allgather of shapes and dtypes.
+    """
+    mesh = default_mesh() if mesh is None else mesh
+    block = mesh.asarray(block)
+    if placements is None:
+        placements = [Shard(0) if block.ndim else Replicate()] + [Replicate()] * (len(mesh.shape) - 1)
+    described = mesh.group.allgather_object((block.shape, block.dtype.str, _listed(placements, mesh)))
+    _check_alike(described, mesh)
+    placed = normalized(placements, block.ndim, mesh.shape)
+    if shape is not None:
+        layout = Layout.chunked(shape, mesh.shape, placed)
+    else:
+        layout = _layout_of_blocks([d[0] for d in described], placed, mesh)
+    for rank, (found, _, _) in enumerate(described):
+        wanted = layout.local_shape(mesh.coords_of(rank))
+        if tuple(found) != wanted:
+            raise LayoutError(
+                f"from_local: rank {rank} brings a block of shape {found}, but {layout} puts one of "
+                f"shape {wanted} there; leave out `shape` to keep blocks of any length"
+            )
+    return wrap(block, layout, mesh)
+
+
+def _check_alike(described: Sequence[tuple[Any, ...]], mesh: DeviceMesh) -> None:
+    for position, what in ((1, "dtype"), (2, "placements")):
+        values = [entry[position] for entry in described]
+        for rank, value in enumerate(values):
+            if value != values[0]:
+                raise LayoutError(
+                    f"from_local: rank 0 brings {what} {values[0]}, rank {rank} {value}; all ranks "
+                    "of the mesh must bring the same"
+                )
+    ndims = [len(entry[0]) for entry in described]
+    if len(set(ndims)) > 1:
+        raise LayoutError(f"from_local: the blocks have different numbers of dimensions, {ndims}")
+
+
+def _layout_of_blocks(
+    shapes: Sequence[tuple[int, ...]], placements: Sequence[Placement], mesh: DeviceMesh
+) -> Layout:
+    """The layout that keeps every block; the lengths come from the ranks along each cut."""
+    if not shapes:
+        return Layout.chunked((), mesh.shape, [Replicate()] * len(mesh.shape))
+    cuts = []
+    for dim in range(len(shapes[0])):
+        mesh_dims = tuple([m for m, p in enumerate(placements) if p == Shard(dim)])
+        radix = tuple([mesh.shape[m] for m in mesh_dims])
+        if not mesh_dims:
+            cuts.append(Cut.whole(shapes[0][dim]))
+            continue
+        counts = [0] * int(np.prod(radix))
+        probe = Cut.chunked(0, mesh_dims, radix)
+        for rank, shape in enumerate(shapes):
+            counts[probe.part(mesh.coords_of(rank))] = shape[dim]
+        cuts.append(Cut.ragged(counts, mesh_dims, radix))
+    others = {m: p for m, p in enumerate(placements) if isinstance(p, (Partial, At))}
+    return Layout.from_cuts(cuts, mesh.shape, others)
+
+
+@implements(DistArray.redistribute, through=list(Partial().op.__class__), at=True)
+def _redistribute(
+    x: DistArray, mesh: DeviceMesh | Placements | None = None, placements: Placements | None = None
+) -> DistArray:
+    if mesh is not None and not isinstance(mesh, DeviceMesh):
+        mesh, placements = None, mesh
+    target = x._mesh if mesh is None else mesh
+    if placements is None:
+        placements = [Replicate()] * len(target.shape)
+    layout = Layout.chunked(x.shape, target.shape, _listed(placements, target))
+    if target is x._mesh and layout.partials:
+        return _keep_partial(x, layout)
+    if layout.partials:
+        raise LayoutError(f"{x._summary()} cannot be redistributed to pending contributions")
+    settled = x if x._layout.is_plain else x._like(x._block)
+    settled._settle()
+    if target is not x._mesh:
+        return _across(settled, layout, target)
+    return _copied(settled, layout)
+
+
+def _keep_partial(x: DistArray, layout: Layout) -> DistArray:
+    if layout.placements != x.placements:
+        raise LayoutError(
+            f"{x._summary()} cannot be redistributed to {list(layout.placements)}: a pending fold "
+            "can be left where it is or carried out, not made"
+        )
+    return wrap(x._block.copy(), x._layout, x._mesh)
+
+
+def _across(x: DistArray, layout: Layout, mesh: DeviceMesh) -> DistArray:
+    """The exchange between two meshes, over the ranks of both."""
+    group, src_ranks, dst_ranks = x._mesh.joined(mesh)
+    target = mesh.xp.empty(layout.local_shape(mesh.coords), x.dtype)
+    if group is None:
+        return wrap(target, layout, mesh)
+    plan = plan_across(x._layout, layout, src_ranks, dst_ranks, group.rank)
+    group.exchange(
+        [(t.peer, x._block[t.slices]) for t in plan.sends],
+        [(t.peer, target[t.slices]) for t in plan.receives],
+        (x._layout, layout),
+    )
+    if plan.kept:
+        target[plan.kept[1]] = x._block[plan.kept[0]]
+    return wrap(target, layout, mesh)
+
+
+DistArray.from_local = staticmethod(from_local)  # type: ignore[attr-defined]

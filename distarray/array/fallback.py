@@ -1,0 +1,117 @@
+"""What serves a NumPy function that has no distributed form: gather, compute, distribute."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from distarray.array.core import DistArray, wrap
+from distarray.array.creation import common_mesh, default_layout
+from distarray.array.movement import moved
+from distarray.array.registry import set_fallback
+from distarray.comm import DeviceMesh
+from distarray.config import config
+from distarray.errors import NotDistributedError, PerformanceWarning
+from distarray.layout import Layout
+
+__all__ = ["NEAREST", "fall_back"]
+
+#: NumPy function -> what to use instead of it, for the messages.
+NEAREST: dict[Callable[..., Any], str] = {}
+_warned: set[str] = set()
+
+
+def _arrays(value: Any) -> Iterator[DistArray]:
+    if isinstance(value, DistArray):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _arrays(item)
+    elif isinstance(value, dict):
+        yield from _arrays(list(value.values()))
+
+
+def _name(function: Callable[..., Any]) -> str:
+    module = getattr(function, "__module__", None) or "numpy"
+    return f"{module}.{getattr(function, '__name__', function)}"
+
+
+def fall_back(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Gather the operands on every rank, call NumPy there, and distribute the result again.
+
+    A warning, once a function, names the bytes that were gathered. Arrays given as ``out=``
+    receive what NumPy wrote into their copies.
+
+    Raises
+    ------
+    NotDistributedError
+        If `config.fallback` is "error", or the operands exceed `config.fallback_limit`.
+    """
+    arrays = list({id(x): x for x in _arrays([args, kwargs])}.values())  # each once, in order
+    mesh = common_mesh(*arrays)
+    nbytes = sum([x.nbytes for x in arrays if not x._layout.is_replicated])
+    _refuse_or_warn(function, arrays, nbytes)
+    copies = {id(x): x.full() for x in arrays}
+    result = function(*_replaced(args, copies), **_replaced(kwargs, copies))
+    for out in _arrays(kwargs.get("out")):
+        out[...] = copies[id(out)]
+    originals = {id(copies[id(x)]): x for x in arrays}
+    return _distributed(result, mesh, originals)
+
+
+def _refuse_or_warn(function: Callable[..., Any], arrays: list[DistArray], nbytes: int) -> None:
+    name = _name(function)
+    nearest = NEAREST.get(function)
+    way_out = f"; {nearest}" if nearest else ""
+    if config.fallback == "error" or nbytes > config.fallback_limit:
+        reason = (
+            "config.fallback is 'error'"
+            if config.fallback == "error"
+            else f"config.fallback_limit is {config.fallback_limit} bytes"
+        )
+        operands = ", ".join([x._summary() for x in arrays])
+        raise NotDistributedError(
+            f"{name} has no distributed form here. Gathering its operands ({operands}) would bring "
+            f"{nbytes} bytes to every rank, and {reason}. {name}(x.full()) does it where that much "
+            f"memory is to spare{way_out}"
+        )
+    if config.fallback == "warn" and nbytes and name not in _warned:
+        _warned.add(name)
+        warnings.warn(
+            f"{name} has no distributed form: it gathers its operands ({nbytes} bytes on every "
+            f"rank), computes there and distributes the result{way_out}",
+            PerformanceWarning,
+            stacklevel=5,
+        )
+
+
+def _replaced(value: Any, copies: dict[int, Any]) -> Any:
+    if isinstance(value, DistArray):
+        return copies[id(value)] if value.ndim or not isinstance(value._block, np.generic) else value._block
+    if isinstance(value, (list, tuple)):
+        items = [_replaced(item, copies) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, dict):
+        return {key: _replaced(item, copies) for key, item in value.items()}
+    return value
+
+
+def _distributed(value: Any, mesh: DeviceMesh, originals: dict[int, DistArray]) -> Any:
+    if id(value) in originals:
+        return originals[id(value)]
+    if isinstance(value, (np.ndarray, np.generic)):
+        if value.dtype.hasobject or not isinstance(value, (np.generic, np.ndarray)):
+            return value
+        layout = Layout.replicated(value.shape, mesh.shape)
+        target = default_layout(value.shape, value.dtype.itemsize, mesh)
+        block = value if isinstance(value, np.generic) else mesh.asarray(value)
+        part = moved(block, layout, target, mesh)
+        return wrap(part if part is block else part.copy(), target, mesh)
+    if isinstance(value, (list, tuple)):
+        items = [_distributed(item, mesh, originals) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+set_fallback(fall_back)

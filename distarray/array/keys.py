@@ -1,0 +1,102 @@
+"""Reading an index expression: which keys are basic, and what they select."""
+
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from distarray.array.registry import Base
+from distarray.layout import Entries
+
+__all__ = ["as_index", "basic_entries", "expand_ellipsis"]
+
+_FULL = slice(None)
+_INVALID = (
+    "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
+    "boolean arrays are valid indices"
+)
+
+
+def as_index(entry: Any) -> int | None:
+    """The integer that an entry of a key stands for, or None if it is something else."""
+    kind = type(entry)
+    if kind is int:
+        return entry  # type: ignore[no-any-return]
+    if kind is bool or isinstance(entry, (bool, np.bool_, slice, type(None), type(Ellipsis))):
+        return None
+    if isinstance(entry, (np.ndarray, Base)):
+        if entry.ndim or entry.dtype.kind not in "iu":  # type: ignore[union-attr]
+            return None
+        return index(entry)  # type: ignore[arg-type]
+    try:
+        return index(entry)
+    except TypeError:
+        return None
+
+
+def expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+    """A key with its ellipsis, or the one understood at its end, written out as slices.
+
+    Raises
+    ------
+    IndexError
+        If there are two ellipses or more entries than dimensions.
+    """
+    used, position = 0, None
+    for place, entry in enumerate(key):
+        if entry is Ellipsis:
+            if position is not None:
+                raise IndexError("an index can only have a single ellipsis ('...')")
+            position = place
+        elif isinstance(entry, (bool, np.bool_)):
+            continue
+        elif entry is not None:
+            mask = isinstance(entry, (np.ndarray, Base)) and entry.dtype == bool  # type: ignore[union-attr]
+            used += entry.ndim if mask else 1  # type: ignore[union-attr]
+    if used > ndim:
+        raise IndexError(
+            f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed"
+        )
+    missing = (_FULL,) * (ndim - used)
+    if position is None:
+        return key + missing
+    return key[:position] + missing + key[position + 1 :]
+
+
+def basic_entries(key: Any, shape: tuple[int, ...]) -> Entries | None:
+    """The entries of a basic key (see :mod:`distarray.layout.views`); None if it is not basic.
+
+    Raises
+    ------
+    IndexError
+        As NumPy does: out of bounds, too many indices, no valid index.
+    """
+    parts = key if type(key) is tuple else (key,)
+    for part in parts:
+        if isinstance(part, (list, bool, np.bool_)) or (
+            isinstance(part, (np.ndarray, Base)) and as_index(part) is None
+        ):
+            return None
+    entries: list[Any] = []
+    dim = 0
+    for entry in expand_ellipsis(parts, len(shape)):
+        if entry is None:
+            entries.append(None)
+            continue
+        extent = shape[dim]
+        if type(entry) is slice:
+            start, stop, step = entry.indices(extent)
+            entries.append((start, step, len(range(start, stop, step))))
+        else:
+            entries.append(_position(entry, extent, dim))
+        dim += 1
+    return tuple(entries)
+
+
+def _position(entry: Any, extent: int, dim: int) -> int:
+    number = as_index(entry)
+    if number is None:
+        raise IndexError(_INVALID)
+    if not -extent <= number < extent:
+        raise IndexError(f"index {number} is out of bounds for axis {dim} with size {extent}")
+    return number + extent if number < 0 else number

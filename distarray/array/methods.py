@@ -1,0 +1,290 @@
+"""The methods of :class:`numpy.ndarray`, each handed to the NumPy function of the same meaning.
+
+They have ndarray's signatures and do what those functions do; what may communicate is said there.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from distarray.array.registry import Base, call
+
+__all__ = ["Methods"]
+
+
+class Methods(Base):
+    """ndarray's methods and computed attributes."""
+
+    __slots__ = ()
+
+    # -- reductions and scans ------------------------------------------------------------------
+
+    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
+        """As :func:`numpy.sum`."""
+        return call(np.sum, self, axis=axis, dtype=dtype, out=out, **kwargs)
+
+    def prod(self, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
+        """As :func:`numpy.prod`."""
+        return call(np.prod, self, axis=axis, dtype=dtype, out=out, **kwargs)
+
+    def max(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
+        """As :func:`numpy.max`."""
+        return call(np.max, self, axis=axis, out=out, **kwargs)
+
+    def min(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
+        """As :func:`numpy.min`."""
+        return call(np.min, self, axis=axis, out=out, **kwargs)
+
+    def any(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
+        """As :func:`numpy.any`."""
+        return call(np.any, self, axis=axis, out=out, **kwargs)
+
+    def all(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
+        """As :func:`numpy.all`."""
+        return call(np.all, self, axis=axis, out=out, **kwargs)
+
+    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
+        """As :func:`numpy.mean`."""
+        return call(np.mean, self, axis=axis, dtype=dtype, out=out, **kwargs)
+
+    def std(
+        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, **kwargs: Any
+    ) -> Any:
+        """As :func:`numpy.std`."""
+        return call(np.std, self, axis=axis, dtype=dtype, out=out, ddof=ddof, **kwargs)
+
+    def var(
+        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, **kwargs: Any
+    ) -> Any:
+        """As :func:`numpy.var`."""
+        return call(np.var, self, axis=axis, dtype=dtype, out=out, ddof=ddof, **kwargs)
+
+    def argmax(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
+        """As :func:`numpy.argmax`."""
+        return call(np.argmax, self, axis=axis, out=out, **kwargs)
+
+    def argmin(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
+        """As :func:`numpy.argmin`."""
+        return call(np.argmin, self, axis=axis, out=out, **kwargs)
+
+    def cumsum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        """As :func:`numpy.cumsum`."""
+        return call(np.cumsum, self, axis=axis, dtype=dtype, out=out)
+
+    def cumprod(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        """As :func:`numpy.cumprod`."""
+        return call(np.cumprod, self, axis=axis, dtype=dtype, out=out)
+
+    def trace(
+        self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+    ) -> Any:
+        """As :func:`numpy.trace`."""
+        return call(np.trace, self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
+
+    # -- shape -----------------------------------------------------------------------------------
+
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+        """As :func:`numpy.reshape`; a view where no element has to change rank, else a copy."""
+        target = shape[0] if len(shape) == 1 else shape
+        return call(np.reshape, self, target, order=order, copy=copy)
+
+    def ravel(self, order: str = "C") -> Any:
+        """As :func:`numpy.ravel`."""
+        return call(np.ravel, self, order=order)
+
+    def flatten(self, order: str = "C") -> Any:
+        """A copy collapsed into one dimension."""
+        return call(np.copy, call(np.ravel, self, order=order))
+
+    def transpose(self, *axes: Any) -> Any:
+        """As :func:`numpy.transpose`; a view."""
+        order = axes[0] if len(axes) == 1 else (axes or None)
+        return call(np.transpose, self, order)
+
+    def swapaxes(self, axis1: int, axis2: int) -> Any:
+        """As :func:`numpy.swapaxes`; a view."""
+        return call(np.swapaxes, self, axis1, axis2)
+
+    def squeeze(self, axis: Any = None) -> Any:
+        """As :func:`numpy.squeeze`; a view."""
+        return call(np.squeeze, self, axis=axis)
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+        """As :func:`numpy.diagonal`."""
+        return call(np.diagonal, self, offset=offset, axis1=axis1, axis2=axis2)
+
+    def repeat(self, repeats: Any, axis: int | None = None) -> Any:
+        """As :func:`numpy.repeat`."""
+        return call(np.repeat, self, repeats, axis=axis)
+
+    def resize(self, *shape: Any, refcheck: bool = True) -> None:
+        """Refused: the memory of a distributed array cannot change size in place."""
+        raise ValueError(
+            "cannot resize a distributed array in place: its memory is spread over the ranks; "
+            "use numpy.resize(x, new_shape), which returns a new array"
+        )
+
+    @property
+    def T(self) -> Any:  # noqa: N802 (NumPy's name)
+        """The transposed array; a view."""
+        return call(np.transpose, self)
+
+    @property
+    def mT(self) -> Any:  # noqa: N802 (NumPy's name)
+        """The array with its last two dimensions exchanged; a view."""
+        return call(np.matrix_transpose, self)
+
+    # -- elements ----------------------------------------------------------------------------------
+
+    def take(self, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
+        """As :func:`numpy.take`."""
+        return call(np.take, self, indices, axis=axis, out=out, mode=mode)
+
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        """As :func:`numpy.put`."""
+        call(np.put, self, indices, values, mode=mode)
+
+    def nonzero(self) -> Any:
+        """As :func:`numpy.nonzero`."""
+        return call(np.nonzero, self)
+
+    def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Any:
+        """As :func:`numpy.compress`."""
+        return call(np.compress, condition, self, axis=axis, out=out)
+
+    def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+        """As :func:`numpy.choose`."""
+        return call(np.choose, self, choices, out=out, mode=mode)
+
+    def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Any:
+        """As :func:`numpy.searchsorted`."""
+        return call(np.searchsorted, self, v, side=side, sorter=sorter)
+
+    def argsort(
+        self, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None
+    ) -> Any:
+        """As :func:`numpy.argsort`."""
+        return call(np.argsort, self, axis=axis, kind=kind, order=order, stable=stable)
+
+    def argpartition(
+        self, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
+    ) -> Any:
+        """As :func:`numpy.argpartition`."""
+        return call(np.argpartition, self, kth, axis=axis, kind=kind, order=order)
+
+    def sort(
+        self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None
+    ) -> None:
+        """Sort in place; see :func:`numpy.sort`."""
+        self[...] = call(np.sort, self, axis=axis, kind=kind, order=order, stable=stable)  # type: ignore[index]
+
+    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
+        """Partition in place; see :func:`numpy.partition`."""
+        self[...] = call(np.partition, self, kth, axis=axis, kind=kind, order=order)  # type: ignore[index]
+
+    def fill(self, value: Any) -> None:
+        """Set every element to a scalar."""
+        self[...] = value  # type: ignore[index]
+
+    # -- elementwise ---------------------------------------------------------------------------------
+
+    def clip(self, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Any:
+        """As :func:`numpy.clip`."""
+        return call(np.clip, self, min, max, out=out, **kwargs)
+
+    def round(self, decimals: int = 0, out: Any = None) -> Any:
+        """As :func:`numpy.round`."""
+        return call(np.round, self, decimals=decimals, out=out)
+
+    def conj(self) -> Any:
+        """As :func:`numpy.conjugate`."""
+        return np.conjugate(self)  # type: ignore[call-overload]
+
+    conjugate = conj
+
+    @property
+    def real(self) -> Any:
+        """The real part; a view."""
+        return call(np.real, self)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        call(np.real, self)[...] = value
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part; a view of a complex array."""
+        return call(np.imag, self)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if np.dtype(self._block.dtype).kind != "c":
+            raise TypeError("array does not have imaginary part to set")
+        call(np.imag, self)[...] = value
+
+    def astype(
+        self,
+        dtype: Any,
+        order: str = "K",
+        casting: Any = "unsafe",
+        subok: bool = True,
+        copy: bool = True,
+    ) -> Any:
+        """The array cast to a data type, laid out alike; does not communicate."""
+        block = self._block
+        cast = block.astype(dtype, order=order, casting=casting, subok=subok, copy=copy)
+        return self if cast is block and not copy else self._like(cast)
+
+    def copy(self, order: str = "C") -> Any:
+        """A copy with memory of its own, laid out alike."""
+        return call(np.copy, self, order=order)
+
+    def view(self, dtype: Any = None) -> Self:
+        """A view, read as another data type of the same size if one is given."""
+        if dtype is None:
+            return self._like(self._block[...] if self._layout.shape else self._block)  # type: ignore[no-any-return]
+        if not isinstance(dtype, type) or not issubclass(dtype, Base):
+            dtype = np.dtype(dtype)
+            if dtype.itemsize != self._block.dtype.itemsize:
+                raise ValueError(
+                    f"view({dtype}) of {self._block.dtype} would change the shape of every block; "
+                    "view the local blocks, x.to_local().view(...), instead"
+                )
+            return self._like(self._block.view(dtype))  # type: ignore[no-any-return]
+        return self
+
+    def byteswap(self, inplace: bool = False) -> Any:
+        """The bytes of each element in the opposite order."""
+        swapped = self._block.byteswap(inplace)
+        return self if inplace else self._like(swapped)
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> Any:
+        """The array on another kind of device; this array itself where it is there already."""
+        return call(Methods.to_device, self, device, stream=stream)
+
+    # -- contractions ----------------------------------------------------------------------------------
+
+    def dot(self, b: Any, out: Any = None) -> Any:
+        """As :func:`numpy.dot`."""
+        return call(np.dot, self, b, out=out)
+
+    # -- bytes -------------------------------------------------------------------------------------------
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """The bytes of the whole array on every rank; collective unless replicated."""
+        return np.asarray(self).tobytes(order)
+
+    @property
+    def flat(self) -> Any:
+        """The array in one dimension: a view where :meth:`ravel` is one, else a copy."""
+        return self.ravel()
+
+    def __array_wrap__(
+        self, array: Any, context: Any = None, return_scalar: bool = False
+    ) -> Any:
+        """What NumPy calls on results of code that knows arrays only by duck typing."""
+        return array
+
+    def _axes(self, axes: Sequence[int]) -> tuple[int, ...]:
+        return tuple(np.lib.array_utils.normalize_axis_tuple(axes, self._layout.ndim))

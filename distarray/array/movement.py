@@ -1,0 +1,152 @@
+"""Moving blocks: the exchange between two layouts, pending folds, gathering.
+
+The functions here work on (block, layout, mesh); :class:`~distarray.array.DistArray` wraps them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.comm import DeviceMesh
+from distarray.layout import Fold, Layout, Partial
+from distarray.plan import plan_exchange
+
+__all__ = ["Piece", "assign", "gathered", "moved", "pieces", "settled", "starts"]
+
+Array = Any
+#: Where it belongs in the target block, and the elements.
+Piece = tuple[tuple[slice, ...], Array]
+
+
+def starts(layout: Layout, mesh: DeviceMesh) -> tuple[int, ...]:
+    """Global index of the first element of this rank's block, a number a dimension."""
+    return tuple([start for start, _ in layout.section(mesh.coords)])
+
+
+def pieces(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> list[Piece]:
+    """This rank's block of `dst`, as it comes: what is here as a view, the rest as received.
+
+    Communicates unless every rank has all it needs. What is here already is not copied.
+    """
+    if src is dst:
+        return [(tuple([slice(0, extent) for extent in block.shape]), block)]
+    plan = plan_exchange(src, dst, mesh.coords)
+    found: list[Piece] = [(plan.kept[1], block[plan.kept[0]])] if plan.kept else []
+    received = [mesh.xp.empty(t.shape, block.dtype) for t in plan.receives]
+    if plan.sends or plan.receives:
+        mesh.group.exchange(
+            [(t.peer, block[t.slices]) for t in plan.sends],
+            [(t.peer, part) for t, part in zip(plan.receives, received, strict=True)],
+            (src, dst),
+        )
+    found += [(t.slices, part) for t, part in zip(plan.receives, received, strict=True)]
+    return found
+
+
+def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
+    """This rank's block of `dst`: the block itself or a view of it where nothing has to move."""
+    if src is dst:
+        return block
+    plan = plan_exchange(src, dst, mesh.coords)
+    shape = dst.local_shape(mesh.coords)
+    kept = plan.kept
+    if kept and not plan.receives and not plan.sends and block[kept[0]].shape == shape:
+        return block[kept[0]]
+    target = mesh.xp.empty(shape, block.dtype)
+    _run(plan, block, target, mesh, (src, dst))
+    return target
+
+
+def _run(plan: Any, block: Array, target: Array, mesh: DeviceMesh, note: Any) -> None:
+    if plan.sends or plan.receives:
+        mesh.group.exchange(
+            [(t.peer, block[t.slices]) for t in plan.sends],
+            [(t.peer, target[t.slices]) for t in plan.receives],
+            note,
+        )
+    if plan.kept:
+        target[plan.kept[1]] = block[plan.kept[0]]
+
+
+def assign(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMesh) -> None:
+    """Copy an array into another of the same shape on the same mesh, casting as NumPy does.
+
+    Only what a rank lacks is sent, straight from and into the blocks.
+    """
+    if src is dst:
+        target[...] = block
+        return
+    plan = plan_exchange(src, dst, mesh.coords)
+    if block.dtype != target.dtype and (plan.sends or plan.receives):
+        block = block.astype(target.dtype)
+    if plan.receives and np.may_share_memory(block, target):
+        # Messages must not land on elements that are still to be sent or copied from.
+        found = [(slices, part.copy()) for slices, part in pieces(block, src, dst, mesh)]
+        for slices, part in found:
+            target[slices] = part
+        return
+    if plan.sends or plan.receives:
+        _run(plan, block, target, mesh, (src, dst))
+    elif plan.kept:
+        target[plan.kept[1]] = block[plan.kept[0]]
+
+
+def settled(block: Array, layout: Layout, mesh: DeviceMesh) -> tuple[Array, Layout]:
+    """Carry out pending folds, and replicate what lives at one coordinate only.
+
+    Communicates along the mesh dimensions concerned, if there are any.
+    """
+    if layout.is_plain:
+        return block, layout
+    if mesh.coords is None:
+        return block, layout.settled()
+    if layout.ats:
+        block, layout = _from_coordinate(block, layout, mesh)
+    folds: dict[Fold, list[int]] = {}
+    for mesh_dim in layout.partials:
+        placement = layout.placements[mesh_dim]
+        assert isinstance(placement, Partial)
+        folds.setdefault(placement.op, []).append(mesh_dim)
+    for fold, mesh_dims in folds.items():
+        block = mesh.subgroup(tuple(mesh_dims)).allreduce(block, fold)
+    return block, layout.settled()
+
+
+def _from_coordinate(block: Array, layout: Layout, mesh: DeviceMesh) -> tuple[Array, Layout]:
+    partials = {m: layout.placements[m] for m in layout.partials}
+    result = Layout.from_cuts(layout.cuts, layout.mesh_shape, partials)
+    shape = result.local_shape(mesh.coords)
+    held = layout.holds(mesh.coords)
+    block = mesh.xp.ascontiguousarray(block).reshape(shape) if held else mesh.xp.empty(shape, block.dtype)
+    for mesh_dim in layout.ats:
+        root = layout.placements[mesh_dim].coordinate  # type: ignore[attr-defined]
+        block = mesh.subgroup((mesh_dim,)).broadcast(block, root)
+    return block, result
+
+
+def gathered(block: Array, layout: Layout, mesh: DeviceMesh, root: int | None = None) -> Array | None:
+    """The whole array, on every rank or on `root` alone (None elsewhere); a fresh array."""
+    block, layout = settled(block, layout, mesh)
+    if root is None:
+        whole = Layout.replicated(layout.shape, layout.mesh_shape)
+        result = moved(block, layout, whole, mesh)
+        return result.copy() if result is block or result.base is not None else result
+    return _gathered_at(block, layout, mesh, root)
+
+
+def _gathered_at(block: Array, layout: Layout, mesh: DeviceMesh, root: int) -> Array | None:
+    if layout.is_replicated:
+        return block.copy() if mesh.rank == root else None
+    coords = _unravel(root, layout.mesh_shape)
+    at = Layout.lone(layout.shape, layout.mesh_shape, coords)
+    result = moved(block, layout, at, mesh)
+    return result.copy() if mesh.rank == root else None
+
+
+def _unravel(rank: int, sizes: Sequence[int]) -> tuple[int, ...]:
+    coords = []
+    for size in reversed(sizes):
+        rank, coordinate = divmod(rank, size)
+        coords.append(coordinate)
+    return tuple(reversed(coords))

@@ -1,0 +1,138 @@
+"""Python's operators on distributed arrays.
+
+Each goes straight to the blocks when both operands lie alike, or one is a Python scalar, and
+through the ufunc's general engine otherwise.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distarray.array.registry import Base
+
+__all__ = ["Operators"]
+
+_SCALARS = frozenset({int, float, complex, bool})
+
+
+def _declines(other: Any) -> bool:
+    return getattr(type(other), "__array_ufunc__", True) is None
+
+
+def _binary(ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    def forward(self: Any, other: Any) -> Any:
+        kind = type(other)
+        layout = self._layout
+        if not layout.partials:
+            if kind is type(self):
+                if other._layout is layout and other._mesh is self._mesh:
+                    return self._like(ufunc(self._block, other._block))
+            elif kind in _SCALARS:
+                return self._like(ufunc(self._block, other))
+        return NotImplemented if _declines(other) else ufunc(self, other)
+
+    def reflected(self: Any, other: Any) -> Any:
+        if type(other) in _SCALARS and not self._layout.partials:
+            return self._like(ufunc(other, self._block))
+        return NotImplemented if _declines(other) else ufunc(other, self)
+
+    return forward, reflected
+
+
+def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
+    def operate(self: Any, other: Any) -> Any:
+        layout, block = self._layout, self._block
+        if isinstance(block, np.generic):  # a scalar, as NumPy's: not changed but replaced
+            return ufunc(self, other)
+        if not layout.partials:
+            kind = type(other)
+            if kind in _SCALARS:
+                ufunc(block, other, out=block)
+                return self
+            if kind is type(self) and other._layout is layout and other._mesh is self._mesh:
+                ufunc(block, other._block, out=block)
+                return self
+        return NotImplemented if _declines(other) else ufunc(self, other, out=(self,))
+
+    return operate
+
+
+def _unary(ufunc: np.ufunc) -> Callable[[Any], Any]:
+    def operate(self: Any) -> Any:
+        if not self._layout.partials:
+            return self._like(ufunc(self._block))
+        return ufunc(self)
+
+    return operate
+
+
+class Operators(Base):
+    """The operators of :class:`numpy.ndarray`."""
+
+    __slots__ = ()
+
+    __lt__, _ = _binary(np.less)
+    __le__, _ = _binary(np.less_equal)
+    __gt__, _ = _binary(np.greater)
+    __ge__, _ = _binary(np.greater_equal)
+    __eq__, _ = _binary(np.equal)  # type: ignore[assignment]
+    __ne__, _ = _binary(np.not_equal)  # type: ignore[assignment]
+    __add__, __radd__ = _binary(np.add)
+    __sub__, __rsub__ = _binary(np.subtract)
+    __mul__, __rmul__ = _binary(np.multiply)
+    __truediv__, __rtruediv__ = _binary(np.true_divide)
+    __floordiv__, __rfloordiv__ = _binary(np.floor_divide)
+    __mod__, __rmod__ = _binary(np.remainder)
+    __lshift__, __rlshift__ = _binary(np.left_shift)
+    __rshift__, __rrshift__ = _binary(np.right_shift)
+    __and__, __rand__ = _binary(np.bitwise_and)
+    __or__, __ror__ = _binary(np.bitwise_or)
+    __xor__, __rxor__ = _binary(np.bitwise_xor)
+    _power, _rpower = _binary(np.power)
+
+    __iadd__ = _in_place(np.add)
+    __isub__ = _in_place(np.subtract)
+    __imul__ = _in_place(np.multiply)
+    __itruediv__ = _in_place(np.true_divide)
+    __ifloordiv__ = _in_place(np.floor_divide)
+    __imod__ = _in_place(np.remainder)
+    __ipow__ = _in_place(np.power)
+    __ilshift__ = _in_place(np.left_shift)
+    __irshift__ = _in_place(np.right_shift)
+    __iand__ = _in_place(np.bitwise_and)
+    __ior__ = _in_place(np.bitwise_or)
+    __ixor__ = _in_place(np.bitwise_xor)
+
+    __neg__ = _unary(np.negative)
+    __pos__ = _unary(np.positive)
+    __abs__ = _unary(np.absolute)
+    __invert__ = _unary(np.invert)
+
+    def __pow__(self, other: Any, modulo: None = None) -> Any:
+        if modulo is not None:
+            return NotImplemented
+        # NumPy turns the powers that users write most into cheaper functions, with other bits.
+        if type(other) in (int, float) and not self._layout.partials:
+            return self._like(self._block**other)
+        return self._power(other)
+
+    def __rpow__(self, other: Any, modulo: None = None) -> Any:
+        return NotImplemented if modulo is not None else self._rpower(other)
+
+    def __divmod__(self, other: Any) -> Any:
+        return NotImplemented if _declines(other) else np.divmod(self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return NotImplemented if _declines(other) else np.divmod(other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        return NotImplemented if _declines(other) else np.matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return NotImplemented if _declines(other) else np.matmul(other, self)
+
+    def __imatmul__(self, other: Any) -> Any:
+        self[...] = np.matmul(self, other)  # type: ignore[index]
+        return self
+

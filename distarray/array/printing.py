@@ -1,0 +1,48 @@
+"""Printed forms. They never communicate, unless `config.print_gathered` asks for NumPy's."""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.config import config
+
+__all__ = ["array_repr", "array_str", "summary"]
+
+
+def summary(x: Any) -> str:
+    """One line: type, shape, dtype and placements."""
+    places = ", ".join([repr(placement) for placement in x.placements])
+    return f"DistArray(shape={x.shape}, dtype={x.dtype}, placements=[{places}])"
+
+
+def _whole(x: Any) -> Any:
+    """What NumPy would print, where it is at hand or may be gathered; else None."""
+    if x._layout.is_replicated:
+        return x._block
+    return np.asarray(x.full()) if config.print_gathered else None
+
+
+def array_repr(x: Any) -> str:
+    """As NumPy prints it when replicated; else the layout and this rank's block."""
+    whole = _whole(x)
+    if whole is not None:
+        return repr(whole)
+    return _local_form(x, repr(x.to_local()))
+
+
+def array_str(x: Any) -> str:
+    """As NumPy prints it when replicated; else the layout and this rank's block."""
+    whole = _whole(x)
+    if whole is not None:
+        return str(whole)
+    return _local_form(x, str(x.to_local()))
+
+
+def _local_form(x: Any, block: str) -> str:
+    mesh = x._mesh
+    if mesh.coords is None:
+        return f"{summary(x)} on a mesh that this rank is no part of"
+    box = ", ".join([f"{start}:{stop}" for start, stop in x._layout.section(mesh.coords)])
+    kind = "contribution" if x._layout.partials else "block"
+    lines = block.replace("\n", "\n  ")
+    return f"{summary(x)}\n  rank {mesh.rank} of {mesh.size()}, {kind} [{box}]:\n  {lines}"

@@ -1,0 +1,119 @@
+"""Which function of ours stands behind which function of NumPy.
+
+Tables are keyed by the NumPy function object. A row says what the implementation can be handed:
+an operand with a pending fold is settled before the call unless its fold is listed in `through`,
+and one that lives at a single coordinate (:class:`~distarray.layout.At`) unless `at` is true.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from distarray.layout import Fold, Layout
+
+__all__ = [
+    "FUNCTIONS",
+    "UFUNC_METHODS",
+    "Base",
+    "Row",
+    "call",
+    "implements",
+    "set_fallback",
+    "settle_arguments",
+]
+
+
+class Base(ABC):
+    """What dispatch needs to know about a distributed array."""
+
+    __slots__ = ("__weakref__", "_block", "_layout", "_mesh")
+
+    _block: Any
+    _layout: Layout
+    _mesh: Any
+
+    @abstractmethod
+    def _settle(self) -> None:
+        """Carry out pending folds and replicate what lives at one coordinate, in place."""
+
+    @abstractmethod
+    def _like(self, block: Any) -> Any:
+        """An array laid out as this one, with another block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An implementation and what it may be handed."""
+
+    function: Callable[..., Any]
+    through: frozenset[Fold] = frozenset()
+    at: bool = False
+
+
+#: NumPy function -> row. Other callables that stand for an operation (`operator.getitem`) too.
+FUNCTIONS: dict[Callable[..., Any], Row] = {}
+#: Method of a ufunc ("__call__", "reduce", ...) -> function(ufunc, *inputs, **keywords).
+UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
+
+_fallback: list[Callable[..., Any]] = []
+
+
+def implements(
+    *numpy_functions: Callable[..., Any], through: Iterable[Fold] = (), at: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function behind NumPy's.
+
+    Parameters
+    ----------
+    *numpy_functions : callable
+        The functions of NumPy that it implements; each may be registered once.
+    through : iterable of Fold
+        Pending folds that the implementation takes as they are.
+    at : bool
+        Whether it takes operands that live at one coordinate of a mesh dimension.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for numpy_function in numpy_functions:
+            if numpy_function in FUNCTIONS:
+                raise ValueError(f"{numpy_function!r} is registered already")
+            FUNCTIONS[numpy_function] = Row(function, frozenset(through), at)
+        return function
+
+    return register
+
+
+def set_fallback(function: Callable[..., Any]) -> None:
+    """Name the function(numpy_function, args, kwargs) that serves what has no row."""
+    _fallback[:] = [function]
+
+
+def _settle(value: Any, row: Row) -> None:
+    if isinstance(value, Base):
+        layout = value._layout
+        if layout.is_plain:
+            return
+        folds = {layout.placements[m].op for m in layout.partials}  # type: ignore[attr-defined]
+        if (layout.ats and not row.at) or not folds <= row.through:
+            value._settle()
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _settle(item, row)
+
+
+def settle_arguments(row: Row, args: Iterable[Any], kwargs: dict[str, Any]) -> None:
+    """Settle in place whatever among the arguments the implementation does not take."""
+    for value in args:
+        _settle(value, row)
+    for value in kwargs.values():
+        _settle(value, row)
+
+
+def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call what stands behind a NumPy function, or the fallback."""
+    row = FUNCTIONS.get(numpy_function)
+    if row is None:
+        return _fallback[0](numpy_function, args, kwargs)
+    settle_arguments(row, args, kwargs)
+    return row.function(*args, **kwargs)

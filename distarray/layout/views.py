@@ -1,0 +1,78 @@
+"""Basic indexing as a change of layout: what a slice, an integer or a new axis leaves where.
+
+A view is written as a tuple of entries in the order of the key: an ``int`` takes one index of the
+next dimension, ``(start, step, extent)`` takes a slice of it, ``None`` adds a dimension.
+"""
+
+from functools import lru_cache
+
+from distarray.layout.cut import Cut
+from distarray.layout.layout import Coords, Layout
+from distarray.layout.placement import At, Placement
+
+__all__ = ["Entries", "Entry", "local_key", "view_layout"]
+
+Entry = int | tuple[int, int, int] | None
+Entries = tuple[Entry, ...]
+
+
+@lru_cache(maxsize=4096)
+def view_layout(layout: Layout, entries: Entries) -> Layout:
+    """The layout of a basic-index view, with every element where it is in the base.
+
+    An integer on a sharded dimension leaves the rest of the array at the coordinate that owns it.
+    """
+    cuts: list[Cut] = []
+    others: dict[int, Placement] = dict(layout.others)
+    dim = 0
+    for entry in entries:
+        if entry is None:
+            cuts.append(Cut.whole(1))
+            continue
+        cut = layout.cuts[dim]
+        dim += 1
+        if isinstance(entry, int):
+            digits = cut.digits(cut.owner(entry)) if cut.mesh_dims else ()
+            others.update({m: At(c) for m, c in zip(cut.mesh_dims, digits, strict=True)})
+        elif not cut.mesh_dims:
+            cuts.append(Cut.whole(entry[2]))
+        else:
+            cuts.append(cut if entry == (0, 1, cut.extent) else cut.view(*entry))
+    return Layout.from_cuts(cuts, layout.mesh_shape, others)
+
+
+@lru_cache(maxsize=4096)
+def local_key(
+    layout: Layout, entries: Entries, coords: Coords | None
+) -> tuple[int | slice | None, ...] | None:
+    """The NumPy key that takes a rank's block of the view out of its block of the base.
+
+    None on a rank that holds nothing of the view.
+    """
+    result = view_layout(layout, entries)
+    if not result.holds(coords):
+        return None
+    section, target = layout.section(coords), result.section(coords)
+    key: list[int | slice | None] = []
+    dim = out = 0
+    for entry in entries:
+        if entry is None:
+            key.append(None)
+            out += 1
+            continue
+        origin = section[dim][0]
+        dim += 1
+        if isinstance(entry, int):
+            key.append(entry - origin)
+            continue
+        first, last = target[out]
+        out += 1
+        key.append(_local_slice(entry[0] + first * entry[1] - origin, entry[1], last - first))
+    return tuple(key)
+
+
+def _local_slice(start: int, step: int, count: int) -> slice:
+    if not count:
+        return slice(0, 0)
+    stop = start + count * step
+    return slice(start, stop if stop >= 0 else None, step)

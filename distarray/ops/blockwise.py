@@ -1,0 +1,291 @@
+"""The elementwise engine: one NumPy call on each rank, where the operands lie.
+
+Operands that lie elsewhere are brought to the layout that :func:`~distarray.plan.propagate`
+chooses. What has to come from other ranks stays in the buffers it was received in, and the call
+is made once for each cell in which every operand is one array; the part of an operand that is
+here already is therefore never copied.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, common_mesh, movement, wrap
+from distarray.comm import DeviceMesh
+from distarray.layout import Box, Layout
+from distarray.plan import broadcast_shapes, intersect, propagate, restrict
+
+__all__ = ["apply_blockwise", "prepare"]
+
+Array = Any
+_SCALARS = (int, float, complex)
+#: More pieces of one operand than this are put together before the call.
+_MOST_PIECES = 16
+
+
+def apply_blockwise(
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    outs: Sequence[DistArray | None] = (),
+    where: Any = True,
+    **keywords: Any,
+) -> Any:
+    """Call an elementwise NumPy function on distributed operands, broadcasting them.
+
+    Parameters
+    ----------
+    function : callable
+        A ufunc, or a function that does to each element what NumPy's broadcasting rules say.
+    inputs : sequence
+        Distributed arrays, on one mesh and without pending folds, and anything NumPy takes.
+    outs : sequence of DistArray or None
+        Arrays for the results; their layout is then the one worked in.
+    where : array_like of bool
+        As in a ufunc call.
+    **keywords
+        Passed on to `function`.
+
+    Returns
+    -------
+    DistArray or tuple of DistArray
+
+    Cost
+    ----
+    Nothing when the operands lie alike; else one message a pair of ranks for each operand that
+    has to move.
+    """
+    mesh = common_mesh(*inputs, *outs, where)
+    operands = [x if type(x) in (bool, *_SCALARS) else as_distarray(x, mesh) for x in inputs]
+    masks = [] if where is True else [as_distarray(where, mesh)]
+    arrays = [x for x in (*operands, *masks) if isinstance(x, DistArray)]
+    given = [out for out in outs if out is not None]
+    if given:
+        result = _layout_of_out(arrays, given)
+    elif len(arrays) == 1:
+        result = arrays[0]._layout
+    else:
+        layouts = tuple([x._layout for x in arrays])
+        result = propagate(layouts, tuple([x.itemsize for x in arrays])).result
+    parts: list[Any] = [_local(x, result) if isinstance(x, DistArray) else x for x in operands]
+    mask = _local(masks[0], result) if masks else True
+    blocks = _targets(outs, result, mesh)
+    value = _evaluate(function, parts, mask, blocks, result, mesh, keywords)
+    if isinstance(value, tuple):
+        given_outs = list(outs) or [None] * len(value)
+        pairs = zip(value, given_outs, strict=True)
+        return tuple([_finish(block, out, result, mesh) for block, out in pairs])
+    return _finish(value, outs[0] if outs else None, result, mesh)
+
+
+def prepare(*inputs: Any) -> tuple[list[Any], Layout, DeviceMesh]:
+    """Blocks of operands brought to one layout, that layout, and the mesh.
+
+    For functions that need their operands side by side but not one call of one function.
+    Scalars stay what they are; blocks still broadcast against one another.
+    """
+    mesh = common_mesh(*inputs)
+    operands = [x if type(x) in (bool, *_SCALARS) else as_distarray(x, mesh) for x in inputs]
+    arrays = [x for x in operands if isinstance(x, DistArray)]
+    layouts, sizes = tuple([x._layout for x in arrays]), tuple([x.itemsize for x in arrays])
+    result = propagate(layouts, sizes).result
+    blocks = [
+        _assembled(x, restrict(result, x.shape)) if isinstance(x, DistArray) else x for x in operands
+    ]
+    return blocks, result, mesh
+
+
+def _layout_of_out(arrays: Sequence[DistArray], outs: Sequence[DistArray]) -> Layout:
+    shape = broadcast_shapes(*[x.shape for x in arrays])
+    for out in outs:
+        if isinstance(out._block, np.generic):
+            raise TypeError("return arrays must be of ArrayType, not scalars")
+        if out._layout.partials:
+            out._settle()
+        if broadcast_shapes(shape, out.shape) != out.shape:
+            listed = " ".join([str(x.shape).replace(" ", "") for x in (*arrays, out)])
+            raise ValueError(
+                f"non-broadcastable output operand with shape {_tight(out.shape)} doesn't match "
+                f"the broadcast shape {_tight(shape)} (operands {listed})"
+            )
+    return outs[0]._layout
+
+
+def _tight(shape: Sequence[int]) -> str:
+    return str(tuple(shape)).replace(" ", "")
+
+
+def _targets(outs: Sequence[DistArray | None], layout: Layout, mesh: DeviceMesh) -> list[Array | None]:
+    """Blocks to compute into; a fresh one for an `out` that lies otherwise than the first."""
+    blocks: list[Array | None] = []
+    for out in outs:
+        if out is None or out._layout is layout:
+            blocks.append(None if out is None else out._block)
+        else:
+            blocks.append(mesh.xp.empty(layout.local_shape(mesh.coords), out.dtype))
+    return blocks
+
+
+def _finish(block: Array, out: DistArray | None, layout: Layout, mesh: DeviceMesh) -> DistArray:
+    if out is None:
+        return wrap(block, layout, mesh)
+    if out._layout is not layout:
+        movement.assign(out._block, out._layout, block, layout, mesh)
+    return out
+
+
+class _Pieces(list[tuple[Box, Array]]):
+    """An operand in several arrays, each with its box in the result's block."""
+
+
+def _local(x: DistArray, result: Layout) -> Any:
+    """This rank's part of an operand: one array that broadcasts, or pieces."""
+    layout = x._layout
+    if layout is result:
+        return x._block
+    target = restrict(result, layout.shape)
+    if layout is target:
+        return x._block
+    if layout.is_replicated:
+        return movement.moved(x._block, layout, target, x._mesh)
+    found = movement.pieces(x._block, layout, target, x._mesh)
+    shape = target.local_shape(x._mesh.coords)
+    if len(found) == 1 and found[0][1].shape == shape:
+        return found[0][1]
+    if len(found) > _MOST_PIECES or not prod(shape):
+        return _assemble(found, shape, x)
+    wanted = result.local_shape(x._mesh.coords)
+    return _Pieces([(_lifted(slices, layout.shape, result.shape, wanted), a) for slices, a in found])
+
+
+def _assemble(found: Sequence[movement.Piece], shape: tuple[int, ...], x: DistArray) -> Array:
+    block = x._mesh.xp.empty(shape, x.dtype)
+    for slices, part in found:
+        block[slices] = part
+    return block
+
+
+def _assembled(x: DistArray, target: Layout) -> Array:
+    return movement.moved(x._block, x._layout, target, x._mesh)
+
+
+def _lifted(
+    slices: Sequence[slice], shape: tuple[int, ...], whole: tuple[int, ...], local: tuple[int, ...]
+) -> Box:
+    """The box, in the result's block, of a piece of an operand that broadcasts onto it."""
+    lead = len(whole) - len(shape)
+    box = [(0, extent) for extent in local[:lead]]
+    for part, extent, out, have in zip(slices, shape, whole[lead:], local[lead:], strict=True):
+        box.append((part.start, part.stop) if extent == out else (0, have))
+    return tuple(box)
+
+
+def _evaluate(
+    function: Callable[..., Any],
+    parts: list[Any],
+    mask: Any,
+    outs: list[Array | None],
+    layout: Layout,
+    mesh: DeviceMesh,
+    keywords: dict[str, Any],
+) -> Any:
+    if mask is not True:
+        keywords = {**keywords, "where": mask}
+    operands = [*parts, mask]
+    if not any(isinstance(part, _Pieces) for part in operands):
+        if outs:
+            keywords = {**keywords, "out": tuple(outs) if len(outs) > 1 else outs[0]}
+        elif mask is not True:
+            shape = layout.local_shape(mesh.coords)
+            made = _allocate(function, parts, keywords, shape, mesh)
+            keywords = {**keywords, "out": tuple(made) if len(made) > 1 else made[0]}
+        return function(*parts, **keywords)
+    keywords.pop("where", None)
+    return _by_cells(function, parts, mask, outs, layout.local_shape(mesh.coords), mesh, keywords)
+
+
+def _allocate(
+    function: Callable[..., Any],
+    parts: Sequence[Any],
+    keywords: dict[str, Any],
+    shape: tuple[int, ...],
+    mesh: DeviceMesh,
+) -> list[Array]:
+    """Blocks for the results, with the data types that the call will give."""
+    probes = []
+    for part in parts:
+        sample = part[0][1] if isinstance(part, _Pieces) else part
+        probes.append(mesh.xp.empty((0,), sample.dtype) if hasattr(sample, "dtype") else sample)
+    keywords = {name: value for name, value in keywords.items() if name != "where"}
+    value = function(*probes, **keywords)
+    values = value if isinstance(value, tuple) else (value,)
+    return [mesh.xp.empty(shape, v.dtype) for v in values]
+
+
+def _by_cells(
+    function: Callable[..., Any],
+    parts: list[Any],
+    mask: Any,
+    outs: list[Array | None],
+    shape: tuple[int, ...],
+    mesh: DeviceMesh,
+    keywords: dict[str, Any],
+) -> Any:
+    """One call for each box in which every operand is one array."""
+    made = _allocate(function, parts, keywords, shape, mesh)
+    targets = [block if out is None or _clash(out, parts, mask) else out
+               for block, out in zip(made, outs or [None] * len(made), strict=True)]
+    operands = [*parts, mask] if mask is not True else parts
+    for cell in _cells(operands, shape):
+        views = [_at(operand, cell, shape) for operand in operands]
+        where = {"where": views.pop()} if mask is not True else {}
+        key = tuple([slice(a, b) for a, b in cell])
+        found = tuple([target[key] for target in targets])
+        if isinstance(function, np.ufunc):
+            function(*views, out=found if len(found) > 1 else found[0], **where, **keywords)
+        else:
+            found[0][...] = function(*views, **keywords)
+    for position, out in enumerate(outs):
+        if out is not None and targets[position] is not out:
+            out[...] = targets[position]
+            targets[position] = out
+    return tuple(targets) if len(targets) > 1 else targets[0]
+
+
+def _clash(out: Array, parts: Sequence[Any], mask: Any) -> bool:
+    """Whether writing one cell might change what a later cell reads."""
+    arrays = []
+    for part in (*parts, mask):
+        arrays += [a for _, a in part] if isinstance(part, _Pieces) else [part]
+    return any(hasattr(a, "dtype") and a is not out and np.may_share_memory(a, out) for a in arrays)
+
+
+def _cells(operands: Sequence[Any], shape: tuple[int, ...]) -> list[Box]:
+    cells: list[Box] = [tuple([(0, extent) for extent in shape])]
+    for operand in operands:
+        if isinstance(operand, _Pieces):
+            met = [intersect(cell, box) for cell in cells for box, _ in operand]
+            cells = [cell for cell in met if cell is not None]
+    return cells
+
+
+def _at(operand: Any, cell: Box, shape: tuple[int, ...]) -> Any:
+    """An operand's elements for a cell."""
+    if isinstance(operand, _Pieces):
+        for box, part in operand:
+            if intersect(box, cell) == cell:
+                return part[_key(part, cell, box)]
+    if not getattr(operand, "ndim", 0):
+        return operand
+    return operand[_key(operand, cell, tuple([(0, extent) for extent in shape]))]
+
+
+def _key(part: Array, cell: Box, box: Box) -> tuple[slice, ...]:
+    """Slices of an array that broadcasts onto `box`, for the elements of `cell`."""
+    lead = len(cell) - part.ndim
+    key = []
+    for extent, (start, stop), (low, high) in zip(part.shape, cell[lead:], box[lead:], strict=True):
+        stretched = extent == 1 and high - low != 1
+        key.append(slice(None) if stretched else slice(start - low, stop - low))
+    return tuple(key)
