@@ -5,11 +5,13 @@ also when it is left by an exception, and threads do not see one another's.
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 __all__ = ["Settings", "config"]
 
@@ -40,6 +42,9 @@ class Settings:
     blas_threads: bool = True
 
 
+_NAMES = tuple([field.name for field in fields(Settings)])
+
+
 def _parse(kind: type, text: str) -> Any:
     if kind is bool:
         return text.strip().lower() in ("1", "true", "yes", "on")
@@ -57,16 +62,18 @@ def _from_environment() -> Settings:
 
 
 def _check(values: dict[str, Any]) -> None:
-    names = [field.name for field in fields(Settings)]
     for name, value in values.items():
-        if name not in names:
-            raise AttributeError(f"config has no setting {name!r}; it has {', '.join(names)}")
+        if name not in _NAMES:
+            raise AttributeError(f"config has no setting {name!r}; it has {', '.join(_NAMES)}")
         if name in _CHOICES and value not in _CHOICES[name]:
             raise ValueError(f"config.{name} is one of {_CHOICES[name]}, not {value!r}")
 
 
-class Config:
+class Config(ModuleType):
     """The settings in force; assign an attribute to change one.
+
+    The module `distarray.config` is of this class, so that ``distarray.config.fallback = "error"``
+    and ``from distarray.config import config`` mean the same object.
 
     Examples
     --------
@@ -78,41 +85,42 @@ class Config:
     'warn'
     """
 
-    __slots__ = ("_base", "_current")
-
-    def __init__(self) -> None:
-        object.__setattr__(self, "_base", _from_environment())
-        object.__setattr__(self, "_current", ContextVar[Settings | None]("settings", default=None))
-
     @property
     def settings(self) -> Settings:
         """The settings in force here, as one immutable value."""
-        current: Settings | None = self._current.get()
-        base: Settings = self._base
-        return base if current is None else current
+        current = _current.get()
+        return _base[0] if current is None else current
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.settings, name)
+        if name in Settings.__slots__:
+            return getattr(self.settings, name)
+        raise AttributeError(f"config has no setting {name!r}; it has {', '.join(_NAMES)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("__"):  # what the import system keeps on modules
+            super().__setattr__(name, value)
+            return
         _check({name: value})
-        if self._current.get() is None:
-            object.__setattr__(self, "_base", replace(self._base, **{name: value}))
+        if _current.get() is None:
+            _base[0] = replace(_base[0], **{name: value})
         else:
-            self._current.set(replace(self.settings, **{name: value}))
+            _current.set(replace(self.settings, **{name: value}))
 
     @contextmanager
     def override(self, **values: Any) -> Iterator[Settings]:
         """Change settings for the length of a ``with`` block."""
         _check(values)
-        token = self._current.set(replace(self.settings, **values))
+        token = _current.set(replace(self.settings, **values))
         try:
             yield self.settings
         finally:
-            self._current.reset(token)
+            _current.reset(token)
 
     def __repr__(self) -> str:
         return repr(self.settings).replace("Settings", "config", 1)
 
 
-config = Config()
+_base = [_from_environment()]
+_current: ContextVar[Settings | None] = ContextVar("distarray_settings", default=None)
+config: Config = cast(Config, sys.modules[__name__])
+config.__class__ = Config
