@@ -1,0 +1,46 @@
+"""The comm floor: meshes, groups of ranks, and all that is said between them.
+
+Importing it starts no MPI: mpi4py is loaded when the first mesh is made.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distarray.comm.agree import agree as agree
+    from distarray.comm.group import Group as Group
+    from distarray.comm.ledger import Event as Event
+    from distarray.comm.ledger import Trace as Trace
+    from distarray.comm.ledger import forbid_communication as forbid_communication
+    from distarray.comm.ledger import trace as trace
+    from distarray.comm.mesh import DeviceMesh as DeviceMesh
+    from distarray.comm.mesh import default_mesh as default_mesh
+    from distarray.comm.mesh import init_device_mesh as init_device_mesh
+    from distarray.comm.mesh import world_group as world_group
+    from distarray.comm.threads import run_threads as run_threads
+
+_WHERE = {
+    "DeviceMesh": "mesh",
+    "Event": "ledger",
+    "Group": "group",
+    "Trace": "ledger",
+    "agree": "agree",
+    "default_mesh": "mesh",
+    "forbid_communication": "ledger",
+    "init_device_mesh": "mesh",
+    "run_threads": "threads",
+    "trace": "ledger",
+    "world_group": "mesh",
+}
+
+__all__ = sorted(_WHERE)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,63 @@
+"""Agreement on errors that depend on data: all ranks raise, or none."""
+
+import pickle
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from distarray.errors import DistArrayError
+from distarray.layout.placement import Fold
+
+if TYPE_CHECKING:
+    from distarray.comm.group import Group
+
+__all__ = ["agree"]
+
+
+def agree(group: "Group", error: BaseException | None) -> None:
+    """Raise the same error on all ranks if any rank brings one.
+
+    Call it outside of the ``except`` block that caught the error, so that no chained exception
+    makes one rank's error differ from the others'.
+
+    Parameters
+    ----------
+    group : Group
+        All ranks that must learn of it; collective.
+    error : exception or None
+        What went wrong on this rank. The lowest rank that brings one decides.
+
+    Cost
+    ----
+    One allreduce of an integer; with an error, one broadcast of it more.
+    """
+    if group.size == 1:
+        if error is not None:
+            raise error
+        return
+    mine = group.size if error is None else group.rank
+    first = int(group.allreduce(np.array(mine), Fold.MIN, "agreement on errors"))
+    if first == group.size:
+        return
+    name, text, data = group.broadcast_object(_packed(error), first, "agreement on errors")
+    if group.rank == first and error is not None:
+        raise error
+    raise _unpacked(name, text, data)
+
+
+def _packed(error: BaseException | None) -> tuple[str, str, bytes | None]:
+    name = type(error).__name__
+    try:
+        data = pickle.dumps(error)
+        pickle.loads(data)
+    except Exception:
+        return name, str(error), None
+    return name, str(error), data
+
+
+def _unpacked(name: str, text: str, data: bytes | None) -> BaseException:
+    if data is not None:
+        error = pickle.loads(data)
+        if isinstance(error, BaseException):
+            return error
+    return DistArrayError(f"{name}: {text}")

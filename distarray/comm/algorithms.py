@@ -1,0 +1,123 @@
+"""Collectives made of simpler ones, for what the transport has no call of its own for.
+
+They fold with NumPy's ufuncs in rank order, so that every dtype works, NaN and NaT are treated as
+NumPy treats them and all ranks get the same bits.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distarray.comm.folding import UFUNCS, averaged, fold_rows, prepared
+from distarray.layout.placement import Fold
+
+if TYPE_CHECKING:
+    from distarray.comm.group import Group
+
+__all__ = ["allreduce", "alltoall_varied", "exscan", "gather_varied", "reduce_scatter"]
+
+Array = Any
+
+#: Up to this many gathered bytes everybody folds everything; above it each rank folds one piece.
+GATHER_BELOW = 1 << 16
+
+
+def allreduce(group: "Group", block: Array, fold: Fold) -> Array:
+    """Fold in rank order: gather and fold, or fold pieces and gather those when it is much."""
+    block = prepared(block, fold)
+    if group.size == 1 or block.size == 0:
+        return averaged(block.copy(order="C"), group.size, fold)
+    if block.nbytes * group.size <= GATHER_BELOW:
+        total = fold_rows(group._allgather(block), fold)
+    else:
+        flat = np.ascontiguousarray(block).reshape(-1)
+        pieces = np.array_split(flat, group.size)
+        mine = reduce_scatter(group, pieces, Fold.SUM if fold is Fold.AVG else fold)
+        parts = group._allgather_varied(mine, [len(piece) for piece in pieces])
+        total = joined(parts).reshape(block.shape)
+    return averaged(total, group.size, fold)
+
+
+def reduce_scatter(group: "Group", blocks: Sequence[Array], fold: Fold) -> Array:
+    """Bring all contributions here, and fold them in rank order, reusing the first one."""
+    own = prepared(blocks[group.rank], fold)
+    if group.size == 1:
+        return averaged(own.copy(order="C"), 1, fold)
+    others = [rank for rank in range(group.size) if rank != group.rank]
+    sends = [(r, prepared(blocks[r], fold)) for r in others if blocks[r].size]
+    landing: dict[int, Array] = {r: np.empty_like(own, order="C") for r in others}
+    group._exchange(sends, list(landing.items()) if own.size else [])
+    landing[group.rank] = own
+    total = landing[0] if group.rank else own.copy(order="C")
+    ufunc = UFUNCS[fold]
+    for rank in range(1, group.size):
+        ufunc(total, landing[rank], out=total)
+    return averaged(total, group.size, fold)
+
+
+def exscan(group: "Group", block: Array, fold: Fold, identity: Array) -> Array:
+    """Exclusive scan in about log2(size) rounds, folding lower ranks' parts from the left."""
+    block = np.array(prepared(block, fold), order="C")
+    first = np.empty_like(block)
+    first[...] = identity
+    if group.size == 1 or block.size == 0:
+        return first
+    rank, size, ufunc = group.rank, group.size, UFUNCS[fold]
+    total = np.empty_like(block)
+    _shift(group, block, total, 1)
+    step = 1
+    while step < size - 1:
+        lower = np.empty_like(block)
+        # Rank 0 has nothing to pass on; rank r's total covers ranks r-step .. r-1.
+        _shift(group, total, lower, step, floor=1)
+        if rank - step >= 1:
+            total = ufunc(lower, total, out=lower)
+        step *= 2
+    return total if rank else first
+
+
+def _shift(group: "Group", block: Array, into: Array, step: int, floor: int = 0) -> None:
+    """Pass `block` to the rank `step` above; ranks below `floor` have nothing to pass."""
+    up, down = group.rank + step, group.rank - step
+    group._exchange(
+        [(up, block)] if up < group.size and group.rank >= floor else [],
+        [(down, into)] if down >= floor else [],
+    )
+
+
+def alltoall_varied(group: "Group", blocks: Sequence[Array]) -> list[Array]:
+    """Exchange lengths, then send what is not empty, straight into one array."""
+    lengths = np.array([len(block) for block in blocks], dtype=np.int64)
+    counts = group._alltoall_counts(lengths)
+    own = blocks[group.rank]
+    received = split_views(np.empty((int(counts.sum()), *own.shape[1:]), own.dtype), counts)
+    received[group.rank][...] = own
+    group._exchange(
+        [(r, block) for r, block in enumerate(blocks) if r != group.rank and block.size],
+        [(r, view) for r, view in enumerate(received) if r != group.rank and view.size],
+    )
+    return received
+
+
+def gather_varied(group: "Group", block: Array, root: int) -> list[Array] | None:
+    """Send the lengths to all, then the blocks to root."""
+    counts = group._allgather(np.array(len(block), dtype=np.int64))
+    if group.rank != root:
+        group._exchange([(root, block)] if block.size else [], [])
+        return None
+    views = split_views(np.empty((int(counts.sum()), *block.shape[1:]), block.dtype), counts)
+    views[root][...] = block
+    group._exchange([], [(r, v) for r, v in enumerate(views) if r != root and v.size])
+    return views
+
+
+def split_views(whole: Array, counts: Sequence[int] | Array) -> list[Array]:
+    """Consecutive views of `whole` along axis 0, of the given lengths."""
+    stops = np.cumsum(counts)
+    return [whole[stop - count : stop] for stop, count in zip(stops, counts, strict=True)]
+
+
+def joined(views: list[Array]) -> Array:
+    """The array whose consecutive views these are, without a copy."""
+    return views[0].base

@@ -1,0 +1,156 @@
+"""From a NumPy view, strided or not, to what MPI sends and receives in place.
+
+A contiguous view goes as it is. Any other becomes one element of a derived datatype that starts at
+the view's first element: vectors of vectors, as many as the strides need, with negative strides
+where the view has them. The types are cached, since programs repeat themselves, and freed when
+they have not been used for long, since MPI has only so many.
+"""
+
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+__all__ = ["cached_datatypes", "clear_datatypes", "message", "message_parts", "strided_datatype"]
+
+Array = Any
+Dims = list[tuple[int, int]]
+
+#: How many derived datatypes are kept.
+CACHE_SIZE = 512
+
+_PLAIN = {
+    "?": MPI.C_BOOL,
+    "f": MPI.FLOAT,
+    "d": MPI.DOUBLE,
+    "g": MPI.LONG_DOUBLE,
+    "F": MPI.C_FLOAT_COMPLEX,
+    "D": MPI.C_DOUBLE_COMPLEX,
+    "G": MPI.C_LONG_DOUBLE_COMPLEX,
+}
+_INTEGERS = {
+    "i1": MPI.INT8_T,
+    "i2": MPI.INT16_T,
+    "i4": MPI.INT32_T,
+    "i8": MPI.INT64_T,
+    "u1": MPI.UINT8_T,
+    "u2": MPI.UINT16_T,
+    "u4": MPI.UINT32_T,
+    "u8": MPI.UINT64_T,
+}
+
+
+class _Carrier(NamedTuple):
+    """How the elements of one dtype travel."""
+
+    mpi_type: MPI.Datatype
+    #: MPI elements in one element.
+    count: int
+    #: Reinterpret the view as this dtype first; None for what mpi4py reads by itself.
+    alias: np.dtype[Any] | None
+
+
+_carriers: dict[np.dtype[Any], _Carrier] = {}
+_strided: OrderedDict[tuple[Any, ...], MPI.Datatype] = OrderedDict()
+
+
+def carrier(dtype: np.dtype[Any]) -> _Carrier:
+    """How elements of a dtype travel: as numbers where MPI has them, as their bytes otherwise."""
+    found = _carriers.get(dtype)
+    if found is None:
+        if dtype.hasobject:
+            raise TypeError(
+                f"elements of dtype {dtype} are references and cannot leave the process"
+            )
+        found = _carriers[dtype] = _new_carrier(dtype)
+    return found
+
+
+def _new_carrier(dtype: np.dtype[Any]) -> _Carrier:
+    if dtype.isnative and dtype.char in _PLAIN:
+        return _Carrier(_PLAIN[dtype.char], 1, None)
+    if dtype.isnative and dtype.kind in "iu":
+        return _Carrier(_INTEGERS[dtype.str[1:]], 1, None)
+    name = f"u{dtype.itemsize}"
+    if dtype.kind in "iufmM" and name in _INTEGERS:
+        return _Carrier(_INTEGERS[name], 1, np.dtype(name))
+    return _Carrier(MPI.BYTE, dtype.itemsize, np.dtype(np.uint8))
+
+
+def message(view: Array) -> Any:
+    """What mpi4py takes for a view, as the buffer of a send or receive."""
+    kind = _carriers.get(view.dtype) or carrier(view.dtype)
+    if view.flags.c_contiguous:
+        return view if kind.alias is None else message_parts(view)
+    return _start(view, kind), 1, strided_datatype(view)
+
+
+def message_parts(view: Array) -> tuple[Any, int, MPI.Datatype]:
+    """Buffer, count and type of a C-contiguous view."""
+    kind = carrier(view.dtype)
+    if kind.alias is None:
+        return view, view.size, kind.mpi_type
+    flat = view.reshape(-1)
+    return flat.view(kind.alias), view.size * kind.count, kind.mpi_type
+
+
+def _start(view: Array, kind: _Carrier) -> Array:
+    """A contiguous array at the view's first element: only its address counts."""
+    corner = view[(slice(0, 1),) * view.ndim].reshape(-1)
+    return corner if kind.alias is None else corner.view(kind.alias)
+
+
+def strided_datatype(view: Array) -> MPI.Datatype:
+    """The committed datatype that picks the view's elements in C order, from the cache."""
+    key = (view.shape, view.strides, view.dtype)
+    found = _strided.get(key)
+    if found is not None:
+        _strided.move_to_end(key)
+        return found
+    while len(_strided) >= CACHE_SIZE:
+        _strided.popitem(last=False)[1].Free()
+    made = _strided[key] = _build(view)
+    return made
+
+
+def _build(view: Array) -> MPI.Datatype:
+    kind = carrier(view.dtype)
+    itemsize = view.dtype.itemsize
+    dims = merged_dims(view.shape, view.strides)
+    run = kind.count
+    if dims and dims[-1][1] == itemsize:
+        run *= dims.pop()[0]
+    if not dims:
+        return kind.mpi_type.Create_contiguous(run).Commit()
+    count, stride = dims.pop()
+    made = kind.mpi_type.Create_hvector(count, run, stride)
+    for count, stride in reversed(dims):
+        outer = made.Create_hvector(count, 1, stride)
+        made.Free()
+        made = outer
+    return made.Commit()
+
+
+def merged_dims(shape: tuple[int, ...], strides: tuple[int, ...]) -> Dims:
+    """(length, stride) of the dimensions that matter, neighbours joined where one step suits both."""
+    dims: Dims = []
+    for length, stride in zip(shape, strides, strict=True):
+        if length == 1:
+            continue
+        if dims and dims[-1][1] == length * stride:
+            dims[-1] = (dims[-1][0] * length, stride)
+        else:
+            dims.append((length, stride))
+    return dims
+
+
+def cached_datatypes() -> int:
+    """How many derived datatypes are held now."""
+    return len(_strided)
+
+
+def clear_datatypes() -> None:
+    """Free all cached datatypes."""
+    while _strided:
+        _strided.popitem()[1].Free()

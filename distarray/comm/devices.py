@@ -1,0 +1,162 @@
+"""GPU buffers: what can go to MPI as it is, and what goes through pinned host memory.
+
+CuPy is recognised by the CUDA array interface and never imported from here on behalf of somebody
+who has no GPU array.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "Transfers",
+    "back",
+    "direct",
+    "gpu_aware",
+    "host_like",
+    "on_device",
+    "packed",
+    "to_host",
+    "transfers",
+    "unpack",
+    "write_back",
+]
+
+Array = Any
+
+
+@dataclass
+class Transfers:
+    """Copies between device and host made by this process for the sake of communication."""
+
+    to_host: int = 0
+    to_device: int = 0
+    bytes: int = 0
+
+
+transfers = Transfers()
+
+_device_types: dict[type, bool] = {np.ndarray: False}
+_aware: bool | None = None
+
+
+def on_device(block: Any) -> bool:
+    """Whether the buffer lives on a GPU."""
+    kind = type(block)
+    known = _device_types.get(kind)
+    if known is None:
+        known = hasattr(kind, "__cuda_array_interface__")
+        _device_types[kind] = known
+    return known
+
+
+def gpu_aware() -> bool:
+    """Whether MPI takes device pointers: ``DISTARRAY_GPU_AWARE`` says so, or the MPI library does.
+
+    MPICH built with GPU support reads ``MPIR_CVAR_ENABLE_GPU``, Cray's ``MPICH_GPU_SUPPORT_ENABLED``,
+    MVAPICH ``MV2_USE_CUDA``, Open MPI with UCX reports it through ``OMPI_MCA_opal_cuda_support``.
+    """
+    global _aware
+    if _aware is None:
+        said = os.environ.get("DISTARRAY_GPU_AWARE")
+        names = ("MPICH_GPU_SUPPORT_ENABLED", "MV2_USE_CUDA", "OMPI_MCA_opal_cuda_support")
+        values = [said] if said is not None else [os.environ.get(name, "") for name in names]
+        _aware = any(value.lower() in ("1", "true", "yes", "on") for value in values)
+    return _aware
+
+
+def direct(group: Any, views: Iterable[Array]) -> bool:
+    """Whether these views can be handed to the group's transport where they are."""
+    return gpu_aware() and group.takes_device_buffers and all(map(on_device, views))
+
+
+def to_host(block: Array) -> Array:
+    """A host array with the block's values: pinned memory for a GPU block, itself for a host one."""
+    if not on_device(block):
+        return np.asarray(block)
+    host = _pinned(block)
+    _module(block).ascontiguousarray(block).get(out=host)
+    transfers.to_host += 1
+    transfers.bytes += host.nbytes
+    return host
+
+
+def host_like(view: Array) -> Array:
+    """Where a message for `view` can land: the view itself if it is on the host."""
+    return _pinned(view) if on_device(view) else view
+
+
+def write_back(host: Array, view: Array) -> None:
+    """Copy what landed in `host` to where it belongs."""
+    if host is view:
+        return
+    if not on_device(view):
+        view[...] = host
+        return
+    if view.flags.c_contiguous:
+        view.set(host)
+    else:
+        staged = _module(view).empty(view.shape, view.dtype)
+        staged.set(host)
+        view[...] = staged
+    transfers.to_device += 1
+    transfers.bytes += host.nbytes
+
+
+def back(result: Any, like: Array) -> Any:
+    """A result of host arrays, brought to the device of `like`."""
+    if result is None:
+        return None
+    if isinstance(result, list):
+        return [back(part, like) for part in result]
+    block = _module(like).empty(result.shape, result.dtype)
+    write_back(np.ascontiguousarray(result), block)
+    return block
+
+
+def packed(
+    sends: Sequence[tuple[int, Array]], receives: Sequence[tuple[int, Array]]
+) -> tuple[list[tuple[int, Array]], list[tuple[tuple[int, Array], Array]]]:
+    """Contiguous device buffers for a GPU-aware transport: strided views are packed on the GPU."""
+    ready = [(peer, _module(view).ascontiguousarray(view)) for peer, view in sends]
+    landing = [
+        (
+            (
+                peer,
+                view if view.flags.c_contiguous else _module(view).empty(view.shape, view.dtype),
+            ),
+            view,
+        )
+        for peer, view in receives
+    ]
+    if ready:
+        # MPI reads the memory without asking CUDA whether the packing has finished.
+        _module(ready[0][1]).cuda.get_current_stream().synchronize()
+    return ready, landing
+
+
+def unpack(packed_block: Array, view: Array) -> None:
+    """Put a received device buffer into the view it was meant for."""
+    if packed_block is not view:
+        view[...] = packed_block
+
+
+def _module(block: Array) -> Any:
+    """The array module of a device block: CuPy, or what stands in for it."""
+    import sys
+
+    return sys.modules[type(block).__module__.partition(".")[0]]
+
+
+def _pinned(block: Array) -> Array:
+    """An empty C-contiguous host array of the block's shape in page-locked memory."""
+    module = _module(block)
+    if not block.nbytes:
+        return np.empty(block.shape, block.dtype)
+    memory = module.cuda.alloc_pinned_memory(block.nbytes)
+    flat = np.frombuffer(memory, np.uint8, block.nbytes)
+    host: Array = flat.view(block.dtype).reshape(block.shape)
+    return host

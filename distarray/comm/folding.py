@@ -1,0 +1,50 @@
+"""How contributions are folded: the NumPy function behind each :class:`Fold`."""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.layout.placement import Fold
+
+__all__ = ["UFUNCS", "averaged", "fold_rows", "prepared"]
+
+Array = Any
+
+#: AVG is a sum that is divided by the number of contributions at the end.
+UFUNCS: dict[Fold, np.ufunc] = {
+    Fold.SUM: np.add,
+    Fold.AVG: np.add,
+    Fold.PROD: np.multiply,
+    Fold.MIN: np.minimum,
+    Fold.MAX: np.maximum,
+    Fold.ANY: np.logical_or,
+    Fold.ALL: np.logical_and,
+    Fold.BAND: np.bitwise_and,
+    Fold.BOR: np.bitwise_or,
+    Fold.BXOR: np.bitwise_xor,
+}
+
+_LOGICAL = (Fold.ANY, Fold.ALL)
+
+
+def prepared(block: Array, fold: Fold) -> Array:
+    """The block in the dtype it is folded in: native byte order; bool for ANY and ALL."""
+    if fold in _LOGICAL:
+        return block if block.dtype == bool else block.astype(bool)
+    if not block.dtype.isnative:
+        return block.astype(block.dtype.newbyteorder("="))
+    return block
+
+
+def fold_rows(rows: Array, fold: Fold) -> Array:
+    """Fold an array along its first axis, from row 0 upwards, keeping the dtype."""
+    return np.asarray(UFUNCS[fold].reduce(rows, axis=0, dtype=rows.dtype))
+
+
+def averaged(total: Array, count: int, fold: Fold) -> Array:
+    """A finished fold: for AVG the sum divided by the number of contributions."""
+    if fold is not Fold.AVG:
+        return total
+    if total.dtype.kind in "fcm":
+        return (total / count).astype(total.dtype, copy=False)
+    return np.true_divide(total, count)

@@ -1,0 +1,411 @@
+"""A set of ranks that talk: the narrow waist between the library and MPI.
+
+The public methods of :class:`Group` write the ledger, bring GPU buffers to where the transport can
+read them and hand over to methods with an underscore, which the transports implement:
+:class:`distarray.comm.mpi.MPIGroup` on mpi4py, :class:`distarray.comm.threads.ThreadGroup` on
+threads. Arguments are trusted: whoever calls has checked them against metadata that all ranks share.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.comm import algorithms, devices, ledger
+from distarray.layout.placement import Fold
+
+__all__ = ["Array", "Group", "Pair"]
+
+#: A NumPy or CuPy array.
+Array = Any
+#: (peer, strided view)
+Pair = tuple[int, Array]
+
+_ndarray = np.ndarray
+
+
+class Group(ABC):
+    """An ordered set of ranks and the conversations they can hold.
+
+    Every method except `exchange` and `subset` is collective over the group.
+
+    Attributes
+    ----------
+    rank : int
+        This rank's number in the group.
+    size : int
+        Number of ranks.
+    """
+
+    rank: int
+    size: int
+    #: Tells worlds apart that have the same ranks; for threads, also the ranks of one process.
+    place: Any = None
+    #: Whether `_exchange` can be given GPU buffers if MPI is GPU-aware.
+    takes_device_buffers: bool = False
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank = rank
+        self.size = size
+        #: Meshes made on this group, by shape and names (see ``distarray.comm.mesh``).
+        self.meshes: dict[Any, Any] = {}
+        self._children: dict[tuple[int, ...], Group | None] = {}
+
+    # -- point to point -----------------------------------------------------------------------
+
+    def exchange(
+        self, sends: Sequence[Pair], receives: Sequence[Pair], note: object = None
+    ) -> None:
+        """Send and receive strided views; the one mover of array data.
+
+        Parameters
+        ----------
+        sends, receives : sequence of (int, array)
+            Peer and view. At most one message per ordered pair of ranks; what one side sends the
+            other receives with equal dtype and number of elements, in C order of the view. Empty
+            views and the rank's own part are left out by the caller.
+        note : object, optional
+            What it is for, for the ledger.
+        """
+        if ledger.watching and sends:
+            ledger.record(
+                "exchange",
+                sum(view.nbytes for _, view in sends),
+                len(sends),
+                tuple(peer for peer, _ in sends),
+                note,
+            )
+        for _, view in sends:
+            if type(view) is not _ndarray:
+                return self._exchange_staged(sends, receives)
+        for _, view in receives:
+            if type(view) is not _ndarray:
+                return self._exchange_staged(sends, receives)
+        return self._exchange(sends, receives)
+
+    def _exchange_staged(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None:
+        if devices.direct(self, (view for _, view in (*sends, *receives))):
+            sends, finish = devices.packed(sends, receives)
+            self._exchange(sends, [pair for pair, _ in finish])
+            for (_, packed), view in finish:
+                devices.unpack(packed, view)
+            return
+        ready = [(peer, devices.to_host(view)) for peer, view in sends]
+        landing = [(peer, devices.host_like(view)) for peer, view in receives]
+        self._exchange(ready, landing)
+        for (_, host), (_, view) in zip(landing, receives, strict=True):
+            devices.write_back(host, view)
+
+    # -- folds --------------------------------------------------------------------------------
+
+    def allreduce(self, block: Array, fold: Fold, note: object = None) -> Array:
+        """Fold the ranks' blocks; every rank gets the same bits.
+
+        Parameters
+        ----------
+        block : array
+            Equal shape and dtype on every rank; left unchanged.
+        fold : Fold
+            ANY and ALL give bool. NaN and NaT win MIN and MAX, as in NumPy.
+        note : object, optional
+            What it is for, for the ledger.
+
+        Returns
+        -------
+        array
+            New, C-contiguous, shape of `block`.
+        """
+        if ledger.watching:
+            self._write("allreduce", block.nbytes, note)
+        if type(block) is not _ndarray:
+            return self._staged(self._allreduce, block, fold)
+        return self._allreduce(block, fold)
+
+    def reduce_scatter(self, blocks: Sequence[Array], fold: Fold, note: object = None) -> Array:
+        """Fold ``blocks[i]`` of all ranks on rank i.
+
+        Parameters
+        ----------
+        blocks : sequence of array
+            One contribution for each rank; ``blocks[i].shape`` is equal on all ranks.
+        fold : Fold
+            As for `allreduce`.
+        note : object, optional
+            What it is for, for the ledger.
+
+        Returns
+        -------
+        array
+            New: the fold of what all ranks contributed to this one.
+        """
+        if ledger.watching:
+            own = blocks[self.rank].nbytes
+            self._write("reduce_scatter", sum(b.nbytes for b in blocks) - own, note)
+        return self._staged_list(self._reduce_scatter, blocks, fold)
+
+    def exscan(self, block: Array, fold: Fold, identity: Array, note: object = None) -> Array:
+        """Fold of the blocks of all lower ranks.
+
+        Parameters
+        ----------
+        block : array
+            Equal shape and dtype on every rank.
+        fold : Fold
+            As for `allreduce`, AVG excepted.
+        identity : array or scalar
+            What rank 0 gets, broadcast to the shape of `block`.
+        note : object, optional
+            What it is for, for the ledger.
+        """
+        if ledger.watching:
+            self._write("exscan", block.nbytes, note)
+        return self._staged(self._exscan, block, fold, identity)
+
+    # -- copies -------------------------------------------------------------------------------
+
+    def broadcast(self, block: Array, root: int, note: object = None) -> Array:
+        """Fill `block` on every rank with root's values.
+
+        Parameters
+        ----------
+        block : array
+            Equal shape and dtype on every rank; overwritten except on `root`. May be strided.
+        root : int
+            The rank whose values are taken.
+        note : object, optional
+            What it is for, for the ledger.
+
+        Returns
+        -------
+        array
+            `block` itself.
+        """
+        if ledger.watching:
+            self._write("broadcast", block.nbytes if self.rank == root else 0, note)
+        if type(block) is _ndarray:
+            self._broadcast(block, root)
+            return block
+        host = devices.to_host(block)
+        self._broadcast(host, root)
+        if self.rank != root:
+            devices.write_back(host, block)
+        return block
+
+    def allgather(self, block: Array, note: object = None) -> Array:
+        """Stack the ranks' blocks: shape ``(size, *block.shape)``; shapes are equal."""
+        if ledger.watching:
+            self._write("allgather", block.nbytes, note)
+        return self._staged(self._allgather, block)
+
+    def allgather_varied(
+        self, block: Array, counts: Sequence[int] | None = None, note: object = None
+    ) -> list[Array]:
+        """All ranks' blocks, which may differ in length along axis 0.
+
+        Parameters
+        ----------
+        block : array
+            At least 1-d; dtype and trailing shape equal on every rank.
+        counts : sequence of int, optional
+            The lengths along axis 0, in rank order; exchanged if not given.
+        note : object, optional
+            What it is for, for the ledger.
+
+        Returns
+        -------
+        list of array
+            In rank order: consecutive views of one new array, their common ``.base``.
+        """
+        if ledger.watching:
+            self._write("allgather", block.nbytes, note)
+        return self._staged(self._allgather_varied, block, counts)
+
+    def alltoall_varied(self, blocks: Sequence[Array], note: object = None) -> list[Array]:
+        """Send ``blocks[i]`` to rank i.
+
+        Parameters
+        ----------
+        blocks : sequence of array
+            At least 1-d, one for each rank; dtype and trailing shape equal everywhere, lengths
+            along axis 0 free.
+        note : object, optional
+            What it is for, for the ledger.
+
+        Returns
+        -------
+        list of array
+            What each rank sent here, in rank order: consecutive views of one new array.
+        """
+        if ledger.watching:
+            own = blocks[self.rank].nbytes
+            self._write("alltoall", sum(b.nbytes for b in blocks) - own, note)
+        return self._staged_list(self._alltoall_varied, blocks)
+
+    def gather_varied(self, block: Array, root: int = 0, note: object = None) -> list[Array] | None:
+        """All ranks' blocks on `root`, None elsewhere; shapes as for `allgather_varied`."""
+        if ledger.watching:
+            self._write("gather", 0 if self.rank == root else block.nbytes, note)
+        return self._staged(self._gather_varied, block, root)
+
+    def scatter(
+        self, blocks: Sequence[Array] | None, block: Array, root: int = 0, note: object = None
+    ) -> Array:
+        """Fill `block` on rank i with root's ``blocks[i]``.
+
+        Parameters
+        ----------
+        blocks : sequence of array or None
+            On root one view for each rank, strided or not; not read elsewhere.
+        block : array
+            Destination; its shape and dtype are those of root's ``blocks[rank]``.
+        root : int
+            The rank that has the blocks.
+        note : object, optional
+            What it is for, for the ledger.
+
+        Returns
+        -------
+        array
+            `block` itself.
+        """
+        if self.rank != root:
+            self.exchange([], [(root, block)] if block.nbytes else [], note)
+            return block
+        if blocks is None:
+            raise ValueError("scatter: the root brings the blocks")
+        sends = [(r, b) for r, b in enumerate(blocks) if r != root and b.nbytes]
+        self.exchange(sends, [], note)
+        if blocks[root] is not block:
+            block[...] = blocks[root]
+        return block
+
+    # -- small Python objects -----------------------------------------------------------------
+
+    def allgather_object(self, obj: Any, note: object = None) -> list[Any]:
+        """Every rank's (picklable, small) object, in rank order."""
+        if ledger.watching:
+            self._write("allgather_object", 0, note)
+        return self._allgather_object(obj)
+
+    def broadcast_object(self, obj: Any, root: int = 0, note: object = None) -> Any:
+        """Root's (picklable, small) object, on every rank."""
+        if ledger.watching:
+            self._write("broadcast_object", 0, note)
+        return self._broadcast_object(obj, root)
+
+    # -- other sets of ranks ------------------------------------------------------------------
+
+    def split(self, color: int | None, key: int = 0) -> "Group | None":
+        """Ranks of equal color, ordered by key and rank; None for ``color=None``.
+
+        Groups are cached by the ranks they hold, so that splitting in a loop costs no communicators.
+        """
+        entries = self.allgather_object((color, key), "split")
+        if color is None:
+            return None
+        members = [(k, rank) for rank, (c, k) in enumerate(entries) if c == color]
+        return self.subset(tuple(rank for _, rank in sorted(members)))
+
+    def subset(self, ranks: Sequence[int]) -> "Group | None":
+        """The group of these ranks, in this order; None on the others.
+
+        Collective over `ranks` alone at the first call and free of communication afterwards. The
+        group is cached as long as this one lives.
+        """
+        key = tuple(ranks)
+        if key not in self._children:
+            if self.rank not in key:
+                return None
+            whole = key == tuple(range(self.size))
+            self._children[key] = self if whole else self._subset(key)
+        return self._children[key]
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        if ledger.watching:
+            self._write("barrier", 0, None)
+        self._barrier()
+
+    def free(self) -> None:
+        """Give up the groups below this one and what it holds itself; collective."""
+        children, self._children = self._children, {}
+        self.meshes.clear()
+        for child in children.values():
+            if child is not None and child is not self:
+                child.free()
+
+    @property
+    @abstractmethod
+    def world_ranks(self) -> tuple[int, ...]:
+        """The members as ranks of the world."""
+
+    @abstractmethod
+    def abort(self, code: int = 1) -> None:
+        """End all ranks of the world."""
+
+    # -- what the transports implement, on host arrays ----------------------------------------
+
+    @abstractmethod
+    def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None: ...
+
+    @abstractmethod
+    def _allgather(self, block: Array) -> Array: ...
+
+    @abstractmethod
+    def _allgather_varied(self, block: Array, counts: Sequence[int] | None) -> list[Array]: ...
+
+    @abstractmethod
+    def _broadcast(self, block: Array, root: int) -> None: ...
+
+    @abstractmethod
+    def _allgather_object(self, obj: Any) -> list[Any]: ...
+
+    @abstractmethod
+    def _broadcast_object(self, obj: Any, root: int) -> Any: ...
+
+    @abstractmethod
+    def _barrier(self) -> None: ...
+
+    @abstractmethod
+    def _alltoall_counts(self, counts: Array) -> Array: ...
+
+    @abstractmethod
+    def _subset(self, ranks: tuple[int, ...]) -> "Group": ...
+
+    # -- what follows from it; transports override where they know better ----------------------
+
+    def _allreduce(self, block: Array, fold: Fold) -> Array:
+        return algorithms.allreduce(self, block, fold)
+
+    def _reduce_scatter(self, blocks: Sequence[Array], fold: Fold) -> Array:
+        return algorithms.reduce_scatter(self, blocks, fold)
+
+    def _exscan(self, block: Array, fold: Fold, identity: Array) -> Array:
+        return algorithms.exscan(self, block, fold, identity)
+
+    def _alltoall_varied(self, blocks: Sequence[Array]) -> list[Array]:
+        return algorithms.alltoall_varied(self, blocks)
+
+    def _gather_varied(self, block: Array, root: int) -> list[Array] | None:
+        return algorithms.gather_varied(self, block, root)
+
+    # -- bookkeeping --------------------------------------------------------------------------
+
+    def _write(self, kind: str, nbytes: int, note: object) -> None:
+        if self.size > 1:
+            ledger.record(kind, nbytes, 1, range(self.size), note)
+
+    def _staged(self, method: Callable[..., Any], block: Array, *args: Any) -> Any:
+        """Call `method` with the block on the host; its result goes where the block was."""
+        if type(block) is _ndarray:
+            return method(block, *args)
+        if not devices.on_device(block):
+            return method(np.asarray(block), *args)
+        return devices.back(method(devices.to_host(block), *args), block)
+
+    def _staged_list(self, method: Callable[..., Any], blocks: Sequence[Array], *args: Any) -> Any:
+        like = blocks[0]
+        if not devices.on_device(like):
+            return method([np.asarray(block) for block in blocks], *args)
+        return devices.back(method([devices.to_host(block) for block in blocks], *args), like)

@@ -1,0 +1,5 @@
+"""Thin for now: replaced below."""
+
+
+def install() -> None:
+    """Nothing yet."""

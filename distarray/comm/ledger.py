@@ -1,0 +1,224 @@
+"""The communication ledger: what was said between the ranks, by which line of the program.
+
+Every public method of :class:`distarray.comm.group.Group` writes here. Nobody listening costs one
+test of :data:`watching`.
+"""
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distarray.errors import CommunicationForbidden
+
+__all__ = ["Event", "Trace", "check_allowed", "forbid_communication", "note", "record", "trace"]
+
+#: How many ``trace()`` and ``forbid_communication()`` blocks are open, in all threads together.
+watching = 0
+
+_lock = threading.Lock()
+_traces: ContextVar[tuple["Trace", ...]] = ContextVar("distarray_traces", default=())
+_forbidden: ContextVar[bool] = ContextVar("distarray_forbidden", default=False)
+_note: ContextVar[object] = ContextVar("distarray_note", default=None)
+
+_HOUSE = (
+    str(Path(__file__).resolve().parents[1]),
+    str(Path(np.__file__).resolve().parent),
+)
+_PASSAGES = ("contextlib", "functools", "runpy", "threading", "contextvars")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One conversation, as this rank took part in it.
+
+    Attributes
+    ----------
+    kind : str
+        The method of the group: "exchange", "allreduce", "allgather", ...
+    bytes : int
+        Bytes that this rank contributed for others; received bytes are the others' sent ones.
+    messages : int
+        Messages this rank sent: point-to-point ones one by one, a collective as one.
+    peers : sequence of int
+        Ranks of the group that were written to.
+    note : str
+        What it was for, such as the placements from and to; empty if nobody said.
+    where : str
+        ``file:line`` of the user's program.
+    """
+
+    kind: str
+    bytes: int
+    messages: int
+    peers: Sequence[int]
+    note: str
+    where: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind:<16} {_size(self.bytes):>10} {self.messages:>4}  {self.where}  {self.note}"
+        )
+
+
+class Trace:
+    """The events of one ``with trace() as t:`` block, on this rank.
+
+    Attributes
+    ----------
+    events : list of Event
+        In the order in which they happened.
+    """
+
+    __slots__ = ("events",)
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    @property
+    def messages(self) -> int:
+        """Messages sent by this rank; a collective counts as one."""
+        return sum(event.messages for event in self.events)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes sent by this rank."""
+        return sum(event.bytes for event in self.events)
+
+    def count(self, kind: str) -> int:
+        """How many events of one kind there were."""
+        return sum(event.kind == kind for event in self.events)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    def __str__(self) -> str:
+        head = f"{'kind':<16} {'sent':>10} {'msgs':>4}  line  note"
+        total = f"{'total':<16} {_size(self.bytes):>10} {self.messages:>4}"
+        return "\n".join([head, *map(str, self.events), total])
+
+    def __repr__(self) -> str:
+        return f"<Trace: {len(self.events)} events, {self.messages} messages, {_size(self.bytes)}>"
+
+
+@contextmanager
+def _watched(variable: ContextVar[Any], value: object) -> Iterator[None]:
+    global watching
+    token = variable.set(value)
+    with _lock:
+        watching += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            watching -= 1
+        variable.reset(token)
+
+
+@contextmanager
+def trace() -> Iterator[Trace]:
+    """Collect this rank's messages and collectives.
+
+    Yields
+    ------
+    Trace
+        Filled while the block runs; print it for a table.
+
+    Examples
+    --------
+    >>> from distarray.comm.ledger import trace
+    >>> with trace() as t:
+    ...     pass
+    >>> t.messages, t.bytes
+    (0, 0)
+    """
+    book = Trace()
+    with _watched(_traces, (*_traces.get(), book)):
+        yield book
+
+
+@contextmanager
+def forbid_communication() -> Iterator[None]:
+    """Raise :class:`~distarray.errors.CommunicationForbidden` instead of sending anything."""
+    with _watched(_forbidden, True):
+        yield
+
+
+@contextmanager
+def note(text: object) -> Iterator[None]:
+    """Say what the messages of the block are for; ``str(text)`` is taken only if someone listens."""
+    token = _note.set(text)
+    try:
+        yield
+    finally:
+        _note.reset(token)
+
+
+def check_allowed(kind: str, nbytes: int, text: object = None) -> None:
+    """Raise if communication is forbidden here, before anything has been sent.
+
+    Parameters
+    ----------
+    kind : str
+        What would have been done.
+    nbytes : int
+        Bytes this rank would have sent.
+    text : object, optional
+        What for.
+    """
+    if watching and _forbidden.get():
+        purpose = f" ({text})" if text is not None else ""
+        raise CommunicationForbidden(
+            f"{kind}{purpose} would send {_size(nbytes)} from this rank inside "
+            f"forbid_communication(), at {_user_line()}"
+        )
+
+
+def record(
+    kind: str, nbytes: int, messages: int, peers: Sequence[int], text: object = None
+) -> None:
+    """Write one event into the open traces, or refuse it; call it only if :data:`watching`."""
+    if text is None:
+        text = _note.get()
+    check_allowed(kind, nbytes, text)
+    traces = _traces.get()
+    if traces:
+        words = "" if text is None else str(text)
+        event = Event(kind, int(nbytes), messages, peers, words, _user_line())
+        for book in traces:
+            book.events.append(event)
+
+
+def _user_line() -> str:
+    """``file:line`` of the innermost frame outside of distarray and NumPy."""
+    frame = sys._getframe(1)
+    fallback = ""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        module = frame.f_globals.get("__name__", "").partition(".")[0]
+        if not name.startswith(_HOUSE) and module not in _PASSAGES:
+            return f"{name}:{frame.f_lineno}"
+        fallback = f"{name}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return fallback
+
+
+def _size(nbytes: int) -> str:
+    """Bytes in words: ``48.0 MiB``."""
+    if nbytes < 1024:
+        return f"{nbytes} B"
+    size = float(nbytes)
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:.1f} TiB"

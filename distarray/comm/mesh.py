@@ -1,0 +1,446 @@
+"""The device mesh: an n-d grid of ranks with named dimensions, over a communicator."""
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any, cast
+from zlib import crc32
+
+import numpy as np
+
+from distarray.comm.group import Group
+from distarray.comm.outside import OutsideGroup
+from distarray.comm.threads import current_world
+from distarray.errors import DivergenceError, MeshError
+from distarray.layout.placement import Fold
+
+__all__ = ["DeviceMesh", "default_mesh", "init_device_mesh", "world_group"]
+
+_DEVICES = ("cpu", "cuda")
+#: Meshes of ranks that were handed COMM_NULL, and so belong to no group.
+_outside_meshes: dict[Any, "DeviceMesh"] = {}
+_default: "DeviceMesh | None" = None
+
+
+class DeviceMesh:
+    """An n-d grid of ranks; one object for equal arguments on one communicator.
+
+    Making a mesh is collective over its ranks. On a rank that is not among them `coords` is None
+    and nothing is ever sent or waited for.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm or Group, optional
+        Whose ranks form the grid; by default all ranks of the job. ``MPI.COMM_NULL`` makes a mesh
+        of which this rank is no member.
+    shape : int or sequence of int
+        Length of each mesh dimension; the product is the number of ranks.
+    mesh_dim_names : sequence of str, optional
+        One name for each mesh dimension.
+    device_type : {"cpu", "cuda"}
+        Where the blocks live: NumPy or CuPy arrays.
+    ranks : array of int, optional
+        The ranks of `comm` to take, in row-major order of the grid; by default all, in order.
+
+    Attributes
+    ----------
+    shape, mesh_dim_names, device_type
+        As given; names are None if there are none.
+    coords : tuple of int or None
+        This rank's place; None outside of the mesh.
+    rank : int
+        This rank's number in row-major order; -1 outside of the mesh.
+    ranks : tuple of int
+        The members as ranks of the communicator the mesh was made on.
+
+    Raises
+    ------
+    MeshError
+        If shape, names, ranks and communicator do not fit together; on every rank.
+
+    Examples
+    --------
+    >>> from mpi4py import MPI
+    >>> mesh = DeviceMesh(MPI.COMM_SELF, (1, 1), ("dp", "tp"))
+    >>> mesh["tp"].shape, mesh.coords
+    ((1,), (0, 0))
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_group",
+        "_hash",
+        "_root",
+        "_subgroups",
+        "_xp",
+        "coords",
+        "device_type",
+        "mesh_dim_names",
+        "ndim",
+        "rank",
+        "ranks",
+        "shape",
+    )
+
+    shape: tuple[int, ...]
+    ndim: int
+    mesh_dim_names: tuple[str, ...] | None
+    device_type: str
+    coords: tuple[int, ...] | None
+    rank: int
+    ranks: tuple[int, ...]
+    _root: Group | None
+    _group: Group | None
+    _subgroups: dict[tuple[int, ...], Group]
+    _hash: int
+    _xp: Any
+
+    def __new__(
+        cls,
+        comm: Any = None,
+        shape: int | Sequence[int] | None = None,
+        mesh_dim_names: Sequence[str] | None = None,
+        *,
+        device_type: str = "cpu",
+        ranks: Any = None,
+    ) -> "DeviceMesh":
+        if device_type not in _DEVICES:
+            raise MeshError(f"device_type is one of {_DEVICES}, not {device_type!r}")
+        root = _root_group(comm)
+        if shape is None:
+            shape = np.shape(ranks) if ranks is not None else (root.size if root else 1,)
+        lengths = _checked_shape(shape)
+        names = _checked_names(mesh_dim_names, lengths)
+        members = _checked_ranks(ranks, lengths, root)
+        store = _outside_meshes if root is None else root.meshes
+        known = store.get((lengths, names, members, device_type))
+        if known is not None:
+            return cast("DeviceMesh", known)
+        mesh = _interned(root, lengths, names, members, device_type)
+        if mesh.coords is not None:
+            _check_definition(mesh)
+        return mesh
+
+    # -- questions ----------------------------------------------------------------------------
+
+    def size(self, mesh_dim: int | str | None = None) -> int:
+        """Number of ranks, of the whole mesh or along one dimension."""
+        return len(self.ranks) if mesh_dim is None else self.shape[self.mesh_dim(mesh_dim)]
+
+    def mesh_dim(self, key: int | str) -> int:
+        """The number of a mesh dimension given by name or (possibly negative) number."""
+        if isinstance(key, str):
+            if self.mesh_dim_names is None or key not in self.mesh_dim_names:
+                raise MeshError(f"{self!r} has no dimension {key!r}{self._names_hint()}")
+            return self.mesh_dim_names.index(key)
+        dim = int(key)
+        if not -self.ndim <= dim < self.ndim:
+            raise MeshError(f"{self!r} has {self.ndim} dimension(s); {dim} is out of range")
+        return dim % self.ndim
+
+    @property
+    def xp(self) -> Any:
+        """The array module of the blocks: NumPy, or CuPy for "cuda"."""
+        if self._xp is None:
+            if self.device_type == "cpu":
+                self._xp = np
+            else:
+                import cupy
+
+                self._xp = cupy
+        return self._xp
+
+    # -- groups of ranks ----------------------------------------------------------------------
+
+    @property
+    def group(self) -> Group:
+        """All ranks of the mesh, in row-major order; made at the first use."""
+        if self._group is None:
+            self._group = self._group_over(self.ranks)
+        return self._group
+
+    def subgroup(self, mesh_dims: Iterable[int | str]) -> Group:
+        """The ranks that differ from this one only along some mesh dimensions.
+
+        Parameters
+        ----------
+        mesh_dims : sequence of int or str
+            The dimensions; the group's order is row-major in the order they are given in.
+
+        Returns
+        -------
+        Group
+            Cached; collective over its ranks when it is made.
+        """
+        dims = mesh_dims if isinstance(mesh_dims, tuple) else tuple(mesh_dims)
+        found = self._subgroups.get(dims)  # type: ignore[arg-type]
+        if found is None:
+            numbers = self._distinct_dims(dims)
+            found = self._subgroups.get(numbers)
+            if found is None:
+                found = self._group_over(self._fiber(numbers))
+                self._subgroups[numbers] = found
+        return found
+
+    def comm(self, mesh_dim: int | str | None = None) -> Any:
+        """The mpi4py communicator along one mesh dimension, or of the whole mesh.
+
+        It is the library's own: free for collectives, not to be freed. COMM_NULL outside of the
+        mesh.
+        """
+        dims = tuple(range(self.ndim)) if mesh_dim is None else (self.mesh_dim(mesh_dim),)
+        group = self.subgroup(dims)
+        if isinstance(group, OutsideGroup):
+            from mpi4py import MPI
+
+            return MPI.COMM_NULL
+        if not hasattr(group, "comm"):
+            raise MeshError("this mesh is made of threads and has no MPI communicator")
+        return group.comm
+
+    # -- meshes made of this one --------------------------------------------------------------
+
+    def __getitem__(self, names: str | tuple[str, ...]) -> "DeviceMesh":
+        """The sub-mesh along named dimensions that this rank is in: ``mesh["dp", "tp"]``."""
+        keys = (names,) if isinstance(names, str) else tuple(names)
+        if not keys or not all(isinstance(key, str) for key in keys):
+            raise MeshError(f"a mesh is indexed by the names of its dimensions, not {names!r}")
+        dims = self._distinct_dims(keys)
+        shape = tuple(self.shape[dim] for dim in dims)
+        return self._relative(shape, keys, self._fiber(dims))
+
+    def flatten(self, name: str | None = None) -> "DeviceMesh":
+        """The same ranks as a 1-d mesh; by default its name joins the dimensions' with ``_``."""
+        if name is None and self.mesh_dim_names is not None:
+            name = "_".join(self.mesh_dim_names)
+        names = _checked_names(None if name is None else (name,), (self.size(),))
+        return self._relative((self.size(),), names, self.ranks)
+
+    def _relative(
+        self, shape: tuple[int, ...], names: tuple[str, ...] | None, ranks: tuple[int, ...]
+    ) -> "DeviceMesh":
+        return _interned(self._root, shape, names, ranks, self.device_type)
+
+    def _distinct_dims(self, keys: Iterable[int | str]) -> tuple[int, ...]:
+        keys = tuple(keys)
+        dims = tuple(self.mesh_dim(key) for key in keys)
+        if len(set(dims)) < len(dims):
+            raise MeshError(f"mesh dimensions {keys} of {self!r} are not distinct")
+        return dims
+
+    def _fiber(self, dims: tuple[int, ...]) -> tuple[int, ...]:
+        """The ranks along `dims` through this rank; through the first corner for outsiders."""
+        if dims == tuple(range(self.ndim)):
+            return self.ranks
+        at = self.coords or (0,) * self.ndim
+        where = tuple(slice(None) if dim in dims else at[dim] for dim in range(self.ndim))
+        plane = np.array(self.ranks).reshape(self.shape)[where]
+        axes = [sorted(dims).index(dim) for dim in dims]
+        return tuple(plane.transpose(axes).ravel().tolist())
+
+    def _group_over(self, ranks: tuple[int, ...]) -> Group:
+        if self._root is None or self.coords is None:
+            return OutsideGroup(len(ranks))
+        return cast("Group", self._root.subset(ranks))
+
+    # -- identity -----------------------------------------------------------------------------
+
+    def _identity(self) -> tuple[Any, ...]:
+        members: Any = self.ranks
+        place: Any = None
+        if self._root is not None:
+            world = self._root.world_ranks
+            members = tuple(world[rank] for rank in self.ranks)
+            place = self._root.place
+        return self.shape, self.mesh_dim_names, self.device_type, members, place
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, DeviceMesh):
+            return NotImplemented
+        return self._hash == other._hash and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __copy__(self) -> "DeviceMesh":
+        return self
+
+    def __deepcopy__(self, memo: Any) -> "DeviceMesh":
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a DeviceMesh lives in one MPI job and cannot be pickled; "
+            "store its shape and mesh_dim_names and call init_device_mesh with them"
+        )
+
+    def _names_hint(self) -> str:
+        return "" if self.mesh_dim_names else "; it was made without mesh_dim_names"
+
+    def __repr__(self) -> str:
+        if self.mesh_dim_names is None:
+            inner = ", ".join(map(str, self.shape))
+        else:
+            pairs = zip(self.mesh_dim_names, self.shape, strict=True)
+            inner = ", ".join(f"{name}={length}" for name, length in pairs)
+        return f"DeviceMesh({self.device_type!r}, ({inner}))"
+
+
+def init_device_mesh(
+    device_type: str,
+    mesh_shape: int | Sequence[int],
+    mesh_dim_names: Sequence[str] | None = None,
+    comm: Any = None,
+) -> DeviceMesh:
+    """Make a :class:`DeviceMesh`, under the name and argument order that PyTorch has for it.
+
+    Parameters
+    ----------
+    device_type : {"cpu", "cuda"}
+        Where the blocks live.
+    mesh_shape : int or sequence of int
+        Length of each mesh dimension.
+    mesh_dim_names : sequence of str, optional
+        Their names.
+    comm : mpi4py.MPI.Intracomm or Group, optional
+        COMM_WORLD by default.
+
+    Examples
+    --------
+    >>> init_device_mesh("cpu", (1, 1), ("dp", "tp"), comm=MPI.COMM_SELF)  # doctest: +SKIP
+    DeviceMesh('cpu', (dp=1, tp=1))
+    """
+    return DeviceMesh(comm, mesh_shape, mesh_dim_names, device_type=device_type)
+
+
+def world_group() -> Group:
+    """All ranks: of this thread's world if it is a rank of one, of MPI's otherwise."""
+    world = current_world()
+    if world is not None:
+        return world
+    from distarray.comm.mpi import group_of
+
+    return group_of()
+
+
+def default_mesh() -> DeviceMesh:
+    """The 1-d mesh over all ranks."""
+    global _default
+    world = current_world()
+    if world is not None:
+        return DeviceMesh(world, (world.size,))
+    if _default is None:
+        group = world_group()
+        _default = DeviceMesh(group, (group.size,))
+    return _default
+
+
+def _root_group(comm: Any) -> Group | None:
+    """The group of a communicator; None for COMM_NULL."""
+    if comm is None:
+        return world_group()
+    if isinstance(comm, OutsideGroup):
+        return None
+    if isinstance(comm, Group):
+        return comm
+    if not hasattr(comm, "Get_rank"):
+        raise MeshError(f"comm is an mpi4py communicator, not {type(comm).__name__}")
+    if not comm:
+        return None
+    from distarray.comm.mpi import group_of
+
+    return group_of(comm)
+
+
+def _checked_shape(shape: Any) -> tuple[int, ...]:
+    try:
+        lengths = (int(shape),) if np.ndim(shape) == 0 else tuple(int(n) for n in shape)
+        whole = bool(np.all(np.asarray(shape) == np.asarray(lengths)))
+    except (TypeError, ValueError):
+        raise MeshError(f"a mesh shape is a tuple of positive integers, not {shape!r}") from None
+    if not whole or any(n < 1 for n in lengths):
+        raise MeshError(f"a mesh shape is a tuple of positive integers, not {shape!r}")
+    return lengths
+
+
+def _checked_names(names: Any, shape: tuple[int, ...]) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    names = (names,) if isinstance(names, str) else tuple(names)
+    if len(names) != len(shape):
+        raise MeshError(f"{len(names)} name(s) {names} for a mesh of shape {shape}")
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise MeshError(f"a mesh dimension's name is a non-empty str, not {name!r}")
+    if len(set(names)) < len(names):
+        raise MeshError(f"mesh_dim_names {names} are not distinct")
+    return names
+
+
+def _checked_ranks(ranks: Any, shape: tuple[int, ...], root: Group | None) -> tuple[int, ...]:
+    needed = prod(shape)
+    if ranks is None:
+        if root is not None and root.size != needed:
+            raise MeshError(
+                f"a mesh of shape {shape} has {needed} rank(s), the communicator has {root.size}; "
+                "ranks=[...] takes some of them"
+            )
+        return tuple(range(needed))
+    try:
+        members = tuple(int(rank) for rank in np.ravel(np.asarray(ranks)))
+    except (TypeError, ValueError):
+        raise MeshError(f"ranks are integers, not {ranks!r}") from None
+    if len(members) != needed:
+        raise MeshError(
+            f"a mesh of shape {shape} has {needed} rank(s), ranks= names {len(members)}"
+        )
+    if len(set(members)) < needed:
+        raise MeshError(f"ranks {members} are not distinct")
+    if root is not None and not all(0 <= rank < root.size for rank in members):
+        raise MeshError(f"ranks {members} are not all in the communicator of {root.size} rank(s)")
+    return members
+
+
+def _interned(
+    root: Group | None,
+    shape: tuple[int, ...],
+    names: tuple[str, ...] | None,
+    ranks: tuple[int, ...],
+    device_type: str,
+) -> DeviceMesh:
+    """The one mesh of this description; no communication."""
+    store = _outside_meshes if root is None else root.meshes
+    key = (shape, names, ranks, device_type)
+    found = store.get(key)
+    if found is not None:
+        return cast("DeviceMesh", found)
+    mesh = object.__new__(DeviceMesh)
+    mesh.shape, mesh.ndim, mesh.mesh_dim_names = shape, len(shape), names
+    mesh.device_type, mesh.ranks = device_type, ranks
+    inside = root is not None and root.rank in ranks
+    mesh.rank = ranks.index(root.rank) if inside and root is not None else -1
+    at = np.unravel_index(mesh.rank, shape) if inside and shape else ()
+    mesh.coords = tuple(int(c) for c in at) if inside else None
+    mesh._root, mesh._group, mesh._subgroups, mesh._xp = root, None, {}, None
+    mesh._hash = hash((shape, names, device_type))
+    store[key] = mesh
+    return mesh
+
+
+def _check_definition(mesh: DeviceMesh) -> None:
+    """Raise on all ranks if they do not make the same mesh."""
+    group = mesh.group
+    if group.size == 1:
+        return
+    text = f"{mesh!r} over ranks {mesh.ranks}"
+    digest = crc32(text.encode())
+    high, low = group._allreduce(np.array([digest, -digest]), Fold.MAX).tolist()
+    if high == -low:
+        return
+    if mesh._root is not None:
+        mesh._root.meshes.pop((mesh.shape, mesh.mesh_dim_names, mesh.ranks, mesh.device_type))
+    lines = "".join(
+        f"\n    rank {r}  {t}" for r, t in enumerate(group._allgather_object(repr(mesh)))
+    )
+    raise DivergenceError(f"the ranks do not make the same mesh:{lines}")

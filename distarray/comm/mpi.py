@@ -1,0 +1,213 @@
+"""Groups of MPI processes, on mpi4py. Importing this module starts MPI."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from distarray.comm import algorithms, hooks, tune
+from distarray.comm.algorithms import split_views
+from distarray.comm.datatypes import carrier, message, message_parts
+from distarray.comm.folding import prepared
+from distarray.comm.group import Array, Group, Pair
+from distarray.errors import MeshError
+from distarray.layout.placement import Fold
+
+__all__ = ["MPIGroup", "group_of"]
+
+_TAG = 7
+_SUBSET_TAG = 8
+_Waitall = MPI.Request.Waitall
+_IN_PLACE = MPI.IN_PLACE
+
+
+def _native_folds() -> dict[str, dict[np.dtype[Any], tuple[MPI.Op, MPI.Datatype]]]:
+    """The folds that MPI does as NumPy does them: by fold and dtype, the operation and type.
+
+    Not among them: MIN and MAX of floats (MPI may lose a NaN), products of complex numbers (C and
+    NumPy differ at infinities), half and extended precision, times.
+    """
+    integers = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
+    types = {dtype: carrier(dtype).mpi_type for dtype in integers}
+    floats = {np.dtype(name): carrier(np.dtype(name)).mpi_type for name in ("f4", "f8")}
+    complexes = {np.dtype(name): carrier(np.dtype(name)).mpi_type for name in ("c8", "c16")}
+    boolean = {np.dtype(bool): MPI.C_BOOL}
+
+    def table(operation: MPI.Op, *groups: dict[Any, Any]) -> dict[Any, Any]:
+        return {dtype: (operation, kind) for group in groups for dtype, kind in group.items()}
+
+    return {
+        Fold.SUM.value: table(MPI.SUM, types, floats, complexes) | table(MPI.LOR, boolean),
+        Fold.PROD.value: table(MPI.PROD, types, floats) | table(MPI.LAND, boolean),
+        Fold.MIN.value: table(MPI.MIN, types) | table(MPI.LAND, boolean),
+        Fold.MAX.value: table(MPI.MAX, types) | table(MPI.LOR, boolean),
+        Fold.ANY.value: table(MPI.LOR, boolean),
+        Fold.ALL.value: table(MPI.LAND, boolean),
+        Fold.BAND.value: table(MPI.BAND, types) | table(MPI.LAND, boolean),
+        Fold.BOR.value: table(MPI.BOR, types) | table(MPI.LOR, boolean),
+        Fold.BXOR.value: table(MPI.BXOR, types) | table(MPI.LXOR, boolean),
+        Fold.AVG.value: {},
+    }
+
+
+_NATIVE = _native_folds()
+
+
+class MPIGroup(Group):
+    """The ranks of an MPI communicator; made by :func:`group_of`.
+
+    Attributes
+    ----------
+    comm : mpi4py.MPI.Intracomm
+        The library's own communicator, a duplicate: its messages never meet the program's.
+    """
+
+    takes_device_buffers = True
+
+    def __init__(self, comm: MPI.Intracomm) -> None:
+        super().__init__(comm.Get_rank(), comm.Get_size())
+        self.comm = comm
+        comm.Set_attr(_keyval, self)
+
+    @property
+    def world_ranks(self) -> tuple[int, ...]:
+        world = MPI.COMM_WORLD.Get_group()
+        mine = self.comm.Get_group()
+        try:
+            return tuple(mine.Translate_ranks(None, world).tolist())
+        finally:
+            mine.Free()
+            world.Free()
+
+    def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None:
+        comm = self.comm
+        requests = [comm.Irecv(message(view), peer, _TAG) for peer, view in receives]
+        requests += [comm.Isend(message(view), peer, _TAG) for peer, view in sends]
+        _Waitall(requests)
+
+    def _allreduce(self, block: Array, fold: Fold) -> Array:
+        rule = _NATIVE[fold._value_].get(block.dtype)
+        if rule is None:
+            return self._allreduce_otherwise(block, fold)
+        total = block.copy()
+        if self.size > 1:
+            self.comm.Allreduce(_IN_PLACE, (total, rule[1]), rule[0])
+        return total
+
+    def _allreduce_otherwise(self, block: Array, fold: Fold) -> Array:
+        ready = prepared(block, fold)
+        if ready is not block and ready.dtype in _NATIVE[fold._value_]:
+            return self._allreduce(ready, fold)
+        return algorithms.allreduce(self, ready, fold)
+
+    def _reduce_scatter(self, blocks: Sequence[Array], fold: Fold) -> Array:
+        ready = [prepared(block, fold) for block in blocks]
+        own = ready[self.rank]
+        rule = _NATIVE[fold._value_].get(own.dtype)
+        if rule is None or self.size == 1:
+            return algorithms.reduce_scatter(self, ready, fold)
+        operation, kind = rule
+        packed = np.concatenate([block.reshape(-1) for block in ready])
+        total = np.empty(own.shape, own.dtype)
+        counts = [block.size for block in ready]
+        self.comm.Reduce_scatter((packed, kind), (total, kind), counts, operation)
+        return total
+
+    def _exscan(self, block: Array, fold: Fold, identity: Array) -> Array:
+        ready = prepared(block, fold)
+        rule = _NATIVE[fold._value_].get(ready.dtype)
+        if rule is None or self.size == 1:
+            return algorithms.exscan(self, ready, fold, identity)
+        total = ready.copy()
+        self.comm.Exscan(_IN_PLACE, (total, rule[1]), rule[0])
+        if self.rank == 0:
+            total[...] = identity
+        return total
+
+    def _broadcast(self, block: Array, root: int) -> None:
+        if self.size > 1 and block.nbytes:
+            self.comm.Bcast(message(block), root)
+
+    def _allgather(self, block: Array) -> Array:
+        block = np.ascontiguousarray(block).reshape(block.shape)
+        result = np.empty((self.size, *block.shape), block.dtype)
+        if block.nbytes:
+            self.comm.Allgather(message(block), message(result))
+        return result
+
+    def _allgather_varied(self, block: Array, counts: Sequence[int] | None) -> list[Array]:
+        if counts is None:
+            counts = self._allgather(np.array(len(block))).tolist()
+        whole = np.empty((sum(counts), *block.shape[1:]), block.dtype)
+        views = split_views(whole, counts)
+        views[self.rank][...] = block
+        if whole.nbytes:
+            buffer, length, kind = message_parts(whole)
+            row = length // len(whole)
+            self.comm.Allgatherv(_IN_PLACE, (buffer, [row * count for count in counts], kind))
+        return views
+
+    def _allgather_object(self, obj: Any) -> list[Any]:
+        return self.comm.allgather(obj)
+
+    def _broadcast_object(self, obj: Any, root: int) -> Any:
+        return self.comm.bcast(obj, root)
+
+    def _barrier(self) -> None:
+        self.comm.Barrier()
+
+    def _alltoall_counts(self, counts: Array) -> Array:
+        received = np.empty_like(counts)
+        self.comm.Alltoall(counts, received)
+        return received
+
+    def _subset(self, ranks: tuple[int, ...]) -> "MPIGroup":
+        mine = self.comm.Get_group()
+        members = mine.Incl(ranks)
+        try:
+            return MPIGroup(self.comm.Create_group(members, _SUBSET_TAG))
+        finally:
+            members.Free()
+            mine.Free()
+
+    def abort(self, code: int = 1) -> None:
+        """End all ranks of the world."""
+        MPI.COMM_WORLD.Abort(code)
+
+    def free(self) -> None:
+        """Free the communicators below this one and its own; collective."""
+        super().free()
+        if self.comm != MPI.COMM_NULL:
+            self.comm.Free()
+
+
+def _delete(comm: MPI.Comm, keyval: int, group: MPIGroup) -> None:
+    """The program frees a communicator: free what was made of it (every member does, in step)."""
+    if not MPI.Is_finalized() and group.comm != MPI.COMM_NULL and group.comm != comm:
+        group.free()
+
+
+_keyval = MPI.Comm.Create_keyval(delete_fn=_delete)
+
+
+def group_of(comm: MPI.Comm | None = None) -> MPIGroup:
+    """The library's group on a communicator; collective over it the first time.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm, optional
+        COMM_WORLD by default. The library works on a duplicate, which lives as long as `comm`.
+    """
+    comm = MPI.COMM_WORLD if comm is None else comm
+    found: MPIGroup | None = comm.Get_attr(_keyval)
+    if found is not None:
+        return found
+    if comm.Is_inter():
+        raise MeshError("a mesh needs an intracommunicator; this one joins two groups of processes")
+    hooks.install()
+    group = MPIGroup(comm.Dup())
+    group.comm.Set_errhandler(MPI.ERRORS_RETURN)
+    comm.Set_attr(_keyval, group)
+    tune.start(group.comm)
+    return group

@@ -1,0 +1,101 @@
+"""The group of a mesh that this rank is not in: every conversation is none."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from distarray.comm.group import Array, Group, Pair
+from distarray.layout.placement import Fold
+
+__all__ = ["OutsideGroup"]
+
+
+class OutsideGroup(Group):
+    """Takes the place of a group on a rank that does not belong to it: nothing is ever sent.
+
+    Methods that fold or fill give their argument back; methods that collect give what this rank
+    brought. `rank` is -1.
+    """
+
+    takes_device_buffers = True
+
+    def __init__(self, size: int, world_ranks: tuple[int, ...] = ()) -> None:
+        super().__init__(-1, size)
+        self._world_ranks = world_ranks
+
+    @property
+    def world_ranks(self) -> tuple[int, ...]:
+        return self._world_ranks
+
+    def exchange(
+        self, sends: Sequence[Pair], receives: Sequence[Pair], note: object = None
+    ) -> None:
+        """Nothing."""
+
+    def allreduce(self, block: Array, fold: Fold, note: object = None) -> Array:
+        """The block."""
+        return block
+
+    def reduce_scatter(self, blocks: Sequence[Array], fold: Fold, note: object = None) -> Array:
+        """The first block."""
+        return blocks[0]
+
+    def exscan(self, block: Array, fold: Fold, identity: Array, note: object = None) -> Array:
+        """The block."""
+        return block
+
+    def broadcast(self, block: Array, root: int, note: object = None) -> Array:
+        """The block."""
+        return block
+
+    def allgather(self, block: Array, note: object = None) -> Array:
+        """The block, as a stack of one."""
+        return block[None]
+
+    def allgather_varied(
+        self, block: Array, counts: Sequence[int] | None = None, note: object = None
+    ) -> list[Array]:
+        """The block alone."""
+        return [block]
+
+    def alltoall_varied(self, blocks: Sequence[Array], note: object = None) -> list[Array]:
+        """The blocks."""
+        return list(blocks)
+
+    def gather_varied(self, block: Array, root: int = 0, note: object = None) -> list[Array] | None:
+        """None."""
+        return None
+
+    def scatter(
+        self, blocks: Sequence[Array] | None, block: Array, root: int = 0, note: object = None
+    ) -> Array:
+        """The block."""
+        return block
+
+    def allgather_object(self, obj: Any, note: object = None) -> list[Any]:
+        """The object alone."""
+        return [obj]
+
+    def broadcast_object(self, obj: Any, root: int = 0, note: object = None) -> Any:
+        """The object."""
+        return obj
+
+    def split(self, color: int | None, key: int = 0) -> "Group | None":
+        """None."""
+        return None
+
+    def subset(self, ranks: Sequence[int]) -> "Group | None":
+        """None."""
+        return None
+
+    def barrier(self) -> None:
+        """Nothing."""
+
+    def abort(self, code: int = 1) -> None:
+        """End this process; there is no group to end."""
+        raise SystemExit(code)
+
+    def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None:
+        raise NotImplementedError
+
+    _allgather = _allgather_varied = _broadcast = _allgather_object = _exchange  # type: ignore[assignment]
+    _broadcast_object = _barrier = _alltoall_counts = _subset = _exchange  # type: ignore[assignment]

@@ -1,0 +1,285 @@
+"""Ranks as threads of one process: the same conversations without MPI, for tests.
+
+A rank that skips a collective, calls another one or waits for a message that nobody sends gets an
+error, at once where it can be seen that nothing will come and after a timeout otherwise.
+"""
+
+import contextvars
+import itertools
+import pickle
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from distarray.comm.algorithms import split_views
+from distarray.comm.group import Array, Group, Pair
+from distarray.errors import DistArrayError, DivergenceError
+
+__all__ = ["BrokenWorldError", "ThreadGroup", "current_world", "run_threads"]
+
+Result = TypeVar("Result")
+
+_current: contextvars.ContextVar["ThreadGroup | None"] = contextvars.ContextVar(
+    "distarray_thread_world", default=None
+)
+
+
+class BrokenWorldError(DistArrayError, RuntimeError):
+    """This rank waited for another one that will not come."""
+
+
+@dataclass
+class _World:
+    """What all groups of one run share: one lock, and who waits for what."""
+
+    size: int
+    timeout: float
+    serial: int = field(default_factory=itertools.count().__next__)
+    condition: threading.Condition = field(default_factory=threading.Condition)
+    waiting: dict[int, Callable[[], bool]] = field(default_factory=dict)
+    finished: set[int] = field(default_factory=set)
+    broken: str | None = None
+
+    def fail(self, reason: str) -> None:
+        """End all waits; call with the lock held."""
+        self.broken = self.broken or reason
+        self.condition.notify_all()
+
+    def finish(self, rank: int) -> None:
+        """Say that a rank's program has ended."""
+        with self.condition:
+            self.finished.add(rank)
+            self._look_for_deadlock()
+            self.condition.notify_all()
+
+    def wait(self, rank: int, ready: Callable[[], bool], what: str) -> None:
+        """Wait until `ready()`; call with the lock held."""
+        if ready():
+            return
+        self.waiting[rank] = ready
+        try:
+            self._look_for_deadlock()
+            arrived = self.condition.wait_for(lambda: ready() or self.broken, self.timeout)
+        finally:
+            del self.waiting[rank]
+        if not ready():
+            if not arrived:
+                self.fail(f"rank {rank} waited {self.timeout} s for {what}")
+            raise BrokenWorldError(f"rank {rank} waits for {what} in vain: {self.broken}")
+
+    def _look_for_deadlock(self) -> None:
+        stuck = len(self.waiting) + len(self.finished) >= self.size
+        if stuck and self.waiting and not any(ready() for ready in self.waiting.values()):
+            ended = f"ranks {sorted(self.finished)} have ended" if self.finished else "all wait"
+            self.fail(f"no rank can go on ({ended})")
+
+
+@dataclass
+class _Round:
+    """One collective: what each rank brought, and what came of it."""
+
+    brought: dict[int, tuple[str, Any]] = field(default_factory=dict)
+    error: BaseException | None = None
+    values: list[Any] | None = None
+    left: int = 0
+
+
+class _Room:
+    """What the members of one group share."""
+
+    def __init__(self, world: _World, ranks: tuple[int, ...]) -> None:
+        self.world = world
+        self.ranks = ranks
+        self.rounds: dict[int, _Round] = {}
+        self.boxes: dict[tuple[int, int], deque[Array]] = {}
+        self.rooms: dict[tuple[int, ...], _Room] = {}
+
+
+class ThreadGroup(Group):
+    """A group whose ranks are threads; made by :func:`run_threads`."""
+
+    def __init__(self, room: _Room, rank: int) -> None:
+        super().__init__(rank, len(room.ranks))
+        self._room = room
+        self._world = room.world
+        self._calls = 0
+        self.place = (room.world.serial, room.ranks[rank])
+
+    @property
+    def world_ranks(self) -> tuple[int, ...]:
+        return self._room.ranks
+
+    def _meet(self, call: str, value: Any) -> list[Any]:
+        """Bring a value and take everybody's, in rank order; all must make the same call."""
+        room, world = self._room, self._world
+        with world.condition:
+            number = self._calls
+            self._calls += 1
+            meeting = room.rounds.setdefault(number, _Round())
+            meeting.brought[self.rank] = (call, value)
+            if len(meeting.brought) == self.size:
+                _conclude(meeting)
+                world.condition.notify_all()
+            else:
+                who = room.ranks[self.rank]
+                world.wait(
+                    who, lambda: meeting.values is not None or meeting.error is not None, call
+                )
+            meeting.left += 1
+            if meeting.left == self.size:
+                del room.rounds[number]
+        if meeting.error is not None:
+            raise DivergenceError(str(meeting.error))
+        assert meeting.values is not None
+        return meeting.values
+
+    def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None:
+        room, world = self._room, self._world
+        parcels = [(peer, np.array(view, order="C")) for peer, view in sends]
+        with world.condition:
+            for peer, parcel in parcels:
+                room.boxes.setdefault((self.rank, peer), deque()).append(parcel)
+            if parcels:
+                world.condition.notify_all()
+            got = []
+            for peer, view in receives:
+                box = room.boxes.setdefault((peer, self.rank), deque())
+                text = f"a message from rank {peer} ({view.dtype} {view.shape})"
+                world.wait(room.ranks[self.rank], lambda box=box: len(box) > 0, text)
+                got.append(box.popleft())
+        for (peer, view), parcel in zip(receives, got, strict=True):
+            if parcel.size != view.size or parcel.dtype.itemsize != view.dtype.itemsize:
+                raise DivergenceError(
+                    f"rank {peer} sent {parcel.dtype} {parcel.shape} where rank {self.rank} "
+                    f"expected {view.dtype} {view.shape}"
+                )
+            view[...] = parcel.reshape(view.shape)
+
+    def _allgather(self, block: Array) -> Array:
+        call = f"allgather of {block.dtype} {block.shape}"
+        return np.stack(self._meet(call, np.array(block, order="C")))
+
+    def _allgather_varied(self, block: Array, counts: Sequence[int] | None) -> list[Array]:
+        call = f"allgather of {block.dtype} (*, {str(block.shape[1:])[1:]}"
+        parts = self._meet(call, np.array(block, order="C"))
+        lengths = [len(part) for part in parts]
+        if counts is not None and list(counts) != lengths:
+            raise DivergenceError(f"allgather: {list(counts)} rows announced, {lengths} came")
+        return split_views(np.concatenate(parts), lengths)
+
+    def _broadcast(self, block: Array, root: int) -> None:
+        call = f"broadcast of {block.dtype} {block.shape} from rank {root}"
+        values = self._meet(call, np.array(block, order="C") if self.rank == root else None)
+        if self.rank != root:
+            block[...] = values[root]
+
+    def _allgather_object(self, obj: Any) -> list[Any]:
+        return [pickle.loads(data) for data in self._meet("allgather_object", pickle.dumps(obj))]
+
+    def _broadcast_object(self, obj: Any, root: int) -> Any:
+        data = pickle.dumps(obj) if self.rank == root else b""
+        values = self._meet(f"broadcast_object from rank {root}", data)
+        return obj if self.rank == root else pickle.loads(values[root])
+
+    def _barrier(self) -> None:
+        self._meet("barrier", None)
+
+    def _alltoall_counts(self, counts: Array) -> Array:
+        rows = self._meet("alltoall", np.array(counts))
+        return np.array([row[self.rank] for row in rows])
+
+    def _subset(self, ranks: tuple[int, ...]) -> "ThreadGroup":
+        room = self._room
+        with self._world.condition:
+            if ranks not in room.rooms:
+                room.rooms[ranks] = _Room(self._world, tuple(room.ranks[r] for r in ranks))
+            return ThreadGroup(room.rooms[ranks], ranks.index(self.rank))
+
+    def abort(self, code: int = 1) -> None:
+        """End all waits of this world with an error."""
+        with self._world.condition:
+            self._world.fail(f"rank {self._room.ranks[self.rank]} aborted with code {code}")
+
+
+def _conclude(meeting: _Round) -> None:
+    calls = {rank: call for rank, (call, _) in sorted(meeting.brought.items())}
+    if len(set(calls.values())) > 1:
+        lines = "".join(f"\n    rank {rank}  {call}" for rank, call in calls.items())
+        meeting.error = DivergenceError(f"the ranks are not making the same call:{lines}")
+    else:
+        meeting.values = [meeting.brought[rank][1] for rank in calls]
+
+
+def current_world() -> ThreadGroup | None:
+    """The group of all thread ranks of the run this thread belongs to; None outside of one."""
+    return _current.get()
+
+
+def run_threads(
+    n: int, program: Callable[[ThreadGroup], Result], timeout: float = 10.0
+) -> list[Result]:
+    """Run `program` on `n` ranks, each a thread of this process.
+
+    Parameters
+    ----------
+    n : int
+        Number of ranks.
+    program : callable
+        Called with the rank's group, in a copy of the caller's context (settings, traces).
+    timeout : float
+        Seconds a rank waits for the others before it gives up. A wait that cannot end because
+        all others wait too or have ended is given up at once.
+
+    Returns
+    -------
+    list
+        What the program returned, in rank order.
+
+    Raises
+    ------
+    BaseException
+        The first failure that is not a consequence of another rank's.
+    """
+    world = _World(n, timeout)
+    room = _Room(world, tuple(range(n)))
+    results: list[Any] = [None] * n
+    failures: list[tuple[int, BaseException]] = []
+
+    def body(rank: int) -> None:
+        group = ThreadGroup(room, rank)
+        _current.set(group)
+        try:
+            results[rank] = program(group)
+        except BaseException as error:
+            failures.append((rank, error))
+        finally:
+            world.finish(rank)
+
+    threads = [
+        threading.Thread(
+            target=contextvars.copy_context().run,
+            args=(body, rank),
+            name=f"rank-{rank}",
+            daemon=True,
+        )
+        for rank in range(n)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise _cause(failures)
+    return results
+
+
+def _cause(failures: list[tuple[int, BaseException]]) -> BaseException:
+    """The failure to report: the first one that did not come from waiting for a failed rank."""
+    real = [pair for pair in failures if not isinstance(pair[1], BrokenWorldError)]
+    rank, error = (real or failures)[0]
+    error.add_note(f"(on thread rank {rank})")
+    return error
