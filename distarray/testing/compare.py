@@ -1,0 +1,95 @@
+"""Comparing what a rank holds with what NumPy gives."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray
+
+__all__ = ["assert_matches", "assert_same_error"]
+
+
+def assert_matches(
+    result: Any, expected: Any, *, exact: bool = True, rtol: float = 1e-10, atol: float = 1e-12
+) -> None:
+    """Assert that this rank's part of a result is NumPy's.
+
+    Type (array, scalar, tuple), shape and dtype must be equal; so must the elements of this
+    rank's block, bit for bit (NaN equals NaN, -0.0 is not 0.0) or, with ``exact=False``, to
+    rounding. Communicates only where a fold is pending.
+
+    Parameters
+    ----------
+    result : DistArray, or tuple or list of such, or any other value
+        What the distributed call gave.
+    expected : ndarray, scalar, ...
+        What NumPy gave.
+    exact : bool
+        Whether floating-point numbers must agree bit for bit.
+    rtol, atol : float
+        Tolerances otherwise.
+    """
+    if isinstance(expected, (tuple, list)):
+        assert isinstance(result, (tuple, list)), f"{type(result)} where NumPy gives {type(expected)}"
+        assert len(result) == len(expected), f"{len(result)} results, not {len(expected)}"
+        for one, other in zip(result, expected, strict=True):
+            assert_matches(one, other, exact=exact, rtol=rtol, atol=atol)
+        return
+    if not isinstance(expected, (np.ndarray, np.generic)):
+        assert result == expected or (result != result and expected != expected), (result, expected)
+        return
+    assert isinstance(result, DistArray), f"{type(result)} is not a DistArray"
+    assert result.shape == expected.shape, f"shape {result.shape}, not {expected.shape}"
+    assert result.dtype == expected.dtype, f"dtype {result.dtype}, not {expected.dtype}"
+    if expected.ndim == 0:
+        scalar, wanted = (isinstance(v, np.generic) for v in (result._block, expected))
+        assert scalar == wanted, f"scalar: {scalar}, NumPy: {wanted}"
+    block, layout = result.to_local(), result.layout
+    coords = result.mesh.coords
+    if coords is None:
+        return
+    if not layout.is_plain:
+        assert block.shape == layout.local_shape(coords), f"block {block.shape} under {layout}"
+        _compare(result.full(), np.asarray(expected), exact, rtol, atol, "gathered")
+        return
+    section = layout.section(coords)
+    local = np.asarray(expected)[tuple([slice(start, stop) for start, stop in section])]
+    assert block.shape == local.shape, f"block {block.shape} under {layout}, not {local.shape}"
+    host = block if isinstance(block, np.ndarray) else result.mesh.to_host(block)
+    _compare(host, local, exact, rtol, atol, f"block {section} of {layout}")
+
+
+def _compare(
+    found: np.ndarray[Any, Any],
+    wanted: np.ndarray[Any, Any],
+    exact: bool,
+    rtol: float,
+    atol: float,
+    what: str,
+) -> None:
+    if found.dtype.kind in "fc" and not exact:
+        np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol, err_msg=what)
+        return
+    np.testing.assert_array_equal(found, wanted, err_msg=what)
+    if found.dtype.kind == "f":
+        known = ~np.isnan(wanted)
+        signs = np.signbit(found) == np.signbit(wanted)
+        assert np.all(signs | ~known), f"{what}: signs of zero differ"
+
+
+def assert_same_error(call: Callable[[], Any], reference: Callable[[], Any]) -> None:
+    """Assert that a call raises an exception of the type that NumPy's raises, or a subclass."""
+    try:
+        reference()
+    except Exception as error:
+        wanted = type(error)
+    else:
+        raise AssertionError("the reference call does not raise")
+    try:
+        value = call()
+    except wanted:
+        return
+    except Exception as error:
+        raise AssertionError(f"{type(error).__name__} ({error}), not {wanted.__name__}") from error
+    raise AssertionError(f"no error but {value!r}; NumPy raises {wanted.__name__}")
