@@ -1,12 +1,12 @@
 """The device mesh: an n-d grid of ranks with named dimensions, over a communicator."""
 
 from collections.abc import Iterable, Sequence
-from math import prod
 from typing import Any, cast
 from zlib import crc32
 
 import numpy as np
 
+from distarray.comm.arguments import checked_names, checked_ranks, checked_shape
 from distarray.comm.group import Group
 from distarray.comm.outside import OutsideGroup
 from distarray.comm.threads import current_world
@@ -103,14 +103,15 @@ class DeviceMesh:
         device_type: str = "cpu",
         ranks: Any = None,
     ) -> "DeviceMesh":
+        """Look the mesh up, or make it: see the class."""
         if device_type not in _DEVICES:
             raise MeshError(f"device_type is one of {_DEVICES}, not {device_type!r}")
         root = _root_group(comm)
         if shape is None:
             shape = np.shape(ranks) if ranks is not None else (root.size if root else 1,)
-        lengths = _checked_shape(shape)
-        names = _checked_names(mesh_dim_names, lengths)
-        members = _checked_ranks(ranks, lengths, root)
+        lengths = checked_shape(shape)
+        names = checked_names(mesh_dim_names, lengths)
+        members = checked_ranks(ranks, lengths, root)
         store = _outside_meshes if root is None else root.meshes
         known = store.get((lengths, names, members, device_type))
         if known is not None:
@@ -148,6 +149,26 @@ class DeviceMesh:
 
                 self._xp = cupy
         return self._xp
+
+    def coords_of(self, rank: int) -> tuple[int, ...]:
+        """The place of a rank of the mesh, numbered in row-major order."""
+        if not 0 <= rank < len(self.ranks):
+            raise MeshError(f"{self!r} has ranks 0 to {len(self.ranks) - 1}, not {rank}")
+        coords = []
+        for length in reversed(self.shape):
+            rank, coordinate = divmod(rank, length)
+            coords.append(coordinate)
+        return tuple(reversed(coords))
+
+    # -- arrays on the mesh's devices ---------------------------------------------------------
+
+    def asarray(self, x: Any, dtype: Any = None) -> Any:
+        """Anything that NumPy takes as an array on this rank's device; not copied if it is one."""
+        return self.xp.asarray(x, dtype)
+
+    def to_host(self, block: Any) -> Any:
+        """A block as a NumPy array: itself, or copied from the device."""
+        return block if self.device_type == "cpu" else block.get()
 
     # -- groups of ranks ----------------------------------------------------------------------
 
@@ -212,8 +233,32 @@ class DeviceMesh:
         """The same ranks as a 1-d mesh; by default its name joins the dimensions' with ``_``."""
         if name is None and self.mesh_dim_names is not None:
             name = "_".join(self.mesh_dim_names)
-        names = _checked_names(None if name is None else (name,), (self.size(),))
+        names = checked_names(None if name is None else (name,), (self.size(),))
         return self._relative((self.size(),), names, self.ranks)
+
+    def joined(self, other: "DeviceMesh") -> tuple[Group | None, tuple[int, ...], tuple[int, ...]]:
+        """A group over the ranks of two meshes, and the numbers in it of either mesh's ranks.
+
+        None for a rank that belongs to neither. Collective over both meshes at its first call.
+
+        Raises
+        ------
+        MeshError
+            If the meshes were made on different communicators.
+        """
+        if self._root is None and other._root is None:
+            return None, (), ()
+        root = self._root if self._root is not None else other._root
+        if root is not other._root or root is not self._root or root is None:
+            raise MeshError(
+                f"{self!r} and {other!r} were made on different communicators; make both on one, "
+                "with ranks=[...] to take a part of it"
+            )
+        union = tuple(sorted({*self.ranks, *other.ranks}))
+        place = {rank: number for number, rank in enumerate(union)}
+        mine = tuple([place[rank] for rank in self.ranks])
+        theirs = tuple([place[rank] for rank in other.ranks])
+        return root.subset(union), mine, theirs
 
     def _relative(
         self, shape: tuple[int, ...], names: tuple[str, ...] | None, ranks: tuple[int, ...]
@@ -353,55 +398,6 @@ def _root_group(comm: Any) -> Group | None:
     return group_of(comm)
 
 
-def _checked_shape(shape: Any) -> tuple[int, ...]:
-    try:
-        lengths = (int(shape),) if np.ndim(shape) == 0 else tuple(int(n) for n in shape)
-        whole = bool(np.all(np.asarray(shape) == np.asarray(lengths)))
-    except (TypeError, ValueError):
-        raise MeshError(f"a mesh shape is a tuple of positive integers, not {shape!r}") from None
-    if not whole or any(n < 1 for n in lengths):
-        raise MeshError(f"a mesh shape is a tuple of positive integers, not {shape!r}")
-    return lengths
-
-
-def _checked_names(names: Any, shape: tuple[int, ...]) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    names = (names,) if isinstance(names, str) else tuple(names)
-    if len(names) != len(shape):
-        raise MeshError(f"{len(names)} name(s) {names} for a mesh of shape {shape}")
-    for name in names:
-        if not isinstance(name, str) or not name:
-            raise MeshError(f"a mesh dimension's name is a non-empty str, not {name!r}")
-    if len(set(names)) < len(names):
-        raise MeshError(f"mesh_dim_names {names} are not distinct")
-    return names
-
-
-def _checked_ranks(ranks: Any, shape: tuple[int, ...], root: Group | None) -> tuple[int, ...]:
-    needed = prod(shape)
-    if ranks is None:
-        if root is not None and root.size != needed:
-            raise MeshError(
-                f"a mesh of shape {shape} has {needed} rank(s), the communicator has {root.size}; "
-                "ranks=[...] takes some of them"
-            )
-        return tuple(range(needed))
-    try:
-        members = tuple(int(rank) for rank in np.ravel(np.asarray(ranks)))
-    except (TypeError, ValueError):
-        raise MeshError(f"ranks are integers, not {ranks!r}") from None
-    if len(members) != needed:
-        raise MeshError(
-            f"a mesh of shape {shape} has {needed} rank(s), ranks= names {len(members)}"
-        )
-    if len(set(members)) < needed:
-        raise MeshError(f"ranks {members} are not distinct")
-    if root is not None and not all(0 <= rank < root.size for rank in members):
-        raise MeshError(f"ranks {members} are not all in the communicator of {root.size} rank(s)")
-    return members
-
-
 def _interned(
     root: Group | None,
     shape: tuple[int, ...],
@@ -420,8 +416,7 @@ def _interned(
     mesh.device_type, mesh.ranks = device_type, ranks
     inside = root is not None and root.rank in ranks
     mesh.rank = ranks.index(root.rank) if inside and root is not None else -1
-    at = np.unravel_index(mesh.rank, shape) if inside and shape else ()
-    mesh.coords = tuple(int(c) for c in at) if inside else None
+    mesh.coords = mesh.coords_of(mesh.rank) if inside else None
     mesh._root, mesh._group, mesh._subgroups, mesh._xp = root, None, {}, None
     mesh._hash = hash((shape, names, device_type))
     store[key] = mesh
