@@ -46,7 +46,7 @@ class _Carrier(NamedTuple):
 
     mpi_type: MPI.Datatype
     #: MPI elements in one element.
-    count: int
+    elements: int
     #: Reinterpret the view as this dtype first; None for what mpi4py reads by itself.
     alias: np.dtype[Any] | None
 
@@ -92,7 +92,7 @@ def message_parts(view: Array) -> tuple[Any, int, MPI.Datatype]:
     if kind.alias is None:
         return view, view.size, kind.mpi_type
     flat = view.reshape(-1)
-    return flat.view(kind.alias), view.size * kind.count, kind.mpi_type
+    return flat.view(kind.alias), view.size * kind.elements, kind.mpi_type
 
 
 def _start(view: Array, kind: _Carrier) -> Array:
@@ -118,7 +118,7 @@ def _build(view: Array) -> MPI.Datatype:
     kind = carrier(view.dtype)
     itemsize = view.dtype.itemsize
     dims = merged_dims(view.shape, view.strides)
-    run = kind.count
+    run = kind.elements
     if dims and dims[-1][1] == itemsize:
         run *= dims.pop()[0]
     if not dims:
@@ -133,7 +133,7 @@ def _build(view: Array) -> MPI.Datatype:
 
 
 def merged_dims(shape: tuple[int, ...], strides: tuple[int, ...]) -> Dims:
-    """(length, stride) of the dimensions that matter, neighbours joined where one step suits both."""
+    """(length, stride) of the dimensions that matter, neighbours joined where one step serves."""
     dims: Dims = []
     for length, stride in zip(shape, strides, strict=True):
         if length == 1:

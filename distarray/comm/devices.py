@@ -56,8 +56,8 @@ def on_device(block: Any) -> bool:
 def gpu_aware() -> bool:
     """Whether MPI takes device pointers: ``DISTARRAY_GPU_AWARE`` says so, or the MPI library does.
 
-    MPICH built with GPU support reads ``MPIR_CVAR_ENABLE_GPU``, Cray's ``MPICH_GPU_SUPPORT_ENABLED``,
-    MVAPICH ``MV2_USE_CUDA``, Open MPI with UCX reports it through ``OMPI_MCA_opal_cuda_support``.
+    The libraries' own switches are Cray's ``MPICH_GPU_SUPPORT_ENABLED``, MVAPICH's ``MV2_USE_CUDA``
+    and Open MPI's ``OMPI_MCA_opal_cuda_support``.
     """
     global _aware
     if _aware is None:
@@ -74,7 +74,7 @@ def direct(group: Any, views: Iterable[Array]) -> bool:
 
 
 def to_host(block: Array) -> Array:
-    """A host array with the block's values: pinned memory for a GPU block, itself for a host one."""
+    """The block's values on the host: in pinned memory for a GPU block, itself for a host one."""
     if not on_device(block):
         return np.asarray(block)
     host = _pinned(block)

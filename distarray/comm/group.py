@@ -3,12 +3,12 @@
 The public methods of :class:`Group` write the ledger, bring GPU buffers to where the transport can
 read them and hand over to methods with an underscore, which the transports implement:
 :class:`distarray.comm.mpi.MPIGroup` on mpi4py, :class:`distarray.comm.threads.ThreadGroup` on
-threads. Arguments are trusted: whoever calls has checked them against metadata that all ranks share.
+threads. Arguments are trusted: whoever calls has checked them against what all ranks know.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -219,7 +219,7 @@ class Group(ABC):
         """
         if ledger.watching:
             self._write("allgather", block.nbytes, note)
-        return self._staged(self._allgather_varied, block, counts)
+        return cast("list[Array]", self._staged(self._allgather_varied, block, counts))
 
     def alltoall_varied(self, blocks: Sequence[Array], note: object = None) -> list[Array]:
         """Send ``blocks[i]`` to rank i.
@@ -240,13 +240,13 @@ class Group(ABC):
         if ledger.watching:
             own = blocks[self.rank].nbytes
             self._write("alltoall", sum(b.nbytes for b in blocks) - own, note)
-        return self._staged_list(self._alltoall_varied, blocks)
+        return cast("list[Array]", self._staged_list(self._alltoall_varied, blocks))
 
     def gather_varied(self, block: Array, root: int = 0, note: object = None) -> list[Array] | None:
         """All ranks' blocks on `root`, None elsewhere; shapes as for `allgather_varied`."""
         if ledger.watching:
             self._write("gather", 0 if self.rank == root else block.nbytes, note)
-        return self._staged(self._gather_varied, block, root)
+        return cast("list[Array] | None", self._staged(self._gather_varied, block, root))
 
     def scatter(
         self, blocks: Sequence[Array] | None, block: Array, root: int = 0, note: object = None
@@ -299,7 +299,7 @@ class Group(ABC):
     def split(self, color: int | None, key: int = 0) -> "Group | None":
         """Ranks of equal color, ordered by key and rank; None for ``color=None``.
 
-        Groups are cached by the ranks they hold, so that splitting in a loop costs no communicators.
+        Groups are cached by the ranks they hold: splitting in a loop costs no communicators.
         """
         entries = self.allgather_object((color, key), "split")
         if color is None:

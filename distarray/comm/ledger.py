@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,7 @@ def forbid_communication() -> Iterator[None]:
 
 @contextmanager
 def note(text: object) -> Iterator[None]:
-    """Say what the messages of the block are for; ``str(text)`` is taken only if someone listens."""
+    """Say what the block's messages are for; ``str(text)`` is taken only if someone listens."""
     token = _note.set(text)
     try:
         yield
@@ -200,7 +201,7 @@ def record(
 
 def _user_line() -> str:
     """``file:line`` of the innermost frame outside of distarray and NumPy."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     fallback = ""
     while frame is not None:
         name = frame.f_code.co_filename
@@ -208,7 +209,7 @@ def _user_line() -> str:
         if not name.startswith(_HOUSE) and module not in _PASSAGES:
             return f"{name}:{frame.f_lineno}"
         fallback = f"{name}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return fallback
 
 

@@ -1,7 +1,7 @@
 """Groups of MPI processes, on mpi4py. Importing this module starts MPI."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -72,10 +72,11 @@ class MPIGroup(Group):
 
     @property
     def world_ranks(self) -> tuple[int, ...]:
+        """The members as ranks of COMM_WORLD."""
         world = MPI.COMM_WORLD.Get_group()
         mine = self.comm.Get_group()
         try:
-            return tuple(mine.Translate_ranks(None, world).tolist())
+            return tuple(mine.Translate_ranks(None, world))
         finally:
             mine.Free()
             world.Free()
@@ -191,7 +192,7 @@ def _delete(comm: MPI.Comm, keyval: int, group: MPIGroup) -> None:
 _keyval = MPI.Comm.Create_keyval(delete_fn=_delete)
 
 
-def group_of(comm: MPI.Comm | None = None) -> MPIGroup:
+def group_of(comm: MPI.Intracomm | None = None) -> MPIGroup:
     """The library's group on a communicator; collective over it the first time.
 
     Parameters
@@ -200,9 +201,9 @@ def group_of(comm: MPI.Comm | None = None) -> MPIGroup:
         COMM_WORLD by default. The library works on a duplicate, which lives as long as `comm`.
     """
     comm = MPI.COMM_WORLD if comm is None else comm
-    found: MPIGroup | None = comm.Get_attr(_keyval)
+    found: Any = comm.Get_attr(_keyval)
     if found is not None:
-        return found
+        return cast("MPIGroup", found)
     if comm.Is_inter():
         raise MeshError("a mesh needs an intracommunicator; this one joins two groups of processes")
     hooks.install()

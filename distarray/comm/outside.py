@@ -24,6 +24,7 @@ class OutsideGroup(Group):
 
     @property
     def world_ranks(self) -> tuple[int, ...]:
+        """The members as ranks of the world, as far as they are known here."""
         return self._world_ranks
 
     def exchange(

@@ -29,7 +29,7 @@ _current: contextvars.ContextVar["ThreadGroup | None"] = contextvars.ContextVar(
 
 
 class BrokenWorldError(DistArrayError, RuntimeError):
-    """This rank waited for another one that will not come."""
+    """A rank waited for another one that will not come."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class _World:
     timeout: float
     serial: int = field(default_factory=itertools.count().__next__)
     condition: threading.Condition = field(default_factory=threading.Condition)
-    waiting: dict[int, Callable[[], bool]] = field(default_factory=dict)
+    waiting: dict[int, Callable[[], object]] = field(default_factory=dict)
     finished: set[int] = field(default_factory=set)
     broken: str | None = None
 
@@ -56,7 +56,7 @@ class _World:
             self._look_for_deadlock()
             self.condition.notify_all()
 
-    def wait(self, rank: int, ready: Callable[[], bool], what: str) -> None:
+    def wait(self, rank: int, ready: Callable[[], object], what: str) -> None:
         """Wait until `ready()`; call with the lock held."""
         if ready():
             return
@@ -111,6 +111,7 @@ class ThreadGroup(Group):
 
     @property
     def world_ranks(self) -> tuple[int, ...]:
+        """The members as ranks of the thread world."""
         return self._room.ranks
 
     def _meet(self, call: str, value: Any) -> list[Any]:
@@ -149,7 +150,7 @@ class ThreadGroup(Group):
             for peer, view in receives:
                 box = room.boxes.setdefault((peer, self.rank), deque())
                 text = f"a message from rank {peer} ({view.dtype} {view.shape})"
-                world.wait(room.ranks[self.rank], lambda box=box: len(box) > 0, text)
+                world.wait(room.ranks[self.rank], box.__len__, text)
                 got.append(box.popleft())
         for (peer, view), parcel in zip(receives, got, strict=True):
             if parcel.size != view.size or parcel.dtype.itemsize != view.dtype.itemsize:
