@@ -1,0 +1,71 @@
+"""On whose behalf a file is touched: the program's, a library's, or the machinery's.
+
+The answer decides what may be asked of the other ranks. All ranks execute the program's own lines
+in step, so those may hold a conversation. A library may do on one rank what it does not do on
+another (build a cache, take a lock), so there nothing is said.
+"""
+
+import enum
+import sys
+import threading
+from types import FrameType
+
+from distarray.runner.imports import belongs_to_program
+
+__all__ = ["Caller", "caller"]
+
+
+class Caller(enum.Enum):
+    """Who asks."""
+
+    PROGRAM = enum.auto()
+    LIBRARY = enum.auto()
+    #: The interpreter, MPI, the library's own I/O: left alone.
+    MACHINERY = enum.auto()
+    #: A temporary file, whose random name is this rank's own.
+    TEMPORARY = enum.auto()
+
+
+#: Standard modules that touch files for reasons of their own, on one rank and not on another.
+_MACHINERY = frozenset(
+    {
+        *("_frozen_importlib", "_frozen_importlib_external", "importlib", "pkgutil", "runpy"),
+        *("site", "sysconfig", "zipimport", "encodings", "gettext", "locale", "zoneinfo"),
+        *("inspect", "linecache", "pdb", "tokenize", "traceback", "warnings"),
+        *("asyncio", "concurrent", "ctypes", "multiprocessing", "platform", "subprocess"),
+        "threading",
+    }
+)
+#: Rooms of this package that lay out their own files rank by rank.
+_OURS = ("distarray.io", "distarray.comm")
+
+
+def caller(depth: int = 2) -> Caller:
+    """Classify the nearest frame, from `depth` up, that is not just passing a call on."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        answer = _classify(frame)
+        if answer is not None:
+            return answer
+        frame = frame.f_back
+    return Caller.MACHINERY
+
+
+def _classify(frame: FrameType) -> Caller | None:
+    """What one frame says; None for NumPy, ourselves and the standard library, which pass on."""
+    if belongs_to_program(frame):
+        return Caller.PROGRAM if _in_step() else Caller.LIBRARY
+    name: str = frame.f_globals.get("__name__") or ""
+    top = name.partition(".")[0]
+    if top == "tempfile":
+        return Caller.TEMPORARY
+    if top in _MACHINERY or name.startswith(_OURS):
+        return Caller.MACHINERY
+    if top in ("numpy", "distarray") or top in sys.stdlib_module_names:
+        return None
+    return Caller.LIBRARY
+
+
+def _in_step() -> bool:
+    """Threads of the program are not in step with those of other ranks."""
+    return threading.current_thread() is threading.main_thread()

@@ -1,0 +1,117 @@
+"""One end for the whole job: the same exit status, and an exception told once."""
+
+import re
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from distarray.config import config
+from distarray.runner.talk import Line
+
+__all__ = ["Outcome", "conclude"]
+
+#: How long a rank that has failed waits for the others to fail too (s).
+PATIENCE = 4.0
+_HERE = str(Path(__file__).resolve().parent)
+_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the program ended on one rank: its exit status, and what there is to say."""
+
+    code: int = 0
+    text: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException | None) -> "Outcome":
+        """What Python would do on an exception that nobody caught."""
+        if error is None:
+            return cls()
+        if not isinstance(error, SystemExit):
+            code = 130 if isinstance(error, KeyboardInterrupt) else 1
+            return cls(code, told(error))
+        if error.code is None or isinstance(error.code, int):
+            return cls((error.code or 0) & 0xFF)
+        return cls(1, f"{error.code}\n")
+
+    @property
+    def likeness(self) -> tuple[int, str]:
+        """What makes two outcomes the same: addresses do not count."""
+        return self.code, _ADDRESS.sub("0x", self.text)
+
+
+def told(error: BaseException) -> str:
+    """The traceback, without the frames of the runner."""
+    config.print_gathered = False  # a message must not wait for ranks that did not fail
+    report = traceback.TracebackException.from_exception(error)
+    _cut(report, set())
+    return "".join(report.format())
+
+
+def _cut(report: traceback.TracebackException, seen: set[int]) -> None:
+    if id(report) in seen:
+        return
+    seen.add(id(report))
+    frames = [frame for frame in report.stack or () if not frame.filename.startswith(_HERE)]
+    stack = traceback.StackSummary.from_list(frames)
+    report.stack = stack if frames else None  # type: ignore[assignment]  # None: no header
+    related = [report.__cause__, report.__context__, *(getattr(report, "exceptions", None) or ())]
+    for other in related:
+        if other is not None:
+            _cut(other, seen)
+
+
+def conclude(line: Line, outcome: Outcome) -> int:
+    """End as all ranks end together, or end them all.
+
+    Parameters
+    ----------
+    line : Line
+        On which nothing else is said.
+    outcome : Outcome
+        How this rank ended.
+
+    Returns
+    -------
+    int
+        The exit status of the job. When this rank failed and another does not come to its end
+        soon, this does not return: the traceback is told and the job aborted.
+    """
+    failed = outcome.code != 0
+    # Ranks take turns, so that of several that failed differently the first one speaks alone.
+    patience = PATIENCE + 0.25 * min(line.rank, 8) if failed else None
+    if not line.all_arrive(patience):
+        _say(f"distarray: rank {line.rank} of {line.size} raised:\n{outcome.text}")
+        line.abort(outcome.code)
+    outcomes = line.allgather_object(outcome)
+    if line.rank == 0:
+        _say(_summary(outcomes))
+    return next((o.code for o in outcomes if o.code), 0)
+
+
+def _summary(outcomes: list[Outcome]) -> str:
+    """What the ranks have to say, equal things once."""
+    alike: dict[tuple[int, str], list[int]] = {}
+    for rank, outcome in enumerate(outcomes):
+        alike.setdefault(outcome.likeness, []).append(rank)
+    if len(alike) == 1:
+        return outcomes[0].text
+    parts = []
+    for ranks in alike.values():
+        text = outcomes[ranks[0]].text
+        who = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))} of {len(outcomes)}"
+        if text:
+            parts.append(f"distarray: {who} raised:\n{text}")
+    return "\n".join(parts)
+
+
+def _say(text: str) -> None:
+    """Write to the real standard error, whole."""
+    if sys.stdout is not None and not sys.stdout.closed:
+        sys.stdout.flush()
+    stream = sys.__stderr__
+    if stream is not None and text:
+        stream.write(text)
+        stream.flush()

@@ -1,0 +1,197 @@
+"""``open``: rank 0 writes, the others write into a sink that behaves the same.
+
+Reading is every rank's own affair, except for a path that the job has written: all ranks then wait
+until rank 0 has written it. Opening for writing by the program itself is a collective (rank 0 opens
+when all have arrived, so that nobody is still reading the old content, and shares an exception if
+there is one). A library's opening says nothing, unless the job has touched that very path before.
+"""
+
+import builtins
+import errno
+import os
+import sys
+from typing import Any
+
+from distarray.runner.caller import Caller, caller
+from distarray.runner.paths import Paths, absolute
+from distarray.runner.sink import open_sink, scratch_descriptor
+
+__all__ = ["FILES", "Files"]
+
+_real_open: Any = builtins.open
+_real_os_open = os.open
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_ALONE = (Caller.MACHINERY, Caller.TEMPORARY)
+
+
+class Files:
+    """Stands in for ``open`` and ``os.open`` on one rank of the job."""
+
+    def __init__(self) -> None:
+        self._paths: Paths | None = None
+
+    def install(self) -> None:
+        """Replace ``open``, also where a module holds it by a name of its own.
+
+        Early, before NumPy is imported, which keeps it in tables; until `start`, nothing changes.
+        """
+        os.open = self.os_open
+        for name, module in list(sys.modules.items()):
+            names = getattr(module, "__dict__", {})
+            if name != "_io" and not name.startswith("distarray."):
+                for alias in [key for key, value in names.items() if value is _real_open]:
+                    names[alias] = self.open
+
+    def start(self, paths: Paths) -> None:
+        """From here on, rank 0 writes."""
+        self._paths = paths
+
+    @property
+    def paths(self) -> Paths:
+        """What the job knows about its files."""
+        if self._paths is None:
+            raise RuntimeError("the runner has not started")
+        return self._paths
+
+    @property
+    def _alone(self) -> bool:
+        return self._paths is None or self._paths.busy > 0
+
+    def open(
+        self,
+        file: Any,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        closefd: bool = True,
+        opener: Any = None,
+    ) -> Any:
+        """Open file and return a stream (see `io.open`); only rank 0's writing reaches the disk."""
+        rest = (buffering, encoding, errors, newline)
+        path = None if self._alone else absolute(file)
+        if path is None or opener is not None or not isinstance(mode, str):
+            return _real_open(file, mode, *rest, closefd, opener)
+        who = caller()
+        if who in _ALONE or self.paths.is_private(path, who):
+            return _real_open(file, mode, *rest, closefd)
+        if not set(mode) & set("wax+"):
+            self._before_reading(path)
+            return _real_open(file, mode, *rest, closefd)
+        if who is Caller.PROGRAM:
+            return self._open_together(path, file, mode, rest)
+        return self._open_quietly(path, file, mode, rest)
+
+    def os_open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: Any = None) -> int:
+        """Open a file for low level I/O (see `os.open`); only rank 0's writing reaches the disk."""
+        where = None if self._alone else absolute(path)
+        if where is None or dir_fd is not None:
+            return _real_os_open(path, flags, mode, dir_fd=dir_fd)
+        who = caller()
+        if who is Caller.TEMPORARY and flags & os.O_EXCL and flags & os.O_CREAT:
+            self.paths.private.add(where)
+        if who in _ALONE or self.paths.is_private(where, who):
+            return _real_os_open(path, flags, mode)
+        if not flags & _WRITING:
+            self._before_reading(where)
+            return _real_os_open(path, flags, mode)
+        descriptor = -1
+        if who is Caller.PROGRAM:
+            descriptor, _ = self._root_first(lambda: (_real_os_open(path, flags, mode), 0))
+        elif self.paths.is_root:
+            descriptor = _real_os_open(path, flags, mode)
+        self.paths.note_written(where)
+        if self.paths.is_root:
+            return descriptor
+        with self.paths.alone():
+            return scratch_descriptor(flags)
+
+    def _before_reading(self, path: str) -> None:
+        if path in self.paths.written:
+            self.paths.settle(path)
+        self.paths.touched.add(path)
+
+    def _root_first(self, act: Any) -> tuple[Any, int]:
+        """Let rank 0 open when all have arrived; its exception is everybody's.
+
+        `act` returns what it opened and the length of the file; only the length is shared.
+        """
+        talk = self.paths.talk
+        talk.barrier()
+        opened: Any = None
+        size = 0
+        error: BaseException | None = None
+        if self.paths.is_root:
+            try:
+                opened, size = act()
+            except Exception as raised:
+                error = raised
+        size, shared = talk.broadcast_object((size, error), 0)
+        if error is not None:
+            raise error
+        if shared is not None:
+            raise shared
+        return opened, size
+
+    def _open_together(self, path: str, file: Any, mode: str, rest: tuple[Any, ...]) -> Any:
+        """The program opens for writing."""
+
+        def act() -> tuple[Any, int]:
+            opened = _real_open(file, mode, *rest)
+            return opened, os.fstat(opened.fileno()).st_size
+
+        self.paths.flush(path)
+        opened, size = self._root_first(act)
+        self.paths.note_written(path)
+        if not self.paths.is_root:
+            opened = self._sink(path, file, mode, rest, size)
+        if "+" in mode and not set(mode) & set("wx"):
+            self.paths.talk.barrier()  # rank 0 changes the file when all have their copy
+        return self.paths.note_writer(path, opened)
+
+    def _open_quietly(self, path: str, file: Any, mode: str, rest: tuple[Any, ...]) -> Any:
+        """A library opens for writing: no conversation if there was none before on this path."""
+        if path in self.paths.touched:
+            self.paths.settle(path)
+        if self.paths.is_root:
+            opened = _real_open(file, mode, *rest)
+        else:
+            with self.paths.alone():
+                _check_writable(path, mode)
+                size = os.path.getsize(path) if "a" in mode and os.path.exists(path) else 0
+            opened = self._sink(path, file, mode, rest, size)
+        self.paths.note_written(path)
+        return self.paths.note_writer(path, opened)
+
+    def _sink(self, path: str, file: Any, mode: str, rest: tuple[Any, ...], size: int) -> Any:
+        """What the other ranks write into."""
+        if "+" not in mode:
+            return open_sink(file, mode, size, *rest)
+        copy_of = None if set(mode) & set("wx") else path
+        with self.paths.alone():
+            return _real_open(
+                file, mode, *rest, opener=lambda _, flags: scratch_descriptor(flags, copy_of)
+            )
+
+
+#: The one of this process.
+FILES = Files()
+
+
+def _check_writable(path: str, mode: str) -> None:
+    """Raise what opening a path for writing would raise, as far as one can see from outside."""
+    parent = os.path.dirname(path)
+    code = 0
+    if os.path.isdir(path):
+        code = errno.EISDIR
+    elif not os.path.isdir(parent):
+        code = errno.ENOENT
+    elif os.path.exists(path) and "x" not in mode:
+        code = 0 if os.access(path, os.W_OK) else errno.EACCES
+    elif "r" in mode:
+        code = errno.ENOENT
+    elif not os.access(parent, os.W_OK):
+        code = errno.EACCES
+    if code:
+        raise OSError(code, os.strerror(code), path)

@@ -1,0 +1,184 @@
+"""The program's own modules see ``distarray.numpy`` as ``numpy``; everybody else sees NumPy.
+
+Each module of the program gets a ``__builtins__`` of its own, whose ``__import__`` answers
+``import numpy`` with ``distarray.numpy``. The interpreter takes ``__import__`` from the builtins of
+the frame that imports, so libraries, which keep the ordinary builtins, keep the real NumPy; and
+`belongs_to_program` tells by a frame's builtins whose code is running.
+"""
+
+import builtins
+import functools
+import importlib
+import importlib.util
+import sys
+import sysconfig
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+__all__ = ["ProgramFinder", "belongs_to_program", "install", "program_builtins"]
+
+_real_import = builtins.__import__
+_real_import_module = importlib.import_module
+
+#: Parts of NumPy without arrays in them: the real ones serve.
+ARRAY_FREE = ("dtypes", "exceptions", "typing", "version")
+
+#: What the program's frames have as builtins; filled by `install`.
+program_builtins = ModuleType("builtins", builtins.__doc__)
+
+
+def belongs_to_program(frame: FrameType) -> bool:
+    """Whether a frame runs code of the program rather than of a library."""
+    return frame.f_builtins is program_builtins.__dict__
+
+
+def install(home: Path, package: str | None = None) -> None:
+    """Make the modules below a directory, or those of a package, the program's.
+
+    Parameters
+    ----------
+    home : Path
+        Where the program lies; modules found there or below get ``distarray.numpy``.
+    package : str, optional
+        A top-level package, wherever it lies, that is the program's too (``-m package``).
+    """
+    program_builtins.__dict__.update(vars(builtins))
+    program_builtins.__dict__["__import__"] = program_import
+    importlib.import_module = import_module
+    index = next((i for i, f in enumerate(sys.meta_path) if f is PathFinder), len(sys.meta_path))
+    sys.meta_path.insert(index, ProgramFinder(home, package))
+
+
+def program_import(
+    name: str,
+    globals: Any = None,
+    locals: Any = None,
+    fromlist: Sequence[str] | None = (),
+    level: int = 0,
+) -> ModuleType:
+    """``__import__`` of the program's modules."""
+    if level or not _is_numpy(name) or _by_c_code(fromlist):
+        return _real_import(name, globals, locals, fromlist or (), level)
+    module = drop_in(name)
+    if not fromlist:
+        return sys.modules["distarray.numpy"]
+    for item in fromlist:
+        if item != "*" and not hasattr(module, item):
+            _import_member(module, name, item)
+    return module
+
+
+def drop_in(name: str) -> ModuleType:
+    """The module that stands for ``numpy`` or a submodule of it.
+
+    Raises
+    ------
+    ImportError
+        If `distarray.numpy` has no such submodule. The real one is not handed out: it would
+        compute on this rank's copy alone, or gather, without saying so.
+    """
+    module: ModuleType
+    share_array_free_modules()
+    try:
+        module = _real_import_module(f"distarray.{name}")
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"distarray.{name}".startswith(error.name):
+            raise
+        raise ModuleNotFoundError(
+            f"{name} has no distributed form: there is no module {error.name}. Modules outside "
+            "the program's directory import the real NumPy.",
+            name=name,
+        ) from None
+    return module
+
+
+def import_module(name: str, package: str | None = None) -> ModuleType:
+    """`importlib.import_module`, for program and libraries: who calls decides."""
+    if _is_numpy(name) and belongs_to_program(sys._getframe(1)):
+        return drop_in(name)
+    return _real_import_module(name, package)
+
+
+@functools.cache
+def share_array_free_modules() -> None:
+    """Let ``distarray.numpy`` have NumPy's array-free submodules where it has none of its own."""
+    drop_in_numpy = _real_import_module("distarray.numpy")
+    for name in ARRAY_FREE:
+        full = f"distarray.numpy.{name}"
+        if importlib.util.find_spec(full) is None:
+            real = _real_import_module(f"numpy.{name}")
+            sys.modules[full] = real
+            setattr(drop_in_numpy, name, real)
+
+
+def _is_numpy(name: str) -> bool:
+    return name == "numpy" or name.startswith("numpy.")
+
+
+def _by_c_code(fromlist: Any) -> bool:
+    """Whether C code (NumPy's own) imports while a line of the program runs.
+
+    It, too, goes through the ``__import__`` of the frame, with an empty list where an import
+    statement has a tuple or None.
+    """
+    return type(fromlist) is list and not fromlist
+
+
+def _import_member(module: ModuleType, name: str, item: str) -> None:
+    """``from numpy import item``: a submodule, or an ImportError that says what is missing."""
+    if hasattr(module, "__path__") and importlib.util.find_spec(f"{module.__name__}.{item}"):
+        _real_import_module(f"{module.__name__}.{item}")
+        return
+    raise ImportError(
+        f"cannot import name {item!r} from {name!r}: {module.__name__} does not have it",
+        name=name,
+        path=getattr(module, "__file__", None),
+    )
+
+
+class ProgramLoader(SourceFileLoader):
+    """Runs a module of the program with the program's builtins."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute the module."""
+        module.__dict__["__builtins__"] = program_builtins.__dict__
+        super().exec_module(module)
+
+
+class ProgramFinder(MetaPathFinder):
+    """Finds modules as Python does, and marks those of the program."""
+
+    def __init__(self, home: Path, package: str | None = None) -> None:
+        self.home = home.resolve()
+        self.package = package
+        paths = sysconfig.get_paths()
+        library = {Path(paths[key]).resolve() for key in ("stdlib", "platstdlib")}
+        library |= {Path(paths[key]).resolve() for key in ("purelib", "platlib")}
+        #: Libraries that may lie below the program's directory (a virtual environment, ourselves).
+        self.libraries = {path for path in library if path != self.home}
+        self.libraries.add(Path(__file__).resolve().parent.parent)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module's spec; the loader of a module of the program is a `ProgramLoader`."""
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None or type(spec.loader) is not SourceFileLoader:
+            return spec
+        if spec.origin and self.is_program(fullname, Path(spec.origin)):
+            spec.loader = ProgramLoader(fullname, spec.origin)
+        return spec
+
+    def is_program(self, fullname: str, origin: Path) -> bool:
+        """Whether a module belongs to the program rather than to a library."""
+        if self.package is not None and fullname.partition(".")[0] == self.package:
+            return True
+        parents = origin.resolve().parents
+        if self.home not in parents or any(library in parents for library in self.libraries):
+            return False
+        below = parents[: parents.index(self.home)]
+        return not any(parent.name in ("site-packages", "dist-packages") for parent in below)

@@ -1,0 +1,212 @@
+"""The command line: which program to run, and running it."""
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+import distarray
+from distarray.config import config
+from distarray.runner import imports, output
+from distarray.runner.disk import Disk
+from distarray.runner.ending import Outcome, conclude
+from distarray.runner.files import FILES
+from distarray.runner.paths import Paths
+from distarray.runner.talk import open_line
+
+__all__ = ["HELP", "Program", "main", "parse"]
+
+HELP = """\
+usage: mpiexec -n P python -m distarray [options] script.py [arguments]
+       mpiexec -n P python -m distarray [options] -m module [arguments]
+       mpiexec -n P python -m distarray [options] -c "code" [arguments]
+
+Run an unmodified NumPy program on P ranks. Every rank executes the program. In its modules (the
+script and those in its directory or below) `import numpy` gives distarray.numpy, whose arrays are
+distributed over the ranks; libraries keep the real NumPy, and get an ordinary array, gathered,
+where they are handed a distributed one.
+
+  Standard output    comes once, from rank 0, and prints what NumPy prints; so do warnings.
+  Standard input     is read by rank 0 and handed to all.
+  Files              opened for writing are written by rank 0 alone; reading one that the program
+                     has written waits for that. Directories are made, files removed, and commands
+                     run once. Each rank has its own temporary files. Files that a library writes
+                     by itself, past Python's open(), are not covered (sqlite3, h5py).
+  An exception       ends all ranks with one traceback, and names the rank if it was one alone.
+
+options:
+  -h, --help         this text
+  -V, --version      the version
+
+Settings are environment variables: DISTARRAY_FALLBACK=error (warn, allow) for functions that have
+no distributed form, DISTARRAY_REPRODUCIBLE=1 for sums that are equal bit for bit on any number of
+ranks, DISTARRAY_REPLICATE_BELOW=bytes for the size below which arrays are replicated.
+"""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is to be run: a script's path, a module's name or code, and its arguments."""
+
+    kind: str
+    target: str
+    arguments: tuple[str, ...] = ()
+
+
+def parse(arguments: Sequence[str]) -> Program | str:
+    """The program that a command line asks for, or the text that answers it.
+
+    Raises
+    ------
+    ValueError
+        If it asks for nothing that can be run.
+    """
+    if not arguments or arguments[0] in ("-h", "--help"):
+        return HELP
+    first, rest = arguments[0], tuple(arguments[1:])
+    if first in ("-V", "--version"):
+        return f"distarray {distarray.__version__}\n"
+    if first in ("-m", "-c"):
+        if not rest:
+            raise ValueError(f"argument expected for the {first} option")
+        return Program(first, rest[0], rest[1:])
+    if first[:2] in ("-m", "-c"):
+        return Program(first[:2], first[2:], rest)
+    if first == "--" and rest:
+        return Program("script", rest[0], rest[1:])
+    if first.startswith("-"):
+        raise ValueError(f"unknown option {first}; try python -m distarray --help")
+    return Program("script", first, rest)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the program of the command line, and exit as it does.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Instead of ``sys.argv[1:]``.
+    """
+    try:
+        program = parse(sys.argv[1:] if arguments is None else arguments)
+    except ValueError as error:
+        _answer(f"distarray: {error}\n", sys.stderr)
+        sys.exit(2)
+    if isinstance(program, str):
+        _answer(program, sys.stdout)
+        sys.exit(0)
+    sys.exit(run(program))
+
+
+def run(program: Program) -> int:
+    """Run a program on all ranks of this job; collective.
+
+    Returns
+    -------
+    int
+        The exit status, the same on all ranks.
+    """
+    ending = open_line()
+    line = open_line()
+    outcome = Outcome()
+    try:
+        _prepare(program)
+        paths = Paths(line)
+        output.install(line)
+        FILES.start(paths)
+        Disk(paths).install()
+        config.print_gathered = True
+        _execute(program)
+    except BaseException as error:
+        outcome = Outcome.of(error)
+    return conclude(ending, outcome)
+
+
+def _prepare(program: Program) -> None:
+    """Set ``sys.argv`` and ``sys.path`` as ``python`` does."""
+    sys.argv = [program.target, *program.arguments]
+    first = os.getcwd()
+    if program.kind == "-c":
+        sys.argv[0], first = "-c", ""
+    elif program.kind == "script":
+        target = Path(program.target)
+        first = str((target if target.is_dir() else target.parent).resolve())
+    if not sys.flags.safe_path:
+        sys.path[0] = first
+
+
+def _execute(program: Program) -> None:
+    """Run the program as ``__main__``."""
+    home = Path.cwd()
+    package = None
+    if program.kind == "script":
+        target = Path(program.target).resolve()
+        home = target if target.is_dir() else target.parent
+    elif program.kind == "-m":
+        package = program.target.partition(".")[0]
+    imports.install(home, package)
+    module = ModuleType("__main__")
+    sys.modules["__main__"] = module
+    names = module.__dict__
+    names["__builtins__"] = imports.program_builtins
+    exec(_code(program, names), names)
+
+
+def _code(program: Program, names: dict[str, Any]) -> CodeType:
+    """Compile the program, and give its module the attributes that ``python`` gives it."""
+    if program.kind == "-c":
+        return compile(program.target, "<string>", "exec", dont_inherit=True)
+    if program.kind == "-m":
+        return _module_code(program.target, names)
+    path = program.target
+    if os.path.isdir(path):
+        path = os.path.join(path, "__main__.py")
+    try:
+        with io.open_code(os.path.abspath(path)) as file:
+            source = file.read()
+    except OSError as error:
+        raise SystemExit(_cannot_open(path, error)) from None
+    names["__file__"] = path
+    names["__cached__"] = None
+    return compile(source, path, "exec", dont_inherit=True)
+
+
+def _module_code(name: str, names: dict[str, Any]) -> CodeType:
+    """Find a module's code as ``python -m`` does."""
+    spec = _find(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        name = f"{name}.__main__"
+        spec = _find(name)
+    loader: Any = spec.loader if spec is not None else None
+    code: CodeType | None = loader.get_code(name) if hasattr(loader, "get_code") else None
+    if spec is None or code is None:
+        raise SystemExit(f"distarray: no module named {name} that has code")
+    names.update(__file__=spec.origin, __spec__=spec, __package__=spec.parent, __loader__=loader)
+    names["__cached__"] = spec.cached
+    sys.argv[0] = spec.origin or name
+    return code
+
+
+def _find(name: str) -> ModuleSpec | None:
+    try:
+        return find_spec(name)
+    except (ImportError, ValueError) as error:
+        raise SystemExit(f"distarray: cannot run module {name}: {error}") from error
+
+
+def _cannot_open(path: str, error: OSError) -> str:
+    return f"distarray: can't open file {os.path.abspath(path)!r}: {error.strerror}"
+
+
+def _answer(text: str, stream: Any) -> None:
+    """Write a text that needs no program, once if a launcher has numbered the processes."""
+    names = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+    number = next((os.environ[name] for name in names if name in os.environ), "0")
+    if number == "0":
+        stream.write(text)

@@ -1,0 +1,117 @@
+"""Which paths the job shares, which are a rank's own, and what has been written so far."""
+
+import os
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from distarray.runner.caller import Caller
+
+__all__ = ["Paths", "Talk", "absolute"]
+
+
+class Talk(Protocol):
+    """What the runner says to the other ranks' runners."""
+
+    rank: int
+    size: int
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+
+    def broadcast_object(self, obj: Any, root: int) -> Any:
+        """Hand one rank's object to all."""
+
+
+def absolute(path: Any) -> str | None:
+    """A path as an absolute string; None for a descriptor and for what is no path."""
+    if isinstance(path, int):
+        return None
+    try:
+        return os.path.abspath(os.fsdecode(path))
+    except (TypeError, ValueError):
+        return None
+
+
+class Paths:
+    """What this job knows about the files it touches; the same on every rank."""
+
+    def __init__(self, talk: Talk) -> None:
+        self.talk = talk
+        self.is_root = talk.rank == 0
+        #: Paths that the job has opened for writing, and those that it has opened at all.
+        self.written: set[str] = set()
+        self.touched: set[str] = set()
+        #: Temporary files and directories: each rank has its own, under a name of its own.
+        self.private: set[str] = set()
+        #: How deep this rank is in work that it does for all of them.
+        self.busy = 0
+        self._writers: dict[str, list[weakref.ref[Any]]] = {}
+        self._caches = _cache_directories()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """What this block does to files is this rank's own affair."""
+        self.busy += 1
+        try:
+            yield
+        finally:
+            self.busy -= 1
+
+    def is_private(self, path: str, who: Caller) -> bool:
+        """Whether every rank touches a path for itself, as if it ran alone."""
+        if path.startswith(("/dev/", "/proc/", "/sys/")):
+            return True
+        if self.private and any(_below(path, own) for own in self.private):
+            return True
+        return who is Caller.LIBRARY and self._is_cache(path)
+
+    def settle(self, path: str) -> None:
+        """Wait until rank 0 has written what the program has written to a path so far."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self.flush(path)
+        self.talk.barrier()
+
+    def flush(self, path: str) -> None:
+        """Flush this rank's open files on a path."""
+        for reference in self._writers.get(path, ()):
+            file = reference()
+            if file is not None and not file.closed:
+                file.flush()
+
+    def note_writer(self, path: str, file: Any) -> Any:
+        """Remember an open file, to flush it before someone reads the path."""
+        alive = [r for r in self._writers.get(path, ()) if (f := r()) is not None and not f.closed]
+        self._writers[path] = [*alive, weakref.ref(file)]
+        return file
+
+    def note_written(self, path: str) -> None:
+        """Remember that the job writes a path."""
+        self.written.add(path)
+        self.touched.add(path)
+
+    def _is_cache(self, path: str) -> bool:
+        """Whether a library keeps things here between runs: it locks and checks them itself."""
+        if "/__pycache__/" in path or "/site-packages/" in path:
+            return True
+        here = os.getcwd()
+        return any(_below(path, cache) and not _below(path, here) for cache in self._caches)
+
+
+def _below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _cache_directories() -> list[str]:
+    """Dot directories of the user, what the environment names as caches, and the installation."""
+    home = os.path.expanduser("~")
+    names = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR")
+    named = [os.path.abspath(os.environ[name]) for name in names if os.environ.get(name)]
+    dots = [os.path.join(home, name) for name in (".cache", ".config", ".local", ".matplotlib")]
+    matplotlib = os.path.join(tempfile.gettempdir(), "matplotlib")
+    return [*named, *dots, sys.prefix, matplotlib]

@@ -1,0 +1,57 @@
+"""The runners' own lines to one another, apart from the program's messages."""
+
+import time
+from typing import Any
+
+from distarray.comm.mesh import default_mesh
+
+__all__ = ["Line", "open_line"]
+
+
+class Line:
+    """A communicator over all ranks for small Python objects; it does not enter the ledger.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+        Duplicated: what is said here never meets what the program says.
+    """
+
+    def __init__(self, comm: Any) -> None:
+        self._comm = comm.Dup()
+        self.rank: int = comm.Get_rank()
+        self.size: int = comm.Get_size()
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+        self._comm.Barrier()
+
+    def broadcast_object(self, obj: Any, root: int) -> Any:
+        """Hand one rank's object to all."""
+        return self._comm.bcast(obj, root)
+
+    def allgather_object(self, obj: Any) -> list[Any]:
+        """Hand every rank's object to all."""
+        gathered: list[Any] = self._comm.allgather(obj)
+        return gathered
+
+    def all_arrive(self, seconds: float | None) -> bool:
+        """Whether every rank comes here, at most `seconds` after this one; None waits on."""
+        request = self._comm.Ibarrier()
+        end = None if seconds is None else time.monotonic() + seconds
+        pause = 1e-4
+        while not request.Test():
+            if end is not None and time.monotonic() > end:
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
+        return True
+
+    def abort(self, code: int) -> None:
+        """End the job."""
+        self._comm.Abort(code)
+
+
+def open_line() -> Line:
+    """A new line over all ranks of the job; collective, and the first call starts MPI."""
+    return Line(default_mesh().comm(0))
