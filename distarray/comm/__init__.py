@@ -33,7 +33,7 @@ _WHERE = {
     "world_group": "mesh",
 }
 
-__all__ = sorted(_WHERE)
+__all__ = list(_WHERE)
 
 
 def __getattr__(name: str) -> Any:

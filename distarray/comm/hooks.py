@@ -1,5 +1,186 @@
-"""Thin for now: replaced below."""
+"""One rank's uncaught error ends the whole job: its traceback once, then MPI_Abort.
+
+Without this the other ranks wait for the lost one until the batch system's limit. Covered are
+exceptions that reach the top of the main thread or of another thread, and ``sys.exit`` with a
+status other than zero; a killed process is noticed by the launcher.
+"""
+
+import contextlib
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NoReturn
+
+__all__ = ["end_job", "install"]
+
+_TAG = 32001
+#: Ranks wait for one another's word before they print, so that an error that all have is told once.
+_WORD_AFTER = 0.1
+_RANK_STEP = 0.05
+_LAST_RANK = 20
+#: Seconds for the launcher to take over what was written, before it ends everything.
+_DRAIN = 0.05
+
+_installed = False
+_ending = threading.Lock()
+_plain_exit: Callable[..., NoReturn] = sys.exit
+_plain_hook: Callable[..., Any] = sys.__excepthook__
+_plain_thread_hook: Callable[..., Any] = threading.__excepthook__
 
 
 def install() -> None:
-    """Nothing yet."""
+    """Put the hooks in place; once, when the first MPI group is made."""
+    global _installed, _plain_exit, _plain_hook, _plain_thread_hook
+    if _installed:
+        return
+    _installed = True
+    _plain_hook, sys.excepthook = sys.excepthook, _on_exception
+    _plain_thread_hook, threading.excepthook = threading.excepthook, _on_thread_exception
+    _plain_exit, sys.exit = sys.exit, _exit
+
+
+def end_job(error: BaseException, code: int = 1) -> None:
+    """Print this rank's error, unless another rank is telling its own already, and abort.
+
+    Parameters
+    ----------
+    error : BaseException
+        What could not be handled. Of several ranks that fail at the same time one is heard.
+    code : int
+        Exit status of the job.
+    """
+    _end(code, lambda: _told(error, error.__traceback__))
+
+
+def _on_exception(
+    kind: type[BaseException], error: BaseException, tb: TracebackType | None
+) -> None:
+    if _alone():
+        _plain_hook(kind, error, tb)
+    elif issubclass(kind, KeyboardInterrupt):
+        _end(130, lambda: "interrupted")
+    elif _plain_hook is sys.__excepthook__:
+        _end(1, lambda: _told(error, tb))
+    else:
+        _end(1, lambda: _shown(kind, error, tb))
+
+
+def _on_thread_exception(args: Any) -> None:
+    if issubclass(args.exc_type, SystemExit):
+        return
+    if _alone() or args.exc_value is None:
+        _plain_thread_hook(args)
+    else:
+        name = args.thread.name if args.thread is not None else "?"
+        _end(1, lambda: f"in thread {name}\n{_told(args.exc_value, args.exc_traceback)}")
+
+
+class _JobExit(SystemExit):
+    """What ``sys.exit(status)`` raises for a status other than zero.
+
+    The interpreter reads `code` once nobody has caught it, from no Python frame at all; that is
+    the only moment at which it is known that the process really ends with this status.
+    """
+
+    def __init__(self, status: object) -> None:
+        super().__init__(status)
+        self._status = status
+
+    def _read(self) -> object:
+        if sys._getframe(0).f_back is None and not _alone():
+            status = self._status
+            text = "" if isinstance(status, int) else str(status)
+            _end(status if isinstance(status, int) else 1, lambda: text)
+        return self._status
+
+    code = property(_read)  # type: ignore[assignment]
+
+
+def _exit(status: Any = None, /) -> NoReturn:
+    """Exit, and end the other ranks as well if the status is not zero."""
+    if status is None or (isinstance(status, int) and status == 0):
+        _plain_exit(status)
+    raise _JobExit(status)
+
+
+def _told(error: BaseException, tb: TracebackType | None) -> str:
+    return "".join(traceback.format_exception(type(error), error, tb))
+
+
+def _shown(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> str:
+    """Let the hook that was there before print in its own way."""
+    _plain_hook(kind, error, tb)
+    return ""
+
+
+def _alone() -> bool:
+    """Whether there is no other rank to be ended: MPI is not running, or has one process."""
+    from mpi4py import MPI
+
+    running = MPI.Is_initialized() and not MPI.Is_finalized()
+    return not running or MPI.COMM_WORLD.Get_size() == 1
+
+
+def _end(code: int, text: Callable[[], str]) -> None:
+    """Say it, unless another rank does, and end all ranks."""
+    from mpi4py import MPI
+
+    if not _ending.acquire(blocking=False):
+        time.sleep(10)  # another thread of this rank is at it already
+    world = MPI.COMM_WORLD
+    rank, size = world.Get_rank(), world.Get_size()
+    if MPI.Query_thread() == MPI.THREAD_MULTIPLE or MPI.Is_thread_main():
+        if _another_tells(world):
+            time.sleep(2)  # its abort ends this process, too
+            _abort(world, code)
+        with contextlib.suppress(Exception):
+            _claim(world)
+    _flush()
+    words = text().rstrip("\n")
+    if words or code != 1:
+        words = words or f"exit status {code}"
+        sys.stderr.write(f"\ndistarray: rank {rank} of {size} ends the job: {_separated(words)}\n")
+    _flush()
+    time.sleep(_DRAIN)
+    _abort(world, code)
+
+
+def _separated(words: str) -> str:
+    """A traceback begins on a line of its own."""
+    return f"\n{words}" if "\n" in words else words
+
+
+def _another_tells(world: Any) -> bool:
+    """Give lower ranks time to speak first; rank 0 does not wait."""
+    rank = world.Get_rank()
+    wait = _WORD_AFTER + _RANK_STEP * min(rank, _LAST_RANK) if rank else 0.0
+    until = time.monotonic() + wait
+    while True:
+        if world.Iprobe(tag=_TAG):
+            return True
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.01)
+
+
+def _claim(world: Any) -> None:
+    """Tell the other ranks that this one prints; nobody need receive it."""
+    word = bytearray(1)
+    rank = world.Get_rank()
+    for peer in range(world.Get_size()):
+        if peer != rank:
+            world.Isend([word, 1], peer, _TAG).Test()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
+def _abort(world: Any, code: int) -> None:
+    """MPI_Abort with a status that is not zero and fits into a byte."""
+    world.Abort(code & 0xFF or 1)
