@@ -164,11 +164,11 @@ def _code(program: Program, names: dict[str, Any]) -> CodeType:
         return compile(program.target, "<string>", "exec", dont_inherit=True)
     if program.kind == "-m":
         return _module_code(program.target, names)
-    path = program.target
+    path = os.path.abspath(program.target)
     if os.path.isdir(path):
         path = os.path.join(path, "__main__.py")
     try:
-        with io.open_code(os.path.abspath(path)) as file:
+        with io.open_code(path) as file:
             source = file.read()
     except OSError as error:
         raise SystemExit(_cannot_open(path, error)) from None
@@ -201,7 +201,7 @@ def _find(name: str) -> ModuleSpec | None:
 
 
 def _cannot_open(path: str, error: OSError) -> str:
-    return f"distarray: can't open file {os.path.abspath(path)!r}: {error.strerror}"
+    return f"distarray: can't open file {path!r}: {error.strerror}"
 
 
 def _answer(text: str, stream: Any) -> None:

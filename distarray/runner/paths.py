@@ -52,6 +52,7 @@ class Paths:
         self.busy = 0
         self._writers: dict[str, list[weakref.ref[Any]]] = {}
         self._caches = _cache_directories()
+        os.register_at_fork(after_in_child=self.leave)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -61,6 +62,10 @@ class Paths:
             yield
         finally:
             self.busy -= 1
+
+    def leave(self) -> None:
+        """A forked child is no rank: whatever it does, it does for itself."""
+        self.busy = 1 << 30
 
     def is_private(self, path: str, who: Caller) -> bool:
         """Whether every rank touches a path for itself, as if it ran alone."""

@@ -1,0 +1,97 @@
+"""Start programs under the runner, and under plain Python to compare with."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT = 90
+
+
+@functools.cache
+def mpiexec() -> tuple[str, ...]:
+    """The launcher that goes with this interpreter, with what it needs to start 4 ranks."""
+    beside = Path(sys.executable).with_name("mpiexec")
+    path = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if path is None:
+        return ()
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30)
+    is_open = "Open MPI" in version.stdout or "OpenRTE" in version.stdout
+    return (path, "--oversubscribe") if is_open else (path,)
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a program ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def environment() -> dict[str, str]:
+    settings = dict(os.environ, PYTHONPATH=str(ROOT), MPLBACKEND="Agg", PYTHONWARNINGS="")
+    settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return settings
+
+
+def run(argv: list[str], cwd: Path, stdin: str = "", timeout: float = TIMEOUT) -> Run:
+    done = subprocess.run(
+        argv,
+        cwd=cwd,
+        env=environment(),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    return Run(done.returncode, done.stdout, done.stderr)
+
+
+def write_script(directory: Path, source: str, name: str = "program.py") -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / name
+    path.write_text(textwrap.dedent(source))
+    return path
+
+
+def on_ranks(ranks: int, *arguments: str, cwd: Path, stdin: str = "", timeout: float = 90) -> Run:
+    """`mpiexec -n ranks python -m distarray arguments`."""
+    launcher = mpiexec()
+    if not launcher:
+        pytest.skip("no mpiexec")
+    argv = [*launcher, "-n", str(ranks), sys.executable, "-m", "distarray", *arguments]
+    return run(argv, cwd, stdin, timeout)
+
+
+def compare(tmp_path: Path, source: str, *arguments: str, ranks: int = 3, stdin: str = "") -> Run:
+    """Run a program plainly and on ranks, each in a directory of its own; what they print and
+    the files they leave are the same."""
+    plain, spread = tmp_path / "plain", tmp_path / "spread"
+    for directory in (plain, spread):
+        write_script(directory, source)
+    expected = run([sys.executable, "program.py", *arguments], plain, stdin)
+    assert expected.code == 0, expected.err
+    actual = on_ranks(ranks, "program.py", *arguments, cwd=spread, stdin=stdin)
+    assert actual.code == 0, actual.err
+    assert actual.out == expected.out
+    assert contents(spread) == contents(plain)
+    return actual
+
+
+def contents(directory: Path) -> dict[str, bytes | None]:
+    """Every file below a directory, and the directories."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes() if path.is_file() else None
+        for path in sorted(directory.rglob("*"))
+        if "__pycache__" not in path.parts
+    }

@@ -1,0 +1,115 @@
+"""However a program ends, the job ends once, soon, and with its exit status."""
+
+import time
+
+import pytest
+from launching import on_ranks, write_script
+
+PROGRAM = """
+    import os, sys, time
+    from mpi4py import MPI
+
+    def work(how, rank):
+        if how == "all" or (how.startswith("one") and rank == 1):
+            raise ValueError(f"went wrong: {how}")
+        if how == "differ":
+            raise ValueError(f"went wrong on {rank}")
+        if how == "chain":
+            try:
+                open("no/such/place", "w")
+            except OSError as error:
+                raise RuntimeError("could not write") from error
+        if how == "one, others wait":
+            MPI.COMM_WORLD.Barrier()
+        if how == "one, others compute":
+            time.sleep(1000)
+        if how == "exit 3":
+            sys.exit(3)
+        if how == "exit 3, one":
+            sys.exit(3 if rank == 1 else 0)
+        if how == "exit text":
+            sys.exit("so it ends")
+        if how == "killed":
+            if rank == 1:
+                os.kill(os.getpid(), 9)
+            MPI.COMM_WORLD.Barrier()
+
+    work(sys.argv[1], MPI.COMM_WORLD.rank)
+    print("done")
+"""
+
+
+def end(tmp_path, how, ranks=4):
+    write_script(tmp_path, PROGRAM)
+    start = time.monotonic()
+    done = on_ranks(ranks, "program.py", how, cwd=tmp_path)
+    return done, time.monotonic() - start
+
+
+def test_well(tmp_path):
+    done, _ = end(tmp_path, "well")
+    assert (done.code, done.out, done.err) == (0, "done\n", "")
+
+
+def test_alike_on_all_ranks(tmp_path):
+    done, _ = end(tmp_path, "all")
+    assert done.code == 1
+    lines = done.err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "program.py" in lines[1]
+    assert lines[-1] == "ValueError: went wrong: all"
+    assert done.err.count("Traceback") == 1
+
+
+@pytest.mark.parametrize("how", ["one", "one, others wait", "one, others compute"])
+def test_on_one_rank(tmp_path, how):
+    done, seconds = end(tmp_path, how)
+    assert done.code != 0
+    assert seconds < 20  # 10 for the job, and what a busy machine takes to start it
+    assert done.err.count("Traceback") == 1
+    assert "rank 1 of 4 raised" in done.err
+    assert f"ValueError: went wrong: {how}" in done.err
+    assert "distarray/runner" not in done.err
+
+
+def test_otherwise_on_each_rank(tmp_path):
+    done, _ = end(tmp_path, "differ", ranks=2)
+    assert done.code == 1
+    assert [f"went wrong on {rank}" in done.err for rank in range(2)] == [True, True]
+
+
+def test_chained(tmp_path):
+    done, _ = end(tmp_path, "chain")
+    assert done.code == 1
+    assert done.err.count("Traceback") == 2
+    assert "distarray/runner" not in done.err
+    assert done.err.endswith("RuntimeError: could not write\n")
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "text"),
+    [("exit 3", 3, ""), ("exit 3, one", 3, ""), ("exit text", 1, "so it ends\n")],
+)
+def test_exit_status(tmp_path, how, code, text):
+    done, _ = end(tmp_path, how)
+    assert (done.code, done.err) == (code, text)
+
+
+def test_killed(tmp_path):
+    done, seconds = end(tmp_path, "killed")
+    assert done.code != 0
+    assert seconds < 20
+
+
+@pytest.mark.parametrize("source", ["x = (", "raise SystemExit", "import nosuch"])
+def test_before_the_first_line(tmp_path, source):
+    path = write_script(tmp_path, source)
+    done = on_ranks(2, str(path), cwd=tmp_path)
+    assert done.code == (0 if source == "raise SystemExit" else 1)
+    assert done.err.count("Error") <= 1
+
+
+def test_no_such_program(tmp_path):
+    done = on_ranks(2, "missing.py", cwd=tmp_path)
+    assert done.code == 1
+    assert done.err.count("can't open file") == 1

@@ -1,0 +1,218 @@
+"""Files come out as if one process had run the program."""
+
+import pytest
+from launching import compare
+
+PROGRAMS = {
+    "write, read back": """
+        with open("a.txt", "w") as file:
+            file.write("hello\\n")
+            print(file.tell(), file.name, file.mode, file.writable(), file.seekable())
+        print(open("a.txt").read())
+    """,
+    "many files, each read at once": """
+        for i in range(50):
+            with open(f"{i % 3}.txt", "w") as file:
+                file.write("x" * 10_000 + str(i))
+            with open(f"{i % 3}.txt") as file:
+                assert file.read().endswith("x" + str(i)), i
+        print("read")
+    """,
+    "read, then overwrite": """
+        import pathlib
+        path = pathlib.Path("count")
+        path.write_text("0")
+        for _ in range(50):
+            path.write_text(str(int(path.read_text()) + 1))
+        print(path.read_text())
+    """,
+    "append, update": """
+        with open("log", "a") as file:
+            print(file.tell(), file.write("one\\n"), file.tell())
+        with open("log", "a") as file:
+            print(file.tell(), file.write("two\\n"), file.tell())
+        with open("log", "r+") as file:
+            print(file.readline(), file.tell())
+            file.seek(0)
+            file.write("ONE")
+        with open("log", "a+") as file:
+            file.seek(0)
+            print(file.read(), file.write("end"))
+        with open("bytes", "w+b") as file:
+            file.write(b"abcdef")
+            file.seek(2)
+            file.truncate(4)
+            print(file.read(), file.fileno() > 2)
+    """,
+    "flushed, not closed": """
+        file = open("a", "w")
+        file.write("not flushed by the program")
+        print(len(open("a").read()) >= 0)
+        file.close()
+    """,
+    "errors are everybody's": """
+        import os
+        open("there", "w").close()
+        for act in (
+            lambda: open("there", "x"),
+            lambda: open("no/such/place", "w"),
+            lambda: os.mkdir("there"),
+            lambda: os.remove("missing"),
+            lambda: os.rmdir("missing"),
+            lambda: os.listdir("missing"),
+            lambda: open(".", "w"),
+        ):
+            try:
+                act()
+            except OSError as error:
+                print(type(error).__name__, error)
+    """,
+    "directories": """
+        import glob, os, pathlib, shutil
+        if not os.path.exists("out"):
+            os.mkdir("out")
+        os.makedirs("out/a/b", exist_ok=True)
+        for name in "zyx":
+            pathlib.Path("out", name).write_text(name)
+        print(os.path.getsize("out/z"), os.listdir("out"), sorted(glob.glob("out/*")))
+        print([(root, sorted(d), sorted(f)) for root, d, f in os.walk("out")])
+        print(sorted(p.name for p in pathlib.Path("out").iterdir() if p.is_file()))
+        with os.scandir("out") as entries:
+            print(sorted((e.name, e.is_dir(), e.stat().st_size) for e in entries if e.is_file()))
+        os.rename("out/z", "out/w")
+        os.replace("out/y", "out/w")
+        print(pathlib.Path("out/w").read_text(), os.path.exists("out/y"))
+        shutil.copy("out/w", "copy")
+        shutil.copytree("out", "tree")
+        shutil.move("tree/w", "moved")
+        shutil.rmtree("tree/a")
+        os.remove("out/x")
+        pathlib.Path("out/a/b").rmdir()
+        pathlib.Path("touched").touch()
+        print(sorted(os.listdir()), os.path.isdir("tree"))
+    """,
+    "archives and descriptors": """
+        import gzip, os, tarfile, zipfile
+        with zipfile.ZipFile("z.zip", "w") as z:
+            z.writestr(zipfile.ZipInfo("a"), "aa")
+        with zipfile.ZipFile("z.zip", "a") as z:
+            z.writestr(zipfile.ZipInfo("b"), "bb")
+        print(zipfile.ZipFile("z.zip").namelist())
+        with gzip.GzipFile("g.gz", "wb", mtime=0) as g:
+            g.write(b"zipped")
+        print(gzip.open("g.gz").read())
+        fd = os.open("raw", os.O_WRONLY | os.O_CREAT, 0o644)
+        print(os.write(fd, b"raw"), os.lseek(fd, 0, os.SEEK_CUR))
+        os.close(fd)
+        print(open("raw", "rb").read())
+    """,
+    "temporary files are a rank's own": """
+        import os, shutil, tempfile
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "f")
+            with open(path, "w") as file:
+                file.write("mine")
+            print(open(path).read(), os.path.exists(path), os.listdir(directory))
+        print(os.path.exists(directory))
+        with tempfile.NamedTemporaryFile("w+") as file:
+            file.write("a")
+            file.flush()
+            print(open(file.name).read())
+        with tempfile.TemporaryFile() as file:
+            file.write(b"a")
+            file.seek(0)
+            print(file.read())
+        directory = tempfile.mkdtemp()
+        os.mkdir(os.path.join(directory, "below"))
+        open(os.path.join(directory, "below", "f"), "w").close()
+        shutil.rmtree(directory)
+        print(os.path.exists(directory))
+        open("shared", "w").write("after all that")
+        print(open("shared").read())
+    """,
+    "logging": """
+        import logging
+        logging.basicConfig(filename="log", level="INFO", format="%(message)s")
+        logging.info("once")
+        logging.shutdown()
+        print(open("log").read())
+    """,
+    "commands run once": """
+        import os, subprocess
+        print(subprocess.run(["sh", "-c", "echo ran >> ran; cat ran"],
+                             capture_output=True, text=True).stdout)
+        print(subprocess.check_output(["echo", "out"]), os.system("exit 3") >> 8)
+        try:
+            subprocess.run(["false"], check=True)
+        except subprocess.CalledProcessError as error:
+            print(error)
+    """,
+    "children and threads": """
+        import os, threading
+        def work():
+            with open("thread", "w") as file:
+                file.write("from a thread")
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        child = os.fork()
+        if not child:
+            os.path.exists("thread")
+            os._exit(0)
+        print(os.waitpid(child, 0)[1])
+    """,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_files_are_as_one_process_leaves_them(tmp_path, name):
+    compare(tmp_path, PROGRAMS[name])
+
+
+def test_one_rank(tmp_path):
+    compare(tmp_path, PROGRAMS["directories"], ranks=1)
+
+
+def test_libraries(tmp_path):
+    """NumPy's own files and matplotlib's pictures, written by rank 0 alone."""
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("PIL")
+    compare(
+        tmp_path,
+        """
+        import library
+        print(library.main())
+        """.replace("import library", LIBRARY),
+    )
+
+
+# The real NumPy, as a library sees it: importlib's own import is not the program's.
+LIBRARY = """
+        import sys, matplotlib
+        import matplotlib.pyplot as plt
+        numpy = sys.modules["numpy"]
+        class library:
+            @staticmethod
+            def main():
+                for i in range(5):
+                    numpy.save("a.npy", numpy.arange(5) + i)
+                    print(numpy.load("a.npy"))
+                    numpy.savetxt("a.txt", numpy.arange(5) + i)
+                    print(numpy.loadtxt("a.txt"))
+                numpy.arange(3).tofile("raw")
+                print(numpy.fromfile("raw", int))
+                mapped = numpy.memmap("map", "f8", "w+", shape=(4,))
+                mapped[:] = 3
+                mapped.flush()
+                print(numpy.fromfile("map"))
+                figure, ax = plt.subplots()
+                ax.plot([1, 2, 3])
+                figure.savefig("p.png")
+                figure.savefig("p.png")
+                print(plt.imread("p.png").shape)
+                try:
+                    figure.savefig("no/such/p.png")
+                except FileNotFoundError as error:
+                    print(error)
+                return "done"
+"""
