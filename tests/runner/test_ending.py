@@ -3,6 +3,7 @@
 import time
 
 import pytest
+
 from launching import on_ranks, write_script
 
 PROGRAM = """

@@ -1,6 +1,7 @@
 """Files come out as if one process had run the program."""
 
 import pytest
+
 from launching import compare
 
 PROGRAMS = {

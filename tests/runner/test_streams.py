@@ -1,6 +1,7 @@
 """Rank 0 speaks and listens for all."""
 
 import pytest
+
 from launching import compare, on_ranks, write_script
 
 
