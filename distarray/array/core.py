@@ -47,7 +47,7 @@ class DistArray(Operators, Methods):
 
     __array_priority__ = 1000.0
 
-    def __init__(self) -> NoReturn:
+    def __init__(self) -> None:
         raise TypeError(
             "make a DistArray with distarray.distribute(x), DistArray.from_local(block, mesh, "
             "placements) or a function of distarray.numpy"
@@ -108,7 +108,7 @@ class DistArray(Operators, Methods):
 
     @property
     def device(self) -> str:
-        """ "cpu", or "cuda:N" for the device that holds this rank's block."""
+        """Where this rank's block is: "cpu" or "cuda:N"."""
         return "cpu" if self._mesh.device_type == "cpu" else f"cuda:{self._block.device.id}"
 
     # -- local blocks ------------------------------------------------------------------------
@@ -160,7 +160,8 @@ class DistArray(Operators, Methods):
         message a pair of ranks. Pending folds are carried out first: one allreduce along their
         mesh dimensions, or one reduce-scatter where the result is sharded there.
         """
-        return registry.call(DistArray.redistribute, self, mesh, placements)  # type: ignore[no-any-return]
+        result: DistArray = registry.call(DistArray.redistribute, self, mesh, placements)
+        return result
 
     def full(self) -> np.ndarray[Any, Any]:
         """The global array as a NumPy array of its own on every rank; collective."""
@@ -179,7 +180,9 @@ class DistArray(Operators, Methods):
         """
         root = operator.index(root)
         if not 0 <= root < self._mesh.size():
-            raise ValueError(f"gather(root={root}): the mesh has ranks 0 to {self._mesh.size() - 1}")
+            raise ValueError(
+                f"gather(root={root}): the mesh has ranks 0 to {self._mesh.size() - 1}"
+            )
         result = movement.gathered(self._block, self._layout, self._mesh, root)
         return None if result is None else self._mesh.to_host(result)
 
@@ -239,7 +242,9 @@ class DistArray(Operators, Methods):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(self._block, np.generic):
-            raise TypeError("a scalar (the 0-d result of an operation) does not support item assignment")
+            raise TypeError(
+                "a scalar (the 0-d result of an operation) does not support item assignment"
+            )
         if self._layout.partials:
             self._settle()
         entries = basic_entries(key, self._layout.shape)
@@ -339,10 +344,11 @@ class DistArray(Operators, Methods):
         position = operator.index(key)
         if not -self.size <= position < self.size:
             raise IndexError(f"index {position} is out of bounds for size {self.size}")
-        return self[tuple(int(i) for i in np.unravel_index(position % self.size, self.shape))].full().item()
+        place = np.unravel_index(position % self.size, self.shape)
+        return self[tuple([int(i) for i in place])].full().item()
 
     def tolist(self) -> Any:
-        """The array as nested lists of Python scalars on every rank; collective unless replicated."""
+        """The array as nested lists of Python scalars, on every rank; collective as ``full``."""
         return np.asarray(self).tolist()
 
     def _scalar(self, what: Any) -> Any:
@@ -412,7 +418,7 @@ class DistArray(Operators, Methods):
 
 def wrap(block: Array, layout: Layout, mesh: DeviceMesh) -> DistArray:
     """A DistArray of a block that is known to fit its layout; checks nothing."""
-    self = object.__new__(DistArray)
+    self: DistArray = object.__new__(DistArray)
     self._block = block
     self._layout = layout
     self._mesh = mesh

@@ -11,7 +11,7 @@ from distarray.array.registry import implements
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.config import config
 from distarray.errors import LayoutError, MeshError
-from distarray.layout import At, Cut, Layout, Partial, Placement, Replicate, Shard
+from distarray.layout import At, Cut, Fold, Layout, Partial, Placement, Replicate, Shard
 from distarray.layout import normalize_placements as normalized
 from distarray.plan import plan_across
 
@@ -87,7 +87,8 @@ def as_distarray(x: Any, mesh: DeviceMesh | None = None, dtype: Any = None) -> D
     Does not communicate.
     """
     if isinstance(x, DistArray):
-        return x if dtype is None or x.dtype == dtype else x.astype(dtype)
+        cast: DistArray = x if dtype is None or x.dtype == dtype else x.astype(dtype)
+        return cast
     mesh = default_mesh() if mesh is None else mesh
     block = x if isinstance(x, np.generic) and dtype is None else mesh.asarray(x, dtype)
     return wrap(block, Layout.replicated(block.shape, mesh.shape), mesh)
@@ -149,7 +150,9 @@ def distribute(
     array([0, 1, 2, 3, 4, 5])
     """
     if isinstance(x, DistArray):
-        target = placements if placements is not None or mesh not in (None, x._mesh) else x.placements
+        target = (
+            placements if placements is not None or mesh not in (None, x._mesh) else x.placements
+        )
         return x.redistribute(mesh, target)
     mesh = default_mesh() if mesh is None else mesh
     if src is None:
@@ -169,7 +172,7 @@ def distribute(
         block = mesh.xp.empty((), dtype) if block is None else block
         result = wrap(block, lone, mesh)
         result._settle()
-        return result._like(result._block.copy())
+        return wrap(result._block.copy(), result._layout, mesh)
     if block is None:
         block = mesh.xp.empty(lone.local_shape(mesh.coords), dtype)
     return _copied(wrap(block, lone, mesh), layout)
@@ -193,17 +196,14 @@ def _listed(placements: Placements, mesh: DeviceMesh) -> list[Placement]:
 
 def _copied(x: DistArray, layout: Layout) -> DistArray:
     """`x` in another layout, with memory of its own."""
-    if layout.ats or x._layout.ats:
-        block = mesh_block = x._mesh.xp.empty(layout.local_shape(x._mesh.coords), x.dtype)
-        moved_block = moved(x._block, x._layout, layout, x._mesh)
-        mesh_block[...] = moved_block
-        return wrap(block, layout, x._mesh)
     block = moved(x._block, x._layout, layout, x._mesh)
     shared = block is x._block or block.base is not None
     return wrap(block.copy() if shared else block, layout, x._mesh)
 
 
-def from_blocks(block: Any, counts: Sequence[int], dim: int, mesh: DeviceMesh, mesh_dim: int) -> DistArray:
+def from_blocks(
+    block: Any, counts: Sequence[int], dim: int, mesh: DeviceMesh, mesh_dim: int
+) -> DistArray:
     """An array whose blocks along one dimension have the given lengths."""
     cuts = [Cut.whole(extent) for extent in block.shape]
     cuts[dim] = Cut.ragged(counts, (mesh_dim,), (mesh.shape[mesh_dim],))
@@ -247,10 +247,14 @@ def from_local(
     mesh = default_mesh() if mesh is None else mesh
     block = mesh.asarray(block)
     if placements is None:
-        placements = [Shard(0) if block.ndim else Replicate()] + [Replicate()] * (len(mesh.shape) - 1)
-    described = mesh.group.allgather_object((block.shape, block.dtype.str, _listed(placements, mesh)))
+        placements = [Shard(0) if block.ndim else Replicate()] + [Replicate()] * (
+            len(mesh.shape) - 1
+        )
+    described = mesh.group.allgather_object(
+        (block.shape, block.dtype.str, _listed(placements, mesh))
+    )
     _check_alike(described, mesh)
-    placed = normalized(placements, block.ndim, mesh.shape)
+    placed = normalized(_listed(placements, mesh), block.ndim, mesh.shape)
     if shape is not None:
         layout = Layout.chunked(shape, mesh.shape, placed)
     else:
@@ -259,8 +263,8 @@ def from_local(
         wanted = layout.local_shape(mesh.coords_of(rank))
         if tuple(found) != wanted:
             raise LayoutError(
-                f"from_local: rank {rank} brings a block of shape {found}, but {layout} puts one of "
-                f"shape {wanted} there; leave out `shape` to keep blocks of any length"
+                f"from_local: rank {rank} brings a block of shape {found}, but {layout} puts "
+                f"one of shape {wanted} there; leave out `shape` to keep blocks of any length"
             )
     return wrap(block, layout, mesh)
 
@@ -301,7 +305,7 @@ def _layout_of_blocks(
     return Layout.from_cuts(cuts, mesh.shape, others)
 
 
-@implements(DistArray.redistribute, through=list(Partial().op.__class__), at=True)
+@implements(DistArray.redistribute, through=Fold, at=True)
 def _redistribute(
     x: DistArray, mesh: DeviceMesh | Placements | None = None, placements: Placements | None = None
 ) -> DistArray:

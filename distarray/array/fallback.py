@@ -88,7 +88,11 @@ def _refuse_or_warn(function: Callable[..., Any], arrays: list[DistArray], nbyte
 
 def _replaced(value: Any, copies: dict[int, Any]) -> Any:
     if isinstance(value, DistArray):
-        return copies[id(value)] if value.ndim or not isinstance(value._block, np.generic) else value._block
+        return (
+            copies[id(value)]
+            if value.ndim or not isinstance(value._block, np.generic)
+            else value._block
+        )
     if isinstance(value, (list, tuple)):
         items = [_replaced(item, copies) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)

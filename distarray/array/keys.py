@@ -21,17 +21,21 @@ def as_index(entry: Any) -> int | None:
     """The integer that an entry of a key stands for, or None if it is something else."""
     kind = type(entry)
     if kind is int:
-        return entry  # type: ignore[no-any-return]
+        return int(entry)
     if kind is bool or isinstance(entry, (bool, np.bool_, slice, type(None), type(Ellipsis))):
         return None
-    if isinstance(entry, (np.ndarray, Base)):
-        if entry.ndim or entry.dtype.kind not in "iu":  # type: ignore[union-attr]
+    if _is_array(entry):
+        if entry.ndim or entry.dtype.kind not in "iu":
             return None
-        return index(entry)  # type: ignore[arg-type]
+        return index(entry)
     try:
         return index(entry)
     except TypeError:
         return None
+
+
+def _is_array(entry: Any) -> bool:
+    return isinstance(entry, (np.ndarray, Base))
 
 
 def expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
@@ -51,8 +55,8 @@ def expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
         elif isinstance(entry, (bool, np.bool_)):
             continue
         elif entry is not None:
-            mask = isinstance(entry, (np.ndarray, Base)) and entry.dtype == bool  # type: ignore[union-attr]
-            used += entry.ndim if mask else 1  # type: ignore[union-attr]
+            mask = _is_array(entry) and entry.dtype == bool
+            used += entry.ndim if mask else 1
     if used > ndim:
         raise IndexError(
             f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed"

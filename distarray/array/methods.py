@@ -18,7 +18,7 @@ class Methods(Base):
 
     __slots__ = ()
 
-    # -- reductions and scans ------------------------------------------------------------------
+    # -- reductions and scans -------------------------------------------------------------------
 
     def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
         """As :func:`numpy.sum`."""
@@ -82,7 +82,7 @@ class Methods(Base):
         """As :func:`numpy.trace`."""
         return call(np.trace, self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
 
-    # -- shape -----------------------------------------------------------------------------------
+    # -- shape ----------------------------------------------------------------------------------
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
         """As :func:`numpy.reshape`; a view where no element has to change rank, else a copy."""
@@ -126,18 +126,20 @@ class Methods(Base):
         )
 
     @property
-    def T(self) -> Any:  # noqa: N802 (NumPy's name)
+    def T(self) -> Any:
         """The transposed array; a view."""
         return call(np.transpose, self)
 
     @property
-    def mT(self) -> Any:  # noqa: N802 (NumPy's name)
+    def mT(self) -> Any:
         """The array with its last two dimensions exchanged; a view."""
         return call(np.matrix_transpose, self)
 
-    # -- elements ----------------------------------------------------------------------------------
+    # -- elements -------------------------------------------------------------------------------
 
-    def take(self, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
+    def take(
+        self, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+    ) -> Any:
         """As :func:`numpy.take`."""
         return call(np.take, self, indices, axis=axis, out=out, mode=mode)
 
@@ -179,7 +181,9 @@ class Methods(Base):
         """Sort in place; see :func:`numpy.sort`."""
         self[...] = call(np.sort, self, axis=axis, kind=kind, order=order, stable=stable)  # type: ignore[index]
 
-    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
+    def partition(
+        self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None
+    ) -> None:
         """Partition in place; see :func:`numpy.partition`."""
         self[...] = call(np.partition, self, kth, axis=axis, kind=kind, order=order)  # type: ignore[index]
 
@@ -187,7 +191,7 @@ class Methods(Base):
         """Set every element to a scalar."""
         self[...] = value  # type: ignore[index]
 
-    # -- elementwise ---------------------------------------------------------------------------------
+    # -- elementwise ----------------------------------------------------------------------------
 
     def clip(self, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Any:
         """As :func:`numpy.clip`."""
@@ -243,7 +247,8 @@ class Methods(Base):
     def view(self, dtype: Any = None) -> Self:
         """A view, read as another data type of the same size if one is given."""
         if dtype is None:
-            return self._like(self._block[...] if self._layout.shape else self._block)  # type: ignore[no-any-return]
+            block = self._block
+            return self._like(block if isinstance(block, np.generic) else block[...])  # type: ignore[no-any-return]
         if not isinstance(dtype, type) or not issubclass(dtype, Base):
             dtype = np.dtype(dtype)
             if dtype.itemsize != self._block.dtype.itemsize:
@@ -263,13 +268,13 @@ class Methods(Base):
         """The array on another kind of device; this array itself where it is there already."""
         return call(Methods.to_device, self, device, stream=stream)
 
-    # -- contractions ----------------------------------------------------------------------------------
+    # -- contractions ---------------------------------------------------------------------------
 
     def dot(self, b: Any, out: Any = None) -> Any:
         """As :func:`numpy.dot`."""
         return call(np.dot, self, b, out=out)
 
-    # -- bytes -------------------------------------------------------------------------------------------
+    # -- bytes ----------------------------------------------------------------------------------
 
     def tobytes(self, order: Any = "C") -> bytes:
         """The bytes of the whole array on every rank; collective unless replicated."""
@@ -280,9 +285,7 @@ class Methods(Base):
         """The array in one dimension: a view where :meth:`ravel` is one, else a copy."""
         return self.ravel()
 
-    def __array_wrap__(
-        self, array: Any, context: Any = None, return_scalar: bool = False
-    ) -> Any:
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """What NumPy calls on results of code that knows arrays only by duck typing."""
         return array
 

@@ -118,14 +118,20 @@ def _from_coordinate(block: Array, layout: Layout, mesh: DeviceMesh) -> tuple[Ar
     result = Layout.from_cuts(layout.cuts, layout.mesh_shape, partials)
     shape = result.local_shape(mesh.coords)
     held = layout.holds(mesh.coords)
-    block = mesh.xp.ascontiguousarray(block).reshape(shape) if held else mesh.xp.empty(shape, block.dtype)
+    block = (
+        mesh.xp.ascontiguousarray(block).reshape(shape)
+        if held
+        else mesh.xp.empty(shape, block.dtype)
+    )
     for mesh_dim in layout.ats:
         root = layout.placements[mesh_dim].coordinate  # type: ignore[attr-defined]
         block = mesh.subgroup((mesh_dim,)).broadcast(block, root)
     return block, result
 
 
-def gathered(block: Array, layout: Layout, mesh: DeviceMesh, root: int | None = None) -> Array | None:
+def gathered(
+    block: Array, layout: Layout, mesh: DeviceMesh, root: int | None = None
+) -> Array | None:
     """The whole array, on every rank or on `root` alone (None elsewhere); a fresh array."""
     block, layout = settled(block, layout, mesh)
     if root is None:

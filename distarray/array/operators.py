@@ -13,6 +13,8 @@ from distarray.array.registry import Base
 
 __all__ = ["Operators"]
 
+_divmod: Any = np.divmod
+_matmul: Any = np.matmul
 _SCALARS = frozenset({int, float, complex, bool})
 
 
@@ -76,8 +78,8 @@ class Operators(Base):
     __le__, _ = _binary(np.less_equal)
     __gt__, _ = _binary(np.greater)
     __ge__, _ = _binary(np.greater_equal)
-    __eq__, _ = _binary(np.equal)  # type: ignore[assignment]
-    __ne__, _ = _binary(np.not_equal)  # type: ignore[assignment]
+    __eq__, _ = _binary(np.equal)
+    __ne__, _ = _binary(np.not_equal)
     __add__, __radd__ = _binary(np.add)
     __sub__, __rsub__ = _binary(np.subtract)
     __mul__, __rmul__ = _binary(np.multiply)
@@ -109,7 +111,7 @@ class Operators(Base):
     __abs__ = _unary(np.absolute)
     __invert__ = _unary(np.invert)
 
-    def __pow__(self, other: Any, modulo: None = None) -> Any:
+    def __pow__(self, other: Any, modulo: Any = None) -> Any:
         if modulo is not None:
             return NotImplemented
         # NumPy turns the powers that users write most into cheaper functions, with other bits.
@@ -117,22 +119,21 @@ class Operators(Base):
             return self._like(self._block**other)
         return self._power(other)
 
-    def __rpow__(self, other: Any, modulo: None = None) -> Any:
+    def __rpow__(self, other: Any, modulo: Any = None) -> Any:
         return NotImplemented if modulo is not None else self._rpower(other)
 
     def __divmod__(self, other: Any) -> Any:
-        return NotImplemented if _declines(other) else np.divmod(self, other)
+        return NotImplemented if _declines(other) else _divmod(self, other)
 
     def __rdivmod__(self, other: Any) -> Any:
-        return NotImplemented if _declines(other) else np.divmod(other, self)
+        return NotImplemented if _declines(other) else _divmod(other, self)
 
     def __matmul__(self, other: Any) -> Any:
-        return NotImplemented if _declines(other) else np.matmul(self, other)
+        return NotImplemented if _declines(other) else _matmul(self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        return NotImplemented if _declines(other) else np.matmul(other, self)
+        return NotImplemented if _declines(other) else _matmul(other, self)
 
     def __imatmul__(self, other: Any) -> Any:
-        self[...] = np.matmul(self, other)  # type: ignore[index]
+        self[...] = _matmul(self, other)  # type: ignore[index]
         return self
-

@@ -60,11 +60,15 @@ class Cut:
         return cls(extent, mesh_dims, radix, extent)
 
     @classmethod
-    def ragged(cls, counts: Iterable[int], mesh_dims: tuple[int, ...], radix: tuple[int, ...]) -> "Cut":
+    def ragged(
+        cls, counts: Iterable[int], mesh_dims: tuple[int, ...], radix: tuple[int, ...]
+    ) -> "Cut":
         """Blocks of the given lengths; the canonical cut when they happen to be its blocks."""
         bounds = (0, *accumulate(counts))
         canonical = cls.chunked(bounds[-1], mesh_dims, radix)
-        if all(canonical.interval(part) == bounds[part : part + 2] for part in range(len(bounds) - 1)):
+        if all(
+            canonical.interval(part) == bounds[part : part + 2] for part in range(len(bounds) - 1)
+        ):
             return canonical
         return cls(bounds[-1], mesh_dims, radix, bounds[-1], bounds=bounds)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from math import prod
 from threading import Lock
-from typing import Self
+from typing import ClassVar, Self
 from weakref import WeakValueDictionary
 
 from distarray.errors import LayoutError
@@ -77,12 +77,14 @@ class Layout:
     #: Every rank holds the whole array.
     is_replicated: bool
 
-    _interned: WeakValueDictionary[tuple[object, ...], "Layout"] = WeakValueDictionary()
+    _sections: dict[Coords | None, Box]
+    _interned: ClassVar[WeakValueDictionary[tuple[object, ...], "Layout"]] = WeakValueDictionary()
     _lock = Lock()
 
     def __new__(
         cls, cuts: tuple[Cut, ...], mesh_shape: tuple[int, ...], placements: tuple[Placement, ...]
     ) -> Self:
+        """The one layout of these cuts; see `chunked`, `replicated` and `from_cuts`."""
         key = (cuts, mesh_shape, placements)
         found = cls._interned.get(key)
         if found is not None:
@@ -98,7 +100,7 @@ class Layout:
         self.ats = tuple([m for m, p in enumerate(placements) if isinstance(p, At)])
         self.is_plain = not self.partials and not self.ats
         self.is_replicated = all(isinstance(p, Replicate) for p in placements)
-        self._sections: dict[Coords | None, Box] = {}
+        self._sections = {}
         with cls._lock:
             return cls._interned.setdefault(key, self)  # type: ignore[return-value]
 

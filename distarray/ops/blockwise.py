@@ -91,7 +91,8 @@ def prepare(*inputs: Any) -> tuple[list[Any], Layout, DeviceMesh]:
     layouts, sizes = tuple([x._layout for x in arrays]), tuple([x.itemsize for x in arrays])
     result = propagate(layouts, sizes).result
     blocks = [
-        _assembled(x, restrict(result, x.shape)) if isinstance(x, DistArray) else x for x in operands
+        _assembled(x, restrict(result, x.shape)) if isinstance(x, DistArray) else x
+        for x in operands
     ]
     return blocks, result, mesh
 
@@ -116,7 +117,9 @@ def _tight(shape: Sequence[int]) -> str:
     return str(tuple(shape)).replace(" ", "")
 
 
-def _targets(outs: Sequence[DistArray | None], layout: Layout, mesh: DeviceMesh) -> list[Array | None]:
+def _targets(
+    outs: Sequence[DistArray | None], layout: Layout, mesh: DeviceMesh
+) -> list[Array | None]:
     """Blocks to compute into; a fresh one for an `out` that lies otherwise than the first."""
     blocks: list[Array | None] = []
     for out in outs:
@@ -156,7 +159,9 @@ def _local(x: DistArray, result: Layout) -> Any:
     if len(found) > _MOST_PIECES or not prod(shape):
         return _assemble(found, shape, x)
     wanted = result.local_shape(x._mesh.coords)
-    return _Pieces([(_lifted(slices, layout.shape, result.shape, wanted), a) for slices, a in found])
+    return _Pieces(
+        [(_lifted(slices, layout.shape, result.shape, wanted), a) for slices, a in found]
+    )
 
 
 def _assemble(found: Sequence[movement.Piece], shape: tuple[int, ...], x: DistArray) -> Array:
@@ -234,8 +239,10 @@ def _by_cells(
 ) -> Any:
     """One call for each box in which every operand is one array."""
     made = _allocate(function, parts, keywords, shape, mesh)
-    targets = [block if out is None or _clash(out, parts, mask) else out
-               for block, out in zip(made, outs or [None] * len(made), strict=True)]
+    targets = [
+        block if out is None or _clash(out, parts, mask) else out
+        for block, out in zip(made, outs or [None] * len(made), strict=True)
+    ]
     operands = [*parts, mask] if mask is not True else parts
     for cell in _cells(operands, shape):
         views = [_at(operand, cell, shape) for operand in operands]

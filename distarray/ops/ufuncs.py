@@ -11,6 +11,7 @@ from distarray.ops.blockwise import apply_blockwise
 
 __all__ = ["call_ufunc"]
 
+_SCALARS = frozenset({int, float, complex, bool})
 #: Through which operands (their positions) a call is linear, one at a time: the other operands
 #: are plain factors. `None`: all operands together, which must then be pending alike.
 _LINEAR: dict[np.ufunc, tuple[int, ...] | None] = {
@@ -24,26 +25,49 @@ _LINEAR: dict[np.ufunc, tuple[int, ...] | None] = {
 }
 
 
-def call_ufunc(ufunc: np.ufunc, *inputs: Any, out: Any = None, where: Any = True, **kwargs: Any) -> Any:
+def call_ufunc(
+    ufunc: np.ufunc, *inputs: Any, out: Any = None, where: Any = True, **kwargs: Any
+) -> Any:
     """What ``ufunc(*inputs, out=..., where=..., dtype=..., casting=...)`` does to DistArrays."""
-    if kwargs.get("subok") is True:
-        del kwargs["subok"]
+    if out is None and where is True and not kwargs:
+        found = _aligned(ufunc, inputs)
+        if found is None:
+            found = _through(ufunc, inputs)
+        if found is not None:
+            return found
     if len(inputs) > ufunc.nin:
         out, inputs = inputs[ufunc.nin :], inputs[: ufunc.nin]
+    for x in (*inputs, where):
+        if isinstance(x, DistArray) and x._layout.partials:
+            x._settle()
     outs = out if isinstance(out, tuple) else () if out is None else (out,)
-    if any(isinstance(x, DistArray) and x._layout.partials for x in inputs):
-        if not outs and where is True and not kwargs:
-            kept = _through(ufunc, inputs)
-            if kept is not None:
-                return kept
-        for x in inputs:
-            if isinstance(x, DistArray) and x._layout.partials:
-                x._settle()
-    if isinstance(where, DistArray):
-        where._settle()
-    if outs and not any(isinstance(o, DistArray) for o in outs if o is not None):
+    if any(o is not None for o in outs) and not any(isinstance(o, DistArray) for o in outs):
         return _into_numpy(ufunc, inputs, outs, where, kwargs)
     return apply_blockwise(ufunc, inputs, outs, where, **kwargs)
+
+
+def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
+    """The result when all arrays lie alike, with no more overhead than it takes; else None."""
+    blocks = []
+    layout: Layout | None = None
+    mesh: Any = None
+    for x in inputs:
+        kind = type(x)
+        if kind is DistArray:
+            if layout is None:
+                layout, mesh = x._layout, x._mesh
+            elif x._layout is not layout or x._mesh is not mesh:
+                return None
+            x = x._block
+        elif kind not in _SCALARS:
+            return None
+        blocks.append(x)
+    if layout is None or layout.partials or len(blocks) != ufunc.nin:
+        return None
+    value = ufunc(*blocks)
+    if ufunc.nout == 1:
+        return wrap(value, layout, mesh)
+    return tuple([wrap(block, layout, mesh) for block in value])
 
 
 def _into_numpy(ufunc: np.ufunc, inputs: Any, outs: Any, where: Any, kwargs: Any) -> Any:
@@ -61,9 +85,16 @@ def _into_numpy(ufunc: np.ufunc, inputs: Any, outs: Any, where: Any, kwargs: Any
 def _through(ufunc: np.ufunc, inputs: Sequence[Any]) -> DistArray | None:
     """The result with its fold still pending, where the call is linear; else None."""
     pending = [x for x in inputs if isinstance(x, DistArray) and x._layout.partials]
+    if not pending or len(inputs) != ufunc.nin:
+        return None
     layout = pending[0]._layout
     sums = all(layout.placements[m] == Partial(Fold.SUM) for m in layout.partials)
-    if not sums or layout.ats or pending[0].dtype.kind == "b" or not _linear(ufunc, inputs, pending):
+    if (
+        not sums
+        or layout.ats
+        or pending[0].dtype.kind == "b"
+        or not _linear(ufunc, inputs, pending)
+    ):
         return None
     # Contributions are computed with as if they were values: the map is linear.
     result = apply_blockwise(ufunc, [_bare(x) if isinstance(x, DistArray) else x for x in inputs])

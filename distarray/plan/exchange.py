@@ -169,7 +169,9 @@ def _readers(src: Layout, dst: Layout, box: Box, me: Coords) -> Iterator[Coords]
 
 def _deciding(layout: Layout) -> list[int]:
     """The mesh dimensions that decide who owns what; along the others every rank owns it."""
-    return [m for m, placement in enumerate(layout.placements) if isinstance(placement, (Shard, At))]
+    return [
+        m for m, placement in enumerate(layout.placements) if isinstance(placement, (Shard, At))
+    ]
 
 
 def _candidates(dst: Layout, box: Box, needed: list[int]) -> Iterable[dict[int, int]]:
@@ -184,9 +186,8 @@ def _candidates(dst: Layout, box: Box, needed: list[int]) -> Iterable[dict[int, 
     for mesh_dim in dst.ats:
         ranges.append([{mesh_dim: dst.placements[mesh_dim].coordinate}])  # type: ignore[attr-defined]
         covered.add(mesh_dim)
-    for mesh_dim in needed:
-        if mesh_dim not in covered:
-            ranges.append([{mesh_dim: c} for c in range(dst.mesh_shape[mesh_dim])])
+    free = [m for m in needed if m not in covered]
+    ranges += [[{mesh_dim: c} for c in range(dst.mesh_shape[mesh_dim])] for mesh_dim in free]
     for choice in product(*ranges):
         merged: dict[int, int] = {}
         for digits in choice:
@@ -216,29 +217,33 @@ def plan_exchange(src: Layout, dst: Layout, coords: Coords | None) -> Exchange:
     """
     _check(src, dst)
     if src.mesh_shape != dst.mesh_shape:
-        raise LayoutError(f"one mesh is wanted, not two of shapes {src.mesh_shape}, {dst.mesh_shape}")
+        raise LayoutError(f"{src} and {dst} are on meshes of different shapes")
     if coords is None:
         return Exchange((), (), None)
     have, want = src.section(coords), dst.section(coords)
-    me = rank_of(coords, src.mesh_shape)
-    sends, receives, kept = [], [], None
     if src is dst:
         slices = _within(have, have)
         return Exchange((), (), (slices, slices) if _wanted(dst, want, coords) else None)
+    me = rank_of(coords, src.mesh_shape)
+    kept, receives = None, []
     if _wanted(dst, want, coords):
         found = _receives(src, want, want, coords, lambda c: rank_of(c, src.mesh_shape))
-        for peer, owner, box in found:
+        for peer, _, box in found:
             if peer == me:
                 kept = (_within(box, have), _within(box, want))
-            elif src.holds(owner):
+            else:
                 receives.append(Transfer(peer, _within(box, want), _shape(box)))
-    if _wanted(src, have, coords):
-        for reader in _readers(src, dst, have, coords):
-            peer = rank_of(reader, src.mesh_shape)
-            box = intersect(have, dst.section(reader)) if dst.holds(reader) else None
-            if box is not None and peer != me:
-                sends.append(Transfer(peer, _within(box, have), _shape(box)))
+    sends = _sends(src, dst, have, coords, me) if _wanted(src, have, coords) else ()
     return Exchange(tuple(sends), tuple(receives), kept)
+
+
+def _sends(src: Layout, dst: Layout, have: Box, coords: Coords, me: int) -> Iterator[Transfer]:
+    """What a rank sends to the readers that choose it."""
+    for reader in _readers(src, dst, have, coords):
+        peer = rank_of(reader, src.mesh_shape)
+        box = intersect(have, dst.section(reader)) if dst.holds(reader) else None
+        if box is not None and peer != me:
+            yield Transfer(peer, _within(box, have), _shape(box))
 
 
 def _wanted(layout: Layout, section: Box, coords: Coords) -> bool:
@@ -284,33 +289,45 @@ def plan_across(
     _check(src, dst)
     place = {rank: number for number, rank in enumerate(src_ranks)}
 
-    def reader_coords(rank: int) -> Coords:
+    def reads_as(rank: int) -> Coords:
         return _coords_of(place.get(rank, rank % len(src_ranks)), src.mesh_shape)
 
-    have = src.section(_coords_of(place[me], src.mesh_shape)) if me in place else None
-    sends, receives, kept = [], [], None
+    mine = _coords_of(place[me], src.mesh_shape) if me in place else None
+    kept, receives = None, []
     if me in dst_ranks:
-        mine = _coords_of(dst_ranks.index(me), dst.mesh_shape)
-        want = dst.section(mine)
-        if _wanted(dst, want, mine):
+        seat = _coords_of(dst_ranks.index(me), dst.mesh_shape)
+        want = dst.section(seat)
+        if _wanted(dst, want, seat):
             found = _receives(
-                src, want, want, reader_coords(me), lambda c: src_ranks[rank_of(c, src.mesh_shape)]
+                src, want, want, reads_as(me), lambda c: src_ranks[rank_of(c, src.mesh_shape)]
             )
             for peer, _, box in found:
                 if peer == me:
-                    assert have is not None
-                    kept = (_within(box, have), _within(box, want))
+                    kept = (_within(box, src.section(mine)), _within(box, want))
                 else:
                     receives.append(Transfer(peer, _within(box, want), _shape(box)))
-    if have is not None and _wanted(src, have, coords := _coords_of(place[me], src.mesh_shape)):
-        for reader in _all_readers(dst, have):
-            rank = dst_ranks[rank_of(reader, dst.mesh_shape)]
-            box = intersect(have, dst.section(reader))
-            if rank != me and box is not None:
-                fixed = {m: coords[m] for m in _deciding(src)}
-                if _source_of(src, fixed, reader_coords(rank)) == coords:
-                    sends.append(Transfer(rank, _within(box, have), _shape(box)))
+    sends = () if mine is None else _sends_across(src, dst, dst_ranks, mine, me, reads_as)
     return Exchange(tuple(sends), tuple(receives), kept)
+
+
+def _sends_across(
+    src: Layout,
+    dst: Layout,
+    dst_ranks: tuple[int, ...],
+    mine: Coords,
+    me: int,
+    reads_as: Callable[[int], Coords],
+) -> Iterator[Transfer]:
+    """What a member of the source mesh sends to the readers that choose it."""
+    have = src.section(mine)
+    if not _wanted(src, have, mine):
+        return
+    fixed = {m: mine[m] for m in _deciding(src)}
+    for reader in _all_readers(dst, have):
+        rank = dst_ranks[rank_of(reader, dst.mesh_shape)]
+        box = intersect(have, dst.section(reader))
+        if rank != me and box is not None and _source_of(src, fixed, reads_as(rank)) == mine:
+            yield Transfer(rank, _within(box, have), _shape(box))
 
 
 def _all_readers(dst: Layout, box: Box) -> Iterator[Coords]:

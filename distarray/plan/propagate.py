@@ -80,7 +80,9 @@ def propagate(layouts: tuple[Layout, ...], itemsizes: tuple[int, ...]) -> Propag
     return Propagation(best, tuple([restrict(best, layout.shape) for layout in layouts]))
 
 
-def _cost(layouts: Sequence[Layout], itemsizes: Sequence[int], target: Layout) -> tuple[float, bool]:
+def _cost(
+    layouts: Sequence[Layout], itemsizes: Sequence[int], target: Layout
+) -> tuple[float, bool]:
     moved = 0.0
     for layout, itemsize in zip(layouts, itemsizes, strict=True):
         moved += itemsize * moved_elements(layout, restrict(target, layout.shape))

@@ -31,7 +31,9 @@ def assert_matches(
         Tolerances otherwise.
     """
     if isinstance(expected, (tuple, list)):
-        assert isinstance(result, (tuple, list)), f"{type(result)} where NumPy gives {type(expected)}"
+        assert isinstance(result, (tuple, list)), (
+            f"{type(result)} where NumPy gives {type(expected)}"
+        )
         assert len(result) == len(expected), f"{len(result)} results, not {len(expected)}"
         for one, other in zip(result, expected, strict=True):
             assert_matches(one, other, exact=exact, rtol=rtol, atol=atol)

@@ -6,7 +6,7 @@ array inside the program that the ranks run.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import prod
 from typing import Any
 
@@ -38,7 +38,9 @@ def shapes(
     shape: list[int] = []
     for _ in range(ndim):
         limit = max(1, min(max_side, max_size // max(1, prod(shape))))
-        shape.append(draw(st.integers(0, limit) if draw(st.integers(0, 9)) == 0 else st.integers(1, limit)))
+        shape.append(
+            draw(st.integers(0, limit) if draw(st.integers(0, 9)) == 0 else st.integers(1, limit))
+        )
     return tuple(shape)
 
 
@@ -120,7 +122,9 @@ class Recipe:
                 key.append(slice(before, stop, step))
             else:
                 last = before - 1
-                key.append(slice(stop - 1, last if last >= 0 else None, step) if extent else slice(0, 0))
+                key.append(
+                    slice(stop - 1, last if last >= 0 else None, step) if extent else slice(0, 0)
+                )
         base = np.ones(base_shape, values.dtype)
         base[tuple(key)] = values
         return distribute(base, mesh, self.placements, src=None)[(*key, ...)]  # type: ignore[no-any-return]
@@ -146,7 +150,9 @@ class Recipe:
         number = 0
         for mesh_dim in layout.partials:
             number = number * mesh.shape[mesh_dim] + mesh.coords[mesh_dim]
-        rng = np.random.default_rng([self.seed, *[mesh.coords[m] for m in range(mesh.ndim) if m not in layout.partials]])
+        rng = np.random.default_rng(
+            [self.seed, *[mesh.coords[m] for m in range(mesh.ndim) if m not in layout.partials]]
+        )
         shares = [rng.integers(0, 4, local.shape).astype(local.dtype) for _ in range(ranks - 1)]
         shares.append((local - sum(shares, np.zeros((), local.dtype))).astype(local.dtype))
         return from_local(shares[number], mesh, self.placements)
@@ -192,6 +198,6 @@ def recipes(
         cutting = [p if p != Shard(dim) else Replicate() for p in placed[1:]]
         marks = sorted([draw(st.integers(0, shape[dim])) for _ in range(mesh_shape[0] - 1)])
         bounds = [0, *marks, shape[dim]]
-        counts = tuple([b - a for a, b in zip(bounds, bounds[1:], strict=False)])
+        counts = tuple([b - a for a, b in pairwise(bounds)])
         return Recipe((Shard(dim), *cutting), "ragged", counts=counts, dim=dim)
     return Recipe(tuple(placed), "plain")

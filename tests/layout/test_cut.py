@@ -1,5 +1,6 @@
 """One array dimension, cut: every index has one owner, whatever the cut and the view."""
 
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -25,7 +26,9 @@ def cuts(draw):
         cut = Cut.ragged(counts, mesh_dims, radix)
     chain = [(cut, None)]
     for _ in range(draw(st.integers(0, 3))):
-        selected = range(*slice(draw(st.none() | st.integers(-9, 9)), None, draw(steps)).indices(cut.extent))
+        selected = range(
+            *slice(draw(st.none() | st.integers(-9, 9)), None, draw(steps)).indices(cut.extent)
+        )
         cut = cut.view(selected.start, selected.step, len(selected))
         chain.append((cut, selected))
     return chain
@@ -43,7 +46,7 @@ def test_blocks_partition_the_indices_and_owner_agrees(chain):
 
 @given(cuts())
 def test_a_view_stays_where_its_base_is(chain):
-    for (base, _), (view, selected) in zip(chain, chain[1:], strict=False):
+    for (base, _), (view, selected) in pairwise(chain):
         if selected:
             for i, index in enumerate(selected):
                 assert view.owner(i) == base.owner(index)
@@ -54,7 +57,9 @@ def test_owners_are_those_whose_blocks_meet_the_range(chain, start, stop):
     cut = chain[-1][0]
     start, stop = min(start, cut.extent), min(stop, cut.extent)
     meeting = {
-        part for part in range(cut.parts) if set(range(*cut.interval(part))) & set(range(start, stop))
+        part
+        for part in range(cut.parts)
+        if set(range(*cut.interval(part))) & set(range(start, stop))
     }
     assert meeting <= set(cut.owners(start, stop))
 

@@ -42,7 +42,7 @@ def test_local_shapes_nest_left_to_right():
 
 
 @pytest.mark.parametrize(
-    "placements, message",
+    ("placements", "message"),
     [
         ([Shard(2), Replicate()], "lacks"),
         ([Shard(0)], "one placement a mesh dimension"),

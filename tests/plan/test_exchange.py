@@ -125,7 +125,8 @@ def test_a_replica_is_cut_without_a_message():
     dst = Layout.chunked((10, 10), (2, 3), [Shard(0), Shard(1)])
     for rank in range(6):
         plan = plan_exchange(src, dst, coords_of(rank, (2, 3)))
-        assert not plan.sends and not plan.receives
+        assert not plan.sends
+        assert not plan.receives
 
 
 def test_shifted_views_move_one_row_a_boundary():
@@ -139,7 +140,7 @@ def test_shifted_views_move_one_row_a_boundary():
 
 
 @pytest.mark.parametrize(
-    "mesh, src, dst, peers",
+    ("mesh", "src", "dst", "peers"),
     [
         ((65_536,), [Shard(0)], [Shard(0)], 1),
         ((256, 256), [Shard(0), Replicate()], [Replicate(), Shard(0)], 1),
@@ -158,7 +159,8 @@ def test_planning_on_65536_ranks_looks_only_at_peers(mesh, src, dst, peers):
     began = time.process_time()
     plan = plan_exchange(a, b, coords)
     assert time.process_time() - began < 0.5, "planning looks at more than its peers"
-    assert len(plan.sends) <= peers and len(plan.receives) <= peers
+    assert len(plan.sends) <= peers
+    assert len(plan.receives) <= peers
 
 
 def test_pending_folds_and_other_shapes_are_refused():
