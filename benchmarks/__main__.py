@@ -1,0 +1,5 @@
+"""``python -m benchmarks``: measure and report."""
+
+from benchmarks.run import main
+
+main()

@@ -1,0 +1,118 @@
+"""The jobs of a run: one a library and rank count, all started at once, asleep until asked."""
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.line import Line
+
+__all__ = ["Job", "Refused", "launched"]
+
+ROOT = Path(__file__).resolve().parent.parent
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+START_LIMIT = 60.0  # seconds; Heat and torch load slowly
+LIMIT = 300.0  # seconds an order may take
+
+
+class Refused(Exception):
+    """A rank could not carry out an order; the text is its traceback."""
+
+
+@dataclass
+class Job:
+    """A library on some ranks, and a line to each of them."""
+
+    library: str
+    ranks: int
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    lines: dict[int, Line] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Such as ``heat on 2``."""
+        return self.library if self.library.startswith("numpy") else f"{self.library} on {self.ranks}"
+
+    def ask(self, order: str, *arguments: Any) -> list[Any]:
+        """Give an order to all ranks; their answers, in rank order."""
+        for line in self.lines.values():
+            line.send([order, arguments])
+        answers = [self.lines[rank].receive() for rank in range(self.ranks)]
+        for done, value in answers:
+            if not done:
+                raise Refused(value)
+        return [value for _, value in answers]
+
+    def end(self) -> None:
+        """Hang up, and wait for the processes to leave."""
+        for line in self.lines.values():
+            line.close()
+        for process in self.processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+@contextmanager
+def launched(library: str, ranks: int, python: str) -> Iterator[Job]:
+    """A job of `library` on so many ranks, run by the interpreter `python`."""
+    job = Job(library, ranks)
+    key = secrets.token_hex(16)
+    with socket.create_server(("127.0.0.1", 0), backlog=ranks) as server:
+        server.settimeout(START_LIMIT)
+        port = str(server.getsockname()[1])
+        worker = [python, "-m", "benchmarks.worker", library, port]
+        environment = _environment(library, key)
+        if library == "dtensor":
+            meeting = str(_free_port())
+            for rank in range(ranks):
+                place = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_PORT": meeting}
+                job.processes.append(_start(worker, environment | place))
+        else:
+            prefix = [] if library.startswith("numpy") else [*_mpiexec(python), "-n", str(ranks)]
+            job.processes.append(_start([*prefix, *worker], environment))
+        try:
+            while len(job.lines) < ranks:
+                line = Line(server.accept()[0], LIMIT)
+                hello = line.receive()
+                if hello.get("key") == key:
+                    job.lines[hello["rank"]] = line
+            yield job
+        finally:
+            job.end()
+
+
+def _start(argv: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(argv, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL)
+
+
+def _environment(library: str, key: str) -> dict[str, str]:
+    threads = "2" if library == "numpy-2" else "1"
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    settings = {"PYTHONPATH": path, "BENCHMARKS_KEY": key, "MASTER_ADDR": "127.0.0.1"}
+    settings |= {"GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"}
+    settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return dict(os.environ) | dict.fromkeys(THREADS, threads) | settings
+
+
+def _mpiexec(python: str) -> list[str]:
+    """The launcher beside the interpreter, or the one on PATH."""
+    beside = Path(python).with_name("mpiexec")
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if found is None:
+        raise FileNotFoundError("no mpiexec beside the interpreter or on PATH")
+    version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
+    return [found, "--oversubscribe"] if "Open MPI" in version else [found]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

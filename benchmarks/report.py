@@ -1,0 +1,125 @@
+"""What is printed: a table of the measurements, and which of the goals are reached."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmarks.cases import Case
+
+if TYPE_CHECKING:
+    from benchmarks.run import Measurement
+
+__all__ = ["GOALS", "rows", "targets"]
+
+Found = dict[tuple[str, str, int], "Measurement"]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One line of what must be reached: a figure of the measurements, and its bound."""
+
+    what: str
+    figure: Callable[[Found], float]
+    bound: float
+    unit: str = ""
+    at_least: bool = False
+
+    def line(self, found: Found) -> str:
+        """The figure beside its bound, and whether it is kept."""
+        try:
+            value = self.figure(found)
+        except KeyError:
+            return f"not measured   {self.what}"
+        kept = value >= self.bound if self.at_least else value <= self.bound
+        word = "at least" if self.at_least else "at most"
+        verdict = "reached    " if kept else "NOT REACHED"
+        return f"{verdict}    {self.what}: {value:.3g}{self.unit}, {word} {self.bound:g}{self.unit}"
+
+
+def ours(found: Found, case: str, library: str = "distarray", ranks: int = 2) -> float:
+    """Median seconds of a case, on 2 ranks where nothing else is said."""
+    return found[case, library, ranks].median
+
+
+def faster(case: str, than: str = "numpy") -> Callable[[Found], float]:
+    """How many times the speed of NumPy distarray has on 2 ranks."""
+    return lambda found: ours(found, case, than, 1) / ours(found, case)
+
+
+GOALS = [
+    Goal(
+        "a + a on 64x64, over NumPy's own",
+        lambda f: 1e6 * (ours(f, "add 64x64") - ours(f, "add 64x64", "numpy", 1)),
+        3, " µs",
+    ),
+    Goal("float(a.sum()) on 64x64", lambda f: 1e6 * ours(f, "sum 64x64"), 12, " µs"),
+    Goal("first a + b of a new shape", lambda f: 1e6 * ours(f, "new shape: add"), 150, " µs"),
+    Goal("first a[1:] + a[:-1] of a new shape", lambda f: 1e6 * ours(f, "new shape: shifted"),
+         150, " µs"),
+    Goal("triad on 8M, speed of NumPy", faster("triad 8M"), 2.5, "x", True),
+    Goal("15 operations on 8M, speed of NumPy", faster("15 operations 8M"), 2, "x", True),
+    Goal("stencil 2048², speed of NumPy", faster("stencil 2048²"), 2, "x", True),
+    Goal("stencil, messages a rank a sweep",
+         lambda f: (f["stencil 2048²", "distarray", 2].messages or 0) / 10, 2),
+    Goal("redistribute 32 MiB, time of a copy of the block",
+         lambda f: ours(f, "redistribute 32 MiB") / ours(f, "redistribute 32 MiB", "local"), 2, "x"),
+    Goal("redistribute 32 MiB, extra memory in destinations",
+         lambda f: (f["redistribute 32 MiB", "distarray", 2].peak or 0) / (16 << 20), 1.02),
+    Goal("matmul 2048², speed of NumPy with two threads", faster("matmul 2048²", "numpy-2"),
+         0.9, "x", True),
+    Goal("boolean mask of 8M, speed of NumPy", faster("boolean mask 8M"), 1, "x", True),
+    Goal("take of 1M from 8M, speed of NumPy", faster("take 1M of 8M"), 1, "x", True),
+    Goal("import distarray.numpy", lambda f: f["import", "distarray", 1].median, 0.15, " s"),
+]
+
+
+def index(found: Sequence["Measurement"]) -> Found:
+    """Measurements by case, library and ranks."""
+    return {(m.case, m.library, m.ranks): m for m in found}
+
+
+def targets(found: Sequence["Measurement"]) -> str:
+    """A line for each goal."""
+    table = index(found)
+    return "\n".join(["", *[goal.line(table) for goal in GOALS]])
+
+
+def rows(case: Case, found: Sequence["Measurement"]) -> str:
+    """The rows of one case: a line for each library and rank count."""
+    table = index(found)
+    lines = ["", f"{case.name:<24} {'median':>10} {'min':>10} {'x NumPy':>8} {'copy speed':>10}"]
+    for measurement in [m for m in found if m.case == case.name]:
+        lines.append(_row(case, measurement, table))
+    return "\n".join(lines)
+
+
+def _row(case: Case, m: "Measurement", table: Found) -> str:
+    name = m.library if m.library.startswith("numpy") else f"{m.library} on {m.ranks}"
+    base = table.get((case.name, "numpy", 1))
+    ratio = f"{base.median / m.median:.2f}" if base else ""
+    text = f"  {name:<22} {_seconds(m.median):>10} {_seconds(m.minimum):>10} {ratio:>8}"
+    text += f" {_of_copy(case, m, table):>10}"
+    if m.messages is not None:
+        text += f"   {m.messages} messages, {_size(m.bytes or 0)} sent, peak {_size(m.peak or 0)}"
+    return text
+
+
+def _of_copy(case: Case, m: "Measurement", table: Found) -> str:
+    """Speed in parts of what copying memory reaches on as many ranks, in the same run."""
+    if not case.traffic or m.library == "local":
+        return ""
+    copy = table["copy", *(("numpy", 1) if m.library.startswith("numpy") else ("local", m.ranks))]
+    copied = 16 * 16 * (1 << 20) / copy.median
+    moved = eval(case.traffic, {**case.sizes, "p": m.ranks})
+    return f"{100 * moved / m.median / copied:.0f} %"
+
+
+def _seconds(value: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if value * scale >= 1 or unit == "µs":
+            return f"{value * scale:.3g} {unit}"
+    raise AssertionError
+
+
+def _size(count: int) -> str:
+    return f"{count} B" if count < 1 << 16 else f"{count / (1 << 20):.1f} MiB"

@@ -1,0 +1,174 @@
+"""The driver: starts every library's job, has them measure by turns, and reports.
+
+Jobs sleep while another one measures. Each case is set up in all of them, and then they take
+turns (A B C, A B C, ...), so that what disturbs the machine disturbs all alike.
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks import report
+from benchmarks.cases import CASES, Case
+from benchmarks.jobs import Job, Refused, launched
+
+__all__ = ["Measurement", "main"]
+
+ROOT = Path(__file__).resolve().parent.parent
+PEERS = {"heat": "heat", "dtensor": "torch"}
+#: A timing shorter than this (seconds) is made of several calls.
+SHORTEST = 2e-3
+TURNS, REPEAT = 4, 5
+
+
+@dataclass
+class Measurement:
+    """What one library needed for one case; of the ranks, the slowest counts."""
+
+    case: str
+    library: str
+    ranks: int
+    statement: str
+    seconds: list[float] = field(default_factory=list)
+    messages: int | None = None
+    bytes: int | None = None
+    peak: int | None = None
+
+    @property
+    def median(self) -> float:
+        """Median of the timings, seconds a call."""
+        return median(self.seconds)
+
+    @property
+    def minimum(self) -> float:
+        """Shortest of the timings, seconds a call."""
+        return min(self.seconds)
+
+    def line(self) -> dict[str, Any]:
+        """The measurement as one line of the file."""
+        return asdict(self) | {"median": self.median, "minimum": self.minimum}
+
+
+def measured(case: Case, jobs: Sequence[Job], turns: int) -> list[Measurement]:
+    """Measure one case in all jobs that have a statement for it, by turns."""
+    ready = [(job, found) for job in jobs for found in _entries(case, job)]
+    ready = [entry for entry in ready if _set_up(case, *entry)]
+    calls = {id(found): _calls(case, job, found) for job, found in ready}
+    for _ in range(turns):
+        for job, found in ready:
+            times = job.ask("time", found.statement, calls[id(found)], REPEAT)
+            found.seconds += [max(together) for together in zip(*times)]
+    for job, found in ready:
+        if job.library == "distarray" and found.library == "distarray":
+            sent = job.ask("messages", found.statement)
+            found.messages = max(messages for messages, _ in sent)
+            found.bytes = max(size for _, size in sent)
+            found.peak = max(job.ask("peak", found.statement))
+    return [found for _, found in ready]
+
+
+def _entries(case: Case, job: Job) -> Iterator[Measurement]:
+    for library, statement in case.statements.items():
+        if library == job.library or (library == "local" and job.library == "distarray"):
+            yield Measurement(case.name, library, job.ranks, statement)
+
+
+def _set_up(case: Case, job: Job, found: Measurement) -> bool:
+    """Set a case up and run it once; False, said aloud, where the library cannot."""
+    try:
+        job.ask("setup", case.name)
+        job.ask("time", found.statement, 1, 2)
+    except Refused as refusal:
+        last = str(refusal).strip().splitlines()[-1]
+        print(f"{case.name}: {found.library} on {found.ranks}: {last}", file=sys.stderr)
+        return False
+    return True
+
+
+def _calls(case: Case, job: Job, found: Measurement) -> int:
+    """How many calls make one timing."""
+    if case.before:
+        return 1
+    quick = max(min(times) for times in job.ask("time", found.statement, 1, 3))
+    return max(1, min(2000, round(SHORTEST / max(quick, 1e-9))))
+
+
+def import_seconds(python: str, repeat: int = 7) -> list[float]:
+    """Seconds that ``import distarray.numpy`` takes once NumPy and mpi4py are there."""
+    code = (
+        "import numpy, mpi4py, time; start = time.perf_counter(); import distarray.numpy; "
+        "print(time.perf_counter() - start)"
+    )
+    runs = [subprocess.run([python, "-c", code], capture_output=True, text=True, cwd=ROOT)
+            for _ in range(repeat)]
+    return [float(run.stdout) for run in runs if run.returncode == 0]
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers hold for."""
+    import numpy
+
+    def said(*argv: str) -> str:
+        return subprocess.run(argv, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": said("git", "describe", "--always", "--dirty"),
+        "machine": f"{platform.machine()} {platform.system()}",
+        "python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "cores": said("nproc"),
+    }
+
+
+def available(name: str, python: str) -> bool:
+    """Whether a peer can be run by an interpreter."""
+    if not Path(python).exists():
+        return False
+    code = f"import importlib.util as u, sys; sys.exit(not u.find_spec({PEERS[name]!r}))"
+    return subprocess.run([python, "-c", code]).returncode == 0
+
+
+def options(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--ranks", default="1,2", help="rank counts, such as 1,2 (default)")
+    parser.add_argument("--only", default="", help="cases whose name contains this text")
+    parser.add_argument("--turns", type=int, default=TURNS, help="how often each job measures")
+    parser.add_argument("--peers", default=str(ROOT / ".venv-peers/bin/python"),
+                        help="interpreter that has Heat and torch; '' leaves them out")
+    parser.add_argument("--output", type=Path, default=ROOT / "build/benchmarks.jsonl")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure all cases; print the table and what must be reached, and write a line for each."""
+    chosen = options(argv)
+    ranks = [int(count) for count in chosen.ranks.split(",")]
+    peers = [name for name in PEERS if chosen.peers and available(name, chosen.peers)]
+    cases = [case for case in CASES if chosen.only in case.name or case.name == "copy"]
+    found: list[Measurement] = []
+    with ExitStack() as stack:
+        jobs = [stack.enter_context(launched(name, 1, sys.executable)) for name in ("numpy", "numpy-2")]
+        for library in ("distarray", *peers):
+            python = chosen.peers if library in peers else sys.executable
+            jobs += [stack.enter_context(launched(library, count, python)) for count in ranks]
+        for case in cases:
+            found += measured(case, jobs, chosen.turns)
+            print(report.rows(case, found), flush=True)
+    if not chosen.only or "import" in chosen.only:
+        times = import_seconds(sys.executable)
+        found.append(Measurement("import", "distarray", 1, "import distarray.numpy", times))
+    print(report.targets(found))
+    chosen.output.parent.mkdir(parents=True, exist_ok=True)
+    lines = [machine(), *[measurement.line() for measurement in found]]
+    chosen.output.write_text("".join(json.dumps(line) + "\n" for line in lines))
