@@ -38,7 +38,9 @@ def prepared(block: Array, fold: Fold) -> Array:
 
 def fold_rows(rows: Array, fold: Fold) -> Array:
     """Fold an array along its first axis, from row 0 upwards, keeping the dtype."""
-    return np.asarray(UFUNCS[fold].reduce(rows, axis=0, dtype=rows.dtype))
+    # Sums of small integers would widen; times know their dtype and refuse to be told.
+    dtype = None if rows.dtype.kind in "mM" else rows.dtype
+    return np.asarray(UFUNCS[fold].reduce(rows, axis=0, dtype=dtype))
 
 
 def averaged(total: Array, count: int, fold: Fold) -> Array:

@@ -131,10 +131,10 @@ class MPIGroup(Group):
             self.comm.Bcast(message(block), root)
 
     def _allgather(self, block: Array) -> Array:
-        block = np.ascontiguousarray(block).reshape(block.shape)
         result = np.empty((self.size, *block.shape), block.dtype)
         if block.nbytes:
-            self.comm.Allgather(message(block), message(result))
+            buffer, count, kind = message_parts(result)
+            self.comm.Allgather(message(block), (buffer, count // self.size, kind))
         return result
 
     def _allgather_varied(self, block: Array, counts: Sequence[int] | None) -> list[Array]:

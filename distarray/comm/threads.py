@@ -140,7 +140,7 @@ class ThreadGroup(Group):
 
     def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None:
         room, world = self._room, self._world
-        parcels = [(peer, np.array(view, order="C")) for peer, view in sends]
+        parcels = [(peer, _parcel(view)) for peer, view in sends]
         with world.condition:
             for peer, parcel in parcels:
                 room.boxes.setdefault((self.rank, peer), deque()).append(parcel)
@@ -162,11 +162,11 @@ class ThreadGroup(Group):
 
     def _allgather(self, block: Array) -> Array:
         call = f"allgather of {block.dtype} {block.shape}"
-        return np.stack(self._meet(call, np.array(block, order="C")))
+        return np.stack(self._meet(call, _parcel(block)))
 
     def _allgather_varied(self, block: Array, counts: Sequence[int] | None) -> list[Array]:
         call = f"allgather of {block.dtype} (*, {str(block.shape[1:])[1:]}"
-        parts = self._meet(call, np.array(block, order="C"))
+        parts = self._meet(call, _parcel(block))
         lengths = [len(part) for part in parts]
         if counts is not None and list(counts) != lengths:
             raise DivergenceError(f"allgather: {list(counts)} rows announced, {lengths} came")
@@ -174,7 +174,8 @@ class ThreadGroup(Group):
 
     def _broadcast(self, block: Array, root: int) -> None:
         call = f"broadcast of {block.dtype} {block.shape} from rank {root}"
-        values = self._meet(call, np.array(block, order="C") if self.rank == root else None)
+        parcel = _parcel(block)
+        values = self._meet(call, parcel if self.rank == root else None)
         if self.rank != root:
             block[...] = values[root]
 
@@ -204,6 +205,15 @@ class ThreadGroup(Group):
         """End all waits of this world with an error."""
         with self._world.condition:
             self._world.fail(f"rank {self._room.ranks[self.rank]} aborted with code {code}")
+
+
+def _parcel(view: Array) -> Array:
+    """A copy to send: its owner may change the original as soon as the call returns."""
+    if view.dtype.hasobject:
+        raise TypeError(
+            f"elements of dtype {view.dtype} are references and cannot leave the process"
+        )
+    return np.array(view, order="C")
 
 
 def _conclude(meeting: _Round) -> None:

@@ -1,0 +1,413 @@
+"""Every conversation of a group, in both worlds, against NumPy."""
+
+import numpy as np
+import pytest
+
+from distarray.comm.folding import UFUNCS
+from distarray.errors import DivergenceError
+from distarray.layout.placement import Fold
+
+NUMBERS = ["i1", "u2", "i4", "u8", "i8", "f2", "f4", "f8", "g", "F", "D", ">f8", ">i4"]
+
+
+def values(rank, dtype, shape=(3, 5)):
+    """Different on every rank, the same wherever they are made."""
+    rng = np.random.default_rng(rank)
+    if np.dtype(dtype).kind == "b":
+        return rng.random(shape) < 0.5
+    data = rng.integers(0, 5, shape).astype(np.dtype(dtype))
+    if np.dtype(dtype).kind == "c":
+        data = data + (1j * rng.integers(0, 5, shape)).astype(dtype)
+    return data
+
+
+def expected(fold, blocks):
+    total = (
+        blocks[0].copy()
+        if blocks[0].dtype.isnative
+        else blocks[0].astype(blocks[0].dtype.newbyteorder("="))
+    )
+    if fold in (Fold.ANY, Fold.ALL):
+        total = total.astype(bool)
+    for block in blocks[1:]:
+        total = UFUNCS[fold](total, block.astype(total.dtype))
+    return total
+
+
+def bits_of(block):
+    raw = np.ascontiguousarray(block).view(np.uint8).reshape(-1, block.itemsize)
+    if block.dtype.char == "g":
+        raw = raw[:, :10]  # what follows is padding
+    return raw.tobytes()
+
+
+def same_bits(everywhere):
+    return all(bits == everywhere[0] for bits in everywhere)
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("fold", [Fold.SUM, Fold.PROD, Fold.MIN, Fold.MAX])
+def test_allreduce_numbers(world, ranks, fold, dtype):
+    def program(group):
+        block = values(group.rank, dtype)
+        before = block.copy()
+        total = group.allreduce(block, fold)
+        bits = group.allgather_object(bits_of(total))
+        want = expected(fold, [values(rank, dtype) for rank in range(group.size)])
+        assert total.dtype == want.dtype
+        assert np.array_equal(total, want)
+        assert same_bits(bits)
+        assert np.array_equal(block, before)
+        assert total.flags.c_contiguous
+        assert not np.shares_memory(total, block)
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("dtype", ["?", "i8", "f8", "u1"])
+@pytest.mark.parametrize("fold", [Fold.ANY, Fold.ALL])
+def test_allreduce_logical(world, ranks, fold, dtype):
+    def program(group):
+        total = group.allreduce(values(group.rank, dtype), fold)
+        assert total.dtype == bool
+        want = expected(fold, [values(rank, dtype) for rank in range(group.size)])
+        assert np.array_equal(total, want)
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i8"])
+@pytest.mark.parametrize("fold", [Fold.BAND, Fold.BOR, Fold.BXOR])
+def test_allreduce_bits(world, ranks, fold, dtype):
+    def program(group):
+        total = group.allreduce(values(group.rank, dtype), fold)
+        want = expected(fold, [values(rank, dtype) for rank in range(group.size)])
+        assert total.dtype == want.dtype
+        assert np.array_equal(total, want)
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("size", [4, 5000])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "g", "D", "M8[s]", "m8[D]"])
+@pytest.mark.parametrize("fold", [Fold.MIN, Fold.MAX])
+def test_nan_wins(world, ranks, fold, dtype, size):
+    nothing = np.datetime64("NaT") if dtype[0] in "Mm" else np.nan
+    if dtype == "m8[D]":
+        nothing = np.timedelta64("NaT")
+
+    def mine(rank):
+        block = np.arange(size).astype(dtype)
+        if rank:
+            block = block[::-1].copy()
+        block[rank % 4] = nothing
+        return block
+
+    def program(group):
+        total = group.allreduce(mine(group.rank), fold)
+        bits = group.allgather_object(bits_of(total))
+        want = expected(fold, [mine(rank) for rank in range(group.size)])
+        assert np.array_equal(total, want, equal_nan=True)
+        assert total.dtype == want.dtype
+        assert same_bits(bits)
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (4, 0, 2), (70000,)])
+@pytest.mark.parametrize("dtype", ["f8", "f2"])
+def test_allreduce_shapes(world, ranks, shape, dtype):
+    def program(group):
+        total = group.allreduce(np.full(shape, group.rank, dtype), Fold.SUM)
+        assert isinstance(total, np.ndarray)
+        assert total.shape == shape
+        assert (total == sum(range(group.size))).all()
+
+    world.run(ranks, program)
+
+
+def test_allreduce_average_and_strided(world, ranks):
+    def program(group):
+        block = np.arange(12.0).reshape(3, 4).T[::-1] + group.rank
+        mean = group.allreduce(block, Fold.AVG)
+        total = group.allreduce(block, Fold.SUM)
+        large = group.allreduce(np.full(30000, group.rank, "f4"), Fold.AVG)
+        middle = (group.size - 1) / 2
+        assert np.allclose(mean, np.arange(12.0).reshape(3, 4).T[::-1] + middle)
+        assert np.allclose(total, mean * group.size)
+        assert large.dtype == np.float32
+        assert np.allclose(large, middle)
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f2", "D", "?", "i4", "M8[s]"])
+def test_reduce_scatter(world, ranks, dtype):
+    fold = Fold.MAX if dtype != "D" else Fold.SUM
+
+    def mine(rank, size):
+        return [values(10 * rank + part, dtype, (part, 3)) for part in range(size)]
+
+    def program(group):
+        total = group.reduce_scatter(mine(group.rank, group.size), fold)
+        parts = [mine(rank, group.size)[group.rank] for rank in range(group.size)]
+        assert np.array_equal(total, expected(fold, parts))
+        assert total.shape == (group.rank, 3)
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f2", "i4", "D"])
+@pytest.mark.parametrize(("fold", "identity"), [(Fold.SUM, 0), (Fold.PROD, 1), (Fold.MAX, 7)])
+def test_exscan(world, ranks, fold, identity, dtype):
+    def program(group):
+        block = values(group.rank, dtype)
+        below = group.exscan(block, fold, identity)
+        if group.rank == 0:
+            want = np.full(block.shape, identity, dtype)
+        else:
+            want = expected(fold, [values(rank, dtype) for rank in range(group.rank)])
+        assert below.dtype == want.dtype
+        assert np.array_equal(below, want)
+
+    world.run(ranks, program)
+
+
+VIEWS = {
+    "whole": lambda a: a,
+    "rows": lambda a: a[1:3],
+    "columns": lambda a: a[:, 1:3],
+    "every other": lambda a: a[::2, 1::2],
+    "backwards": lambda a: a[::-1, ::-2],
+    "transposed": lambda a: a.T,
+    "transposed backwards": lambda a: a.T[::-1, 1:],
+    "one": lambda a: a[2:3, 3:4],
+    "0-d": lambda a: a[2, 3],
+    "broadcast": lambda a: np.broadcast_to(a[:, :1], (4, 3)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f2", "?", "D", "g", "M8[s]", "S3", "i2,f8", ">i4"])
+@pytest.mark.parametrize("how", VIEWS)
+def test_exchange_views(world, ranks, how, dtype):
+    def mine(rank):
+        if dtype == "i2,f8":
+            pairs = [(i + rank, i / 2) for i in range(24)]
+            return np.array(pairs, dtype=dtype).reshape(4, 6)
+        return values(rank, "i8", (4, 6)).astype(dtype)
+
+    def program(group):
+        up, down = (group.rank + 1) % group.size, (group.rank - 1) % group.size
+        source = mine(group.rank)
+        view = VIEWS[how](source) if how != "0-d" else source[2:3, 3:4].reshape(())
+        into = np.zeros((*view.shape, 2), dtype)[..., 0]
+        turned = np.zeros(view.shape[::-1], dtype).T
+        if group.size > 1:
+            group.exchange([(up, view)], [(down, into)])
+            group.exchange([(up, view)], [(down, turned)])
+            other = VIEWS[how](mine(down)) if how != "0-d" else mine(down)[2, 3]
+            assert np.array_equal(into, other)
+            assert np.array_equal(turned, other)
+
+    world.run(ranks, program)
+
+
+def test_exchange_all_pairs(world, ranks):
+    def program(group):
+        others = [rank for rank in range(group.size) if rank != group.rank]
+        sent = np.arange(20.0).reshape(4, 5) + 100 * group.rank
+        landed = {rank: np.zeros((5, 4)) for rank in others}
+        for _ in range(3):
+            group.exchange(
+                [(rank, sent[:, : rank + 1]) for rank in others],
+                [(rank, landed[rank].T[:, : group.rank + 1]) for rank in others],
+            )
+        for rank in others:
+            want = (np.arange(20.0).reshape(4, 5) + 100 * rank)[:, : group.rank + 1]
+            assert np.array_equal(landed[rank].T[:, : group.rank + 1], want[:, :5])
+
+    if ranks <= 5:
+        world.run(ranks, program)
+
+
+def test_read_only_blocks_can_be_sent(world, ranks):
+    def program(group):
+        block = np.arange(6.0).reshape(2, 3)
+        block.flags.writeable = False
+        into = np.zeros((2, 2))
+        up, down = (group.rank + 1) % group.size, (group.rank - 1) % group.size
+        if group.size > 1:
+            group.exchange([(up, block[:, ::2])], [(down, into)])
+            assert np.array_equal(into, block[:, ::2])
+        assert np.array_equal(group.allreduce(block, Fold.MAX), block)
+        assert np.array_equal(group.allgather(block)[0], block)
+
+    world.run(ranks, program)
+
+
+def test_objects_cannot_be_sent(world, ranks):
+    def program(group):
+        with pytest.raises(TypeError, match="references"):
+            group.broadcast(np.array([None, {}], dtype=object), 0)
+
+    if ranks > 1:
+        world.run(ranks, program)
+
+
+@pytest.mark.parametrize("root", [0, -1])
+@pytest.mark.parametrize("dtype", ["f8", "M8[s]", "S3", "?"])
+def test_broadcast(world, ranks, dtype, root):
+    def program(group):
+        source = root % group.size
+        block = values(group.rank, "i4", (4, 5)).astype(dtype)
+        edge = block[1:, 0].copy()
+        same = group.broadcast(block[:, 1:4].T, source)
+        assert np.array_equal(same, values(source, "i4", (4, 5)).astype(dtype)[:, 1:4].T)
+        assert np.array_equal(block[1:, 0], edge)
+        alone = np.array(group.rank)
+        assert group.broadcast(alone, source) is alone
+        assert alone == source
+        group.broadcast(np.zeros((0, 3)), source)
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "M8[s]", "S3", "?", "f2"])
+def test_gathering(world, ranks, dtype):
+    def mine(rank):
+        return values(rank, "i4", (rank, 2)).astype(dtype)
+
+    def program(group):
+        size, rank = group.size, group.rank
+        stack = group.allgather(values(rank, "i4", (2, 3)).astype(dtype).T)
+        scalars = group.allgather(np.array(rank))
+        unknown = group.allgather_varied(mine(rank))
+        known = group.allgather_varied(mine(rank), list(range(size)))
+        gathered = group.gather_varied(mine(rank), size - 1)
+        assert np.array_equal(stack, [values(r, "i4", (2, 3)).astype(dtype).T for r in range(size)])
+        assert scalars.tolist() == list(range(size))
+        for parts in (unknown, known, gathered if rank == size - 1 else unknown):
+            assert [part.shape for part in parts] == [(r, 2) for r in range(size)]
+            assert all(np.array_equal(part, mine(r)) for r, part in enumerate(parts))
+            assert parts[0].base.shape == (sum(range(size)), 2)
+        assert (gathered is None) == (rank != size - 1)
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "M8[s]", "i2,f8"])
+def test_alltoall_and_scatter(world, ranks, dtype):
+    def part(source, target):
+        return np.full((source + 2 * target) % 3, source + 10 * target).astype(dtype)
+
+    def program(group):
+        size, rank = group.size, group.rank
+        got = group.alltoall_varied([part(rank, target) for target in range(size)])
+        block = np.zeros((2, 1), "f8")
+        blocks = [np.arange(4.0).reshape(2, 2)[:, :1] + r for r in range(size)]
+        same = group.scatter(blocks if rank == size - 1 else None, block, size - 1)
+        assert all(np.array_equal(got[r], part(r, rank)) for r in range(size))
+        assert same is block
+        assert np.array_equal(block, blocks[rank])
+
+    world.run(ranks, program)
+
+
+def test_objects(world, ranks):
+    def program(group):
+        everyone = group.allgather_object({"rank": group.rank})
+        word = group.broadcast_object(("from", group.rank), group.size - 1)
+        group.barrier()
+        assert everyone == [{"rank": rank} for rank in range(group.size)]
+        assert word == ("from", group.size - 1)
+
+    world.run(ranks, program)
+
+
+def test_split_and_subset(world, ranks):
+    def program(group):
+        size, rank = group.size, group.rank
+        part = group.split(rank % 2, -rank)
+        members = [r for r in range(size) if r % 2 == rank % 2][::-1]
+        mine = part.allgather_object(rank)
+        again = group.split(rank % 2, -rank)
+        none = group.split(None if rank else 0, 0)
+        last = group.subset((size - 1,))
+        backwards = group.subset(range(size)[::-1])
+        order = backwards.allgather_object(rank)
+        total = part.allreduce(np.array(rank), Fold.SUM)
+        assert mine == members
+        assert again is part
+        assert (none is None) == (rank > 0)
+        assert (last is None) == (rank != size - 1)
+        assert order == list(range(size))[::-1]
+        assert total == sum(members)
+        assert part.world_ranks == tuple(members)
+        assert group.subset(range(size)) is group
+
+    world.run(ranks, program)
+
+
+def test_splitting_in_a_loop_is_free(world, ranks):
+    def program(group):
+        for _ in range(3000 if world.name == "mpi" else 50):
+            group.split(0, group.rank)
+            group.subset((0,))
+
+    world.run(ranks, program)
+
+
+# -- thread ranks only: what goes wrong is said at once -------------------------------------------
+
+
+def thread_ranks(n, program):
+    from distarray.comm import run_threads
+
+    return run_threads(n, program, timeout=3)
+
+
+def test_a_skipped_collective_is_an_error():
+    from distarray.comm.threads import BrokenWorldError
+
+    def program(group):
+        if group.rank != 1:
+            group.barrier()
+
+    with pytest.raises(BrokenWorldError, match=r"barrier.*have ended"):
+        thread_ranks(3, program)
+
+
+def test_a_missing_message_is_an_error():
+    from distarray.comm.threads import BrokenWorldError
+
+    def program(group):
+        group.exchange([], [(1 - group.rank, np.zeros(3))])
+
+    with pytest.raises(BrokenWorldError, match=r"a message from rank"):
+        thread_ranks(2, program)
+
+
+def test_different_calls_are_an_error():
+    def program(group):
+        group.barrier() if group.rank else group.allreduce(np.zeros(2), Fold.SUM)
+
+    with pytest.raises(DivergenceError, match=r"rank 0  allgather of float64 \(2,\)\n.*barrier"):
+        thread_ranks(2, program)
+
+
+def test_the_real_failure_is_reported():
+    def program(group):
+        if group.rank == 2:
+            raise KeyError("the cause")
+        group.barrier()
+
+    with pytest.raises(KeyError, match="the cause"):
+        thread_ranks(4, program)
+
+
+def test_messages_that_do_not_fit_are_an_error():
+    def program(group):
+        group.exchange([(1 - group.rank, np.zeros(3))], [(1 - group.rank, np.zeros(4))])
+
+    with pytest.raises(DivergenceError, match=r"sent float64 \(3,\)"):
+        thread_ranks(2, program)

@@ -1,0 +1,113 @@
+"""The two worlds of the tests: ranks as threads by default, MPI processes under ``--mpi``.
+
+A test asks for `world`, runs a program on ``world.run(n, program)`` for the rank counts in
+``world.ranks``, and holds in both worlds. Under MPI every rank runs pytest; a failure on one rank
+fails the test on all of them, so that they stay in step.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+#: Seconds a thread rank waits for another one before the test fails.
+PATIENCE = 10.0
+
+
+class ThreadWorld:
+    """Ranks are threads of this process; any number of them."""
+
+    name = "threads"
+    ranks = (1, 2, 3, 4, 6)
+
+    def run(self, n: int, program: Callable[[Any], Any], timeout: float = PATIENCE) -> list[Any]:
+        """Run ``program(group)`` on n ranks; the results in rank order."""
+        from distarray.comm import run_threads
+
+        return run_threads(n, program, timeout=timeout)
+
+
+class MPIWorld:
+    """Ranks are the processes that mpiexec started; as many as there are."""
+
+    name = "mpi"
+
+    def __init__(self) -> None:
+        from distarray.comm.mpi import group_of
+
+        self.group = group_of()
+        self.ranks = (self.group.size,)
+
+    def run(self, n: int, program: Callable[[Any], Any], timeout: float = PATIENCE) -> list[Any]:
+        """Run ``program(group)``; this rank's result alone. A failure is every rank's failure."""
+        assert n == self.group.size, f"{n} ranks asked for, mpiexec started {self.group.size}"
+        failure, text, result = None, None, None
+        try:
+            result = program(self.group)
+        except Exception as error:
+            failure, text = error, traceback.format_exc()
+        texts = self.group.allgather_object(text)
+        failed = [rank for rank, words in enumerate(texts) if words is not None]
+        if not failed:
+            return [result]
+        if failure is not None and len(failed) == n:
+            raise failure  # all ranks alike: what the test may be waiting for
+        raise AssertionError(f"failed on ranks {failed} of {n}; on the first:\n{texts[failed[0]]}")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--mpi", action="store_true", help="ranks are MPI processes (under mpiexec)")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    try:
+        from hypothesis import HealthCheck, settings
+    except ImportError:
+        pass
+    else:
+        quiet = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+        settings.register_profile("threads", deadline=None, suppress_health_check=quiet)
+        # The ranks must draw the same examples, and must not learn from one another's failures.
+        settings.register_profile(
+            "mpi", settings.get_profile("threads"), derandomize=True, database=None
+        )
+        settings.load_profile("mpi" if config.option.mpi else "threads")
+    if config.option.mpi:
+        _only_rank_0_reports(config)
+
+
+def _only_rank_0_reports(config: pytest.Config) -> None:
+    from mpi4py import MPI
+
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if MPI.COMM_WORLD.rank and reporter is not None:
+        reporter._tw._file = open(os.devnull, "w")  # noqa: SIM115
+
+
+@pytest.fixture(scope="session")
+def world(request: pytest.FixtureRequest) -> ThreadWorld | MPIWorld:
+    """The world of this run."""
+    return MPIWorld() if request.config.option.mpi else ThreadWorld()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes `ranks` runs once for each rank count of its world."""
+    if "ranks" in metafunc.fixturenames and "world" in metafunc.fixturenames:
+        if metafunc.config.option.mpi:
+            from mpi4py import MPI
+
+            counts: tuple[int, ...] = (MPI.COMM_WORLD.size,)
+        else:
+            counts = ThreadWorld.ranks
+        metafunc.parametrize("ranks", counts)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "mpi" in item.keywords and not config.option.mpi:
+            item.add_marker(pytest.mark.skip(reason="needs MPI processes: run with --mpi"))
