@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from distarray.array import movement, printing, registry
+from distarray.array.divergence import verify
 from distarray.array.keys import basic_entries
 from distarray.array.methods import Methods
 from distarray.array.operators import Operators
@@ -165,6 +166,7 @@ class DistArray(Operators, Methods):
 
     def full(self) -> np.ndarray[Any, Any]:
         """The global array as a NumPy array of its own on every rank; collective."""
+        verify(DistArray.full, (self,), {})
         result = movement.gathered(self._block, self._layout, self._mesh)
         return self._mesh.to_host(result)  # type: ignore[no-any-return]
 
@@ -179,6 +181,7 @@ class DistArray(Operators, Methods):
             Rank of the mesh.
         """
         root = operator.index(root)
+        verify(DistArray.gather, (self, root), {})
         if not 0 <= root < self._mesh.size():
             raise ValueError(
                 f"gather(root={root}): the mesh has ranks 0 to {self._mesh.size() - 1}"
@@ -192,6 +195,7 @@ class DistArray(Operators, Methods):
         row = registry.FUNCTIONS.get(ufunc) if method == "__call__" else None
         if row is not None:
             return registry.call(ufunc, *inputs, **kwargs)
+        verify(ufunc, inputs, kwargs)
         return registry.UFUNC_METHODS[method](ufunc, *inputs, **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -229,6 +233,7 @@ class DistArray(Operators, Methods):
     # -- indexing ----------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
+        verify(operator.getitem, (self, key), {})
         if self._layout.partials:
             self._settle()
         entries = basic_entries(key, self._layout.shape)
@@ -241,6 +246,7 @@ class DistArray(Operators, Methods):
         return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        verify(operator.setitem, (self, key, value), {})
         if isinstance(self._block, np.generic):
             raise TypeError(
                 "a scalar (the 0-d result of an operation) does not support item assignment"

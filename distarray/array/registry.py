@@ -5,12 +5,13 @@ an operand with a pending fold is settled before the call unless its fold is lis
 and one that lives at a single coordinate (:class:`~distarray.layout.At`) unless `at` is true.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from distarray.layout import Fold, Layout
+from distarray.array.base import Base
+from distarray.array.divergence import verify
+from distarray.layout import Fold
 
 __all__ = [
     "FUNCTIONS",
@@ -22,24 +23,6 @@ __all__ = [
     "set_fallback",
     "settle_arguments",
 ]
-
-
-class Base(ABC):
-    """What dispatch needs to know about a distributed array."""
-
-    __slots__ = ("__weakref__", "_block", "_layout", "_mesh")
-
-    _block: Any
-    _layout: Layout
-    _mesh: Any
-
-    @abstractmethod
-    def _settle(self) -> None:
-        """Carry out pending folds and replicate what lives at one coordinate, in place."""
-
-    @abstractmethod
-    def _like(self, block: Any) -> Any:
-        """An array laid out as this one, with another block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +95,7 @@ def settle_arguments(row: Row, args: Iterable[Any], kwargs: dict[str, Any]) -> N
 
 def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call what stands behind a NumPy function, or the fallback."""
+    verify(numpy_function, args, kwargs)
     row = FUNCTIONS.get(numpy_function)
     if row is None:
         return _fallback[0](numpy_function, args, kwargs)

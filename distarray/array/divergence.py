@@ -1,0 +1,93 @@
+"""Checking, where `config.check` asks for it, that all ranks make the same call.
+
+Every rank tells the others what it is about to do, before it does it: a small allgather a call.
+A rank that calls something else, or the same with other shapes, placements or scalars, then is an
+error on all of them instead of a hang or a wrong answer.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from distarray.array.base import Base
+from distarray.config import config
+from distarray.errors import DivergenceError
+
+__all__ = ["verify"]
+
+
+def verify(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any]) -> None:
+    """Raise on every rank if they are not about to make the same call; see `config.check`.
+
+    Raises
+    ------
+    DivergenceError
+        On all ranks of the mesh of the first distributed operand, naming each group of ranks
+        and its call.
+    """
+    if not config.settings.check:
+        return
+    args = list(args)
+    mesh = _mesh_of([args, list(kwargs.values())])
+    if mesh is None or mesh.coords is None:
+        return
+    words = [_described(value) for value in args]
+    words += [f"{name}={_described(value)}" for name, value in kwargs.items()]
+    text = f"{_name(function)}({', '.join(words)})"
+    texts = mesh.group.allgather_object(text, "check")
+    if len(set(texts)) > 1:
+        raise DivergenceError(
+            "the ranks are not making the same call (checked because config.check is on):"
+            + "".join([f"\n    {ranks}  {call}" for ranks, call in _grouped(texts)])
+        )
+
+
+def _name(function: Callable[..., Any]) -> str:
+    if isinstance(function, np.ufunc):
+        return f"np.{function.__name__}"
+    module = getattr(function, "__module__", None) or ""
+    prefix = "np." if module.startswith("numpy") else ""
+    return prefix + getattr(function, "__qualname__", repr(function))
+
+
+def _mesh_of(values: Iterable[Any]) -> Any:
+    for value in values:
+        found = value._mesh if isinstance(value, Base) else None
+        if isinstance(value, (list, tuple)):
+            found = _mesh_of(value)
+        if found is not None:
+            return found
+    return None
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, Base):
+        layout = value._layout
+        cuts = "" if layout.is_canonical else f" {layout.sharded_cuts()}"
+        return f"{value._block.dtype} {layout.shape} {list(layout.placements)}{cuts}"
+    if isinstance(value, np.ndarray):
+        return f"ndarray {value.dtype} {value.shape}"
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join([_described(item) for item in value[:32]])
+        return f"[{inner}{', ...' if len(value) > 32 else ''}]"
+    plain = (int, float, complex, str, bytes, slice, np.generic, type(None), type(Ellipsis))
+    return repr(value) if isinstance(value, plain) else type(value).__name__
+
+
+def _grouped(texts: list[str]) -> list[tuple[str, str]]:
+    """Each distinct call with the ranks that make it, as "ranks 0-2"."""
+    groups: dict[str, list[int]] = {}
+    for rank, text in enumerate(texts):
+        groups.setdefault(text, []).append(rank)
+    found = []
+    for text, ranks in groups.items():
+        runs: list[list[int]] = []
+        for rank in ranks:
+            if runs and runs[-1][1] == rank - 1:
+                runs[-1][1] = rank
+            else:
+                runs.append([rank, rank])
+        names = ", ".join([str(a) if a == b else f"{a}-{b}" for a, b in runs])
+        found.append((f"rank{'s' if len(ranks) > 1 else ''} {names}", text))
+    return found
