@@ -125,7 +125,10 @@ class DistArray(Operators, Methods):
         return wrap(block, self._layout, self._mesh)
 
     def _settle(self) -> None:
-        self._block, self._layout = movement.settled(self._block, self._layout, self._mesh)
+        layout = self._layout
+        large = layout.partials and self.nbytes >= config.replicate_below
+        target = movement.scatter_target(layout) if large else None
+        self._block, self._layout = movement.settled(self._block, layout, self._mesh, target)
 
     # -- moving ------------------------------------------------------------------------------
 

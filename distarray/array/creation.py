@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.array import movement
 from distarray.array.core import DistArray, wrap
 from distarray.array.movement import moved
 from distarray.array.registry import implements
@@ -319,8 +320,8 @@ def _redistribute(
         return _keep_partial(x, layout)
     if layout.partials:
         raise LayoutError(f"{x._summary()} cannot be redistributed to pending contributions")
-    settled = x if x._layout.is_plain else x._like(x._block)
-    settled._settle()
+    goal = layout if target is x._mesh else None
+    settled = wrap(*movement.settled(x._block, x._layout, x._mesh, goal), x._mesh)
     if target is not x._mesh:
         return _across(settled, layout, target)
     return _copied(settled, layout)

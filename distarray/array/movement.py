@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from distarray.comm import DeviceMesh
-from distarray.layout import Fold, Layout, Partial
+from distarray.layout import Cut, Fold, Layout, Shard
 from distarray.plan import plan_exchange
 
-__all__ = ["Piece", "assign", "gathered", "moved", "pieces", "settled", "starts"]
+__all__ = ["Piece", "assign", "gathered", "moved", "pieces", "scatter_target", "settled", "starts"]
 
 Array = Any
 #: Where it belongs in the target block, and the elements.
@@ -92,9 +92,13 @@ def assign(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMe
         target[plan.kept[1]] = block[plan.kept[0]]
 
 
-def settled(block: Array, layout: Layout, mesh: DeviceMesh) -> tuple[Array, Layout]:
+def settled(
+    block: Array, layout: Layout, mesh: DeviceMesh, target: Layout | None = None
+) -> tuple[Array, Layout]:
     """Carry out pending folds, and replicate what lives at one coordinate only.
 
+    A fold ends replicated, by an allreduce along its mesh dimensions; where `target` cuts a
+    dimension by the mesh dimension of a fold, it ends cut so, by a reduce-scatter.
     Communicates along the mesh dimensions concerned, if there are any.
     """
     if layout.is_plain:
@@ -105,12 +109,44 @@ def settled(block: Array, layout: Layout, mesh: DeviceMesh) -> tuple[Array, Layo
         block, layout = _from_coordinate(block, layout, mesh)
     folds: dict[Fold, list[int]] = {}
     for mesh_dim in layout.partials:
-        placement = layout.placements[mesh_dim]
-        assert isinstance(placement, Partial)
-        folds.setdefault(placement.op, []).append(mesh_dim)
+        fold = layout.placements[mesh_dim].op  # type: ignore[attr-defined]
+        wanted = None if target is None else target.placements[mesh_dim]
+        if isinstance(wanted, Shard) and not layout.cuts[wanted.dim].mesh_dims:
+            block, layout = _scattered(block, layout, mesh, mesh_dim, wanted.dim)
+        else:
+            folds.setdefault(fold, []).append(mesh_dim)
     for fold, mesh_dims in folds.items():
         block = mesh.subgroup(tuple(mesh_dims)).allreduce(block, fold)
     return block, layout.settled()
+
+
+def _scattered(
+    block: Array, layout: Layout, mesh: DeviceMesh, mesh_dim: int, dim: int
+) -> tuple[Array, Layout]:
+    """Carry out the fold along a mesh dimension and leave the result cut along `dim` by it."""
+    cuts = list(layout.cuts)
+    cuts[dim] = Cut.chunked(layout.shape[dim], (mesh_dim,), (layout.mesh_shape[mesh_dim],))
+    parts = []
+    for part in range(cuts[dim].parts):
+        key = [slice(None)] * layout.ndim
+        key[dim] = slice(*cuts[dim].interval(part))
+        parts.append(block[tuple(key)])
+    fold = layout.placements[mesh_dim].op  # type: ignore[attr-defined]
+    others = {m: layout.placements[m] for m in layout.partials if m != mesh_dim}
+    result = mesh.subgroup((mesh_dim,)).reduce_scatter(parts, fold)
+    return result, Layout.from_cuts(cuts, layout.mesh_shape, others)
+
+
+def scatter_target(layout: Layout) -> Layout:
+    """Where a large array with pending folds is settled to: cut along dimensions yet uncut."""
+    placements = list(layout.settled().placements)
+    free = [d for d, cut in enumerate(layout.cuts) if not cut.mesh_dims]
+    for mesh_dim in layout.partials:
+        wide = [d for d in free if layout.shape[d] >= layout.mesh_shape[mesh_dim]]
+        if wide:
+            placements[mesh_dim] = Shard(wide[0])
+            free.remove(wide[0])
+    return Layout.chunked(layout.shape, layout.mesh_shape, placements)
 
 
 def _from_coordinate(block: Array, layout: Layout, mesh: DeviceMesh) -> tuple[Array, Layout]:
