@@ -10,6 +10,7 @@ from distarray.array.creation import (
     from_blocks,
     from_local,
     from_section,
+    placed_layout,
     to_layout,
 )
 from distarray.array.fallback import NEAREST, fall_back
@@ -31,6 +32,7 @@ __all__ = [
     "from_local",
     "from_section",
     "implements",
+    "placed_layout",
     "set_fallback",
     "to_layout",
     "wrap",

@@ -14,7 +14,7 @@ from distarray.config import config
 from distarray.errors import LayoutError, MeshError
 from distarray.layout import At, Cut, Fold, Layout, Partial, Placement, Replicate, Shard
 from distarray.layout import normalize_placements as normalized
-from distarray.plan import plan_across
+from distarray.plan import Route, plan_across
 
 __all__ = [
     "as_distarray",
@@ -25,6 +25,7 @@ __all__ = [
     "from_blocks",
     "from_local",
     "from_section",
+    "placed_layout",
     "to_layout",
 ]
 
@@ -158,7 +159,7 @@ def distribute(
     mesh = default_mesh() if mesh is None else mesh
     if src is None:
         block = mesh.asarray(x)
-        layout = _wanted(block.shape, block.dtype, mesh, placements)
+        layout = placed_layout(block.shape, block.dtype, mesh, placements)
         return _copied(wrap(block, Layout.replicated(block.shape, mesh.shape), mesh), layout)
     if not 0 <= src < mesh.size():
         raise ValueError(f"distribute(src={src}): the mesh has ranks 0 to {mesh.size() - 1}")
@@ -166,7 +167,7 @@ def distribute(
     shape, dtype = mesh.group.broadcast_object(
         (block.shape, block.dtype) if block is not None else None, src
     ) or ((), np.dtype(float))
-    layout = _wanted(shape, dtype, mesh, placements)
+    layout = placed_layout(shape, dtype, mesh, placements)
     coords = mesh.coords_of(src)
     lone = Layout.lone(shape, mesh.shape, coords)
     if not shape:
@@ -179,10 +180,25 @@ def distribute(
     return _copied(wrap(block, lone, mesh), layout)
 
 
-def _wanted(shape: Sequence[int], dtype: Any, mesh: DeviceMesh, placements: Any) -> Layout:
+def placed_layout(
+    shape: Sequence[int], dtype: Any, mesh: DeviceMesh, placements: Placements | None
+) -> Layout:
+    """The canonical layout that placements ask for; the default one if there are none.
+
+    Raises
+    ------
+    LayoutError
+        If the placements do not fit, ask for a pending fold, or cut an array of Python objects.
+    """
     if placements is None:
-        return default_layout(shape, dtype.itemsize, mesh)
+        size = 0 if dtype.hasobject else dtype.itemsize  # objects stay where they are
+        return default_layout(shape, size, mesh)
     layout = Layout.chunked(shape, mesh.shape, _listed(placements, mesh))
+    if dtype.hasobject and not layout.is_replicated:
+        raise LayoutError(
+            f"an array of {dtype} cannot be placed as {list(layout.placements)}: Python objects do "
+            "not travel in messages; use Replicate(), or a numeric dtype"
+        )
     if layout.partials:
         raise LayoutError(
             "an array cannot be distributed as pending contributions; use Shard or Replicate "
@@ -346,7 +362,7 @@ def _across(x: DistArray, layout: Layout, mesh: DeviceMesh) -> DistArray:
     group.exchange(
         [(t.peer, x._block[t.slices]) for t in plan.sends],
         [(t.peer, target[t.slices]) for t in plan.receives],
-        (x._layout, layout),
+        Route(x._layout, layout),
     )
     if plan.kept:
         target[plan.kept[1]] = x._block[plan.kept[0]]

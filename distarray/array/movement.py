@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from distarray.comm import DeviceMesh
+from distarray.comm import DeviceMesh, ledger
 from distarray.layout import Cut, Fold, Layout, Shard
-from distarray.plan import plan_exchange
+from distarray.plan import Exchange, Route, moved_elements, plan_exchange
 
 __all__ = ["Piece", "assign", "gathered", "moved", "pieces", "scatter_target", "settled", "starts"]
 
@@ -34,12 +34,7 @@ def pieces(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> list[Pie
     plan = plan_exchange(src, dst, mesh.coords)
     found: list[Piece] = [(plan.kept[1], block[plan.kept[0]])] if plan.kept else []
     received = [mesh.xp.empty(t.shape, block.dtype) for t in plan.receives]
-    if plan.sends or plan.receives:
-        mesh.group.exchange(
-            [(t.peer, block[t.slices]) for t in plan.sends],
-            [(t.peer, part) for t, part in zip(plan.receives, received, strict=True)],
-            (src, dst),
-        )
+    _talk(plan, block, received, mesh, Route(src, dst))
     found += [(t.slices, part) for t, part in zip(plan.receives, received, strict=True)]
     return found
 
@@ -54,17 +49,27 @@ def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
     if kept and not plan.receives and not plan.sends and block[kept[0]].shape == shape:
         return block[kept[0]]
     target = mesh.xp.empty(shape, block.dtype)
-    _run(plan, block, target, mesh, (src, dst))
+    _run(plan, block, target, mesh, Route(src, dst))
     return target
 
 
-def _run(plan: Any, block: Array, target: Array, mesh: DeviceMesh, note: Any) -> None:
+def _talk(
+    plan: Exchange, block: Array, received: Sequence[Array], mesh: DeviceMesh, route: Route
+) -> None:
+    """Send what others lack, and receive into the given arrays."""
+    if ledger.watching and moved_elements(*route):
+        # Whoever has nothing to send must refuse too, lest it wait for those that refuse.
+        ledger.check_allowed("exchange", plan.elements_sent * block.dtype.itemsize, route)
     if plan.sends or plan.receives:
         mesh.group.exchange(
             [(t.peer, block[t.slices]) for t in plan.sends],
-            [(t.peer, target[t.slices]) for t in plan.receives],
-            note,
+            [(t.peer, part) for t, part in zip(plan.receives, received, strict=True)],
+            route,
         )
+
+
+def _run(plan: Exchange, block: Array, target: Array, mesh: DeviceMesh, route: Route) -> None:
+    _talk(plan, block, [target[t.slices] for t in plan.receives], mesh, route)
     if plan.kept:
         target[plan.kept[1]] = block[plan.kept[0]]
 
@@ -86,10 +91,7 @@ def assign(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMe
         for slices, part in found:
             target[slices] = part
         return
-    if plan.sends or plan.receives:
-        _run(plan, block, target, mesh, (src, dst))
-    elif plan.kept:
-        target[plan.kept[1]] = block[plan.kept[0]]
+    _run(plan, block, target, mesh, Route(src, dst))
 
 
 def settled(
@@ -116,7 +118,8 @@ def settled(
         else:
             folds.setdefault(fold, []).append(mesh_dim)
     for fold, mesh_dims in folds.items():
-        block = mesh.subgroup(tuple(mesh_dims)).allreduce(block, fold)
+        route = Route(layout, layout.settled())
+        block = mesh.subgroup(tuple(mesh_dims)).allreduce(block, fold, route)
     return block, layout.settled()
 
 
@@ -133,8 +136,9 @@ def _scattered(
         parts.append(block[tuple(key)])
     fold = layout.placements[mesh_dim].op  # type: ignore[attr-defined]
     others = {m: layout.placements[m] for m in layout.partials if m != mesh_dim}
-    result = mesh.subgroup((mesh_dim,)).reduce_scatter(parts, fold)
-    return result, Layout.from_cuts(cuts, layout.mesh_shape, others)
+    target = Layout.from_cuts(cuts, layout.mesh_shape, others)
+    route = Route(layout, target)
+    return mesh.subgroup((mesh_dim,)).reduce_scatter(parts, fold, route), target
 
 
 def scatter_target(layout: Layout) -> Layout:
@@ -161,7 +165,7 @@ def _from_coordinate(block: Array, layout: Layout, mesh: DeviceMesh) -> tuple[Ar
     )
     for mesh_dim in layout.ats:
         root = layout.placements[mesh_dim].coordinate  # type: ignore[attr-defined]
-        block = mesh.subgroup((mesh_dim,)).broadcast(block, root)
+        block = mesh.subgroup((mesh_dim,)).broadcast(block, root, Route(layout, result))
     return block, result
 
 

@@ -3,6 +3,7 @@
 from distarray.plan.cost import moved_elements
 from distarray.plan.exchange import (
     Exchange,
+    Route,
     Slices,
     Transfer,
     intersect,
@@ -15,6 +16,7 @@ from distarray.plan.propagate import Propagation, broadcast_shapes, propagate, r
 __all__ = [
     "Exchange",
     "Propagation",
+    "Route",
     "Slices",
     "Transfer",
     "broadcast_shapes",

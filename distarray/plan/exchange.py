@@ -12,11 +12,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 from distarray.errors import LayoutError
 from distarray.layout import At, Box, Coords, Layout, Shard
 
-__all__ = ["Exchange", "Slices", "Transfer", "intersect", "plan_across", "plan_exchange", "rank_of"]
+__all__ = [
+    "Exchange",
+    "Route",
+    "Slices",
+    "Transfer",
+    "intersect",
+    "plan_across",
+    "plan_exchange",
+    "rank_of",
+]
 
 Slices = tuple[slice, ...]
 
@@ -43,6 +53,19 @@ class Transfer:
     def size(self) -> int:
         """Number of elements."""
         return prod(self.shape)
+
+
+class Route(NamedTuple):
+    """From which layout to which an exchange goes; printed in the communication ledger."""
+
+    src: Layout
+    dst: Layout
+
+    def __str__(self) -> str:
+        views = "" if self.src.is_canonical and self.dst.is_canonical else " (views)"
+        return (
+            f"{list(self.src.placements)} -> {list(self.dst.placements)} of {self.src.shape}{views}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
