@@ -1,6 +1,6 @@
 """What the machinery around a distributed array needs to know about it."""
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from distarray.layout import Layout
@@ -8,19 +8,19 @@ from distarray.layout import Layout
 __all__ = ["Base"]
 
 
-class Base(ABC):
-    """What dispatch needs to know about a distributed array."""
+class Base:
+    """The state of a distributed array, and what :class:`DistArray` adds that others call.
+
+    It is a plain class, since the checks for it are on every path and those of an abstract class
+    cost several times as much.
+    """
 
     __slots__ = ("__weakref__", "_block", "_layout", "_mesh")
 
     _block: Any
     _layout: Layout
     _mesh: Any
-
-    @abstractmethod
-    def _settle(self) -> None:
-        """Carry out pending folds and replicate what lives at one coordinate, in place."""
-
-    @abstractmethod
-    def _like(self, block: Any) -> Any:
-        """An array laid out as this one, with another block."""
+    #: Carries out pending folds and replicates what lives at one coordinate, in place.
+    _settle: Callable[[], None]
+    #: An array laid out as this one, with another block.
+    _like: Callable[[Any], Any]

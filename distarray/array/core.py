@@ -202,6 +202,9 @@ class DistArray(Operators, Methods):
         return registry.UFUNC_METHODS[method](ufunc, *inputs, **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        row = registry.FUNCTIONS.get(func)
+        if row is not None and row.like:
+            kwargs = {"like": self, **kwargs}  # NumPy keeps what it was handed as like= to itself
         return registry.call(func, *args, **kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:

@@ -11,6 +11,8 @@ from distarray.layout import Entries
 __all__ = ["as_index", "basic_entries", "expand_ellipsis"]
 
 _FULL = slice(None)
+#: Entries that take one dimension each and are basic.
+_PLAIN = frozenset({int, slice})
 _INVALID = (
     "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
     "boolean arrays are valid indices"
@@ -76,21 +78,28 @@ def basic_entries(key: Any, shape: tuple[int, ...]) -> Entries | None:
         As NumPy does: out of bounds, too many indices, no valid index.
     """
     parts = key if type(key) is tuple else (key,)
-    for part in parts:
-        if isinstance(part, (list, bool, np.bool_)) or (
-            isinstance(part, (np.ndarray, Base)) and as_index(part) is None
-        ):
-            return None
+    if not _PLAIN.issuperset(map(type, parts)):
+        for part in parts:
+            if isinstance(part, (list, bool, np.bool_)) or (
+                _is_array(part) and as_index(part) is None
+            ):
+                return None
+        parts = expand_ellipsis(parts, len(shape))
+    elif len(parts) != len(shape):
+        parts = expand_ellipsis(parts, len(shape))
     entries: list[Any] = []
     dim = 0
-    for entry in expand_ellipsis(parts, len(shape)):
+    for entry in parts:
         if entry is None:
             entries.append(None)
             continue
         extent = shape[dim]
         if type(entry) is slice:
-            start, stop, step = entry.indices(extent)
-            entries.append((start, step, len(range(start, stop, step))))
+            if entry == _FULL:
+                entries.append((0, 1, extent))
+            else:
+                start, stop, step = entry.indices(extent)
+                entries.append((start, step, len(range(start, stop, step))))
         else:
             entries.append(_position(entry, extent, dim))
         dim += 1

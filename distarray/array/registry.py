@@ -32,6 +32,7 @@ class Row:
     function: Callable[..., Any]
     through: frozenset[Fold] = frozenset()
     at: bool = False
+    like: bool = False
 
 
 #: NumPy function -> row. Other callables that stand for an operation (`operator.getitem`) too.
@@ -43,7 +44,10 @@ _fallback: list[Callable[..., Any]] = []
 
 
 def implements(
-    *numpy_functions: Callable[..., Any], through: Iterable[Fold] = (), at: bool = False
+    *numpy_functions: Callable[..., Any],
+    through: Iterable[Fold] = (),
+    at: bool = False,
+    like: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function behind NumPy's.
 
@@ -55,13 +59,15 @@ def implements(
         Pending folds that the implementation takes as they are.
     at : bool
         Whether it takes operands that live at one coordinate of a mesh dimension.
+    like : bool
+        Whether it makes arrays, and takes the one that NumPy was handed as ``like=``.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for numpy_function in numpy_functions:
             if numpy_function in FUNCTIONS:
                 raise ValueError(f"{numpy_function!r} is registered already")
-            FUNCTIONS[numpy_function] = Row(function, frozenset(through), at)
+            FUNCTIONS[numpy_function] = Row(function, frozenset(through), at, like)
         return function
 
     return register

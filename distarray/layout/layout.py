@@ -1,6 +1,7 @@
 """Where every element of a global array lives: shape, mesh shape, placements and cuts."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from threading import Lock
 from typing import ClassVar, Self
@@ -125,12 +126,12 @@ class Layout:
             cuts.append(Cut.chunked(extent, mesh_dims, radix))
         return cls(tuple(cuts), mesh_shape, placed)
 
-    @classmethod
-    def replicated(cls, shape: Sequence[int], mesh_shape: Sequence[int]) -> "Layout":
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def replicated(shape: tuple[int, ...], mesh_shape: tuple[int, ...]) -> "Layout":
         """The layout of an array that every rank holds whole."""
-        mesh_shape = tuple(mesh_shape)
         cuts = tuple([Cut.whole(extent) for extent in shape])
-        return cls(cuts, mesh_shape, (_REPLICATE,) * len(mesh_shape))
+        return Layout(cuts, mesh_shape, (_REPLICATE,) * len(mesh_shape))
 
     @classmethod
     def lone(cls, shape: Sequence[int], mesh_shape: Sequence[int], coords: Coords) -> "Layout":

@@ -40,6 +40,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(common)
 
 
+@lru_cache(maxsize=4096)
 def restrict(layout: Layout, shape: tuple[int, ...]) -> Layout:
     """The layout of an operand of `shape` that broadcasts onto `layout` without any message."""
     if layout.shape == shape:
