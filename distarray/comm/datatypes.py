@@ -1,9 +1,11 @@
 """From a NumPy view, strided or not, to what MPI sends and receives in place.
 
-A contiguous view goes as it is. Any other becomes one element of a derived datatype that starts at
-the view's first element: vectors of vectors, as many as the strides need, with negative strides
-where the view has them. The types are cached, since programs repeat themselves, and freed when
-they have not been used for long, since MPI has only so many.
+A contiguous view goes as it is. One that consists of long runs becomes one element of a derived
+datatype that starts at the view's first element: vectors of vectors, as many as the strides need.
+The types are cached, since programs repeat themselves, and freed when they have not been used for
+long, since MPI has only so many. Views of short runs are packed by NumPy, which is several times
+faster there (`benchmarks/exchange_methods.py`), and so are views with negative strides, which
+Open MPI 5.0.11 sends wrongly.
 """
 
 from collections import OrderedDict
@@ -12,13 +14,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-__all__ = ["cached_datatypes", "clear_datatypes", "message", "message_parts", "strided_datatype"]
+__all__ = [
+    "cached_datatypes",
+    "carrier",
+    "clear_datatypes",
+    "in_place",
+    "message",
+    "message_parts",
+    "strided_datatype",
+]
 
 Array = Any
 Dims = list[tuple[int, int]]
 
 #: How many derived datatypes are kept.
 CACHE_SIZE = 512
+#: Views whose contiguous runs are shorter than this many bytes are packed.
+PACK_BELOW = 2048
 
 _PLAIN = {
     "?": MPI.C_BOOL,
@@ -52,7 +64,7 @@ class _Carrier(NamedTuple):
 
 
 _carriers: dict[np.dtype[Any], _Carrier] = {}
-_strided: OrderedDict[tuple[Any, ...], MPI.Datatype] = OrderedDict()
+_strided: OrderedDict[tuple[Any, ...], MPI.Datatype | None] = OrderedDict()
 
 
 def carrier(dtype: np.dtype[Any]) -> _Carrier:
@@ -79,11 +91,23 @@ def _new_carrier(dtype: np.dtype[Any]) -> _Carrier:
 
 
 def message(view: Array) -> Any:
-    """What mpi4py takes for a view, as the buffer of a send or receive."""
+    """What mpi4py takes for a view that is sent; a packed copy where that is better."""
+    kind = _carriers.get(view.dtype) or carrier(view.dtype)
+    if not view.flags.c_contiguous:
+        derived = strided_datatype(view)
+        if derived is not None:
+            return _start(view, kind), 1, derived
+        view = view.copy()
+    return view if kind.alias is None else message_parts(view)
+
+
+def in_place(view: Array) -> Any:
+    """What mpi4py takes for a view that is received into; None where packing is better."""
     kind = _carriers.get(view.dtype) or carrier(view.dtype)
     if view.flags.c_contiguous:
         return view if kind.alias is None else message_parts(view)
-    return _start(view, kind), 1, strided_datatype(view)
+    derived = strided_datatype(view)
+    return None if derived is None else (_start(view, kind), 1, derived)
 
 
 def message_parts(view: Array) -> tuple[Any, int, MPI.Datatype]:
@@ -101,30 +125,35 @@ def _start(view: Array, kind: _Carrier) -> Array:
     return corner if kind.alias is None else corner.view(kind.alias)
 
 
-def strided_datatype(view: Array) -> MPI.Datatype:
-    """The committed datatype that picks the view's elements in C order, from the cache."""
+def strided_datatype(view: Array) -> MPI.Datatype | None:
+    """The committed datatype that picks the view's elements in C order, from the cache.
+
+    None if the view is better packed.
+    """
     key = (view.shape, view.strides, view.dtype)
-    found = _strided.get(key)
-    if found is not None:
-        _strided.move_to_end(key)
-        return found
+    try:
+        found = _strided[key]
+    except KeyError:
+        return _remember(key, _build(view))
+    _strided.move_to_end(key)
+    return found
+
+
+def _remember(key: tuple[Any, ...], made: MPI.Datatype | None) -> MPI.Datatype | None:
     while len(_strided) >= CACHE_SIZE:
-        _strided.popitem(last=False)[1].Free()
-    made = _strided[key] = _build(view)
+        _free(_strided.popitem(last=False)[1])
+    _strided[key] = made
     return made
 
 
-def _build(view: Array) -> MPI.Datatype:
+def _build(view: Array) -> MPI.Datatype | None:
     kind = carrier(view.dtype)
     itemsize = view.dtype.itemsize
     dims = merged_dims(view.shape, view.strides)
-    run = kind.elements
-    if dims and dims[-1][1] == itemsize:
-        run *= dims.pop()[0]
-    if not dims:
-        return kind.mpi_type.Create_contiguous(run).Commit()
-    count, stride = dims.pop()
-    made = kind.mpi_type.Create_hvector(count, run, stride)
+    run = dims.pop()[0] if dims and dims[-1][1] == itemsize else 1
+    if run * itemsize < PACK_BELOW or any(stride <= 0 for _, stride in dims):
+        return None
+    made = kind.mpi_type.Create_contiguous(run * kind.elements)
     for count, stride in reversed(dims):
         outer = made.Create_hvector(count, 1, stride)
         made.Free()
@@ -147,10 +176,15 @@ def merged_dims(shape: tuple[int, ...], strides: tuple[int, ...]) -> Dims:
 
 def cached_datatypes() -> int:
     """How many derived datatypes are held now."""
-    return len(_strided)
+    return sum(made is not None for made in _strided.values())
 
 
 def clear_datatypes() -> None:
     """Free all cached datatypes."""
     while _strided:
-        _strided.popitem()[1].Free()
+        _free(_strided.popitem()[1])
+
+
+def _free(made: MPI.Datatype | None) -> None:
+    if made is not None:
+        made.Free()

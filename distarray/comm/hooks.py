@@ -96,7 +96,7 @@ class _JobExit(SystemExit):
             _end(status if isinstance(status, int) else 1, lambda: text)
         return self._status
 
-    code = property(_read)  # type: ignore[assignment]
+    code = property(_read)
 
 
 def _exit(status: Any = None, /) -> NoReturn:

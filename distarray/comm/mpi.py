@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from distarray.comm import algorithms, hooks, tune
 from distarray.comm.algorithms import split_views
-from distarray.comm.datatypes import carrier, message, message_parts
+from distarray.comm.datatypes import carrier, in_place, message, message_parts
 from distarray.comm.folding import prepared
 from distarray.comm.group import Array, Group, Pair
 from distarray.errors import MeshError
@@ -83,9 +83,20 @@ class MPIGroup(Group):
 
     def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None:
         comm = self.comm
-        requests = [comm.Irecv(message(view), peer, _TAG) for peer, view in receives]
-        requests += [comm.Isend(message(view), peer, _TAG) for peer, view in sends]
+        requests = []
+        packed = []
+        for peer, view in receives:
+            into = in_place(view)
+            if into is None:
+                landing = np.empty(view.shape, view.dtype)
+                packed.append((view, landing))
+                into = in_place(landing)
+            requests.append(comm.Irecv(into, peer, _TAG))
+        for peer, view in sends:
+            requests.append(comm.Isend(message(view), peer, _TAG))
         _Waitall(requests)
+        for view, landing in packed:
+            view[...] = landing
 
     def _allreduce(self, block: Array, fold: Fold) -> Array:
         rule = _NATIVE[fold._value_].get(block.dtype)
@@ -127,8 +138,16 @@ class MPIGroup(Group):
         return total
 
     def _broadcast(self, block: Array, root: int) -> None:
-        if self.size > 1 and block.nbytes:
-            self.comm.Bcast(message(block), root)
+        if self.size == 1 or not block.nbytes:
+            return
+        whole = in_place(block)
+        if whole is not None:
+            self.comm.Bcast(whole, root)
+            return
+        packed = block.copy()
+        self.comm.Bcast(in_place(packed), root)
+        if self.rank != root:
+            block[...] = packed
 
     def _allgather(self, block: Array) -> Array:
         result = np.empty((self.size, *block.shape), block.dtype)

@@ -187,9 +187,30 @@ VIEWS = {
 }
 
 
+def pytest_generate_tests(metafunc):
+    """Small views are packed; under MPI they are sent by derived datatypes as well."""
+    if "sent_as" in metafunc.fixturenames:
+        ways = ["packed", "derived"] if metafunc.config.option.mpi else ["parcels"]
+        metafunc.parametrize("sent_as", ways, indirect=True)
+
+
+@pytest.fixture
+def sent_as(request, monkeypatch):
+    if request.param == "parcels":
+        yield
+        return
+    from distarray.comm import datatypes
+
+    if request.param == "derived":
+        monkeypatch.setattr(datatypes, "PACK_BELOW", 0)
+    datatypes.clear_datatypes()
+    yield
+    datatypes.clear_datatypes()
+
+
 @pytest.mark.parametrize("dtype", ["f8", "f2", "?", "D", "g", "M8[s]", "S3", "i2,f8", ">i4"])
 @pytest.mark.parametrize("how", VIEWS)
-def test_exchange_views(world, ranks, how, dtype):
+def test_exchange_views(world, ranks, how, dtype, sent_as):
     def mine(rank):
         if dtype == "i2,f8":
             pairs = [(i + rank, i / 2) for i in range(24)]
@@ -212,7 +233,7 @@ def test_exchange_views(world, ranks, how, dtype):
     world.run(ranks, program)
 
 
-def test_exchange_all_pairs(world, ranks):
+def test_exchange_all_pairs(world, ranks, sent_as):
     def program(group):
         others = [rank for rank in range(group.size) if rank != group.rank]
         sent = np.arange(20.0).reshape(4, 5) + 100 * group.rank
@@ -228,6 +249,26 @@ def test_exchange_all_pairs(world, ranks):
 
     if ranks <= 5:
         world.run(ranks, program)
+
+
+@pytest.mark.mpi
+def test_datatypes_are_used_and_bounded(world, ranks):
+    from distarray.comm import datatypes
+
+    def program(group):
+        block = np.arange(40.0 * 1200).reshape(40, 1200)
+        up, down = (group.rank + 1) % group.size, (group.rank - 1) % group.size
+        held = []
+        for width in [*range(300, 1150), *range(300, 1150)]:
+            into = np.zeros((2, 1200))
+            if group.size > 1:
+                group.exchange([(up, block[3:5, 7:width])], [(down, into[:, 7:width])])
+                assert np.array_equal(into[:, 7:width], block[3:5, 7:width])
+                held.append(datatypes.cached_datatypes())
+        assert max(held, default=0) <= datatypes.CACHE_SIZE
+        assert group.size == 1 or max(held) > 100
+
+    world.run(ranks, program)
 
 
 def test_read_only_blocks_can_be_sent(world, ranks):
@@ -256,7 +297,7 @@ def test_objects_cannot_be_sent(world, ranks):
 
 @pytest.mark.parametrize("root", [0, -1])
 @pytest.mark.parametrize("dtype", ["f8", "M8[s]", "S3", "?"])
-def test_broadcast(world, ranks, dtype, root):
+def test_broadcast(world, ranks, dtype, root, sent_as):
     def program(group):
         source = root % group.size
         block = values(group.rank, "i4", (4, 5)).astype(dtype)
