@@ -88,6 +88,7 @@ def conclude(line: Line, outcome: Outcome) -> int:
     outcomes = line.allgather_object(outcome)
     if line.rank == 0:
         _say(_summary(outcomes))
+    line.barrier()  # a launcher may end the job as soon as one rank has left with a status
     return next((o.code for o in outcomes if o.code), 0)
 
 

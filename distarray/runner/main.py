@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
@@ -205,8 +206,11 @@ def _cannot_open(path: str, error: OSError) -> str:
 
 
 def _answer(text: str, stream: Any) -> None:
-    """Write a text that needs no program, once if a launcher has numbered the processes."""
+    """Write a text that needs no program, once where a launcher numbers the processes."""
     names = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
     number = next((os.environ[name] for name in names if name in os.environ), "0")
     if number == "0":
         stream.write(text)
+        stream.flush()
+    else:
+        time.sleep(1.0)  # a launcher may end the job as soon as one process has left

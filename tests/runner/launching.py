@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 90
+# What Open MPI's launcher has to say about a status that is not 0.
+BANNER = re.compile(r"^-{20,}\n.*?^-{20,}\n?", re.MULTILINE | re.DOTALL)
 
 
 @functools.cache
@@ -54,7 +57,7 @@ def run(argv: list[str], cwd: Path, stdin: str = "", timeout: float = TIMEOUT) -
         text=True,
         timeout=timeout,
     )
-    return Run(done.returncode, done.stdout, done.stderr)
+    return Run(done.returncode, done.stdout, BANNER.sub("", done.stderr))
 
 
 def write_script(directory: Path, source: str, name: str = "program.py") -> Path:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from launching import ROOT, compare, on_ranks, write_script
 
 pytestmark = pytest.mark.skipif(
