@@ -102,7 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if isinstance(program, str):
         _answer(program, sys.stdout)
         sys.exit(0)
-    sys.exit(run(program))
+    code = run(program)
+    # Not sys.exit: the ranks have agreed, and nobody is to be ended any more.
+    raise SystemExit(code)
 
 
 def run(program: Program) -> int:

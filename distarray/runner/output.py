@@ -3,6 +3,8 @@
 import io
 import os
 import sys
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from distarray.runner.paths import Talk
@@ -23,9 +25,20 @@ def install(talk: Talk) -> None:
     else:
         _redirect_descriptor(1)
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for good
+        threading.excepthook = _aloud(threading.excepthook)
     if talk.size > 1:
         raw = SharedInput(talk)
         sys.stdin = io.TextIOWrapper(io.BufferedReader(raw), encoding="utf-8")
+
+
+def _aloud(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A hook that is heard: an exception in a thread ends the job, on whichever rank."""
+
+    def told(details: Any) -> None:
+        sys.stderr = sys.__stderr__ or sys.stderr
+        hook(details)
+
+    return told
 
 
 def _redirect_descriptor(descriptor: int) -> None:

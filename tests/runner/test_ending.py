@@ -7,7 +7,7 @@ import pytest
 from launching import on_ranks, write_script
 
 PROGRAM = """
-    import os, sys, time
+    import os, sys, threading, time
     from mpi4py import MPI
 
     def work(how, rank):
@@ -20,6 +20,9 @@ PROGRAM = """
                 open("no/such/place", "w")
             except OSError as error:
                 raise RuntimeError("could not write") from error
+        if how == "thread, one" and rank == 1:
+            threading.Thread(target=lambda: int("no number")).start()
+            time.sleep(1000)
         if how == "one, others wait":
             MPI.COMM_WORLD.Barrier()
         if how == "one, others compute":
@@ -71,6 +74,13 @@ def test_on_one_rank(tmp_path, how):
     assert "rank 1 of 4 raised" in done.err
     assert f"ValueError: went wrong: {how}" in done.err
     assert "distarray/runner" not in done.err
+
+
+def test_in_a_thread_of_one_rank(tmp_path):
+    done, seconds = end(tmp_path, "thread, one", ranks=2)
+    assert done.code != 0
+    assert seconds < 20
+    assert "invalid literal for int() with base 10: 'no number'" in done.err
 
 
 def test_otherwise_on_each_rank(tmp_path):
