@@ -3,6 +3,14 @@
 from distarray.layout.cut import Cut, Interval
 from distarray.layout.layout import Box, Coords, Layout, normalize_placements
 from distarray.layout.placement import At, Fold, Partial, Placement, Replicate, Shard
+from distarray.layout.reshaping import (
+    ReshapeGroup,
+    flat_boxes,
+    regrouped_cut,
+    rescaled_cut,
+    reshape_groups,
+    stretched_cut,
+)
 from distarray.layout.views import Entries, Entry, local_key, view_layout
 
 __all__ = [
@@ -18,8 +26,14 @@ __all__ = [
     "Partial",
     "Placement",
     "Replicate",
+    "ReshapeGroup",
     "Shard",
+    "flat_boxes",
     "local_key",
     "normalize_placements",
+    "regrouped_cut",
+    "rescaled_cut",
+    "reshape_groups",
+    "stretched_cut",
     "view_layout",
 ]

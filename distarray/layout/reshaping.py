@@ -1,0 +1,181 @@
+"""Reshaping as a change of layout: which cuts survive when dimensions are split and merged.
+
+A reshape in C order pairs consecutive dimensions of the old shape with consecutive dimensions of
+the new one that have as many elements (:func:`reshape_groups`). Within such a group a cut of the
+leading dimension cuts the flattened group into contiguous stretches, and survives if the
+boundaries fall between indices of the new leading dimension. A cut of any other dimension does
+not survive. Dimensions of extent 1 are no business of this module: they come and go as in basic
+indexing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from math import prod
+
+from distarray.layout.cut import Cut, Interval
+
+__all__ = [
+    "ReshapeGroup",
+    "flat_boxes",
+    "regrouped_cut",
+    "reshape_groups",
+    "rescaled_cut",
+    "stretched_cut",
+]
+
+#: Dimensions of the old shape and of the new one, as half-open ranges.
+ReshapeGroup = tuple[Interval, Interval]
+
+
+def reshape_groups(old: Sequence[int], new: Sequence[int]) -> tuple[ReshapeGroup, ...]:
+    """The smallest groups of dimensions that a reshape maps onto one another.
+
+    Parameters
+    ----------
+    old, new : tuple of int
+        Shapes of equally many elements, every extent at least 2.
+
+    Examples
+    --------
+    >>> reshape_groups((4, 6, 5), (2, 2, 30))
+    (((0, 1), (0, 2)), ((1, 3), (2, 3)))
+    """
+    groups: list[ReshapeGroup] = []
+    first = first_new = 0
+    while first < len(old):
+        last, last_new = first + 1, first_new + 1
+        count, count_new = old[first], new[first_new]
+        while count != count_new:
+            if count < count_new:
+                count *= old[last]
+                last += 1
+            else:
+                count_new *= new[last_new]
+                last_new += 1
+        groups.append(((first, last), (first_new, last_new)))
+        first, first_new = last, last_new
+    return tuple(groups)
+
+
+def regrouped_cut(cuts: Sequence[Cut], new: Sequence[int]) -> list[Cut] | None:
+    """Cuts of the new dimensions of a group such that every element stays where it is.
+
+    Parameters
+    ----------
+    cuts : sequence of Cut
+        Of the old dimensions of the group.
+    new : sequence of int
+        Extents of its new dimensions.
+
+    Returns
+    -------
+    list of Cut or None
+        None if elements have to move.
+    """
+    if len(cuts) == len(new) == 1:
+        return list(cuts)
+    dividing = [dim for dim, cut in enumerate(cuts) if cut.parts > 1]
+    if not dividing:
+        lead: Cut | None = Cut.whole(new[0])
+    elif dividing == [0]:
+        lead = rescaled_cut(cuts[0], prod([c.extent for c in cuts[1:]]), prod(new[1:]))
+    else:
+        return None
+    if lead is None:
+        return None
+    # Mesh dimensions of size 1 divide nothing, but the placement stays noted.
+    idle = tuple([m for cut in cuts if cut.parts == 1 for m in cut.mesh_dims])
+    if idle:
+        radix = (*lead.radix, *[1] * len(idle))
+        lead = replace(lead, mesh_dims=(*lead.mesh_dims, *idle), radix=radix)
+    return [lead, *[Cut.whole(extent) for extent in new[1:]]]
+
+
+def rescaled_cut(cut: Cut, times: int, over: int = 1) -> Cut | None:
+    """The cut whose boundaries are those of `cut`, times a fraction; None if one is not whole.
+
+    It is what becomes of the leading dimension when `times` following elements are merged into
+    each of its indices, and then `over` elements are split off each index again.
+    """
+    if times == over:
+        return cut
+    found = _rescaled_evenly(cut, times, over)
+    if found is not None:
+        return found
+    extent = cut.extent * times // over
+    counts = []
+    for part in range(cut.parts):
+        start, stop = cut.interval(part)
+        if start < stop and (start * times % over or stop * times % over):
+            return None
+        counts.append((stop - start) * times // over)
+    if cut.step > 0:
+        return Cut.ragged(counts, cut.mesh_dims, cut.radix)
+    bounds = (0, *accumulate(counts))
+    return Cut(extent, cut.mesh_dims, cut.radix, extent, extent - 1, -1, bounds)
+
+
+def _rescaled_evenly(cut: Cut, times: int, over: int) -> Cut | None:
+    """The same without explicit bounds, where all blocks of the base have one length."""
+    dividing = [size for size in cut.radix if size > 1]
+    if cut.bounds is not None or abs(cut.step) != 1:
+        return None
+    if len(dividing) > 1 and cut.base % cut.parts:
+        return None
+    block = -(-cut.base // cut.parts)
+    origin = cut.offset + (cut.step < 0)  # the boundary before index 0
+    if block * times % over or origin * times % over:
+        return None
+    extent, block = cut.extent * times // over, block * times // over
+    offset = origin * times // over - (cut.step < 0)
+    canonical = Cut.chunked(extent, cut.mesh_dims, cut.radix)
+    if cut.step == 1 and not offset:
+        uneven = len(dividing) > 1 and extent % cut.parts
+        if not uneven and -(-extent // cut.parts) == block:
+            return canonical
+    return Cut(extent, cut.mesh_dims, cut.radix, block * cut.parts, offset, cut.step)
+
+
+def stretched_cut(cut: Cut, before: int, after: int) -> Cut:
+    """The cut of a dimension with indices added at its ends, which go to the outermost blocks."""
+    counts = [stop - start for start, stop in map(cut.interval, range(cut.parts))]
+    held = [part for part, count in enumerate(counts) if count] or [0]
+    first, last = (held[0], held[-1]) if cut.step > 0 else (held[-1], held[0])
+    counts[first] += before
+    counts[last] += after
+    if cut.step > 0:
+        return Cut.ragged(counts, cut.mesh_dims, cut.radix)
+    extent = cut.extent + before + after
+    return Cut(extent, cut.mesh_dims, cut.radix, extent, extent - 1, -1, (0, *accumulate(counts)))
+
+
+def flat_boxes(start: int, stop: int, shape: Sequence[int]) -> list[tuple[Interval, ...]]:
+    """The boxes that a stretch of the flattened index space consists of, in C order.
+
+    At most two a dimension, less one; each is itself a stretch: single indices first, then a
+    range, then whole dimensions.
+
+    Examples
+    --------
+    >>> flat_boxes(3, 11, (4, 4))
+    [((0, 1), (3, 4)), ((1, 2), (0, 4)), ((2, 3), (0, 3))]
+    """
+    if start >= stop:
+        return []
+    if len(shape) <= 1:
+        return [((start, stop),)] if shape else [()]
+    row = prod(shape[1:])
+    first, last = -(-start // row), stop // row
+    if first > last:
+        return _in_row(last, start, stop, shape)
+    boxes = _in_row(first - 1, start, first * row, shape)
+    if first < last:
+        boxes.append(((first, last), *[(0, extent) for extent in shape[1:]]))
+    return boxes + _in_row(last, last * row, stop, shape)
+
+
+def _in_row(index: int, start: int, stop: int, shape: Sequence[int]) -> list[tuple[Interval, ...]]:
+    origin = index * prod(shape[1:])
+    inner = flat_boxes(start - origin, stop - origin, shape[1:])
+    return [((index, index + 1), *box) for box in inner]

@@ -1,0 +1,264 @@
+"""Plan a reshape that moves data: from a layout to a layout of another shape, in C order.
+
+Both shapes are the same elements in one order, so what a rank needs of a peer is where a stretch
+of the flattened index space meets a box. A stretch is at most 2 k - 1 boxes of a k-dimensional
+shape (:func:`~distarray.layout.flat_boxes`), and where such a box lands in a freshly made target
+block is again a strided view of it. Nothing is therefore packed, and the elements go straight
+from the source block into the target block.
+
+Dimensions are taken in groups (:func:`~distarray.layout.reshape_groups`): the groups whose cut
+survives are passed through whole, and ranks talk only along the mesh dimensions of the others.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import prod
+
+from distarray.layout import (
+    Box,
+    Coords,
+    Cut,
+    Interval,
+    Layout,
+    ReshapeGroup,
+    flat_boxes,
+    regrouped_cut,
+)
+from distarray.plan.exchange import Slices, intersect, rank_of
+
+__all__ = ["FlatExchange", "FlatPiece", "Landing", "plan_reshape"]
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """A strided view of a target block, found without copying.
+
+    Attributes
+    ----------
+    flat_shape : tuple of int
+        The block with the dimensions of each group that moves merged into one.
+    stretches : tuple of slice
+        What to take of the block in that shape.
+    boxed : tuple of int
+        The shape of that, with each stretch split into the dimensions it has in the source.
+    slices : tuple of slice
+        What to take of that.
+    """
+
+    flat_shape: tuple[int, ...]
+    stretches: Slices
+    boxed: tuple[int, ...]
+    slices: Slices
+
+
+@dataclass(frozen=True, slots=True)
+class FlatPiece:
+    """A box that goes from a source block to a target block.
+
+    Attributes
+    ----------
+    slices : tuple of slice
+        The box within the source block.
+    landing : Landing
+        Where it lands in the target block.
+    """
+
+    slices: Slices
+    landing: Landing
+
+
+@dataclass(frozen=True, slots=True)
+class FlatExchange:
+    """One rank's part of a reshape: pieces to and from each peer, in matching order."""
+
+    sends: tuple[tuple[int, tuple[FlatPiece, ...]], ...]
+    receives: tuple[tuple[int, tuple[FlatPiece, ...]], ...]
+    kept: tuple[FlatPiece, ...]
+
+    @property
+    def rounds(self) -> int:
+        """Largest number of pieces for one peer: as many exchanges follow one another."""
+        return max([len(pieces) for _, pieces in (*self.sends, *self.receives)], default=0)
+
+
+@lru_cache(maxsize=256)
+def plan_reshape(
+    src: Layout, dst: Layout, groups: tuple[ReshapeGroup, ...], coords: Coords | None
+) -> FlatExchange:
+    """One rank's part of a reshape between two layouts on the same mesh.
+
+    Parameters
+    ----------
+    src, dst : Layout
+        Without pending folds. Cuts of a group are either such that no element of the group moves,
+        or use the same mesh dimensions before and after, one dimension alone after.
+    groups : tuple of ReshapeGroup
+        Which dimensions of the one are which of the other.
+    coords : tuple of int or None
+        This rank's mesh coordinate.
+    """
+    if coords is None or not (src.holds(coords) and dst.holds(coords)):
+        return FlatExchange((), (), ())
+    moving = [_moves(src, dst, group) for group in groups]
+    me = rank_of(coords, src.mesh_shape)
+    sends, receives, kept = [], [], ()
+    for owner in _owners(src, dst, groups, moving, coords):
+        pieces = _pieces(src, dst, groups, moving, owner, coords)
+        peer = rank_of(owner, src.mesh_shape)
+        if peer == me:
+            kept = pieces
+        elif pieces:
+            receives.append((peer, pieces))
+    for reader in _readers(src, dst, groups, moving, coords):
+        pieces = _pieces(src, dst, groups, moving, coords, reader)
+        peer = rank_of(reader, src.mesh_shape)
+        if pieces and peer != me:
+            sends.append((peer, pieces))
+    return FlatExchange(tuple(sends), tuple(receives), kept)
+
+
+def _moves(src: Layout, dst: Layout, group: ReshapeGroup) -> bool:
+    old, new = slice(*group[0]), slice(*group[1])
+    return regrouped_cut(src.cuts[old], dst.shape[new]) != list(dst.cuts[new])
+
+
+def _pieces(
+    src: Layout,
+    dst: Layout,
+    groups: Sequence[ReshapeGroup],
+    moving: Sequence[bool],
+    owner: Coords,
+    reader: Coords,
+) -> tuple[FlatPiece, ...]:
+    """What one rank sends another, in an order that both work out alike."""
+    have, want = src.local_shape(owner), dst.local_shape(reader)
+    choices: list[list[tuple[Slices, tuple[int, ...], slice, tuple[int, ...], Slices]]] = []
+    for (old, new), moves in zip(groups, moving, strict=True):
+        local = prod(want[slice(*new)])
+        if moves:
+            section = src.section(owner)[slice(*old)]
+            cells = _cells(src.shape[slice(*old)], dst.cuts[slice(*new)], reader)
+            choices.append([c for cell in cells for c in _meet(cell, section, local)])
+        else:
+            whole = tuple([slice(0, extent) for extent in have[slice(*old)]])
+            choices.append([(whole, (local,), slice(0, local), (local,), (slice(0, local),))])
+    pieces = []
+    for choice in product(*choices):
+        slices, flat, stretches, boxed, within = zip(*choice, strict=True) if choice else ((),) * 5
+        landing = Landing(
+            tuple([extent for shape in flat for extent in shape]),
+            tuple(stretches),
+            tuple([extent for shape in boxed for extent in shape]),
+            tuple([entry for key in within for entry in key]),
+        )
+        if all(s.start < s.stop for s in (*landing.stretches, *landing.slices)):
+            pieces.append(FlatPiece(tuple([entry for key in slices for entry in key]), landing))
+    return tuple(pieces)
+
+
+def _meet(
+    cell: tuple[Box, int], section: Box, local: int
+) -> Iterator[tuple[Slices, tuple[int, ...], slice, tuple[int, ...], Slices]]:
+    """Where a box of the old dimensions, at a position of the new block, meets a section."""
+    box, position = cell
+    common = intersect(box, section)
+    if common is not None:
+        shape = tuple([stop - start for start, stop in box])
+        taken = tuple([slice(a - s, b - s) for (a, b), (s, _) in zip(common, section, strict=True)])
+        within = tuple([slice(a - s, b - s) for (a, b), (s, _) in zip(common, box, strict=True)])
+        yield taken, (local,), slice(position, position + prod(shape)), shape, within
+
+
+def _cells(old: tuple[int, ...], cuts: Sequence[Cut], coords: Coords) -> list[tuple[Box, int]]:
+    """A rank's part of a group as boxes of the old dimensions, with their places in its block."""
+    cells: list[tuple[Box, int]] = []
+    position = 0
+    for start, stop in _stretches(cuts, coords):
+        for box in flat_boxes(start, stop, old):
+            cells.append((box, position))
+            position += prod([b - a for a, b in box])
+    return cells
+
+
+def _stretches(cuts: Sequence[Cut], coords: Coords) -> Iterator[Interval]:
+    """Stretches of the flattened group that a rank owns; one cut dimension at most."""
+    dim = _cut_dim(cuts)
+    start, stop = cuts[dim].interval(cuts[dim].part(coords))
+    row = prod([cut.extent for cut in cuts[dim + 1 :]])
+    for before in range(prod([cut.extent for cut in cuts[:dim]])):
+        origin = before * cuts[dim].extent
+        yield (origin + start) * row, (origin + stop) * row
+
+
+def _cut_dim(cuts: Sequence[Cut]) -> int:
+    return next((dim for dim, cut in enumerate(cuts) if cut.mesh_dims), 0)
+
+
+def _owners(
+    src: Layout,
+    dst: Layout,
+    groups: Sequence[ReshapeGroup],
+    moving: Sequence[bool],
+    me: Coords,
+) -> Iterator[Coords]:
+    """The ranks that may own something of what this one is to have, each once."""
+    choices: list[list[dict[int, int]]] = []
+    for (old, new), moves in zip(groups, moving, strict=True):
+        if moves:
+            found: dict[tuple[tuple[int, int], ...], None] = {}
+            for box, _ in _cells(src.shape[slice(*old)], dst.cuts[slice(*new)], me):
+                ranges = [_parts(c, c.owners(*i)) for c, i in zip(src.cuts[slice(*old)], box)]
+                for combination in product(*ranges):
+                    found[tuple([pair for digits in combination for pair in digits])] = None
+            choices.append([dict(pairs) for pairs in found])
+    yield from _coordinates(me, choices)
+
+
+def _readers(
+    src: Layout,
+    dst: Layout,
+    groups: Sequence[ReshapeGroup],
+    moving: Sequence[bool],
+    me: Coords,
+) -> Iterator[Coords]:
+    """The ranks that may need something of what this one owns, each once."""
+    choices: list[list[dict[int, int]]] = []
+    for (old, new), moves in zip(groups, moving, strict=True):
+        if moves:
+            cuts = dst.cuts[slice(*new)]
+            dim = _cut_dim(cuts)
+            parts = range(cuts[dim].parts)
+            if not dim:  # else every block holds some of each stretch
+                row = prod([cut.extent for cut in cuts[1:]])
+                first, last = _span(src.section(me)[slice(*old)], src.shape[slice(*old)])
+                parts = cuts[0].owners(first // row, last // row + 1) if first <= last else range(0)
+            choices.append([dict(pairs) for pairs in _parts(cuts[dim], parts)])
+    yield from _coordinates(me, choices)
+
+
+def _span(box: Box, shape: Sequence[int]) -> Interval:
+    """First and last flat index of a box; the first is larger if it is empty."""
+    first = last = 0
+    for (start, stop), extent in zip(box, shape, strict=True):
+        if start >= stop:
+            return 1, 0
+        first, last = first * extent + start, last * extent + stop - 1
+    return first, last
+
+
+def _parts(cut: Cut, parts: range) -> list[tuple[tuple[int, int], ...]]:
+    """Mesh coordinates, as (mesh dimension, coordinate) pairs, of blocks of a cut."""
+    if not cut.mesh_dims:
+        return [()]
+    return [tuple(zip(cut.mesh_dims, cut.digits(part), strict=True)) for part in parts]
+
+
+def _coordinates(me: Coords, choices: Sequence[Sequence[dict[int, int]]]) -> Iterator[Coords]:
+    for choice in product(*choices):
+        coords = list(me)
+        for fixed in choice:
+            for mesh_dim, coordinate in fixed.items():
+                coords[mesh_dim] = coordinate
+        yield tuple(coords)
