@@ -1,5 +1,23 @@
 """The operations, one file a family; importing a file registers what it implements."""
 
-from distarray.ops import ufuncs
+from distarray.ops import (
+    contractions,
+    conversion,
+    creation,
+    elementwise,
+    grids,
+    metadata,
+    ranges,
+    ufuncs,
+)
 
-__all__ = ["ufuncs"]
+__all__ = [
+    "contractions",
+    "conversion",
+    "creation",
+    "elementwise",
+    "grids",
+    "metadata",
+    "ranges",
+    "ufuncs",
+]

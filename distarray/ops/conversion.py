@@ -1,0 +1,326 @@
+"""Arrays from other arrays, lists, buffers and iterables.
+
+What is not distributed counts as equal on every rank; each rank keeps its part of it, and nothing
+is sent.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, common_mesh, distribute, movement, wrap
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout
+from distarray.ops.placing import Placements, creates, place, plain
+
+__all__ = [
+    "array",
+    "asanyarray",
+    "asarray",
+    "ascontiguousarray",
+    "asfortranarray",
+    "from_dlpack",
+    "frombuffer",
+    "fromiter",
+    "fromstring",
+    "require",
+]
+
+
+@creates(np.array)
+def array(
+    object: Any,
+    dtype: Any = None,
+    *,
+    copy: bool | None = True,
+    order: Any = "K",
+    subok: bool = False,
+    ndmin: int = 0,
+    ndmax: int = 0,
+    like: Any = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """An array of anything that NumPy makes one of; see :func:`numpy.array`.
+
+    Parameters
+    ----------
+    object : array_like
+        Lists may contain DistArrays, which are then stacked. A DistArray is copied in its layout.
+    copy : bool or None
+        Of a NumPy array that is cut, None copies this rank's part and False makes a view of it.
+    mesh, placements
+        As :func:`distarray.distribute` takes them.
+
+    Cost
+    ----
+    No message, unless a DistArray is to be placed otherwise or several are to be stacked.
+    """
+    found = _joined(object)
+    if isinstance(found, DistArray):
+        return _from_distarray(found, dtype, copy, order, ndmin, mesh, placements)
+    keywords: dict[str, Any] = {"ndmax": ndmax} if ndmax else {}
+    fresh = None if copy else copy
+    values = np.array(found, dtype, copy=fresh, order=order, ndmin=ndmin, **keywords)
+    layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
+    return _part(values, layout, mesh, order, _is_copied(copy, values, found, layout))
+
+
+def _from_distarray(
+    x: DistArray,
+    dtype: Any,
+    copy: bool | None,
+    order: Any,
+    ndmin: int,
+    mesh: DeviceMesh | None,
+    placements: Placements | None,
+) -> DistArray:
+    block = x.mesh.xp.array(x._block, dtype, copy=copy, order=order)
+    result = x if block is x._block else x._like(block)
+    if result.ndim < ndmin:
+        result = result[(None,) * (ndmin - result.ndim) + (...,)]
+    moves = placements is not None or mesh not in (None, x.mesh)
+    return distribute(result, mesh, placements) if moves else result
+
+
+def _is_copied(copy: bool | None, values: Any, source: Any, layout: Layout) -> bool:
+    """Whether this rank's part has to be copied: on demand, or to let go of the whole."""
+    fresh = values is not source and values.base is None
+    if copy is False:
+        return False
+    return (copy is True and not fresh) or not layout.is_replicated
+
+
+def _part(values: Any, layout: Layout, mesh: DeviceMesh, order: Any, copied: bool) -> DistArray:
+    whole = Layout.replicated(values.shape, mesh.shape)
+    block = movement.moved(mesh.asarray(values), whole, layout, mesh)
+    return wrap(block.copy(order) if copied else block, layout, mesh)
+
+
+def _joined(value: Any) -> Any:
+    """Nested lists that contain DistArrays, stacked; other input as it is.
+
+    Lists of 0-d arrays (results of reductions) become lists of NumPy's scalars.
+    """
+    if not isinstance(value, (list, tuple)) or not _mentions(value):
+        return value
+    items = [_joined(plain(item)) for item in value]
+    if not any(isinstance(item, DistArray) for item in items):
+        return items
+    mesh = common_mesh(*items)
+    return np.stack([as_distarray(item, mesh) for item in items])  # type: ignore[arg-type]
+
+
+def _mentions(value: Any) -> bool:
+    """Whether there is a DistArray in nested lists."""
+    kinds = set(map(type, value))
+    if DistArray in kinds:
+        return True
+    if kinds.isdisjoint((list, tuple)):
+        return False
+    return any(_mentions(item) for item in value if isinstance(item, (list, tuple)))
+
+
+@creates(np.asarray)
+def asarray(
+    a: Any,
+    dtype: Any = None,
+    order: Any = None,
+    *,
+    device: str | None = None,
+    copy: bool | None = None,
+    like: Any = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """An array of anything, itself if it is one; see :func:`numpy.asarray`.
+
+    Cost
+    ----
+    As :func:`array`.
+    """
+    _check_device(a, device, mesh)
+    return array(  # type: ignore[no-any-return]
+        a, dtype, copy=copy, order=order or "K", like=like, mesh=mesh, placements=placements
+    )
+
+
+@creates(np.asanyarray)
+def asanyarray(
+    a: Any,
+    dtype: Any = None,
+    order: Any = None,
+    *,
+    device: str | None = None,
+    copy: bool | None = None,
+    like: Any = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """An array of anything, itself if it is one; see :func:`numpy.asanyarray`.
+
+    Cost
+    ----
+    As :func:`array`.
+    """
+    _check_device(a, device, mesh)
+    return array(  # type: ignore[no-any-return]
+        a, dtype, copy=copy, order=order or "K", like=like, mesh=mesh, placements=placements
+    )
+
+
+def _check_device(a: Any, device: str | None, mesh: DeviceMesh | None) -> None:
+    if device is not None:
+        mesh = common_mesh(a) if mesh is None else mesh
+        place((), float, mesh, device=device)
+
+
+@creates(np.ascontiguousarray)
+def ascontiguousarray(
+    a: Any,
+    dtype: Any = None,
+    *,
+    like: Any = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """An array with blocks contiguous in C order; see :func:`numpy.ascontiguousarray`.
+
+    Cost
+    ----
+    As :func:`array`.
+    """
+    return array(  # type: ignore[no-any-return]
+        a, dtype, copy=None, order="C", ndmin=1, like=like, mesh=mesh, placements=placements
+    )
+
+
+@creates(np.asfortranarray)
+def asfortranarray(
+    a: Any,
+    dtype: Any = None,
+    *,
+    like: Any = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """An array with blocks contiguous in Fortran order; see :func:`numpy.asfortranarray`.
+
+    Cost
+    ----
+    As :func:`array`.
+    """
+    return array(  # type: ignore[no-any-return]
+        a, dtype, copy=None, order="F", like=like, mesh=mesh, placements=placements
+    )
+
+
+@creates(np.require)
+def require(
+    a: Any,
+    dtype: Any = None,
+    requirements: Any = None,
+    *,
+    like: Any = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """An array whose blocks have the properties asked for; see :func:`numpy.require`.
+
+    Cost
+    ----
+    As :func:`array`.
+    """
+    x = asarray(a, dtype, like=like, mesh=mesh, placements=placements)
+    block = np.require(x.to_local(), None, requirements)
+    return x if block is x._block else x._like(block)
+
+
+# -- from buffers and iterables, which are equal on every rank -----------------------------------
+
+
+def _distributed(
+    values: Any, like: Any, mesh: DeviceMesh | None, placements: Placements | None
+) -> DistArray:
+    layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
+    return _part(values, layout, mesh, "K", copied=not layout.is_replicated)
+
+
+@creates(np.frombuffer)
+def frombuffer(
+    buffer: Any,
+    dtype: Any = None,
+    count: int = -1,
+    offset: int = 0,
+    *,
+    like: Any = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """The bytes of a buffer as a 1-d array; see :func:`numpy.frombuffer`.
+
+    Cost
+    ----
+    No message. A replicated array shares memory with the buffer, a cut one does not.
+    """
+    dtype = float if dtype is None else dtype
+    return _distributed(np.frombuffer(buffer, dtype, count, offset), like, mesh, placements)
+
+
+@creates(np.fromiter)
+def fromiter(
+    iter: Any,
+    dtype: Any,
+    count: int = -1,
+    *,
+    like: Any = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """The items of an iterable as a 1-d array; see :func:`numpy.fromiter`.
+
+    Cost
+    ----
+    No message; every rank runs through the whole iterable.
+    """
+    return _distributed(np.fromiter(iter, dtype, count), like, mesh, placements)
+
+
+@creates(np.fromstring)
+def fromstring(
+    string: Any,
+    dtype: Any = float,
+    count: int = -1,
+    *,
+    sep: str,
+    like: Any = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """The numbers in a text as a 1-d array; see :func:`numpy.fromstring`.
+
+    Cost
+    ----
+    No message; every rank reads the whole text.
+    """
+    return _distributed(np.fromstring(string, dtype, count, sep=sep), like, mesh, placements)
+
+
+def from_dlpack(
+    x: Any,
+    /,
+    *,
+    device: str | None = None,
+    copy: bool | None = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """An array of another library, equal on every rank; see :func:`numpy.from_dlpack`.
+
+    Cost
+    ----
+    No message. A replicated array shares memory with `x` where the libraries allow it.
+    """
+    if isinstance(x, DistArray):
+        return asarray(x, copy=copy, device=device, mesh=mesh, placements=placements)
+    return _distributed(np.from_dlpack(x, device=device, copy=copy), None, mesh, placements)

@@ -1,0 +1,107 @@
+"""Questions about arrays that their data types and memory answer, not their elements."""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, common_mesh, implements
+from distarray.layout import Fold
+from distarray.ops.placing import plain
+
+__all__ = [
+    "can_cast",
+    "common_type",
+    "iscomplexobj",
+    "isrealobj",
+    "isscalar",
+    "may_share_memory",
+    "min_scalar_type",
+    "result_type",
+    "shares_memory",
+]
+
+_ANY_FOLD = tuple(Fold)
+
+
+def _typed(value: Any) -> Any:
+    """What NumPy has to see of an operand to know its data type."""
+    return value.dtype if isinstance(value, DistArray) else value
+
+
+@implements(np.result_type, through=_ANY_FOLD, at=True)
+def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
+    """The data type that operands give together; see :func:`numpy.result_type`."""
+    return np.result_type(*[_typed(value) for value in arrays_and_dtypes])
+
+
+@implements(np.can_cast, through=_ANY_FOLD, at=True)
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    """Whether a cast between data types is allowed; see :func:`numpy.can_cast`."""
+    return np.can_cast(_typed(from_), to, casting)
+
+
+@implements(np.min_scalar_type)
+def min_scalar_type(a: Any, /) -> np.dtype[Any]:
+    """The data type of an array, or the smallest for a scalar; see :func:`numpy.min_scalar_type`.
+
+    Cost
+    ----
+    No message, save for a 0-d array that one rank alone holds.
+    """
+    return np.min_scalar_type(plain(a)) if a.ndim == 0 else a.dtype  # type: ignore[no-any-return]
+
+
+@implements(np.common_type, through=_ANY_FOLD, at=True)
+def common_type(*arrays: Any) -> Any:
+    """The inexact scalar type common to arrays; see :func:`numpy.common_type`."""
+    return np.common_type(*[np.empty((0,), x.dtype) for x in arrays])
+
+
+@implements(np.iscomplexobj, through=_ANY_FOLD, at=True)
+def iscomplexobj(x: Any) -> bool:
+    """Whether the data type is complex; see :func:`numpy.iscomplexobj`."""
+    return np.iscomplexobj(x.dtype.type())
+
+
+@implements(np.isrealobj, through=_ANY_FOLD, at=True)
+def isrealobj(x: Any) -> bool:
+    """Whether the data type is not complex; see :func:`numpy.isrealobj`."""
+    return not iscomplexobj(x)
+
+
+def isscalar(element: Any) -> bool:
+    """Whether something is a scalar, results of reductions included; see :func:`numpy.isscalar`."""
+    if isinstance(element, DistArray):
+        return isinstance(element._block, np.generic)
+    return np.isscalar(element)
+
+
+@implements(np.may_share_memory)
+def may_share_memory(a: Any, b: Any, /, max_work: int = 0) -> bool:
+    """Whether the bounds of two arrays' memory overlap; see :func:`numpy.may_share_memory`.
+
+    Cost
+    ----
+    One allreduce of a truth value: the blocks may overlap on some ranks only.
+    """
+    return _on_any_rank(np.may_share_memory(_memory(a), _memory(b), max_work), a, b)
+
+
+@implements(np.shares_memory)
+def shares_memory(a: Any, b: Any, /, max_work: int = -1) -> bool:
+    """Whether two arrays share memory on some rank; see :func:`numpy.shares_memory`.
+
+    Cost
+    ----
+    One allreduce of a truth value.
+    """
+    return _on_any_rank(np.shares_memory(_memory(a), _memory(b), max_work), a, b)
+
+
+def _memory(x: Any) -> Any:
+    return x.to_local() if isinstance(x, DistArray) else x
+
+
+def _on_any_rank(here: bool, a: Any, b: Any) -> bool:
+    group = common_mesh(a, b).group
+    return bool(group.allreduce(np.array(here), Fold.ANY)) if group.size > 1 else here

@@ -1,0 +1,111 @@
+"""Where a new array goes: what all creation functions share."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from inspect import signature
+from operator import index
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from distarray.array import DistArray, call, common_mesh, implements, placed_layout
+from distarray.comm import DeviceMesh
+from distarray.layout import Fold, Layout, Placement
+
+__all__ = ["Placements", "as_shape", "creates", "follow", "place", "plain"]
+
+Placements = Sequence[Placement] | Placement
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def creates(
+    numpy_function: Callable[..., Any], through: Iterable[Fold] = (), at: bool = False
+) -> Callable[[Function], Function]:
+    """Register a creation function, and give it out under a name that can be called directly.
+
+    Called directly, it goes through the registry too, so that pending folds among its arguments
+    are settled as they are when NumPy's function of that name is called.
+    """
+
+    def register(function: Function) -> Function:
+        like = "like" in signature(function).parameters
+        implements(numpy_function, through=through, at=at, like=like)(function)
+
+        @wraps(function)
+        def public(*args: Any, **kwargs: Any) -> Any:
+            return call(numpy_function, *args, **kwargs)
+
+        return cast(Function, public)
+
+    return register
+
+
+def as_shape(shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple of int, checked as NumPy does."""
+    try:
+        dims: tuple[int, ...] = (index(shape),)
+    except TypeError:
+        if not np.iterable(shape):
+            raise TypeError(
+                f"expected a sequence of integers or a single integer, got '{shape}'"
+            ) from None
+        dims = tuple([index(extent) for extent in shape])
+    if any(extent < 0 for extent in dims):
+        raise ValueError("negative dimensions are not allowed")
+    return dims
+
+
+def place(
+    shape: Sequence[int],
+    dtype: Any,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+    device: str | None = None,
+    like: Any = None,
+) -> tuple[Layout, DeviceMesh]:
+    """The layout and mesh of a new array.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the array.
+    dtype : dtype
+        Of the array.
+    mesh, placements
+        What the caller asks for: the default mesh, and its default layout, if None.
+    device : str, optional
+        Must be the mesh's device type.
+    like : DistArray or ndarray, optional
+        The mesh of a DistArray is taken where none is given.
+    """
+    if like is not None and not isinstance(like, (DistArray, np.ndarray)):
+        raise TypeError(
+            f"like= takes a DistArray or a NumPy array here, not {type(like).__name__}; call "
+            "NumPy's own function for arrays of another library"
+        )
+    mesh = common_mesh(like) if mesh is None else mesh
+    if device is not None and device != mesh.device_type:
+        raise ValueError(
+            f'Device not understood. Only "{mesh.device_type}" is allowed on this mesh, '
+            f"but received: {device}"
+        )
+    return placed_layout(tuple(shape), np.dtype(dtype), mesh, placements), mesh
+
+
+def follow(x: DistArray) -> Layout:
+    """The layout of a new array that is to lie as `x` does; settles nothing.
+
+    Where `x` lives at one coordinate of a mesh dimension, or is pending there, the new array is
+    replicated.
+    """
+    return x._layout if x._layout.is_plain else x._layout.settled()
+
+
+def plain(value: Any) -> Any:
+    """A 0-d distributed array as NumPy's scalar or 0-d array; anything else as it is.
+
+    Communicates only for an element that one rank alone holds.
+    """
+    if not isinstance(value, DistArray) or value.ndim:
+        return value
+    return value.mesh.to_host(value._block) if value._layout.is_replicated else value.full()

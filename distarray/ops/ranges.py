@@ -1,0 +1,328 @@
+"""Evenly spaced samples, with the very bits of NumPy's, each rank making its own part."""
+
+from math import ceil, copysign, inf, isnan
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, common_mesh, distribute, from_section, wrap
+from distarray.comm import DeviceMesh
+from distarray.layout import Cut
+from distarray.ops.blockwise import prepare
+from distarray.ops.placing import Placements, creates, place, plain
+
+__all__ = ["arange", "geomspace", "linspace", "logspace", "positions"]
+
+
+# -- arange --------------------------------------------------------------------------------------
+
+
+@creates(np.arange)
+def arange(
+    start: Any = None,
+    stop: Any = None,
+    step: Any = None,
+    dtype: Any = None,
+    *,
+    device: str | None = None,
+    like: Any = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """Evenly spaced values of an interval; see :func:`numpy.arange`.
+
+    ``arange(stop)``, ``arange(start, stop)`` and ``arange(start, stop, step)``.
+
+    Cost
+    ----
+    No message; the memory of this rank's block, for dates that of the whole array.
+    """
+    if stop is None:
+        if start is None:
+            raise TypeError("arange() requires stop to be specified.")
+        start, stop = 0, start
+    start = 0 if start is None else start
+    first, last, by = plain(start), plain(stop), 1 if step is None else plain(step)
+    found = _arange_dtype(first, last, by) if dtype is None else np.dtype(dtype)
+    if found.kind not in "iufcb":  # dates and objects have arithmetic of their own
+        values = np.arange(first, last, by, dtype)
+        _, mesh = place(values.shape, values.dtype, mesh, placements, device, like)
+        return distribute(values, mesh, placements, src=None)
+    extent = _arange_length(first, last, by, found.kind == "c")
+    if found.kind == "b" and extent > 2:
+        np.arange(3, dtype=bool)  # NumPy's own words for why there is no such range
+    ends = np.empty(2, found)
+    ends[0] = first
+    if extent > 1:
+        ends[1] = first + by
+    layout, mesh = place((extent,), found, mesh, placements, device, like)
+    made = mesh
+    return from_section(
+        lambda section: made.asarray(_arange_block(ends, section[0].start, section[0].stop)),
+        layout,
+        mesh,
+    )
+
+
+def _arange_dtype(*values: Any) -> np.dtype[Any]:
+    """What NumPy finds for the limits of a range: at least the default integer."""
+    dtype: np.dtype[Any] = np.dtype(np.intp)
+    for value in values:
+        dtype = np.promote_types(dtype, np.asarray(value).dtype)
+    return dtype
+
+
+def _arange_length(start: Any, stop: Any, step: Any, is_complex: bool) -> int:
+    """Number of elements, rounded as NumPy's arithmetic on Python objects rounds it."""
+    span = stop - start
+    ratio = span / step
+    if is_complex and isinstance(ratio, complex):
+        return max(0, min(_ceiling(ratio.real), _ceiling(ratio.imag)))
+    if ratio == 0 and span != 0:  # an underflow, or a step of infinity
+        return int(copysign(1, float(ratio)) > 0)
+    return max(0, _ceiling(float(ratio)))
+
+
+def _ceiling(value: float) -> int:
+    if isnan(value):
+        raise ValueError("arange: cannot compute length")
+    if abs(value) == inf or abs(value) >= 2**63:
+        raise ValueError("Maximum allowed size exceeded")
+    return ceil(value)
+
+
+def _arange_block(ends: Any, low: int, high: int) -> Any:
+    """Elements `low` to `high` of the range whose first two elements are `ends`."""
+    kind = ends.dtype.kind
+    if kind == "b":
+        return ends[low:high]
+    if kind in "iu":
+        start, delta = int(ends[0]), int(ends[1]) - int(ends[0])
+        span = (start + low * delta, start + high * delta)
+        info = np.iinfo(ends.dtype)
+        if delta and all(info.min <= end <= info.max for end in span):
+            return np.arange(*span, delta, dtype=ends.dtype)
+        # It wraps around, as NumPy's does: count in the widest integer and keep the low bits.
+        wide = np.arange(low, high).astype(np.uint64)
+        return (wide * np.uint64(delta % 2**64) + np.uint64(start % 2**64)).astype(ends.dtype)
+    block = np.empty(high - low, ends.dtype)
+    if kind == "c":
+        block.real = _float_range(ends.real, low, high)
+        block.imag = _float_range(ends.imag, low, high)
+    else:
+        block[...] = _float_range(ends, low, high)
+    if low <= 1 < high:  # NumPy stores start + step; start + 1 * delta may differ in the last bit
+        block[1 - low] = ends[1]
+    return block
+
+
+def _float_range(ends: Any, low: int, high: int) -> Any:
+    """``start + i * delta``, in the precision that NumPy computes in."""
+    working = np.float32 if ends.dtype == np.float16 else ends.dtype
+    start, following = ends.astype(working)
+    values = positions(low, high, working)
+    values *= following - start
+    values += start
+    return values
+
+
+def positions(low: int, high: int, dtype: Any) -> Any:
+    """``numpy.arange(n, dtype=dtype)[low:high]``, without making the rest."""
+    return np.arange(low, high).astype(dtype, copy=False)
+
+
+# -- linspace and its kin ------------------------------------------------------------------------
+
+
+@creates(np.linspace)
+def linspace(
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: str | None = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> Any:
+    """Evenly spaced numbers over an interval; see :func:`numpy.linspace`.
+
+    Parameters
+    ----------
+    start, stop : array_like
+        DistArrays of one dimension or more keep their layout; each rank then has all samples of
+        its part.
+
+    Cost
+    ----
+    No message, unless `start` and `stop` are distributed differently.
+    """
+    num = index(plain(num))
+    if num < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    limits = [_limit(plain(value)) for value in (start, stop)]
+    inexact = np.linspace(*[_probe(limit) for limit in limits], 0).dtype
+    wanted = inexact if dtype is None else np.dtype(dtype)
+    line = _Line(limits, num, endpoint, inexact, mesh)
+    axis = np.lib.array_utils.normalize_axis_index(axis, len(line.shape) + 1)
+    result = line.sampled(wanted, axis, device, placements)
+    return (result, line.step) if retstep else result
+
+
+def _limit(value: Any) -> Any:
+    weak = isinstance(value, (int, float, complex, DistArray))
+    return value if weak else np.asanyarray(value)
+
+
+def _probe(limit: Any) -> Any:
+    """Something of the same dtype and no size, to ask NumPy what comes out."""
+    return limit if not np.ndim(limit) else np.empty((0,), limit.dtype)
+
+
+class _Line:
+    """Samples between limits that may be arrays, computed as NumPy computes them."""
+
+    def __init__(
+        self, limits: list[Any], num: int, endpoint: bool, inexact: Any, mesh: DeviceMesh | None
+    ) -> None:
+        start, stop = limits
+        self.distributed = any(isinstance(limit, DistArray) for limit in limits)
+        self.mesh = common_mesh(*limits) if mesh is None or self.distributed else mesh
+        self.asked = mesh
+        self.inexact = inexact
+        self.num = num
+        self.has_stop = endpoint and num > 1
+        self.start, self.stop = start, stop
+        self.delta = np.subtract(stop, start, dtype=type(inexact))
+        self.shape: tuple[int, ...] = np.shape(self.delta)
+        divisor = num - 1 if endpoint else num
+        self.divisor = divisor
+        self.step: Any = self.delta / divisor if divisor > 0 else np.nan
+        # Steps that underflow need another order of operations, for all elements alike.
+        self.underflows = divisor > 0 and bool(np.any(self.step == 0))
+
+    def sampled(
+        self, dtype: np.dtype[Any], axis: int, device: str | None, placements: Placements | None
+    ) -> DistArray:
+        """All samples, with the samples along `axis`."""
+        if not self.distributed:
+            shape = (*self.shape[:axis], self.num, *self.shape[axis:])
+            layout, mesh = place(shape, dtype, self.mesh, placements, device)
+            section = layout.section(mesh.coords)
+            low, high = section[axis]
+            others = [*section[:axis], *section[axis + 1 :]]
+            parts = [_part(x, others) for x in (self.start, self.stop, self.delta, self.step)]
+            return wrap(mesh.asarray(self._block(parts, low, high, dtype, axis)), layout, mesh)
+        operands = [self.start, self.stop, self.delta, self.step]
+        parts, base, mesh = prepare(*operands)
+        cuts = [*base.cuts[:axis], Cut.whole(self.num), *base.cuts[axis:]]
+        block = self._block(parts, 0, self.num, dtype, axis)
+        result = wrap(block, base.with_cuts(cuts), mesh)
+        moves = placements is not None or self.asked not in (None, mesh)
+        return distribute(result, self.asked, placements) if moves else result
+
+    def _block(self, parts: list[Any], low: int, high: int, dtype: np.dtype[Any], axis: int) -> Any:
+        start, stop, delta, step = parts
+        block = positions(low, high, self.inexact).reshape((-1,) + (1,) * len(self.shape))
+        if self.distributed:
+            block = self.mesh.asarray(block)
+        if self.underflows:
+            block = block / self.divisor * delta
+        else:
+            block = block * (step if self.divisor > 0 else delta)
+        block = block + start
+        if self.has_stop and low < high == self.num:
+            block[-1, ...] = stop
+        if dtype.kind in "iu":
+            np.floor(block, out=block)
+        return np.moveaxis(block, 0, axis).astype(dtype, copy=False)
+
+
+def _part(x: Any, section: list[tuple[int, int]]) -> Any:
+    """The elements of an array that broadcasts, for a section of what it broadcasts to."""
+    if not np.ndim(x):
+        return x
+    intervals = section[len(section) - x.ndim :]
+    key = [slice(*i) if n != 1 else slice(None) for n, i in zip(x.shape, intervals, strict=True)]
+    return x[tuple(key)]
+
+
+@creates(np.logspace)
+def logspace(
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """Numbers spaced evenly on a log scale; see :func:`numpy.logspace`.
+
+    Cost
+    ----
+    No message, unless distributed arguments lie differently.
+    """
+    if np.ndim(base):
+        ndmax = max(np.ndim(value) for value in (start, stop, base))
+        start, stop, base = (_deepened(value, ndmax) for value in (start, stop, base))
+        place_of_base = np.lib.array_utils.normalize_axis_index(axis, ndmax + 1)
+        base = base[(slice(None),) * place_of_base + (None,)]
+    exponents = linspace(start, stop, num, endpoint, axis=axis, mesh=mesh, placements=placements)
+    result = np.power(plain(base), exponents)
+    return result if dtype is None else result.astype(dtype, copy=False)
+
+
+def _deepened(value: Any, ndim: int) -> Any:
+    value = value if isinstance(value, DistArray) else np.asanyarray(value)
+    return value[(None,) * (ndim - value.ndim) + (...,)]
+
+
+@creates(np.geomspace)
+def geomspace(
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """Numbers in geometric progression; see :func:`numpy.geomspace`.
+
+    Cost
+    ----
+    No message, unless `start` and `stop` are distributed differently.
+    """
+    limits = [
+        x if isinstance(x, DistArray) else np.asanyarray(x) for x in (plain(start), plain(stop))
+    ]
+    if any(bool(np.any(limit == 0)) for limit in limits):
+        raise ValueError("Geometric sequence cannot include zero")
+    num = index(plain(num))
+    probes = [np.empty((0,) * min(limit.ndim, 1), limit.dtype) for limit in limits]
+    working = np.result_type(*probes, float(num), np.zeros((), dtype))
+    wanted = working if dtype is None else np.dtype(dtype)
+    first, last = (limit.astype(working) for limit in limits)
+    # Rotated to the positive real axis, so that negative and complex limits have logarithms.
+    sign = np.sign(first)
+    first, last = first / sign, last / sign
+    result = logspace(np.log10(first), np.log10(last), num, endpoint, 10.0, working, mesh=mesh)
+    if num > 0:  # the power of a logarithm need not be the number itself
+        result[0] = first
+        if num > 1 and endpoint:
+            result[-1] = last
+    result *= sign
+    if axis != 0:
+        result = np.moveaxis(result, 0, axis)
+    result = as_distarray(result).astype(wanted, copy=False)
+    return result if placements is None else distribute(result, mesh, placements)
