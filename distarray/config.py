@@ -15,13 +15,15 @@ from typing import Any, cast
 
 __all__ = ["Settings", "config"]
 
-_CHOICES = {"fallback": ("warn", "allow", "error")}
+_CHOICES = {"device": ("cpu", "cuda"), "fallback": ("warn", "allow", "error")}
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """One immutable set of settings; sizes are bytes."""
 
+    #: Where the blocks of meshes live that do not say it: "cpu" or "cuda".
+    device: str = "cpu"
     #: Arrays smaller than this are replicated unless placements say otherwise.
     replicate_below: int = 1 << 18
     #: ``np.asarray(x)`` gathers up to this size and raises above it.

@@ -10,6 +10,7 @@ from distarray.comm.arguments import checked_names, checked_ranks, checked_shape
 from distarray.comm.group import Group
 from distarray.comm.outside import OutsideGroup
 from distarray.comm.threads import current_world
+from distarray.config import config
 from distarray.errors import DivergenceError, MeshError
 from distarray.layout.placement import Fold
 
@@ -36,8 +37,8 @@ class DeviceMesh:
         Length of each mesh dimension; the product is the number of ranks.
     mesh_dim_names : sequence of str, optional
         One name for each mesh dimension.
-    device_type : {"cpu", "cuda"}
-        Where the blocks live: NumPy or CuPy arrays.
+    device_type : {"cpu", "cuda"}, optional
+        Where the blocks live: NumPy or CuPy arrays. `config.device` by default.
     ranks : array of int, optional
         The ranks of `comm` to take, in row-major order of the grid; by default all, in order.
 
@@ -375,7 +376,7 @@ def default_mesh() -> DeviceMesh:
     world = current_world()
     if world is not None:
         return DeviceMesh(world, (world.size,))
-    if _default is None:
+    if _default is None or _default.device_type != config.device:
         group = world_group()
         _default = DeviceMesh(group, (group.size,))
     return _default

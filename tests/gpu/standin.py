@@ -1,0 +1,283 @@
+"""A strict stand-in for CuPy: device arrays whose memory the host cannot reach by accident.
+
+It computes with NumPy on memory of its own, and is stricter than the real thing wherever a
+program could touch that memory without saying so:
+
+* `__array__` refuses, so that no NumPy function converts a device array behind one's back;
+* NumPy arrays are refused as operands, values and indices of device arrays (scalars pass);
+* the CUDA array interface and the data pointer show a page that may not be read, so that a buffer
+  handed to MPI without staging ends in a segmentation fault instead of a right answer;
+* `get`, `set`, `asarray` and the conversions to Python scalars are counted.
+
+`install()` puts it where ``import cupy`` finds it.
+"""
+
+import ctypes
+import mmap
+import sys
+import types
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Counts", "counts", "install"]
+
+
+class Counts:
+    """Crossings between host and device since the last reset."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.to_host = self.to_device = self.scalars = 0
+
+
+counts = Counts()
+_SCALARS = (bool, int, float, complex, np.generic, str, bytes, type(None), type(Ellipsis), slice)
+
+
+def _forbidden_page() -> int:
+    """The address of a page of no access."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    return int(libc.mmap(None, mmap.PAGESIZE, 0, flags, -1, 0))
+
+
+_PAGE = _forbidden_page()
+
+
+def _inside(value: Any, what: str) -> Any:
+    """The NumPy arrays behind device arrays; arrays of the host are refused."""
+    if isinstance(value, ndarray):
+        return value._memory
+    if isinstance(value, np.ndarray):
+        raise TypeError(f"Unsupported type {np.ndarray} in {what}: a host array meets the device")
+    if isinstance(value, (list, tuple)):
+        items = [_inside(item, what) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, dict):
+        return {key: _inside(item, what) for key, item in value.items()}
+    return value
+
+
+def _outside(value: Any) -> Any:
+    """Results as device arrays: the device has no scalars, only 0-d arrays."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return ndarray._of(np.asarray(value))
+    if isinstance(value, (list, tuple)):
+        items = [_outside(item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+class _Pointer:
+    ptr = _PAGE
+
+
+class _Device:
+    id = 0
+
+
+class ndarray(np.lib.mixins.NDArrayOperatorsMixin):  # noqa: N801 (CuPy's name)
+    """An array in the memory of the device."""
+
+    __slots__ = ("_memory",)
+    __array_priority__ = 100
+
+    device = _Device()
+    data = _Pointer()
+
+    @classmethod
+    def _of(cls, memory: np.ndarray) -> "ndarray":
+        self = object.__new__(cls)
+        self._memory = memory
+        return self
+
+    # -- crossings ------------------------------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise TypeError(
+            "Implicit conversion to a NumPy array is not allowed. "
+            "Please use `.get()` to construct a NumPy array explicitly."
+        )
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (_PAGE, False),
+            "version": 3,
+            "strides": None if self.flags.c_contiguous else self.strides,
+        }
+
+    def get(self, stream: Any = None, order: str = "C", out: Any = None) -> np.ndarray:
+        counts.to_host += 1
+        if out is None:
+            return self._memory.copy(order)
+        assert type(out) is np.ndarray
+        assert out.shape == self.shape
+        out[...] = self._memory
+        return out
+
+    def set(self, host: np.ndarray, stream: Any = None) -> None:
+        assert type(host) is np.ndarray
+        assert host.dtype == self.dtype
+        assert host.shape == self.shape
+        counts.to_device += 1
+        self._memory[...] = host
+
+    def _scalar(self, kind: Any) -> Any:
+        counts.scalars += 1
+        return kind(self._memory)
+
+    def __bool__(self) -> bool:
+        return self._scalar(bool)
+
+    def __int__(self) -> int:
+        return self._scalar(int)
+
+    def __float__(self) -> float:
+        return self._scalar(float)
+
+    def __complex__(self) -> complex:
+        return self._scalar(complex)
+
+    def __index__(self) -> int:
+        return self._scalar(lambda memory: memory.__index__())
+
+    def item(self, *args: Any) -> Any:
+        counts.scalars += 1
+        return self._memory.item(*args)
+
+    def tolist(self) -> Any:
+        counts.to_host += 1
+        return self._memory.tolist()
+
+    # -- NumPy's protocols ------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        out = kwargs.get("out")
+        inside = _inside(inputs, ufunc.__name__)
+        result = getattr(ufunc, method)(*inside, **_inside(kwargs, ufunc.__name__))
+        if out is not None:
+            return out[0] if len(out) == 1 else out
+        return _outside(result)
+
+    def __array_function__(self, func: Any, types_: Any, args: Any, kwargs: Any) -> Any:
+        name = func.__name__
+        result = func(*_inside(args, name), **_inside(kwargs, name))
+        out = kwargs.get("out")
+        return _outside(result) if out is None else out
+
+    def __getitem__(self, key: Any) -> "ndarray":
+        return _outside(self._memory[_key(key)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._memory[_key(key)] = _inside(value, "an assignment to a device array")
+
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    def __iter__(self) -> Any:
+        return (_outside(row) for row in self._memory)
+
+    def __hash__(self) -> int:
+        raise TypeError("unhashable type: 'cupy.ndarray'")
+
+    def __repr__(self) -> str:
+        counts.to_host += 1
+        return repr(self._memory)
+
+    def __str__(self) -> str:
+        counts.to_host += 1
+        return str(self._memory)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 0)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        raise BufferError("the stand-in exports nothing")
+
+
+def _key(key: Any) -> Any:
+    parts = key if isinstance(key, tuple) else (key,)
+    for part in parts:
+        if not isinstance(part, (*_SCALARS, ndarray, list)):
+            raise IndexError(f"Unsupported type {type(part)}: a host array indexes a device array")
+    return _inside(key, "an index")
+
+
+def _forward(name: str) -> Any:
+    def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+        bound = getattr(self._memory, name)
+        return _outside(bound(*_inside(args, name), **_inside(kwargs, name)))
+
+    method.__name__ = name
+    return method
+
+
+for _name in (
+    "all any argmax argmin argsort astype choose clip compress conj conjugate copy cumprod cumsum "
+    "diagonal dot fill flatten max mean min nonzero partition prod put ravel repeat reshape round "
+    "searchsorted sort squeeze std sum swapaxes take trace transpose var view"
+).split():
+    setattr(ndarray, _name, _forward(_name))
+for _name in ("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides", "flags"):
+    setattr(ndarray, _name, property(lambda self, _n=_name: getattr(self._memory, _n)))
+for _name in ("T", "mT", "real", "imag", "base"):
+    setattr(ndarray, _name, property(lambda self, _n=_name: _outside(getattr(self._memory, _n))))
+ndarray.__module__ = "cupy"
+
+
+def _asarray(x: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> ndarray:
+    if isinstance(x, ndarray):
+        return x if dtype is None or x.dtype == dtype else x.astype(dtype)
+    counts.to_device += 1
+    return ndarray._of(np.array(x, dtype, order=order or "K"))
+
+
+def _array(x: Any, dtype: Any = None, copy: bool = True, **kwargs: Any) -> ndarray:
+    made = _asarray(x, dtype)
+    return made.copy() if made is x and copy else made
+
+
+class _Module(types.ModuleType):
+    """The module `cupy`: NumPy's functions on device arrays."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        function = getattr(np, name)
+        if not callable(function) or isinstance(function, type):
+            return function
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            inside = function(*_inside(args, name), **_inside(kwargs, name))
+            return _outside(inside) if kwargs.get("out") is None else kwargs["out"]
+
+        return call
+
+
+class _Stream:
+    def synchronize(self) -> None:
+        pass
+
+
+def install() -> types.ModuleType:
+    """Make ``import cupy`` give the stand-in."""
+    module = _Module("cupy")
+    module.ndarray = ndarray
+    module.asarray = module.asanyarray = _asarray
+    module.array = _array
+    module.asnumpy = lambda x: x.get() if isinstance(x, ndarray) else np.asarray(x)
+    cuda = types.ModuleType("cupy.cuda")
+    cuda.alloc_pinned_memory = lambda nbytes: bytearray(nbytes)
+    cuda.get_current_stream = _Stream
+    cuda.Device = lambda *args: _Device()
+    module.cuda = cuda
+    sys.modules["cupy"], sys.modules["cupy.cuda"] = module, cuda
+    return module
