@@ -1,5 +1,12 @@
 """Plans: which rank sends what to whom, and which layout an operation should work in."""
 
+from distarray.plan.contraction import (
+    Contraction,
+    ContractionPlan,
+    Panels,
+    panels_of,
+    plan_contraction,
+)
 from distarray.plan.cost import moved_elements
 from distarray.plan.exchange import (
     Exchange,
@@ -14,7 +21,10 @@ from distarray.plan.exchange import (
 from distarray.plan.propagate import Propagation, broadcast_shapes, propagate, restrict
 
 __all__ = [
+    "Contraction",
+    "ContractionPlan",
     "Exchange",
+    "Panels",
     "Propagation",
     "Route",
     "Slices",
@@ -22,6 +32,8 @@ __all__ = [
     "broadcast_shapes",
     "intersect",
     "moved_elements",
+    "panels_of",
+    "plan_contraction",
     "plan_across",
     "plan_exchange",
     "propagate",

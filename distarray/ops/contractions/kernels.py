@@ -1,0 +1,136 @@
+"""What one rank does: multiplying blocks, with BLAS wherever the labels allow it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.ops.contractions.engine import Kernel
+from distarray.plan import Contraction
+
+__all__ = ["labelled_kernel", "ufunc_kernel"]
+
+Array = Any
+Labels = tuple[int, ...]
+
+
+@lru_cache(maxsize=64)
+def ufunc_kernel(ufunc: np.ufunc) -> Kernel:
+    """A generalized ufunc on the blocks, which broadcast as the operands do."""
+
+    def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], out: Array | None) -> Array:
+        return ufunc(*blocks, out=out, dtype=dtype, casting="unsafe")
+
+    return multiply
+
+
+@lru_cache(maxsize=1024)
+def labelled_kernel(spec: Contraction) -> Kernel:
+    """The product of blocks by their labels: a matrix product if it is one, else einsum.
+
+    Integers are exact either way; both wrap around as NumPy's do.
+    """
+    terms = tuple([tuple([label for label in term if label >= 0]) for term in spec.terms])
+    arrangement = _arrangement(terms, spec.out) if len(terms) == 2 else None
+    product = _einsum(terms, spec.out) if arrangement is None else arrangement.multiply
+    if terms == spec.terms:
+        return product
+    keys = [tuple([0 if label < 0 else slice(None) for label in term]) for term in spec.terms]
+
+    def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], out: Array | None) -> Array:
+        squeezed = [block[(*key, ...)] for block, key in zip(blocks, keys, strict=True)]
+        return product(squeezed, dtype, out)
+
+    return multiply
+
+
+def _einsum(terms: Sequence[Labels], out: Labels) -> Kernel:
+    seen = dict.fromkeys(label for term in (*terms, out) for label in term)
+    number = {label: n for n, label in enumerate(seen)}
+    lists = [[number[label] for label in term] for term in terms]
+    result = [number[label] for label in out]
+
+    def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
+        operands: list[Any] = []
+        for block, labels in zip(blocks, lists, strict=True):
+            operands += [block, labels]
+        return np.einsum(*operands, result, dtype=dtype, casting="unsafe")
+
+    return multiply
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrangement:
+    """Two operands as stacks of matrices: the order of their axes, and of the product's.
+
+    Attributes
+    ----------
+    swapped : bool
+        Whether the second operand comes first, because its rows do in the result.
+    left, right : tuple of int
+        Axes of the first operand as (stack, rows, summed), of the second as (stack, summed,
+        columns).
+    stack, rows, summed, columns : int
+        How many labels are of each kind.
+    result : tuple of int
+        Axes that bring (stack, rows, columns) into the order of the result.
+    """
+
+    swapped: bool
+    left: Labels
+    right: Labels
+    stack: int
+    rows: int
+    summed: int
+    columns: int
+    result: Labels
+
+    def multiply(self, blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
+        """One product of (stacks of) matrices; blocks that are matrices already are not copied."""
+        a, b = reversed(blocks) if self.swapped else blocks
+        a = a.astype(dtype, copy=False).transpose(self.left)
+        b = b.astype(dtype, copy=False).transpose(self.right)
+        stack, rows = a.shape[: self.stack], a.shape[self.stack : self.stack + self.rows]
+        columns = b.shape[b.ndim - self.columns :]
+        depth = prod(a.shape[self.stack + self.rows :])
+        if self.rows > 1 or self.summed > 1:
+            a = a.reshape(*stack, *([prod(rows)] if rows else []), depth)
+        if self.columns > 1 or self.summed > 1:
+            b = b.reshape(*stack, depth, *([prod(columns)] if columns else []))
+        product = np.matmul(a, b)
+        if self.rows > 1 or self.columns > 1:
+            product = product.reshape(*stack, *rows, *columns)
+        if self.result != tuple(range(len(self.result))):
+            product = product.transpose(self.result)
+        return product
+
+
+def _arrangement(terms: Sequence[Labels], out: Labels) -> _Arrangement | None:
+    """How a pair becomes a matrix product; None if it does not, or gains nothing by it."""
+    a, b = terms
+    stack = [label for label in out if label in a and label in b]
+    free = [label for label in out if label not in stack]
+    swapped = bool(free) and free[0] in b
+    if swapped:
+        a, b = b, a
+    rows = [label for label in free if label in a]
+    columns = [label for label in free if label in b]
+    summed = [label for label in a if label in b and label not in out]
+    alone = len(a) - len(stack) - len(rows) - len(summed)
+    alone += len(b) - len(stack) - len(columns) - len(summed)
+    if alone or not summed or (stack and not (rows and columns)):
+        return None
+    made = [*stack, *rows, *columns]
+    return _Arrangement(
+        swapped,
+        tuple([a.index(label) for label in (*stack, *rows, *summed)]),
+        tuple([b.index(label) for label in (*stack, *summed, *columns)]),
+        len(stack),
+        len(rows),
+        len(summed),
+        len(columns),
+        tuple([made.index(label) for label in out]),
+    )

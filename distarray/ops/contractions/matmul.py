@@ -1,0 +1,199 @@
+"""The generalized ufuncs that multiply matrices and vectors: matmul, vecdot, matvec, vecmat."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import DistArray, implements
+from distarray.ops.contractions.engine import contract, deliver
+from distarray.ops.contractions.kernels import ufunc_kernel
+from distarray.ops.contractions.operands import (
+    moved_axes,
+    numbers,
+    raise_as_numpy,
+    read,
+)
+from distarray.plan import Contraction, broadcast_shapes
+
+__all__ = ["matmul"]
+
+#: Keywords that say which dimensions are meant.
+_AXES = ("axes", "axis", "keepdims")
+#: Keywords that have no say in the result's values, or only in its dtype.
+_OTHERS = ("casting", "order", "dtype", "subok", "signature")
+
+#: Core dimensions of the operands and of the result, as letters.
+_CORES: dict[np.ufunc, tuple[str, str, str]] = {np.matmul: ("nk", "km", "nm")}
+for _name, _letters in (
+    ("vecdot", ("k", "k", "")),
+    ("matvec", ("nk", "k", "n")),
+    ("vecmat", ("k", "km", "m")),
+):
+    if hasattr(np, _name):  # matvec and vecmat are NumPy 2.2's
+        _CORES[getattr(np, _name)] = _letters
+
+
+def _gufunc(ufunc: np.ufunc, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
+    if len(inputs) > 2:
+        inputs, out = inputs[:2], inputs[2]
+    if isinstance(out, tuple):
+        out = out[0]
+    (a, b), _ = read(*inputs, out=out)
+    dtype = _dtype(ufunc, (a, b), out, keywords)
+    how: dict[str, Any] = {name: keywords[name] for name in _AXES if name in keywords}
+    if how:
+        result = _along_axes(ufunc, a, b, dtype, how)
+    else:
+        result = _product(ufunc, a, b, dtype, out)
+    return _delivered(ufunc, (a, b), result, out, how)
+
+
+def _dtype(
+    ufunc: np.ufunc, operands: Sequence[DistArray], out: Any, keywords: dict[str, Any]
+) -> np.dtype[Any]:
+    """Of the result before it is cast to `out`; raises as NumPy does."""
+    for name in keywords:
+        if name not in (*_AXES, *_OTHERS):
+            raise TypeError(f"{ufunc.__name__}() got an unexpected keyword argument '{name}'")
+    how: dict[str, Any] = {"casting": keywords.get("casting", "same_kind")}
+    if keywords.get("signature") is not None:
+        how["signature"] = keywords["signature"]
+    if keywords.get("dtype") is not None:
+        how["signature"] = (None, None, np.dtype(keywords["dtype"]))
+    given = (operands[0].dtype, operands[1].dtype, None if out is None else out.dtype)
+    found = ufunc.resolve_dtypes(given, **how)
+    numbers(found[-1])
+    return found[-1]
+
+
+def _product(
+    ufunc: np.ufunc, a: DistArray, b: DistArray, dtype: np.dtype[Any], out: Any
+) -> DistArray:
+    """The product over the last dimensions, stacks broadcast."""
+    left, right, made = _core(ufunc, a.ndim, b.ndim)
+    spec = _spec(ufunc, a, b, left, right, made)
+    hint = out if isinstance(out, DistArray) and out.shape == spec.shape else None
+    return contract(ufunc_kernel(ufunc), spec, (a, b), dtype, out=hint)
+
+
+def _core(ufunc: np.ufunc, *ndims: int) -> tuple[str, str, str]:
+    """Core dimensions; of those of matmul, rows and columns may be missing."""
+    left, right, made = _CORES[ufunc]
+    if ufunc is np.matmul and ndims[0] == 1:
+        left, made = "k", made.replace("n", "")
+    if ufunc is np.matmul and ndims[1] == 1:
+        right, made = "k", made.replace("m", "")
+    return left, right, made
+
+
+def _spec(
+    ufunc: np.ufunc, a: DistArray, b: DistArray, left: str, right: str, made: str
+) -> Contraction:
+    if a.ndim < len(left) or b.ndim < len(right):
+        raise_as_numpy(ufunc, a, b)
+    core: dict[str, int] = {}
+    for letters, x in ((left, a), (right, b)):
+        for letter, extent in zip(letters, x.shape[x.ndim - len(letters) :], strict=True):
+            if core.setdefault(letter, extent) != extent:
+                raise_as_numpy(ufunc, a, b)
+    stacks = [x.shape[: x.ndim - len(core)] for x, core in ((a, left), (b, right))]
+    try:
+        stack = broadcast_shapes(*stacks)
+    except ValueError:
+        stack = None
+    if stack is None:
+        raise_as_numpy(ufunc, a, b)
+    number = {letter: len(stack) + n for n, letter in enumerate(core)}
+    terms = []
+    for letters, shape in ((left, stacks[0]), (right, stacks[1])):
+        lead = len(stack) - len(shape)
+        labels = [lead + d if n == stack[lead + d] else -1 for d, n in enumerate(shape)]
+        terms.append((*labels, *[number[letter] for letter in letters]))
+    result = (*range(len(stack)), *[number[letter] for letter in made])
+    return Contraction(tuple(terms), result, (*stack, *core.values()))
+
+
+def _delivered(
+    ufunc: np.ufunc,
+    operands: Sequence[DistArray],
+    result: DistArray,
+    out: Any,
+    how: dict[str, Any],
+) -> Any:
+    if out is None or out is result:
+        return result
+    if out.shape != result.shape:
+        try:
+            fits = broadcast_shapes(out.shape, result.shape) == out.shape
+        except ValueError:
+            fits = False
+        core = len(_core(ufunc, operands[0].ndim, operands[1].ndim)[2])
+        if not fits or out.shape[out.ndim - core :] != result.shape[result.ndim - core :]:
+            raise_as_numpy(ufunc, *operands, out=np.empty(out.shape, out.dtype), **how)
+    return deliver(result, out)
+
+
+def _along_axes(
+    ufunc: np.ufunc, a: DistArray, b: DistArray, dtype: np.dtype[Any], how: dict[str, Any]
+) -> DistArray:
+    """The product over dimensions that `axes` or `axis` name, put back where they say."""
+    # The dimensions named are wrong or right whatever the extents: NumPy says which.
+    made = ufunc(np.ones((1,) * a.ndim), np.ones((1,) * b.ndim), **how)
+    core = _core(ufunc, a.ndim, b.ndim)
+    named = how.get("axes")
+    if named is None:
+        axis = how.get("axis", -1)
+        named = [(axis,)] * 2 if ufunc is not np.matmul else [(-2, -1)[-len(c) :] for c in core]
+    named = [tuple(entry) if isinstance(entry, (tuple, list)) else (entry,) for entry in named]
+    keepdims = bool(how.get("keepdims"))
+    target = named[2] if len(named) > 2 else named[0] if keepdims else ()
+    result = _product(ufunc, _core_last(a, named[0]), _core_last(b, named[1]), dtype, None)
+    if keepdims:
+        result = result[..., None]
+    axes = [normalize_axis_index(axis, np.ndim(made)) for axis in target]
+    order = [d for d in range(result.ndim) if d < result.ndim - len(axes)]
+    for position, axis in sorted(zip(axes, range(result.ndim - len(axes), result.ndim))):
+        order.insert(position, axis)
+    return moved_axes(result, order)
+
+
+def _core_last(x: DistArray, axes: Sequence[int]) -> DistArray:
+    core = [normalize_axis_index(axis, x.ndim) for axis in axes]
+    return moved_axes(x, [*[d for d in range(x.ndim) if d not in core], *core])
+
+
+@implements(np.matmul)
+def matmul(*args: Any, **kwargs: Any) -> Any:
+    """As :func:`numpy.matmul`, with its keywords.
+
+    Cost
+    ----
+    Nothing where the operands' cuts already fit (rows of `x1` cut, `x2` whole; equal stacks cut
+    alike) or make partial products (columns of `x1` and rows of `x2` cut alike), which are then
+    folded: one allreduce of a small result, one reduce-scatter of a large one, which comes out
+    cut. Otherwise the operand that is cheapest to move is brought, in panels if it is large.
+    """
+    return _gufunc(np.matmul, *args, **kwargs)
+
+
+def _implement(ufunc: np.ufunc) -> None:
+    @implements(ufunc)
+    def multiply(*args: Any, **kwargs: Any) -> Any:
+        return _gufunc(ufunc, *args, **kwargs)
+
+
+for _ufunc in _CORES:
+    if _ufunc is not np.matmul:
+        _implement(_ufunc)
+
+
+@implements(np.linalg.matmul)
+def _linalg_matmul(x1: Any, x2: Any, /) -> Any:
+    return matmul(x1, x2)
+
+
+@implements(np.linalg.vecdot)
+def _linalg_vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    return _gufunc(np.vecdot, x1, x2, axis=axis)

@@ -1,0 +1,189 @@
+"""Products by position of the dimensions: dot, vdot, inner, outer, tensordot, kron."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, call, implements
+from distarray.ops.contractions.engine import contract, deliver
+from distarray.ops.contractions.kernels import labelled_kernel
+from distarray.ops.contractions.operands import moved_axes, probe, raise_as_numpy, read
+from distarray.ops.ufuncs import call_ufunc
+from distarray.plan import Contraction
+
+__all__ = ["dot", "inner", "kron", "outer", "tensordot", "vdot"]
+
+
+def _paired(
+    a: DistArray,
+    b: DistArray,
+    pairs: Sequence[tuple[int, int]],
+    dtype: np.dtype[Any],
+    scalar: bool = True,
+) -> DistArray:
+    """Sum of products over pairs of dimensions; the others follow in order."""
+    partner = {right: left for left, right in pairs}
+    extents, right_labels = list(a.shape), []
+    for d, extent in enumerate(b.shape):
+        if d in partner:
+            right_labels.append(partner[d])
+        else:
+            right_labels.append(len(extents))
+            extents.append(extent)
+    summed = set(partner.values())
+    out = [label for label in range(len(extents)) if label not in summed]
+    terms = (tuple(range(a.ndim)), tuple(right_labels))
+    spec = Contraction(terms, tuple(out), tuple(extents))
+    return contract(labelled_kernel(spec), spec, (a, b), dtype, scalar=scalar)
+
+
+@implements(np.dot)
+def dot(a: Any, b: Any, out: Any = None) -> Any:
+    """As :func:`numpy.dot`: sum over the last dimension of `a` and the last but one of `b`.
+
+    Cost
+    ----
+    As :func:`numpy.matmul`.
+    """
+    (x, y), _ = read(a, b, out=out)
+    dtype = probe(np.dot, x.dtype, y.dtype)
+    if not x.ndim or not y.ndim:
+        result: Any = np.multiply(x, y)
+    else:
+        axis = y.ndim - 1 if y.ndim == 1 else y.ndim - 2
+        if x.shape[-1] != y.shape[axis]:
+            raise _not_aligned(x.shape, y.shape, x.ndim - 1, axis)
+        result = _paired(x, y, [(x.ndim - 1, axis)], dtype)
+    if out is not None and (out.shape != result.shape or out.dtype != dtype):
+        raise ValueError(
+            "output array is not acceptable (must have the right datatype, number of dimensions, "
+            "and be a C-Array)"
+        )
+    return deliver(result, out)
+
+
+def _not_aligned(a: Sequence[int], b: Sequence[int], left: int, right: int) -> ValueError:
+    first, second = [str(tuple(shape)).replace(" ", "") for shape in (a, b)]
+    return ValueError(
+        f"shapes {first} and {second} not aligned: {a[left]} (dim {left}) != "
+        f"{b[right]} (dim {right})"
+    )
+
+
+@implements(np.inner)
+def inner(a: Any, b: Any, /) -> Any:
+    """As :func:`numpy.inner`: sum over the last dimension of both."""
+    (x, y), _ = read(a, b)
+    dtype = probe(np.inner, x.dtype, y.dtype)
+    if not x.ndim or not y.ndim:
+        return np.multiply(x, y)
+    if x.shape[-1] != y.shape[-1]:
+        # NumPy says it of the transposed second operand.
+        flipped = y.shape if y.ndim == 1 else (*y.shape[:-2], y.shape[-1], y.shape[-2])
+        raise _not_aligned(x.shape, flipped, x.ndim - 1, max(0, y.ndim - 2))
+    return _paired(x, y, [(x.ndim - 1, y.ndim - 1)], dtype)
+
+
+@implements(np.vdot)
+def vdot(a: Any, b: Any, /) -> Any:
+    """As :func:`numpy.vdot`: sum of ``conj(a) * b`` over all elements; one allreduce.
+
+    Operands of equal shape are not flattened, so nothing moves where they lie alike.
+    """
+    (x, y), _ = read(a, b)
+    dtype = probe(np.vdot, x.dtype, y.dtype)
+    if x.size != y.size:
+        raise ValueError(f"cannot reshape array of size {y.size} into shape ({x.size},)")
+    if x.shape != y.shape:
+        x, y = call(np.ravel, x), call(np.ravel, y)
+    if x.dtype.kind == "c":
+        x = call_ufunc(np.conjugate, x)
+    return _paired(x, y, [(d, d) for d in range(x.ndim)], dtype)
+
+
+@implements(np.outer)
+def outer(a: Any, b: Any, out: Any = None) -> Any:
+    """As :func:`numpy.outer`; cut as `a` is, or as `b` is."""
+    (x, y), _ = read(a, b, out=out)
+    dtype = probe(np.outer, x.dtype, y.dtype)
+    result = _paired(call(np.ravel, x), call(np.ravel, y), [], dtype)
+    if out is not None and out.shape != result.shape:
+        raise ValueError(
+            f"non-broadcastable output operand with shape {_tight(out.shape)} doesn't match the "
+            f"broadcast shape {_tight(result.shape)}"
+        )
+    if out is not None and not np.can_cast(dtype, out.dtype, "same_kind"):
+        np.multiply(np.ones(1, dtype), np.ones(1, dtype), out=np.ones(1, out.dtype))
+    return deliver(result, out)
+
+
+def _tight(shape: Sequence[int]) -> str:
+    return str(tuple(shape)).replace(" ", "")
+
+
+@implements(np.linalg.outer)
+def _linalg_outer(x1: Any, x2: Any, /) -> Any:
+    (x, y), _ = read(x1, x2)
+    if x.ndim != 1 or y.ndim != 1:
+        raise ValueError(
+            "Input arrays must be one-dimensional, but they are "
+            f"x1.ndim={x.ndim!r} and x2.ndim={y.ndim!r}."
+        )
+    return outer(x, y)
+
+
+@implements(np.tensordot)
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """As :func:`numpy.tensordot`: sum over pairs of dimensions."""
+    (x, y), _ = read(a, b)
+    dtype = probe(np.dot, x.dtype, y.dtype)
+    pairs = _pairs(x, y, axes)
+    return _paired(x, y, pairs, dtype, scalar=False)
+
+
+def _pairs(a: DistArray, b: DistArray, axes: Any) -> list[tuple[int, int]]:
+    try:
+        iter(axes)
+    except TypeError:
+        left, right = list(range(-axes, 0)), list(range(axes))
+    else:
+        left, right = [list(e) if np.iterable(e) else [e] for e in axes]
+    fits = len(left) == len(right) and len(set(left)) == len(left) and len(set(right)) == len(right)
+    if fits:
+        for d, e in zip(left, right, strict=True):
+            inside = -a.ndim <= d < a.ndim and -b.ndim <= e < b.ndim
+            fits = fits and inside and a.shape[d] == b.shape[e]
+    if not fits:
+        raise_as_numpy(np.tensordot, a, b, axes=axes)
+    return [(d % a.ndim, e % b.ndim) for d, e in zip(left, right, strict=True)]
+
+
+@implements(np.linalg.tensordot)
+def _linalg_tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+    return tensordot(x1, x2, axes=axes)
+
+
+@implements(np.kron)
+def kron(a: Any, b: Any) -> Any:
+    """As :func:`numpy.kron`: each element of `a` times the whole of `b`.
+
+    Returns
+    -------
+    DistArray
+        Cut along a dimension where `a` is, or can be, cut.
+
+    Cost
+    ----
+    `b` becomes whole on every rank, which holds less than the result does; `a` stays where it is.
+    """
+    (x, y), _ = read(a, b)
+    dtype = probe(np.multiply, x.dtype, y.dtype)
+    if not x.ndim or not y.ndim:
+        return np.multiply(x, y)
+    ndim = max(x.ndim, y.ndim)
+    x, y = [v[(None,) * (ndim - v.ndim)] for v in (x, y)]
+    pairs = _paired(x, y, [], dtype)
+    order = [d + ndim * which for d in range(ndim) for which in (0, 1)]
+    shape = tuple([m * n for m, n in zip(x.shape, y.shape, strict=True)])
+    return call(np.reshape, moved_axes(pairs, order), shape)

@@ -1,0 +1,79 @@
+"""Reading einsum's subscripts, as a string or as lists, into labels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+__all__ = ["Subscripts", "parse"]
+
+#: A letter, a number, or the place of a dimension that an ellipsis stands for.
+Label = str | int | tuple[str, int]
+Term = tuple[Label, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscripts:
+    """One label for each dimension of each operand and of the result.
+
+    Labels of dimensions that an ellipsis stands for are ``("...", n)``, n counted from the last.
+    """
+
+    terms: tuple[Term, ...]
+    out: Term
+
+
+def parse(operands: Sequence[Any], ndims: Sequence[int]) -> Subscripts:
+    """Labels of a call of einsum that NumPy has found to be valid.
+
+    Parameters
+    ----------
+    operands : sequence
+        The subscripts string alone, or the lists of labels in order, the result's last if given.
+    ndims : sequence of int
+        Number of dimensions of each operand.
+    """
+    if isinstance(operands[0], str):
+        return _parse_string(operands[0], tuple(ndims))
+    terms = [_expanded(list(term), n) for term, n in zip(operands, ndims, strict=False)]
+    out = list(operands[len(ndims)]) if len(operands) > len(ndims) else None
+    return _with_result(terms, out)
+
+
+@lru_cache(maxsize=1024)
+def _parse_string(text: str, ndims: tuple[int, ...]) -> Subscripts:
+    left, arrow, right = text.replace(" ", "").partition("->")
+    terms = [_expanded(_letters(t), n) for t, n in zip(left.split(","), ndims, strict=True)]
+    return _with_result(terms, _letters(right) if arrow else None)
+
+
+def _letters(text: str) -> list[Any]:
+    head, dots, tail = text.partition("...")
+    return [*head, *([Ellipsis] if dots else []), *tail]
+
+
+def _expanded(labels: Sequence[Any], ndim: int) -> Term:
+    """The labels of one operand, with its ellipsis written out."""
+    covered = ndim - sum([label is not Ellipsis for label in labels])
+    return _replaced(labels, covered)
+
+
+def _replaced(labels: Sequence[Any], covered: int) -> Term:
+    term: list[Label] = []
+    for label in labels:
+        if label is Ellipsis:
+            term += [("...", n) for n in range(covered, 0, -1)]
+        else:
+            term.append(label)
+    return tuple(term)
+
+
+def _with_result(terms: Sequence[Term], out: Sequence[Any] | None) -> Subscripts:
+    """The result: as given, or broadcast dimensions and then the labels that occur once, sorted."""
+    labels = [label for term in terms for label in term]
+    covered = max([label[1] for label in labels if isinstance(label, tuple)], default=0)
+    if out is None:
+        named = [label for label in labels if not isinstance(label, tuple)]
+        once = sorted([label for label in set(named) if named.count(label) == 1])
+        out = [Ellipsis, *once]
+    return Subscripts(tuple(terms), _replaced(out, covered))

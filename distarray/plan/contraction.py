@@ -1,0 +1,325 @@
+"""Where a contraction works: a product of arrays, summed over some of their index labels.
+
+Every dimension of every operand carries a label; equal labels run together. For each mesh
+dimension one label is chosen to be cut: operands that carry it are cut along it, the others are
+whole there. A label of the result leaves the result cut; a label that is summed over leaves a
+pending sum. Among the choices the one that costs least is taken: bytes that change rank, then
+arithmetic, in bytes that could have been sent in that time.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import prod
+
+from distarray.layout import Cut, Layout, Partial
+from distarray.plan.cost import moved_elements
+
+__all__ = ["Contraction", "ContractionPlan", "Panels", "panels_of", "plan_contraction"]
+
+Labels = tuple[int, ...]
+
+#: Bytes that a link carries in the time of one multiplication and addition.
+_BYTES_A_PRODUCT = 0.2
+#: Bytes that a link carries in the time that one conversation takes to begin.
+_BYTES_A_MESSAGE = 1 << 14
+#: More assignments of labels to mesh dimensions than this are not compared.
+_MOST_CHOICES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A product of operands, summed over the labels that the result does not carry.
+
+    Attributes
+    ----------
+    terms : tuple of tuple of int
+        The label of each dimension of each operand; no label twice in one operand. -1 marks a
+        dimension of extent 1 that is stretched, as in broadcasting.
+    out : tuple of int
+        The labels of the result.
+    extents : tuple of int
+        The extent of each label.
+    """
+
+    terms: tuple[Labels, ...]
+    out: Labels
+    extents: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        return tuple([self.extents[label] for label in self.out])
+
+
+@dataclass(frozen=True, slots=True)
+class ContractionPlan:
+    """What becomes of the operands, of each rank's product, and of the result.
+
+    Attributes
+    ----------
+    operands : tuple of Layout
+        Wanted of each operand.
+    pending : tuple of int
+        Mesh dimensions along which the products are contributions to a sum.
+    local : Layout
+        Of the products; `pending` is marked in it.
+    result : Layout
+        Of the result, finished.
+    cuts : tuple of Cut
+        Of each label.
+    moved : float
+        Bytes of operands that change rank, over all ranks.
+    """
+
+    operands: tuple[Layout, ...]
+    pending: tuple[int, ...]
+    local: Layout
+    result: Layout
+    cuts: tuple[Cut, ...]
+    moved: float
+
+
+@lru_cache(maxsize=4096)
+def plan_contraction(
+    spec: Contraction,
+    layouts: tuple[Layout, ...],
+    itemsizes: tuple[int, ...],
+    out_itemsize: int,
+    small: int,
+) -> ContractionPlan:
+    """The cheapest way to contract operands that lie as they do.
+
+    Parameters
+    ----------
+    spec : Contraction
+        What is multiplied and summed.
+    layouts : tuple of Layout
+        Of the operands, on one mesh, nothing pending.
+    itemsizes : tuple of int
+        Bytes an element of each operand.
+    out_itemsize : int
+        Bytes an element of the result.
+    small : int
+        Bytes below which a result is whole on every rank when nothing suggests otherwise.
+
+    Returns
+    -------
+    ContractionPlan
+    """
+    best: ContractionPlan | None = None
+    lowest = float("inf")
+    mesh_shape = layouts[0].mesh_shape
+    least = prod(spec.extents) / prod(mesh_shape) * _BYTES_A_PRODUCT
+    for cuts in _candidates(spec, layouts, out_itemsize, small):
+        plan = _planned(spec, layouts, itemsizes, out_itemsize, small, cuts)
+        cost = _cost(spec, plan, mesh_shape, out_itemsize)
+        if cost < lowest:
+            best, lowest = plan, cost
+            if cost <= 1.01 * least:
+                break
+    assert best is not None
+    return best
+
+
+# -- candidates --------------------------------------------------------------------------------
+
+
+def _candidates(
+    spec: Contraction, layouts: Sequence[Layout], out_itemsize: int, small: int
+) -> Iterator[tuple[Cut, ...]]:
+    """The cuts of all labels, for each assignment of labels to mesh dimensions."""
+    known = _known_cuts(spec, layouts)
+    mesh_shape = layouts[0].mesh_shape
+    is_small = prod(spec.shape) * out_itemsize < small
+    choices = [_choices(spec, known, m, size, is_small) for m, size in enumerate(mesh_shape)]
+    while prod([len(choice) for choice in choices]) > _MOST_CHOICES:
+        max(choices, key=len).pop()
+    for assignment in product(*choices):
+        placed: dict[int, list[int]] = {}
+        for mesh_dim, label in enumerate(assignment):
+            if label is not None:
+                placed.setdefault(label, []).append(mesh_dim)
+        labels = list(placed)
+        variants = [_variants(spec, known, label, placed[label], mesh_shape) for label in labels]
+        for cuts in product(*variants):
+            chosen = [Cut.whole(extent) for extent in spec.extents]
+            for label, cut in zip(labels, cuts, strict=True):
+                chosen[label] = cut
+            yield tuple(chosen)
+
+
+def _known_cuts(spec: Contraction, layouts: Sequence[Layout]) -> list[tuple[int, Cut]]:
+    """(label, cut) of every dimension that is cut now, in the order of the operands."""
+    found: dict[tuple[int, Cut], None] = {}
+    for labels, layout in zip(spec.terms, layouts, strict=True):
+        for label, cut in zip(labels, layout.cuts, strict=True):
+            if cut.mesh_dims and label >= 0:
+                found[label, cut] = None
+    return list(found)
+
+
+def _choices(
+    spec: Contraction, known: Sequence[tuple[int, Cut]], mesh_dim: int, size: int, is_small: bool
+) -> list[int | None]:
+    """Labels that a mesh dimension may cut, the preferred ones first; None cuts nothing."""
+    cut_now = [label for label, cut in known if mesh_dim in cut.mesh_dims]
+    if size == 1:
+        return [*cut_now[:1]] or [None]
+    summed = [label for label in range(len(spec.extents)) if label not in spec.out]
+    summed.sort(key=lambda label: -spec.extents[label])
+    # What is whole everywhere already stays so, unless the result is worth dividing.
+    free = spec.out if cut_now or not is_small else ()
+    last = [label for label in summed if label not in cut_now]
+    return [*dict.fromkeys((*cut_now, *free)), None, *last]
+
+
+def _variants(
+    spec: Contraction,
+    known: Sequence[tuple[int, Cut]],
+    label: int,
+    mesh_dims: Sequence[int],
+    mesh_shape: tuple[int, ...],
+) -> list[Cut]:
+    """Ways to cut a label along mesh dimensions: as operands are cut already, and canonically."""
+    found = [c for lab, c in known if lab == label and sorted(c.mesh_dims) == list(mesh_dims)]
+    radix = tuple([mesh_shape[m] for m in mesh_dims])
+    canonical = Cut.chunked(spec.extents[label], tuple(mesh_dims), radix)
+    return list(dict.fromkeys((*found, canonical)))
+
+
+# -- what a candidate comes to ------------------------------------------------------------------
+
+
+def _planned(
+    spec: Contraction,
+    layouts: Sequence[Layout],
+    itemsizes: Sequence[int],
+    out_itemsize: int,
+    small: int,
+    cuts: tuple[Cut, ...],
+) -> ContractionPlan:
+    mesh_shape = layouts[0].mesh_shape
+    wanted, moved = [], 0.0
+    for labels, layout, itemsize in zip(spec.terms, layouts, itemsizes, strict=True):
+        own = [cuts[label] if label >= 0 else Cut.whole(1) for label in labels]
+        target = Layout.from_cuts(own, mesh_shape)
+        moved += itemsize * moved_elements(layout, target)
+        wanted.append(target)
+    out_cuts = [cuts[label] for label in spec.out]
+    summed = [m for lab, cut in enumerate(cuts) if lab not in spec.out for m in cut.mesh_dims]
+    pending = tuple(sorted([m for m in summed if mesh_shape[m] > 1]))
+    local = Layout.from_cuts(out_cuts, mesh_shape, {m: Partial() for m in pending})
+    result = _finished(out_cuts, pending, mesh_shape, out_itemsize, small)
+    return ContractionPlan(tuple(wanted), pending, local, result, cuts, moved)
+
+
+def _finished(
+    cuts: Sequence[Cut],
+    pending: tuple[int, ...],
+    mesh_shape: tuple[int, ...],
+    out_itemsize: int,
+    small: int,
+) -> Layout:
+    """Where the folded result goes: whole along `pending` if small, else cut along it too."""
+    size = out_itemsize * prod([_longest(cut) for cut in cuts])
+    if pending and cuts and size >= small:
+        ranks = prod([mesh_shape[m] for m in pending])
+        radix = tuple([mesh_shape[m] for m in pending])
+        whole = [dim for dim, cut in enumerate(cuts) if cut.parts == 1]
+        if whole:
+            dim = next((d for d in whole if cuts[d].extent >= ranks), None)
+            if dim is None:
+                dim = max(whole, key=lambda d: cuts[d].extent)
+            divided = list(cuts)
+            divided[dim] = Cut.chunked(cuts[dim].extent, pending, radix)
+            return Layout.from_cuts(divided, mesh_shape)
+    return Layout.from_cuts(cuts, mesh_shape)
+
+
+def _longest(cut: Cut) -> int:
+    """Length of the longest block of a cut, looked for among some sixteen of them."""
+    if cut.parts == 1 or not cut.extent:
+        return cut.extent
+    step = max(1, cut.parts // 16)
+    lengths = [stop - start for start, stop in map(cut.interval, range(0, cut.parts, step))]
+    return max(*lengths, -(-cut.extent // cut.parts))
+
+
+def _cost(
+    spec: Contraction, plan: ContractionPlan, mesh_shape: tuple[int, ...], out_itemsize: int
+) -> float:
+    """Bytes a rank sends, and arithmetic as the bytes that could be sent meanwhile."""
+    cost = plan.moved / prod(mesh_shape) + (_BYTES_A_MESSAGE if plan.moved else 0)
+    cost += prod([float(_longest(cut)) for cut in plan.cuts]) * _BYTES_A_PRODUCT
+    if plan.pending:
+        ranks = prod([mesh_shape[m] for m in plan.pending])
+        size = out_itemsize * prod([_longest(cut) for cut in plan.local.cuts])
+        passes = 2 if plan.result.settled() is plan.local.settled() else 1
+        cost += passes * size * (ranks - 1) / ranks + _BYTES_A_MESSAGE
+    return cost
+
+
+# -- bounded memory ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """A contraction done in stretches of one label, so that operands need not be whole at once.
+
+    Attributes
+    ----------
+    label : int
+        The label, which no mesh dimension cuts.
+    stretches : tuple of (int, int)
+        Consecutive intervals of it.
+    """
+
+    label: int
+    stretches: tuple[tuple[int, int], ...]
+
+
+@lru_cache(maxsize=4096)
+def panels_of(
+    spec: Contraction,
+    plan: ContractionPlan,
+    layouts: tuple[Layout, ...],
+    itemsizes: tuple[int, ...],
+    limit: int,
+) -> Panels | None:
+    """Panels, if some operand would arrive in more bytes than `limit` and than it has here.
+
+    A label of the result is preferred: its panels are independent. Those of a label that is
+    summed over are added up.
+    """
+    excess: dict[int, int] = {}
+    for position, (have, want) in enumerate(zip(layouts, plan.operands, strict=True)):
+        size = itemsizes[position] * prod([_longest(cut) for cut in want.cuts])
+        room = max(limit, itemsizes[position] * prod([_longest(cut) for cut in have.cuts]))
+        if moved_elements(have, want) and size > room:
+            excess[position] = -(-size // room)
+    if not excess:
+        return None
+    largest = max(excess, key=lambda position: excess[position])
+    for large in (list(excess), [largest]):
+        label = _panel_label(spec, plan, large)
+        if label is not None:
+            extent = spec.extents[label]
+            count = min(max([excess[position] for position in large]), extent)
+            width = -(-extent // count)
+            ends = [(start, min(start + width, extent)) for start in range(0, extent, width)]
+            return Panels(label, tuple(ends))
+    return None
+
+
+def _panel_label(spec: Contraction, plan: ContractionPlan, large: Sequence[int]) -> int | None:
+    """The longest label without a cut that all the large operands carry; of the result first."""
+    carried = []
+    for label, cut in enumerate(plan.cuts):
+        worth = cut.parts == 1 and cut.extent > 1
+        if worth and all(label in spec.terms[position] for position in large):
+            carried.append(label)
+    if not carried:
+        return None
+    return max(carried, key=lambda label: (label in spec.out, spec.extents[label]))
