@@ -101,10 +101,11 @@ class DeviceMesh:
         shape: int | Sequence[int] | None = None,
         mesh_dim_names: Sequence[str] | None = None,
         *,
-        device_type: str = "cpu",
+        device_type: str | None = None,
         ranks: Any = None,
     ) -> "DeviceMesh":
         """Look the mesh up, or make it: see the class."""
+        device_type = config.device if device_type is None else device_type
         if device_type not in _DEVICES:
             raise MeshError(f"device_type is one of {_DEVICES}, not {device_type!r}")
         root = _root_group(comm)
@@ -223,7 +224,7 @@ class DeviceMesh:
 
     def __getitem__(self, names: str | tuple[str, ...]) -> "DeviceMesh":
         """The sub-mesh along named dimensions that this rank is in: ``mesh["dp", "tp"]``."""
-        keys = (names,) if isinstance(names, str) else tuple(names)
+        keys = names if isinstance(names, tuple) else (names,)
         if not keys or not all(isinstance(key, str) for key in keys):
             raise MeshError(f"a mesh is indexed by the names of its dimensions, not {names!r}")
         dims = self._distinct_dims(keys)

@@ -81,7 +81,7 @@ class _Device:
     id = 0
 
 
-class ndarray(np.lib.mixins.NDArrayOperatorsMixin):  # noqa: N801 (CuPy's name)
+class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     """An array in the memory of the device."""
 
     __slots__ = ("_memory",)
