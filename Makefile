@@ -58,7 +58,9 @@ format: $(STAMPS)/lint
 docs: $(STAMPS)/docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-bench: $(STAMPS)/bench
+# PEERS=1 also installs the libraries to compare with (Heat and PyTorch; large downloads).
+comma := ,
+bench: $(STAMPS)/bench$(if $(PEERS),$(comma)bench-peers)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks $(ARGS)
 
 clean:

@@ -4,8 +4,9 @@
 
 `terrain.py` says nothing of ranks and lets the runner decide. Here the same model runs on a mesh
 that the program lays out: the ranks form a grid, the map is cut into strips of rows or into blocks
-of rows and columns, and `distarray.trace` shows what either costs. A step of diffusion needs the
-neighbours' outermost nodes; a block has less edge than a strip, but more neighbours.
+of rows and columns, and `distarray.trace` shows what either costs, as rank 0 sees it. A step of
+diffusion needs the neighbours' outermost nodes; a block has less edge than a strip, but more
+neighbours.
 
 Every rank runs these lines. What communicates, all ranks call; only rank 0 prints.
 """

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "distarray"
 FILES = sorted(PACKAGE.rglob("*.py"))
 FILE_LINES = 500
-BODY_LINES = 60
+BODY_LINES = 40
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
