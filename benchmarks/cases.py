@@ -50,7 +50,7 @@ class Case:
 
 
 def everywhere(statement: str, **others: str) -> dict[str, str]:
-    """The same statement for every library but those that spell it otherwise ("" for: not at all)."""
+    """One statement for every library but those that spell it otherwise ("": not at all)."""
     spelled = dict.fromkeys(("numpy", "distarray", "heat", "dtensor"), statement) | others
     return {library: text for library, text in spelled.items() if text}
 
@@ -117,7 +117,7 @@ CASES = [
         {"n": 2048, "sweeps_timed": 10},
         {"n": 24, "sweeps_timed": 1},
         traffic="16 * n * n * sweeps_timed",
-        messages="2 * sweeps_timed",
+        messages="min(p - 1, 2) * sweeps_timed",
     ),
     Case(
         "sum axis 0 2048²",

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.line import Line
 
-__all__ = ["Job", "Refused", "launched"]
+__all__ = ["ROOT", "Job", "Refused", "launched", "said"]
 
 ROOT = Path(__file__).resolve().parent.parent
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -37,7 +37,9 @@ class Job:
     @property
     def name(self) -> str:
         """Such as ``heat on 2``."""
-        return self.library if self.library.startswith("numpy") else f"{self.library} on {self.ranks}"
+        return (
+            self.library if self.library.startswith("numpy") else f"{self.library} on {self.ranks}"
+        )
 
     def ask(self, order: str, *arguments: Any) -> list[Any]:
         """Give an order to all ranks; their answers, in rank order."""
@@ -108,8 +110,14 @@ def _mpiexec(python: str) -> list[str]:
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if found is None:
         raise FileNotFoundError("no mpiexec beside the interpreter or on PATH")
-    version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
-    return [found, "--oversubscribe"] if "Open MPI" in version else [found]
+    return [found, "--oversubscribe"] if "Open MPI" in said(found, "--version") else [found]
+
+
+def said(*argv: str) -> str:
+    """What a command prints on its standard output, run in the repository."""
+    return subprocess.run(
+        argv, check=False, capture_output=True, text=True, cwd=ROOT
+    ).stdout.strip()
 
 
 def _free_port() -> int:

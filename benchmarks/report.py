@@ -50,23 +50,43 @@ GOALS = [
     Goal(
         "a + a on 64x64, over NumPy's own",
         lambda f: 1e6 * (ours(f, "add 64x64") - ours(f, "add 64x64", "numpy", 1)),
-        3, " µs",
+        3,
+        " µs",
     ),
     Goal("float(a.sum()) on 64x64", lambda f: 1e6 * ours(f, "sum 64x64"), 12, " µs"),
     Goal("first a + b of a new shape", lambda f: 1e6 * ours(f, "new shape: add"), 150, " µs"),
-    Goal("first a[1:] + a[:-1] of a new shape", lambda f: 1e6 * ours(f, "new shape: shifted"),
-         150, " µs"),
+    Goal(
+        "first a[1:] + a[:-1] of a new shape",
+        lambda f: 1e6 * ours(f, "new shape: shifted"),
+        150,
+        " µs",
+    ),
     Goal("triad on 8M, speed of NumPy", faster("triad 8M"), 2.5, "x", True),
     Goal("15 operations on 8M, speed of NumPy", faster("15 operations 8M"), 2, "x", True),
     Goal("stencil 2048², speed of NumPy", faster("stencil 2048²"), 2, "x", True),
-    Goal("stencil, messages a rank a sweep",
-         lambda f: (f["stencil 2048²", "distarray", 2].messages or 0) / 10, 2),
-    Goal("redistribute 32 MiB, time of a copy of the block",
-         lambda f: ours(f, "redistribute 32 MiB") / ours(f, "redistribute 32 MiB", "local"), 2, "x"),
-    Goal("redistribute 32 MiB, extra memory in destinations",
-         lambda f: (f["redistribute 32 MiB", "distarray", 2].peak or 0) / (16 << 20), 1.02),
-    Goal("matmul 2048², speed of NumPy with two threads", faster("matmul 2048²", "numpy-2"),
-         0.9, "x", True),
+    Goal(
+        "stencil, messages a rank a sweep",
+        lambda f: (f["stencil 2048²", "distarray", 2].messages or 0) / 10,
+        2,
+    ),
+    Goal(
+        "redistribute 32 MiB, time of a copy of the block",
+        lambda f: ours(f, "redistribute 32 MiB") / ours(f, "redistribute 32 MiB", "local"),
+        2,
+        "x",
+    ),
+    Goal(
+        "redistribute 32 MiB, extra memory in destinations",
+        lambda f: (f["redistribute 32 MiB", "distarray", 2].peak or 0) / (16 << 20),
+        1.02,
+    ),
+    Goal(
+        "matmul 2048², speed of NumPy with two threads",
+        faster("matmul 2048²", "numpy-2"),
+        0.9,
+        "x",
+        True,
+    ),
     Goal("boolean mask of 8M, speed of NumPy", faster("boolean mask 8M"), 1, "x", True),
     Goal("take of 1M from 8M, speed of NumPy", faster("take 1M of 8M"), 1, "x", True),
     Goal("import distarray.numpy", lambda f: f["import", "distarray", 1].median, 0.15, " s"),
@@ -88,8 +108,9 @@ def rows(case: Case, found: Sequence["Measurement"]) -> str:
     """The rows of one case: a line for each library and rank count."""
     table = index(found)
     lines = ["", f"{case.name:<24} {'median':>10} {'min':>10} {'x NumPy':>8} {'copy speed':>10}"]
-    for measurement in [m for m in found if m.case == case.name]:
-        lines.append(_row(case, measurement, table))
+    lines += [
+        _row(case, measurement, table) for measurement in found if measurement.case == case.name
+    ]
     return "\n".join(lines)
 
 
@@ -109,7 +130,7 @@ def _of_copy(case: Case, m: "Measurement", table: Found) -> str:
     if not case.traffic or m.library == "local":
         return ""
     copy = table["copy", *(("numpy", 1) if m.library.startswith("numpy") else ("local", m.ranks))]
-    copied = 16 * 16 * (1 << 20) / copy.median
+    copied = 16 * 16 * (1 << 20) / copy.minimum
     moved = eval(case.traffic, {**case.sizes, "p": m.ranks})
     return f"{100 * moved / m.median / copied:.0f} %"
 

@@ -7,7 +7,6 @@ turns (A B C, A B C, ...), so that what disturbs the machine disturbs all alike.
 import argparse
 import json
 import platform
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -19,12 +18,11 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.cases import CASES, Case
-from benchmarks.jobs import Job, Refused, launched
+from benchmarks.jobs import ROOT, Job, Refused, launched, said
 
 __all__ = ["Measurement", "main"]
 
-ROOT = Path(__file__).resolve().parent.parent
-PEERS = {"heat": "heat", "dtensor": "torch"}
+PEERS = {"heat": "heat", "dtensor": "torch.distributed.tensor"}
 #: A timing shorter than this (seconds) is made of several calls.
 SHORTEST = 2e-3
 TURNS, REPEAT = 4, 5
@@ -108,17 +106,13 @@ def import_seconds(python: str, repeat: int = 7) -> list[float]:
         "import numpy, mpi4py, time; start = time.perf_counter(); import distarray.numpy; "
         "print(time.perf_counter() - start)"
     )
-    runs = [subprocess.run([python, "-c", code], capture_output=True, text=True, cwd=ROOT)
-            for _ in range(repeat)]
-    return [float(run.stdout) for run in runs if run.returncode == 0]
+    runs = [said(python, "-c", code) for _ in range(repeat)]
+    return [float(run) for run in runs if run]
 
 
 def machine() -> dict[str, Any]:
     """What the numbers hold for."""
     import numpy
-
-    def said(*argv: str) -> str:
-        return subprocess.run(argv, capture_output=True, text=True, cwd=ROOT).stdout.strip()
 
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -134,8 +128,10 @@ def available(name: str, python: str) -> bool:
     """Whether a peer can be run by an interpreter."""
     if not Path(python).exists():
         return False
-    code = f"import importlib.util as u, sys; sys.exit(not u.find_spec({PEERS[name]!r}))"
-    return subprocess.run([python, "-c", code]).returncode == 0
+    loads = said(python, "-c", f"import {PEERS[name]}; print('it does')") == "it does"
+    if not loads:
+        print(f"without {name}: {python} cannot import it", file=sys.stderr)
+    return loads
 
 
 def options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -144,8 +140,11 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--ranks", default="1,2", help="rank counts, such as 1,2 (default)")
     parser.add_argument("--only", default="", help="cases whose name contains this text")
     parser.add_argument("--turns", type=int, default=TURNS, help="how often each job measures")
-    parser.add_argument("--peers", default=str(ROOT / ".venv-peers/bin/python"),
-                        help="interpreter that has Heat and torch; '' leaves them out")
+    parser.add_argument(
+        "--peers",
+        default=str(ROOT / ".venv-peers/bin/python"),
+        help="interpreter that has Heat and torch; '' leaves them out",
+    )
     parser.add_argument("--output", type=Path, default=ROOT / "build/benchmarks.jsonl")
     return parser.parse_args(argv)
 
@@ -158,7 +157,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     cases = [case for case in CASES if chosen.only in case.name or case.name == "copy"]
     found: list[Measurement] = []
     with ExitStack() as stack:
-        jobs = [stack.enter_context(launched(name, 1, sys.executable)) for name in ("numpy", "numpy-2")]
+        jobs = [
+            stack.enter_context(launched(name, 1, sys.executable)) for name in ("numpy", "numpy-2")
+        ]
         for library in ("distarray", *peers):
             python = chosen.peers if library in peers else sys.executable
             jobs += [stack.enter_context(launched(library, count, python)) for count in ranks]

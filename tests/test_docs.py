@@ -1,0 +1,65 @@
+"""What the manual and the docstrings show is what happens: every example in them is run.
+
+Under ``--mpi`` they run on every rank in step, so an example has to hold on any number of ranks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import io
+import os
+import pkgutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import distarray
+from distarray.comm import run_threads
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGES = sorted(DOCS.glob("*.rst"))
+PROGRAMS = sorted((DOCS / "examples").glob("*.py"))
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(distarray.__path__, "distarray.")
+    if not module.name.endswith("__main__")
+)
+OPTIONS = doctest.NORMALIZE_WHITESPACE
+
+
+def run(test: doctest.DocTest) -> None:
+    report = io.StringIO()
+    with np.errstate():
+        outcome = doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=report.write)
+    assert not outcome.failed, report.getvalue()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page(page):
+    run(doctest.DocTestParser().get_doctest(page.read_text(), {}, page.name, str(page), 0))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name):
+    module = importlib.import_module(name)
+    for test in doctest.DocTestFinder(exclude_empty=True).find(module):
+        if test.examples:
+            run(test)
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_program(path, request):
+    """A program of the manual prints what the page says it prints, on 4 ranks."""
+    if request.config.option.mpi:
+        pytest.skip("the page says four ranks: run on threads")
+    code = compile(path.read_text(), str(path), "exec")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        run_threads(4, lambda group: exec(code, {"__name__": "__main__"}))
+    expected = path.with_suffix(".out")
+    if os.environ.get("DISTARRAY_WRITE_OUTPUT"):
+        expected.write_text(printed.getvalue())
+    assert printed.getvalue() == expected.read_text()
