@@ -8,12 +8,13 @@ import numpy as np
 from distarray.array.registry import Base
 from distarray.layout import Entries
 
-__all__ = ["as_index", "basic_entries", "expand_ellipsis"]
+__all__ = ["INVALID", "as_index", "basic_entries", "expand_ellipsis"]
 
 _FULL = slice(None)
 #: Entries that take one dimension each and are basic.
 _PLAIN = frozenset({int, slice})
-_INVALID = (
+#: What NumPy says of an entry that cannot be an index.
+INVALID = (
     "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
     "boolean arrays are valid indices"
 )
@@ -80,9 +81,7 @@ def basic_entries(key: Any, shape: tuple[int, ...]) -> Entries | None:
     parts = key if type(key) is tuple else (key,)
     if not _PLAIN.issuperset(map(type, parts)):
         for part in parts:
-            if isinstance(part, (list, bool, np.bool_)) or (
-                _is_array(part) and as_index(part) is None
-            ):
+            if not _is_basic(part):
                 return None
         parts = expand_ellipsis(parts, len(shape))
     elif len(parts) != len(shape):
@@ -106,10 +105,17 @@ def basic_entries(key: Any, shape: tuple[int, ...]) -> Entries | None:
     return tuple(entries)
 
 
+def _is_basic(entry: Any) -> bool:
+    """Whether an entry is none of those that make a key advanced (or no valid index at all)."""
+    if entry is None or entry is Ellipsis or isinstance(entry, slice):
+        return True
+    return not isinstance(entry, list) and as_index(entry) is not None
+
+
 def _position(entry: Any, extent: int, dim: int) -> int:
     number = as_index(entry)
     if number is None:
-        raise IndexError(_INVALID)
+        raise IndexError(INVALID)
     if not -extent <= number < extent:
         raise IndexError(f"index {number} is out of bounds for axis {dim} with size {extent}")
     return number + extent if number < 0 else number

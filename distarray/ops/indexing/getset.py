@@ -1,0 +1,212 @@
+"""``x[key]`` and ``x[key] = value`` for keys that are not basic, and a ufunc's ``at``."""
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array import UFUNC_METHODS, DistArray, as_distarray, common_mesh, implements, wrap
+from distarray.array.keys import basic_entries
+from distarray.layout import Cut
+from distarray.ops.indexing import masks
+from distarray.ops.indexing.gather import fetch
+from distarray.ops.indexing.keys import AdvancedKey, advanced_key
+from distarray.ops.indexing.located import locate
+from distarray.ops.indexing.owners import Rows
+from distarray.ops.indexing.scatter import Apply, assign, store
+from distarray.ops.indexing.values import MISMATCH, Values
+
+__all__ = ["getitem", "setitem", "ufunc_at"]
+
+Array = Any
+
+
+@implements(operator.getitem, at=True)
+def getitem(x: DistArray, key: Any) -> DistArray:
+    """``x[key]`` for a key with masks or index arrays: a copy, in NumPy's order.
+
+    Parameters
+    ----------
+    x : DistArray
+        The array. One that lives at one coordinate of a mesh dimension stays there.
+    key : object
+        Masks and index arrays may be DistArrays, or NumPy arrays and lists, equal on all ranks.
+
+    Returns
+    -------
+    DistArray
+        Dimensions that the key leaves alone keep their cuts. See
+        :func:`~distarray.ops.indexing.masks.select` for the layout of what a mask selects, and
+        :func:`~distarray.ops.indexing.gather.fetch` for index arrays.
+
+    Cost
+    ----
+    None where the indexed dimensions are whole. A mask that lies as the array: one allgather of
+    a number. Index arrays that every rank has: one exchange of the rows that change rank.
+    Sharded index arrays: an agreement on the bounds, an all-to-all and that exchange.
+
+    Raises
+    ------
+    IndexError
+        On every rank, as NumPy does.
+    """
+    if _names_fields(key):
+        return _fields(x, key)
+    found = _read(x, key)
+    view = x._view(found.entries)
+    if found.is_mask:
+        return masks.select(view, found.dims, found.indices[0], found.at)
+    rows = Rows(view, found.dims)
+    return fetch(rows, locate(rows, found.indices, found.axes), found.at)
+
+
+@implements(operator.setitem, at=True)
+def setitem(x: DistArray, key: Any, value: Any) -> None:
+    """``x[key] = value`` for a key with masks or index arrays.
+
+    Of several values for one element the last one in C order of the index stays.
+
+    Parameters
+    ----------
+    x : DistArray
+        The array; its layout stays.
+    key : object
+        As for reading.
+    value : array_like or DistArray
+        Broadcast to what `key` selects.
+
+    Cost
+    ----
+    None for index arrays and values that every rank has, nor for one value and a mask that lies
+    as the array. Otherwise see :func:`~distarray.ops.indexing.scatter.store` and
+    :func:`~distarray.ops.indexing.masks.write`.
+
+    Raises
+    ------
+    IndexError, ValueError
+        On every rank, as NumPy does, before anything is written.
+    """
+    if _names_fields(key):
+        _fields(x, key)._assign(value)
+        return
+    common_mesh(x, value)
+    _write(x, _read(x, key), value, assign, MISMATCH)
+
+
+def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, b: Any = None, /) -> None:
+    """``ufunc.at(a, indices, b)``: in place, once for every time an element is named.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+        Of one or two operands and one result.
+    a : DistArray or ndarray
+        Changed in place.
+    indices : object
+        A key as for ``a[key]``.
+    b : array_like or DistArray, optional
+        Second operand, broadcast to what `indices` selects.
+
+    Cost
+    ----
+    As ``a[indices] = b``.
+    """
+    _check_at(ufunc, a, b)
+    mesh = common_mesh(a, b, *(indices if isinstance(indices, tuple) else (indices,)))
+    x = as_distarray(a, mesh)
+    if x._layout.partials:
+        x._settle()
+
+    def apply(block: Array, key: tuple[Any, ...], values: Array | None) -> None:
+        ufunc.at(block, key, *(() if values is None else (values,)))
+
+    entries = basic_entries(indices, x.shape)
+    text = "array is not broadcastable to correct shape"
+    if entries is not None:
+        view = x._view(entries)
+        everything = AdvancedKey((), (), (), (), 0)
+        _store(view, everything, b, apply, text)
+    else:
+        _write(x, _read(x, indices), b, apply, text)
+
+
+def _check_at(ufunc: np.ufunc, a: Any, b: Any) -> None:
+    if not isinstance(a, (DistArray, np.ndarray)) or isinstance(
+        getattr(a, "_block", None), np.generic
+    ):
+        raise TypeError("first operand must be array")
+    if ufunc.nin > 2:
+        raise ValueError("Only unary and binary ufuncs supported at this time")
+    if ufunc.nout != 1:
+        raise ValueError("Only single output ufuncs supported at this time")
+    if ufunc.nin == 2 and b is None:
+        raise ValueError("second operand needed for ufunc")
+    if ufunc.nin == 1 and b is not None:
+        raise ValueError("second operand provided when ufunc is unary")
+    # The data types decide whether it works at all; ask NumPy, so that every rank hears the same.
+    probe = np.ones(1, a.dtype)
+    operands = () if b is None else (np.ones(1, b.dtype if hasattr(b, "dtype") else np.asarray(b).dtype),)
+    with np.errstate(all="ignore"):
+        ufunc.at(probe, [0], *operands)
+
+
+UFUNC_METHODS["at"] = ufunc_at
+
+
+def _read(x: DistArray, key: Any) -> AdvancedKey:
+    found = advanced_key(key, x._layout, masks.nonzero_arrays)
+    common_mesh(x, *found.indices)
+    if found.is_mask:
+        mask = found.indices[0]
+        if masks.is_known(mask) and not masks.stays(x, found.axes, mask):
+            # Every rank can work out where each element goes; only elements are sent.
+            arrays = tuple(masks.nonzero_arrays(mask))
+            return AdvancedKey(
+                found.entries, found.dims, found.axes, arrays, found.at, found.alone
+            )
+    return found
+
+
+def _write(x: DistArray, key: AdvancedKey, value: Any, apply: Apply, text: str) -> None:
+    view = x._view(key.entries)
+    if key.is_mask:
+        masks.write(
+            view,
+            key.dims,
+            key.indices[0],
+            key.at,
+            value,
+            alone=key.alone and apply is assign,
+            apply=apply,
+            text=text,
+        )
+    else:
+        _store(view, key, value, apply, text)
+
+
+def _store(view: DistArray, key: AdvancedKey, value: Any, apply: Apply, text: str) -> None:
+    rows = Rows(view, key.dims)
+    index = locate(rows, key.indices, key.axes, for_writing=True)
+    rest = [view.shape[d] for d in rows.rest]
+    shape = (*rest[: key.at], *index.layout.shape, *rest[key.at :])
+    if key.alone and apply is assign:
+        masks.check_lone(value, index.layout.size)
+    store(rows, index, Values(value, shape, key.at, index.layout.ndim, text), apply)
+
+
+# -- fields of structured arrays -----------------------------------------------------------------
+
+
+def _names_fields(key: Any) -> bool:
+    if isinstance(key, str):
+        return True
+    return isinstance(key, list) and bool(key) and all(isinstance(name, str) for name in key)
+
+
+def _fields(x: DistArray, names: str | Sequence[str]) -> DistArray:
+    """A view of fields of a structured array."""
+    block = x._block[names]
+    inner = [Cut.whole(extent) for extent in block.shape[x.ndim :]]
+    layout = x._layout
+    return wrap(block, layout.with_cuts([*layout.cuts, *inner]), x._mesh)

@@ -1,0 +1,288 @@
+"""The normal form of an advanced key: a basic view, then index arrays on some of its dimensions.
+
+NumPy's rules are written down here once. Slices, new axes and what is left out become a view,
+which is free. What remains is one index array for each of some dimensions of the view (or one
+mask over consecutive ones), and the position at which the dimensions of the index arrays appear
+in the result: where the first of them stood if they stood side by side, else in front.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.array.keys import INVALID, as_index
+from distarray.layout import Cut, Entries, Layout
+
+__all__ = ["AdvancedKey", "advanced_key", "index_shape", "tight"]
+
+Array = Any
+_FULL = slice(None)
+
+
+@dataclass(frozen=True, slots=True)
+class AdvancedKey:
+    """What an advanced key selects.
+
+    Attributes
+    ----------
+    entries : tuple
+        Entries of the basic view that is taken first.
+    dims : tuple of int
+        Dimensions of the view that are indexed.
+    axes : tuple of int
+        The dimensions of the array that those were, for messages.
+    indices : tuple of array
+        One integer array for each of `dims`, not yet checked against the extents; or one boolean
+        array over all of them.
+    at : int
+        Position in the result of the first dimension of the index arrays.
+    alone : bool
+        Whether the key was one mask over the whole array, which NumPy assigns by other rules.
+    """
+
+    entries: Entries
+    dims: tuple[int, ...]
+    axes: tuple[int, ...]
+    indices: tuple[Array, ...]
+    at: int
+    alone: bool = False
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether `indices` is one mask."""
+        return len(self.indices) == 1 and bool(self.indices[0].dtype == bool)
+
+
+def advanced_key(
+    key: Any, layout: Layout, nonzero: Callable[[Array], Sequence[Array]]
+) -> AdvancedKey:
+    """Read a key that is not basic.
+
+    Parameters
+    ----------
+    key : object
+        What stood between the brackets.
+    layout : Layout
+        Of the indexed array.
+    nonzero : callable
+        Turns a mask into index arrays; called when the mask is not the only index array.
+
+    Raises
+    ------
+    IndexError
+        As NumPy does, with the same text, from metadata alone.
+    """
+    parts = key if type(key) is tuple else (key,)
+    entries = [_read(part) for part in parts]
+    _check_masks(entries, layout.shape)
+    arrays = [entry for entry in entries if _is_fancy(entry) and type(entry) is not int]
+    lone = len(arrays) == 1 and type(arrays[0]) is not bool and arrays[0].dtype == bool
+    if lone:
+        lone = not any(
+            type(entry) is int and _is_cut(layout.cuts[dim])
+            for entry, dim in _with_dims(entries, layout.ndim)
+        )
+    builder = _Builder(layout)
+    for entry, _ in _with_dims(entries, layout.ndim):
+        builder.add(entry, nonzero, lone)
+    alone = lone and len(parts) == 1 and arrays[0].ndim == layout.ndim
+    return builder.finish(alone)
+
+
+class _Builder:
+    """Collects the entries of a key from left to right."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.entries: list[Any] = []
+        self.dims: list[int] = []
+        self.axes: list[int] = []
+        self.indices: list[Array] = []
+        self.dim = 0  # of the array
+        self.kept = 0  # dimensions of the result that come from slices and new axes
+        self.first: int | None = None  # where the index dimensions would go
+        self.gap = False  # something basic stood after an index array
+        self.apart = False
+
+    def add(self, entry: Any, nonzero: Callable[[Array], Sequence[Array]], lone: bool) -> None:
+        """Take the next entry."""
+        if not _is_fancy(entry):
+            self._add_basic(entry)
+            return
+        if self.first is None:
+            self.first = self.kept
+        self.apart |= self.gap
+        if type(entry) is bool:
+            self._add_flag(entry)
+        elif type(entry) is int:
+            self._add_integer(entry)
+        elif entry.dtype == bool and lone:
+            self.indices.append(entry)
+            for _ in range(entry.ndim):
+                self._whole_dim()
+        else:
+            for array in nonzero(entry) if entry.dtype == bool else (entry,):
+                self.indices.append(array)
+                self._whole_dim()
+
+    def finish(self, alone: bool) -> AdvancedKey:
+        """The key."""
+        at = 0 if self.apart or self.first is None else self.first
+        return AdvancedKey(
+            tuple(self.entries),
+            tuple(self.dims),
+            tuple(self.axes),
+            tuple(self.indices),
+            at,
+            alone,
+        )
+
+    def _add_basic(self, entry: Any) -> None:
+        self.gap = self.first is not None
+        if entry is Ellipsis:  # its slices follow; an empty one still keeps index arrays apart
+            return
+        self.kept += 1
+        if entry is None:
+            self.entries.append(None)
+            return
+        start, stop, step = entry.indices(self.layout.shape[self.dim])
+        self.entries.append((start, step, len(range(start, stop, step))))
+        self.dim += 1
+
+    def _add_flag(self, flag: bool) -> None:
+        """A 0-d mask: an index array on a new axis."""
+        self._index_view_dim(self.dim)
+        self.entries.append(None)
+        self.indices.append(np.zeros(1 if flag else 0, np.intp))
+
+    def _add_integer(self, number: int) -> None:
+        """An index array without dimensions; a basic index where that moves nothing."""
+        extent = self.layout.shape[self.dim]
+        if not -extent <= number < extent:
+            raise IndexError(
+                f"index {number} is out of bounds for axis {self.dim} with size {extent}"
+            )
+        number += extent if number < 0 else 0
+        if not _is_cut(self.layout.cuts[self.dim]):
+            self.entries.append(number)
+            self.dim += 1
+            return
+        self.indices.append(np.array(number, np.intp))
+        self._whole_dim()
+
+    def _whole_dim(self) -> None:
+        self._index_view_dim(self.dim)
+        self.entries.append((0, 1, self.layout.shape[self.dim]))
+        self.dim += 1
+
+    def _index_view_dim(self, axis: int) -> None:
+        self.dims.append(len([entry for entry in self.entries if type(entry) is not int]))
+        self.axes.append(axis)
+
+
+def _is_fancy(entry: Any) -> bool:
+    return entry is not None and entry is not Ellipsis and type(entry) is not slice
+
+
+def _is_cut(cut: Cut) -> bool:
+    return cut.parts > 1
+
+
+def _read(part: Any) -> Any:
+    """An entry as an int, a bool, an array of one or more dimensions, or what is basic."""
+    if part is None or part is Ellipsis or type(part) is slice:
+        return part
+    if isinstance(part, (bool, np.bool_)):
+        return bool(part)
+    if isinstance(part, DistArray) and not part._layout.is_plain:
+        part._settle()
+    if isinstance(part, (np.ndarray, DistArray)):
+        return _read_array(part)
+    number = as_index(part)
+    if number is not None:
+        return number
+    if not hasattr(part, "__len__") or isinstance(part, (str, bytes, dict, set)):
+        raise IndexError(INVALID)
+    array = np.asarray(part)
+    if not array.size and array.dtype != bool:
+        array = array.astype(np.intp)
+    if array.dtype.kind not in "biu":
+        raise IndexError(INVALID)
+    return _read_array(array)
+
+
+def _read_array(array: Array) -> Any:
+    if array.dtype.kind not in "biu":
+        raise IndexError("arrays used as indices must be of integer (or boolean) type")
+    if array.ndim:
+        return array
+    return bool(array) if array.dtype == bool else index(array)
+
+
+def _width(entry: Any) -> int:
+    """Dimensions of the array that an entry takes."""
+    if entry is None or entry is Ellipsis or type(entry) is bool:
+        return 0
+    if isinstance(entry, (np.ndarray, DistArray)) and entry.dtype == bool:
+        return entry.ndim
+    return 1
+
+
+def _with_dims(entries: Sequence[Any], ndim: int) -> list[tuple[Any, int]]:
+    """Entries, each with the dimension it begins at; slices written out after the ellipsis."""
+    if sum([entry is Ellipsis for entry in entries]) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    used = sum([_width(entry) for entry in entries])
+    if used > ndim:
+        raise IndexError(
+            f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed"
+        )
+    listed = list(entries)
+    position = next((i for i, e in enumerate(listed) if e is Ellipsis), len(listed))
+    listed[position + 1 : position + 1] = [_FULL] * (ndim - used)
+    found, dim = [], 0
+    for entry in listed:
+        found.append((entry, dim))
+        dim += _width(entry)
+    return found
+
+
+def _check_masks(entries: Sequence[Any], shape: tuple[int, ...]) -> None:
+    for entry, dim in _with_dims(entries, len(shape)):
+        if isinstance(entry, (np.ndarray, DistArray)) and entry.dtype == bool:
+            for axis, extent in enumerate(entry.shape, dim):
+                if extent != shape[axis]:
+                    raise IndexError(
+                        f"boolean index did not match indexed array along axis {axis}; size of "
+                        f"axis is {shape[axis]} but size of corresponding boolean axis is {extent}"
+                    )
+
+
+def index_shape(indices: Sequence[Array]) -> tuple[int, ...]:
+    """The shape to which index arrays broadcast.
+
+    Raises
+    ------
+    IndexError
+        With NumPy's text, if they do not.
+    """
+    if len(indices) == 1:
+        shape: tuple[int, ...] = indices[0].shape
+        return shape
+    try:
+        return np.broadcast_shapes(*[array.shape for array in indices])
+    except ValueError:
+        listed = " ".join([tight(array.shape) for array in indices])
+        raise IndexError(
+            "shape mismatch: indexing arrays could not be broadcast together with shapes "
+            f"{listed} "
+        ) from None
+
+
+def tight(shape: Sequence[int]) -> str:
+    """A shape as NumPy's messages print it, without blanks."""
+    return str(tuple(shape)).replace(" ", "")

@@ -1,0 +1,199 @@
+"""Index arrays brought side by side, checked against the bounds, counted from the front."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, movement
+from distarray.comm import DeviceMesh
+from distarray.comm.agree import agree
+from distarray.layout import Cut, Layout
+from distarray.ops.indexing.keys import index_shape
+from distarray.ops.indexing.owners import Rows
+from distarray.plan import propagate, restrict
+
+__all__ = ["Located", "flattened", "in_bounds", "local_part", "locate"]
+
+Array = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Index arrays as this rank has them.
+
+    Attributes
+    ----------
+    blocks : list of array
+        This rank's part of each, of integers within bounds; they broadcast.
+    layout : Layout
+        Of the shape to which the index arrays broadcast.
+    """
+
+    blocks: list[Array]
+    layout: Layout
+
+    @property
+    def known(self) -> bool:
+        """Whether every rank has the index arrays whole."""
+        return self.layout.is_replicated
+
+    def flat(self, shape: Sequence[int]) -> list[Array]:
+        """The blocks broadcast to this rank's part of the index's shape, in one dimension."""
+        return [flattened(block, shape) for block in self.blocks]
+
+
+def flattened(block: Array, shape: Sequence[int]) -> Array:
+    """An index block in one dimension, after broadcasting it."""
+    if block.shape != tuple(shape):
+        block = np.broadcast_to(block, shape)
+    return block.reshape(-1)
+
+
+def locate(
+    rows: Rows,
+    indices: Sequence[Array],
+    axes: Sequence[int],
+    *,
+    mode: str = "raise",
+    extents: Sequence[int] | None = None,
+    for_writing: bool = False,
+) -> Located:
+    """Bring index arrays to one layout and check them.
+
+    Parameters
+    ----------
+    rows : Rows
+        What is indexed.
+    indices : sequence of array
+        Integer arrays: DistArrays, or arrays that every rank has whole.
+    axes : sequence of int
+        Names of the indexed dimensions in messages.
+    mode : {"raise", "wrap", "clip"}
+        What to do with indices out of bounds.
+    extents : sequence of int, optional
+        Bounds; by default those of the indexed dimensions.
+    for_writing : bool
+        Cut the index along its first dimension, by the mesh dimensions that cut the indexed
+        dimensions and by no other, so that every replica of a row learns of all that is written.
+
+    Raises
+    ------
+    IndexError
+        On every rank, if an index is out of bounds.
+
+    Cost
+    ----
+    Nothing for indices that every rank has. Otherwise one agreement on the bounds, and one
+    exchange for each index array that lies otherwise than the first.
+    """
+    mesh = rows.y._mesh
+    shape = index_shape(indices)
+    layout = _layout_of(indices, shape, mesh)
+    if for_writing:
+        layout = _for_writing(layout, rows)
+    else:
+        taken = {m for d in rows.rest for m in rows.y._layout.cuts[d].mesh_dims}
+        layout = _without_mesh_dims(layout, taken | set(rows.y._layout.ats))
+    blocks = [local_part(array, restrict(layout, array.shape), mesh) for array in indices]
+    bounds = rows.extents if extents is None else extents
+    if 0 not in shape:
+        blocks = in_bounds(blocks, bounds, axes, mesh, mode, layout.is_replicated)
+    return Located([block.astype(np.intp, copy=False) for block in blocks], layout)
+
+
+def _layout_of(indices: Sequence[Array], shape: tuple[int, ...], mesh: DeviceMesh) -> Layout:
+    found = [array for array in indices if isinstance(array, DistArray)]
+    if all(array._layout.is_replicated for array in found):
+        return Layout.replicated(shape, mesh.shape)
+    layouts = [array._layout for array in found]
+    layouts.append(Layout.replicated(shape, mesh.shape))
+    sizes = [array.itemsize for array in found]
+    return propagate(tuple(layouts), (*sizes, 0)).result
+
+
+def _without_mesh_dims(layout: Layout, taken: set[int]) -> Layout:
+    """A layout that leaves some mesh dimensions to others."""
+    if taken.isdisjoint([m for cut in layout.cuts for m in cut.mesh_dims]):
+        return layout
+    cuts = []
+    for cut in layout.cuts:
+        if not taken.isdisjoint(cut.mesh_dims):
+            kept = tuple([m for m in cut.mesh_dims if m not in taken])
+            cut = Cut.chunked(cut.extent, kept, tuple([layout.mesh_shape[m] for m in kept]))
+        cuts.append(cut)
+    return layout.with_cuts(cuts)
+
+
+def _for_writing(layout: Layout, rows: Rows) -> Layout:
+    if layout.is_replicated:
+        return layout
+    first, *others = layout.cuts
+    wanted = first.mesh_dims == rows.mesh_dims and not any(cut.mesh_dims for cut in others)
+    if not wanted:
+        first = Cut.chunked(first.extent, rows.mesh_dims, rows.radix)
+    cuts = [first, *[Cut.whole(cut.extent) for cut in others]]
+    return Layout.from_cuts(cuts, layout.mesh_shape)
+
+
+def local_part(array: Array, layout: Layout, mesh: DeviceMesh) -> Array:
+    """This rank's part of an array that is to be laid out so; communicates if it is elsewhere."""
+    if isinstance(array, DistArray):
+        return movement.moved(np.asarray(array._block), array._layout, layout, mesh)
+    array = mesh.asarray(array)
+    if layout.is_replicated:
+        return array
+    return array[tuple([slice(a, b) for a, b in layout.section(mesh.coords)])]
+
+
+def in_bounds(
+    blocks: Sequence[Array],
+    extents: Sequence[int],
+    axes: Sequence[int],
+    mesh: DeviceMesh,
+    mode: str,
+    known: bool,
+) -> list[Array]:
+    """Index blocks counted from the front; an index out of bounds is every rank's error."""
+    error: IndexError | None = None
+    results, asked = [], False
+    for block, extent, axis in zip(blocks, extents, axes, strict=True):
+        if _fits(block.dtype, extent):
+            results.append(block)
+            continue
+        asked = True
+        try:
+            results.append(_wrapped(block, extent, axis, mode))
+        except IndexError as found:
+            error = error or found
+    if mode == "raise" and asked:
+        if not known:
+            agree(mesh.group, error)
+        elif error is not None:
+            raise error
+    return results
+
+
+def _fits(dtype: np.dtype[Any], extent: int) -> bool:
+    info = np.iinfo(dtype)
+    return info.min == 0 and int(info.max) < extent
+
+
+def _wrapped(block: Array, extent: int, axis: int, mode: str) -> Array:
+    block = block.astype(np.intp, copy=False)
+    if not block.size:
+        return block
+    if mode == "clip":
+        return np.clip(block, 0, extent - 1)
+    low, high = int(block.min()), int(block.max())
+    if mode == "raise" and (low < -extent or high >= extent):
+        wrong = block[(block < -extent) | (block >= extent)]
+        raise IndexError(
+            f"index {int(wrong.reshape(-1)[0])} is out of bounds for axis {axis} with size {extent}"
+        )
+    if low >= 0 and high < extent:
+        return block
+    if mode == "wrap":
+        return block % extent
+    return np.where(block < 0, block + extent, block)

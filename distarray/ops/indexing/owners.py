@@ -1,0 +1,210 @@
+"""Who owns the rows that index arrays name: the vectorized form of :meth:`Cut.owner`."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.comm.group import Group
+from distarray.layout import Cut
+
+__all__ = ["Rows", "grouped_by_owner"]
+
+Array = Any
+#: Up to this many blocks, comparing with each boundary is cheaper than a binary search.
+_FEW = 16
+
+
+class Rows:
+    """An array seen as rows: its indexed dimensions in front, the others behind them.
+
+    Parameters
+    ----------
+    y : DistArray
+        The array.
+    dims : sequence of int
+        The indexed dimensions, in the order of the index arrays.
+
+    Attributes
+    ----------
+    block : array
+        This rank's block with the indexed dimensions in front; a view.
+    rest : tuple of int
+        The other dimensions, in order.
+    mesh_dims : tuple of int
+        Mesh dimensions that cut the indexed dimensions into more than one block.
+    rank, size : int
+        This rank among those along `mesh_dims`, which together hold all of the rows.
+    """
+
+    def __init__(self, y: DistArray, dims: Sequence[int]) -> None:
+        self.y = y
+        self.dims = tuple(dims)
+        self.rest = tuple([d for d in range(y.ndim) if d not in self.dims])
+        layout, mesh = y._layout, y._mesh
+        self.cuts = [layout.cuts[d] for d in self.dims]
+        cutting = {m for cut in self.cuts if cut.parts > 1 for m in cut.mesh_dims}
+        self.mesh_dims = tuple(sorted(cutting))
+        self.radix = tuple([mesh.shape[m] for m in self.mesh_dims])
+        self.size = prod(self.radix)
+        self.holds = layout.holds(mesh.coords)
+        section = layout.section(mesh.coords)
+        self.starts = [section[d][0] for d in self.dims]
+        self.stops = [section[d][1] for d in self.dims]
+        self.extents = [layout.shape[d] for d in self.dims]
+        self.block = np.asarray(y._block) if isinstance(y._block, np.generic) else y._block
+        if self.dims + self.rest != tuple(range(y.ndim)):
+            self.block = self.block.transpose(self.dims + self.rest)
+
+    @property
+    def group(self) -> Group:
+        """The ranks along `mesh_dims`; their numbers are those that the methods here give."""
+        return self.y._mesh.subgroup(self.mesh_dims)
+
+    @property
+    def rank(self) -> int:
+        """This rank's number in `group`; 0 outside of the mesh."""
+        return Cut(0, self.mesh_dims, self.radix).part(self.y._mesh.coords or (0,) * 64)
+
+    # -- index arrays: one for each indexed dimension, within bounds, broadcasting ---------------
+
+    def mine(self, indices: Sequence[Array]) -> Array:
+        """Which of the indexed rows this rank owns; a boolean array."""
+        own: Any = True
+        for array, cut, start, stop in zip(
+            indices, self.cuts, self.starts, self.stops, strict=True
+        ):
+            if cut.parts == 1:
+                continue
+            # Bounds that the array's own extent sets need no comparison.
+            if start > 0:
+                own = (array >= start) & own if own is not True else array >= start
+            if stop < cut.extent:
+                own = (array < stop) & own if own is not True else array < stop
+        if own is True:
+            return np.ones_like(indices[0], bool, shape=_common(indices))
+        return own if own.shape == _common(indices) else np.broadcast_to(own, _common(indices))
+
+    def owners(self, indices: Sequence[Array]) -> Array:
+        """The rank in `group` that owns each of the indexed rows."""
+        found: Any = None
+        for array, cut in zip(indices, self.cuts, strict=True):
+            if cut.parts == 1:
+                continue
+            part = owning_parts(cut, array)
+            table = _ranks_of_parts(cut, self.mesh_dims, self.radix)
+            if table is not None:
+                part = np.take(_like(table, part), part)
+            found = part if found is None else found + part
+        return np.broadcast_to(found, _common(indices))
+
+    def linear(self, indices: Sequence[Array]) -> Array:
+        """Positions of rows, counted in C order over the indexed dimensions of the array."""
+        total = indices[0]
+        for array, extent in zip(indices[1:], self.extents[1:], strict=True):
+            total = total * extent + array
+        return total
+
+    def from_linear(self, positions: Array) -> list[Array]:
+        """The index arrays that :meth:`linear` made positions of."""
+        if len(self.extents) == 1:
+            return [positions]
+        return list(np.unravel_index(positions, self.extents))
+
+    # -- this rank's rows ------------------------------------------------------------------------
+
+    def local(self, indices: Sequence[Array]) -> tuple[Array, ...]:
+        """Index arrays of rows of this rank, counted from the beginning of its block."""
+        pairs = zip(indices, self.starts, strict=True)
+        return tuple([array - start if start else array for array, start in pairs])
+
+    def take(self, indices: Sequence[Array], out: Array | None = None) -> Array:
+        """Rows of this rank, stacked along the dimensions of the index arrays."""
+        indices = self.local(indices)
+        flat = self._flat(indices)
+        if flat is not None:
+            rows, position = flat
+            # The positions are known to be within bounds; "clip" spares a pass and a buffer.
+            return np.take(rows, position, axis=0, out=out, mode="clip")
+        found = self.block[tuple(indices)]
+        if out is None:
+            return found
+        out[...] = found
+        return out
+
+    def _flat(self, indices: Sequence[Array]) -> tuple[Array, Array] | None:
+        """The block with the indexed dimensions as one, and one index array; None if strided."""
+        block = self.block
+        if not block.flags.c_contiguous or not block.size:
+            return None
+        if len(indices) == 1:
+            return block, indices[0]
+        extents = block.shape[: len(indices)]
+        total = indices[0]
+        for array, extent in zip(indices[1:], extents[1:], strict=True):
+            total = total * extent + array
+        return block.reshape(-1, *block.shape[len(indices) :]), total
+
+
+def _common(indices: Sequence[Array]) -> tuple[int, ...]:
+    return indices[0].shape if len(indices) == 1 else np.broadcast_shapes(*[a.shape for a in indices])
+
+
+def _like(table: Array, array: Array) -> Array:
+    """A host table where `array` is."""
+    return table if isinstance(array, np.ndarray) else np.asarray(table, like=array)
+
+
+def owning_parts(cut: Cut, array: Array) -> Array:
+    """The block of a cut that owns each index."""
+    parts = cut.parts
+    if parts <= _FEW or cut.bounds is not None or len(cut.radix) > 1:
+        starts, descending = _boundaries(cut)
+        if parts == 2:
+            found = (array >= int(starts[0])).view(np.uint8)
+        elif parts <= _FEW:
+            found = np.zeros_like(array, np.uint8)
+            for start in starts.tolist():
+                found += array >= start
+        else:
+            found = np.searchsorted(_like(starts, array), array, side="right")
+        return parts - 1 - found if descending else found
+    block = -(-cut.base // parts)
+    if cut.offset or cut.step != 1:
+        array = cut.offset + array * cut.step
+    return array // block
+
+
+@lru_cache(maxsize=256)
+def _boundaries(cut: Cut) -> tuple[Array, bool]:
+    """First indices of all blocks but the first, ascending, and whether block numbers descend."""
+    order = range(cut.parts) if cut.step > 0 else range(cut.parts - 1, -1, -1)
+    starts = [cut.interval(part)[0] for part in order][1:]
+    return np.array(starts, np.intp), cut.step < 0
+
+
+@lru_cache(maxsize=256)
+def _ranks_of_parts(
+    cut: Cut, mesh_dims: tuple[int, ...], radix: tuple[int, ...]
+) -> Array | None:
+    """What each block number of a cut contributes to a rank's number; None if it is that."""
+    if cut.mesh_dims == mesh_dims:
+        return None
+    strides = {m: prod(radix[i + 1 :]) for i, m in enumerate(mesh_dims)}
+    numbers = []
+    for part in range(cut.parts):
+        digits = zip(cut.mesh_dims, cut.digits(part), strict=True)
+        numbers.append(sum([digit * strides.get(m, 0) for m, digit in digits]))
+    return np.array(numbers, np.intp)
+
+
+def grouped_by_owner(owners: Array, ranks: int) -> tuple[Array, list[int]]:
+    """Positions in `owners` ordered by owner and then by position, and how many each owns."""
+    if ranks <= _FEW:
+        found = [np.flatnonzero(owners == rank) for rank in range(ranks)]
+        return np.concatenate(found), [len(positions) for positions in found]
+    counts = np.bincount(owners, minlength=ranks).tolist()
+    return np.argsort(owners.astype(np.min_scalar_type(ranks)), kind="stable"), counts

@@ -1,0 +1,88 @@
+"""What is assigned to indexed elements: checked against their shape, brought to where they are."""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, movement
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout
+from distarray.ops.indexing.keys import tight
+from distarray.plan import restrict
+
+__all__ = ["MISMATCH", "Values"]
+
+Array = Any
+#: NumPy's text for values that do not broadcast to what is indexed.
+MISMATCH = (
+    "shape mismatch: value array of shape {0} could not be broadcast to indexing result of shape {1}"
+)
+
+
+class Values:
+    """What is written, and how it broadcasts onto the indexed elements.
+
+    Parameters
+    ----------
+    value : array_like or DistArray or None
+        None for a unary operation in place, which has no values.
+    shape : tuple of int
+        Of the indexed elements.
+    at, ndim : int
+        Position and number of the dimensions that come from the index.
+    text : str
+        The error if it does not broadcast; ``{0}`` and ``{1}`` stand for the shapes.
+
+    Raises
+    ------
+    ValueError
+        If it does not broadcast; from metadata, on every rank.
+    """
+
+    def __init__(
+        self, value: Any, shape: tuple[int, ...], at: int, ndim: int, text: str = MISMATCH
+    ) -> None:
+        self.shape = shape
+        self.index_dims = range(at, at + ndim)
+        self.value = value
+        if value is None:
+            return
+        if isinstance(value, DistArray):
+            if not value._layout.is_plain:
+                value._settle()
+        elif not isinstance(value, np.ndarray):
+            value = np.asarray(value)
+        given = value.shape
+        while value.ndim > len(shape) and value.shape[0] == 1:
+            value = value[0]
+        pairs = zip(reversed(value.shape), reversed(shape), strict=False)
+        if value.ndim > len(shape) or any(have not in (want, 1) for have, want in pairs):
+            raise ValueError(text.format(tight(given), tight(shape)))
+        self.value = value
+
+    @property
+    def is_local(self) -> bool:
+        """Whether every rank has all values."""
+        return not isinstance(self.value, DistArray) or self.value._layout.is_replicated
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the values are the same for all positions of the index."""
+        if self.value is None:
+            return True
+        lead = len(self.shape) - self.value.ndim
+        return all(self.value.shape[d - lead] == 1 for d in self.index_dims if d >= lead)
+
+    def rows(self, layout: Layout, mesh: DeviceMesh) -> Array | None:
+        """This rank's values, of as many dimensions as the indexed elements, index in front.
+
+        Each dimension has extent 1 or that of this rank's part. `layout` is that of the indexed
+        elements. Communicates if the values are elsewhere.
+        """
+        if self.value is None:
+            return None
+        value = as_distarray(self.value, mesh)
+        target = restrict(layout, value.shape)
+        block = movement.moved(np.asarray(value._block), value._layout, target, mesh)
+        block = block.reshape((1,) * (len(self.shape) - block.ndim) + block.shape)
+        return np.moveaxis(block, list(self.index_dims), list(range(len(self.index_dims))))
