@@ -6,12 +6,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import draw_layouts  # noqa: E402
+import write_pages  # noqa: E402
 from numpydoc.docscrape import NumpyDocString  # noqa: E402
 from numpydoc.docscrape_sphinx import SphinxDocString  # noqa: E402
 
 import distarray  # noqa: E402
-import draw_layouts  # noqa: E402
-import write_pages  # noqa: E402
 
 project = "distarray"
 author = "the distarray developers"

@@ -86,9 +86,11 @@ def svg(panels: list[tuple[str, Panel]], shape: tuple[int, ...]) -> str:
                 f'<rect x="{x}" y="{y}" width="{CELL}" height="{CELL}" fill="{panel(cell)}" '
                 f'stroke="{LINE}"/>'
             )
-    size = f'width="{len(panels) * wide}" height="{HEAD + rows * CELL + 4}"'
-    text = "\n".join(parts)
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif">\n{text}\n</svg>\n'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{len(panels) * wide}" '
+        f'height="{HEAD + rows * CELL + 4}" font-family="sans-serif">'
+    )
+    return "\n".join([head, *parts, "</svg>\n"])
 
 
 def label(layout: Layout, coords: tuple[int, ...]) -> str:
@@ -118,7 +120,7 @@ def of_view(base: Layout, key: tuple[slice, slice]) -> str:
 
 def pictures() -> Iterator[tuple[str, str]]:
     """Name and content of every picture."""
-    shape, four, grid = (8, 6), (4,), (2, 2)
+    shape, four, grid = (8, 8), (4,), (2, 2)
     rows = Layout.chunked(shape, four, [Shard(0)])
     columns = Layout.chunked(shape, four, [Shard(1)])
     yield "rows", of_layout(rows)
