@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from distarray.comm.agree import agree as agree
     from distarray.comm.group import Group as Group
     from distarray.comm.ledger import Event as Event
     from distarray.comm.ledger import Trace as Trace
@@ -24,7 +23,6 @@ _WHERE = {
     "Event": "ledger",
     "Group": "group",
     "Trace": "ledger",
-    "agree": "agree",
     "default_mesh": "mesh",
     "forbid_communication": "ledger",
     "init_device_mesh": "mesh",

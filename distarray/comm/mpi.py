@@ -7,9 +7,9 @@ import numpy as np
 from mpi4py import MPI
 
 from distarray.comm import algorithms, hooks, tune
-from distarray.comm.algorithms import split_views
+from distarray.comm.algorithms import GATHER_BELOW, split_views
 from distarray.comm.datatypes import carrier, in_place, message, message_parts
-from distarray.comm.folding import prepared
+from distarray.comm.folding import UFUNCS, prepared
 from distarray.comm.group import Array, Group, Pair
 from distarray.errors import MeshError
 from distarray.layout.placement import Fold
@@ -52,6 +52,15 @@ def _native_folds() -> dict[str, dict[np.dtype[Any], tuple[MPI.Op, MPI.Datatype]
 
 
 _NATIVE = _native_folds()
+_NOTHING: dict[Any, Any] = {}
+#: MIN and MAX of these floats, if small: gathered by MPI and folded by NumPy, NaN and all.
+_GATHERED = {
+    fold.value: {
+        np.dtype(name): (UFUNCS[fold].reduce, carrier(np.dtype(name)).mpi_type)
+        for name in ("f4", "f8")
+    }
+    for fold in (Fold.MIN, Fold.MAX)
+}
 
 
 class MPIGroup(Group):
@@ -108,6 +117,13 @@ class MPIGroup(Group):
         return total
 
     def _allreduce_otherwise(self, block: Array, fold: Fold) -> Array:
+        quick = _GATHERED.get(fold._value_, _NOTHING).get(block.dtype)
+        if quick is not None and self.size > 1 and block.nbytes * self.size <= GATHER_BELOW:
+            rows = np.empty((self.size, *block.shape), block.dtype)
+            if not block.flags.c_contiguous:
+                block = block.copy()
+            self.comm.Allgather(block, (rows, block.size, quick[1]))
+            return np.asarray(quick[0](rows, 0))
         ready = prepared(block, fold)
         if ready is not block and ready.dtype in _NATIVE[fold._value_]:
             return self._allreduce(ready, fold)

@@ -1,0 +1,123 @@
+"""One rank's death is the job's: within seconds, non-zero, its traceback once."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import os, signal, sys, threading, time
+from distarray.comm.mpi import group_of
+group, how, ranks = group_of(), sys.argv[1], [int(rank) for rank in sys.argv[2]]
+print("started", flush=True)
+group.barrier()
+if group.rank in ranks:
+    if how == "raise":
+        raise ValueError("the reason")
+    if how == "thread":
+        thread = threading.Thread(target=lambda: 1 / 0)
+        thread.start()
+        thread.join()
+    if how == "exit":
+        sys.exit(3)
+    if how == "words":
+        sys.exit("the reason")
+    if how == "interrupt":
+        raise KeyboardInterrupt
+    if how == "caught":
+        try:
+            sys.exit(4)
+        except SystemExit as error:
+            print("caught", error.code, flush=True)
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+if how == "zero":
+    sys.exit(0)
+group.barrier()
+"""
+
+
+def launch(tmp_path, how, ranks, n=4):
+    """Status, output and seconds of a job in which some ranks do as told."""
+    beside = Path(sys.executable).with_name("mpiexec")
+    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if mpiexec is None:
+        pytest.skip("no mpiexec")
+    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60)
+    options = ["--oversubscribe"] if "Open MPI" in version.stdout + version.stderr else []
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    root = str(Path(__file__).resolve().parents[2])
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
+    start = time.monotonic()
+    job = subprocess.run(
+        [mpiexec, *options, "-n", str(n), sys.executable, str(script), how, ranks],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
+    return job.returncode, job.stdout.decode(errors="replace"), time.monotonic() - start
+
+
+@pytest.fixture(autouse=True)
+def only_once(request):
+    if request.config.option.mpi:
+        pytest.skip("starts jobs of its own")
+
+
+@pytest.mark.parametrize(
+    ("how", "ranks", "teller", "words"),
+    [
+        ("raise", "2", 2, "ValueError: the reason"),
+        ("raise", "0123", 0, "ValueError: the reason"),
+        ("raise", "123", 1, "ValueError: the reason"),
+        ("thread", "3", 3, "ZeroDivisionError: division by zero"),
+        ("words", "1", 1, "ends the job: the reason"),
+        ("exit", "1", 1, "ends the job: exit status 3"),
+        ("interrupt", "0123", 0, "ends the job: interrupted"),
+    ],
+)
+def test_the_job_ends(tmp_path, how, ranks, teller, words):
+    status, output, seconds = launch(tmp_path, how, ranks)
+    assert status != 0
+    assert seconds < 15  # of which starting takes a few on a busy machine
+    assert output.count(words) == 1, output
+    assert output.count("ends the job") == 1, output
+    assert f"rank {teller} of 4 ends the job" in output
+    assert output.count("Traceback") == (how in ("raise", "thread"))
+
+
+def test_a_killed_rank_ends_the_job(tmp_path):
+    status, _, seconds = launch(tmp_path, "kill", "2")
+    assert status != 0
+    assert seconds < 15
+
+
+def test_the_status_is_passed_on(tmp_path):
+    status, _, _ = launch(tmp_path, "exit", "2")
+    assert status == 3
+
+
+@pytest.mark.parametrize("how", ["caught", "zero"])
+def test_what_is_handled_ends_nothing(tmp_path, how):
+    status, output, _ = launch(tmp_path, how, "1")
+    assert status == 0, output
+    assert output.count("caught 4") == (how == "caught")
+
+
+def test_a_single_process_behaves_as_python_does(tmp_path):
+    status, output, _ = launch(tmp_path, "raise", "0", n=1)
+    assert status == 1
+    assert "ends the job" not in output
+    assert output.count("ValueError: the reason") == 1
