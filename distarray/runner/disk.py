@@ -53,7 +53,7 @@ class Disk:
         self._replace(os, MOVES, self.change, 1)
         self._replace(os, QUESTIONS, self.ask)
         self._replace(os, ("scandir",), self.scan)
-        self._replace(os, ("system",), self.command)
+        self._replace(os, ("system", "urandom"), self.command)
         self._replace(shutil, SHUTIL_AT_ONE, self.whole, 0)
         self._replace(shutil, SHUTIL_TO_ANOTHER, self.whole, 1)
         self._replace(subprocess, COMMANDS, self.command)
@@ -145,7 +145,7 @@ class Disk:
         return self.on_root(lambda: real(*args, **kwargs))
 
     def command(self, real: Function, /, *args: Any, **kwargs: Any) -> Any:
-        """A command that the program runs and waits for."""
+        """A command that the program runs and waits for; or something else that is done once."""
         if self.paths.busy or caller(3) is not Caller.PROGRAM:
             return real(*args, **kwargs)
         return self.on_root(lambda: real(*args, **kwargs))

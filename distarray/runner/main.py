@@ -14,7 +14,7 @@ from typing import Any
 
 import distarray
 from distarray.config import config
-from distarray.runner import imports, output
+from distarray.runner import alike, imports, output
 from distarray.runner.disk import Disk
 from distarray.runner.ending import Outcome, conclude
 from distarray.runner.files import FILES
@@ -39,6 +39,8 @@ where they are handed a distributed one.
                      has written waits for that. Directories are made, files removed, and commands
                      run once. Each rank has its own temporary files. Files that a library writes
                      by itself, past Python's open(), are not covered (sqlite3, h5py).
+  Clock and chance   are rank 0's: time.time() and its like, the seed of `random`, os.urandom(), and
+                     the order of sets. datetime.now() is each rank's own: do not branch on it.
   An exception       ends all ranks with one traceback, and names the rank if it was one alone.
 
 options:
@@ -122,6 +124,7 @@ def run(program: Program) -> int:
         _prepare(program)
         paths = Paths(line)
         output.install(line)
+        alike.install(line)
         FILES.start(paths)
         Disk(paths).install()
         config.print_gathered = True

@@ -149,7 +149,7 @@ PROGRAMS = {
             print(error)
     """,
     "children and threads": """
-        import os, threading
+        import os, threading, time
         def work():
             with open("thread", "w") as file:
                 file.write("from a thread")
@@ -158,8 +158,7 @@ PROGRAMS = {
         thread.join()
         child = os.fork()
         if not child:
-            os.path.exists("thread")
-            os._exit(0)
+            os._exit(not os.path.exists("thread") or time.time() < 0)
         print(os.waitpid(child, 0)[1])
     """,
 }
