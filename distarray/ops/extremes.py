@@ -1,0 +1,164 @@
+"""Where the largest and smallest elements are: argmax, argmin, nanargmax, nanargmin.
+
+Ranks exchange pairs of (value, index) only: each rank's own winner, of which the best with the
+lowest index wins, as NumPy takes the first occurrence in C order, and NaN before everything.
+"""
+
+import operator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import DistArray, as_distarray, implements, movement
+from distarray.ops.folds import fold_rows
+from distarray.ops.reducing import NoValue, Plan, place, write
+from distarray.ops.scans import without_nan
+
+__all__ = ["argmax", "argmin", "nanargmax", "nanargmin"]
+
+Array = Any
+_INDEX = np.dtype(np.int64)
+_NOWHERE = np.iinfo(_INDEX).max
+
+
+@implements(np.argmax)
+def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue) -> Any:
+    """Index of the first largest element, along an axis or in C order; see :func:`numpy.argmax`.
+
+    Returns
+    -------
+    DistArray
+        The other dimensions are cut as in `a`; for ``axis=None`` a scalar on every rank.
+
+    Cost
+    ----
+    Nothing if `axis` is not cut; else one pair (value, index) for each element of the result: an
+    allgather of small results, an exchange of pieces and a gather of the winners of large ones.
+    """
+    return _search(np.argmax, a, axis, out, keepdims)
+
+
+@implements(np.argmin)
+def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue) -> Any:
+    """Index of the first smallest element; see :func:`numpy.argmin` and :func:`argmax`.
+
+    Cost
+    ----
+    As :func:`argmax`.
+    """
+    return _search(np.argmin, a, axis, out, keepdims)
+
+
+@implements(np.nanargmax)
+def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue) -> Any:
+    """Index of the first largest element that is not NaN; see :func:`numpy.nanargmax`.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, if a slice holds nothing but NaN.
+
+    Cost
+    ----
+    That of :func:`argmax` and of :func:`numpy.all` for the NaN.
+    """
+    x = _without_nan(a, -np.inf, axis)
+    return _search(np.argmax, x, axis, out, keepdims)
+
+
+@implements(np.nanargmin)
+def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue) -> Any:
+    """Index of the first smallest element that is not NaN; see :func:`nanargmax`.
+
+    Cost
+    ----
+    As :func:`nanargmax`.
+    """
+    x = _without_nan(a, np.inf, axis)
+    return _search(np.argmin, x, axis, out, keepdims)
+
+
+def _without_nan(a: Any, value: Any, axis: Any) -> DistArray:
+    x, mask = without_nan(a, value)
+    if mask is not None and x.size and bool(np.all(x._like(mask), axis=axis).any()):
+        raise ValueError("All-NaN slice encountered")
+    return x
+
+
+def _search(function: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+    x = as_distarray(a)
+    keepdims = keepdims is not NoValue and bool(keepdims)
+    axis = None if axis is None else operator.index(axis)
+    _check(function, x, axis, out, keepdims)
+    if axis is not None and x.ndim:
+        axis = normalize_axis_index(axis, x.ndim)
+    plan = place(x._layout, axis, keepdims, _INDEX)
+    coords = x._mesh.coords
+    if not plan.mesh_dims:
+        part = _local(function, x, plan, axis)[1]
+    else:
+        value, index = _local(function, x, plan, axis)
+        part = index
+        if coords is not None:
+            group = x._mesh.subgroup(plan.mesh_dims)
+            pick = partial(_pick, function, x.dtype)
+            part = fold_rows(group, _records(value, index), pick)
+    part = part.reshape(plan.layout.local_shape(coords))
+    return write(part if part.ndim else part[()], plan.layout, x._mesh, out)
+
+
+def _check(function: Any, x: DistArray, axis: int | None, out: Any, keepdims: bool) -> None:
+    """Raise what NumPy raises, about a tiny array of the same kind."""
+    tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
+    found = function(tiny, axis=axis, keepdims=keepdims)
+    if out is None:
+        return
+    wanted = place(x._layout, axis if x.ndim else None, keepdims, _INDEX).layout.shape
+    if out.shape != wanted:
+        raise ValueError(f"output array does not match result of np.{function.__name__}.")
+    function(tiny, axis=axis, out=np.zeros(np.shape(found), out.dtype), keepdims=keepdims)
+
+
+def _local(function: Any, x: DistArray, plan: Plan, axis: int | None) -> tuple[Array, Array]:
+    """The block's winners and their global indices, with all reduced dimensions kept."""
+    block, layout, mesh = x._block, x._layout, x._mesh
+    shape = [1 if dim in plan.axes else extent for dim, extent in enumerate(block.shape)]
+    starts = movement.starts(layout, mesh)
+    if not block.size:
+        return mesh.xp.zeros(shape, x.dtype), mesh.xp.full(shape, _NOWHERE, _INDEX)
+    if axis is None or not x.ndim:
+        at = np.unravel_index(function(block), block.shape)
+        index = (
+            np.ravel_multi_index([i + s for i, s in zip(at, starts, strict=True)], layout.shape)
+            if at
+            else 0
+        )
+        return block[at].reshape(shape), np.asarray(index, _INDEX).reshape(shape)
+    index = function(block, axis=axis, keepdims=True)
+    value = np.take_along_axis(block, index, axis) if plan.mesh_dims else index
+    return value, index + starts[axis]
+
+
+def _records(value: Array, index: Array) -> Array:
+    """Pairs (value, index) as rows of bytes, one an element."""
+    count, width = index.size, value.dtype.itemsize
+    rows = np.empty((count, width + _INDEX.itemsize), np.uint8)
+    rows[:, :width] = np.ascontiguousarray(value).reshape(count, 1).view(np.uint8)
+    rows[:, width:] = np.ascontiguousarray(index).reshape(count, 1).view(np.uint8)
+    return rows
+
+
+def _pick(function: Any, dtype: np.dtype[Any], rows: Array) -> Array:
+    """Of the ranks' records, the index of the best value, the lowest one among equals."""
+    width = dtype.itemsize
+    value = np.ascontiguousarray(rows[..., :width]).view(dtype)[..., 0]
+    index = np.ascontiguousarray(rows[..., width:]).view(_INDEX)[..., 0]
+    order = np.argsort(index, axis=0, kind="stable")
+    index = np.take_along_axis(index, order, 0)
+    value = np.take_along_axis(value, order, 0)
+    # A rank without elements stands last, with the value of the first, to which it then loses.
+    value = np.where(index == _NOWHERE, value[:1], value)
+    best = function(value, axis=0, keepdims=True)
+    return np.take_along_axis(index, best, 0)[0]

@@ -1,0 +1,230 @@
+"""Reductions that leave NaN out: nansum, nanprod, nanmax, nanmin, nanmean, nanvar, nanstd."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, common_mesh, implements, wrap
+from distarray.ops import statistics
+from distarray.ops.reducing import NoValue, reduce, write
+from distarray.ops.scans import without_nan
+
+__all__ = ["nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
+
+Array = Any
+
+
+@implements(np.nansum)
+def nansum(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NoValue,
+    initial: Any = NoValue,
+    where: Any = NoValue,
+) -> Any:
+    """Sum with NaN as zero; see :func:`numpy.nansum`.
+
+    Cost
+    ----
+    As :func:`distarray.ops.reductions.sum`, and one copy of the block.
+    """
+    return reduce(np.add, without_nan(a, 0)[0], axis, dtype, out, keepdims, initial, where)
+
+
+@implements(np.nanprod)
+def nanprod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NoValue,
+    initial: Any = NoValue,
+    where: Any = NoValue,
+) -> Any:
+    """Product with NaN as one; see :func:`numpy.nanprod`.
+
+    Cost
+    ----
+    As :func:`nansum`.
+    """
+    return reduce(np.multiply, without_nan(a, 1)[0], axis, dtype, out, keepdims, initial, where)
+
+
+@implements(np.nanmax)
+def nanmax(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NoValue,
+    initial: Any = NoValue,
+    where: Any = NoValue,
+) -> Any:
+    """Largest element that is not NaN; see :func:`numpy.nanmax`.
+
+    A slice of nothing but NaN gives NaN, and a RuntimeWarning on the ranks that hold its result.
+
+    Cost
+    ----
+    As :func:`distarray.ops.reductions.max`.
+    """
+    return _extreme(np.fmax, a, axis, out, keepdims, initial, where)
+
+
+@implements(np.nanmin)
+def nanmin(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NoValue,
+    initial: Any = NoValue,
+    where: Any = NoValue,
+) -> Any:
+    """Smallest element that is not NaN; see :func:`numpy.nanmin` and :func:`nanmax`.
+
+    Cost
+    ----
+    As :func:`nanmax`.
+    """
+    return _extreme(np.fmin, a, axis, out, keepdims, initial, where)
+
+
+def _extreme(
+    ufunc: np.ufunc, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any
+) -> Any:
+    result = reduce(ufunc, a, axis, None, None, keepdims, initial, where)
+    if result.dtype.kind in "fcmM" and np.isnan(result._block).any():
+        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
+    return result if out is None else write(result._block, result._layout, result._mesh, out)
+
+
+@implements(np.nanmean)
+def nanmean(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NoValue,
+    *,
+    where: Any = NoValue,
+) -> Any:
+    """Mean of the elements that are not NaN; see :func:`numpy.nanmean`.
+
+    Cost
+    ----
+    Two allreduces, of the sums and of the counts, if a reduced dimension is cut.
+    """
+    x, mask = without_nan(a, 0)
+    if mask is None:
+        return statistics.mean(x, axis, dtype, out, keepdims, where=where)
+    _check_inexact(dtype, out)
+    count = _count(x, mask, axis, keepdims, where)
+    total = reduce(np.add, x, axis, dtype, None, keepdims, where=where)
+    total._settle()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        part = statistics.divided(total, count)
+    statistics.warn_if(count, 0, "Mean of empty slice")
+    return write(part, total._layout, x._mesh, out)
+
+
+@implements(np.nanvar)
+def nanvar(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = NoValue,
+    *,
+    where: Any = NoValue,
+    mean: Any = NoValue,
+    correction: Any = NoValue,
+) -> Any:
+    """Variance of the elements that are not NaN; see :func:`numpy.nanvar`.
+
+    Cost
+    ----
+    Three allreduces, of the counts, the sums and the squared deviations, if a reduced dimension
+    is cut.
+    """
+    result = _variance(a, axis, dtype, out, ddof, keepdims, where, mean, correction)
+    return result if out is None else write(result._block, result._layout, result._mesh, out)
+
+
+@implements(np.nanstd)
+def nanstd(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = NoValue,
+    *,
+    where: Any = NoValue,
+    mean: Any = NoValue,
+    correction: Any = NoValue,
+) -> Any:
+    """Standard deviation of the elements that are not NaN; see :func:`numpy.nanstd`.
+
+    Cost
+    ----
+    As :func:`nanvar`.
+    """
+    result = _variance(a, axis, dtype, out, ddof, keepdims, where, mean, correction)
+    return statistics.root(result, out)
+
+
+def _check_inexact(dtype: Any, out: Any) -> None:
+    if dtype is not None and np.dtype(dtype).kind not in "fc":
+        raise TypeError("If a is inexact, then dtype must be inexact")
+    if out is not None and out.dtype.kind not in "fc":
+        raise TypeError("If a is inexact, then out must be inexact")
+
+
+def _count(x: DistArray, mask: Array, axis: Any, keepdims: Any, where: Any) -> Array:
+    """How many elements that are not NaN go into each result."""
+    counts = reduce(np.add, x._like(~mask), axis, np.intp, None, keepdims, where=where)
+    counts._settle()
+    return counts._block
+
+
+def _variance(
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    out: Any,
+    ddof: Any,
+    keepdims: Any,
+    where: Any,
+    mean: Any,
+    correction: Any,
+) -> DistArray:
+    x, mask = without_nan(as_distarray(a, common_mesh(a, out, where, mean)), 0)
+    if mask is None:
+        return statistics.var(
+            x, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction
+        )
+    _check_inexact(dtype, out)
+    ddof = statistics.chosen_ddof(ddof, correction)
+    keepdims = keepdims is not NoValue and bool(keepdims)
+    kind = statistics.kind_of(np.var, x.dtype, x.ndim, axis, dtype)
+    count = _count(x, mask, axis, True, where)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if mean is NoValue:
+            centre = statistics.centre_of(x, axis, dtype, where, count)
+        else:
+            centre = statistics.local_mask(as_distarray(mean, x._mesh), x)
+        total = statistics.squared_deviations(
+            x, centre, axis, kind, dtype, keepdims, where, skip=mask
+        )
+        total._settle()
+        freedom = (count - ddof).reshape(total._block.shape)
+        part = statistics.divided(total, freedom)
+    bad = freedom <= 0
+    if np.any(bad):
+        warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=4)
+        part = np.where(bad, part.dtype.type(np.nan), part)
+        part = part if part.ndim else part[()]
+    return wrap(part, total._layout, x._mesh)

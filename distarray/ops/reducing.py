@@ -1,0 +1,320 @@
+"""The engine of the reductions: reduce the block, then fold across the ranks that share the axis.
+
+Every reduction is planned once for each (ufunc, layout, axis, ...): NumPy itself says on a tiny
+array what the data type of the result is and which arguments are wrong, so that all ranks raise
+NumPy's own error before anything is sent.
+"""
+
+import operator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+from numpy.lib.stride_tricks import as_strided
+
+from distarray.array import DistArray, as_distarray, common_mesh, movement, wrap
+from distarray.comm import DeviceMesh
+from distarray.config import config
+from distarray.layout import Cut, Layout, Partial
+from distarray.ops import chains, reproducible
+from distarray.ops.folds import RULES, combine, identity
+from distarray.plan import restrict
+
+__all__ = [
+    "NoValue",
+    "Plan",
+    "finish",
+    "local_mask",
+    "place",
+    "plan_of",
+    "reduce",
+    "reduced",
+    "write",
+]
+
+Array = Any
+NoValue: Any = np._NoValue  # type: ignore[attr-defined]
+
+#: The functions of NumPy that other array libraries implement in place of ``ufunc.reduce``.
+_NAMED: dict[np.ufunc, Any] = {
+    np.add: np.sum,
+    np.multiply: np.prod,
+    np.maximum: np.max,
+    np.minimum: np.min,
+    np.logical_or: np.any,
+    np.logical_and: np.all,
+}
+_HOST = (np.ndarray, np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a reduction does to an array of one layout.
+
+    Attributes
+    ----------
+    axes : tuple of int
+        The dimensions that are reduced.
+    keepdims : bool
+        Whether they stay with extent 1.
+    dtype : dtype
+        Of the result.
+    layout : Layout
+        Of the result, once it is folded.
+    mesh_dims : tuple of int
+        Mesh dimensions along which the ranks have contributions to fold.
+    """
+
+    axes: tuple[int, ...]
+    keepdims: bool
+    dtype: np.dtype[Any]
+    layout: Layout
+    mesh_dims: tuple[int, ...]
+
+    def leads(self, mesh: DeviceMesh) -> bool:
+        """Whether this rank is the first of those whose contributions are folded."""
+        return mesh.coords is None or not any(mesh.coords[m] for m in self.mesh_dims)
+
+
+def reduce(
+    ufunc: np.ufunc,
+    a: Any,
+    axis: Any = 0,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = NoValue,
+    where: Any = True,
+) -> Any:
+    """``ufunc.reduce`` of a distributed array.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+        Of two operands.
+    a : DistArray or array_like
+        Pending folds of the same kind pass through where no precision is won by that.
+    axis, dtype, out, keepdims, initial, where
+        As in :meth:`numpy.ufunc.reduce`; `out` may be a DistArray of any layout or a NumPy
+        array, which then receives the result on every rank.
+
+    Returns
+    -------
+    DistArray
+        The dimensions that stay are cut as in `a`. A 0-d result is a finished scalar on every
+        rank; a large n-d one may be left pending.
+
+    Raises
+    ------
+    AxisError, TypeError, ValueError
+        NumPy's own, on all ranks.
+
+    Cost
+    ----
+    Nothing if no reduced dimension is cut; else one allreduce of the result. Ufuncs whose order
+    matters (subtract, divide, ...): the ranks along the axis take turns, each passing one slab on.
+    """
+    x: DistArray = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out, where))
+    if type(axis) is not int and axis is not None and type(axis) is not tuple:
+        axis = operator.index(axis)
+    keepdims = keepdims is not NoValue and bool(keepdims)
+    if out is None and initial is NoValue and (where is True or where is NoValue):
+        mask = None
+        plan = plan_of(ufunc, x._layout, x._block.dtype, axis, dtype, keepdims)
+    else:
+        out = out[0] if type(out) is tuple else out
+        mask = None if where is True or where is NoValue else as_distarray(where, x._mesh)
+        kind = _checked(ufunc, x, (axis, dtype, out, keepdims, initial), mask)
+        plan = place(x._layout, axis, keepdims, kind)
+        if out is not None and dtype is None:
+            dtype = _loop_dtype(ufunc, x, out)
+    rule = RULES.get(ufunc)
+    if rule is None or (rule.rounds and plan.dtype.kind in "fc" and config.reproducible):
+        x, plan, mask = _plain(ufunc, x, plan, mask)
+        how = chains.reduce if rule is None else reproducible.reduce
+        part = how(ufunc, x, plan.axes, plan.dtype, initial, mask)
+        part = part.reshape(plan.layout.local_shape(x._mesh.coords))
+        return write(_scalar(part), plan.layout, x._mesh, out)
+    if x._layout.partials and not _passes(x, plan, rule.fold, mask):
+        x, plan, mask = _plain(ufunc, x, plan, mask)
+    part = _contribution(ufunc, x, plan, dtype, initial, mask)
+    return finish(part, plan, ufunc, x._mesh, out)
+
+
+@lru_cache(maxsize=4096)
+def plan_of(
+    ufunc: np.ufunc, layout: Layout, source: np.dtype[Any], axis: Any, dtype: Any, keepdims: bool
+) -> Plan:
+    """The plan of a reduction without `out`, `initial` and `where`; raises NumPy's errors."""
+    probe = np.zeros([min(extent, 1) for extent in layout.shape], source)
+    value = ufunc.reduce(probe, axis, dtype, None, keepdims)
+    return place(layout, axis, keepdims, value.dtype)
+
+
+@lru_cache(maxsize=4096)
+def place(layout: Layout, axis: Any, keepdims: bool, dtype: np.dtype[Any]) -> Plan:
+    """Where the result of a reduction goes, for an axis that is known to be right."""
+    ndim = layout.ndim
+    axes = tuple(range(ndim)) if axis is None or not ndim else normalize_axis_tuple(axis, ndim)
+    folded = {m for axis in axes for m in layout.cuts[axis].mesh_dims} | {
+        *layout.ats,
+        *layout.partials,
+    }
+    cuts = []
+    for dim, cut in enumerate(layout.cuts):
+        if dim not in axes:
+            cuts.append(cut)
+        elif keepdims:
+            cuts.append(Cut.whole(1))
+    result = Layout.from_cuts(cuts, layout.mesh_shape)
+    mesh_dims = tuple([m for m in sorted(folded) if layout.mesh_shape[m] > 1])
+    return Plan(axes, keepdims, dtype, result, mesh_dims)
+
+
+def _checked(
+    ufunc: np.ufunc, x: DistArray, arguments: tuple[Any, ...], mask: DistArray | None
+) -> np.dtype[Any]:
+    """The data type of the result; NumPy's errors about any of the arguments."""
+    axis, dtype, out, keepdims, initial = arguments
+    given = {} if initial is NoValue else {"initial": initial}
+    tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
+    small = [min(e, 1) for e in (mask.shape if mask is not None else ())]
+    masked = {} if mask is None else {"where": np.zeros(small, mask.dtype)}
+    value = ufunc.reduce(tiny, axis, dtype, None, keepdims, **given, **masked)
+    plan = place(x._layout, axis, keepdims, value.dtype)
+    if mask is not None and not _broadcasts(mask.shape, x.shape):
+        masked = {"where": np.broadcast_to(np.False_, mask.shape)}
+        ufunc.reduce(_hollow(x.shape, x.dtype), axis, dtype, None, keepdims, **given, **masked)
+    if out is not None:
+        if isinstance(out, DistArray) and isinstance(out._block, np.generic):
+            raise TypeError("return arrays must be of ArrayType")
+        hollow = _hollow(out.shape, out.dtype) if isinstance(out, DistArray) else out
+        if out.shape != plan.layout.shape:
+            ufunc.reduce(_hollow(x.shape, x.dtype), axis, dtype, hollow, keepdims, **given)
+        small = [min(extent, 1) for extent in out.shape]
+        ufunc.reduce(tiny, axis, dtype, np.zeros(small, out.dtype), keepdims, **given, **masked)
+    return value.dtype  # type: ignore[no-any-return]
+
+
+def _hollow(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An array of any shape and one element of memory, for NumPy to complain about."""
+    return as_strided(np.zeros(1, dtype), shape, (0,) * len(shape))
+
+
+def _broadcasts(shape: tuple[int, ...], onto: tuple[int, ...]) -> bool:
+    pairs = zip(reversed(shape), reversed(onto), strict=False)
+    return len(shape) <= len(onto) and all(have in (want, 1) for have, want in pairs)
+
+
+def _loop_dtype(ufunc: np.ufunc, x: DistArray, out: Any) -> Any:
+    """The data type that NumPy computes in when there is an `out`."""
+    if "M" in (x.dtype.kind, out.dtype.kind) or "m" in (x.dtype.kind, out.dtype.kind):
+        return None
+    kinds = (out.dtype, x.dtype, None)
+    return ufunc.resolve_dtypes(kinds, casting="unsafe", reduction=True)[0]
+
+
+def _plain(
+    ufunc: np.ufunc, x: DistArray, plan: Plan, mask: DistArray | None
+) -> tuple[DistArray, Plan, Any]:
+    """The operand settled, the plan that then holds, and the mask brought to where it is needed."""
+    if not x._layout.is_plain:
+        x._settle()
+        plan = place(x._layout, plan.axes, plan.keepdims, plan.dtype)
+    return x, plan, None if mask is None else local_mask(mask, x)
+
+
+def _passes(x: DistArray, plan: Plan, fold: Any, mask: Any) -> bool:
+    """Whether contributions to a pending fold can be reduced as they are, with the same result."""
+    placements = x._layout.placements
+    alike = all(placements[m] == Partial(fold) for m in x._layout.partials) if fold else False
+    return alike and plan.dtype == x.dtype and mask is None
+
+
+def local_mask(mask: Any, x: DistArray) -> Array:
+    """This rank's part of a mask that broadcasts onto `x`."""
+    if not isinstance(mask, DistArray):
+        return mask
+    if not mask._layout.is_plain:
+        mask._settle()
+    target = restrict(x._layout, mask.shape)
+    return movement.moved(mask._block, mask._layout, target, x._mesh)
+
+
+def _contribution(
+    ufunc: np.ufunc, x: DistArray, plan: Plan, dtype: Any, initial: Any, mask: Any
+) -> Array:
+    """What this rank's block comes to; the identity where there is nothing to reduce."""
+    block, coords = x._block, x._mesh.coords
+    mask = None if mask is None else local_mask(mask, x)
+    if initial is None or not (RULES[ufunc].idempotent or plan.leads(x._mesh)):
+        initial = NoValue
+    if not block.size or not x._layout.holds(coords):
+        value = identity(ufunc, plan.dtype) if initial is NoValue else initial
+        return x._mesh.xp.full(plan.layout.local_shape(coords), value, plan.dtype)
+    return reduced(ufunc, block, plan.axes, dtype, plan.keepdims, initial, mask)
+
+
+def reduced(
+    ufunc: np.ufunc,
+    block: Array,
+    axes: tuple[int, ...],
+    dtype: Any = None,
+    keepdims: bool = False,
+    initial: Any = NoValue,
+    mask: Any = None,
+) -> Array:
+    """``ufunc.reduce`` of a block, on whatever device it lies."""
+    if isinstance(block, _HOST):
+        if initial is NoValue and mask is None:
+            return ufunc.reduce(block, axes, dtype, None, keepdims)
+        where = True if mask is None else mask
+        return ufunc.reduce(block, axes, dtype, None, keepdims, initial, where)
+    if mask is not None:
+        block = np.where(mask, block, identity(ufunc, block.dtype))
+    named = {} if dtype is None or ufunc not in (np.add, np.multiply) else {"dtype": dtype}
+    value = _NAMED[ufunc](block, axis=axes, keepdims=keepdims, **named)
+    return value if initial is NoValue else ufunc(value, initial)
+
+
+def finish(part: Array, plan: Plan, ufunc: np.ufunc, mesh: DeviceMesh, out: Any = None) -> Any:
+    """Fold the ranks' contributions, or leave a large result pending; write it to `out`."""
+    layout = plan.layout
+    if plan.mesh_dims:
+        if out is None and layout.ndim and _stays_pending(plan, ufunc):
+            pending = {m: Partial(RULES[ufunc].fold) for m in plan.mesh_dims}
+            return wrap(part, Layout.from_cuts(layout.cuts, layout.mesh_shape, pending), mesh)
+        if mesh.coords is not None:
+            if isinstance(part, np.generic):
+                part = np.asarray(part)
+            part = combine(mesh.subgroup(plan.mesh_dims), part, ufunc)
+            if not layout.shape:
+                part = part[()]
+    return wrap(part, layout, mesh) if out is None else write(part, layout, mesh, out)
+
+
+def _stays_pending(plan: Plan, ufunc: np.ufunc) -> bool:
+    """Whether a result is large enough to leave its fold to whoever reads it."""
+    if RULES[ufunc].fold is None:
+        return False
+    return plan.layout.size * plan.dtype.itemsize >= config.replicate_below
+
+
+def _scalar(part: Array) -> Array:
+    return part if part.ndim else part[()]
+
+
+def write(part: Array, layout: Layout, mesh: DeviceMesh, out: Any) -> Any:
+    """The result as an array of its own, or copied into `out`, cast as reductions cast."""
+    result = wrap(part, layout, mesh)
+    if out is None:
+        return result
+    if isinstance(out, DistArray):
+        if out._layout.partials:
+            out._settle()
+        out._assign(result)
+    else:
+        np.copyto(out, result.full(), casting="unsafe")
+    return out

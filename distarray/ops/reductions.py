@@ -1,0 +1,176 @@
+"""Reductions: sum, prod, max, min, any, all, count_nonzero, ptp.
+
+Each is one ufunc handed to the engine in :mod:`distarray.ops.reducing`.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array import as_distarray, implements
+from distarray.layout import Fold
+from distarray.ops.reducing import NoValue, finish, place, reduce
+
+__all__ = ["all", "amax", "amin", "any", "count_nonzero", "max", "min", "prod", "ptp", "sum"]
+
+
+@implements(np.sum, through={Fold.SUM}, at=True)
+def sum(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NoValue,
+    initial: Any = NoValue,
+    where: Any = NoValue,
+) -> Any:
+    """Sum of the elements over axes; see :func:`numpy.sum`.
+
+    Returns
+    -------
+    DistArray
+        The dimensions that stay are cut as in `a`; a full sum is a scalar on every rank.
+
+    Cost
+    ----
+    One allreduce of the result if a summed dimension is cut, or none yet if the result is large:
+    it then stays pending. See :func:`distarray.ops.reducing.reduce`.
+    """
+    return reduce(np.add, a, axis, dtype, out, keepdims, initial, where)
+
+
+@implements(np.prod, through={Fold.PROD}, at=True)
+def prod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = NoValue,
+    initial: Any = NoValue,
+    where: Any = NoValue,
+) -> Any:
+    """Product of the elements over axes; see :func:`numpy.prod`.
+
+    Cost
+    ----
+    As :func:`sum`.
+    """
+    return reduce(np.multiply, a, axis, dtype, out, keepdims, initial, where)
+
+
+@implements(np.max, through={Fold.MAX}, at=True)
+def max(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NoValue,
+    initial: Any = NoValue,
+    where: Any = NoValue,
+) -> Any:
+    """Largest element over axes, NaN first; see :func:`numpy.max`.
+
+    Cost
+    ----
+    As :func:`sum`.
+    """
+    return reduce(np.maximum, a, axis, None, out, keepdims, initial, where)
+
+
+@implements(np.amax, through={Fold.MAX}, at=True)
+def amax(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NoValue,
+    initial: Any = NoValue,
+    where: Any = NoValue,
+) -> Any:
+    """:func:`max` under its other name."""
+    return reduce(np.maximum, a, axis, None, out, keepdims, initial, where)
+
+
+@implements(np.min, through={Fold.MIN}, at=True)
+def min(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NoValue,
+    initial: Any = NoValue,
+    where: Any = NoValue,
+) -> Any:
+    """Smallest element over axes, NaN first; see :func:`numpy.min`.
+
+    Cost
+    ----
+    As :func:`sum`.
+    """
+    return reduce(np.minimum, a, axis, None, out, keepdims, initial, where)
+
+
+@implements(np.amin, through={Fold.MIN}, at=True)
+def amin(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = NoValue,
+    initial: Any = NoValue,
+    where: Any = NoValue,
+) -> Any:
+    """:func:`min` under its other name."""
+    return reduce(np.minimum, a, axis, None, out, keepdims, initial, where)
+
+
+@implements(np.any, through={Fold.ANY}, at=True)
+def any(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NoValue, *, where: Any = NoValue
+) -> Any:
+    """Whether any element is true, over axes; see :func:`numpy.any`.
+
+    Cost
+    ----
+    As :func:`sum`.
+    """
+    return reduce(np.logical_or, a, axis, bool, out, keepdims, NoValue, where)
+
+
+@implements(np.all, through={Fold.ALL}, at=True)
+def all(
+    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NoValue, *, where: Any = NoValue
+) -> Any:
+    """Whether all elements are true, over axes; see :func:`numpy.all`.
+
+    Cost
+    ----
+    As :func:`sum`.
+    """
+    return reduce(np.logical_and, a, axis, bool, out, keepdims, NoValue, where)
+
+
+@implements(np.count_nonzero, at=True)
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
+    """Number of elements that are not zero, over axes; see :func:`numpy.count_nonzero`.
+
+    Cost
+    ----
+    As :func:`sum`, with integers.
+    """
+    x = as_distarray(a)
+    np.count_nonzero(np.zeros([0] * x.ndim), axis)  # NumPy's errors about the axis
+    plan = place(x._layout, axis, bool(keepdims), np.dtype(np.intp))
+    if x._block.size and x._layout.holds(x._mesh.coords):
+        part = np.count_nonzero(x._block, axis=plan.axes, keepdims=plan.keepdims)
+    else:
+        part = x._mesh.xp.zeros(plan.layout.local_shape(x._mesh.coords), np.intp)
+    return finish(part if part.ndim else part[()], plan, np.add, x._mesh)
+
+
+@implements(np.ptp)
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NoValue) -> Any:
+    """Largest minus smallest element over axes; see :func:`numpy.ptp`.
+
+    Cost
+    ----
+    As :func:`max` and :func:`min`.
+    """
+    largest = reduce(np.maximum, a, axis, None, out, keepdims)
+    return np.subtract(largest, reduce(np.minimum, a, axis, None, None, keepdims), out)

@@ -1,0 +1,278 @@
+"""Scans: cumsum, cumprod, their nan- versions, and ``ufunc.accumulate``.
+
+Each rank scans its own block; the fold of all that lies before it then comes by one exclusive
+scan over the ranks along the axis (Blelloch, Prefix Sums and Their Applications, CMU-CS-90-190,
+1990), and is folded into the block in place.
+"""
+
+import operator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import DistArray, as_distarray, call, common_mesh, empty, implements
+from distarray.config import config
+from distarray.layout import Cut, Fold, Layout
+from distarray.ops import chains
+from distarray.ops.folds import RULES, exclusive, identity
+from distarray.ops.reducing import write
+
+__all__ = [
+    "accumulate",
+    "cumprod",
+    "cumsum",
+    "cumulative_prod",
+    "cumulative_sum",
+    "nancumprod",
+    "nancumsum",
+]
+
+Array = Any
+
+
+def accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+    """``ufunc.accumulate`` of a distributed array.
+
+    Parameters
+    ----------
+    ufunc, axis, dtype, out
+        As in :meth:`numpy.ufunc.accumulate`.
+    a : DistArray or array_like
+        Pending sums pass through cumulative sums.
+
+    Returns
+    -------
+    DistArray
+        Laid out as `a`.
+
+    Raises
+    ------
+    AxisError, TypeError, ValueError
+        NumPy's own, on all ranks.
+
+    Cost
+    ----
+    Nothing if `axis` is not cut; else one exclusive scan of a slab of extent 1 over the ranks
+    along it, about log2(p) rounds. Ufuncs whose order matters: the ranks take turns.
+    """
+    x: DistArray = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out))
+    if type(axis) is not int and axis is not None and type(axis) is not tuple:
+        axis = operator.index(axis)
+    out = out[0] if type(out) is tuple else out
+    kind, axis = _checked(ufunc, x, axis, dtype, out)
+    if x._layout.partials and not _passes(ufunc, x, kind):
+        x._settle()
+    if x._layout.ats:
+        x._settle()
+    rule = RULES.get(ufunc)
+    if rule is None or (rule.rounds and kind.kind in "fc" and config.reproducible):
+        x._settle()
+        block = chains.accumulate(ufunc, x, axis, kind)
+    else:
+        block = _scanned(ufunc, x, axis, kind)
+    return write(block, x._layout, x._mesh, out)
+
+
+def _passes(ufunc: np.ufunc, x: DistArray, kind: np.dtype[Any]) -> bool:
+    layout = x._layout
+    sums = all(layout.placements[m].op is Fold.SUM for m in layout.partials)  # type: ignore[attr-defined]
+    return ufunc is np.add and sums and kind == x.dtype and not config.reproducible
+
+
+def _checked(
+    ufunc: np.ufunc, x: DistArray, axis: Any, dtype: Any, out: Any
+) -> tuple[np.dtype[Any], int]:
+    """The data type that is computed in and the axis counted from the front; NumPy's errors."""
+    if out is None:
+        kind = _probed(ufunc, x._layout, x.dtype, axis, dtype)
+    else:
+        if isinstance(out, DistArray) and isinstance(out._block, np.generic):
+            raise TypeError("return arrays must be of ArrayType")
+        tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
+        if out.shape != x.shape:
+            hollow = np.lib.stride_tricks.as_strided(np.zeros(1, x.dtype), x.shape, (0,) * x.ndim)
+            ufunc.accumulate(hollow, axis, dtype, np.empty(out.shape, out.dtype))
+        ufunc.accumulate(tiny, axis, dtype, np.zeros(tiny.shape, out.dtype))
+        if dtype is None:
+            dtype = ufunc.resolve_dtypes(
+                (out.dtype, x.dtype, None), casting="unsafe", reduction=True
+            )[0]
+        kind = ufunc.accumulate(tiny, axis, dtype).dtype
+    axis = axis[0] if type(axis) is tuple else 0 if axis is None else axis
+    return kind, normalize_axis_index(axis, x.ndim)
+
+
+@lru_cache(maxsize=1024)
+def _probed(
+    ufunc: np.ufunc, layout: Layout, source: np.dtype[Any], axis: Any, dtype: Any
+) -> np.dtype[Any]:
+    tiny = np.zeros([min(extent, 1) for extent in layout.shape], source)
+    return ufunc.accumulate(tiny, axis, dtype).dtype
+
+
+def _scanned(ufunc: np.ufunc, x: DistArray, axis: int, kind: np.dtype[Any]) -> Array:
+    """This rank's part scanned by itself, then what lies before it folded in."""
+    dtype = None if kind.kind in "mM" else kind
+    block: Array = ufunc.accumulate(x._block, axis, dtype)
+    mesh, cut = x._mesh, x._layout.cuts[axis]
+    if mesh.coords is None or cut.parts == 1:
+        return block
+    slab = tuple([1 if dim == axis else extent for dim, extent in enumerate(block.shape)])
+    start = identity(ufunc, kind)
+    if not int(np.prod(slab)):
+        return block
+    if block.shape[axis]:
+        total = block[(slice(None),) * axis + (slice(-1, None),)]
+    else:
+        total = mesh.xp.full(slab, start, kind)
+    group = mesh.subgroup(cut.mesh_dims)
+    before = exclusive(group, total, ufunc, start, backwards=cut.step < 0)
+    if chains.neighbours(cut, mesh)[0] is not None:
+        ufunc(before, block, out=block)
+    return block
+
+
+def _flat(a: Any) -> Any:
+    """The operand in one dimension, in C order."""
+    x = as_distarray(a)
+    return x if x.ndim == 1 else call(np.ravel, x)
+
+
+@implements(np.cumsum, through={Fold.SUM})
+def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """Running total along an axis; see :func:`numpy.cumsum`.
+
+    Returns
+    -------
+    DistArray
+        Laid out as `a`; for ``axis=None`` in one dimension.
+
+    Cost
+    ----
+    See :func:`accumulate`. ``axis=None`` flattens first, which redistributes unless `a` is whole
+    or cut along its first dimension.
+
+    Notes
+    -----
+    Integers agree with NumPy bit for bit; floats agree to rounding, and bit for bit under
+    ``config.reproducible``, when the ranks take turns.
+    """
+    return _cumulated(np.add, a, axis, dtype, out)
+
+
+@implements(np.cumprod)
+def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """Running product along an axis; see :func:`numpy.cumprod` and :func:`cumsum`.
+
+    Cost
+    ----
+    As :func:`cumsum`.
+    """
+    return _cumulated(np.multiply, a, axis, dtype, out)
+
+
+@implements(np.nancumsum)
+def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """Running total with NaN as zero; see :func:`numpy.nancumsum`.
+
+    Cost
+    ----
+    As :func:`cumsum`.
+    """
+    return _cumulated(np.add, without_nan(a, 0)[0], axis, dtype, out)
+
+
+@implements(np.nancumprod)
+def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """Running product with NaN as one; see :func:`numpy.nancumprod`.
+
+    Cost
+    ----
+    As :func:`cumsum`.
+    """
+    return _cumulated(np.multiply, without_nan(a, 1)[0], axis, dtype, out)
+
+
+def without_nan(a: Any, value: Any) -> tuple[DistArray, Array | None]:
+    """The operand with NaN replaced, and where this rank's block had any; None for integers."""
+    x = as_distarray(a)
+    if x.dtype.kind not in "fc":
+        return x, None
+    mask = np.isnan(x._block)
+    return x._like(np.where(mask, x.dtype.type(value), x._block)), mask
+
+
+def _cumulated(ufunc: np.ufunc, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
+    x = as_distarray(a)
+    if axis is None:
+        x, axis = _flat(x), 0
+        if out is not None and out.shape != x.shape:
+            raise ValueError("provided out is the wrong size for the accumulation.")
+    elif not x.ndim:
+        np.cumsum(np.zeros(()), axis)
+        x, axis = x[..., None], 0
+    return accumulate(ufunc, x, axis, dtype, out)
+
+
+@implements(np.cumulative_sum, through={Fold.SUM})
+def cumulative_sum(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: Any = False
+) -> Any:
+    """Running total along an axis; see :func:`numpy.cumulative_sum`.
+
+    Cost
+    ----
+    As :func:`cumsum`; with `include_initial` also one row a pair of neighbouring ranks, since
+    every block moves by one index.
+    """
+    return _cumulative(np.add, x, axis, dtype, out, include_initial)
+
+
+@implements(np.cumulative_prod)
+def cumulative_prod(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: Any = False
+) -> Any:
+    """Running product along an axis; see :func:`numpy.cumulative_prod`.
+
+    Cost
+    ----
+    As :func:`cumulative_sum`.
+    """
+    return _cumulative(np.multiply, x, axis, dtype, out, include_initial)
+
+
+def _cumulative(
+    ufunc: np.ufunc, a: Any, axis: Any, dtype: Any, out: Any, include_initial: Any
+) -> Any:
+    x = as_distarray(a)
+    if not x.ndim:
+        x = x[..., None]
+    if axis is None:
+        if x.ndim >= 2:
+            raise ValueError(
+                "For arrays which have more than one dimension ``axis`` argument is required."
+            )
+        axis = 0
+    if not include_initial:
+        return accumulate(ufunc, x, axis, dtype, out)
+    axis = normalize_axis_index(operator.index(axis), x.ndim)
+    rest, first = [slice(None)] * x.ndim, [slice(None)] * x.ndim
+    rest[axis], first[axis] = slice(1, None), slice(0, 1)
+    if out is None:
+        scanned = accumulate(ufunc, x, axis, dtype)
+        out = empty(_longer(scanned._layout, axis), scanned.dtype, scanned._mesh)
+        out[tuple(rest)] = scanned
+    else:
+        accumulate(ufunc, x, axis, dtype, out[tuple(rest)])
+    out[tuple(first)] = ufunc.identity
+    return out
+
+
+def _longer(layout: Layout, axis: int) -> Layout:
+    """The layout with one index more along an axis."""
+    cuts = list(layout.cuts)
+    cut = cuts[axis]
+    cuts[axis] = Cut.chunked(cut.extent + 1, cut.mesh_dims, cut.radix)
+    return Layout.from_cuts(cuts, layout.mesh_shape)

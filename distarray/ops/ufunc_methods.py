@@ -1,0 +1,166 @@
+"""Methods of ufuncs other than the call: reduce, accumulate, reduceat, outer."""
+
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import UFUNC_METHODS, DistArray, as_distarray, common_mesh, to_layout
+from distarray.config import config
+from distarray.layout import Cut, Layout
+from distarray.ops.folds import RULES, identity
+from distarray.ops.reducing import Plan, finish, reduce, write
+from distarray.ops.scans import accumulate
+
+__all__ = ["outer", "reduceat"]
+
+Array = Any
+
+
+def outer(ufunc: np.ufunc, a: Any, b: Any, /, **kwargs: Any) -> Any:
+    """``ufunc.outer(a, b)``: the ufunc for all pairs of an element of `a` and one of `b`.
+
+    Returns
+    -------
+    DistArray
+        Of shape ``a.shape + b.shape``, cut as the operand that would cost more to move.
+
+    Cost
+    ----
+    That of the ufunc's call on operands that broadcast: of two that are cut along the same mesh
+    dimension, the smaller is gathered along it.
+    """
+    if ufunc.nin != 2 or ufunc.signature is not None:
+        return ufunc.outer(np.zeros(1), np.zeros(1))  # raises what NumPy raises
+    mesh = common_mesh(a, b)
+    ndim = np.ndim(b) if not isinstance(b, DistArray) else b.ndim
+    wide = as_distarray(a, mesh)[(..., *(None,) * ndim)] if ndim else a
+    return ufunc(wide, b if not ndim else as_distarray(b, mesh), **kwargs)
+
+
+def reduceat(
+    ufunc: np.ufunc, a: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None
+) -> Any:
+    """``ufunc.reduceat``: reductions of slices of one axis.
+
+    Parameters
+    ----------
+    ufunc, axis, dtype, out
+        As in :meth:`numpy.ufunc.reduceat`.
+    a : DistArray or array_like
+        The slices may cross the borders of the blocks.
+    indices : array_like of int
+        Of the size of the result along `axis`; distributed ones are gathered on every rank.
+
+    Returns
+    -------
+    DistArray
+        Whole along `axis`, otherwise cut as `a`.
+
+    Raises
+    ------
+    IndexError, TypeError, ValueError
+        NumPy's own, on all ranks.
+
+    Cost
+    ----
+    Nothing if `axis` is not cut. Else associative ufuncs allreduce the result; those whose order
+    matters need each slice on one rank, and as any rank's may be any, the axis is made whole: by
+    an exchange that cuts another dimension, or, of a 1-d array, by gathering it on every rank.
+    """
+    x: DistArray = a if isinstance(a, DistArray) else as_distarray(a, common_mesh(a, indices, out))
+    out = out[0] if type(out) is tuple else out
+    tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
+    kind = ufunc.reduceat(tiny, np.zeros(0, np.intp), axis, dtype).dtype
+    axis = axis[0] if type(axis) is tuple else 0 if axis is None else operator.index(axis)
+    axis = normalize_axis_index(axis, x.ndim)
+    starts = _starts(ufunc, indices, x.shape[axis])
+    shape = [*x.shape[:axis], len(starts), *x.shape[axis + 1 :]]
+    if out is not None and tuple(out.shape) != tuple(shape):
+        raise ValueError(
+            f"operands could not be broadcast together with shapes {out.shape} {tuple(shape)}"
+        )
+    if out is not None and dtype is None and kind.kind not in "mM":
+        kinds = (out.dtype, x.dtype, None)
+        dtype = ufunc.resolve_dtypes(kinds, casting="unsafe", reduction=True)[0]
+        kind = np.dtype(dtype)
+    if not x._layout.is_plain:
+        x._settle()
+    exact = ufunc in RULES and ufunc not in (np.hypot, np.gcd)  # these change lone elements
+    if config.reproducible and kind.kind in "fc" and exact and RULES[ufunc].rounds:
+        exact = False
+    if not exact and x._layout.cuts[axis].parts > 1:
+        x = to_layout(x, _whole_along(x._layout, axis))
+    cuts = list(x._layout.cuts)
+    cuts[axis] = Cut.whole(len(starts))
+    layout = Layout.from_cuts(cuts, x._layout.mesh_shape)
+    cut = x._layout.cuts[axis]
+    plan = Plan((axis,), True, kind, layout, cut.mesh_dims if cut.parts > 1 else ())
+    if not plan.mesh_dims:
+        part = ufunc.reduceat(x._block, starts, axis, dtype)
+        return write(part, layout, x._mesh, out)
+    part = _pieces(ufunc, x, starts, axis, dtype, kind)
+    return finish(part, plan, ufunc, x._mesh, out)
+
+
+def _starts(ufunc: np.ufunc, indices: Any, extent: int) -> Array:
+    """The indices as integers, checked."""
+    if isinstance(indices, DistArray):
+        indices = indices.full()
+    starts = np.asarray(indices)
+    if starts.ndim != 1 or not isinstance(indices, (list, tuple)):
+        ufunc.reduceat(np.zeros(1), np.zeros_like(starts)[:0] if starts.ndim == 1 else starts)
+    starts = starts.astype(np.intp)
+    wrong = (starts < 0) | (starts >= extent)
+    if wrong.any():
+        first = starts[np.argmax(wrong)]
+        raise IndexError(f"index {first} out-of-bounds in {ufunc.__name__}.reduceat [0, {extent})")
+    return starts
+
+
+def _whole_along(layout: Layout, axis: int) -> Layout:
+    """A layout that leaves an axis whole: its cut moved to the longest free dimension."""
+    cuts = list(layout.cuts)
+    cut, cuts[axis] = cuts[axis], Cut.whole(layout.shape[axis])
+    free = [dim for dim, c in enumerate(layout.cuts) if not c.mesh_dims and c.extent >= cut.parts]
+    if free:
+        dim = max(free, key=lambda d: layout.shape[d])
+        cuts[dim] = Cut.chunked(layout.shape[dim], cut.mesh_dims, cut.radix)
+    return Layout.from_cuts(cuts, layout.mesh_shape)
+
+
+def _pieces(
+    ufunc: np.ufunc, x: DistArray, starts: Array, axis: int, dtype: Any, kind: np.dtype[Any]
+) -> Array:
+    """What this rank's block contributes to each slice; the identity where it has no part."""
+    block = x._block
+    stops = np.append(starts[1:], x.shape[axis])[: len(starts)]
+    stops = np.where(stops > starts, stops, starts + 1)
+    first, last = x._layout.section(x._mesh.coords)[axis]
+    low = np.clip(starts, first, last) - first
+    high = np.clip(stops, first, last) - first
+    # -0.0 and not 0.0 leaves every number as it is
+    start = kind.type(-0.0) if ufunc is np.add and kind.kind == "f" else identity(ufunc, kind)
+    shape = [*block.shape[:axis], len(starts), *block.shape[axis + 1 :]]
+    result = np.full(shape, start, kind, like=block)
+    own = np.flatnonzero(low < high)
+    if not len(own) or not block.size:
+        return result
+    own = own[np.argsort(high[own] == block.shape[axis], kind="stable")]
+    if np.count_nonzero(high[own] == block.shape[axis]) > 1:
+        slab = [1 if dim == axis else extent for dim, extent in enumerate(block.shape)]
+        block = np.concatenate([block, np.zeros(slab, block.dtype)], axis)
+    ends = np.stack([low[own], high[own]], axis=1).reshape(-1)
+    if ends[-1] == block.shape[axis]:
+        ends = ends[:-1]
+    found = ufunc.reduceat(block, ends, axis, dtype)
+    head = (slice(None),) * axis
+    result[(*head, own)] = found[(*head, slice(None, None, 2))]
+    return result
+
+
+UFUNC_METHODS["reduce"] = reduce
+UFUNC_METHODS["reduceat"] = reduceat
+UFUNC_METHODS["accumulate"] = accumulate
+UFUNC_METHODS["outer"] = outer
