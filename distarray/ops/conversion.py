@@ -17,6 +17,7 @@ __all__ = [
     "array",
     "asanyarray",
     "asarray",
+    "asarray_chkfinite",
     "ascontiguousarray",
     "asfortranarray",
     "from_dlpack",
@@ -173,6 +174,24 @@ def _check_device(a: Any, device: str | None, mesh: DeviceMesh | None) -> None:
     if device is not None:
         mesh = common_mesh(a) if mesh is None else mesh
         place((), float, mesh, device=device)
+
+
+def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> DistArray:
+    """An array without NaN and infinities; see :func:`numpy.asarray_chkfinite`.
+
+    Cost
+    ----
+    As :func:`array`, and one allreduce of a truth value.
+
+    Raises
+    ------
+    ValueError
+        If any element on any rank is not finite; on every rank.
+    """
+    x = asarray(a, dtype, order)
+    if x.dtype.char in np.typecodes["AllFloat"] and not bool(np.all(np.isfinite(x))):
+        raise ValueError("array must not contain infs or NaNs")
+    return x
 
 
 @creates(np.ascontiguousarray)

@@ -19,11 +19,23 @@ from distarray.array import (
 )
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout
+from distarray.ops.creation import ones, tri
 from distarray.ops.placing import Placements, as_shape, creates, place, plain
 from distarray.ops.ranges import arange, positions
 from distarray.plan import propagate, restrict
 
-__all__ = ["fromfunction", "indices", "meshgrid", "mgrid", "ogrid", "vander"]
+__all__ = [
+    "diag_indices",
+    "fromfunction",
+    "indices",
+    "mask_indices",
+    "meshgrid",
+    "mgrid",
+    "ogrid",
+    "tril_indices",
+    "triu_indices",
+    "vander",
+]
 
 
 # -- index arrays --------------------------------------------------------------------------------
@@ -276,3 +288,41 @@ def _interval(part: slice) -> DistArray:
 #: Dense and open grids; see :data:`numpy.mgrid` and :data:`numpy.ogrid`.
 mgrid = _Grid(sparse=False)
 ogrid = _Grid(sparse=True)
+
+
+# -- indices of parts of a matrix ----------------------------------------------------------------
+
+
+def diag_indices(n: Any, ndim: int = 2) -> tuple[DistArray, ...]:
+    """The indices of the main diagonal; see :func:`numpy.diag_indices`."""
+    return (arange(n),) * ndim
+
+
+def tril_indices(n: Any, k: int = 0, m: Any = None) -> Any:
+    """The indices of the elements at and below a diagonal; see :func:`numpy.tril_indices`.
+
+    Cost
+    ----
+    As :func:`numpy.nonzero` of a matrix of truth values.
+    """
+    return np.nonzero(tri(n, m, k, bool))
+
+
+def triu_indices(n: Any, k: int = 0, m: Any = None) -> Any:
+    """The indices of the elements at and above a diagonal; see :func:`numpy.triu_indices`.
+
+    Cost
+    ----
+    As :func:`numpy.nonzero` of a matrix of truth values.
+    """
+    return np.nonzero(~tri(n, m, k - 1, bool))
+
+
+def mask_indices(n: Any, mask_func: Callable[..., Any], k: Any = 0) -> Any:
+    """The indices that a function like `numpy.triu` leaves; see :func:`numpy.mask_indices`.
+
+    Cost
+    ----
+    As `mask_func` and :func:`numpy.nonzero`.
+    """
+    return np.nonzero(mask_func(ones((n, n), int), k) != 0)

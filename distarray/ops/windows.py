@@ -1,0 +1,119 @@
+"""Window functions and sample frequencies, with NumPy's bits; each rank makes its own part.
+
+None of them communicates.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.comm import DeviceMesh
+from distarray.ops.creation import empty, ones
+from distarray.ops.placing import Placements, plain
+from distarray.ops.ranges import arange
+
+__all__ = ["bartlett", "blackman", "fftfreq", "hamming", "hanning", "kaiser", "rfftfreq"]
+
+
+def _window(
+    samples: Callable[[Any, Any], Any],
+    M: Any,
+    mesh: DeviceMesh | None,
+    placements: Placements | None,
+) -> DistArray:
+    """A window of `M` points, from a function of ``2 * position - (M - 1)`` and ``M - 1``."""
+    points = np.array([0.0, plain(M)])[1]
+    if points < 1:
+        return empty(0, points.dtype, mesh=mesh, placements=placements)
+    if points == 1:
+        return ones(1, points.dtype, mesh=mesh, placements=placements)
+    n = arange(1 - points, points, 2, mesh=mesh, placements=placements)
+    return n._like(samples(n._block, points - 1))
+
+
+def bartlett(
+    M: Any, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
+) -> DistArray:
+    """The triangular window; see :func:`numpy.bartlett`."""
+    return _window(
+        lambda n, last: np.where(np.less_equal(n, 0), 1 + n / last, 1 - n / last),
+        M,
+        mesh,
+        placements,
+    )
+
+
+def blackman(
+    M: Any, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
+) -> DistArray:
+    """The Blackman window; see :func:`numpy.blackman`."""
+
+    def samples(n: Any, last: Any) -> Any:
+        return 0.42 + 0.5 * np.cos(np.pi * n / last) + 0.08 * np.cos(2.0 * np.pi * n / last)
+
+    return _window(samples, M, mesh, placements)
+
+
+def hamming(
+    M: Any, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
+) -> DistArray:
+    """The Hamming window; see :func:`numpy.hamming`."""
+    return _window(lambda n, last: 0.54 + 0.46 * np.cos(np.pi * n / last), M, mesh, placements)
+
+
+def hanning(
+    M: Any, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
+) -> DistArray:
+    """The Hann window; see :func:`numpy.hanning`."""
+    return _window(lambda n, last: 0.5 + 0.5 * np.cos(np.pi * n / last), M, mesh, placements)
+
+
+def kaiser(
+    M: Any, beta: Any, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
+) -> DistArray:
+    """The Kaiser window; see :func:`numpy.kaiser`."""
+    _, points, shape = np.array([0.0, plain(M), plain(beta)])
+    if points == 1:
+        return ones(1, points.dtype, mesh=mesh, placements=placements)
+    n = arange(0, points, mesh=mesh, placements=placements)
+    middle = (points - 1) / 2.0
+    argument = shape * np.sqrt(1 - ((n._block - middle) / middle) ** 2.0)
+    return n._like(np.i0(argument) / np.i0(shape))
+
+
+def fftfreq(
+    n: Any,
+    d: Any = 1.0,
+    device: str | None = None,
+    *,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """The sample frequencies of a Fourier transform; see :func:`numpy.fft.fftfreq`."""
+    count, scale = _scale(n, d)
+    line = arange(0, count, dtype=int, device=device, mesh=mesh, placements=placements)
+    numbers = np.where(line._block < (count - 1) // 2 + 1, line._block, line._block - count)
+    return line._like(numbers * scale)
+
+
+def rfftfreq(
+    n: Any,
+    d: Any = 1.0,
+    device: str | None = None,
+    *,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """The sample frequencies of a real Fourier transform; see :func:`numpy.fft.rfftfreq`."""
+    count, scale = _scale(n, d)
+    line = arange(0, count // 2 + 1, dtype=int, device=device, mesh=mesh, placements=placements)
+    return line._like(line._block * scale)
+
+
+def _scale(n: Any, d: Any) -> tuple[Any, Any]:
+    n, d = plain(n), plain(d)
+    if not isinstance(n, (int, np.integer)):
+        raise ValueError("n should be an integer")
+    return n, 1.0 / (n * d)
