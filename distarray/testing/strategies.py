@@ -58,7 +58,7 @@ def make_values(shape: Sequence[int], dtype: Any, seed: int, special: bool = Fal
     if dtype.kind == "c":
         values += 1j * rng.integers(-9, 10, shape)
     if special and dtype.kind in "fc":
-        values = (values * rng.standard_normal(shape)).astype(dtype)
+        values = np.asarray(values * rng.standard_normal(shape)).astype(dtype)
         for value in (np.nan, np.inf, -np.inf, -0.0):
             values[rng.random(shape) < 0.06] = value
     return values
