@@ -10,12 +10,16 @@ from distarray.ops import (
     indexing,
     metadata,
     nanfunctions,
+    ndarray,
     ranges,
+    reading,
     reductions,
     scans,
     statistics,
+    translators,
     ufunc_methods,
     ufuncs,
+    windows,
 )
 
 __all__ = [
@@ -28,10 +32,14 @@ __all__ = [
     "indexing",
     "metadata",
     "nanfunctions",
+    "ndarray",
     "ranges",
+    "reading",
     "reductions",
     "scans",
     "statistics",
+    "translators",
     "ufunc_methods",
     "ufuncs",
+    "windows",
 ]
