@@ -3,6 +3,7 @@
 Needs `hypothesis` (extra ``test``) for the strategies.
 """
 
+import distarray.ops  # noqa: F401 (an array without its operations is of no use)
 from distarray.testing.compare import assert_matches, assert_same_error
 from distarray.testing.strategies import (
     DTYPES,
