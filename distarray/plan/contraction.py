@@ -28,9 +28,11 @@ _BYTES_A_MESSAGE = 1 << 14
 _MOST_CHOICES = 400
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Contraction:
     """A product of operands, summed over the labels that the result does not carry.
+
+    Compared by identity, so that plans are found fast: make one where it is cached.
 
     Attributes
     ----------

@@ -6,6 +6,8 @@ owns itself, or :data:`PANEL_BYTES`.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from distarray.plan import (
     plan_contraction,
 )
 
-__all__ = ["PANEL_BYTES", "Kernel", "contract", "deliver"]
+__all__ = ["PANEL_BYTES", "Kernel", "Program", "contract", "deliver", "program_for"]
 
 Array = Any
 #: kernel(blocks, dtype, out): the product of this rank's blocks, in `out` if that is an array.
@@ -34,16 +36,68 @@ PANEL_BYTES = 1 << 25
 _HALF = np.dtype(np.float16)
 
 
-def contract(
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A contraction that is decided down to the last message, for operands that lie so.
+
+    Attributes
+    ----------
+    kernel : callable
+        Multiplies blocks as `spec` says.
+    spec : Contraction
+        The labels.
+    plan : ContractionPlan
+        Where the operands and the result go.
+    panels : Panels or None
+        The stretches in which large operands come.
+    dtype, work : dtype
+        Of the result, and of the products that are folded into it.
+    scalar : bool
+        Whether the result is a NumPy scalar.
+    direct : bool
+        Whether nothing has to be said between ranks.
+    """
+
+    kernel: Kernel
+    spec: Contraction
+    plan: ContractionPlan
+    panels: Panels | None
+    dtype: np.dtype[Any]
+    work: np.dtype[Any]
+    scalar: bool
+    direct: bool
+
+
+@lru_cache(maxsize=4096)
+def _program(
     kernel: Kernel,
     spec: Contraction,
-    operands: Sequence[DistArray],
+    layouts: tuple[Layout, ...],
+    itemsizes: tuple[int, ...],
     dtype: np.dtype[Any],
-    *,
+    scalar: bool,
+    small: int,
+    panel_bytes: int,
+) -> Program:
+    plan = plan_contraction(spec, layouts, itemsizes, dtype.itemsize, small)
+    panels = panels_of(spec, plan, layouts, itemsizes, panel_bytes)
+    # Contributions in half precision could overflow where their sum does not.
+    work = np.dtype(np.float32) if dtype == _HALF and plan.pending else dtype
+    stays = all(have is want for have, want in zip(layouts, plan.operands, strict=True))
+    direct = stays and not plan.pending and panels is None and bool(spec.out)
+    return Program(kernel, spec, plan, panels, dtype, work, scalar and not spec.out, direct)
+
+
+def program_for(
+    kernel: Kernel,
+    spec: Contraction,
+    layouts: Sequence[Layout],
+    dtypes: Sequence[np.dtype[Any]],
+    dtype: np.dtype[Any],
     scalar: bool = True,
-    out: DistArray | None = None,
-) -> DistArray:
-    """Contract distributed operands on one mesh.
+    small: int | None = None,
+) -> Program:
+    """Decide a contraction of operands of these layouts and dtypes; does not communicate.
 
     Parameters
     ----------
@@ -51,12 +105,33 @@ def contract(
         Multiplies blocks as `spec` says.
     spec : Contraction
         The labels of the operands and of the result.
-    operands : sequence of DistArray
-        Plain ones: nothing pending.
+    layouts : sequence of Layout
+        Of the operands: plain ones, on one mesh.
+    dtypes : sequence of dtype
+        Of the operands.
     dtype : dtype
         Of the result.
     scalar : bool
         Whether a 0-d result is a scalar, as NumPy's functions mostly give.
+    small : int, optional
+        Bytes below which a result is replicated; `config.replicate_below` if not given.
+    """
+    itemsizes = tuple([given.itemsize for given in dtypes])
+    small = config.replicate_below if small is None else small
+    return _program(kernel, spec, tuple(layouts), itemsizes, dtype, scalar, small, PANEL_BYTES)
+
+
+def contract(
+    program: Program, operands: Sequence[DistArray], out: DistArray | None = None
+) -> DistArray:
+    """Carry out a contraction.
+
+    Parameters
+    ----------
+    program : Program
+        What to do; made for operands that lie as these do.
+    operands : sequence of DistArray
+        On one mesh, nothing pending.
     out : DistArray, optional
         An array of the result's shape that the kernel may write into if it lies as the result
         does. It is a hint: compare the array that is returned.
@@ -70,26 +145,25 @@ def contract(
     What the plan says: one exchange for each operand that has to move (one a panel if it is
     large), and one allreduce or reduce-scatter if a summed label is cut.
     """
+    plan, kernel, dtype = program.plan, program.kernel, program.dtype
     mesh = operands[0]._mesh
-    layouts = tuple([x._layout for x in operands])
-    itemsizes = tuple([x.itemsize for x in operands])
-    small = config.replicate_below
-    plan = plan_contraction(spec, layouts, itemsizes, dtype.itemsize, small)
     if mesh.coords is None:
         block = mesh.xp.zeros(plan.result.local_shape(None), dtype)
-        return wrap(block[()] if scalar and not block.ndim else block, plan.result, mesh)
+        return wrap(block[()] if program.scalar else block, plan.result, mesh)
     target = out._block if out is not None and _takes(out, plan, dtype) else None
-    # Contributions in half precision could overflow where their sum does not.
-    work = np.dtype(np.float32) if dtype == _HALF and plan.pending else dtype
-    panels = panels_of(spec, plan, layouts, itemsizes, PANEL_BYTES)
-    if panels is None:
+    if program.direct:
+        block = kernel([x._block for x in operands], dtype, target)
+        return wrap(block, plan.result, mesh)
+    if program.panels is None:
         blocks = [_brought(x, want) for x, want in zip(operands, plan.operands, strict=True)]
-        block = kernel(blocks, work, target)
+        block = kernel(blocks, program.work, target)
     else:
-        block = _by_panels(kernel, spec, plan, operands, work, panels)
-    block = _folded(block, plan, mesh).astype(dtype, copy=False)
-    if not spec.out:
-        block = np.asarray(block)[()] if scalar else mesh.asarray(block)
+        block = _by_panels(program, operands, program.panels)
+    block = _folded(block, plan, mesh)
+    if block.dtype != dtype:
+        block = block.astype(dtype)
+    if not program.spec.out:
+        block = np.asarray(block)[()] if program.scalar else mesh.asarray(block)
     return wrap(block, plan.result, mesh)
 
 
@@ -108,16 +182,10 @@ def _brought(x: DistArray, want: Layout) -> Array:
     return movement.moved(x._block, x._layout, want, x._mesh)
 
 
-def _by_panels(
-    kernel: Kernel,
-    spec: Contraction,
-    plan: ContractionPlan,
-    operands: Sequence[DistArray],
-    dtype: np.dtype[Any],
-    panels: Panels,
-) -> Array:
+def _by_panels(program: Program, operands: Sequence[DistArray], panels: Panels) -> Array:
     """The product in stretches of one label, moving one stretch of the operands at a time."""
     mesh = operands[0]._mesh
+    kernel, spec, plan, dtype = program.kernel, program.spec, program.plan, program.work
     label = panels.label
     whole: dict[int, Array] = {}
     for position, (x, labels) in enumerate(zip(operands, spec.terms, strict=True)):

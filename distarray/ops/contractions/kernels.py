@@ -22,7 +22,10 @@ def ufunc_kernel(ufunc: np.ufunc) -> Kernel:
     """A generalized ufunc on the blocks, which broadcast as the operands do."""
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], out: Array | None) -> Array:
-        return ufunc(*blocks, out=out, dtype=dtype, casting="unsafe")
+        a, b = blocks
+        if out is None and a.dtype == dtype and b.dtype == dtype:
+            return ufunc(a, b)
+        return ufunc(a, b, out=out, dtype=dtype, casting="unsafe")
 
     return multiply
 
@@ -91,8 +94,8 @@ class _Arrangement:
     def multiply(self, blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
         """One product of (stacks of) matrices; blocks that are matrices already are not copied."""
         a, b = reversed(blocks) if self.swapped else blocks
-        a = a.astype(dtype, copy=False).transpose(self.left)
-        b = b.astype(dtype, copy=False).transpose(self.right)
+        a = (a if a.dtype == dtype else a.astype(dtype)).transpose(self.left)
+        b = (b if b.dtype == dtype else b.astype(dtype)).transpose(self.right)
         stack, rows = a.shape[: self.stack], a.shape[self.stack : self.stack + self.rows]
         columns = b.shape[b.ndim - self.columns :]
         depth = prod(a.shape[self.stack + self.rows :])

@@ -1,21 +1,25 @@
 """The generalized ufuncs that multiply matrices and vectors: matmul, vecdot, matvec, vecmat."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, implements
-from distarray.ops.contractions.engine import contract, deliver
+from distarray.config import config
+from distarray.layout import Layout
+from distarray.ops.contractions.engine import Program, contract, deliver, program_for
 from distarray.ops.contractions.kernels import ufunc_kernel
 from distarray.ops.contractions.operands import (
+    common_shape,
     moved_axes,
     numbers,
     raise_as_numpy,
     read,
 )
-from distarray.plan import Contraction, broadcast_shapes
+from distarray.plan import Contraction
 
 __all__ = ["matmul"]
 
@@ -41,7 +45,9 @@ def _gufunc(ufunc: np.ufunc, *inputs: Any, out: Any = None, **keywords: Any) -> 
     if isinstance(out, tuple):
         out = out[0]
     (a, b), _ = read(*inputs, out=out)
-    dtype = _dtype(ufunc, (a, b), out, keywords)
+    if out is None and not keywords:
+        return _product(ufunc, a, b, None)
+    dtype = _dtype(ufunc, a.dtype, b.dtype, out, keywords)
     how: dict[str, Any] = {name: keywords[name] for name in _AXES if name in keywords}
     if how:
         result = _along_axes(ufunc, a, b, dtype, how)
@@ -51,7 +57,7 @@ def _gufunc(ufunc: np.ufunc, *inputs: Any, out: Any = None, **keywords: Any) -> 
 
 
 def _dtype(
-    ufunc: np.ufunc, operands: Sequence[DistArray], out: Any, keywords: dict[str, Any]
+    ufunc: np.ufunc, a: np.dtype[Any], b: np.dtype[Any], out: Any, keywords: dict[str, Any]
 ) -> np.dtype[Any]:
     """Of the result before it is cast to `out`; raises as NumPy does."""
     for name in keywords:
@@ -62,20 +68,36 @@ def _dtype(
         how["signature"] = keywords["signature"]
     if keywords.get("dtype") is not None:
         how["signature"] = (None, None, np.dtype(keywords["dtype"]))
-    given = (operands[0].dtype, operands[1].dtype, None if out is None else out.dtype)
-    found = ufunc.resolve_dtypes(given, **how)
+    found = ufunc.resolve_dtypes((a, b, None if out is None else out.dtype), **how)
     numbers(found[-1])
     return found[-1]
 
 
 def _product(
-    ufunc: np.ufunc, a: DistArray, b: DistArray, dtype: np.dtype[Any], out: Any
+    ufunc: np.ufunc, a: DistArray, b: DistArray, dtype: np.dtype[Any] | None, out: Any = None
 ) -> DistArray:
     """The product over the last dimensions, stacks broadcast."""
-    left, right, made = _core(ufunc, a.ndim, b.ndim)
-    spec = _spec(ufunc, a, b, left, right, made)
-    hint = out if isinstance(out, DistArray) and out.shape == spec.shape else None
-    return contract(ufunc_kernel(ufunc), spec, (a, b), dtype, out=hint)
+    small = config.replicate_below
+    program = _program(ufunc, a._layout, b._layout, a.dtype, b.dtype, dtype, small)
+    if out is not None and (type(out) is not DistArray or out.shape != program.spec.shape):
+        out = None
+    return contract(program, (a, b), out)
+
+
+@lru_cache(maxsize=4096)
+def _program(
+    ufunc: np.ufunc,
+    first: Layout,
+    second: Layout,
+    a: np.dtype[Any],
+    b: np.dtype[Any],
+    dtype: np.dtype[Any] | None,
+    small: int,
+) -> Program:
+    if dtype is None:
+        dtype = _dtype(ufunc, a, b, None, {})
+    spec = _spec(ufunc, first.shape, second.shape)
+    return program_for(ufunc_kernel(ufunc), spec, (first, second), (a, b), dtype, small=small)
 
 
 def _core(ufunc: np.ufunc, *ndims: int) -> tuple[str, str, str]:
@@ -88,23 +110,19 @@ def _core(ufunc: np.ufunc, *ndims: int) -> tuple[str, str, str]:
     return left, right, made
 
 
-def _spec(
-    ufunc: np.ufunc, a: DistArray, b: DistArray, left: str, right: str, made: str
-) -> Contraction:
-    if a.ndim < len(left) or b.ndim < len(right):
-        raise_as_numpy(ufunc, a, b)
+@lru_cache(maxsize=4096)
+def _spec(ufunc: np.ufunc, a: tuple[int, ...], b: tuple[int, ...]) -> Contraction:
+    """The labels of a call; what does not fit together NumPy says itself."""
+    left, right, made = _core(ufunc, len(a), len(b))
     core: dict[str, int] = {}
-    for letters, x in ((left, a), (right, b)):
-        for letter, extent in zip(letters, x.shape[x.ndim - len(letters) :], strict=True):
-            if core.setdefault(letter, extent) != extent:
-                raise_as_numpy(ufunc, a, b)
-    stacks = [x.shape[: x.ndim - len(core)] for x, core in ((a, left), (b, right))]
-    try:
-        stack = broadcast_shapes(*stacks)
-    except ValueError:
-        stack = None
-    if stack is None:
-        raise_as_numpy(ufunc, a, b)
+    fits = len(a) >= len(left) and len(b) >= len(right)
+    for letters, shape in ((left, a), (right, b)) if fits else ():
+        for letter, extent in zip(letters, shape[len(shape) - len(letters) :], strict=True):
+            fits = fits and core.setdefault(letter, extent) == extent
+    stacks = a[: len(a) - len(left)], b[: len(b) - len(right)]
+    stack = common_shape(*stacks)
+    if not fits or stack is None:
+        raise_as_numpy(ufunc, np.broadcast_to(0.0, a), np.broadcast_to(0.0, b))
     number = {letter: len(stack) + n for n, letter in enumerate(core)}
     terms = []
     for letters, shape in ((left, stacks[0]), (right, stacks[1])):
@@ -125,10 +143,7 @@ def _delivered(
     if out is None or out is result:
         return result
     if out.shape != result.shape:
-        try:
-            fits = broadcast_shapes(out.shape, result.shape) == out.shape
-        except ValueError:
-            fits = False
+        fits = common_shape(out.shape, result.shape) == out.shape
         core = len(_core(ufunc, operands[0].ndim, operands[1].ndim)[2])
         if not fits or out.shape[out.ndim - core :] != result.shape[result.ndim - core :]:
             raise_as_numpy(ufunc, *operands, out=np.empty(out.shape, out.dtype), **how)

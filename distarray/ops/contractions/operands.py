@@ -8,8 +8,9 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, wrap
 from distarray.comm import DeviceMesh
+from distarray.plan import broadcast_shapes
 
-__all__ = ["moved_axes", "numbers", "probe", "raise_as_numpy", "read", "shadow"]
+__all__ = ["common_shape", "moved_axes", "numbers", "probe", "raise_as_numpy", "read", "shadow"]
 
 
 def read(*operands: Any, out: Any = None) -> tuple[list[DistArray], DeviceMesh]:
@@ -39,6 +40,14 @@ def numbers(dtype: np.dtype[Any]) -> None:
 def probe(function: Callable[..., Any], *dtypes: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype that a function of NumPy gives for arrays of these dtypes; its own errors else."""
     return function(*[np.ones(1, dtype) for dtype in dtypes]).dtype  # type: ignore[no-any-return]
+
+
+def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape that shapes broadcast to; None if they do not."""
+    try:
+        return broadcast_shapes(*shapes)
+    except ValueError:
+        return None
 
 
 def shadow(x: DistArray) -> np.ndarray[Any, Any]:

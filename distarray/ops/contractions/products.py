@@ -1,12 +1,13 @@
 """Products by position of the dimensions: dot, vdot, inner, outer, tensordot, kron."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray, call, implements
-from distarray.ops.contractions.engine import contract, deliver
+from distarray.ops.contractions.engine import contract, deliver, program_for
 from distarray.ops.contractions.kernels import labelled_kernel
 from distarray.ops.contractions.operands import moved_axes, probe, raise_as_numpy, read
 from distarray.ops.ufuncs import call_ufunc
@@ -14,28 +15,33 @@ from distarray.plan import Contraction
 
 __all__ = ["dot", "inner", "kron", "outer", "tensordot", "vdot"]
 
+#: Dimensions of the first and of the second operand that run together.
+Pairs = tuple[tuple[int, int], ...]
+
 
 def _paired(
-    a: DistArray,
-    b: DistArray,
-    pairs: Sequence[tuple[int, int]],
-    dtype: np.dtype[Any],
-    scalar: bool = True,
+    a: DistArray, b: DistArray, pairs: Pairs, dtype: np.dtype[Any], scalar: bool = True
 ) -> DistArray:
     """Sum of products over pairs of dimensions; the others follow in order."""
+    spec = _spec(a.shape, b.shape, pairs)
+    layouts, dtypes = (a._layout, b._layout), (a.dtype, b.dtype)
+    program = program_for(labelled_kernel(spec), spec, layouts, dtypes, dtype, scalar)
+    return contract(program, (a, b))
+
+
+@lru_cache(maxsize=4096)
+def _spec(a: tuple[int, ...], b: tuple[int, ...], pairs: Pairs) -> Contraction:
     partner = {right: left for left, right in pairs}
-    extents, right_labels = list(a.shape), []
-    for d, extent in enumerate(b.shape):
-        if d in partner:
-            right_labels.append(partner[d])
+    extents, labels = list(a), []
+    for dim, extent in enumerate(b):
+        if dim in partner:
+            labels.append(partner[dim])
         else:
-            right_labels.append(len(extents))
+            labels.append(len(extents))
             extents.append(extent)
     summed = set(partner.values())
     out = [label for label in range(len(extents)) if label not in summed]
-    terms = (tuple(range(a.ndim)), tuple(right_labels))
-    spec = Contraction(terms, tuple(out), tuple(extents))
-    return contract(labelled_kernel(spec), spec, (a, b), dtype, scalar=scalar)
+    return Contraction((tuple(range(len(a))), tuple(labels)), tuple(out), tuple(extents))
 
 
 @implements(np.dot)
@@ -54,7 +60,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         axis = y.ndim - 1 if y.ndim == 1 else y.ndim - 2
         if x.shape[-1] != y.shape[axis]:
             raise _not_aligned(x.shape, y.shape, x.ndim - 1, axis)
-        result = _paired(x, y, [(x.ndim - 1, axis)], dtype)
+        result = _paired(x, y, ((x.ndim - 1, axis),), dtype)
     if out is not None and (out.shape != result.shape or out.dtype != dtype):
         raise ValueError(
             "output array is not acceptable (must have the right datatype, number of dimensions, "
@@ -82,7 +88,7 @@ def inner(a: Any, b: Any, /) -> Any:
         # NumPy says it of the transposed second operand.
         flipped = y.shape if y.ndim == 1 else (*y.shape[:-2], y.shape[-1], y.shape[-2])
         raise _not_aligned(x.shape, flipped, x.ndim - 1, max(0, y.ndim - 2))
-    return _paired(x, y, [(x.ndim - 1, y.ndim - 1)], dtype)
+    return _paired(x, y, ((x.ndim - 1, y.ndim - 1),), dtype)
 
 
 @implements(np.vdot)
@@ -99,7 +105,7 @@ def vdot(a: Any, b: Any, /) -> Any:
         x, y = call(np.ravel, x), call(np.ravel, y)
     if x.dtype.kind == "c":
         x = call_ufunc(np.conjugate, x)
-    return _paired(x, y, [(d, d) for d in range(x.ndim)], dtype)
+    return _paired(x, y, tuple([(d, d) for d in range(x.ndim)]), dtype)
 
 
 @implements(np.outer)
@@ -107,7 +113,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     """As :func:`numpy.outer`; cut as `a` is, or as `b` is."""
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.outer, x.dtype, y.dtype)
-    result = _paired(call(np.ravel, x), call(np.ravel, y), [], dtype)
+    result = _paired(call(np.ravel, x), call(np.ravel, y), (), dtype)
     if out is not None and out.shape != result.shape:
         raise ValueError(
             f"non-broadcastable output operand with shape {_tight(out.shape)} doesn't match the "
@@ -142,7 +148,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return _paired(x, y, pairs, dtype, scalar=False)
 
 
-def _pairs(a: DistArray, b: DistArray, axes: Any) -> list[tuple[int, int]]:
+def _pairs(a: DistArray, b: DistArray, axes: Any) -> Pairs:
     try:
         iter(axes)
     except TypeError:
@@ -156,7 +162,7 @@ def _pairs(a: DistArray, b: DistArray, axes: Any) -> list[tuple[int, int]]:
             fits = fits and inside and a.shape[d] == b.shape[e]
     if not fits:
         raise_as_numpy(np.tensordot, a, b, axes=axes)
-    return [(d % a.ndim, e % b.ndim) for d, e in zip(left, right, strict=True)]
+    return tuple([(d % a.ndim, e % b.ndim) for d, e in zip(left, right, strict=True)])
 
 
 @implements(np.linalg.tensordot)
@@ -183,7 +189,7 @@ def kron(a: Any, b: Any) -> Any:
         return np.multiply(x, y)
     ndim = max(x.ndim, y.ndim)
     x, y = [v[(None,) * (ndim - v.ndim)] for v in (x, y)]
-    pairs = _paired(x, y, [], dtype)
+    pairs = _paired(x, y, (), dtype)
     order = [d + ndim * which for d in range(ndim) for which in (0, 1)]
     shape = tuple([m * n for m, n in zip(x.shape, y.shape, strict=True)])
     return call(np.reshape, moved_axes(pairs, order), shape)
