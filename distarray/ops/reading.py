@@ -165,7 +165,7 @@ def genfromtxt(
 @creates(np.fromfile)
 def fromfile(
     file: Any,
-    dtype: Any = float,
+    dtype: Any = None,
     count: int = -1,
     sep: str = "",
     offset: int = 0,
@@ -180,6 +180,7 @@ def fromfile(
     ----
     No message; every rank reads the whole file.
     """
+    dtype = float if dtype is None else dtype
     return _distributed(np.fromfile(file, dtype, count, sep, offset), like, mesh, placements)
 
 

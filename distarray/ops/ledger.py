@@ -1,0 +1,144 @@
+"""The ledger: what stands behind each of NumPy's dispatchable functions and ufuncs.
+
+Every one is in exactly one class: *implemented*, when its row is in the registry, or *falls back*,
+for the reason given here. What falls back gathers its operands, computes, and distributes the
+result, within the limits of `config.fallback` and `config.fallback_limit`.
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.char
+import numpy.fft
+import numpy.lib.recfunctions
+import numpy.strings
+from numpy.testing import overrides
+
+import distarray.ops  # noqa: F401 (registers the rows)
+from distarray.array import FUNCTIONS
+
+__all__ = ["Entry", "REASONS", "dispatchable", "entries"]
+
+Function = Callable[..., object]
+
+#: Reason -> names of the functions that fall back for it, each with its module.
+REASONS: dict[str, str] = {
+    "Sorting and order statistics arrive with the sorting family.": """
+        numpy.argpartition numpy.argsort numpy.lexsort numpy.median numpy.nanmedian
+        numpy.nanpercentile numpy.nanquantile numpy.partition numpy.percentile numpy.quantile
+        numpy.searchsorted numpy.sort numpy.sort_complex
+    """,
+    "Set operations need sorted data; they arrive with the sorting family.": """
+        numpy.intersect1d numpy.isin numpy.setdiff1d numpy.setxor1d numpy.union1d numpy.unique
+        numpy.unique_all numpy.unique_counts numpy.unique_inverse numpy.unique_values
+    """,
+    "Counting arrives with the sorting family.": """
+        numpy.bincount numpy.digitize numpy.histogram numpy.histogram2d
+        numpy.histogram_bin_edges numpy.histogramdd
+    """,
+    "Factorizations and solvers arrive with the linear algebra family.": """
+        numpy.linalg.cholesky numpy.linalg.cond numpy.linalg.det numpy.linalg.eig
+        numpy.linalg.eigh numpy.linalg.eigvals numpy.linalg.eigvalsh numpy.linalg.inv
+        numpy.linalg.lstsq numpy.linalg.matrix_norm numpy.linalg.matrix_power
+        numpy.linalg.matrix_rank numpy.linalg.multi_dot numpy.linalg.norm numpy.linalg.pinv
+        numpy.linalg.qr numpy.linalg.slogdet numpy.linalg.solve numpy.linalg.svd
+        numpy.linalg.svdvals numpy.linalg.tensorinv numpy.linalg.tensorsolve
+        numpy.linalg.vector_norm
+    """,
+    "Fourier transforms arrive with the fft family.": """
+        numpy.fft.fft numpy.fft.fft2 numpy.fft.fftn numpy.fft.fftshift numpy.fft.hfft
+        numpy.fft.ifft numpy.fft.ifft2 numpy.fft.ifftn numpy.fft.ifftshift numpy.fft.ihfft
+        numpy.fft.irfft numpy.fft.irfft2 numpy.fft.irfftn numpy.fft.rfft numpy.fft.rfft2
+        numpy.fft.rfftn
+    """,
+    "Neighbouring elements meet across ranks; arrives with the signal functions.": """
+        numpy.convolve numpy.correlate numpy.interp numpy.lib.stride_tricks.sliding_window_view
+        numpy.unwrap
+    """,
+    "Covariances are products of large matrices; they arrive with the statistics family.": """
+        numpy.corrcoef numpy.cov
+    """,
+    "Coefficients of a polynomial are few: gathering them costs nothing to speak of.": """
+        numpy.poly numpy.polyadd numpy.polyder numpy.polydiv numpy.polyfit numpy.polyint
+        numpy.polymul numpy.polysub numpy.roots
+    """,
+    "It calls a Python function once a slice, in an order that it does not promise.": """
+        numpy.apply_along_axis numpy.apply_over_axes
+    """,
+    "Files arrive with distarray.io, where each rank writes its own part.": """
+        numpy.save numpy.savetxt numpy.savez numpy.savez_compressed
+    """,
+    "Bits are packed across element boundaries.": "numpy.packbits numpy.unpackbits",
+    "Calendars are small.": """
+        numpy.busday_count numpy.busday_offset numpy.datetime_as_string numpy.is_busday
+    """,
+    "The width of the resulting text depends on all elements.": """
+        numpy.char.equal numpy.char.greater numpy.char.greater_equal numpy.char.less
+        numpy.char.less_equal numpy.char.not_equal numpy.strings.capitalize
+        numpy.strings.center numpy.strings.decode numpy.strings.encode numpy.strings.expandtabs
+        numpy.strings.ljust numpy.strings.lower numpy.strings.mod numpy.strings.multiply
+        numpy.strings.partition numpy.strings.replace numpy.strings.rjust
+        numpy.strings.rpartition numpy.strings.swapcase numpy.strings.title
+        numpy.strings.translate numpy.strings.upper numpy.strings.zfill
+    """,
+    "Structured arrays are taken apart by fields, one field at a time: x['name'].": """
+        numpy.lib.recfunctions.append_fields numpy.lib.recfunctions.apply_along_fields
+        numpy.lib.recfunctions.assign_fields_by_name numpy.lib.recfunctions.drop_fields
+        numpy.lib.recfunctions.find_duplicates numpy.lib.recfunctions.join_by
+        numpy.lib.recfunctions.merge_arrays numpy.lib.recfunctions.rec_append_fields
+        numpy.lib.recfunctions.rec_drop_fields numpy.lib.recfunctions.rec_join
+        numpy.lib.recfunctions.recursive_fill_fields numpy.lib.recfunctions.rename_fields
+        numpy.lib.recfunctions.repack_fields numpy.lib.recfunctions.require_fields
+        numpy.lib.recfunctions.stack_arrays numpy.lib.recfunctions.structured_to_unstructured
+        numpy.lib.recfunctions.unstructured_to_structured
+    """,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What stands behind one function of NumPy's.
+
+    Attributes
+    ----------
+    name : str
+        With its module.
+    implementation : callable or None
+        The function of ours that is called.
+    reason : str or None
+        Why it falls back.
+    """
+
+    name: str
+    implementation: Function | None
+    reason: str | None
+
+
+def dispatchable() -> dict[str, Function]:
+    """The functions that NumPy hands to an array's type to carry out, by their names."""
+    found = {}
+    for function in overrides.get_overridable_numpy_array_functions():
+        module, name = function.__module__, function.__name__
+        public = getattr(importlib.import_module(module), name, None) is function
+        if public and not name.startswith("_"):
+            found[f"{module}.{name}"] = function
+    return dict(sorted(found.items()))
+
+
+def ufuncs() -> dict[str, np.ufunc]:
+    """NumPy's ufuncs by their names."""
+    named = {f"numpy.{name}": value for name, value in vars(np).items()}
+    found = {name: value for name, value in named.items() if isinstance(value, np.ufunc)}
+    return dict(sorted(found.items()))
+
+
+def entries() -> list[Entry]:
+    """The ledger of the dispatchable functions, in the order of their names."""
+    reasons = {name: reason for reason, names in REASONS.items() for name in names.split()}
+    ledger = []
+    for name, function in dispatchable().items():
+        row = FUNCTIONS.get(function)
+        ledger.append(Entry(name, None if row is None else row.function, reasons.get(name)))
+    return ledger

@@ -1,0 +1,57 @@
+"""Every function of NumPy's that dispatches is in exactly one class, under NumPy's signature."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from distarray.array import UFUNC_METHODS
+from distarray.ops.ledger import REASONS, dispatchable, entries, ufuncs
+
+LEDGER = entries()
+#: Keywords of ours that NumPy's creation functions do not have.
+OURS = {"mesh", "placements"}
+#: Functions in C whose signature NumPy does not tell, or tells in a shorter form than it takes.
+UNTOLD = {"numpy.arange", "numpy.fromstring"}
+
+
+@pytest.mark.parametrize("entry", LEDGER, ids=lambda entry: entry.name)
+def test_each_function_is_in_one_class(entry):
+    classes = (entry.implementation is not None) + (entry.reason is not None)
+    assert classes == 1, "implemented and listed as falling back" if classes else "in no class"
+
+
+def test_reasons_name_functions_that_exist_once():
+    listed = [name for names in REASONS.values() for name in names.split()]
+    assert len(set(listed)) == len(listed)
+    assert set(listed) <= set(dispatchable())
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for entry in LEDGER if entry.implementation], ids=lambda entry: entry.name
+)
+def test_signatures_are_numpys(entry):
+    if entry.name in UNTOLD:
+        return
+    wanted = inspect.signature(dispatchable()[entry.name]).parameters
+    found = inspect.signature(entry.implementation).parameters
+    found = {name: p for name, p in found.items() if name not in OURS}
+    assert list(found) == list(wanted)
+    for name, parameter in wanted.items():
+        assert found[name].kind is parameter.kind, name
+        assert _same_default(found[name].default, parameter.default), name
+
+
+def _same_default(found, wanted):
+    if found is wanted or wanted is np._NoValue:
+        return True
+    return type(found) is type(wanted) and (found == wanted or found != found)
+
+
+@pytest.mark.parametrize("method", ["__call__", "reduce", "accumulate", "reduceat", "outer", "at"])
+def test_every_method_of_ufuncs_is_there(method):
+    assert method in UFUNC_METHODS
+
+
+def test_all_ufuncs_are_known():
+    assert len(ufuncs()) > 100
