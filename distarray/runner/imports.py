@@ -7,7 +7,6 @@ the frame that imports, so libraries, which keep the ordinary builtins, keep the
 """
 
 import builtins
-import functools
 import importlib
 import importlib.util
 import sys
@@ -23,9 +22,6 @@ __all__ = ["ProgramFinder", "belongs_to_program", "install", "program_builtins"]
 
 _real_import = builtins.__import__
 _real_import_module = importlib.import_module
-
-#: Parts of NumPy without arrays in them: the real ones serve.
-ARRAY_FREE = ("dtypes", "exceptions", "typing", "version")
 
 #: What the program's frames have as builtins; filled by `install`.
 program_builtins = ModuleType("builtins", builtins.__doc__)
@@ -67,7 +63,7 @@ def program_import(
     if not fromlist:
         return sys.modules["distarray.numpy"]
     for item in fromlist:
-        if item != "*" and not hasattr(module, item):
+        if item != "*":
             _import_member(module, name, item)
     return module
 
@@ -78,22 +74,21 @@ def drop_in(name: str) -> ModuleType:
     Raises
     ------
     ImportError
-        If `distarray.numpy` has no such submodule. The real one is not handed out: it would
-        compute on this rank's copy alone, or gather, without saying so.
+        If `distarray.numpy` has none. The real one is not handed out: it would compute on this
+        rank alone, or gather, without saying so. (Where that does no harm, `distarray.numpy`
+        itself hands it out, as in ``np.testing``.)
     """
-    module: ModuleType
-    share_array_free_modules()
+    namespace = _real_import_module("distarray.numpy")
+    parts = name.split(".")[1:]
+    if not parts:
+        return namespace
     try:
-        module = _real_import_module(f"distarray.{name}")
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"distarray.{name}".startswith(error.name):
-            raise
-        raise ModuleNotFoundError(
-            f"{name} has no distributed form: there is no module {error.name}. Modules outside "
-            "the program's directory import the real NumPy.",
-            name=name,
-        ) from None
-    return module
+        member = getattr(namespace, parts[0])
+    except AttributeError as error:
+        raise ModuleNotFoundError(f"no module {name!r}: {error}", name=name) from None
+    if not isinstance(member, ModuleType):
+        raise ModuleNotFoundError(f"no module {name!r}: distarray.{name} is none", name=name)
+    return _real_import_module(".".join([member.__name__, *parts[1:]]))
 
 
 def import_module(name: str, package: str | None = None) -> ModuleType:
@@ -101,18 +96,6 @@ def import_module(name: str, package: str | None = None) -> ModuleType:
     if _is_numpy(name) and belongs_to_program(sys._getframe(1)):
         return drop_in(name)
     return _real_import_module(name, package)
-
-
-@functools.cache
-def share_array_free_modules() -> None:
-    """Let ``distarray.numpy`` have NumPy's array-free submodules where it has none of its own."""
-    drop_in_numpy = _real_import_module("distarray.numpy")
-    for name in ARRAY_FREE:
-        full = f"distarray.numpy.{name}"
-        if importlib.util.find_spec(full) is None:
-            real = _real_import_module(f"numpy.{name}")
-            sys.modules[full] = real
-            setattr(drop_in_numpy, name, real)
 
 
 def _is_numpy(name: str) -> bool:
@@ -129,15 +112,18 @@ def _by_c_code(fromlist: Any) -> bool:
 
 
 def _import_member(module: ModuleType, name: str, item: str) -> None:
-    """``from numpy import item``: a submodule, or an ImportError that says what is missing."""
-    if hasattr(module, "__path__") and importlib.util.find_spec(f"{module.__name__}.{item}"):
-        _real_import_module(f"{module.__name__}.{item}")
-        return
-    raise ImportError(
-        f"cannot import name {item!r} from {name!r}: {module.__name__} does not have it",
-        name=name,
-        path=getattr(module, "__file__", None),
-    )
+    """``from numpy import item``: an attribute, a submodule, or an error that says why not."""
+    try:
+        getattr(module, item)
+    except AttributeError as error:
+        full = f"{module.__name__}.{item}"
+        if hasattr(module, "__path__") and importlib.util.find_spec(full):
+            _real_import_module(full)
+            return
+        where = getattr(module, "__file__", None)
+        raise ImportError(
+            f"cannot import name {item!r} from {name!r}: {error}", name=name, path=where
+        ) from None
 
 
 class ProgramLoader(SourceFileLoader):
