@@ -18,6 +18,7 @@ from distarray.layout.cut import Cut, Interval
 __all__ = [
     "ReshapeGroup",
     "flat_boxes",
+    "recounted_cut",
     "regrouped_cut",
     "reshape_groups",
     "rescaled_cut",
@@ -103,16 +104,29 @@ def rescaled_cut(cut: Cut, times: int, over: int = 1) -> Cut | None:
     found = _rescaled_evenly(cut, times, over)
     if found is not None:
         return found
-    extent = cut.extent * times // over
     counts = []
     for part in range(cut.parts):
         start, stop = cut.interval(part)
         if start < stop and (start * times % over or stop * times % over):
             return None
         counts.append((stop - start) * times // over)
+    return recounted_cut(cut, counts)
+
+
+def recounted_cut(cut: Cut, counts: Sequence[int]) -> Cut:
+    """The cut whose blocks lie in the order of `cut`'s and have other lengths.
+
+    Parameters
+    ----------
+    cut : Cut
+        Of any extent.
+    counts : sequence of int
+        The new length of each block, by block number.
+    """
     if cut.step > 0:
         return Cut.ragged(counts, cut.mesh_dims, cut.radix)
     bounds = (0, *accumulate(counts))
+    extent = bounds[-1]
     return Cut(extent, cut.mesh_dims, cut.radix, extent, extent - 1, -1, bounds)
 
 
@@ -144,10 +158,7 @@ def stretched_cut(cut: Cut, before: int, after: int) -> Cut:
     first, last = (held[0], held[-1]) if cut.step > 0 else (held[-1], held[0])
     counts[first] += before
     counts[last] += after
-    if cut.step > 0:
-        return Cut.ragged(counts, cut.mesh_dims, cut.radix)
-    extent = cut.extent + before + after
-    return Cut(extent, cut.mesh_dims, cut.radix, extent, extent - 1, -1, (0, *accumulate(counts)))
+    return recounted_cut(cut, counts)
 
 
 def flat_boxes(start: int, stop: int, shape: Sequence[int]) -> list[tuple[Interval, ...]]:

@@ -1,0 +1,390 @@
+"""insert, delete and trim_zeros: indices added and taken away where the data is."""
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+
+from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout, wrap
+from distarray.layout import Cut, Fold, Interval, Layout, recounted_cut
+from distarray.ops.joining import assemble
+from distarray.ops.rearranging import balanced, shared_lengths
+from distarray.ops.reshape import ravel
+from distarray.ops.shape import moveaxis
+from distarray.plan import restrict
+
+__all__ = ["delete", "insert", "trim_zeros"]
+
+Array = Any
+
+
+class _Chosen(Protocol):
+    """Indices of a dimension, known on all ranks."""
+
+    def below(self, position: int) -> int:
+        """How many lie before a position."""
+
+    def within(self, start: int, stop: int) -> Any:
+        """Those in an interval, counted from its start, as :func:`numpy.delete` takes them."""
+
+
+class _Stride:
+    """The indices of a slice."""
+
+    def __init__(self, entry: slice, extent: int) -> None:
+        found = range(*entry.indices(extent))
+        self.found = found if found.step > 0 else found[::-1]
+
+    def below(self, position: int) -> int:
+        found = self.found
+        return min(max(-((found.start - position) // found.step), 0), len(found))
+
+    def within(self, start: int, stop: int) -> slice:
+        part = self.found[self.below(start) : self.below(stop)]
+        return slice(part.start - start, max(part.stop - start, 0), part.step) if part else slice(0)
+
+
+class _Listed:
+    """Indices given one by one, in ascending order."""
+
+    def __init__(self, numbers: np.ndarray[Any, Any]) -> None:
+        self.numbers = numbers
+
+    def below(self, position: int) -> int:
+        return int(np.searchsorted(self.numbers, position))
+
+    def within(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+        return self.numbers[self.below(start) : self.below(stop)] - start
+
+
+def _flattened(arr: Any, axis: Any, *others: Any) -> tuple[DistArray, int]:
+    mesh = common_mesh(arr, *others)
+    arr = as_distarray(arr, mesh)
+    if axis is None:
+        arr = arr if arr.ndim == 1 else ravel(arr)
+        return arr, arr.ndim - 1
+    return arr, normalize_axis_index(axis, arr.ndim)
+
+
+# -- delete --------------------------------------------------------------------------------------
+
+
+@implements(np.delete)
+def delete(arr: Any, obj: Any, axis: int | None = None) -> DistArray:
+    """The array without some indices of a dimension.
+
+    Parameters
+    ----------
+    arr : DistArray
+        Any placement.
+    obj : slice, int, array of int or of bool
+        What to leave out. A mask may be a sharded DistArray.
+    axis : int, optional
+        The dimension. None flattens first.
+
+    Returns
+    -------
+    DistArray
+        What is left stays on its rank, so that blocks may differ in length. If one then is more
+        than twice as long as it need be, the result is cut anew.
+
+    Cost
+    ----
+    None where `obj` is known on all ranks. A sharded mask is brought to where the elements are,
+    and one integer a rank is gathered along the mesh dimensions that cut `axis`.
+
+    Raises
+    ------
+    IndexError
+        If an index is out of bounds; on all ranks alike.
+    """
+    arr, axis = _flattened(arr, axis, obj)
+    if isinstance(obj, DistArray) and obj.ndim:
+        return _deleted_by_mask(arr, _as_mask(obj, arr, axis), axis)
+    if isinstance(obj, DistArray):
+        obj = obj.full()
+    chosen = _chosen(obj, arr.shape[axis], axis)
+    cut = arr._layout.cuts[axis]
+    lengths = []
+    for part in range(cut.parts):
+        start, stop = cut.interval(part)
+        lengths.append(stop - start - chosen.below(stop) + chosen.below(start))
+    start, stop = arr._layout.section(arr._mesh.coords)[axis]
+    block = np.delete(arr.to_local(), chosen.within(start, stop), axis)
+    return _cut_anew(arr, block, axis, lengths)
+
+
+def _cut_anew(arr: DistArray, block: Array, axis: int, lengths: list[int]) -> DistArray:
+    """The result with these lengths of its blocks along an axis, cut anew if they are uneven."""
+    cuts = list(arr._layout.cuts)
+    cut = cuts[axis]
+    cuts[axis] = recounted_cut(cut, lengths) if cut.mesh_dims else Cut.whole(lengths[0])
+    return balanced(wrap(block, arr._layout.with_cuts(cuts), arr._mesh), axis)
+
+
+def _chosen(obj: Any, extent: int, axis: int) -> _Chosen:
+    if isinstance(obj, slice):
+        return _Stride(obj, extent)
+    numbers = np.asarray(obj)
+    if not numbers.size and not isinstance(obj, np.ndarray):
+        numbers = numbers.astype(np.intp)
+    if numbers.dtype == bool:
+        if numbers.shape != (extent,):
+            raise ValueError(
+                "boolean array argument obj to delete must be one dimensional and match the axis "
+                f"length of {extent}"
+            )
+        return _Listed(np.flatnonzero(numbers))
+    single = numbers.size == 1
+    for number in (numbers.ravel().tolist()) if single else ():
+        if not isinstance(number, int) or not -extent <= number < extent:
+            raise IndexError(f"index {obj} is out of bounds for axis {axis} with size {extent}")
+    if numbers.dtype.kind not in "iu":
+        raise IndexError("arrays used as indices must be of integer (or boolean) type")
+    return _Listed(np.unique(_counted_from_front(numbers.ravel(), extent, axis)))
+
+
+def _counted_from_front(
+    numbers: np.ndarray[Any, Any], extent: int, axis: int
+) -> np.ndarray[Any, Any]:
+    numbers = numbers.astype(np.intp)
+    wrong = (numbers < -extent) | (numbers >= extent)
+    if wrong.any():
+        raise IndexError(
+            f"index {numbers[wrong][0]} is out of bounds for axis {axis} with size {extent}"
+        )
+    return np.where(numbers < 0, numbers + extent, numbers)
+
+
+def _as_mask(obj: DistArray, arr: DistArray, axis: int) -> DistArray:
+    """A mask of what to delete; of integers one is made, laid out as the dimension is."""
+    extent = arr.shape[axis]
+    if obj.dtype == bool:
+        if obj.shape != (extent,):
+            raise ValueError(
+                "boolean array argument obj to delete must be one dimensional and match the axis "
+                f"length of {extent}"
+            )
+        return obj
+    layout = Layout.from_cuts([arr._layout.cuts[axis]], arr._mesh.shape)
+    block = arr._mesh.xp.zeros(layout.local_shape(arr._mesh.coords), bool)
+    mask = wrap(block, layout, arr._mesh)
+    mask[ravel(obj)] = True
+    return mask
+
+
+def _deleted_by_mask(arr: DistArray, mask: DistArray, axis: int) -> DistArray:
+    cut = arr._layout.cuts[axis]
+    local = to_layout(mask, Layout.from_cuts([cut], arr._mesh.shape))._block
+    block = np.delete(arr.to_local(), local, axis)
+    return _cut_anew(arr, block, axis, shared_lengths(block.shape[axis], cut, arr._mesh))
+
+
+# -- insert --------------------------------------------------------------------------------------
+
+
+@implements(np.insert)
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> DistArray:
+    """The array with values before some indices of a dimension.
+
+    Parameters
+    ----------
+    arr : DistArray
+        Any placement.
+    obj : int, slice, or sequence of int or of bool
+        Before which indices; must be known on all ranks or small enough to be.
+    values : array_like
+        What to insert, broadcast as in :func:`numpy.insert`.
+    axis : int, optional
+        The dimension. None flattens first.
+
+    Returns
+    -------
+    DistArray
+        What was there stays on its rank and the values join it, so that blocks may differ in
+        length. If one then is more than twice as long as it need be, the result is cut anew.
+
+    Cost
+    ----
+    None for values that all ranks know. Sharded values are sent to the ranks that receive them.
+
+    Raises
+    ------
+    IndexError
+        If an index is out of bounds; on all ranks alike.
+    """
+    arr, axis = _flattened(arr, axis, obj, values)
+    values = as_distarray(values, arr._mesh)
+    extent = arr.shape[axis]
+    numbers, given = _insertion_points(obj, extent)
+    if numbers.size == 1:
+        return _insert_run(arr, numbers, values, axis, given)
+    if not numbers.size and not isinstance(obj, np.ndarray):
+        numbers = numbers.astype(np.intp)
+    numbers = np.where(numbers < 0, numbers + extent, numbers)
+    wrong = (numbers < 0) | (numbers > extent)
+    if wrong.any():
+        raise IndexError(
+            f"index {numbers[wrong][0]} is out of bounds for axis {axis} with size {extent}"
+        )
+    return _insert_each(arr, numbers, values, axis)
+
+
+def _insertion_points(obj: Any, extent: int) -> tuple[np.ndarray[Any, Any], Any]:
+    """The indices as NumPy reads them, and what its error messages print."""
+    if isinstance(obj, slice):
+        return np.arange(*obj.indices(extent), dtype=np.intp), obj
+    if isinstance(obj, DistArray):
+        obj = obj.full()
+    numbers = np.array(obj)
+    if numbers.dtype == bool:
+        if numbers.ndim != 1:
+            raise ValueError("boolean array argument obj to insert must be one dimensional")
+        return np.flatnonzero(numbers), obj
+    if numbers.ndim > 1:
+        raise ValueError("index array argument obj to insert must be one dimensional or scalar")
+    return numbers, obj
+
+
+def _insert_run(
+    arr: DistArray, numbers: np.ndarray[Any, Any], values: DistArray, axis: int, obj: Any
+) -> DistArray:
+    """Values, as many as there are, before a single index."""
+    extent = arr.shape[axis]
+    number = numbers.item()
+    if not -extent <= number <= extent:
+        raise IndexError(f"index {obj} is out of bounds for axis {axis} with size {extent}")
+    number = number + extent if number < 0 else number
+    whole = tuple([(0, 1, n) for n in values.shape])
+    values = values._view((None,) * (arr.ndim - values.ndim) + whole)
+    if numbers.ndim == 0:
+        values = moveaxis(values, 0, axis)
+    count = values.shape[axis]
+    cuts = list(arr._layout.cuts)
+    lengths = _grown(cuts[axis], np.full(count, number))
+    cut = cuts[axis]
+    cuts[axis] = recounted_cut(cut, lengths) if cut.mesh_dims else Cut.whole(extent + count)
+    ends = [list(_ends(arr.shape)) for _ in range(2)]
+    ends[0][axis], ends[1][axis] = (0, 1, number), (number, 1, extent - number)
+    origin = [0] * arr.ndim
+    origin[axis] = number + count
+    parts = [((0,) * arr.ndim, arr._view(tuple(ends[0]))), (tuple(origin), arr._view(tuple(ends[1])))]
+    shape = arr.shape[:axis] + (extent + count,) + arr.shape[axis + 1 :]
+    result = assemble(shape, arr.dtype, parts, arr._mesh, arr._layout.with_cuts(cuts))
+    gap = list(_ends(shape))
+    gap[axis] = (number, 1, count)
+    result._view(tuple(gap))._assign(values)
+    return balanced(result, axis)
+
+
+def _ends(shape: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    return tuple([(0, 1, extent) for extent in shape])
+
+
+def _grown(cut: Cut, numbers: np.ndarray[Any, Any]) -> list[int]:
+    """Lengths of the blocks after insertion before these (sorted) indices."""
+    return [stop - start + high - low for (start, stop), (low, high) in _shares(cut, numbers)]
+
+
+def _shares(cut: Cut, numbers: np.ndarray[Any, Any]) -> list[tuple[Interval, Interval]]:
+    """Each block's interval, and which of the sorted insertions fall to it.
+
+    An insertion goes to the block that holds the index it comes before; at the very end, to the
+    last block.
+    """
+    shares = []
+    closed = False
+    for part in range(cut.parts):
+        start, stop = cut.interval(part)
+        last = not closed and stop == cut.extent and (start < stop or not cut.extent)
+        closed = closed or last
+        low = int(np.searchsorted(numbers, start)) if start < stop or last else 0
+        high = len(numbers) if last else int(np.searchsorted(numbers, stop))
+        shares.append(((start, stop), (low, high if start < stop or last else low)))
+    return shares
+
+
+def _insert_each(
+    arr: DistArray, numbers: np.ndarray[Any, Any], values: DistArray, axis: int
+) -> DistArray:
+    """One value before each of several indices."""
+    order = numbers.argsort(kind="stable")
+    shape = arr.shape[:axis] + (len(numbers),) + arr.shape[axis + 1 :]
+    np.broadcast_to(np.broadcast_to(False, values.shape), shape)  # raises if they do not fit
+    cut, coords = arr._layout.cuts[axis], arr._mesh.coords
+    shares = _shares(cut, numbers[order])
+    lengths = [stop - start + high - low for (start, stop), (low, high) in shares]
+    there = Layout.from_cuts(
+        [Cut.whole(len(numbers)) if d == axis else c for d, c in enumerate(arr._layout.cuts)],
+        arr._mesh.shape,
+    )
+    part = to_layout(values, restrict(there, values.shape))._block
+    (start, _), (low, high) = shares[cut.part(coords)] if coords is not None else ((0, 0), (0, 0))
+    lead = arr.ndim - part.ndim
+    if axis >= lead and part.shape[axis - lead] != 1:
+        part = part.take(order[low:high], axis - lead)
+    local = arr._mesh.xp.broadcast_to(part, _local(arr, axis, high - low))
+    block = np.insert(arr.to_local(), numbers[order][low:high] - start, local, axis)
+    return _cut_anew(arr, block, axis, lengths)
+
+
+def _local(arr: DistArray, axis: int, count: int) -> tuple[int, ...]:
+    shape = list(arr.to_local().shape)
+    shape[axis] = count
+    return tuple(shape)
+
+
+# -- trim_zeros ----------------------------------------------------------------------------------
+
+
+@implements(np.trim_zeros)
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> DistArray:
+    """The array without the zeros at its ends; a view. See :func:`numpy.trim_zeros`.
+
+    Parameters
+    ----------
+    filt : DistArray
+        Any placement.
+    trim : {"fb", "f", "b"}
+        Which ends, front and back.
+    axis : int or tuple of int, optional
+        Along which dimensions; all by default.
+
+    Returns
+    -------
+    DistArray
+        A view, where the elements are.
+
+    Cost
+    ----
+    One allreduce of two integers a dimension.
+    """
+    filt = as_distarray(filt)
+    ends = trim.lower()
+    if ends not in {"fb", "bf", "f", "b"}:
+        raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
+    axes = range(filt.ndim) if axis is None else normalize_axis_tuple(axis, filt.ndim, "axis")
+    low, high = _bounds_of_nonzero(filt)
+    entries = list(_ends(filt.shape))
+    for dim in axes:
+        start = low[dim] if "f" in ends else 0
+        stop = high[dim] if "b" in ends else filt.shape[dim]
+        entries[dim] = (start, 1, max(stop - start, 0))
+    return filt._view(tuple(entries))
+
+
+def _bounds_of_nonzero(x: DistArray) -> tuple[list[int], list[int]]:
+    """The smallest box that holds all nonzero elements; an empty one if there are none."""
+    section = x._layout.section(x._mesh.coords)
+    found = np.array([[*x.shape], [0] * x.ndim]) if x.ndim else np.zeros((2, 0), int)
+    block = x._mesh.to_host(x.to_local().astype(bool))
+    for dim, (start, _) in enumerate(section):
+        where = np.flatnonzero(block.any(tuple([d for d in range(x.ndim) if d != dim])))
+        if where.size:
+            found[:, dim] = start + where[0], start + where[-1] + 1
+    found[1] *= -1
+    if not x._layout.is_replicated:
+        found = x._mesh.group.allreduce(found, Fold.MIN, "bounds of nonzero elements")
+    return found[0].tolist(), (-found[1]).tolist()
+
+

@@ -1,0 +1,299 @@
+"""roll, tile, repeat, resize and copy: the same elements elsewhere, or more than once."""
+
+from collections.abc import Sequence
+from itertools import product
+from operator import index
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+
+from distarray.array import DistArray, as_distarray, default_layout, empty, implements, to_layout, wrap
+from distarray.comm.agree import agree
+from distarray.layout import Cut, Layout, recounted_cut, rescaled_cut
+from distarray.ops.joining import Part, assemble
+from distarray.ops.reshape import ravel, reshaped
+from distarray.ops.shape import stretched
+
+__all__ = ["balanced", "copy", "repeat", "resize", "roll", "tile"]
+
+Array = Any
+
+
+@implements(np.roll, at=True)
+def roll(a: Any, shift: Any, axis: Any = None) -> DistArray:
+    """The array with its elements shifted along some dimensions, round the end.
+
+    Parameters
+    ----------
+    a : DistArray
+        Any placement.
+    shift : int or tuple of int
+        By how many indices.
+    axis : int or tuple of int, optional
+        Along which dimensions. None shifts the flattened array.
+
+    Returns
+    -------
+    DistArray
+        Laid out as `a`.
+
+    Cost
+    ----
+    Along a dimension that is not sharded, nothing. Along a sharded one, the rows that cross the
+    boundaries between blocks: `shift` rows a rank for small shifts.
+    """
+    a = as_distarray(a)
+    if axis is None:
+        return reshaped(roll(ravel(a), shift, 0), a.shape)
+    axes = normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
+    pairs = np.broadcast(shift, axes)
+    if pairs.ndim > 1:
+        raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
+    shifts = dict.fromkeys(range(a.ndim), 0)
+    for amount, dim in pairs:
+        shifts[dim] += int(amount)
+    return _rolled(a, {d: s % (a.shape[d] or 1) for d, s in shifts.items()})
+
+
+def _rolled(a: DistArray, shifts: dict[int, int]) -> DistArray:
+    runs: list[list[tuple[int, int, int]]] = []  # (origin in the result, start in a, length)
+    for dim, extent in enumerate(a.shape):
+        shift = shifts[dim]
+        pieces = [(shift, 0, extent - shift)] + ([(0, extent - shift, shift)] if shift else [])
+        runs.append(pieces)
+    parts: list[Part] = []
+    for choice in product(*runs):
+        origin = tuple([to for to, _, _ in choice])
+        parts.append((origin, a._view(tuple([(start, 1, n) for _, start, n in choice]))))
+    return assemble(a.shape, a.dtype, parts, a._mesh, a._layout)
+
+
+@implements(np.tile, at=True)
+def tile(A: Any, reps: Any) -> DistArray:  # noqa: N803 (NumPy's name)
+    """The array repeated as a whole along each dimension.
+
+    Parameters
+    ----------
+    A : DistArray
+        Any placement.
+    reps : int or sequence of int
+        How often along each dimension, the last ones if there are fewer.
+
+    Returns
+    -------
+    DistArray
+        A dimension that is sharded stays so, cut canonically. A large result of a replicated
+        array is sharded.
+
+    Cost
+    ----
+    Nothing along dimensions that are not sharded. Along a sharded one, each rank receives what it
+    lacks of its new block, but never more than the whole length of `A`.
+    """
+    times = (index(reps),) if not np.iterable(reps) else tuple([index(n) for n in reps])
+    a = as_distarray(A)
+    a = a._view((None,) * (len(times) - a.ndim) + tuple([(0, 1, n) for n in a.shape]))
+    times = (1,) * (a.ndim - len(times)) + times
+    if any(n < 0 for n in times):
+        raise ValueError("negative dimensions are not allowed")
+    if all(n == 1 for n in times):
+        return copy(a)
+    a = _whole_where_often(a, times)
+    # Each dimension (n,) becomes (times, n), is stretched along the first and merged again.
+    pairs: list[Any] = []
+    for extent in a.shape:
+        pairs += [None, (0, 1, extent)]
+    wide = a._view(tuple(pairs))
+    shape = tuple([m for n, extent in zip(times, a.shape, strict=True) for m in (n, extent)])
+    spread = stretched(wide, shape)
+    result = tuple([n * extent for n, extent in zip(times, a.shape, strict=True)])
+    return reshaped(spread, result, copy=True)
+
+
+def _whole_where_often(a: DistArray, times: Sequence[int]) -> DistArray:
+    """Dimensions whole on all ranks of which every rank's new block holds all indices.
+
+    One copy of each element then goes to each rank, and not one for each repetition.
+    """
+    often = [
+        dim
+        for dim, (n, cut) in enumerate(zip(times, a._layout.cuts, strict=True))
+        if cut.parts > 1 and n >= cut.parts
+    ]
+    if not often:
+        return a
+    return to_layout(a, a._layout.without_cut(often))
+
+
+@implements(np.repeat)
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
+    """The array with each index along a dimension repeated.
+
+    Parameters
+    ----------
+    a : DistArray
+        Any placement.
+    repeats : int or array of int
+        How often, for all indices or for each; a DistArray may be sharded.
+    axis : int, optional
+        The dimension. None flattens first.
+
+    Returns
+    -------
+    DistArray
+        Every element stays on its rank, with its repetitions; blocks differ in length where the
+        counts do. If one then is more than twice as long as it need be, the result is cut anew.
+
+    Cost
+    ----
+    None where `repeats` is known on all ranks. A sharded `repeats` is brought to where the
+    elements are, and one integer a rank is gathered along the mesh dimensions that cut `axis`.
+
+    Raises
+    ------
+    ValueError
+        If a count is negative, or there are not as many as indices; on all ranks alike.
+    """
+    a = as_distarray(a)
+    if axis is None:
+        a, axis = ravel(a), 0
+    axis = normalize_axis_index(axis, a.ndim)
+    if isinstance(repeats, DistArray):
+        if repeats.ndim == 1 and repeats.shape[0] != 1:
+            return _repeated_by_distributed(a, repeats, axis)
+        repeats = repeats.full()
+    counts = np.asarray(repeats).astype(np.intp, casting="safe", copy=False)
+    _check_counts(counts, a.shape[axis])
+    if (counts < 0).any():
+        raise ValueError("repeats may not contain negative values.")
+    cut = a._layout.cuts[axis]
+    if counts.size == 1:
+        times = counts.item()
+        scaled = rescaled_cut(cut, times) if times else None
+        empty_cut = Cut.chunked(0, cut.mesh_dims, cut.radix)
+        return _with_cut(a, a.to_local().repeat(times, axis), axis, scaled or empty_cut)
+    start, stop = cut.interval(cut.part(a._mesh.coords)) if a._mesh.coords else (0, 0)
+    if not cut.mesh_dims:
+        found = Cut.whole(int(counts.sum()))
+    else:
+        below = np.concatenate(([0], np.cumsum(counts)))
+        ends = [cut.interval(part) for part in range(cut.parts)]
+        found = recounted_cut(cut, [int(below[b] - below[a]) for a, b in ends])
+    return balanced(_with_cut(a, a.to_local().repeat(counts[start:stop], axis), axis, found), axis)
+
+
+def _check_counts(counts: Any, extent: int) -> None:
+    if counts.ndim > 1:
+        raise ValueError("object too deep for desired array")
+    if counts.size != 1 and counts.shape[0] != extent:
+        raise ValueError(
+            f"operands could not be broadcast together with shape ({extent},) ({counts.shape[0]},)"
+        )
+
+
+def _repeated_by_distributed(a: DistArray, repeats: DistArray, axis: int) -> DistArray:
+    if not np.can_cast(repeats.dtype, np.intp, "safe"):
+        np.empty(0, repeats.dtype).astype(np.intp, casting="safe")
+    _check_counts(repeats, a.shape[axis])
+    cut, mesh = a._layout.cuts[axis], a._mesh
+    counts = to_layout(repeats, Layout.from_cuts([cut], mesh.shape))._block
+    negative = ValueError("repeats may not contain negative values.")
+    agree(mesh.group, negative if (counts < 0).any() else None)
+    lengths = shared_lengths(int(counts.sum()), cut, mesh)
+    found = recounted_cut(cut, lengths) if cut.mesh_dims else Cut.whole(lengths[0])
+    return balanced(_with_cut(a, a.to_local().repeat(counts, axis), axis, found), axis)
+
+
+def shared_lengths(length: int, cut: Cut, mesh: Any) -> list[int]:
+    """The length of each block of a dimension, of which every rank knows its own."""
+    if not cut.mesh_dims:
+        return [length]
+    group = mesh.subgroup(cut.mesh_dims)
+    return [int(n) for n in group.allgather(np.array(length), "lengths of blocks").ravel()]
+
+
+def _with_cut(a: DistArray, block: Array, axis: int, cut: Cut) -> DistArray:
+    cuts = list(a._layout.cuts)
+    cuts[axis] = cut
+    return wrap(block, a._layout.with_cuts(cuts), a._mesh)
+
+
+def balanced(x: DistArray, axis: int) -> DistArray:
+    """`x` itself, or cut anew if a block along `axis` is more than twice as long as it need be.
+
+    Ragged blocks cost nothing to keep, but what follows takes as long as the longest.
+    """
+    cut = x._layout.cuts[axis]
+    if cut.parts == 1:
+        return x
+    longest = max([b - a for a, b in map(cut.interval, range(cut.parts))])
+    if longest <= 2 * -(-cut.extent // cut.parts):
+        return x
+    cuts = list(x._layout.cuts)
+    cuts[axis] = Cut.chunked(cut.extent, cut.mesh_dims, cut.radix)
+    return to_layout(x, x._layout.with_cuts(cuts))
+
+
+@implements(np.resize, at=True)
+def resize(a: Any, new_shape: Any) -> DistArray:
+    """The array's elements in C order, over and over, in another shape. See :func:`numpy.resize`.
+
+    Costs what :func:`tile` costs for the flattened array, and :func:`reshape`.
+    """
+    shape = (index(new_shape),) if not np.iterable(new_shape) else tuple(map(index, new_shape))
+    if any(extent < 0 for extent in shape):
+        raise ValueError("all elements of `new_shape` must be non-negative")
+    flat = ravel(as_distarray(a))
+    total = int(np.prod(shape, dtype=object))
+    if not flat.size or not total:
+        layout = default_layout(shape, flat.itemsize, flat._mesh)
+        result = empty(layout, flat.dtype, flat._mesh)
+        result._block[...] = 0
+        return result
+    if total <= flat.size:
+        return reshaped(flat[:total], shape, copy=True)
+    return reshaped(tile(flat, -(-total // flat.size))[:total], shape)
+
+
+@implements(np.copy, at=True)
+def copy(a: Any, order: Any = "K", subok: bool = False) -> DistArray:
+    """A copy with memory of its own and the canonical cut.
+
+    Parameters
+    ----------
+    a : DistArray
+        Any placement; a pending fold is carried out first.
+    order : {"C", "F", "A", "K"}
+        How the blocks are stored.
+    subok : bool
+        Has no effect.
+
+    Returns
+    -------
+    DistArray
+
+    Cost
+    ----
+    None for an array with the canonical cut. For a view, what the canonical blocks lack.
+    """
+    a = as_distarray(a)
+    layout = a._layout.settled().canonical()
+    if a._layout.ats:
+        layout = _spread(a)
+    moved = to_layout(a._like(a.to_local()), layout)
+    return wrap(moved._block.copy(order), layout, a._mesh)
+
+
+def _spread(a: DistArray) -> Layout:
+    """Where an array goes that one coordinate of a mesh dimension holds: over all of them."""
+    wanted = default_layout(a.shape, a.itemsize, a._mesh)
+    settled = a._layout.settled().canonical()
+    free = [d for d, cut in enumerate(settled.cuts) if not cut.mesh_dims]
+    if wanted.is_replicated or not free:
+        return settled
+    dim = max(free, key=lambda d: a.shape[d])
+    cuts = list(settled.cuts)
+    radix = tuple([a._mesh.shape[m] for m in a._layout.ats])
+    cuts[dim] = Cut.chunked(a.shape[dim], a._layout.ats, radix)
+    return Layout.from_cuts(cuts, a._mesh.shape)
