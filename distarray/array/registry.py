@@ -7,7 +7,7 @@ and one that lives at a single coordinate (:class:`~distarray.layout.At`) unless
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from distarray.array.base import Base
 from distarray.array.divergence import verify
@@ -23,6 +23,9 @@ __all__ = [
     "set_fallback",
     "settle_arguments",
 ]
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ def implements(
     through: Iterable[Fold] = (),
     at: bool = False,
     like: bool = False,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Function], Function]:
     """Register the decorated function behind NumPy's.
 
     Parameters
@@ -63,7 +66,7 @@ def implements(
         Whether it makes arrays, and takes the one that NumPy was handed as ``like=``.
     """
 
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+    def register(function: Function) -> Function:
         for numpy_function in numpy_functions:
             if numpy_function in FUNCTIONS:
                 raise ValueError(f"{numpy_function!r} is registered already")
