@@ -2,7 +2,8 @@
 
 Tables are keyed by the NumPy function object. A row says what the implementation can be handed:
 an operand with a pending fold is settled before the call unless its fold is listed in `through`,
-and one that lives at a single coordinate (:class:`~distarray.layout.At`) unless `at` is true.
+and one that lives at a single coordinate (:class:`~distarray.layout.At`) unless `at` is true. What
+is given as `out` stays where it is: it is written to, and may be a view of another array.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,6 +37,8 @@ class Row:
     through: frozenset[Fold] = frozenset()
     at: bool = False
     like: bool = False
+    #: Position of the parameter `out`; -1 if it has none that can be given by position.
+    out: int = -1
 
 
 #: NumPy function -> row. Other callables that stand for an operation (`operator.getitem`) too.
@@ -70,10 +73,17 @@ def implements(
         for numpy_function in numpy_functions:
             if numpy_function in FUNCTIONS:
                 raise ValueError(f"{numpy_function!r} is registered already")
-            FUNCTIONS[numpy_function] = Row(function, frozenset(through), at, like)
+            row = Row(function, frozenset(through), at, like, _position_of_out(function))
+            FUNCTIONS[numpy_function] = row
         return function
 
     return register
+
+
+def _position_of_out(function: Callable[..., Any]) -> int:
+    code = getattr(function, "__code__", None)  # inspect.signature takes long, at each import
+    names = code.co_varnames[: code.co_argcount] if code is not None else ()
+    return names.index("out") if "out" in names else -1
 
 
 def set_fallback(function: Callable[..., Any]) -> None:
@@ -94,12 +104,25 @@ def _settle(value: Any, row: Row) -> None:
             _settle(item, row)
 
 
+def _settle_folds(out: Any) -> None:
+    """Make arrays that are to be written to ready for it, without moving them."""
+    for value in out if isinstance(out, (tuple, list)) else (out,):
+        if isinstance(value, Base) and value._layout.partials:
+            value._settle()
+
+
 def settle_arguments(row: Row, args: Iterable[Any], kwargs: dict[str, Any]) -> None:
     """Settle in place whatever among the arguments the implementation does not take."""
-    for value in args:
-        _settle(value, row)
-    for value in kwargs.values():
-        _settle(value, row)
+    for position, value in enumerate(args):
+        if position == row.out:
+            _settle_folds(value)
+        else:
+            _settle(value, row)
+    for name, value in kwargs.items():
+        if name == "out":
+            _settle_folds(value)
+        else:
+            _settle(value, row)
 
 
 def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
