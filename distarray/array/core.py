@@ -248,7 +248,10 @@ class DistArray(Operators, Methods):
         result = self._view(entries)
         if not result._layout.shape and Ellipsis not in (key if type(key) is tuple else (key,)):
             result._settle()
-            result._block = result._block[()]
+            element = result._block[()]
+            if result._block.dtype.hasobject:
+                return element  # the object itself, as in NumPy
+            result._block = element
         return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -336,7 +339,11 @@ class DistArray(Operators, Methods):
     def _scalars(self) -> Iterator[Any]:
         """Elements of a 1-d array, a stretch of them fetched at a time."""
         for start in range(0, self.shape[0], 1 << 16):
-            for element in self[start : start + (1 << 16)].full():
+            elements = self[start : start + (1 << 16)].full()
+            if self.dtype.hasobject:
+                yield from elements
+                continue
+            for element in elements:
                 yield wrap(element, Layout.replicated((), self._mesh.shape), self._mesh)
 
     def __contains__(self, value: Any) -> bool:
