@@ -5,6 +5,24 @@ says who has the rows they name, ``gather`` and ``scatter`` move rows, ``packing
 deal with boolean masks. The other files register NumPy's functions on top of these.
 """
 
-from distarray.ops.indexing import getset
+from distarray.ops.indexing import (
+    conditions,
+    diagonals,
+    getset,
+    nonzeros,
+    positions,
+    selection,
+    take,
+    triangles,
+)
 
-__all__ = ["getset"]
+__all__ = [
+    "conditions",
+    "diagonals",
+    "getset",
+    "nonzeros",
+    "positions",
+    "selection",
+    "take",
+    "triangles",
+]

@@ -120,9 +120,7 @@ def _send_to_all(rows: Rows, flat: Sequence[Array], target: Array) -> None:
         target[order[stop - len(part) : stop]] = part
 
 
-def _send_parts(
-    rows: Rows, blocks: Sequence[Array], cuts: Sequence[Cut], target: Array
-) -> None:
+def _send_parts(rows: Rows, blocks: Sequence[Array], cuts: Sequence[Cut], target: Array) -> None:
     """Every rank along the cut gets the rows of its part of the index."""
     shape = tuple([cut.extent for cut in cuts])
     whole = [np.broadcast_to(block, shape) for block in blocks]
@@ -189,4 +187,3 @@ def segments(array: Array, counts: Sequence[int]) -> list[Array]:
         found.append(array[stop : stop + count])
         stop += count
     return found
-

@@ -15,7 +15,7 @@ from distarray.ops.indexing.keys import AdvancedKey, advanced_key
 from distarray.ops.indexing.located import locate
 from distarray.ops.indexing.owners import Rows
 from distarray.ops.indexing.scatter import Apply, assign, store
-from distarray.ops.indexing.values import MISMATCH, Values
+from distarray.ops.indexing.values import MISMATCH, Values, as_values
 
 __all__ = ["getitem", "setitem", "ufunc_at"]
 
@@ -91,7 +91,7 @@ def setitem(x: DistArray, key: Any, value: Any) -> None:
         _fields(x, key)._assign(value)
         return
     common_mesh(x, value)
-    _write(x, _read(x, key), value, assign, MISMATCH)
+    _write(x, _read(x, key), as_values(value, x.dtype), assign, MISMATCH)
 
 
 def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, b: Any = None, /) -> None:
@@ -146,7 +146,9 @@ def _check_at(ufunc: np.ufunc, a: Any, b: Any) -> None:
         raise ValueError("second operand provided when ufunc is unary")
     # The data types decide whether it works at all; ask NumPy, so that every rank hears the same.
     probe = np.ones(1, a.dtype)
-    operands = () if b is None else (np.ones(1, b.dtype if hasattr(b, "dtype") else np.asarray(b).dtype),)
+    operands = (
+        () if b is None else (np.ones(1, b.dtype if hasattr(b, "dtype") else np.asarray(b).dtype),)
+    )
     with np.errstate(all="ignore"):
         ufunc.at(probe, [0], *operands)
 
@@ -162,9 +164,7 @@ def _read(x: DistArray, key: Any) -> AdvancedKey:
         if masks.is_known(mask) and not masks.stays(x, found.axes, mask):
             # Every rank can work out where each element goes; only elements are sent.
             arrays = tuple(masks.nonzero_arrays(mask))
-            return AdvancedKey(
-                found.entries, found.dims, found.axes, arrays, found.at, found.alone
-            )
+            return AdvancedKey(found.entries, found.dims, found.axes, arrays, found.at, found.alone)
     return found
 
 

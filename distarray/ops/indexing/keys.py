@@ -278,8 +278,7 @@ def index_shape(indices: Sequence[Array]) -> tuple[int, ...]:
     except ValueError:
         listed = " ".join([tight(array.shape) for array in indices])
         raise IndexError(
-            "shape mismatch: indexing arrays could not be broadcast together with shapes "
-            f"{listed} "
+            f"shape mismatch: indexing arrays could not be broadcast together with shapes {listed} "
         ) from None
 
 

@@ -150,7 +150,9 @@ class Rows:
 
 
 def _common(indices: Sequence[Array]) -> tuple[int, ...]:
-    return indices[0].shape if len(indices) == 1 else np.broadcast_shapes(*[a.shape for a in indices])
+    return (
+        indices[0].shape if len(indices) == 1 else np.broadcast_shapes(*[a.shape for a in indices])
+    )
 
 
 def _like(table: Array, array: Array) -> Array:
@@ -187,9 +189,7 @@ def _boundaries(cut: Cut) -> tuple[Array, bool]:
 
 
 @lru_cache(maxsize=256)
-def _ranks_of_parts(
-    cut: Cut, mesh_dims: tuple[int, ...], radix: tuple[int, ...]
-) -> Array | None:
+def _ranks_of_parts(cut: Cut, mesh_dims: tuple[int, ...], radix: tuple[int, ...]) -> Array | None:
     """What each block number of a cut contributes to a rank's number; None if it is that."""
     if cut.mesh_dims == mesh_dims:
         return None

@@ -75,6 +75,7 @@ class Packing:
         if self.mesh.coords is None:
             return
         self._group = self.mesh.subgroup(mesh_dims)
+        self._positions = positions
         bounds = [self.cut.interval(part) for part in range(self.cut.parts)]
         # Positions ascend in C order of the block, so what each rank gets is one stretch.
         stops = np.searchsorted(positions, [stop for _, stop in bounds])
@@ -85,6 +86,14 @@ class Packing:
         self._received = [len(part) for part in named]
         start = bounds[self._group.rank][0]
         self._places = [part.astype(np.intp) - start for part in named]
+
+    def numbers(self, selected: int) -> Array:
+        """Position in the result of each of the elements that this rank selects, in C order."""
+        if not self.in_place:
+            return self._positions
+        coords = self.mesh.coords
+        start = 0 if coords is None else self.cut.interval(self.cut.part(coords))[0]
+        return np.arange(start, start + selected)
 
     def forward(self, rows: Array) -> Array:
         """This rank's block of the result, given what it selects of its own, in C order."""

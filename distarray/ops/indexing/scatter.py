@@ -84,7 +84,7 @@ def _picked(values: Array, shape: Sequence[int], positions: Array) -> Array:
     """Values at positions along the flattened dimensions of the index."""
     rest = values.shape[len(shape) :]
     values = np.broadcast_to(values, (*shape, *rest))
-    return np.take(values.reshape(-1, *rest), positions, axis=0)
+    return np.take(values.reshape(prod(shape), *rest), positions, axis=0)
 
 
 def _send(

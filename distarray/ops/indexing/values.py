@@ -10,13 +10,25 @@ from distarray.layout import Layout
 from distarray.ops.indexing.keys import tight
 from distarray.plan import restrict
 
-__all__ = ["MISMATCH", "Values"]
+__all__ = ["MISMATCH", "Values", "as_values", "plain"]
 
 Array = Any
 #: NumPy's text for values that do not broadcast to what is indexed.
-MISMATCH = (
-    "shape mismatch: value array of shape {0} could not be broadcast to indexing result of shape {1}"
-)
+MISMATCH = "shape mismatch: value array of shape {0} could not be broadcast to indexing result of shape {1}"
+
+
+def plain(x: Any) -> Any:
+    """An operand with its pending folds carried out, and held by more than one coordinate."""
+    if isinstance(x, DistArray) and not x._layout.is_plain:
+        x._settle()
+    return x
+
+
+def as_values(value: Any, dtype: Any) -> Any:
+    """Values for an array of a data type; what has no data type of its own is converted to it."""
+    if isinstance(value, (DistArray, np.ndarray, np.generic)):
+        return plain(value)
+    return np.asarray(value, dtype)
 
 
 class Values:
@@ -47,11 +59,9 @@ class Values:
         self.value = value
         if value is None:
             return
-        if isinstance(value, DistArray):
-            if not value._layout.is_plain:
-                value._settle()
-        elif not isinstance(value, np.ndarray):
+        if not isinstance(value, (DistArray, np.ndarray)):
             value = np.asarray(value)
+        value = plain(value)
         given = value.shape
         while value.ndim > len(shape) and value.shape[0] == 1:
             value = value[0]

@@ -1,0 +1,211 @@
+"""Reading and writing what a condition selects: ``compress``, ``extract``, ``place``, ``putmask``."""
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import (
+    DistArray,
+    as_distarray,
+    common_mesh,
+    from_section,
+    implements,
+    to_layout,
+    wrap,
+)
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout
+from distarray.ops.indexing import masks
+from distarray.ops.indexing.nonzeros import flatnonzero
+from distarray.ops.indexing.packing import Packing
+from distarray.ops.indexing.selection import copyto
+from distarray.ops.indexing.take import finished, take
+from distarray.ops.indexing.values import as_values, plain
+
+__all__ = ["compress", "extract", "place", "putmask"]
+
+Array = Any
+
+
+def _as_mask(condition: Any, mesh: DeviceMesh) -> DistArray:
+    mask = as_distarray(condition, mesh)
+    return mask if mask.dtype == bool else mask.astype(bool)
+
+
+@implements(np.compress)
+def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> DistArray:
+    """The slices along an axis for which a 1-d condition holds.
+
+    Parameters
+    ----------
+    condition : array_like or DistArray of bool
+        May be shorter than the axis.
+    a : DistArray or array_like
+        The array.
+    axis : int, optional
+        None: the flattened array.
+    out : DistArray or ndarray, optional
+        Receives the result.
+
+    Returns
+    -------
+    DistArray
+        Every slice stays where it is.
+
+    Cost
+    ----
+    The condition is brought to the cut of the axis; one allgather of a number. With ``axis=None``
+    and an array of several dimensions, as :func:`numpy.take`.
+    """
+    mesh = common_mesh(condition, a, out)
+    x, mask = as_distarray(a, mesh), _as_mask(condition, mesh)
+    if mask.ndim != 1:
+        raise ValueError("condition must be a 1-d array")
+    if axis is None and x.ndim != 1:
+        return finished(take(x, flatnonzero(mask)), out)
+    axis = normalize_axis_index(0 if axis is None else axis, x.ndim)
+    extent = x.shape[axis]
+    if mask.size > extent:
+        beyond = flatnonzero(mask[extent:])
+        if beyond.size:
+            first = extent + int(beyond[0])
+            raise IndexError(f"index {first} is out of bounds for axis {axis} with size {extent}")
+        mask = mask[:extent]
+    elif mask.size < extent:
+        x = x[(slice(None),) * axis + (slice(mask.size),)]
+    return finished(masks.select(x, (axis,), mask, axis), out)
+
+
+@implements(np.extract)
+def extract(condition: Any, arr: Any) -> DistArray:
+    """The elements for which a condition of the same shape holds, in C order.
+
+    Parameters
+    ----------
+    condition : array_like or DistArray of bool
+        Condition; if its shape is another, both are read in C order.
+    arr : DistArray or array_like
+        The array.
+
+    Returns
+    -------
+    DistArray
+        As ``arr[condition]``.
+
+    Cost
+    ----
+    As ``arr[condition]``; as :func:`numpy.take` if the shapes differ.
+    """
+    mesh = common_mesh(condition, arr)
+    x, mask = as_distarray(arr, mesh), _as_mask(condition, mesh)
+    if mask.shape != x.shape or not x.ndim:
+        result: DistArray = take(x, flatnonzero(mask))
+        return result
+    return masks.select(x, range(x.ndim), mask, 0)
+
+
+@implements(np.place, at=True)
+def place(arr: DistArray, mask: Any, vals: Any) -> None:
+    """Write values in turn into the elements that a mask selects, from the front again if few.
+
+    Parameters
+    ----------
+    arr : DistArray
+        Changed in place; its layout stays.
+    mask : array_like or DistArray of bool
+        As many elements as `arr`.
+    vals : array_like or DistArray
+        The values.
+
+    Cost
+    ----
+    None for one value and a mask that lies as the array; else as ``arr[mask] = values``.
+    """
+    if not isinstance(arr, (DistArray, np.ndarray)):
+        raise TypeError(f"place() argument 1 must be numpy.ndarray, not {type(arr).__name__}")
+    mesh = common_mesh(arr, mask, vals)
+    x, chosen = as_distarray(arr, mesh), _as_mask(plain(mask), mesh)
+    if chosen.size != x.size:
+        raise ValueError("place: mask and data must be the same size")
+    values = np.ravel(as_values(vals, x.dtype))
+    if not x.ndim:
+        x, chosen = x._view((None,)), np.reshape(chosen, (1,))
+    elif chosen.shape != x.shape:
+        chosen = np.reshape(chosen, x.shape)
+    chosen = to_layout(chosen, Layout.from_cuts(x._layout.cuts, mesh.shape))
+    if values.size != 1:
+        count = int(np.count_nonzero(chosen))
+        if not count:
+            return
+        if not values.size:
+            raise ValueError("Cannot insert from an empty array!")
+        values = values[:count] if values.size >= count else _in_turn(values, chosen)
+    masks.write(x, range(x.ndim), chosen, 0, values)
+
+
+def _in_turn(values: Array, mask: DistArray) -> DistArray:
+    """The value for each element that a mask selects, laid out as those."""
+    mesh = mask._mesh
+    packing = Packing(mask._block, mask._layout.cuts, mesh)
+    layout = Layout.from_cuts([packing.cut], mesh.shape)
+    ((start, stop),) = layout.section(mesh.coords)
+    number = wrap(np.arange(start, stop) % values.size, layout, mesh)
+    result: DistArray = take(values, number)
+    return result
+
+
+@implements(np.putmask, at=True)
+def putmask(a: DistArray, /, mask: Any, values: Any) -> None:
+    """Write, where a mask holds, the value at the same place in C order; few values are repeated.
+
+    Parameters
+    ----------
+    a : DistArray
+        Changed in place; its layout stays.
+    mask : array_like or DistArray of bool
+        As many elements as `a`.
+    values : array_like or DistArray
+        The values.
+
+    Cost
+    ----
+    None if mask and values lie as the array, or there is one value.
+    """
+    if not isinstance(a, (DistArray, np.ndarray)):
+        raise TypeError(f"putmask() argument 1 must be numpy.ndarray, not {type(a).__name__}")
+    mesh = common_mesh(a, mask, values)
+    x, chosen, source = (
+        as_distarray(a, mesh),
+        _as_mask(plain(mask), mesh),
+        as_values(values, a.dtype),
+    )
+    if chosen.size != x.size:
+        raise ValueError("putmask: mask and data must be the same size")
+    if not source.size:
+        return
+    if chosen.shape != x.shape:
+        chosen = np.reshape(chosen, x.shape)
+    if source.size == 1:
+        source = np.reshape(source, ())
+    elif source.size == x.size:
+        source = np.reshape(source, x.shape)
+    elif source.shape != x.shape:
+        source = _at_places(np.ravel(source), x)
+    copyto(x, source, "unsafe", chosen)
+
+
+def _at_places(values: Array, x: DistArray) -> DistArray:
+    """For each element of `x`, the value at its position in C order, counted modulo their number."""
+    layout = Layout.from_cuts(x._layout.cuts, x._layout.mesh_shape)
+
+    def number(section: tuple[slice, ...]) -> Array:
+        total = np.zeros((), np.intp)
+        for dim, (part, extent) in enumerate(zip(section, x.shape, strict=True)):
+            shape = [1] * x.ndim
+            shape[dim] = part.stop - part.start
+            total = total * extent + np.arange(part.start, part.stop).reshape(shape)
+        return total % values.size
+
+    result: DistArray = take(values, from_section(number, layout, x._mesh))
+    return result

@@ -1,0 +1,173 @@
+"""Diagonals: read as views where the layout allows it, written and made where they lie."""
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import DistArray, as_distarray, common_mesh, default_layout, implements, wrap
+from distarray.layout import Cut, Layout
+from distarray.ops.indexing.gather import fetch
+from distarray.ops.indexing.located import Located, local_part
+from distarray.ops.indexing.owners import Rows
+from distarray.ops.indexing.values import as_values
+
+__all__ = ["diag", "diagflat", "diagonal", "fill_diagonal"]
+
+Array = Any
+
+
+@implements(np.diagonal, at=True)
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> DistArray:
+    """The diagonal of two axes, along a new last axis.
+
+    Parameters
+    ----------
+    a : DistArray or array_like
+        At least two dimensions.
+    offset : int
+        How far the diagonal is above the main one.
+    axis1, axis2 : int
+        Its axes.
+
+    Returns
+    -------
+    DistArray
+        Read-only, as NumPy's; a view if one of the axes alone is cut. It is cut as that axis.
+
+    Cost
+    ----
+    None if at most one of the axes is cut; otherwise one exchange of the elements of the diagonal.
+    """
+    x = as_distarray(a)
+    if x.ndim < 2:
+        raise ValueError("diag requires an array of at least two dimensions")
+    first = normalize_axis_index(axis1, x.ndim, "axis1")
+    second = normalize_axis_index(axis2, x.ndim, "axis2")
+    if first == second:
+        raise ValueError("axis1 and axis2 cannot be the same")
+    layout, mesh = x._layout, x._mesh
+    rest = [layout.cuts[d] for d in range(x.ndim) if d not in (first, second)]
+    down, right = max(0, -offset), max(0, offset)
+    length = max(0, min(x.shape[first] - down, x.shape[second] - right))
+    cuts = layout.cuts[first], layout.cuts[second]
+    if cuts[0].parts > 1 and cuts[1].parts > 1:
+        rows = Rows(x, (first, second))
+        along = [np.arange(start, start + length) for start in (down, right)]
+        result = fetch(rows, Located(along, Layout.replicated((length,), mesh.shape)), len(rest))
+        result._block.flags.writeable = False
+        return result
+    cut = cuts[1].view(right, 1, length) if cuts[1].parts > 1 else cuts[0].view(down, 1, length)
+    target = layout.with_cuts([*rest, cut])
+    section = layout.section(mesh.coords)
+    shift = offset + section[first][0] - section[second][0]
+    if layout.holds(mesh.coords):
+        block = np.diagonal(x._block, shift, first, second)
+    else:
+        block = mesh.xp.empty(target.local_shape(mesh.coords), x.dtype)
+    return wrap(block, target, mesh)
+
+
+@implements(np.diag, at=True)
+def diag(v: Any, k: int = 0) -> DistArray:
+    """The diagonal of a matrix, or the matrix with a given diagonal.
+
+    Parameters
+    ----------
+    v : DistArray or array_like
+        Of two dimensions or one.
+    k : int
+        Which diagonal.
+
+    Returns
+    -------
+    DistArray
+        A diagonal is as :func:`numpy.diagonal` gives it. A matrix has its rows cut as `v` is, or
+        over all ranks if `v` is replicated and the matrix is large.
+
+    Cost
+    ----
+    None for a matrix of a replicated or main diagonal; otherwise one exchange of at most `k`
+    elements a rank. For a diagonal as :func:`numpy.diagonal`.
+    """
+    x = as_distarray(v)
+    if x.ndim == 2:
+        return diagonal(x, k)  # type: ignore[no-any-return]
+    if x.ndim != 1:
+        raise ValueError("Input must be 1- or 2-d.")
+    if not x._layout.is_plain:
+        x._settle()
+    mesh, size = x._mesh, x.size + abs(k)
+    cut, down = x._layout.cuts[0], max(0, -k)
+    if not cut.mesh_dims:
+        rows = default_layout((size, size), x.itemsize, mesh).cuts[0]
+    else:
+        rows = cut if not k else Cut.chunked(size, cut.mesh_dims, cut.radix)
+    layout = Layout.from_cuts([rows, Cut.whole(size)], mesh.shape)
+    wanted = Layout.from_cuts([rows.view(down, 1, x.size)], mesh.shape)
+    values = local_part(x, wanted, mesh)
+    block = mesh.xp.zeros(layout.local_shape(mesh.coords), x.dtype)
+    first = wanted.section(mesh.coords)[0][0] + down
+    place = np.arange(first, first + len(values))
+    block[place - layout.section(mesh.coords)[0][0], place + k] = values
+    return wrap(block, layout, mesh)
+
+
+@implements(np.diagflat)
+def diagflat(v: Any, k: int = 0) -> DistArray:
+    """The matrix with the elements of an array, in C order, on a diagonal; as :func:`numpy.diag`.
+
+    Cost
+    ----
+    As :func:`numpy.ravel` and :func:`numpy.diag`.
+    """
+    result: DistArray = diag(np.ravel(as_distarray(v)), k)
+    return result
+
+
+@implements(np.fill_diagonal, at=True)
+def fill_diagonal(a: DistArray, val: Any, wrap: bool = False) -> None:
+    """Write into the main diagonal, in place.
+
+    Parameters
+    ----------
+    a : DistArray
+        At least two dimensions, all of one length if more than two.
+    val : scalar or array_like or DistArray
+        Values in turn, in C order, from the front again if there are too few.
+    wrap : bool
+        Whether the diagonal begins anew below a square of a tall matrix.
+
+    Cost
+    ----
+    None, unless `val` is sharded: it is then brought to every rank, as each may need any of it.
+    """
+    mesh = common_mesh(a, val)
+    x = as_distarray(a, mesh)
+    if x.ndim < 2:
+        raise ValueError("array must be at least 2-d")
+    if x.ndim > 2 and len(set(x.shape)) > 1:
+        raise ValueError("All dimensions of input must be of equal length")
+    values = np.ravel(as_values(val, x.dtype))
+    if isinstance(values, DistArray):
+        values = local_part(values, Layout.replicated(values.shape, mesh.shape), mesh)
+    if not values.size or not x._layout.holds(mesh.coords):
+        return
+    number, places = _own_diagonal(x, wrap)
+    x._block[tuple(places)] = mesh.asarray(values)[number % values.size]
+
+
+def _own_diagonal(x: DistArray, wrap: bool) -> tuple[Array, list[Array]]:
+    """Which elements of the main diagonal this rank owns, and where in its block."""
+    section = x._layout.section(x._mesh.coords)
+    if x.ndim > 2:
+        number = np.arange(max([a for a, _ in section]), min([b for _, b in section]))
+        return number, [number - start for start, _ in section]
+    rows, columns = x.shape
+    (top, bottom), (left, right) = section
+    # Element k is at position k * (columns + 1) of the flattened matrix.
+    first, last = [-(-row * columns // (columns + 1)) for row in (top, bottom)]
+    number = np.arange(first, last if wrap else min(last, columns))
+    row, column = np.divmod(number * (columns + 1), max(columns, 1))
+    own = (row >= top) & (row < bottom) & (column >= left) & (column < right)
+    return number[own], [row[own] - top, column[own] - left]

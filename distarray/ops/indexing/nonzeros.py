@@ -1,0 +1,91 @@
+"""Where an array is not zero."""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, implements, wrap
+from distarray.layout import Cut, Layout
+from distarray.ops.indexing.masks import coordinates
+
+__all__ = ["argwhere", "flatnonzero", "nonzero"]
+
+
+@implements(np.nonzero)
+def nonzero(a: Any) -> tuple[DistArray, ...]:
+    """The positions of the elements that are not zero, an array a dimension, in C order.
+
+    Parameters
+    ----------
+    a : DistArray or array_like
+        The array.
+
+    Returns
+    -------
+    tuple of DistArray
+        Cut into blocks as long as each rank has such elements if the leading dimension alone is
+        cut; else cut evenly.
+
+    Cost
+    ----
+    One allgather of a number if the leading dimension alone is cut. Otherwise the positions are
+    counted out and exchanged, see :class:`~distarray.ops.indexing.packing.Packing`.
+    """
+    x = as_distarray(a)
+    if not x.ndim:
+        raise ValueError(
+            "Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() "
+            "instead."
+        )
+    return coordinates(x)
+
+
+@implements(np.flatnonzero)
+def flatnonzero(a: Any) -> DistArray:
+    """The positions in the flattened array of the elements that are not zero.
+
+    Parameters
+    ----------
+    a : DistArray or array_like
+        The array; it is not reshaped for this.
+
+    Returns
+    -------
+    DistArray
+        Laid out as the results of :func:`numpy.nonzero`.
+
+    Cost
+    ----
+    As :func:`numpy.nonzero`, of as many dimensions.
+    """
+    x = as_distarray(a)
+    found = coordinates(x if x.ndim else x[None])
+    total = found[0]._block
+    for array, extent in zip(found[1:], x.shape[1:], strict=True):
+        total = total * extent + array._block
+    return wrap(total, found[0]._layout, x._mesh)
+
+
+@implements(np.argwhere)
+def argwhere(a: Any) -> DistArray:
+    """The positions of the elements that are not zero, a row each.
+
+    Parameters
+    ----------
+    a : DistArray or array_like
+        The array.
+
+    Returns
+    -------
+    DistArray
+        Its rows are laid out as the results of :func:`numpy.nonzero`.
+
+    Cost
+    ----
+    As :func:`numpy.nonzero`.
+    """
+    x = as_distarray(a)
+    found = coordinates(x if x.ndim else x[None])
+    rows = np.stack([array._block for array in found], axis=1)[:, : x.ndim]
+    layout = Layout.from_cuts([found[0]._layout.cuts[0], Cut.whole(x.ndim)], x._layout.mesh_shape)
+    return wrap(rows, layout, x._mesh)

@@ -1,0 +1,144 @@
+"""Positions in flattened arrays and back, and open grids of index arrays."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.comm.agree import agree
+from distarray.ops.blockwise import apply_blockwise
+from distarray.ops.indexing.masks import coordinates
+
+__all__ = ["ix_", "ravel_multi_index", "unravel_index"]
+
+Array = Any
+
+
+def _agreed(function: Callable[..., Any], operands: Sequence[DistArray], results: int) -> Any:
+    """An elementwise call that raises on all ranks if it raises on one."""
+    errors: list[ValueError] = []
+
+    def guarded(*blocks: Array) -> Any:
+        try:
+            return function(*blocks)
+        except ValueError as error:
+            errors.append(error)
+        nothing = np.zeros(np.broadcast_shapes(*[block.shape for block in blocks]), np.intp)
+        return (nothing,) * results if results > 1 else nothing
+
+    found = apply_blockwise(guarded, operands)
+    error = errors[0] if errors else None
+    if any(not x._layout.is_replicated for x in operands):
+        agree(operands[0]._mesh.group, error)
+    elif error is not None:
+        raise error
+    return found
+
+
+@implements(np.ravel_multi_index)
+def ravel_multi_index(
+    multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C"
+) -> DistArray:
+    """Positions in a flattened array of elements given by an index for each dimension.
+
+    Parameters
+    ----------
+    multi_index : sequence of array of int
+        One for each dimension; they broadcast.
+    dims : tuple of int
+        Shape of the array.
+    mode : str or sequence of str
+        What to do with indices out of bounds: "raise", "wrap" or "clip".
+    order : {"C", "F"}
+        Of the flattened array.
+
+    Returns
+    -------
+    DistArray
+        Laid out as the index arrays.
+
+    Cost
+    ----
+    An agreement that no index is out of bounds, unless every rank has all of them.
+    """
+    mesh = common_mesh(*multi_index, dims)
+    arrays = [as_distarray(index, mesh) for index in multi_index]
+    extents = np.ravel(np.asarray(dims)).tolist()
+    if len(extents) != len(arrays):
+        raise ValueError(f"parameter multi_index must be a sequence of length {len(extents)}")
+
+    def function(*blocks: Array) -> Array:
+        return np.ravel_multi_index(blocks, extents, mode, order)
+
+    found: DistArray = _agreed(function, arrays, 1)
+    return found
+
+
+@implements(np.unravel_index)
+def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[DistArray, ...]:
+    """An index for each dimension of elements given by positions in the flattened array.
+
+    Parameters
+    ----------
+    indices : DistArray or array of int
+        The positions.
+    shape : tuple of int
+        Of the array.
+    order : {"C", "F"}
+        Of the flattened array.
+
+    Returns
+    -------
+    tuple of DistArray
+        Laid out as `indices`.
+
+    Cost
+    ----
+    An agreement that no position is out of bounds, unless every rank has all of them.
+    """
+    mesh = common_mesh(indices, shape)
+    extents = tuple(np.ravel(np.asarray(shape)).tolist())
+
+    def function(block: Array) -> Any:
+        found = np.unravel_index(block, extents, order)
+        return found if len(found) > 1 else found[0]
+
+    array = indices if isinstance(indices, DistArray) else as_distarray(np.asarray(indices), mesh)
+    found = _agreed(function, [array], len(extents))
+    return found if isinstance(found, tuple) else (found,)
+
+
+@implements(np.ix_)
+def ix_(*args: Any) -> tuple[DistArray, ...]:
+    """Index arrays that together select the cross product of one-dimensional ones.
+
+    Parameters
+    ----------
+    *args : DistArray or sequence
+        Of integers, or of bool for those positions where it holds.
+
+    Returns
+    -------
+    tuple of DistArray
+        Each with its own dimension, laid out as it was.
+
+    Cost
+    ----
+    None but that of :func:`numpy.nonzero` for booleans.
+    """
+    mesh = common_mesh(*args)
+    found = []
+    for place, arg in enumerate(args):
+        if not isinstance(arg, (DistArray, np.ndarray)):
+            arg = np.asarray(arg)
+            if not arg.size:
+                arg = arg.astype(np.intp)
+        x = as_distarray(arg, mesh)
+        if x.ndim != 1:
+            raise ValueError("Cross index must be 1 dimensional")
+        if x.dtype == bool:
+            (x,) = coordinates(x)
+        after = len(args) - place - 1
+        found.append(x[(*[None] * place, slice(None), *[None] * after)])
+    return tuple(found)

@@ -1,0 +1,201 @@
+"""Selection by conditions that keep the shape: ``where``, ``select``, ``choose``, ``copyto``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, common_mesh, implements, movement
+from distarray.comm.agree import agree
+from distarray.ops.blockwise import apply_blockwise
+from distarray.ops.indexing.nonzeros import nonzero
+from distarray.ops.indexing.values import plain
+from distarray.plan import restrict
+
+__all__ = ["choose", "copyto", "select", "where"]
+
+Array = Any
+_MISSING: Any = object()
+
+
+@implements(np.where)
+def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING, /) -> Any:
+    """Elements of `x` where a condition holds, of `y` elsewhere; alone, :func:`numpy.nonzero`.
+
+    Parameters
+    ----------
+    condition, x, y : array_like or DistArray
+        They broadcast.
+
+    Returns
+    -------
+    DistArray or tuple of DistArray
+        Laid out as the operands.
+
+    Cost
+    ----
+    None where the operands lie alike.
+    """
+    if x is _MISSING and y is _MISSING:
+        return nonzero(condition)
+    if x is _MISSING or y is _MISSING:
+        raise ValueError("either both or neither of x and y should be given")
+    return apply_blockwise(np.where, [condition, x, y])
+
+
+@implements(np.select)
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> DistArray:
+    """The element of the first choice whose condition holds.
+
+    Parameters
+    ----------
+    condlist : sequence of array of bool
+        Conditions, asked in order.
+    choicelist : sequence of array_like
+        As many choices.
+    default : array_like
+        Where no condition holds.
+
+    Returns
+    -------
+    DistArray
+        Laid out as the operands.
+
+    Cost
+    ----
+    None where the operands lie alike.
+    """
+    conditions, choices = list(condlist), list(choicelist)
+    if len(conditions) != len(choices):
+        raise ValueError("list of cases must be same length as list of conditions")
+    if not conditions:
+        raise ValueError("select with an empty condition list is not possible")
+    count = len(conditions)
+
+    def chosen(*blocks: Array) -> Array:
+        return np.select(blocks[:count], blocks[count:-1], blocks[-1])
+
+    return apply_blockwise(chosen, [*conditions, *choices, default])
+
+
+@implements(np.choose)
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+    """Of several arrays, the element of the one that an index array names.
+
+    Parameters
+    ----------
+    a : array of int
+        Which array to take each element of.
+    choices : sequence of array_like
+        They broadcast with `a`.
+    out : DistArray or ndarray, optional
+        Receives the result.
+    mode : {"raise", "wrap", "clip"}
+        What to do with numbers of arrays that there are not.
+
+    Returns
+    -------
+    DistArray
+        Laid out as the operands.
+
+    Cost
+    ----
+    None where the operands lie alike, but for an agreement that all numbers are valid if `a` is
+    sharded and `mode` is "raise".
+    """
+    mesh = common_mesh(a, *choices, out)
+    index, arrays = as_distarray(a, mesh), [plain(choice) for choice in choices]
+    if not arrays:
+        raise ValueError("0-length sequence.")
+    if not np.can_cast(index.dtype, np.intp, "safe"):
+        raise TypeError(
+            f"Cannot cast array data from {index.dtype!r} to dtype('int64') according to the "
+            "rule 'safe'"
+        )
+    if mode == "raise":
+        _check_choices(index, len(arrays))
+        mode = "clip"
+
+    def chosen(numbers: Array, *blocks: Array) -> Array:
+        return np.choose(numbers, blocks, mode=mode)
+
+    result = apply_blockwise(chosen, [index, *arrays])
+    if out is None:
+        if not result.ndim:
+            result._block = result._block[()]
+        return result
+    if out.shape != result.shape:
+        raise TypeError("choose: invalid shape for output array.")
+    out[...] = result if isinstance(out, DistArray) else result.full()
+    return out
+
+
+def _check_choices(index: DistArray, count: int) -> None:
+    block = index._block
+    wrong = block.size and (int(block.min()) < 0 or int(block.max()) >= count)
+    error = ValueError("invalid entry in choice array") if wrong else None
+    if not index._layout.is_replicated:
+        agree(index._mesh.group, error)
+    elif error is not None:
+        raise error
+
+
+@implements(np.copyto, at=True)
+def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    """Copy values into an array, broadcast and cast, where a condition holds.
+
+    Parameters
+    ----------
+    dst : DistArray or ndarray
+        Changed in place; its layout stays.
+    src : array_like or DistArray
+        The values.
+    casting : str
+        Which casts are allowed.
+    where : array_like or DistArray of bool
+        Broadcast to the shape of `dst`.
+
+    Cost
+    ----
+    None where the arrays lie alike, or every rank has source and condition.
+    """
+    mesh = common_mesh(dst, src, where)
+    if not isinstance(dst, (DistArray, np.ndarray)):
+        raise TypeError(f"copyto() argument 1 must be numpy.ndarray, not {type(dst).__name__}")
+    source, mask = plain(src), plain(where)
+    _check_cast(source, dst.dtype, casting)
+    target = as_distarray(dst, mesh)
+    if mask is True:
+        target[...] = source
+        return
+    condition = as_distarray(mask, mesh)
+    if condition.dtype != bool:
+        condition = condition.astype(bool)
+    layout, shape = target._layout, target.shape
+    values = as_distarray(source, mesh)
+    for array in (values, condition):
+        if array.ndim > target.ndim or np.broadcast_shapes(array.shape, shape) != shape:
+            raise ValueError(
+                f"could not broadcast input array from shape {_tight(array.shape)} into shape "
+                f"{_tight(shape)}"
+            )
+    blocks = [
+        movement.moved(np.asarray(x._block), x._layout, restrict(layout, x.shape), mesh)
+        for x in (values, condition)
+    ]
+    if layout.holds(mesh.coords):
+        np.copyto(target._block, blocks[0], casting="unsafe", where=blocks[1])
+
+
+def _tight(shape: Sequence[int]) -> str:
+    return str(tuple(shape)).replace(" ", "")
+
+
+def _check_cast(source: Any, dtype: Any, casting: Any) -> None:
+    """Let NumPy say whether the cast is allowed, so that every rank hears the same."""
+    if isinstance(source, (DistArray, np.ndarray)):
+        source = np.ones(() if not source.ndim else (1,), source.dtype)
+    elif not isinstance(source, (bool, int, float, complex, np.generic)):
+        source = np.asarray(source)[..., :0] if np.ndim(source) else source
+    probe = np.ones((1,) * np.ndim(source), dtype)
+    np.copyto(probe[..., : np.shape(source)[-1]] if np.ndim(source) else probe, source, casting)

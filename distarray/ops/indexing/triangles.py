@@ -1,0 +1,118 @@
+"""Triangles of matrices, and the positions of their elements."""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, implements, wrap
+from distarray.layout import Layout
+from distarray.ops.indexing.masks import coordinates
+
+__all__ = ["diag_indices_from", "tril", "tril_indices_from", "triu", "triu_indices_from"]
+
+
+def _triangle(function: Any, m: Any, k: int) -> DistArray:
+    x = as_distarray(m)
+    if not x.ndim:
+        function(np.zeros(()), k)  # NumPy's error
+    if x.ndim == 1:
+        x = np.broadcast_to(x, (x.size, x.size))
+    section = x._layout.section(x._mesh.coords)
+    shift = k + section[-2][0] - section[-1][0]
+    return wrap(function(x._block, shift), x._layout, x._mesh)
+
+
+@implements(np.tril, at=True)
+def tril(m: Any, k: int = 0) -> DistArray:
+    """The elements on and below a diagonal of the last two axes; zero above it.
+
+    Parameters
+    ----------
+    m : DistArray or array_like
+        The matrices; one dimension is taken for each row of one.
+    k : int
+        How far the diagonal is above the main one.
+
+    Returns
+    -------
+    DistArray
+        Laid out as `m`.
+
+    Cost
+    ----
+    None.
+    """
+    return _triangle(np.tril, m, k)
+
+
+@implements(np.triu, at=True)
+def triu(m: Any, k: int = 0) -> DistArray:
+    """The elements on and above a diagonal of the last two axes; zero below it.
+
+    Parameters
+    ----------
+    m : DistArray or array_like
+        The matrices; one dimension is taken for each row of one.
+    k : int
+        How far the diagonal is above the main one.
+
+    Returns
+    -------
+    DistArray
+        Laid out as `m`.
+
+    Cost
+    ----
+    None.
+    """
+    return _triangle(np.triu, m, k)
+
+
+def _indices(arr: Any, k: int, function: Any) -> tuple[DistArray, ...]:
+    """Positions of a triangle, where the elements of `arr` are that they name."""
+    x = as_distarray(arr)
+    if x.ndim != 2:
+        raise ValueError("input array must be 2-d")
+    layout = Layout.from_cuts(x._layout.cuts, x._layout.mesh_shape)
+    ones = x._mesh.xp.ones(layout.local_shape(x._mesh.coords), bool)
+    return coordinates(function(wrap(ones, layout, x._mesh), k))
+
+
+@implements(np.tril_indices_from)
+def tril_indices_from(arr: Any, k: int = 0) -> tuple[DistArray, ...]:
+    """The positions of the elements on and below a diagonal of a matrix, in C order.
+
+    Cost
+    ----
+    As :func:`numpy.nonzero` of a mask that lies as `arr`.
+    """
+    return _indices(arr, k, tril)
+
+
+@implements(np.triu_indices_from)
+def triu_indices_from(arr: Any, k: int = 0) -> tuple[DistArray, ...]:
+    """The positions of the elements on and above a diagonal of a matrix, in C order.
+
+    Cost
+    ----
+    As :func:`numpy.nonzero` of a mask that lies as `arr`.
+    """
+    return _indices(arr, k, triu)
+
+
+@implements(np.diag_indices_from)
+def diag_indices_from(arr: Any) -> tuple[DistArray, ...]:
+    """The positions of the main diagonal of an array whose dimensions are of one length.
+
+    Cost
+    ----
+    None. They are laid out as the first dimension of `arr`.
+    """
+    x = as_distarray(arr)
+    if x.ndim < 2:
+        raise ValueError("input array must be at least 2-d")
+    if len(set(x.shape)) > 1:
+        raise ValueError("All dimensions of input must be of equal length")
+    layout = Layout.from_cuts(x._layout.cuts[:1], x._layout.mesh_shape)
+    ((start, stop),) = layout.section(x._mesh.coords)
+    return (wrap(x._mesh.xp.arange(start, stop), layout, x._mesh),) * x.ndim
