@@ -1,15 +1,18 @@
 """Python's operators on distributed arrays.
 
 Each goes straight to the blocks when both operands lie alike, or one is a Python scalar, and
-through the ufunc's general engine otherwise.
+through the ufunc's general engine otherwise. Large results go into a temporary operand's block
+where there is one.
 """
 
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from distarray.array.registry import Base
+from distarray.array.temporaries import LARGE, compute
 
 __all__ = ["Operators"]
 
@@ -29,13 +32,23 @@ def _binary(ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, 
         if not layout.partials:
             if kind is type(self):
                 if other._layout is layout and other._mesh is self._mesh:
+                    if layout.size >= LARGE:
+                        counts = getrefcount(self), getrefcount(other)
+                        return self._like(compute(ufunc, self, other, counts))
                     return self._like(ufunc(self._block, other._block))
             elif kind in _SCALARS:
+                if layout.size >= LARGE:
+                    counts = getrefcount(self), 0
+                    return self._like(compute(ufunc, self, other, counts))
                 return self._like(ufunc(self._block, other))
         return NotImplemented if _declines(other) else ufunc(self, other)
 
     def reflected(self: Any, other: Any) -> Any:
-        if type(other) in _SCALARS and not self._layout.partials:
+        layout = self._layout
+        if type(other) in _SCALARS and not layout.partials:
+            if layout.size >= LARGE:
+                counts = 0, getrefcount(self)
+                return self._like(compute(ufunc, other, self, counts))
             return self._like(ufunc(other, self._block))
         return NotImplemented if _declines(other) else ufunc(other, self)
 

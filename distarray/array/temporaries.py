@@ -1,0 +1,118 @@
+"""Computing into temporaries: ``a + b + c`` needs one new block, not two.
+
+NumPy does so for its own arrays: the result of ``a + b``, which nobody else can see, receives the
+sum with ``c``. It tells a temporary by its reference count, and so do we. What count an operator
+sees of a temporary and of a variable is measured when this module is loaded; where they cannot be
+told apart (Python 3.14 counts no reference for a variable), no temporary is reused.
+"""
+
+import sys
+from opcode import opmap
+from sys import getrefcount
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+__all__ = ["LARGE", "compute"]
+
+#: Elements from which on it pays to look; NumPy's limit is 256 KiB.
+LARGE = 1 << 15
+
+_ndarray = np.ndarray
+#: Operations on floating-point numbers of one data type that give that data type.
+_CLOSED = frozenset({np.add, np.subtract, np.multiply, np.true_divide})
+_REALS = frozenset({int, float, bool})
+
+
+class _Probe:
+    """Says what reference count an operator sees of its operand, on either side."""
+
+    def __add__(self, other: Any) -> int:
+        return getrefcount(self)
+
+    def __radd__(self, other: Any) -> int:
+        return getrefcount(self)
+
+
+def _count_of_temporaries() -> int:
+    """The count that an operator sees of a temporary, 0 if a variable can have it as well."""
+    variable = _Probe()
+    as_variable = min(variable + 0, 0 + variable)
+    as_temporary = max(_Probe() + 0, 0 + _Probe())
+    return as_temporary if as_temporary < as_variable else 0
+
+
+def _references(block: Any) -> int:
+    return getrefcount(block)
+
+
+def _count_of_own_block() -> int:
+    """The count of a block that one array alone refers to, besides the two functions that look."""
+    array = [np.empty(1)]
+    block = array[0]
+    return _references(block)
+
+
+_TEMPORARY = _count_of_temporaries()
+_OWN_BLOCK = _count_of_own_block()
+_BINARY_OP = opmap.get("BINARY_OP", -1)
+
+
+def compute(ufunc: np.ufunc, x: Any, y: Any, counts: tuple[int, int]) -> Any:
+    """``ufunc(x, y)`` for operands of one layout, into a block that nobody else will ever see.
+
+    To be called by an operator's method itself: the frame beyond it is the program's.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+    x, y : DistArray or scalar
+        At least one of them a DistArray.
+    counts : tuple of int
+        ``sys.getrefcount`` of either, as the operator's method sees it; 0 for a scalar.
+
+    Returns
+    -------
+    array
+        The result's block; perhaps the block of one of the operands.
+    """
+    x_count, y_count = counts
+    a = x._block if x_count else x
+    b = y._block if y_count else y
+    if ufunc in _CLOSED:
+        if x_count and x_count <= _TEMPORARY and _own(a) and _keeps(a, b) and _by_operator():
+            return ufunc(a, b, out=a)
+        if y_count and y_count <= _TEMPORARY and _own(b) and _keeps(b, a) and _by_operator():
+            return ufunc(a, b, out=b)
+    return ufunc(a, b)
+
+
+def _own(block: Any) -> bool:
+    """Whether a block is memory that no object but its array, and no view, refers to."""
+    if type(block) is not _ndarray or getrefcount(block) > _OWN_BLOCK:
+        return False
+    return block.base is None and block.flags.writeable
+
+
+def _keeps(block: Any, other: Any) -> bool:
+    """Whether the result has the data type and shape of `block`."""
+    if block.dtype.kind not in "fc":
+        return False
+    if type(other) is _ndarray:
+        return bool(other.dtype == block.dtype and other.shape == block.shape)
+    return type(other) in _REALS
+
+
+def _by_operator() -> bool:
+    """Whether the program's own line applies the operator.
+
+    A function in C that adds may hold the one reference to an operand that it still needs; then
+    the program's frame is at a call, not at an operator.
+    """
+    frame = sys._getframe(3)
+    return _operation(frame.f_code, frame.f_lasti) == _BINARY_OP
+
+
+def _operation(code: CodeType, position: int) -> int:
+    return code.co_code[position]
