@@ -25,8 +25,8 @@ def _declines(other: Any) -> bool:
     return getattr(type(other), "__array_ufunc__", True) is None
 
 
-def _binary(ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    def forward(self: Any, other: Any) -> Any:
+def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
+    def operate(self: Any, other: Any) -> Any:
         kind = type(other)
         layout = self._layout
         if not layout.partials:
@@ -43,7 +43,11 @@ def _binary(ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, 
                 return self._like(ufunc(self._block, other))
         return NotImplemented if _declines(other) else ufunc(self, other)
 
-    def reflected(self: Any, other: Any) -> Any:
+    return operate
+
+
+def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
+    def operate(self: Any, other: Any) -> Any:
         layout = self._layout
         if type(other) in _SCALARS and not layout.partials:
             if layout.size >= LARGE:
@@ -52,7 +56,11 @@ def _binary(ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, 
             return self._like(ufunc(other, self._block))
         return NotImplemented if _declines(other) else ufunc(other, self)
 
-    return forward, reflected
+    return operate
+
+
+def _binary(ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    return _forward(ufunc), _reflected(ufunc)
 
 
 def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
