@@ -22,5 +22,8 @@ class Base:
     _mesh: Any
     #: Carries out pending folds and replicates what lives at one coordinate, in place.
     _settle: Callable[[], None]
+    #: The array with that carried out: itself, or a copy of what lives at one coordinate, which
+    #: may be a view of another array and so has to stay where it is.
+    _plain: Callable[[], Any]
     #: An array laid out as this one, with another block.
     _like: Callable[[Any], Any]

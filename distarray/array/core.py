@@ -130,6 +130,16 @@ class DistArray(Operators, Methods):
         target = movement.scatter_target(layout) if large else None
         self._block, self._layout = movement.settled(self._block, layout, self._mesh, target)
 
+    def _plain(self) -> "DistArray":
+        if self._layout.is_plain:
+            return self
+        if not self._layout.ats:
+            self._settle()
+            return self
+        copy = self._like(self._block)
+        copy._settle()
+        return copy
+
     # -- moving ------------------------------------------------------------------------------
 
     def redistribute(

@@ -103,7 +103,7 @@ def to_layout(x: DistArray, layout: Layout) -> DistArray:
     """
     if x._layout is layout:
         return x
-    if not x._layout.is_plain:
+    if x._layout.partials:
         x._settle()
     return wrap(moved(x._block, x._layout, layout, x._mesh), layout, x._mesh)
 

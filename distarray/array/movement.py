@@ -157,12 +157,10 @@ def _from_coordinate(block: Array, layout: Layout, mesh: DeviceMesh) -> tuple[Ar
     partials = {m: layout.placements[m] for m in layout.partials}
     result = Layout.from_cuts(layout.cuts, layout.mesh_shape, partials)
     shape = result.local_shape(mesh.coords)
-    held = layout.holds(mesh.coords)
-    block = (
-        mesh.xp.ascontiguousarray(block).reshape(shape)
-        if held
-        else mesh.xp.empty(shape, block.dtype)
-    )
+    own = mesh.xp.empty(shape, block.dtype)
+    if layout.holds(mesh.coords):
+        own[...] = block
+    block = own
     for mesh_dim in layout.ats:
         root = layout.placements[mesh_dim].coordinate  # type: ignore[attr-defined]
         block = mesh.subgroup((mesh_dim,)).broadcast(block, root, Route(layout, result))

@@ -22,7 +22,7 @@ __all__ = [
     "call",
     "implements",
     "set_fallback",
-    "settle_arguments",
+    "settled_arguments",
 ]
 
 
@@ -91,17 +91,20 @@ def set_fallback(function: Callable[..., Any]) -> None:
     _fallback[:] = [function]
 
 
-def _settle(value: Any, row: Row) -> None:
+def _settled(value: Any, row: Row) -> Any:
+    """An argument as the implementation takes it; itself if it can be."""
     if isinstance(value, Base):
         layout = value._layout
         if layout.is_plain:
-            return
+            return value
         folds = {layout.placements[m].op for m in layout.partials}  # type: ignore[attr-defined]
-        if (layout.ats and not row.at) or not folds <= row.through:
-            value._settle()
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            _settle(item, row)
+        fits = (row.at or not layout.ats) and folds <= row.through
+        return value if fits else value._plain()
+    if isinstance(value, (list, tuple)):
+        items = [_settled(item, row) for item in value]
+        if any(new is not old for new, old in zip(items, value, strict=True)):
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
 
 
 def _settle_folds(out: Any) -> None:
@@ -111,18 +114,25 @@ def _settle_folds(out: Any) -> None:
             value._settle()
 
 
-def settle_arguments(row: Row, args: Iterable[Any], kwargs: dict[str, Any]) -> None:
-    """Settle in place whatever among the arguments the implementation does not take."""
+def settled_arguments(
+    row: Row, args: Iterable[Any], kwargs: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments as an implementation takes them.
+
+    Pending folds are carried out in place. What lives at one coordinate is replicated in a copy:
+    it may be a view, and what is written to it later must still reach the array it is a view of.
+    """
+    found = []
     for position, value in enumerate(args):
         if position == row.out:
             _settle_folds(value)
-        else:
-            _settle(value, row)
+        found.append(value if position == row.out else _settled(value, row))
+    named = {}
     for name, value in kwargs.items():
         if name == "out":
             _settle_folds(value)
-        else:
-            _settle(value, row)
+        named[name] = value if name == "out" else _settled(value, row)
+    return found, named
 
 
 def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -131,5 +141,5 @@ def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     row = FUNCTIONS.get(numpy_function)
     if row is None:
         return _fallback[0](numpy_function, args, kwargs)
-    settle_arguments(row, args, kwargs)
-    return row.function(*args, **kwargs)
+    given, named = settled_arguments(row, args, kwargs)
+    return row.function(*given, **named)

@@ -85,8 +85,7 @@ def reduceat(
         kinds = (out.dtype, x.dtype, None)
         dtype = ufunc.resolve_dtypes(kinds, casting="unsafe", reduction=True)[0]
         kind = np.dtype(dtype)
-    if not x._layout.is_plain:
-        x._settle()
+    x = x._plain()
     exact = ufunc in RULES and ufunc not in (np.hypot, np.gcd)  # these change lone elements
     if config.reproducible and kind.kind in "fc" and exact and RULES[ufunc].rounds:
         exact = False

@@ -24,3 +24,28 @@ def test_an_out_that_is_a_view_of_one_coordinate_is_written_through(world, ranks
     expected = np.outer(np.arange(9.0).reshape(3, 3).sum(1), np.arange(7.0))
     for found in world.run(ranks, program):
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("key", [3, (slice(None), 3), (slice(None, None, 2), 1)])
+def test_a_view_of_one_coordinate_stays_a_view_when_it_is_used(world, ranks, key):
+    """An operand that lives at one coordinate was replicated in place: it lost its base."""
+
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        for dim in (0, 1):
+            values = np.arange(42.0).reshape(7, 6)
+            x = distribute(values, mesh, [Shard(dim)], src=None)
+            view, expected = x[key], values[key]
+            placements = view.placements
+            np.delete(view, 0)
+            np.cumsum(view)
+            np.mean(view)
+            assert view.placements == placements
+            x[...] = 2 * x
+            values *= 2
+            np.testing.assert_array_equal(view.full(), expected)
+            view[1:] = -1
+            expected[1:] = -1
+            np.testing.assert_array_equal(x.full(), values)
+
+    world.run(ranks, program)

@@ -95,8 +95,7 @@ def diag(v: Any, k: int = 0) -> DistArray:
         return diagonal(x, k)  # type: ignore[no-any-return]
     if x.ndim != 1:
         raise ValueError("Input must be 1- or 2-d.")
-    if not x._layout.is_plain:
-        x._settle()
+    x = x._plain()
     mesh, size = x._mesh, x.size + abs(k)
     cut, down = x._layout.cuts[0], max(0, -k)
     if not cut.mesh_dims:

@@ -198,8 +198,8 @@ def _read(part: Any) -> Any:
         return part
     if isinstance(part, (bool, np.bool_)):
         return bool(part)
-    if isinstance(part, DistArray) and not part._layout.is_plain:
-        part._settle()
+    if isinstance(part, DistArray):
+        part = part._plain()
     if isinstance(part, (np.ndarray, DistArray)):
         return _read_array(part)
     number = as_index(part)
