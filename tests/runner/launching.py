@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT = 90
+TIMEOUT = 180
 # What Open MPI's launcher has to say about a status that is not 0.
 BANNER = re.compile(r"^-{20,}\n.*?^-{20,}\n?", re.MULTILINE | re.DOTALL)
 
@@ -67,7 +67,9 @@ def write_script(directory: Path, source: str, name: str = "program.py") -> Path
     return path
 
 
-def on_ranks(ranks: int, *arguments: str, cwd: Path, stdin: str = "", timeout: float = 90) -> Run:
+def on_ranks(
+    ranks: int, *arguments: str, cwd: Path, stdin: str = "", timeout: float = TIMEOUT
+) -> Run:
     """`mpiexec -n ranks python -m distarray arguments`."""
     launcher = mpiexec()
     if not launcher:

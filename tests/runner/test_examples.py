@@ -1,0 +1,41 @@
+"""The programs of examples/ run, and say on ranks what they say in one process."""
+
+import re
+import sys
+
+import pytest
+
+from launching import ROOT, mpiexec, on_ranks, run
+
+pytest.importorskip("matplotlib")
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 4])
+def test_terrain(tmp_path, ranks):
+    """What `make demo` shows, on a grid that the ranks do not divide."""
+    arguments = [str(EXAMPLES / "terrain.py"), "--steps", "20", "--refine", "2"]
+    plain, spread = tmp_path / "plain", tmp_path / "spread"
+    plain.mkdir()
+    spread.mkdir()
+    for directory, done in (
+        (plain, run([sys.executable, *arguments], plain)),
+        (spread, on_ranks(ranks, *arguments, cwd=spread)),
+    ):
+        assert done.code == 0, done.err
+        (directory / "terrain.txt").write_text(done.out)
+    said = run([sys.executable, str(EXAMPLES / "compare.py"), str(plain), str(spread)], tmp_path)
+    assert said.code == 0, said.out
+    assert said.out.endswith("the same\n")
+
+
+def test_terrain_on_a_mesh(tmp_path):
+    if not mpiexec():
+        pytest.skip("no mpiexec")
+    program = [sys.executable, str(EXAMPLES / "terrain_mesh.py"), "--steps", "5"]
+    done = run([*mpiexec(), "-n", "4", *program], tmp_path)
+    assert done.code == 0, done.err
+    assert "on a mesh of 2 x 2 ranks" in done.out
+    messages = re.findall(r"^\[.*\]\s+([\d.]+)", done.out, re.MULTILINE)
+    assert [float(m) <= 4 for m in messages] == [True] * 3
+    assert (tmp_path / "relief.png").stat().st_size > 0
