@@ -5,7 +5,8 @@ datatype that starts at the view's first element: vectors of vectors, as many as
 The types are cached, since programs repeat themselves, and freed when they have not been used for
 long, since MPI has only so many. Views of short runs are packed by NumPy, which is several times
 faster there (`benchmarks/exchange_methods.py`), and so are views with negative strides, which
-Open MPI 5.0.11 sends wrongly.
+Open MPI 5.0.11 sends wrongly. Counts that do not fit into an int become one element of a large
+datatype: not every MPI has the calls with large counts.
 """
 
 from collections import OrderedDict
@@ -18,6 +19,7 @@ __all__ = [
     "cached_datatypes",
     "carrier",
     "clear_datatypes",
+    "contiguous",
     "in_place",
     "message",
     "message_parts",
@@ -31,6 +33,8 @@ Dims = list[tuple[int, int]]
 CACHE_SIZE = 512
 #: Views whose contiguous runs are shorter than this many bytes are packed.
 PACK_BELOW = 2048
+#: Counts up to this one are handed to MPI as they are.
+LARGE = 2**31 - 1
 
 _PLAIN = {
     "?": MPI.C_BOOL,
@@ -98,14 +102,14 @@ def message(view: Array) -> Any:
         if derived is not None:
             return _start(view, kind), 1, derived
         view = view.copy()
-    return view if kind.alias is None else message_parts(view)
+    return view if kind.alias is None and view.size <= LARGE else message_parts(view)
 
 
 def in_place(view: Array) -> Any:
     """What mpi4py takes for a view that is received into; None where packing is better."""
     kind = _carriers.get(view.dtype) or carrier(view.dtype)
     if view.flags.c_contiguous:
-        return view if kind.alias is None else message_parts(view)
+        return view if kind.alias is None and view.size <= LARGE else message_parts(view)
     derived = strided_datatype(view)
     return None if derived is None else (_start(view, kind), 1, derived)
 
@@ -113,10 +117,32 @@ def in_place(view: Array) -> Any:
 def message_parts(view: Array) -> tuple[Any, int, MPI.Datatype]:
     """Buffer, count and type of a C-contiguous view."""
     kind = carrier(view.dtype)
-    if kind.alias is None:
-        return view, view.size, kind.mpi_type
-    flat = view.reshape(-1)
-    return flat.view(kind.alias), view.size * kind.elements, kind.mpi_type
+    buffer = view if kind.alias is None else view.reshape(-1).view(kind.alias)
+    count = view.size * kind.elements
+    if count <= LARGE:
+        return buffer, count, kind.mpi_type
+    return buffer.reshape(-1)[:1], 1, _large_datatype(kind.mpi_type, count, view.dtype)
+
+
+def _large_datatype(base: MPI.Datatype, count: int, dtype: np.dtype[Any]) -> MPI.Datatype:
+    key = (count, None, dtype)
+    found = _strided.get(key)
+    if found is None:
+        found = contiguous(base, count).Commit()
+        _remember(key, found)
+    return found
+
+
+def contiguous(base: MPI.Datatype, count: int) -> MPI.Datatype:
+    """A new datatype of `count` elements, however many these are."""
+    if count <= LARGE:
+        return base.Create_contiguous(count)
+    pieces, rest = divmod(count, LARGE)
+    piece = base.Create_contiguous(LARGE)
+    size = base.Get_size()
+    made = MPI.Datatype.Create_struct([pieces, rest], [0, pieces * LARGE * size], [piece, base])
+    piece.Free()
+    return made
 
 
 def _start(view: Array, kind: _Carrier) -> Array:
@@ -153,7 +179,7 @@ def _build(view: Array) -> MPI.Datatype | None:
     run = dims.pop()[0] if dims and dims[-1][1] == itemsize else 1
     if run * itemsize < PACK_BELOW or any(stride <= 0 for _, stride in dims):
         return None
-    made = kind.mpi_type.Create_contiguous(run * kind.elements)
+    made = contiguous(kind.mpi_type, run * kind.elements)
     for count, stride in reversed(dims):
         outer = made.Create_hvector(count, 1, stride)
         made.Free()

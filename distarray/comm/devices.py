@@ -5,6 +5,7 @@ who has no GPU array.
 """
 
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,23 +55,39 @@ def on_device(block: Any) -> bool:
 
 
 def gpu_aware() -> bool:
-    """Whether MPI takes device pointers: ``DISTARRAY_GPU_AWARE`` says so, or the MPI library does.
+    """Whether MPI takes device pointers.
 
-    The libraries' own switches are Cray's ``MPICH_GPU_SUPPORT_ENABLED``, MVAPICH's ``MV2_USE_CUDA``
-    and Open MPI's ``OMPI_MCA_opal_cuda_support``.
+    ``DISTARRAY_GPU_AWARE`` decides if it is set. Otherwise MPI is asked for the kinds of memory it
+    supports (``mpi_memory_alloc_kinds``, MPI 4.1), and the switches of older libraries count:
+    ``MPICH_GPU_SUPPORT_ENABLED``, ``MV2_USE_CUDA``, ``OMPI_MCA_opal_cuda_support``.
     """
     global _aware
     if _aware is None:
         said = os.environ.get("DISTARRAY_GPU_AWARE")
-        names = ("MPICH_GPU_SUPPORT_ENABLED", "MV2_USE_CUDA", "OMPI_MCA_opal_cuda_support")
-        values = [said] if said is not None else [os.environ.get(name, "") for name in names]
-        _aware = any(value.lower() in ("1", "true", "yes", "on") for value in values)
+        _aware = _supported() if said is None else _is_yes(said)
     return _aware
+
+
+def _supported() -> bool:
+    names = ("MPICH_GPU_SUPPORT_ENABLED", "MV2_USE_CUDA", "OMPI_MCA_opal_cuda_support")
+    if any(_is_yes(os.environ.get(name, "")) for name in names):
+        return True
+    from mpi4py import MPI
+
+    info = MPI.COMM_WORLD.Get_info()
+    try:
+        return "cuda" in (info.get("mpi_memory_alloc_kinds") or "")
+    finally:
+        info.Free()
+
+
+def _is_yes(word: str) -> bool:
+    return word.strip().lower() in ("1", "true", "yes", "on")
 
 
 def direct(group: Any, views: Iterable[Array]) -> bool:
     """Whether these views can be handed to the group's transport where they are."""
-    return gpu_aware() and group.takes_device_buffers and all(map(on_device, views))
+    return group.takes_device_buffers and gpu_aware() and all(map(on_device, views))
 
 
 def to_host(block: Array) -> Array:
@@ -146,8 +163,6 @@ def unpack(packed_block: Array, view: Array) -> None:
 
 def _module(block: Array) -> Any:
     """The array module of a device block: CuPy, or what stands in for it."""
-    import sys
-
     return sys.modules[type(block).__module__.partition(".")[0]]
 
 

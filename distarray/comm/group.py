@@ -186,7 +186,7 @@ class Group(ABC):
         if type(block) is _ndarray:
             self._broadcast(block, root)
             return block
-        host = devices.to_host(block)
+        host = devices.to_host(block) if self.rank == root else devices.host_like(block)
         self._broadcast(host, root)
         if self.rank != root:
             devices.write_back(host, block)

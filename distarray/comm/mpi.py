@@ -1,6 +1,6 @@
 """Groups of MPI processes, on mpi4py. Importing this module starts MPI."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from distarray.comm import algorithms, hooks, tune
 from distarray.comm.algorithms import GATHER_BELOW, split_views
-from distarray.comm.datatypes import carrier, in_place, message, message_parts
+from distarray.comm.datatypes import LARGE, carrier, in_place, message, message_parts
 from distarray.comm.folding import UFUNCS, prepared
 from distarray.comm.group import Array, Group, Pair
 from distarray.errors import MeshError
@@ -113,8 +113,19 @@ class MPIGroup(Group):
             return self._allreduce_otherwise(block, fold)
         total = block.copy()
         if self.size > 1:
-            self.comm.Allreduce(_IN_PLACE, (total, rule[1]), rule[0])
+            if total.size > LARGE:
+                self._in_pieces(self.comm.Allreduce, total, rule)
+            else:
+                self.comm.Allreduce(_IN_PLACE, (total, rule[1]), rule[0])
         return total
+
+    def _in_pieces(
+        self, call: Callable[..., None], total: Array, rule: tuple[MPI.Op, MPI.Datatype]
+    ) -> None:
+        """A fold in place of more elements than one call can count."""
+        flat = total.reshape(-1)
+        for start in range(0, flat.size, LARGE):
+            call(_IN_PLACE, (flat[start : start + LARGE], rule[1]), rule[0])
 
     def _allreduce_otherwise(self, block: Array, fold: Fold) -> Array:
         quick = _GATHERED.get(fold._value_, _NOTHING).get(block.dtype)
@@ -133,7 +144,7 @@ class MPIGroup(Group):
         ready = [prepared(block, fold) for block in blocks]
         own = ready[self.rank]
         rule = _NATIVE[fold._value_].get(own.dtype)
-        if rule is None or self.size == 1:
+        if rule is None or self.size == 1 or sum([block.size for block in ready]) > LARGE:
             return algorithms.reduce_scatter(self, ready, fold)
         operation, kind = rule
         packed = np.concatenate([block.reshape(-1) for block in ready])
@@ -148,7 +159,7 @@ class MPIGroup(Group):
         if rule is None or self.size == 1:
             return algorithms.exscan(self, ready, fold, identity)
         total = ready.copy()
-        self.comm.Exscan(_IN_PLACE, (total, rule[1]), rule[0])
+        self._in_pieces(self.comm.Exscan, total, rule)
         if self.rank == 0:
             total[...] = identity
         return total
@@ -167,9 +178,15 @@ class MPIGroup(Group):
 
     def _allgather(self, block: Array) -> Array:
         result = np.empty((self.size, *block.shape), block.dtype)
-        if block.nbytes:
-            buffer, count, kind = message_parts(result)
-            self.comm.Allgather(message(block), (buffer, count // self.size, kind))
+        if not block.nbytes:
+            return result
+        if result.nbytes > LARGE:
+            self._gather_large(block, [result[rank, ...] for rank in range(self.size)])
+            return result
+        if not block.flags.c_contiguous:
+            block = block.copy()
+        buffer, count, kind = message_parts(result)
+        self.comm.Allgather(message(block), (buffer, count // self.size, kind))
         return result
 
     def _allgather_varied(self, block: Array, counts: Sequence[int] | None) -> list[Array]:
@@ -177,12 +194,24 @@ class MPIGroup(Group):
             counts = self._allgather(np.array(len(block))).tolist()
         whole = np.empty((sum(counts), *block.shape[1:]), block.dtype)
         views = split_views(whole, counts)
+        if whole.nbytes > LARGE:
+            self._gather_large(block, views)
+            return views
         views[self.rank][...] = block
         if whole.nbytes:
             buffer, length, kind = message_parts(whole)
             row = length // len(whole)
             self.comm.Allgatherv(_IN_PLACE, (buffer, [row * count for count in counts], kind))
         return views
+
+    def _gather_large(self, block: Array, views: Sequence[Array]) -> None:
+        """Everybody's block into the views, one message a pair: offsets would not fit an int."""
+        others = [(rank, view) for rank, view in enumerate(views) if rank != self.rank]
+        views[self.rank][...] = block
+        self._exchange(
+            [(rank, block) for rank, _ in others if block.size],
+            [(rank, view) for rank, view in others if view.size],
+        )
 
     def _allgather_object(self, obj: Any) -> list[Any]:
         return self.comm.allgather(obj)

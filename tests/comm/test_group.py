@@ -271,6 +271,46 @@ def test_datatypes_are_used_and_bounded(world, ranks):
     world.run(ranks, program)
 
 
+@pytest.mark.mpi
+@pytest.mark.parametrize("dtype", ["f8", "f2", "S3", "i4", "f4"])
+def test_more_elements_than_an_int_counts(world, ranks, dtype, monkeypatch):
+    """The paths for more than 2 GiB, taken with a few elements."""
+    from distarray.comm import datatypes, mpi
+
+    monkeypatch.setattr(datatypes, "LARGE", 5)
+    monkeypatch.setattr(mpi, "LARGE", 5)
+    datatypes.clear_datatypes()
+
+    def program(group):
+        size, rank = group.size, group.rank
+        up, down = (rank + 1) % size, (rank - 1) % size
+        block, below = (
+            values(rank, "i8", (3, 4)).astype(dtype),
+            values(down, "i8", (3, 4)).astype(dtype),
+        )
+        into = np.zeros((3, 4), dtype)
+        if size > 1:
+            group.exchange([(up, block)], [(down, into)])
+            assert np.array_equal(into, below)
+        stack = group.allgather(block)
+        parts = group.allgather_varied(block[: rank % 3])
+        group.broadcast(into, size - 1)
+        assert size == 1 or np.array_equal(stack[size - 2], into)
+        assert [len(part) for part in parts] == [r % 3 for r in range(size)]
+        if dtype != "S3":
+            total = group.allreduce(block, Fold.SUM)
+            first = group.exscan(block, Fold.SUM, 0)
+            mine = group.reduce_scatter([block] * size, Fold.SUM)
+            assert np.array_equal(total, sum(values(r, "i8", (3, 4)) for r in range(size)))
+            assert np.array_equal(mine, total)
+            assert np.array_equal(
+                first, sum([values(r, "i8", (3, 4)) for r in range(rank)], 0 * into)
+            )
+
+    world.run(ranks, program)
+    datatypes.clear_datatypes()
+
+
 def test_read_only_blocks_can_be_sent(world, ranks):
     def program(group):
         block = np.arange(6.0).reshape(2, 3)
