@@ -7,9 +7,12 @@ fails the test on all of them, so that they stay in step.
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,10 +64,17 @@ class MPIWorld:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--mpi", action="store_true", help="ranks are MPI processes (under mpiexec)")
+    parser.addoption(
+        "--device",
+        choices=("cpu", "standin", "cuda"),
+        default="cpu",
+        help="where blocks live: NumPy, the strict stand-in for CuPy, or CuPy itself",
+    )
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
+    _put_blocks_on(config.option.device)
     try:
         from hypothesis import HealthCheck, settings
     except ImportError:
@@ -79,6 +89,24 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("mpi" if config.option.mpi else "threads")
     if config.option.mpi:
         _only_rank_0_reports(config)
+
+
+def _put_blocks_on(device: str) -> None:
+    """Make the meshes of the tests, none of which names a device, meshes of this one."""
+    if device == "cpu":
+        return
+    if device == "standin":
+        path = Path(__file__).parent / "gpu" / "standin.py"
+        spec = importlib.util.spec_from_file_location("standin", path)
+        assert spec is not None
+        assert spec.loader is not None
+        standin = importlib.util.module_from_spec(spec)
+        sys.modules["standin"] = standin
+        spec.loader.exec_module(standin)
+        standin.install()
+    from distarray.config import config
+
+    config.device = "cuda"
 
 
 def _only_rank_0_reports(config: pytest.Config) -> None:
