@@ -1,6 +1,7 @@
 """The operations, one file a family; importing a file registers what it implements."""
 
 from distarray.ops import (
+    broadcasting,
     contractions,
     conversion,
     creation,
@@ -30,6 +31,7 @@ from distarray.ops import (
 )
 
 __all__ = [
+    "broadcasting",
     "contractions",
     "conversion",
     "creation",

@@ -268,7 +268,10 @@ def _insert_run(
     ends[0][axis], ends[1][axis] = (0, 1, number), (number, 1, extent - number)
     origin = [0] * arr.ndim
     origin[axis] = number + count
-    parts = [((0,) * arr.ndim, arr._view(tuple(ends[0]))), (tuple(origin), arr._view(tuple(ends[1])))]
+    parts = [
+        ((0,) * arr.ndim, arr._view(tuple(ends[0]))),
+        (tuple(origin), arr._view(tuple(ends[1]))),
+    ]
     shape = arr.shape[:axis] + (extent + count,) + arr.shape[axis + 1 :]
     result = assemble(shape, arr.dtype, parts, arr._mesh, arr._layout.with_cuts(cuts))
     gap = list(_ends(shape))
@@ -337,7 +340,7 @@ def _local(arr: DistArray, axis: int, count: int) -> tuple[int, ...]:
 # -- trim_zeros ----------------------------------------------------------------------------------
 
 
-@implements(np.trim_zeros)
+@implements(np.trim_zeros, at=True)
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> DistArray:
     """The array without the zeros at its ends; a view. See :func:`numpy.trim_zeros`.
 
@@ -359,18 +362,18 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> DistArray:
     ----
     One allreduce of two integers a dimension.
     """
-    filt = as_distarray(filt)
+    x = as_distarray(filt)
     ends = trim.lower()
     if ends not in {"fb", "bf", "f", "b"}:
         raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
-    axes = range(filt.ndim) if axis is None else normalize_axis_tuple(axis, filt.ndim, "axis")
-    low, high = _bounds_of_nonzero(filt)
-    entries = list(_ends(filt.shape))
+    axes = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim, "axis")
+    low, high = _bounds_of_nonzero(x)
+    entries = list(_ends(x.shape))
     for dim in axes:
         start = low[dim] if "f" in ends else 0
-        stop = high[dim] if "b" in ends else filt.shape[dim]
+        stop = high[dim] if "b" in ends else x.shape[dim]
         entries[dim] = (start, 1, max(stop - start, 0))
-    return filt._view(tuple(entries))
+    return x._view(tuple(entries))
 
 
 def _bounds_of_nonzero(x: DistArray) -> tuple[list[int], list[int]]:
@@ -386,5 +389,3 @@ def _bounds_of_nonzero(x: DistArray) -> tuple[list[int], list[int]]:
     if not x._layout.is_replicated:
         found = x._mesh.group.allreduce(found, Fold.MIN, "bounds of nonzero elements")
     return found[0].tolist(), (-found[1]).tolist()
-
-

@@ -154,12 +154,13 @@ def _merged(x: DistArray, axis: int, dtype: Any, casting: Any) -> DistArray:
     shape = list(x.shape[1:])
     shape[axis] *= x.shape[0]
     joined = reshaped(moveaxis(x, 0, axis), tuple(shape), copy=True)
-    return joined if joined.dtype == probe.dtype else joined.astype(probe.dtype)  # type: ignore[no-any-return]
+    cast: DistArray = joined.astype(probe.dtype, copy=False)
+    return cast
 
 
 def _joined(
     operands: Sequence[DistArray], axis: int, out: Any, dtype: Any, casting: Any
-) -> DistArray:
+) -> Any:
     probe, axis = _probe(operands, axis, out, dtype, casting)
     mesh = common_mesh(*operands, out)
     if out is None:
@@ -361,9 +362,7 @@ def _leaves(arrays: Any) -> Any:
         yield arrays
 
 
-def _arranged(
-    arrays: Any, axis: int, ndim: int, leaves: Any
-) -> tuple[tuple[int, ...], list[Part]]:
+def _arranged(arrays: Any, axis: int, ndim: int, leaves: Any) -> tuple[tuple[int, ...], list[Part]]:
     """Shape of a nested list, and where in it each leaf goes; `axis` is that of this level."""
     if type(arrays) is not list:
         leaf = next(leaves)

@@ -356,7 +356,7 @@ _FILLS: dict[str, Callable[..., None]] = {
 }
 
 
-# -- a function of the user's -----------------------------------------------------------------------
+# -- a function of the user's --------------------------------------------------------------------
 
 
 def _by_function(padded: DistArray, function: Any, widths: Any, kwargs: Any) -> DistArray:
@@ -383,5 +383,3 @@ def _whole_along(layout: Layout, axis: int) -> Layout:
         dim = max(free, key=lambda d: cuts[d].extent)
         cuts[dim] = Cut.chunked(cuts[dim].extent, cut.mesh_dims, cut.radix)
     return layout.with_cuts(cuts)
-
-

@@ -8,12 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from distarray.array import DistArray, as_distarray, default_layout, empty, implements, to_layout, wrap
+from distarray.array import (
+    DistArray,
+    as_distarray,
+    default_layout,
+    empty,
+    implements,
+    to_layout,
+    wrap,
+)
 from distarray.comm.agree import agree
 from distarray.layout import Cut, Layout, recounted_cut, rescaled_cut
+from distarray.ops.broadcasting import stretched
 from distarray.ops.joining import Part, assemble
 from distarray.ops.reshape import ravel, reshaped
-from distarray.ops.shape import stretched
 
 __all__ = ["balanced", "copy", "repeat", "resize", "roll", "tile"]
 
@@ -70,7 +78,7 @@ def _rolled(a: DistArray, shifts: dict[int, int]) -> DistArray:
 
 
 @implements(np.tile, at=True)
-def tile(A: Any, reps: Any) -> DistArray:  # noqa: N803 (NumPy's name)
+def tile(A: Any, reps: Any) -> DistArray:
     """The array repeated as a whole along each dimension.
 
     Parameters

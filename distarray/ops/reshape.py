@@ -16,6 +16,7 @@ from distarray.layout import (
     regrouped_cut,
     reshape_groups,
 )
+from distarray.ops.shape import permuted
 from distarray.plan import Route
 from distarray.plan.flat import FlatPiece, plan_reshape
 
@@ -66,8 +67,8 @@ def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None
     if order in ("A", "a"):
         order = "F" if _stored_in_reverse(a) else "C"
     if order in ("F", "f"):
-        turned = reshaped(a._like(a.to_local()).transpose(), shape[::-1], copy)
-        return turned.transpose()  # type: ignore[no-any-return]
+        turned = reshaped(permuted(a, range(a.ndim)[::-1]), shape[::-1], copy)
+        return permuted(turned, range(turned.ndim)[::-1])
     return reshaped(a, shape, copy)
 
 
@@ -95,13 +96,14 @@ def ravel(a: Any, order: Any = "C") -> DistArray:
     _FLAG.ravel(order)  # raises for an order that is none
     if order in ("K", "k"):
         axes = _stored_order(a)
-        return reshaped(a._like(a.to_local()).transpose(axes), (a.size,), None)
+        return reshaped(permuted(a, axes), (a.size,), None)
     return reshape(a, (-1,), order) if a.size else reshape(a, (0,), "C")
 
 
 def _new_shape(size: int, shape: Any, order: Any) -> tuple[int, ...]:
     """The new shape with -1 filled in; NumPy is asked, with an array that takes no memory."""
-    return np.broadcast_to(_FLAG, (size,)).reshape(shape, order=order).shape
+    found = np.broadcast_to(_FLAG, (size,)).reshape(shape, order=order)
+    return tuple(found.shape)
 
 
 def reshaped(x: DistArray, shape: tuple[int, ...], copy: bool | None = None) -> DistArray:
@@ -209,7 +211,7 @@ def _landing(target: Array, piece: FlatPiece) -> Array:
     return target.reshape(where.flat_shape)[where.stretches].reshape(where.boxed)[where.slices]
 
 
-# -- how the blocks are stored ----------------------------------------------------------------------
+# -- how the blocks are stored -------------------------------------------------------------------
 
 
 def _stored_in_reverse(x: DistArray) -> bool:

@@ -1,5 +1,6 @@
 """Taking arrays apart: every piece is a view, and nothing is sent."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[DistA
         lengths = extras * [each + 1] + (sections - extras) * [each]
         points = [0, *np.cumsum(lengths).tolist()]
     turned = swapaxes(ary, axis, 0)
-    pieces = zip(points[:-1], points[1:], strict=True)
-    return [swapaxes(turned[start:stop], axis, 0) for start, stop in pieces]
+    return [swapaxes(turned[start:stop], axis, 0) for start, stop in pairwise(points)]
 
 
 @implements(np.split, at=True)

@@ -103,7 +103,9 @@ def plan_reshape(
         return FlatExchange((), (), ())
     moving = [_moves(src, dst, group) for group in groups]
     me = rank_of(coords, src.mesh_shape)
-    sends, receives, kept = [], [], ()
+    sends: list[tuple[int, tuple[FlatPiece, ...]]] = []
+    receives: list[tuple[int, tuple[FlatPiece, ...]]] = []
+    kept: tuple[FlatPiece, ...] = ()
     for owner in _owners(src, dst, groups, moving, coords):
         pieces = _pieces(src, dst, groups, moving, owner, coords)
         peer = rank_of(owner, src.mesh_shape)

@@ -1,0 +1,121 @@
+"""broadcast_to and broadcast_arrays: read-only views; what is stretched is not stored."""
+
+from collections.abc import Sequence
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from distarray.array import (
+    DistArray,
+    as_distarray,
+    common_mesh,
+    default_layout,
+    implements,
+    to_layout,
+    wrap,
+)
+from distarray.comm import DeviceMesh
+from distarray.config import config
+from distarray.layout import Cut, Layout
+from distarray.ops.shape import hollow
+from distarray.plan import broadcast_shapes
+
+__all__ = ["broadcast_arrays", "broadcast_to", "stretched"]
+
+
+@implements(np.broadcast_to, at=True)
+def broadcast_to(array: Any, shape: Any, subok: bool = False) -> DistArray:
+    """The array stretched to a shape; a read-only view.
+
+    Parameters
+    ----------
+    array : DistArray
+        Any placement. Sharded dimensions that keep their extent stay as they are.
+    shape : tuple of int
+        The shape wanted.
+    subok : bool
+        Has no effect.
+
+    Returns
+    -------
+    DistArray
+        If `array` is replicated and the result large, the result is sharded as a new array of
+        its shape would be: each rank then looks at its own part only.
+
+    Cost
+    ----
+    None, unless a sharded dimension of extent 1 is stretched: the rank that holds the index then
+    sends it along the mesh dimensions that shard it.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+    """
+    array = as_distarray(array)
+    target = tuple([index(n) for n in shape]) if np.iterable(shape) else (index(shape),)
+    _check_broadcast(array.shape, target)
+    return stretched(array, target)
+
+
+def _check_broadcast(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
+    """Raise what NumPy does; a view of a single element is asked."""
+    np.broadcast_to(hollow(shape), target)
+
+
+def stretched(x: DistArray, shape: tuple[int, ...]) -> DistArray:
+    """`x` broadcast to a shape that it is known to fit."""
+    lead = len(shape) - x.ndim
+    cuts = x._layout.cuts
+    wide = [d for d, cut in enumerate(cuts) if cut.mesh_dims and cut.extent != shape[lead + d]]
+    if wide:
+        x = to_layout(x, x._layout.without_cut(wide))
+    layout = _stretched_layout(x._layout, shape, x.itemsize, x._mesh)
+    source = _part_of_stretched(x, layout, lead)
+    block = x._mesh.xp.broadcast_to(source, layout.local_shape(x._mesh.coords))
+    return wrap(block, layout, x._mesh)
+
+
+def _stretched_layout(
+    layout: Layout, shape: tuple[int, ...], itemsize: int, mesh: DeviceMesh
+) -> Layout:
+    """Cuts kept where the extent is; a large stretch of a replicated array is cut afresh."""
+    size = itemsize * int(np.prod(shape, dtype=object))
+    if layout.is_replicated and layout.size < size >= config.replicate_below:
+        return default_layout(shape, itemsize, mesh)
+    lead = len(shape) - layout.ndim
+    cuts = [Cut.whole(extent) for extent in shape[:lead]]
+    for cut, extent in zip(layout.cuts, shape[lead:], strict=True):
+        cuts.append(cut if cut.extent == extent else Cut.whole(extent))
+    return layout.with_cuts(cuts)
+
+
+def _part_of_stretched(x: DistArray, layout: Layout, lead: int) -> Any:
+    """This rank's block of `x`, or what it needs of it where the result alone is cut."""
+    if not x._layout.is_replicated:
+        return x._block
+    section = layout.section(x._mesh.coords)[lead:]
+    key = []
+    for extent, (start, stop) in zip(x.shape, section, strict=True):
+        key.append(slice(None) if extent == 1 else slice(start, stop))
+    return x._block[tuple(key)] if key else x._block
+
+
+@implements(np.broadcast_arrays, at=True)
+def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[DistArray, ...]:
+    """Views of all arrays with their common shape. See :func:`numpy.broadcast_arrays`.
+
+    Costs what :func:`broadcast_to` costs for each.
+    """
+    mesh = common_mesh(*args)
+    arrays = [as_distarray(x, mesh) for x in args]
+    shape = _common_shape([x.shape for x in arrays])
+    return tuple([x if x.shape == shape else stretched(x, shape) for x in arrays])
+
+
+def _common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    try:
+        return broadcast_shapes(*shapes)
+    except ValueError:
+        return np.broadcast_shapes(*shapes)  # raises in broadcast_arrays' own words
