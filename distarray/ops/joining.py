@@ -160,7 +160,7 @@ def _merged(x: DistArray, axis: int, dtype: Any, casting: Any) -> DistArray:
 
 def _joined(
     operands: Sequence[DistArray], axis: int, out: Any, dtype: Any, casting: Any
-) -> Any:
+) -> DistArray:
     probe, axis = _probe(operands, axis, out, dtype, casting)
     mesh = common_mesh(*operands, out)
     if out is None:
@@ -181,7 +181,8 @@ def _joined(
         parts.append((tuple(origin), x))
     if out is None:
         return assemble(tuple(shape), probe.dtype, parts, mesh)
-    return _into(out, tuple(shape), parts, mesh)
+    written: DistArray = _into(out, tuple(shape), parts, mesh)
+    return written
 
 
 def _probe(
