@@ -167,7 +167,7 @@ CASES = [
         "a = place(rng.random((n, 64)))",
         everywhere("a.T @ a", dtensor="(a.T @ a).full_tensor()") | {"numpy-2": "a.T @ a"},
         {"n": MILLION},
-        {"n": 64},
+        {"n": 4096},
         traffic="8 * 64 * n",
         messages="1",
     ),
@@ -194,7 +194,7 @@ CASES = [
         "a = place(rng.random(n))\nk = place(rng.integers(0, n, n // 8))",
         everywhere("a[k]"),
         {"n": 8 * MILLION},
-        {"n": 64},
-        messages="2",
+        {"n": 512},
+        messages="p + 1",
     ),
 ]

@@ -3,7 +3,6 @@
 ``python -m benchmarks.worker LIBRARY PORT``; the orders are pairs (name, arguments).
 """
 
-import gc
 import os
 import socket
 import sys
@@ -34,7 +33,6 @@ class Bench:
     def setup(self, case: Case, tiny: bool = False) -> None:
         """Make a case's arrays, and forget those of the one before."""
         self._names.clear()
-        gc.collect()
         sizes = case.tiny if tiny else case.sizes
         self._names.update(self._library.names, **sizes, p=self._library.ranks, numpy=numpy)
         self._names["rng"] = numpy.random.default_rng(5)
