@@ -154,7 +154,8 @@ class Recipe:
             [self.seed, *[mesh.coords[m] for m in range(mesh.ndim) if m not in layout.partials]]
         )
         shares = [rng.integers(0, 4, local.shape).astype(local.dtype) for _ in range(ranks - 1)]
-        shares.append((local - sum(shares, np.zeros((), local.dtype))).astype(local.dtype))
+        with np.errstate(over="ignore"):  # 0-d unsigned contributions wrap around
+            shares.append((local - sum(shares, np.zeros((), local.dtype))).astype(local.dtype))
         return from_local(shares[number], mesh, self.placements)
 
 
