@@ -79,12 +79,10 @@ def basic_entries(key: Any, shape: tuple[int, ...]) -> Entries | None:
         As NumPy does: out of bounds, too many indices, no valid index.
     """
     parts = key if type(key) is tuple else (key,)
-    if not _PLAIN.issuperset(map(type, parts)):
-        for part in parts:
-            if not _is_basic(part):
-                return None
-        parts = expand_ellipsis(parts, len(shape))
-    elif len(parts) != len(shape):
+    plain = _PLAIN.issuperset(map(type, parts))
+    if not plain and not all(map(_is_basic, parts)):
+        return None
+    if not plain or len(parts) != len(shape):
         parts = expand_ellipsis(parts, len(shape))
     entries: list[Any] = []
     dim = 0

@@ -1,4 +1,4 @@
-"""Reading and writing what a condition selects: ``compress``, ``extract``, ``place``, ``putmask``."""
+"""What a condition selects, read and written: ``compress``, ``extract``, ``place``, ``putmask``."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def _as_mask(condition: Any, mesh: DeviceMesh) -> DistArray:
 
 
 @implements(np.compress)
-def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> DistArray:
+def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
     """The slices along an axis for which a 1-d condition holds.
 
     Parameters
@@ -125,15 +125,11 @@ def place(arr: DistArray, mask: Any, vals: Any) -> None:
     if not isinstance(arr, (DistArray, np.ndarray)):
         raise TypeError(f"place() argument 1 must be numpy.ndarray, not {type(arr).__name__}")
     mesh = common_mesh(arr, mask, vals)
-    x, chosen = as_distarray(arr, mesh), _as_mask(plain(mask), mesh)
-    if chosen.size != x.size:
-        raise ValueError("place: mask and data must be the same size")
-    values = np.ravel(as_values(vals, x.dtype))
+    x: DistArray = as_distarray(arr, mesh)
+    chosen = _mask_like(x, mask, "place")
+    values: Any = np.ravel(_safe_values(vals, x))
     if not x.ndim:
-        x, chosen = x._view((None,)), np.reshape(chosen, (1,))
-    elif chosen.shape != x.shape:
-        chosen = np.reshape(chosen, x.shape)
-    chosen = to_layout(chosen, Layout.from_cuts(x._layout.cuts, mesh.shape))
+        x, chosen = x._view((None,)), chosen._view((None,))
     if values.size != 1:
         count = int(np.count_nonzero(chosen))
         if not count:
@@ -142,6 +138,27 @@ def place(arr: DistArray, mask: Any, vals: Any) -> None:
             raise ValueError("Cannot insert from an empty array!")
         values = values[:count] if values.size >= count else _in_turn(values, chosen)
     masks.write(x, range(x.ndim), chosen, 0, values)
+
+
+def _mask_like(x: DistArray, mask: Any, name: str) -> DistArray:
+    """A mask of as many elements, in the shape of an array and where that is."""
+    chosen: Any = _as_mask(plain(mask), x._mesh)
+    if chosen.size != x.size:
+        raise ValueError(f"{name}: mask and data must be the same size")
+    if chosen.shape != x.shape:
+        chosen = np.reshape(chosen, x.shape)
+    return to_layout(chosen, Layout.from_cuts(x._layout.cuts, x._mesh.shape))
+
+
+def _safe_values(values: Any, x: DistArray) -> Any:
+    """Values that these functions, unlike assignment, take only if no cast can change them."""
+    found = as_values(values, x.dtype)
+    if not np.can_cast(found.dtype, x.dtype, "safe"):
+        raise TypeError(
+            f"Cannot cast array data from {found.dtype!r} to {x.dtype!r} according to the rule "
+            "'safe'"
+        )
+    return found
 
 
 def _in_turn(values: Array, mask: DistArray) -> DistArray:
@@ -175,28 +192,25 @@ def putmask(a: DistArray, /, mask: Any, values: Any) -> None:
     if not isinstance(a, (DistArray, np.ndarray)):
         raise TypeError(f"putmask() argument 1 must be numpy.ndarray, not {type(a).__name__}")
     mesh = common_mesh(a, mask, values)
-    x, chosen, source = (
-        as_distarray(a, mesh),
-        _as_mask(plain(mask), mesh),
-        as_values(values, a.dtype),
-    )
-    if chosen.size != x.size:
-        raise ValueError("putmask: mask and data must be the same size")
-    if not source.size:
-        return
-    if chosen.shape != x.shape:
-        chosen = np.reshape(chosen, x.shape)
-    if source.size == 1:
-        source = np.reshape(source, ())
-    elif source.size == x.size:
-        source = np.reshape(source, x.shape)
-    elif source.shape != x.shape:
-        source = _at_places(np.ravel(source), x)
-    copyto(x, source, "unsafe", chosen)
+    x = as_distarray(a, mesh)
+    chosen = _mask_like(x, mask, "putmask")
+    # NumPy casts its scalars as it likes here, though not in `place`.
+    source = values if isinstance(values, np.generic) else _safe_values(values, x)
+    if source.size:
+        copyto(x, _repeated(source, x), "unsafe", chosen)
+
+
+def _repeated(values: Any, x: DistArray) -> Any:
+    """Values in the shape of `x`, repeated if they are few; a single one as a scalar."""
+    if values.size == 1:
+        return np.reshape(values, ())
+    if values.size == x.size:
+        return np.reshape(values, x.shape)
+    return values if values.shape == x.shape else _at_places(np.ravel(values), x)
 
 
 def _at_places(values: Array, x: DistArray) -> DistArray:
-    """For each element of `x`, the value at its position in C order, counted modulo their number."""
+    """For each element of `x` the value at its position in C order, modulo their number."""
     layout = Layout.from_cuts(x._layout.cuts, x._layout.mesh_shape)
 
     def number(section: tuple[slice, ...]) -> Array:

@@ -92,7 +92,7 @@ def diag(v: Any, k: int = 0) -> DistArray:
     """
     x = as_distarray(v)
     if x.ndim == 2:
-        return diagonal(x, k)  # type: ignore[no-any-return]
+        return diagonal(x, k)
     if x.ndim != 1:
         raise ValueError("Input must be 1- or 2-d.")
     x = x._plain()
@@ -147,7 +147,7 @@ def fill_diagonal(a: DistArray, val: Any, wrap: bool = False) -> None:
         raise ValueError("array must be at least 2-d")
     if x.ndim > 2 and len(set(x.shape)) > 1:
         raise ValueError("All dimensions of input must be of equal length")
-    values = np.ravel(as_values(val, x.dtype))
+    values: Any = np.ravel(as_values(val, x.dtype))
     if isinstance(values, DistArray):
         values = local_part(values, Layout.replicated(values.shape, mesh.shape), mesh)
     if not values.size or not x._layout.holds(mesh.coords):
@@ -162,7 +162,7 @@ def _own_diagonal(x: DistArray, wrap: bool) -> tuple[Array, list[Array]]:
     if x.ndim > 2:
         number = np.arange(max([a for a, _ in section]), min([b for _, b in section]))
         return number, [number - start for start, _ in section]
-    rows, columns = x.shape
+    columns = x.shape[1]
     (top, bottom), (left, right) = section
     # Element k is at position k * (columns + 1) of the flattened matrix.
     first, last = [-(-row * columns // (columns + 1)) for row in (top, bottom)]

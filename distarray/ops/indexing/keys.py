@@ -203,8 +203,10 @@ def _read(part: Any) -> Any:
     if isinstance(part, (np.ndarray, DistArray)):
         return _read_array(part)
     number = as_index(part)
-    if number is not None:
-        return number
+    return _read_sequence(part) if number is None else number
+
+
+def _read_sequence(part: Any) -> Any:
     if not hasattr(part, "__len__") or isinstance(part, (str, bytes, dict, set)):
         raise IndexError(INVALID)
     array = np.asarray(part)

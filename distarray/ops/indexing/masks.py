@@ -127,7 +127,7 @@ def write(
     if alone:
         check_lone(value)
     part = local_part(mask, Layout.from_cuts(rows.cuts, mesh.shape), mesh)
-    values = _same_for_all(value, [y.shape[d] for d in rows.rest], at)
+    values = _same_for_all(value, [y.shape[d] for d in rows.rest], at, text)
     if values is not None:
         one = Layout.replicated((1,), mesh.shape).cuts
         found = values.rows(result_layout(rows, one, at), mesh)
@@ -141,10 +141,10 @@ def write(
         _assign(np.asarray(y._block), dims[0], part, found, apply)
 
 
-def _same_for_all(value: Any, rest: Sequence[int], at: int) -> Values | None:
+def _same_for_all(value: Any, rest: Sequence[int], at: int, text: str) -> Values | None:
     """The values, if they are surely the same for all selected elements."""
     try:
-        return Values(value, (*rest[:at], 1, *rest[at:]), at, 1)
+        return Values(value, (*rest[:at], 1, *rest[at:]), at, 1, text)
     except ValueError:
         return None
 

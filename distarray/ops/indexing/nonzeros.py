@@ -33,10 +33,16 @@ def nonzero(a: Any) -> tuple[DistArray, ...]:
     """
     x = as_distarray(a)
     if not x.ndim:
-        raise ValueError(
+        text = (
             "Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() "
             "instead."
         )
+        if x.dtype == bool:
+            text += (
+                " If the context of this error is of the form `arr[nonzero(cond)]`, just use "
+                "`arr[cond]`."
+            )
+        raise ValueError(text)
     return coordinates(x)
 
 

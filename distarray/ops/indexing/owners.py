@@ -62,7 +62,8 @@ class Rows:
     @property
     def group(self) -> Group:
         """The ranks along `mesh_dims`; their numbers are those that the methods here give."""
-        return self.y._mesh.subgroup(self.mesh_dims)
+        group: Group = self.y._mesh.subgroup(self.mesh_dims)
+        return group
 
     @property
     def rank(self) -> int:

@@ -69,7 +69,7 @@ def ravel_multi_index(
         raise ValueError(f"parameter multi_index must be a sequence of length {len(extents)}")
 
     def function(*blocks: Array) -> Array:
-        return np.ravel_multi_index(blocks, extents, mode, order)
+        return np.ravel_multi_index(blocks, extents, mode, order)  # type: ignore[call-overload]
 
     found: DistArray = _agreed(function, arrays, 1)
     return found
@@ -101,7 +101,7 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[DistArray
     extents = tuple(np.ravel(np.asarray(shape)).tolist())
 
     def function(block: Array) -> Any:
-        found = np.unravel_index(block, extents, order)
+        found = np.unravel_index(block, extents, order)  # type: ignore[call-overload]
         return found if len(found) > 1 else found[0]
 
     array = indices if isinstance(indices, DistArray) else as_distarray(np.asarray(indices), mesh)

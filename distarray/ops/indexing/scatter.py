@@ -49,19 +49,21 @@ def store(rows: Rows, index: Located, values: Values, apply: Apply = assign) -> 
     and from there to the owners: one exchange, after an all-to-all of 4 or 8 bytes a row if not
     every rank has the index.
     """
-    mesh, cuts = rows.y._mesh, index.layout.cuts
-    here = not rows.mesh_dims or (index.known and (values.is_local or values.is_constant))
+    mesh, cuts, constant = rows.y._mesh, index.layout.cuts, values.is_constant
+    here = not rows.mesh_dims or (index.known and (values.is_local or constant))
     if not here and index.known:
         cuts = (Cut.chunked(cuts[0].extent, rows.mesh_dims, rows.radix), *cuts[1:])
-    found = values.rows(result_layout(rows, cuts, values.index_dims.start), mesh)
+    # One value for all positions is wanted on every rank, also where the index is of length 1.
+    index_cuts = Layout.replicated(index.layout.shape, mesh.shape).cuts if constant else cuts
+    found = values.rows(result_layout(rows, index_cuts, values.index_dims.start), mesh)
     if not rows.holds:
         return
     if not rows.mesh_dims:
         apply(rows.block, rows.local(index.blocks), found)
     elif here:
-        _write_here(rows, index, found, values.is_constant, apply)
+        _write_here(rows, index, found, constant, apply)
     else:
-        _send(rows, index, cuts, None if values.is_constant else found, found, apply)
+        _send(rows, index, cuts, None if constant else found, found, apply)
 
 
 def _write_here(

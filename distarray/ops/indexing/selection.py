@@ -44,7 +44,7 @@ def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING, /) -> Any:
 
 
 @implements(np.select)
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> DistArray:
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
     """The element of the first choice whose condition holds.
 
     Parameters
@@ -117,7 +117,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         mode = "clip"
 
     def chosen(numbers: Array, *blocks: Array) -> Array:
-        return np.choose(numbers, blocks, mode=mode)
+        return np.choose(numbers, blocks, mode=mode)  # type: ignore[call-overload]
 
     result = apply_blockwise(chosen, [index, *arrays])
     if out is None:
@@ -193,9 +193,8 @@ def _tight(shape: Sequence[int]) -> str:
 
 def _check_cast(source: Any, dtype: Any, casting: Any) -> None:
     """Let NumPy say whether the cast is allowed, so that every rank hears the same."""
-    if isinstance(source, (DistArray, np.ndarray)):
-        source = np.ones(() if not source.ndim else (1,), source.dtype)
-    elif not isinstance(source, (bool, int, float, complex, np.generic)):
-        source = np.asarray(source)[..., :0] if np.ndim(source) else source
-    probe = np.ones((1,) * np.ndim(source), dtype)
-    np.copyto(probe[..., : np.shape(source)[-1]] if np.ndim(source) else probe, source, casting)
+    if not isinstance(source, (bool, int, float, complex, np.generic)):
+        if not isinstance(source, (DistArray, np.ndarray)):
+            source = np.asarray(source)
+        source = np.ones((1,) * min(source.ndim, 1), source.dtype)
+    np.copyto(np.ones(1, dtype), source, casting)

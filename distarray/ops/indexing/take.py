@@ -21,7 +21,7 @@ Array = Any
 @implements(np.take)
 def take(
     a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
-) -> DistArray:
+) -> Any:
     """Elements by position along an axis, or in the flattened array.
 
     Parameters
@@ -104,11 +104,7 @@ def _flat(x: DistArray, index: Array, mode: str, for_writing: bool = False) -> t
     """Positions in the flattened array as index arrays for each dimension."""
     x = x if x.ndim else x._view((None,))
     if not x.size and index.size:
-        raise IndexError(
-            "cannot replace elements of an empty array"
-            if for_writing
-            else "cannot do a non-empty take from an empty axes."
-        )
+        raise IndexError("cannot do a non-empty take from an empty axes.")
     rows = Rows(x, range(x.ndim))
     found = locate(rows, [index], [0], mode=mode, extents=[x.size], for_writing=for_writing)
     blocks = rows.from_linear(found.blocks[0]) if found.blocks[0].size else found.blocks * x.ndim
@@ -141,6 +137,8 @@ def put(a: DistArray, ind: Any, v: Any, mode: str = "raise") -> None:
     index = _ravelled(_positions(plain(ind), "safe"))
     _check_mode(mode)
     values = _ravelled(as_values(v, x.dtype))
+    if index.size and not x.size:
+        raise IndexError("cannot replace elements of an empty array")
     if not index.size or not values.size:
         return
     rows, found = _flat(x, index, mode, for_writing=True)
@@ -157,7 +155,7 @@ def _ravelled(x: Array) -> Array:
 
 
 @implements(np.take_along_axis)
-def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> DistArray:
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     """Elements of each 1-d slice along an axis by position, as ``argsort`` gives them.
 
     Parameters

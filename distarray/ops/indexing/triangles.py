@@ -12,7 +12,7 @@ __all__ = ["diag_indices_from", "tril", "tril_indices_from", "triu", "triu_indic
 
 
 def _triangle(function: Any, m: Any, k: int) -> DistArray:
-    x = as_distarray(m)
+    x: Any = as_distarray(m)
     if not x.ndim:
         function(np.zeros(()), k)  # NumPy's error
     if x.ndim == 1:

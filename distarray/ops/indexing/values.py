@@ -14,14 +14,15 @@ __all__ = ["MISMATCH", "Values", "as_values", "plain"]
 
 Array = Any
 #: NumPy's text for values that do not broadcast to what is indexed.
-MISMATCH = "shape mismatch: value array of shape {0} could not be broadcast to indexing result of shape {1}"
+MISMATCH = (
+    "shape mismatch: value array of shape {0} could not be broadcast to indexing result of shape "
+    "{1}"
+)
 
 
 def plain(x: Any) -> Any:
     """An operand with its pending folds carried out, and held by more than one coordinate."""
-    if isinstance(x, DistArray) and not x._layout.is_plain:
-        x._settle()
-    return x
+    return x._plain() if isinstance(x, DistArray) else x
 
 
 def as_values(value: Any, dtype: Any) -> Any:
@@ -43,7 +44,8 @@ class Values:
     at, ndim : int
         Position and number of the dimensions that come from the index.
     text : str
-        The error if it does not broadcast; ``{0}`` and ``{1}`` stand for the shapes.
+        The error if it does not broadcast; ``{0}`` and ``{1}`` stand for the shapes. With another
+        text than assignment's, dimensions of length 1 in excess count as an error, too.
 
     Raises
     ------
@@ -63,7 +65,7 @@ class Values:
             value = np.asarray(value)
         value = plain(value)
         given = value.shape
-        while value.ndim > len(shape) and value.shape[0] == 1:
+        while text is MISMATCH and value.ndim > len(shape) and value.shape[0] == 1:
             value = value[0]
         pairs = zip(reversed(value.shape), reversed(shape), strict=False)
         if value.ndim > len(shape) or any(have not in (want, 1) for have, want in pairs):
