@@ -12,9 +12,10 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
-from distarray.layout import Cut
+from distarray.comm.agree import agree
+from distarray.layout import Cut, Layout
 
-__all__ = ["accumulate", "neighbours", "reduce"]
+__all__ = ["accumulate", "mixes", "neighbours", "reduce", "whole_along"]
 
 Array = Any
 NoValue: Any = np._NoValue  # type: ignore[attr-defined]
@@ -88,29 +89,45 @@ def _along(
     mask: Array | None,
 ) -> Array:
     """The reduction along one axis, finished on every rank."""
-    shape = [1 if dim == axis else extent for dim, extent in enumerate(block.shape)]
-    carry: Array | None = None
-    if initial is not NoValue and initial is not None:
-        carry = np.full(shape, initial, dtype, like=_like(block))
+    shape = _slab(block, axis)
+    carry = np.empty(shape, dtype, like=_like(block))
     if mesh.coords is None:
-        return np.empty(shape, dtype)
+        return carry
+    started = initial is not NoValue and initial is not None
+    if started:
+        carry[...] = initial
     before, after, last = neighbours(cut, mesh)
     if last is None:
-        return carry if carry is not None else np.full(shape, ufunc.identity, dtype)
+        return carry
     group = mesh.subgroup(cut.mesh_dims)
-    size = int(np.prod(shape))
-    if before is not None and size:
-        carry = np.empty(shape, dtype, like=_like(block))
+    if before is not None and carry.size:
         group.exchange([], [(before, carry)], ufunc.__name__)
+    error = None
     if block.shape[axis]:
-        carry = _folded(ufunc, carry, block, axis, dtype, mask)
-    elif carry is None:
-        carry = np.empty(shape, dtype, like=_like(block))
-    if after is not None and size:
+        first = carry if started or before is not None else None
+        found, error = _attempt(_folded, ufunc, first, block, axis, dtype, mask)
+        carry = found if error is None else carry
+    if after is not None and carry.size:
         group.exchange([(after, carry)], [], ufunc.__name__)
-    if group.size > 1 and size:
+    agree(mesh.group, error)
+    if group.size > 1 and carry.size:
         carry = group.broadcast(np.ascontiguousarray(carry), last, ufunc.__name__)
     return carry
+
+
+def _attempt(function: Any, *args: Any) -> tuple[Any, Exception | None]:
+    """The value of a call, or what it raised: a negative power of an integer, say.
+
+    The ranks after this one wait for what it passes on; all are told at the end.
+    """
+    try:
+        return function(*args), None
+    except Exception as error:
+        return None, error
+
+
+def _slab(block: Array, axis: int) -> list[int]:
+    return [1 if dim == axis else extent for dim, extent in enumerate(block.shape)]
 
 
 def _folded(
@@ -145,8 +162,7 @@ def _masked(
     front = np.take_along_axis(block, chosen, axis).astype(dtype, copy=False)
     count = np.count_nonzero(mask, axis=axis, keepdims=True)
     if carry is None:  # only ufuncs with an identity may lack an initial value
-        shape = [1 if dim == axis else extent for dim, extent in enumerate(block.shape)]
-        carry = np.full(shape, ufunc.identity, dtype)
+        carry = np.full(_slab(block, axis), ufunc.identity, dtype)
     with np.errstate(all="ignore"):
         partial = ufunc.accumulate(np.concatenate([carry, front], axis), axis)
     return np.take_along_axis(partial, count, axis)
@@ -154,27 +170,50 @@ def _masked(
 
 def accumulate(ufunc: np.ufunc, x: DistArray, axis: int, dtype: np.dtype[Any]) -> Array:
     """``ufunc.accumulate`` along an axis, in order; this rank's block of the result."""
-    block, mesh, cut = x._block, x._mesh, x._layout.cuts[axis]
-    block = np.ascontiguousarray(block.astype(dtype, copy=False)).reshape(block.shape)
+    mesh, cut = x._mesh, x._layout.cuts[axis]
+    block = np.ascontiguousarray(x._block.astype(dtype, copy=False)).reshape(x._block.shape)
     if mesh.coords is None:
         return block.copy()
     before, after, _ = neighbours(cut, mesh)
     head = (slice(None),) * axis
-    slab = [1 if dim == axis else extent for dim, extent in enumerate(block.shape)]
-    if not int(np.prod(slab)):
+    slab = _slab(block, axis)
+    if 0 in slab:
         before = after = None
     group = mesh.subgroup(cut.mesh_dims)
+    stacked = block
     if before is not None:
         carry = np.empty(slab, dtype, like=_like(block))
         group.exchange([], [(before, carry)], ufunc.__name__)
-        result = ufunc.accumulate(np.concatenate([carry, block], axis), axis)[
-            (*head, slice(1, None))
-        ]
-    else:
-        result = ufunc.accumulate(block, axis)
+        stacked = np.concatenate([carry, block], axis)
+    result, error = _attempt(ufunc.accumulate, stacked, axis)
+    if error is not None:
+        result = stacked
     if after is not None:
         group.exchange([(after, result[(*head, slice(-1, None))])], [], ufunc.__name__)
-    return result
+    agree(mesh.group, error)
+    return result if before is None else result[(*head, slice(1, None))]
+
+
+def mixes(ufunc: np.ufunc, source: np.dtype[Any]) -> bool:
+    """Whether the two operands of the ufunc are of different types (`ldexp`).
+
+    What comes from before can then not stand in one array with what it is folded into.
+    """
+    if source.kind in "mM":
+        return False
+    first, second, _ = ufunc.resolve_dtypes((None, source, None), reduction=True)
+    return first != second
+
+
+def whole_along(layout: Layout, axis: int) -> Layout:
+    """A layout that leaves an axis whole: its cut moved to the longest free dimension, if any."""
+    cuts = list(layout.cuts)
+    cut, cuts[axis] = cuts[axis], Cut.whole(layout.shape[axis])
+    free = [dim for dim, c in enumerate(layout.cuts) if not c.mesh_dims and c.extent >= cut.parts]
+    if free:
+        dim = max(free, key=lambda d: layout.shape[d])
+        cuts[dim] = Cut.chunked(layout.shape[dim], cut.mesh_dims, cut.radix)
+    return Layout.from_cuts(cuts, layout.mesh_shape)
 
 
 def _like(block: Array) -> Array:

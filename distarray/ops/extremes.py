@@ -130,12 +130,11 @@ def _local(function: Any, x: DistArray, plan: Plan, axis: int | None) -> tuple[A
         return mesh.xp.zeros(shape, x.dtype), mesh.xp.full(shape, _NOWHERE, _INDEX)
     if axis is None or not x.ndim:
         at = np.unravel_index(function(block), block.shape)
-        index = (
-            np.ravel_multi_index([i + s for i, s in zip(at, starts, strict=True)], layout.shape)
-            if at
-            else 0
-        )
-        return block[at].reshape(shape), np.asarray(index, _INDEX).reshape(shape)
+        value = block[tuple([slice(i, i + 1) for i in at])]
+        index = 0
+        for i, start, extent in zip(at, starts, layout.shape, strict=True):
+            index = index * extent + int(i) + start
+        return value.reshape(shape), mesh.xp.full(shape, index, _INDEX)
     index = function(block, axis=axis, keepdims=True)
     value = np.take_along_axis(block, index, axis) if plan.mesh_dims else index
     return value, index + starts[axis]

@@ -7,7 +7,7 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, wrap
 from distarray.ops import statistics
-from distarray.ops.reducing import NoValue, reduce, write
+from distarray.ops.reducing import NoValue, check_out, reduce, write
 from distarray.ops.scans import without_nan
 
 __all__ = ["nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
@@ -94,10 +94,11 @@ def nanmin(
 def _extreme(
     ufunc: np.ufunc, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any
 ) -> Any:
-    result = reduce(ufunc, a, axis, None, None, keepdims, initial, where)
-    if result.dtype.kind in "fcmM" and np.isnan(result._block).any():
+    result = reduce(ufunc, a, axis, None, out, keepdims, initial, where)
+    block = result._block if isinstance(result, DistArray) else result
+    if block.dtype.kind in "fcmM" and np.isnan(block).any():
         warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
-    return result if out is None else write(result._block, result._layout, result._mesh, out)
+    return result
 
 
 @implements(np.nanmean)
@@ -119,7 +120,10 @@ def nanmean(
     x, mask = without_nan(a, 0)
     if mask is None:
         return statistics.mean(x, axis, dtype, out, keepdims, where=where)
+    keepdims = keepdims is not NoValue and bool(keepdims)
     _check_inexact(dtype, out)
+    if out is not None:
+        check_out(np.nanmean, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     count = _count(x, mask, axis, keepdims, where)
     total = reduce(np.add, x, axis, dtype, None, keepdims, where=where)
     total._settle()
@@ -149,7 +153,7 @@ def nanvar(
     Three allreduces, of the counts, the sums and the squared deviations, if a reduced dimension
     is cut.
     """
-    result = _variance(a, axis, dtype, out, ddof, keepdims, where, mean, correction)
+    result = _variance(np.nanvar, a, axis, dtype, out, ddof, keepdims, where, mean, correction)
     return result if out is None else write(result._block, result._layout, result._mesh, out)
 
 
@@ -172,7 +176,7 @@ def nanstd(
     ----
     As :func:`nanvar`.
     """
-    result = _variance(a, axis, dtype, out, ddof, keepdims, where, mean, correction)
+    result = _variance(np.nanstd, a, axis, dtype, out, ddof, keepdims, where, mean, correction)
     return statistics.root(result, out)
 
 
@@ -191,6 +195,7 @@ def _count(x: DistArray, mask: Array, axis: Any, keepdims: Any, where: Any) -> A
 
 
 def _variance(
+    function: Any,
     a: Any,
     axis: Any,
     dtype: Any,
@@ -205,10 +210,12 @@ def _variance(
     if mask is None:
         return statistics.var(
             x, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction
-        )
+        )  # `out`, if there is one, is the caller's to fill
     _check_inexact(dtype, out)
     ddof = statistics.chosen_ddof(ddof, correction)
     keepdims = keepdims is not NoValue and bool(keepdims)
+    if out is not None:
+        check_out(function, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     kind = statistics.kind_of(np.var, x.dtype, x.ndim, axis, dtype)
     count = _count(x, mask, axis, True, where)
     with np.errstate(invalid="ignore", divide="ignore"):

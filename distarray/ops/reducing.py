@@ -25,8 +25,10 @@ from distarray.plan import restrict
 __all__ = [
     "NoValue",
     "Plan",
+    "check_out",
     "finish",
     "local_mask",
+    "loop_dtype",
     "place",
     "plan_of",
     "reduce",
@@ -126,17 +128,15 @@ def reduce(
     else:
         out = out[0] if type(out) is tuple else out
         mask = None if where is True or where is NoValue else as_distarray(where, x._mesh)
+        if out is not None and dtype is None:
+            dtype = loop_dtype(ufunc, x, out)
         kind = _checked(ufunc, x, (axis, dtype, out, keepdims, initial), mask)
         plan = place(x._layout, axis, keepdims, kind)
-        if out is not None and dtype is None:
-            dtype = _loop_dtype(ufunc, x, out)
     rule = RULES.get(ufunc)
     if rule is None or (rule.rounds and plan.dtype.kind in "fc" and config.reproducible):
         x, plan, mask = _plain(ufunc, x, plan, mask)
-        how = chains.reduce if rule is None else reproducible.reduce
-        part = how(ufunc, x, plan.axes, plan.dtype, initial, mask)
-        part = part.reshape(plan.layout.local_shape(x._mesh.coords))
-        return write(_scalar(part), plan.layout, x._mesh, out)
+        part = _in_order(ufunc, x, plan, dtype, initial, mask)
+        return write(part if part.ndim else part[()], plan.layout, x._mesh, out)
     if x._layout.partials and not _passes(x, plan, rule.fold, mask):
         x, plan, mask = _plain(ufunc, x, plan, mask)
     part = _contribution(ufunc, x, plan, dtype, initial, mask)
@@ -179,23 +179,31 @@ def _checked(
     """The data type of the result; NumPy's errors about any of the arguments."""
     axis, dtype, out, keepdims, initial = arguments
     given = {} if initial is NoValue else {"initial": initial}
+    if mask is not None:
+        if not _broadcasts(mask.shape, x.shape):
+            where = np.broadcast_to(np.False_, mask.shape)
+            hollow = _hollow(x.shape, x.dtype)
+            ufunc.reduce(hollow, axis, dtype, None, keepdims, where=where, **given)
+        given["where"] = np.zeros([min(extent, 1) for extent in mask.shape], mask.dtype)
     tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
-    small = [min(e, 1) for e in (mask.shape if mask is not None else ())]
-    masked = {} if mask is None else {"where": np.zeros(small, mask.dtype)}
-    value = ufunc.reduce(tiny, axis, dtype, None, keepdims, **given, **masked)
-    plan = place(x._layout, axis, keepdims, value.dtype)
-    if mask is not None and not _broadcasts(mask.shape, x.shape):
-        masked = {"where": np.broadcast_to(np.False_, mask.shape)}
-        ufunc.reduce(_hollow(x.shape, x.dtype), axis, dtype, None, keepdims, **given, **masked)
+    value = ufunc.reduce(tiny, axis, dtype, None, keepdims, **given)
     if out is not None:
-        if isinstance(out, DistArray) and isinstance(out._block, np.generic):
-            raise TypeError("return arrays must be of ArrayType")
-        hollow = _hollow(out.shape, out.dtype) if isinstance(out, DistArray) else out
-        if out.shape != plan.layout.shape:
-            ufunc.reduce(_hollow(x.shape, x.dtype), axis, dtype, hollow, keepdims, **given)
-        small = [min(extent, 1) for extent in out.shape]
-        ufunc.reduce(tiny, axis, dtype, np.zeros(small, out.dtype), keepdims, **given, **masked)
+        check_out(ufunc.reduce, x, out, axis=axis, dtype=dtype, keepdims=keepdims, **given)
     return value.dtype  # type: ignore[no-any-return]
+
+
+def check_out(
+    function: Any, x: DistArray, out: Any, *, axis: Any, keepdims: bool, **keywords: Any
+) -> None:
+    """Raise what NumPy raises about an `out` of a wrong shape or kind."""
+    if isinstance(out, DistArray) and isinstance(out._block, np.generic):
+        raise TypeError("return arrays must be of ArrayType")
+    if tuple(out.shape) != place(x._layout, axis, keepdims, x.dtype).layout.shape:
+        hollow = _hollow(x.shape, x.dtype)
+        np.add.reduce(hollow, axis, None, _hollow(tuple(out.shape), x.dtype), keepdims)
+    tiny = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
+    small = np.zeros([min(extent, 1) for extent in out.shape], out.dtype)
+    function(tiny, axis=axis, out=small, keepdims=keepdims, **keywords)
 
 
 def _hollow(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -208,7 +216,7 @@ def _broadcasts(shape: tuple[int, ...], onto: tuple[int, ...]) -> bool:
     return len(shape) <= len(onto) and all(have in (want, 1) for have, want in pairs)
 
 
-def _loop_dtype(ufunc: np.ufunc, x: DistArray, out: Any) -> Any:
+def loop_dtype(ufunc: np.ufunc, x: DistArray, out: Any) -> Any:
     """The data type that NumPy computes in when there is an `out`."""
     if "M" in (x.dtype.kind, out.dtype.kind) or "m" in (x.dtype.kind, out.dtype.kind):
         return None
@@ -221,9 +229,29 @@ def _plain(
 ) -> tuple[DistArray, Plan, Any]:
     """The operand settled, the plan that then holds, and the mask brought to where it is needed."""
     if not x._layout.is_plain:
-        x._settle()
+        x = x._plain()
         plan = place(x._layout, plan.axes, plan.keepdims, plan.dtype)
     return x, plan, None if mask is None else local_mask(mask, x)
+
+
+def _in_order(
+    ufunc: np.ufunc, x: DistArray, plan: Plan, dtype: Any, initial: Any, mask: Array | None
+) -> Array:
+    """This rank's block of a result that depends on the order of operations."""
+    shape = plan.layout.local_shape(x._mesh.coords)
+    if ufunc in RULES:
+        return reproducible.reduce(ufunc, x, plan.axes, plan.dtype, initial, mask).reshape(shape)
+    if not chains.mixes(ufunc, x.dtype):
+        return chains.reduce(ufunc, x, plan.axes, plan.dtype, initial, mask).reshape(shape)
+    layout = chains.whole_along(x._layout, plan.axes[0]) if plan.axes else x._layout
+    if mask is not None:
+        mask = np.broadcast_to(mask, x._block.shape)
+        mask = movement.moved(mask, x._layout, layout, x._mesh)
+    block = movement.moved(x._block, x._layout, layout, x._mesh)
+    part = np.asarray(reduced(ufunc, block, plan.axes, dtype, True, initial, mask))
+    source = place(layout, plan.axes, True, plan.dtype).layout
+    target = place(x._layout, plan.axes, True, plan.dtype).layout
+    return movement.moved(part, source, target, x._mesh).reshape(shape)
 
 
 def _passes(x: DistArray, plan: Plan, fold: Any, mask: Any) -> bool:
@@ -237,8 +265,7 @@ def local_mask(mask: Any, x: DistArray) -> Array:
     """This rank's part of a mask that broadcasts onto `x`."""
     if not isinstance(mask, DistArray):
         return mask
-    if not mask._layout.is_plain:
-        mask._settle()
+    mask = mask._plain()
     target = restrict(x._layout, mask.shape)
     return movement.moved(mask._block, mask._layout, target, x._mesh)
 
@@ -290,8 +317,8 @@ def finish(part: Array, plan: Plan, ufunc: np.ufunc, mesh: DeviceMesh, out: Any 
             if isinstance(part, np.generic):
                 part = np.asarray(part)
             part = combine(mesh.subgroup(plan.mesh_dims), part, ufunc)
-            if not layout.shape:
-                part = part[()]
+    if not layout.shape:
+        part = part[()]
     return wrap(part, layout, mesh) if out is None else write(part, layout, mesh, out)
 
 
@@ -300,10 +327,6 @@ def _stays_pending(plan: Plan, ufunc: np.ufunc) -> bool:
     if RULES[ufunc].fold is None:
         return False
     return plan.layout.size * plan.dtype.itemsize >= config.replicate_below
-
-
-def _scalar(part: Array) -> Array:
-    return part if part.ndim else part[()]
 
 
 def write(part: Array, layout: Layout, mesh: DeviceMesh, out: Any) -> Any:

@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, as_distarray, call, common_mesh, empty, implements
+from distarray.array import (
+    DistArray,
+    as_distarray,
+    call,
+    common_mesh,
+    empty,
+    implements,
+    movement,
+)
 from distarray.config import config
 from distarray.layout import Cut, Fold, Layout
 from distarray.ops import chains
@@ -65,10 +73,10 @@ def accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: A
     if x._layout.partials and not _passes(ufunc, x, kind):
         x._settle()
     if x._layout.ats:
-        x._settle()
+        x = x._plain()
     rule = RULES.get(ufunc)
     if rule is None or (rule.rounds and kind.kind in "fc" and config.reproducible):
-        x._settle()
+        x = x._plain()
         block = chains.accumulate(ufunc, x, axis, kind)
     else:
         block = _scanned(ufunc, x, axis, kind)
@@ -78,7 +86,9 @@ def accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: A
 def _passes(ufunc: np.ufunc, x: DistArray, kind: np.dtype[Any]) -> bool:
     layout = x._layout
     sums = all(layout.placements[m].op is Fold.SUM for m in layout.partials)  # type: ignore[attr-defined]
-    return ufunc is np.add and sums and kind == x.dtype and not config.reproducible
+    return (
+        ufunc is np.add and sums and not layout.ats and kind == x.dtype and not config.reproducible
+    )
 
 
 def _checked(
@@ -132,6 +142,15 @@ def _scanned(ufunc: np.ufunc, x: DistArray, axis: int, kind: np.dtype[Any]) -> A
     if chains.neighbours(cut, mesh)[0] is not None:
         ufunc(before, block, out=block)
     return block
+
+
+def _in_order(ufunc: np.ufunc, x: DistArray, axis: int, dtype: Any, kind: Any) -> Array:
+    """This rank's part of a scan whose order of operations counts."""
+    if ufunc in RULES or not chains.mixes(ufunc, x.dtype):
+        return chains.accumulate(ufunc, x, axis, kind)
+    layout = chains.whole_along(x._layout, axis)
+    block = ufunc.accumulate(movement.moved(x._block, x._layout, layout, x._mesh), axis, dtype)
+    return movement.moved(block, layout, x._layout, x._mesh)
 
 
 def _flat(a: Any) -> Any:
@@ -211,8 +230,10 @@ def _cumulated(ufunc: np.ufunc, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
         if out is not None and out.shape != x.shape:
             raise ValueError("provided out is the wrong size for the accumulation.")
     elif not x.ndim:
-        np.cumsum(np.zeros(()), axis)
+        np.cumsum(np.zeros(()), axis)  # raises what NumPy raises
         x, axis = x[..., None], 0
+    else:
+        axis = operator.index(axis)
     return accumulate(ufunc, x, axis, dtype, out)
 
 

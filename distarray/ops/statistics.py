@@ -16,7 +16,16 @@ from distarray.array import DistArray, as_distarray, common_mesh, implements, wr
 from distarray.config import config
 from distarray.layout import Fold
 from distarray.ops import reproducible
-from distarray.ops.reducing import NoValue, finish, local_mask, place, reduce, reduced, write
+from distarray.ops.reducing import (
+    NoValue,
+    check_out,
+    finish,
+    local_mask,
+    place,
+    reduce,
+    reduced,
+    write,
+)
 
 __all__ = ["average", "mean", "std", "var"]
 
@@ -42,6 +51,8 @@ def mean(
     x = as_distarray(a, common_mesh(a, out, where))
     keepdims = keepdims is not NoValue and bool(keepdims)
     kind = kind_of(np.mean, x.dtype, x.ndim, axis, dtype)
+    if out is not None:
+        check_out(np.mean, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     if dtype is None and x.dtype.kind in "iub":
         dtype = np.dtype(np.float64)
     elif dtype is None and x.dtype == np.float16:
@@ -75,7 +86,8 @@ def var(
     Two allreduces of the result, of the means and of the squared deviations, if a reduced
     dimension is cut; one if `mean` is given; one more, of the counts, with `where`.
     """
-    result = _variance(a, axis, dtype, out, chosen_ddof(ddof, correction), keepdims, where, mean)
+    ddof = chosen_ddof(ddof, correction)
+    result = _variance(np.var, a, axis, dtype, out, ddof, keepdims, where, mean)
     return result if out is None else write(result._block, result._layout, result._mesh, out)
 
 
@@ -98,7 +110,8 @@ def std(
     ----
     As :func:`var`.
     """
-    result = _variance(a, axis, dtype, out, chosen_ddof(ddof, correction), keepdims, where, mean)
+    ddof = chosen_ddof(ddof, correction)
+    result = _variance(np.std, a, axis, dtype, out, ddof, keepdims, where, mean)
     return root(result, out)
 
 
@@ -127,8 +140,7 @@ def counted(x: DistArray, axis: Any, keepdims: bool, where: Any) -> Any:
     if where is NoValue or where is True:
         plan = place(x._layout, axis, keepdims, x.dtype)
         return np.intp(np.prod([x.shape[dim] for dim in plan.axes], dtype=np.intp))
-    if not x._layout.is_plain:
-        x._settle()
+    x = x._plain()
     plan = place(x._layout, axis, keepdims, np.dtype(np.intp))
     mask = np.broadcast_to(local_mask(as_distarray(where, x._mesh), x), x._block.shape)
     part = reduced(np.add, mask, plan.axes, np.intp, keepdims)
@@ -154,11 +166,21 @@ def divided(total: DistArray, count: Any) -> Array:
 
 
 def _variance(
-    a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keepdims: Any, where: Any, mean: Any
+    function: Any,
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    out: Any,
+    ddof: Any,
+    keepdims: Any,
+    where: Any,
+    mean: Any,
 ) -> DistArray:
     x = as_distarray(a, common_mesh(a, out, where, mean))
     keepdims = keepdims is not NoValue and bool(keepdims)
     kind = kind_of(np.var, x.dtype, x.ndim, axis, dtype)
+    if out is not None:
+        check_out(function, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     if dtype is None and x.dtype.kind in "iub":
         dtype = np.dtype(np.float64)
     count = counted(x, axis, keepdims, where)
@@ -176,8 +198,7 @@ def centre_of(x: DistArray, axis: Any, dtype: Any, where: Any, count: Any) -> Ar
     """The mean, with the reduced dimensions kept, of what this rank's block is part of."""
     total = reduce(np.add, x, axis, dtype, None, True, where=where)
     total._settle()
-    if not x._layout.is_plain:
-        x._settle()
+    x = x._plain()
     if isinstance(count, np.ndarray):
         count = count.reshape(total._block.shape)
     return divided(total, count)
@@ -194,8 +215,7 @@ def squared_deviations(
     skip: Array | None = None,
 ) -> DistArray:
     """Sums of the squared distances from the centre, which broadcasts onto the block."""
-    if not x._layout.is_plain:
-        x._settle()
+    x = x._plain()
     plan = place(x._layout, axis, keepdims, kind)
     mask = None
     if where is not NoValue and where is not True:
@@ -242,10 +262,8 @@ def average(
         axis = normalize_axis_tuple(axis, x.ndim, argname="axis")
     if weights is None:
         found = mean(x, axis, keepdims=keepdims)
-        if not returned:
-            return found
-        scale: Any = found.dtype.type(x.size / found.size)
-        return found, _filled_like(found, scale)
+        scale: Any = found.dtype.type(x.size / found.size)  # NumPy too divides by zero here
+        return (found, _filled_like(found, scale)) if returned else found
     weight = _weights(as_distarray(weights, x._mesh), x, axis)
     kind = np.result_type(x.dtype, weight.dtype, *(["f8"] if x.dtype.kind in "iub" else []))
     scale = reduce(np.add, weight, axis, kind, None, keepdims)

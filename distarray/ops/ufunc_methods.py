@@ -9,6 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import UFUNC_METHODS, DistArray, as_distarray, common_mesh, to_layout
 from distarray.config import config
 from distarray.layout import Cut, Layout
+from distarray.ops.chains import whole_along
 from distarray.ops.folds import RULES, identity
 from distarray.ops.reducing import Plan, finish, reduce, write
 from distarray.ops.scans import accumulate
@@ -71,11 +72,13 @@ def reduceat(
     """
     x: DistArray = a if isinstance(a, DistArray) else as_distarray(a, common_mesh(a, indices, out))
     out = out[0] if type(out) is tuple else out
-    tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
-    kind = ufunc.reduceat(tiny, np.zeros(0, np.intp), axis, dtype).dtype
+    binary = ufunc if ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature else np.add
+    binary.reduceat(np.zeros((1,) * x.ndim), np.zeros(0, np.intp), axis)  # raises NumPy's errors
     axis = axis[0] if type(axis) is tuple else 0 if axis is None else operator.index(axis)
     axis = normalize_axis_index(axis, x.ndim)
     starts = _starts(ufunc, indices, x.shape[axis])
+    tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
+    kind = ufunc.reduceat(tiny, np.zeros(0, np.intp), axis, dtype).dtype
     shape = [*x.shape[:axis], len(starts), *x.shape[axis + 1 :]]
     if out is not None and tuple(out.shape) != tuple(shape):
         raise ValueError(
@@ -90,7 +93,7 @@ def reduceat(
     if config.reproducible and kind.kind in "fc" and exact and RULES[ufunc].rounds:
         exact = False
     if not exact and x._layout.cuts[axis].parts > 1:
-        x = to_layout(x, _whole_along(x._layout, axis))
+        x = to_layout(x, whole_along(x._layout, axis))
     cuts = list(x._layout.cuts)
     cuts[axis] = Cut.whole(len(starts))
     layout = Layout.from_cuts(cuts, x._layout.mesh_shape)
@@ -109,24 +112,13 @@ def _starts(ufunc: np.ufunc, indices: Any, extent: int) -> Array:
         indices = indices.full()
     starts = np.asarray(indices)
     if starts.ndim != 1 or not isinstance(indices, (list, tuple)):
-        ufunc.reduceat(np.zeros(1), np.zeros_like(starts)[:0] if starts.ndim == 1 else starts)
+        np.add.reduceat(np.zeros(1), starts[:0] if starts.ndim == 1 else starts)
     starts = starts.astype(np.intp)
     wrong = (starts < 0) | (starts >= extent)
     if wrong.any():
         first = starts[np.argmax(wrong)]
         raise IndexError(f"index {first} out-of-bounds in {ufunc.__name__}.reduceat [0, {extent})")
     return starts
-
-
-def _whole_along(layout: Layout, axis: int) -> Layout:
-    """A layout that leaves an axis whole: its cut moved to the longest free dimension."""
-    cuts = list(layout.cuts)
-    cut, cuts[axis] = cuts[axis], Cut.whole(layout.shape[axis])
-    free = [dim for dim, c in enumerate(layout.cuts) if not c.mesh_dims and c.extent >= cut.parts]
-    if free:
-        dim = max(free, key=lambda d: layout.shape[d])
-        cuts[dim] = Cut.chunked(layout.shape[dim], cut.mesh_dims, cut.radix)
-    return Layout.from_cuts(cuts, layout.mesh_shape)
 
 
 def _pieces(
