@@ -230,7 +230,7 @@ def asfortranarray(
     As :func:`array`.
     """
     return array(  # type: ignore[no-any-return]
-        a, dtype, copy=None, order="F", like=like, mesh=mesh, placements=placements
+        a, dtype, copy=None, order="F", ndmin=1, like=like, mesh=mesh, placements=placements
     )
 
 

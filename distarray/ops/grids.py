@@ -90,7 +90,9 @@ def _axis_array(dim: int, grid: Layout, mesh: DeviceMesh, dtype: Any) -> DistArr
 
     def block(section: Sequence[slice]) -> Any:
         values = mesh.asarray(positions(section[dim].start, section[dim].stop, dtype))
-        return values.reshape([part.stop - part.start for part in section])
+        values = values.reshape([-1 if d == dim else 1 for d in range(len(section))])
+        # A dimension of extent 1 may be cut as well, and its index be on another rank.
+        return values[tuple([slice(part.stop - part.start) for part in section])]
 
     return from_section(block, layout, mesh)
 

@@ -52,8 +52,7 @@ def arange(
     extent = _arange_length(first, last, by, found.kind == "c")
     if found.kind == "b" and extent > 2:
         np.arange(3, dtype=bool)  # NumPy's own words for why there is no such range
-    ends = np.empty(2, found)
-    ends[0] = first
+    ends = np.full(2, first, found)
     if extent > 1:
         ends[1] = first + by
     layout, mesh = place((extent,), found, mesh, placements, device, like)
@@ -69,7 +68,10 @@ def _arange_dtype(*values: Any) -> np.dtype[Any]:
     """What NumPy finds for the limits of a range: at least the default integer."""
     dtype: np.dtype[Any] = np.dtype(np.intp)
     for value in values:
-        dtype = np.promote_types(dtype, np.asarray(value).dtype)
+        found = np.asarray(value).dtype
+        if found.kind not in "iufcb":
+            return found
+        dtype = np.promote_types(dtype, found)
     return dtype
 
 
@@ -112,8 +114,8 @@ def _arange_block(ends: Any, low: int, high: int) -> Any:
         block.imag = _float_range(ends.imag, low, high)
     else:
         block[...] = _float_range(ends, low, high)
-    if low <= 1 < high:  # NumPy stores start + step; start + 1 * delta may differ in the last bit
-        block[1 - low] = ends[1]
+    # NumPy stores the first two as they are: start + 1 * delta may differ in the last bit.
+    block[: max(0, 2 - low)] = ends[low:high]
     return block
 
 
@@ -215,10 +217,10 @@ class _Line:
             section = layout.section(mesh.coords)
             low, high = section[axis]
             others = [*section[:axis], *section[axis + 1 :]]
-            parts = [_part(x, others) for x in (self.start, self.stop, self.delta, self.step)]
+            operands = (self.start, self.stop, self.delta, self.step)
+            parts = [_part(x, self.shape, others) for x in operands]
             return wrap(mesh.asarray(self._block(parts, low, high, dtype, axis)), layout, mesh)
-        operands = [self.start, self.stop, self.delta, self.step]
-        parts, base, mesh = prepare(*operands)
+        parts, base, mesh = prepare(self.start, self.stop, self.delta, self.step)
         cuts = [*base.cuts[:axis], Cut.whole(self.num), *base.cuts[axis:]]
         block = self._block(parts, 0, self.num, dtype, axis)
         result = wrap(block, base.with_cuts(cuts), mesh)
@@ -242,12 +244,14 @@ class _Line:
         return np.moveaxis(block, 0, axis).astype(dtype, copy=False)
 
 
-def _part(x: Any, section: list[tuple[int, int]]) -> Any:
-    """The elements of an array that broadcasts, for a section of what it broadcasts to."""
+def _part(x: Any, shape: tuple[int, ...], section: list[tuple[int, int]]) -> Any:
+    """The elements of an array that broadcasts to `shape`, for a section of that."""
     if not np.ndim(x):
         return x
-    intervals = section[len(section) - x.ndim :]
-    key = [slice(*i) if n != 1 else slice(None) for n, i in zip(x.shape, intervals, strict=True)]
+    key = []
+    lead = len(shape) - x.ndim
+    for extent, whole, interval in zip(x.shape, shape[lead:], section[lead:], strict=True):
+        key.append(slice(*interval) if extent == whole else slice(None))
     return x[tuple(key)]
 
 
