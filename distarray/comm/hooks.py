@@ -6,6 +6,7 @@ status other than zero; a killed process is noticed by the launcher.
 """
 
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -25,6 +26,7 @@ _LAST_RANK = 20
 _DRAIN = 0.05
 
 _installed = False
+_process = 0
 _ending = threading.Lock()
 _plain_exit: Callable[..., NoReturn] = sys.exit
 _plain_hook: Callable[..., Any] = sys.__excepthook__
@@ -33,10 +35,10 @@ _plain_thread_hook: Callable[..., Any] = threading.__excepthook__
 
 def install() -> None:
     """Put the hooks in place; once, when the first MPI group is made."""
-    global _installed, _plain_exit, _plain_hook, _plain_thread_hook
+    global _installed, _process, _plain_exit, _plain_hook, _plain_thread_hook
     if _installed:
         return
-    _installed = True
+    _installed, _process = True, os.getpid()
     _plain_hook, sys.excepthook = sys.excepthook, _on_exception
     _plain_thread_hook, threading.excepthook = threading.excepthook, _on_thread_exception
     _plain_exit, sys.exit = sys.exit, _exit
@@ -117,7 +119,12 @@ def _shown(kind: type[BaseException], error: BaseException, tb: TracebackType | 
 
 
 def _alone() -> bool:
-    """Whether there is no other rank to be ended: MPI is not running, or has one process."""
+    """Whether there is no other rank to be ended: MPI has one process, or this one is none of its.
+
+    A forked child is not a rank, and must not touch MPI.
+    """
+    if os.getpid() != _process:
+        return True
     from mpi4py import MPI
 
     running = MPI.Is_initialized() and not MPI.Is_finalized()

@@ -10,6 +10,7 @@ from distarray.comm.arguments import checked_names, checked_ranks, checked_shape
 from distarray.comm.group import Group
 from distarray.comm.outside import OutsideGroup
 from distarray.comm.threads import current_world
+from distarray.comm.tune import use_own_gpu
 from distarray.config import config
 from distarray.errors import DivergenceError, MeshError
 from distarray.layout.placement import Fold
@@ -149,6 +150,7 @@ class DeviceMesh:
             else:
                 import cupy
 
+                use_own_gpu(cupy)
                 self._xp = cupy
         return self._xp
 

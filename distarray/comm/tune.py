@@ -7,7 +7,7 @@ from typing import Any
 
 from distarray.config import config
 
-__all__ = ["blas_threads", "keep_freed_memory", "share_of_cores", "start"]
+__all__ = ["blas_threads", "keep_freed_memory", "share_of_cores", "start", "use_own_gpu"]
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -24,6 +24,7 @@ _USER_CHOICES = (
 )
 
 _started = False
+_node_rank = 0
 
 
 def start(comm: Any) -> None:
@@ -72,7 +73,9 @@ def share_of_cores(comm: Any) -> int:
     """Cores for this rank: each core it may run on, divided by the ranks that may run there."""
     from mpi4py import MPI
 
+    global _node_rank
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    _node_rank = max(_node_rank, node.Get_rank())
     try:
         masks = node.allgather(_allowed_cores())
     finally:
@@ -97,3 +100,17 @@ def blas_threads(count: int) -> None:
     except ImportError:
         return
     threadpoolctl.threadpool_limits(count, user_api="blas")
+
+
+def use_own_gpu(cupy: Any) -> None:
+    """Give the ranks of a node different GPUs, unless one has been chosen already.
+
+    Parameters
+    ----------
+    cupy : module
+        CuPy, as imported.
+    """
+    runtime = getattr(cupy.cuda, "runtime", None)
+    if runtime is None or runtime.getDevice() != 0:
+        return
+    cupy.cuda.Device(_node_rank % runtime.getDeviceCount()).use()

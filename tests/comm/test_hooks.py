@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -33,6 +34,15 @@ if group.rank in ranks:
             sys.exit(4)
         except SystemExit as error:
             print("caught", error.code, flush=True)
+    if how == "child":
+        child = os.fork()
+        if not child:  # as multiprocessing ends its children
+            try:
+                raise ValueError("the child's")
+            except ValueError:
+                sys.excepthook(*sys.exc_info())
+            os._exit(1)
+        print("child", os.waitpid(child, 0)[1] != 0, flush=True)
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
 if how == "zero":
@@ -59,15 +69,21 @@ def launch(tmp_path, how, ranks, n=4):
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
     start = time.monotonic()
-    job = subprocess.run(
+    job = subprocess.Popen(
         [mpiexec, *options, "-n", str(n), sys.executable, str(script), how, ranks],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
-        timeout=60,
+        start_new_session=True,
     )
-    return job.returncode, job.stdout.decode(errors="replace"), time.monotonic() - start
+    try:
+        output, _ = job.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        os.killpg(job.pid, signal.SIGTERM)  # the launcher ends its ranks
+        output, _ = job.communicate(timeout=20)
+        pytest.fail(f"hung:\n{output.decode(errors='replace')}")
+    return job.returncode, output.decode(errors="replace"), time.monotonic() - start
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +130,13 @@ def test_what_is_handled_ends_nothing(tmp_path, how):
     status, output, _ = launch(tmp_path, how, "1")
     assert status == 0, output
     assert output.count("caught 4") == (how == "caught")
+
+
+def test_a_forked_child_is_no_rank(tmp_path):
+    status, output, _ = launch(tmp_path, "child", "1")
+    assert status == 0, output
+    assert "child True" in output
+    assert "ends the job" not in output
 
 
 def test_a_single_process_behaves_as_python_does(tmp_path):
