@@ -272,6 +272,8 @@ class DistArray(Operators, Methods):
             )
         if self._layout.partials:
             self._settle()
+        if not getattr(self._block.flags, "writeable", True):  # also on ranks that hold nothing
+            raise ValueError("assignment destination is read-only")
         entries = basic_entries(key, self._layout.shape)
         if entries is None:
             registry.call(operator.setitem, self, key, value)

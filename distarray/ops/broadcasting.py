@@ -93,6 +93,8 @@ def _stretched_layout(
 
 def _part_of_stretched(x: DistArray, layout: Layout, lead: int) -> Any:
     """This rank's block of `x`, or what it needs of it where the result alone is cut."""
+    if not layout.holds(x._mesh.coords):
+        return x._mesh.xp.empty((), x.dtype)
     if not x._layout.is_replicated:
         return x._block
     section = layout.section(x._mesh.coords)[lead:]

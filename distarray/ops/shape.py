@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements, wrap
+from distarray.array import DistArray, as_distarray, common_mesh, empty, implements, wrap
 from distarray.layout import Fold
 
 __all__ = [
@@ -36,7 +36,10 @@ def everything(x: DistArray) -> list[Any]:
 
 def permuted(x: DistArray, axes: Sequence[int]) -> DistArray:
     """`x` with its dimensions in the order `axes`, which is known to be one."""
-    return wrap(x._block.transpose(axes), x._layout.transpose(axes), x._mesh)
+    layout, mesh = x._layout.transpose(axes), x._mesh
+    if layout.ats and not layout.holds(mesh.coords):
+        return empty(layout, x.dtype, mesh)
+    return wrap(x._block.transpose(axes), layout, mesh)
 
 
 # -- order of the dimensions ---------------------------------------------------------------------
@@ -187,10 +190,9 @@ def squeeze(a: Any, axis: Any = None) -> DistArray:
 
 
 def _no_axes(axis: Any) -> tuple[int, ...]:
-    """Axes of a 0-d array: NumPy lets 0 and -1 pass here."""
-    for number in axis if isinstance(axis, tuple) else (axis,):
-        if index(number) not in (0, -1):
-            raise np.exceptions.AxisError(number, 0)
+    """Axes of a 0-d array: NumPy lets a lone 0 or -1 pass here."""
+    if isinstance(axis, tuple) or index(axis) not in (0, -1):
+        return normalize_axis_tuple(axis, 0, "axis")
     return ()
 
 
@@ -232,8 +234,8 @@ def flip(m: Any, axis: Any = None) -> DistArray:
 
 def flipped(x: DistArray, axes: Sequence[int]) -> DistArray:
     """`x` reversed along dimensions that are known to be valid."""
-    if isinstance(x._block, np.generic):
-        return x
+    if not x.ndim:
+        return x[()]  # type: ignore[no-any-return]
     entries = everything(x)
     for dim in axes:
         entries[dim] = (max(x.shape[dim] - 1, 0), -1, x.shape[dim])
