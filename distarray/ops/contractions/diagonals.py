@@ -87,7 +87,8 @@ def trace(
     (x,), _ = read(a, out=out)
     if x.ndim < 2:
         raise ValueError("diag requires an array of at least two dimensions")
-    first, second = normalize_axis_index(axis1, x.ndim), normalize_axis_index(axis2, x.ndim)
+    first = normalize_axis_index(axis1, x.ndim, "axis1")
+    second = normalize_axis_index(axis2, x.ndim, "axis2")
     if first == second:
         raise ValueError("axis1 and axis2 cannot be the same")
     return call(np.sum, _diagonal(x, int(offset), first, second), axis=-1, dtype=dtype, out=out)

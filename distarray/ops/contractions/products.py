@@ -9,7 +9,13 @@ import numpy as np
 from distarray.array import DistArray, call, implements
 from distarray.ops.contractions.engine import contract, deliver, program_for
 from distarray.ops.contractions.kernels import labelled_kernel
-from distarray.ops.contractions.operands import moved_axes, probe, raise_as_numpy, read
+from distarray.ops.contractions.operands import (
+    common_shape,
+    moved_axes,
+    probe,
+    raise_as_numpy,
+    read,
+)
 from distarray.ops.ufuncs import call_ufunc
 from distarray.plan import Contraction
 
@@ -61,11 +67,13 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         if x.shape[-1] != y.shape[axis]:
             raise _not_aligned(x.shape, y.shape, x.ndim - 1, axis)
         result = _paired(x, y, ((x.ndim - 1, axis),), dtype)
-    if out is not None and (out.shape != result.shape or out.dtype != dtype):
+    if out is not None and (out.ndim != result.ndim or out.dtype != dtype):
         raise ValueError(
             "output array is not acceptable (must have the right datatype, number of dimensions, "
             "and be a C-Array)"
         )
+    if out is not None and out.shape != result.shape:
+        raise ValueError("output array has wrong dimensions")
     return deliver(result, out)
 
 
@@ -114,18 +122,12 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.outer, x.dtype, y.dtype)
     result = _paired(call(np.ravel, x), call(np.ravel, y), (), dtype)
-    if out is not None and out.shape != result.shape:
-        raise ValueError(
-            f"non-broadcastable output operand with shape {_tight(out.shape)} doesn't match the "
-            f"broadcast shape {_tight(result.shape)}"
-        )
-    if out is not None and not np.can_cast(dtype, out.dtype, "same_kind"):
-        np.multiply(np.ones(1, dtype), np.ones(1, dtype), out=np.ones(1, out.dtype))
+    if out is not None:
+        fits = common_shape(out.shape, result.shape) == out.shape
+        if not fits or not np.can_cast(dtype, out.dtype, "same_kind"):
+            column, row = np.ones((x.size, 1), dtype), np.ones((1, y.size), dtype)
+            np.multiply(column, row, out=np.empty(out.shape, out.dtype))
     return deliver(result, out)
-
-
-def _tight(shape: Sequence[int]) -> str:
-    return str(tuple(shape)).replace(" ", "")
 
 
 @implements(np.linalg.outer)
