@@ -161,6 +161,8 @@ def _masked(
     chosen = np.argsort(~mask, axis=axis, kind="stable")
     front = np.take_along_axis(block, chosen, axis).astype(dtype, copy=False)
     count = np.count_nonzero(mask, axis=axis, keepdims=True)
+    # What follows is scanned too and not read; a one does no harm to any ufunc.
+    front = np.where(np.take_along_axis(mask, chosen, axis), front, dtype.type(1))
     if carry is None:  # only ufuncs with an identity may lack an initial value
         carry = np.full(_slab(block, axis), ufunc.identity, dtype)
     with np.errstate(all="ignore"):

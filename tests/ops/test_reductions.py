@@ -24,7 +24,7 @@ REDUCTIONS = [np.sum, np.prod, np.max, np.min, np.any, np.all, np.amax, np.amin]
 NAN_REDUCTIONS = [np.nansum, np.nanprod, np.nanmax, np.nanmin]
 STATISTICS = [np.mean, np.var, np.std, np.nanmean, np.nanvar, np.nanstd]
 EXTREMES = [np.argmax, np.argmin, np.nanargmax, np.nanargmin]
-MANY = settings(max_examples=150)
+MANY = settings(max_examples=80)
 
 
 def tolerances(dtype):

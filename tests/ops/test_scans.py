@@ -48,7 +48,7 @@ def cases(draw, world, special):
     return ranks, mesh_shape, draw(recipes(values.shape, mesh_shape, values.dtype, kinds)), values
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_scans(world, data):
     ranks, mesh_shape, recipe, values = data.draw(cases(world, data.draw(st.booleans())))
@@ -105,7 +105,7 @@ UFUNCS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_accumulate(world, data):
     ranks, mesh_shape, recipe, values = data.draw(cases(world, data.draw(st.booleans())))

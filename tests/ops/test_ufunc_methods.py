@@ -65,7 +65,7 @@ def compare(world, case, call):
     world.run(ranks, program)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_reduce(world, data):
     case = data.draw(cases(world))
@@ -83,7 +83,7 @@ def test_reduce(world, data):
     compare(world, case, lambda a: ufunc.reduce(a, **keywords))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_reduce_where(world, data):
     case = data.draw(cases(world, min_dims=1))
@@ -95,7 +95,7 @@ def test_reduce_where(world, data):
     compare(world, case, lambda a: ufunc.reduce(a, axis=axis, where=mask, **keywords))
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_reduceat(world, data):
     case = data.draw(cases(world, min_dims=1))
