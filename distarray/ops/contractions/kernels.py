@@ -37,8 +37,7 @@ def labelled_kernel(spec: Contraction) -> Kernel:
     Integers are exact either way; both wrap around as NumPy's do.
     """
     terms = tuple([tuple([label for label in term if label >= 0]) for term in spec.terms])
-    arrangement = _arrangement(terms, spec.out) if len(terms) == 2 else None
-    product = _einsum(terms, spec.out) if arrangement is None else arrangement.multiply
+    product = _kernel(terms, spec.out)
     if terms == spec.terms:
         return product
     keys = [tuple([0 if label < 0 else slice(None) for label in term]) for term in spec.terms]
@@ -46,6 +45,30 @@ def labelled_kernel(spec: Contraction) -> Kernel:
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], out: Array | None) -> Array:
         squeezed = [block[(*key, ...)] for block, key in zip(blocks, keys, strict=True)]
         return product(squeezed, dtype, out)
+
+    return multiply
+
+
+def _kernel(terms: Sequence[Labels], out: Labels) -> Kernel:
+    if len(terms) != 2:
+        return _einsum(terms, out)
+    if all(label in out for term in terms for label in term):
+        return _elementwise(terms, out)
+    arrangement = _arrangement(terms, out)
+    return _einsum(terms, out) if arrangement is None else arrangement.multiply
+
+
+def _elementwise(terms: Sequence[Labels], out: Labels) -> Kernel:
+    """The product of two blocks without a sum, in C order."""
+    orders = [tuple([term.index(label) for label in out if label in term]) for term in terms]
+    keys = [tuple([slice(None) if label in term else None for label in out]) for term in terms]
+
+    def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
+        a, b = [
+            block.transpose(order)[(*key, ...)]
+            for block, order, key in zip(blocks, orders, keys, strict=True)
+        ]
+        return np.multiply(a, b, dtype=dtype, casting="unsafe", order="C")
 
     return multiply
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, call, implements
+from distarray.array import DistArray, call, implements, to_layout
+from distarray.layout import Layout
 from distarray.ops.contractions.engine import contract, deliver, program_for
 from distarray.ops.contractions.kernels import labelled_kernel
 from distarray.ops.contractions.operands import (
     common_shape,
-    moved_axes,
     probe,
     raise_as_numpy,
     read,
@@ -179,19 +179,33 @@ def kron(a: Any, b: Any) -> Any:
     Returns
     -------
     DistArray
-        Cut along a dimension where `a` is, or can be, cut.
+        Cut where `a` is, or can be, cut.
 
     Cost
     ----
-    `b` becomes whole on every rank, which holds less than the result does; `a` stays where it is.
+    `a` stays where it is and `b` becomes whole on every rank, which is less than a rank holds of
+    the result. If `a` has fewer elements than there are ranks, `b` stays where it is and the
+    result is put in order by one exchange.
     """
-    (x, y), _ = read(a, b)
+    (x, y), mesh = read(a, b)
     dtype = probe(np.multiply, x.dtype, y.dtype)
     if not x.ndim or not y.ndim:
         return np.multiply(x, y)
     ndim = max(x.ndim, y.ndim)
     x, y = [v[(None,) * (ndim - v.ndim)] for v in (x, y)]
-    pairs = _paired(x, y, (), dtype)
-    order = [d + ndim * which for d in range(ndim) for which in (0, 1)]
+    if x.size >= mesh.size():
+        y = to_layout(y, Layout.replicated(y.shape, mesh.shape))
+    spec = _crossed(x.shape, y.shape)
+    layouts, dtypes = (x._layout, y._layout), (x.dtype, y.dtype)
+    program = program_for(labelled_kernel(spec), spec, layouts, dtypes, dtype)
     shape = tuple([m * n for m, n in zip(x.shape, y.shape, strict=True)])
-    return call(np.reshape, moved_axes(pairs, order), shape)
+    return call(np.reshape, contract(program, (x, y)), shape)
+
+
+@lru_cache(maxsize=1024)
+def _crossed(a: tuple[int, ...], b: tuple[int, ...]) -> Contraction:
+    """All products, the dimensions of the operands in turns."""
+    first = tuple(range(0, 2 * len(a), 2))
+    second = tuple(range(1, 2 * len(a), 2))
+    extents = tuple([extent for pair in zip(a, b, strict=True) for extent in pair])
+    return Contraction((first, second), tuple(range(2 * len(a))), extents)
