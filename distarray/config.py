@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from types import ModuleType
 from typing import Any, cast
 
@@ -93,9 +94,7 @@ class Config(ModuleType):
         current = _current.get()
         return _base[0] if current is None else current
 
-    def __getattr__(self, name: str) -> Any:
-        if name in Settings.__slots__:
-            return getattr(self.settings, name)
+    def __getattr__(self, name: str) -> Any:  # the settings themselves are properties, see below
         raise AttributeError(f"config has no setting {name!r}; it has {', '.join(_NAMES)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -121,6 +120,14 @@ class Config(ModuleType):
     def __repr__(self) -> str:
         return repr(self.settings).replace("Settings", "config", 1)
 
+
+def _property_for(name: str) -> property:
+    read = attrgetter(name)
+    return property(lambda config: read(config.settings), doc=f"The setting {name!r}.")
+
+
+for _name in _NAMES:
+    setattr(Config, _name, _property_for(_name))
 
 _base = [_from_environment()]
 _current: ContextVar[Settings | None] = ContextVar("distarray_settings", default=None)

@@ -46,6 +46,9 @@ FUNCTIONS: dict[Callable[..., Any], Row] = {}
 #: Method of a ufunc ("__call__", "reduce", ...) -> function(ufunc, *inputs, **keywords).
 UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 
+#: Types of arguments that are what they are.
+_ATOMS = frozenset({type(None), bool, int, float, complex, str, type})
+
 _fallback: list[Callable[..., Any]] = []
 
 
@@ -135,11 +138,21 @@ def settled_arguments(
     return found, named
 
 
+def _as_they_are(values: Iterable[Any]) -> bool:
+    """Whether no argument can be, or hold, an array that has to be settled."""
+    for value in values:
+        if type(value) not in _ATOMS and not (isinstance(value, Base) and value._layout.is_plain):
+            return False
+    return True
+
+
 def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call what stands behind a NumPy function, or the fallback."""
     verify(numpy_function, args, kwargs)
     row = FUNCTIONS.get(numpy_function)
     if row is None:
         return _fallback[0](numpy_function, args, kwargs)
+    if _as_they_are(args) and _as_they_are(kwargs.values()):
+        return row.function(*args, **kwargs)
     given, named = settled_arguments(row, args, kwargs)
     return row.function(*given, **named)

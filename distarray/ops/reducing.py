@@ -275,13 +275,19 @@ def _contribution(
 ) -> Array:
     """What this rank's block comes to; the identity where there is nothing to reduce."""
     block, coords = x._block, x._mesh.coords
-    mask = None if mask is None else local_mask(mask, x)
-    if initial is None or not (RULES[ufunc].idempotent or plan.leads(x._mesh)):
+    if mask is not None:
+        mask = local_mask(mask, x)
+    if initial is None or (initial is not NoValue and not _counts(ufunc, plan, x._mesh)):
         initial = NoValue
     if not block.size or not x._layout.holds(coords):
         value = identity(ufunc, plan.dtype) if initial is NoValue else initial
         return x._mesh.xp.full(plan.layout.local_shape(coords), value, plan.dtype)
     return reduced(ufunc, block, plan.axes, dtype, plan.keepdims, initial, mask)
+
+
+def _counts(ufunc: np.ufunc, plan: Plan, mesh: DeviceMesh) -> bool:
+    """Whether this rank takes `initial` into account: one rank, if twice would be too often."""
+    return RULES[ufunc].idempotent or plan.leads(mesh)
 
 
 def reduced(
