@@ -25,6 +25,8 @@ __all__ = ["Measurement", "main"]
 PEERS = {"heat": "heat", "dtensor": "torch.distributed.tensor"}
 #: A timing shorter than this (seconds) is made of several calls.
 SHORTEST = 2e-3
+#: What the timings of one turn may take together (seconds), save that there is one.
+LONGEST = 0.5
 TURNS, REPEAT = 4, 5
 
 
@@ -60,10 +62,10 @@ def measured(case: Case, jobs: Sequence[Job], turns: int) -> list[Measurement]:
     """Measure one case in all jobs that have a statement for it, by turns."""
     ready = [(job, found) for job in jobs for found in _entries(case, job)]
     ready = [entry for entry in ready if _set_up(case, *entry)]
-    calls = {id(found): _calls(case, job, found) for job, found in ready}
+    counts = [_counts(case, job, found) for job, found in ready]
     for _ in range(turns):
-        for job, found in ready:
-            times = job.ask("time", found.statement, calls[id(found)], REPEAT)
+        for (job, found), (inner, repeat) in zip(ready, counts):
+            times = job.ask("time", found.statement, inner, repeat)
             found.seconds += [max(together) for together in zip(*times)]
     for job, found in ready:
         if job.library == "distarray" and found.library == "distarray":
@@ -92,12 +94,12 @@ def _set_up(case: Case, job: Job, found: Measurement) -> bool:
     return True
 
 
-def _calls(case: Case, job: Job, found: Measurement) -> int:
-    """How many calls make one timing."""
-    if case.before:
-        return 1
+def _counts(case: Case, job: Job, found: Measurement) -> tuple[int, int]:
+    """How many calls make one timing, and how many timings one turn."""
     quick = max(min(times) for times in job.ask("time", found.statement, 1, 3))
-    return max(1, min(2000, round(SHORTEST / max(quick, 1e-9))))
+    calls = 1 if case.before else round(SHORTEST / max(quick, 1e-9))
+    calls = max(1, min(calls, 2000))
+    return calls, max(1, min(round(LONGEST / (calls * quick)), REPEAT))
 
 
 def import_seconds(python: str, repeat: int = 7) -> list[float]:
