@@ -259,7 +259,8 @@ def test_datatypes_are_used_and_bounded(world, ranks):
         block = np.arange(40.0 * 1200).reshape(40, 1200)
         up, down = (group.rank + 1) % group.size, (group.rank - 1) % group.size
         held = []
-        for width in [*range(300, 1150), *range(300, 1150)]:
+        widths = range(300, 1150) if group.size <= 2 else range(300, 420)
+        for width in [*widths, *widths]:
             into = np.zeros((2, 1200))
             if group.size > 1:
                 group.exchange([(up, block[3:5, 7:width])], [(down, into[:, 7:width])])
@@ -431,8 +432,9 @@ def test_split_and_subset(world, ranks):
 
 def test_splitting_in_a_loop_is_free(world, ranks):
     def program(group):
-        for _ in range(3000 if world.name == "mpi" else 50):
-            group.split(0, group.rank)
+        # Two ranks in another order need a communicator; MPICH has about two thousand.
+        for _ in range(2500 if world.name == "mpi" and group.size == 2 else 50):
+            group.split(0, -group.rank)
             group.subset((0,))
 
     world.run(ranks, program)
