@@ -10,7 +10,7 @@ Dimensions are taken in groups (:func:`~distarray.layout.reshape_groups`): the g
 survives are passed through whole, and ranks talk only along the mesh dimensions of the others.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -230,14 +230,25 @@ def _readers(
     for (old, new), moves in zip(groups, moving, strict=True):
         if moves:
             cuts = dst.cuts[slice(*new)]
-            dim = _cut_dim(cuts)
-            parts = range(cuts[dim].parts)
-            if not dim:  # else every block holds some of each stretch
-                row = prod([cut.extent for cut in cuts[1:]])
-                first, last = _span(src.section(me)[slice(*old)], src.shape[slice(*old)])
-                parts = cuts[0].owners(first // row, last // row + 1) if first <= last else range(0)
-            choices.append([dict(pairs) for pairs in _parts(cuts[dim], parts)])
+            span = _span(src.section(me)[slice(*old)], src.shape[slice(*old)])
+            parts = _parts_within(cuts, *span)
+            choices.append([dict(pairs) for pairs in _parts(cuts[_cut_dim(cuts)], parts)])
     yield from _coordinates(me, choices)
+
+
+def _parts_within(cuts: Sequence[Cut], first: int, last: int) -> Iterable[int]:
+    """The blocks of a group, cut in one dimension, that own flat indices from `first` to `last`."""
+    cut = cuts[_cut_dim(cuts)]
+    row = prod([c.extent for c in cuts[_cut_dim(cuts) + 1 :]])
+    parts: dict[int, None] = {}
+    for before in range(first // (row * cut.extent), last // (row * cut.extent) + 1):
+        origin = before * cut.extent * row
+        start = max(first - origin, 0) // row
+        stop = min((last - origin) // row + 1, cut.extent)
+        parts.update(dict.fromkeys(cut.owners(start, stop)))
+        if len(parts) == cut.parts:
+            break
+    return parts
 
 
 def _span(box: Box, shape: Sequence[int]) -> Interval:
@@ -250,7 +261,7 @@ def _span(box: Box, shape: Sequence[int]) -> Interval:
     return first, last
 
 
-def _parts(cut: Cut, parts: range) -> list[tuple[tuple[int, int], ...]]:
+def _parts(cut: Cut, parts: Iterable[int]) -> list[tuple[tuple[int, int], ...]]:
     """Mesh coordinates, as (mesh dimension, coordinate) pairs, of blocks of a cut."""
     if not cut.mesh_dims:
         return [()]
