@@ -11,9 +11,9 @@ does block ``part`` own, and which blocks own the indices ``start`` to ``stop``.
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
+from typing import NamedTuple
 
 __all__ = ["Cut", "Interval"]
 
@@ -21,9 +21,10 @@ __all__ = ["Cut", "Interval"]
 Interval = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """How one array dimension is divided among the mesh dimensions that shard it.
+
+    It is a tuple because programs with ever new shapes make and compare a great many of them.
 
     Parameters
     ----------
@@ -81,6 +82,10 @@ class Cut:
     def is_canonical(self) -> bool:
         """Whether the blocks are those of ``torch.chunk`` on this very dimension."""
         return self.bounds is None and self.base == self.extent and self.step == 1
+
+    def is_shift_of(self, other: "Cut") -> bool:
+        """Whether both see the same blocks, with the same step and extent, from some offset."""
+        return self[:4] == other[:4] and self[5:] == other[5:]
 
     def part(self, coords: tuple[int, ...]) -> int:
         """Block number of a mesh coordinate."""

@@ -20,6 +20,14 @@ Box = tuple[Interval, ...]
 _REPLICATE = Replicate()
 
 
+@lru_cache(maxsize=1024)
+def _kinds(placements: tuple[Placement, ...]) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+    """Mesh dimensions with a pending fold, those with a lone coordinate; whether all replicate."""
+    partials = tuple([m for m, p in enumerate(placements) if isinstance(p, Partial)])
+    ats = tuple([m for m, p in enumerate(placements) if isinstance(p, At)])
+    return partials, ats, all(isinstance(p, Replicate) for p in placements)
+
+
 class Layout:
     """Where every element of a global array lives; pure, immutable and interned.
 
@@ -97,10 +105,8 @@ class Layout:
         self.shape = tuple([cut.extent for cut in cuts])
         self.ndim = len(cuts)
         self.size = prod(self.shape)
-        self.partials = tuple([m for m, p in enumerate(placements) if isinstance(p, Partial)])
-        self.ats = tuple([m for m, p in enumerate(placements) if isinstance(p, At)])
+        self.partials, self.ats, self.is_replicated = _kinds(placements)
         self.is_plain = not self.partials and not self.ats
-        self.is_replicated = all(isinstance(p, Replicate) for p in placements)
         self._sections = {}
         with cls._lock:
             return cls._interned.setdefault(key, self)  # type: ignore[return-value]

@@ -9,7 +9,6 @@ indexing.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
 from math import prod
 
@@ -89,7 +88,7 @@ def regrouped_cut(cuts: Sequence[Cut], new: Sequence[int]) -> list[Cut] | None:
     idle = tuple([m for cut in cuts if cut.parts == 1 for m in cut.mesh_dims])
     if idle:
         radix = (*lead.radix, *[1] * len(idle))
-        lead = replace(lead, mesh_dims=(*lead.mesh_dims, *idle), radix=radix)
+        lead = lead._replace(mesh_dims=(*lead.mesh_dims, *idle), radix=radix)
     return [lead, *[Cut.whole(extent) for extent in new[1:]]]
 
 

@@ -7,7 +7,7 @@ their common middle. It moves no more than either, and where a program writes an
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from distarray.layout import Cut, Layout, Placement
@@ -146,15 +146,11 @@ def _centred(cuts: Sequence[Cut], lifted: Sequence[Sequence[Cut | None]]) -> lis
     """
     centred = []
     for dim, cut in enumerate(cuts):
-        family = [
-            other[dim]
-            for other in lifted
-            if (c := other[dim]) and replace(c, offset=cut.offset) == cut
-        ]
-        offsets = sorted([c.offset for c in family if c])
+        family = [c for other in lifted if (c := other[dim]) and c.is_shift_of(cut)]
+        offsets = sorted([c.offset for c in family])
         if len(set(offsets)) > 1:
             low, high = offsets[(len(offsets) - 1) // 2], offsets[len(offsets) // 2]
             middle = (cut.base - 1 - (cut.extent - 1) * cut.step) // 2
-            cut = replace(cut, offset=min(max(middle, low), high))
+            cut = cut._replace(offset=min(max(middle, low), high))
         centred.append(cut)
     return centred
