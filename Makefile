@@ -11,7 +11,7 @@ RANKS   ?= 4
 DEMO    := build/demo
 SHELL   := /bin/bash
 
-.PHONY: help demo test lint format docs bench clean
+.PHONY: help demo test lint format docs bench bench-peers clean
 .DELETE_ON_ERROR:
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo 'make lint    ruff, mypy, import-linter      make format   let ruff fix and format'
 	@echo 'make docs    the manual, in docs/_build/html'
 	@echo 'make bench   the benchmark table, on 1 and 2 ranks'
+	@echo 'make bench-peers  install Heat and PyTorch for it, in .venv-peers'
 	@echo 'make clean   remove .venv and everything built'
 
 $(STAMPS)/venv:
@@ -62,6 +63,11 @@ docs: $(STAMPS)/docs
 comma := ,
 bench: $(STAMPS)/bench$(if $(PEERS),$(comma)bench-peers)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks $(ARGS)
+
+# Heat and torch bring some GB and pin versions of their own: they get an environment of their own.
+bench-peers: $(STAMPS)/venv
+	test -d .venv-peers || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check '.[mpich,bench-peers]'
 
 clean:
 	rm -rf $(VENV) build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
