@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements, wrap
+from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout
 from distarray.ops import statistics
-from distarray.ops.reducing import NoValue, check_out, reduce, write
+from distarray.ops.reducing import NoValue, check_out, local_mask, place, reduce
 from distarray.ops.scans import without_nan
 
 __all__ = ["nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
@@ -126,11 +126,12 @@ def nanmean(
         check_out(np.nanmean, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     count = _count(x, mask, axis, keepdims, where)
     total = reduce(np.add, x, axis, dtype, None, keepdims, where=where)
-    total._settle()
+    if out is not None:
+        total = statistics.cast_for(total, out)
     with np.errstate(invalid="ignore", divide="ignore"):
-        part = statistics.divided(total, count)
+        result = statistics.divided(total, count)
     statistics.warn_if(count, 0, "Mean of empty slice")
-    return write(part, total._layout, x._mesh, out)
+    return result if out is None else statistics.copied(result, out)
 
 
 @implements(np.nanvar)
@@ -154,7 +155,7 @@ def nanvar(
     is cut.
     """
     result = _variance(np.nanvar, a, axis, dtype, out, ddof, keepdims, where, mean, correction)
-    return result if out is None else write(result._block, result._layout, result._mesh, out)
+    return result if out is None else statistics.copied(result, out)
 
 
 @implements(np.nanstd)
@@ -187,11 +188,10 @@ def _check_inexact(dtype: Any, out: Any) -> None:
         raise TypeError("If a is inexact, then out must be inexact")
 
 
-def _count(x: DistArray, mask: Array, axis: Any, keepdims: Any, where: Any) -> Array:
+def _count(x: DistArray, mask: Array, axis: Any, keepdims: Any, where: Any) -> DistArray:
     """How many elements that are not NaN go into each result."""
     counts = reduce(np.add, x._like(~mask), axis, np.intp, None, keepdims, where=where)
-    counts._settle()
-    return counts._block
+    return counts._plain()  # type: ignore[no-any-return]
 
 
 def _variance(
@@ -206,7 +206,7 @@ def _variance(
     mean: Any,
     correction: Any,
 ) -> DistArray:
-    x, mask = without_nan(as_distarray(a, common_mesh(a, out, where, mean)), 0)
+    x, mask = without_nan(as_distarray(a, common_mesh(a, out, where, mean))._plain(), 0)
     if mask is None:
         return statistics.var(
             x, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction
@@ -218,20 +218,23 @@ def _variance(
         check_out(function, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     kind = statistics.kind_of(np.var, x.dtype, x.ndim, axis, dtype)
     count = _count(x, mask, axis, True, where)
+    if where is not NoValue and where is not True:
+        mask = mask | ~local_mask(as_distarray(where, x._mesh), x)
+    plan = place(x._layout, axis, keepdims, kind)
     with np.errstate(invalid="ignore", divide="ignore"):
         if mean is NoValue:
             centre = statistics.centre_of(x, axis, dtype, where, count)
         else:
-            centre = statistics.local_mask(as_distarray(mean, x._mesh), x)
-        total = statistics.squared_deviations(
-            x, centre, axis, kind, dtype, keepdims, where, skip=mask
-        )
-        total._settle()
-        freedom = (count - ddof).reshape(total._block.shape)
-        part = statistics.divided(total, freedom)
-    bad = freedom <= 0
-    if np.any(bad):
+            centre = local_mask(as_distarray(mean, x._mesh), x)
+        total = statistics.squared_deviations(x, centre, plan, dtype, mask)._plain()
+        if out is not None:
+            total = statistics.cast_for(total, out)
+        if not keepdims:
+            count = statistics.squeezed(count, plan.axes)
+        freedom = to_layout(count, total._layout)._block - ddof
+        result = statistics.divided(total, freedom)
+    if np.any(freedom <= 0):
         warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=4)
-        part = np.where(bad, part.dtype.type(np.nan), part)
-        part = part if part.ndim else part[()]
-    return wrap(part, total._layout, x._mesh)
+        part = np.where(freedom <= 0, result.dtype.type(np.nan), result._block)
+        result = result._like(part if part.ndim else part[()])
+    return result

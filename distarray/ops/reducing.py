@@ -6,7 +6,7 @@ NumPy's own error before anything is sent.
 """
 
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -67,6 +67,10 @@ class Plan:
         Of the result, once it is folded.
     mesh_dims : tuple of int
         Mesh dimensions along which the ranks have contributions to fold.
+    direct : bool
+        Whether it is nothing more than a reduction of the block and one fold.
+    rounds : bool
+        Whether the result depends on the order of operations.
     """
 
     axes: tuple[int, ...]
@@ -74,6 +78,8 @@ class Plan:
     dtype: np.dtype[Any]
     layout: Layout
     mesh_dims: tuple[int, ...]
+    direct: bool = False
+    rounds: bool = False
 
     def leads(self, mesh: DeviceMesh) -> bool:
         """Whether this rank is the first of those whose contributions are folded."""
@@ -123,22 +129,23 @@ def reduce(
         axis = operator.index(axis)
     keepdims = keepdims is not NoValue and bool(keepdims)
     if out is None and initial is NoValue and (where is True or where is NoValue):
-        mask = None
-        plan = plan_of(ufunc, x._layout, x._block.dtype, axis, dtype, keepdims)
+        plan, mask = plan_of(ufunc, x._layout, x._block.dtype, axis, dtype, keepdims), None
+        if plan.direct and x._block.size and not (plan.rounds and config.reproducible):
+            part = reduced(ufunc, x._block, plan.axes, dtype, keepdims)
+            return finish(part, plan, ufunc, x._mesh)
     else:
         out = out[0] if type(out) is tuple else out
         mask = None if where is True or where is NoValue else as_distarray(where, x._mesh)
         if out is not None and dtype is None:
             dtype = loop_dtype(ufunc, x, out)
         kind = _checked(ufunc, x, (axis, dtype, out, keepdims, initial), mask)
-        plan = place(x._layout, axis, keepdims, kind)
-    rule = RULES.get(ufunc)
-    if rule is None or (rule.rounds and plan.dtype.kind in "fc" and config.reproducible):
-        x, plan, mask = _plain(ufunc, x, plan, mask)
+        plan = _with_rule(ufunc, x._layout, place(x._layout, axis, keepdims, kind))
+    if ufunc not in RULES or (plan.rounds and config.reproducible):
+        x, plan = _settled(x, plan)
         part = _in_order(ufunc, x, plan, dtype, initial, mask)
-        return write(part if part.ndim else part[()], plan.layout, x._mesh, out)
-    if x._layout.partials and not _passes(x, plan, rule.fold, mask):
-        x, plan, mask = _plain(ufunc, x, plan, mask)
+        return write(part if part.ndim else x._mesh.scalar(part), plan.layout, x._mesh, out)
+    if not x._layout.is_plain and not _passes(ufunc, x, plan, mask):
+        x, plan = _settled(x, plan)
     part = _contribution(ufunc, x, plan, dtype, initial, mask)
     return finish(part, plan, ufunc, x._mesh, out)
 
@@ -150,7 +157,15 @@ def plan_of(
     """The plan of a reduction without `out`, `initial` and `where`; raises NumPy's errors."""
     probe = np.zeros([min(extent, 1) for extent in layout.shape], source)
     value = ufunc.reduce(probe, axis, dtype, None, keepdims)
-    return place(layout, axis, keepdims, value.dtype)
+    return _with_rule(ufunc, layout, place(layout, axis, keepdims, value.dtype))
+
+
+def _with_rule(ufunc: np.ufunc, layout: Layout, plan: Plan) -> Plan:
+    """The plan with what depends on the ufunc."""
+    rule = RULES.get(ufunc)
+    if rule is None:
+        return plan
+    return replace(plan, direct=layout.is_plain, rounds=rule.rounds and plan.dtype.kind in "fc")
 
 
 @lru_cache(maxsize=4096)
@@ -224,21 +239,27 @@ def loop_dtype(ufunc: np.ufunc, x: DistArray, out: Any) -> Any:
     return ufunc.resolve_dtypes(kinds, casting="unsafe", reduction=True)[0]
 
 
-def _plain(
-    ufunc: np.ufunc, x: DistArray, plan: Plan, mask: DistArray | None
-) -> tuple[DistArray, Plan, Any]:
-    """The operand settled, the plan that then holds, and the mask brought to where it is needed."""
-    if not x._layout.is_plain:
-        x = x._plain()
-        plan = place(x._layout, plan.axes, plan.keepdims, plan.dtype)
-    return x, plan, None if mask is None else local_mask(mask, x)
+def _settled(x: DistArray, plan: Plan) -> tuple[DistArray, Plan]:
+    """The operand in a plain layout, and the plan that then holds."""
+    x = x._plain()
+    placed = place(x._layout, plan.axes, plan.keepdims, plan.dtype)
+    return x, replace(placed, rounds=plan.rounds)
+
+
+def _passes(ufunc: np.ufunc, x: DistArray, plan: Plan, mask: Any) -> bool:
+    """Whether an array that is not plain can be reduced as it is, with the same result."""
+    fold, partials = RULES[ufunc].fold, x._layout.partials
+    if mask is not None or (partials and (fold is None or plan.dtype != x.dtype)):
+        return False
+    return all(x._layout.placements[m].op is fold for m in partials)  # type: ignore[attr-defined]
 
 
 def _in_order(
-    ufunc: np.ufunc, x: DistArray, plan: Plan, dtype: Any, initial: Any, mask: Array | None
+    ufunc: np.ufunc, x: DistArray, plan: Plan, dtype: Any, initial: Any, where: DistArray | None
 ) -> Array:
     """This rank's block of a result that depends on the order of operations."""
     shape = plan.layout.local_shape(x._mesh.coords)
+    mask = None if where is None else local_mask(where, x)
     if ufunc in RULES:
         return reproducible.reduce(ufunc, x, plan.axes, plan.dtype, initial, mask).reshape(shape)
     if not chains.mixes(ufunc, x.dtype):
@@ -254,40 +275,25 @@ def _in_order(
     return movement.moved(part, source, target, x._mesh).reshape(shape)
 
 
-def _passes(x: DistArray, plan: Plan, fold: Any, mask: Any) -> bool:
-    """Whether contributions to a pending fold can be reduced as they are, with the same result."""
-    placements = x._layout.placements
-    alike = all(placements[m] == Partial(fold) for m in x._layout.partials) if fold else False
-    return alike and plan.dtype == x.dtype and mask is None
-
-
-def local_mask(mask: Any, x: DistArray) -> Array:
-    """This rank's part of a mask that broadcasts onto `x`."""
-    if not isinstance(mask, DistArray):
-        return mask
+def local_mask(mask: DistArray, x: DistArray) -> Array:
+    """This rank's part of an array that broadcasts onto `x`."""
     mask = mask._plain()
     target = restrict(x._layout, mask.shape)
     return movement.moved(mask._block, mask._layout, target, x._mesh)
 
 
 def _contribution(
-    ufunc: np.ufunc, x: DistArray, plan: Plan, dtype: Any, initial: Any, mask: Any
+    ufunc: np.ufunc, x: DistArray, plan: Plan, dtype: Any, initial: Any, where: DistArray | None
 ) -> Array:
     """What this rank's block comes to; the identity where there is nothing to reduce."""
     block, coords = x._block, x._mesh.coords
-    if mask is not None:
-        mask = local_mask(mask, x)
-    if initial is None or (initial is not NoValue and not _counts(ufunc, plan, x._mesh)):
+    mask = None if where is None else local_mask(where, x)
+    if initial is None or not (RULES[ufunc].idempotent or plan.leads(x._mesh)):
         initial = NoValue
     if not block.size or not x._layout.holds(coords):
         value = identity(ufunc, plan.dtype) if initial is NoValue else initial
         return x._mesh.xp.full(plan.layout.local_shape(coords), value, plan.dtype)
     return reduced(ufunc, block, plan.axes, dtype, plan.keepdims, initial, mask)
-
-
-def _counts(ufunc: np.ufunc, plan: Plan, mesh: DeviceMesh) -> bool:
-    """Whether this rank takes `initial` into account: one rank, if twice would be too often."""
-    return RULES[ufunc].idempotent or plan.leads(mesh)
 
 
 def reduced(
@@ -315,15 +321,17 @@ def reduced(
 def finish(part: Array, plan: Plan, ufunc: np.ufunc, mesh: DeviceMesh, out: Any = None) -> Any:
     """Fold the ranks' contributions, or leave a large result pending; write it to `out`."""
     layout = plan.layout
+    if not layout.shape:
+        part = mesh.scalar(part)
     if plan.mesh_dims:
-        if out is None and layout.ndim and _stays_pending(plan, ufunc):
+        if out is None and layout.shape and _stays_pending(plan, ufunc):
             pending = {m: Partial(RULES[ufunc].fold) for m in plan.mesh_dims}
             return wrap(part, Layout.from_cuts(layout.cuts, layout.mesh_shape, pending), mesh)
         if mesh.coords is not None:
             if isinstance(part, np.generic):
                 part = np.asarray(part)
             part = combine(mesh.subgroup(plan.mesh_dims), part, ufunc)
-    if not layout.shape:
+    if not layout.shape and not isinstance(part, np.generic):
         part = part[()]
     return wrap(part, layout, mesh) if out is None else write(part, layout, mesh, out)
 
@@ -337,9 +345,10 @@ def _stays_pending(plan: Plan, ufunc: np.ufunc) -> bool:
 
 def write(part: Array, layout: Layout, mesh: DeviceMesh, out: Any) -> Any:
     """The result as an array of its own, or copied into `out`, cast as reductions cast."""
-    result = wrap(part, layout, mesh)
     if out is None:
-        return result
+        return wrap(part, layout, mesh)
+    # As an array: a scalar NaN cannot be cast to an integer, an array of it can.
+    result = wrap(np.asarray(part) if isinstance(part, np.generic) else part, layout, mesh)
     if isinstance(out, DistArray):
         if out._layout.partials:
             out._settle()

@@ -71,7 +71,7 @@ def accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: A
     out = out[0] if type(out) is tuple else out
     kind, axis = _checked(ufunc, x, axis, dtype, out)
     if x._layout.partials and not _passes(ufunc, x, kind):
-        x._settle()
+        x = x._plain()
     if x._layout.ats:
         x = x._plain()
     rule = RULES.get(ufunc)

@@ -7,17 +7,20 @@ however large the offset of the data is, and the second message is small against
 """
 
 import warnings
+from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements, wrap
+from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout, wrap
 from distarray.config import config
-from distarray.layout import Fold
+from distarray.layout import Fold, Layout
 from distarray.ops import reproducible
 from distarray.ops.reducing import (
     NoValue,
+    Plan,
     check_out,
     finish,
     local_mask,
@@ -26,6 +29,7 @@ from distarray.ops.reducing import (
     reduced,
     write,
 )
+from distarray.ops.tiles import PairwiseSum, restricted, tiles
 
 __all__ = ["average", "mean", "std", "var"]
 
@@ -57,13 +61,15 @@ def mean(
         dtype = np.dtype(np.float64)
     elif dtype is None and x.dtype == np.float16:
         dtype = np.dtype(np.float32)
+    if where is not NoValue and where is not True:
+        x = x._plain()
     count = counted(x, axis, keepdims, where)
     warn_if(count, 0, "Mean of empty slice")
     total = reduce(np.add, x, axis, dtype, None, keepdims, where=where)
-    part = divided(total, count)
-    if part.dtype != kind:
-        part = part.astype(kind)
-    return write(part, total._layout, x._mesh, out)
+    if out is not None:
+        return copied(divided(cast_for(total, out), count), out)
+    result = divided(total, count)
+    return result if result.dtype == kind else result._like(result._block.astype(kind))
 
 
 @implements(np.var, through={Fold.SUM}, at=True)
@@ -88,7 +94,7 @@ def var(
     """
     ddof = chosen_ddof(ddof, correction)
     result = _variance(np.var, a, axis, dtype, out, ddof, keepdims, where, mean)
-    return result if out is None else write(result._block, result._layout, result._mesh, out)
+    return result if out is None else copied(result, out)
 
 
 @implements(np.std, through={Fold.SUM}, at=True)
@@ -117,9 +123,20 @@ def std(
 
 def root(variance: DistArray, out: Any) -> Any:
     """The square root of a variance, in its data type."""
-    variance._settle()
+    variance = variance._plain()
     part = np.sqrt(variance._block).astype(variance.dtype, copy=False)
-    return write(part, variance._layout, variance._mesh, out)
+    return copied(variance._like(part), out) if out is not None else variance._like(part)
+
+
+def cast_for(total: DistArray, out: Any) -> DistArray:
+    """A sum as NumPy finds it in the `out` that it has added up in."""
+    total = total._plain()
+    return total._like(np.asanyarray(total._block).astype(out.dtype))
+
+
+def copied(result: DistArray, out: Any) -> Any:
+    """`out`, filled."""
+    return write(result._block, result._layout, result._mesh, out)
 
 
 def chosen_ddof(ddof: Any, correction: Any) -> Any:
@@ -130,6 +147,7 @@ def chosen_ddof(ddof: Any, correction: Any) -> Any:
     return correction
 
 
+@lru_cache(maxsize=1024)
 def kind_of(function: Any, source: np.dtype[Any], ndim: int, axis: Any, dtype: Any) -> Any:
     """The data type of a statistic; raises what NumPy raises about data type and axis."""
     return function(np.ones((1,) * ndim, source), axis=axis, dtype=dtype).dtype
@@ -139,30 +157,29 @@ def counted(x: DistArray, axis: Any, keepdims: bool, where: Any) -> Any:
     """Number of elements a result is made of: one for all, or an array where there is a mask."""
     if where is NoValue or where is True:
         plan = place(x._layout, axis, keepdims, x.dtype)
-        return np.intp(np.prod([x.shape[dim] for dim in plan.axes], dtype=np.intp))
-    x = x._plain()
+        return np.intp(prod([x._layout.shape[dim] for dim in plan.axes]))
     plan = place(x._layout, axis, keepdims, np.dtype(np.intp))
     mask = np.broadcast_to(local_mask(as_distarray(where, x._mesh), x), x._block.shape)
     part = reduced(np.add, mask, plan.axes, np.intp, keepdims)
-    counts = finish(part, plan, np.add, x._mesh)
-    counts._settle()
-    return counts._block
+    return finish(part, plan, np.add, x._mesh)._plain()
 
 
 def warn_if(count: Any, limit: Any, text: str) -> None:
     """Warn where no more than `limit` elements go into a result that this rank holds."""
-    if np.any(count <= limit):
+    block = count._block if isinstance(count, DistArray) else count
+    if block <= limit if block.ndim == 0 else np.any(block <= limit):
         warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
-def divided(total: DistArray, count: Any) -> Array:
-    """A sum's block divided by the count, in the sum's data type; a pending sum stays one."""
-    if isinstance(count, np.ndarray) and total._layout.partials:
-        total._settle()
+def divided(total: DistArray, count: Any) -> DistArray:
+    """A sum divided by a count, in the sum's data type and memory; a pending sum stays one."""
+    if isinstance(count, DistArray):
+        total = total._plain()
+        count = to_layout(count, total._layout)._block
     block = total._block
     if isinstance(block, np.generic):
-        return block.dtype.type(block / count)
-    return np.true_divide(block, count, out=block, casting="unsafe")
+        return total._like(block.dtype.type(block / count))
+    return total._like(np.true_divide(block, count, out=block, casting="unsafe"))
 
 
 def _variance(
@@ -176,69 +193,107 @@ def _variance(
     where: Any,
     mean: Any,
 ) -> DistArray:
-    x = as_distarray(a, common_mesh(a, out, where, mean))
+    x = as_distarray(a, common_mesh(a, out, where, mean))._plain()
     keepdims = keepdims is not NoValue and bool(keepdims)
     kind = kind_of(np.var, x.dtype, x.ndim, axis, dtype)
     if out is not None:
         check_out(function, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     if dtype is None and x.dtype.kind in "iub":
         dtype = np.dtype(np.float64)
-    count = counted(x, axis, keepdims, where)
+    plan = place(x._layout, axis, keepdims, kind)
+    count = counted(x, axis, True, where)
     warn_if(count, ddof, "Degrees of freedom <= 0 for slice")
     if mean is NoValue or mean is None:
         centre = centre_of(x, axis, dtype, where, count)
     else:
         centre = local_mask(as_distarray(mean, x._mesh), x)
-    total = squared_deviations(x, centre, axis, kind, dtype, keepdims, where)
-    part = divided(total, np.maximum(count - ddof, 0))
-    return wrap(part, total._layout, total._mesh)
+    skip = None
+    if where is not NoValue and where is not True:
+        skip = ~local_mask(as_distarray(where, x._mesh), x)
+    total = squared_deviations(x, centre, plan, dtype, skip)
+    if out is not None:
+        total = cast_for(total, out)
+    if isinstance(count, DistArray) and not keepdims:
+        count = squeezed(count, plan.axes)
+    return divided(total, np.maximum(count - ddof, 0))
 
 
 def centre_of(x: DistArray, axis: Any, dtype: Any, where: Any, count: Any) -> Array:
-    """The mean, with the reduced dimensions kept, of what this rank's block is part of."""
+    """The mean that this rank's block, of a plain array, is to be compared with."""
     total = reduce(np.add, x, axis, dtype, None, True, where=where)
-    total._settle()
-    x = x._plain()
-    if isinstance(count, np.ndarray):
-        count = count.reshape(total._block.shape)
-    return divided(total, count)
+    return local_mask(divided(total, count), x)
+
+
+def squeezed(kept: DistArray, axes: tuple[int, ...]) -> DistArray:
+    """A result without the dimensions that were reduced and kept."""
+    cuts = [cut for dim, cut in enumerate(kept._layout.cuts) if dim not in axes]
+    layout = Layout.from_cuts(cuts, kept._layout.mesh_shape)
+    part = kept._block.reshape(layout.local_shape(kept._mesh.coords))
+    return wrap(part if part.ndim else part[()], layout, kept._mesh)
 
 
 def squared_deviations(
-    x: DistArray,
-    centre: Array,
-    axis: Any,
-    kind: np.dtype[Any],
-    dtype: Any,
-    keepdims: bool,
-    where: Any,
-    skip: Array | None = None,
+    x: DistArray, centre: Array, plan: Plan, dtype: Any, skip: Array | None
 ) -> DistArray:
-    """Sums of the squared distances from the centre, which broadcasts onto the block."""
-    x = x._plain()
-    plan = place(x._layout, axis, keepdims, kind)
-    mask = None
-    if where is not NoValue and where is not True:
-        mask = local_mask(as_distarray(where, x._mesh), x)
-    square = _squared(np.subtract(x._block, centre))
-    if skip is not None:
-        square = np.where(skip, square.dtype.type(0), square)
+    """Sums of the squared distances of a plain array from the centre.
+
+    Parameters
+    ----------
+    x : DistArray
+        The values.
+    centre : array
+        What they are compared with; broadcasts onto the block.
+    plan : Plan
+        Of the sum.
+    dtype : dtype or None
+        That is summed in.
+    skip : array of bool, optional
+        Elements that do not count; broadcasts onto the block.
+    """
+    block, mesh = x._block, x._mesh
+    shape = plan.layout.local_shape(mesh.coords)
     if config.reproducible:
-        if mask is not None:
-            square = np.where(mask, square, square.dtype.type(0))
-        part = reproducible.binned_sum(square, plan.axes, x._layout, x._mesh, kind)
-        part = part.reshape(plan.layout.local_shape(x._mesh.coords))
-        return wrap(part if part.ndim else part[()], plan.layout, x._mesh)
-    part = reduced(np.add, square, plan.axes, dtype, keepdims, mask=mask)
-    return finish(part, plan, np.add, x._mesh)
+        square = _squares(block, centre, skip)
+        part = reproducible.binned_sum(square, plan.axes, x._layout, mesh, plan.dtype)
+        part = part.reshape(shape)
+        return wrap(part if part.ndim else part[()], plan.layout, mesh)
+    if block.size:
+        part = _summed_squares(block, centre, plan, dtype, skip).reshape(shape)
+    else:
+        part = mesh.xp.zeros(shape, plan.dtype)
+    return finish(part, plan, np.add, mesh)  # type: ignore[no-any-return]
 
 
-def _squared(difference: Array) -> Array:
-    """The squared magnitudes of the elements."""
+def _summed_squares(block: Array, centre: Array, plan: Plan, dtype: Any, skip: Any) -> Array:
+    """The block's own sums, tile by tile: no temporary as large as the block."""
+    shape = [1 if dim in plan.axes else extent for dim, extent in enumerate(block.shape)]
+    sums: dict[Any, PairwiseSum] = {}
+    for key in tiles(block):
+        tile_skip = None if skip is None else restricted(key, skip)
+        square = _squares(block[key], restricted(key, centre), tile_skip)
+        part = reduced(np.add, square, plan.axes, dtype, True)
+        place_of = tuple([slice(None) if d in plan.axes else k for d, k in enumerate(key)])
+        spot = tuple([(k.start, k.stop) for k in place_of])
+        sums.setdefault(spot, PairwiseSum()).add(part)
+    if len(sums) == 1:
+        return next(iter(sums.values())).total()
+    result = np.empty(shape, plan.dtype, like=block)
+    for spot, total in sums.items():
+        result[tuple([slice(*ends) for ends in spot])] = total.total()
+    return result
+
+
+def _squares(block: Array, centre: Array, skip: Array | None) -> Array:
+    """The squared distances; zero where they do not count."""
+    difference = np.asanyarray(np.subtract(block, centre))
     if difference.dtype.kind == "c":
-        real, imag = difference.real, difference.imag
-        return np.add(np.square(real), np.square(imag))
-    return np.square(difference)
+        square = np.asanyarray(np.square(difference.real))
+        square += np.square(difference.imag)
+    else:
+        square = np.square(difference, out=difference)
+    if skip is not None:
+        np.copyto(square, 0, where=skip)
+    return square
 
 
 @implements(np.average)
@@ -295,7 +350,7 @@ def _weights(weight: DistArray, x: DistArray, axis: tuple[int, ...] | None) -> D
 
 def _filled_like(found: DistArray, scale: Any) -> DistArray:
     """The sum of the weights in the shape of the average."""
-    found._settle()
+    found = found._plain()
     if found._block.ndim == 0:
         return as_distarray(scale, found._mesh)
     full = found._like(np.empty_like(found._block, dtype=scale.dtype))

@@ -1,0 +1,59 @@
+"""Passing over a block in tiles that stay in cache, and adding up what they come to."""
+
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["TILE", "PairwiseSum", "restricted", "tiles"]
+
+Array = Any
+
+#: Elements in a tile.
+TILE = 1 << 15
+
+
+def tiles(block: Array) -> Iterator[tuple[slice, ...]]:
+    """Keys of parts of a block of about TILE elements, cut along the dimension of longest stride.
+
+    Yields the whole block where it is small.
+    """
+    whole = (slice(None),) * block.ndim
+    if block.size <= TILE:
+        yield whole
+        return
+    dim = max(range(block.ndim), key=lambda d: abs(block.strides[d]))
+    rows = max(1, TILE * block.shape[dim] // block.size)
+    for start in range(0, block.shape[dim], rows):
+        yield (*whole[:dim], slice(start, start + rows), *whole[dim + 1 :])
+
+
+def restricted(key: tuple[slice, ...], array: Array) -> Array:
+    """The part of an array, which broadcasts onto the block, that belongs to a tile of it."""
+    lead = len(key) - array.ndim
+    parts = zip(key[lead:], array.shape, strict=True)
+    return array[tuple([slice(None) if extent == 1 else part for part, extent in parts])]
+
+
+class PairwiseSum:
+    """A running total that adds numbers of like weight, so that rounding errors grow slowly."""
+
+    __slots__ = ("_count", "_levels")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._levels: list[Array] = []
+
+    def add(self, part: Array) -> None:
+        """Add one more part."""
+        self._count += 1
+        count = self._count
+        while not count % 2:
+            part = self._levels.pop() + part
+            count //= 2
+        self._levels.append(part)
+
+    def total(self) -> Array:
+        """The sum of the parts."""
+        total = self._levels[-1]
+        for part in reversed(self._levels[:-1]):
+            total = part + total
+        return total
