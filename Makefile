@@ -59,9 +59,7 @@ format: $(STAMPS)/lint
 docs: $(STAMPS)/docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-# PEERS=1 also installs the libraries to compare with (Heat and PyTorch; large downloads).
-comma := ,
-bench: $(STAMPS)/bench$(if $(PEERS),$(comma)bench-peers)
+bench: $(STAMPS)/bench
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks $(ARGS)
 
 # Heat and torch bring some GB and pin versions of their own: they get an environment of their own.

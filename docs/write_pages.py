@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
+from shutil import rmtree
 
 from sphinx.pycode import ModuleAnalyzer
 
@@ -31,6 +32,7 @@ def settings() -> str:
 
 
 def write(directory: Path) -> None:
-    """Write what the pages include."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Write what the pages include, in an empty directory: names that are gone leave no page."""
+    rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
     (directory / "settings.inc").write_text(settings())
