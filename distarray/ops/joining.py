@@ -75,9 +75,9 @@ def placed_by_size(
     shape: Sequence[int], dtype: Any, operands: Sequence[DistArray], mesh: DeviceMesh
 ) -> Layout:
     """Where a result of replicated operands goes: replicated too, unless it alone is large."""
-    layout = default_layout(shape, np.dtype(dtype).itemsize, mesh)
+    layout = default_layout(tuple(shape), np.dtype(dtype).itemsize, mesh)
     if any(x.nbytes >= config.replicate_below for x in operands):
-        return Layout.replicated(shape, mesh.shape)
+        return Layout.replicated(tuple(shape), mesh.shape)
     return layout
 
 
@@ -196,9 +196,16 @@ def _probe(
             shape[axis] = 0
         probes.append(np.empty(shape, x.dtype) if 0 in shape or not shape else _flat(shape, x))
     shape = list(probes[0].shape) if probes else []
-    into = None if out is None else np.empty(shape, out.dtype)
-    probe = np.concatenate(probes, axis, out=into, dtype=dtype, casting=casting)
-    return probe, axis % probe.ndim
+    if out is None:
+        probe = np.concatenate(probes, axis, dtype=dtype, casting=casting)
+        return probe, axis % probe.ndim
+    axis %= np.concatenate(probes, axis, casting="unsafe").ndim
+    wanted = list(operands[0].shape)
+    wanted[axis] = sum([x.shape[axis] for x in operands])
+    if list(out.shape) != wanted:
+        raise ValueError("Output array is the wrong shape")
+    into = np.empty(shape, out.dtype)
+    return np.concatenate(probes, axis, out=into, dtype=dtype, casting=casting), axis
 
 
 def _flat(shape: Sequence[int], x: DistArray) -> np.ndarray[Any, Any]:
@@ -232,8 +239,6 @@ def _common_model(operands: Sequence[DistArray], axis: int) -> Layout | None:
 
 
 def _into(out: Any, shape: tuple[int, ...], parts: Sequence[Part], mesh: DeviceMesh) -> Any:
-    if tuple(out.shape) != shape:
-        raise ValueError("Output array is the wrong shape")
     if not isinstance(out, DistArray):
         np.copyto(out, assemble(shape, out.dtype, parts, mesh).full())
         return out
