@@ -124,6 +124,14 @@ class DistArray(Operators, Methods):
     def _like(self, block: Array) -> "DistArray":
         return wrap(block, self._layout, self._mesh)
 
+    def _computed(self, block: Array) -> "DistArray":
+        """As `_like`, for the result of an operation: one that is 0-d is a scalar."""
+        result: DistArray = object.__new__(DistArray)
+        result._layout = layout = self._layout
+        result._mesh = mesh = self._mesh
+        result._block = block if layout.shape else mesh.scalar(block)
+        return result
+
     def _settle(self) -> None:
         layout = self._layout
         large = layout.partials and self.nbytes >= config.replicate_below
@@ -212,6 +220,9 @@ class DistArray(Operators, Methods):
         return registry.UFUNC_METHODS[method](ufunc, *inputs, **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        for kind in types:
+            if not issubclass(kind, _KNOWN) and not hasattr(kind, "__cuda_array_interface__"):
+                return NotImplemented
         row = registry.FUNCTIONS.get(func)
         if row is not None and row.like:
             kwargs = {"like": self, **kwargs}  # NumPy keeps what it was handed as like= to itself
@@ -258,7 +269,7 @@ class DistArray(Operators, Methods):
         result = self._view(entries)
         if not result._layout.shape and Ellipsis not in (key if type(key) is tuple else (key,)):
             result._settle()
-            element = result._block[()]
+            element = result._mesh.scalar(result._block)
             if result._block.dtype.hasobject:
                 return element  # the object itself, as in NumPy
             result._block = element
@@ -445,6 +456,10 @@ class DistArray(Operators, Methods):
 
     def _summary(self) -> str:
         return printing.summary(self)
+
+
+#: Types whose instances can stand beside a distributed array in a call.
+_KNOWN = (DistArray, np.ndarray)
 
 
 def wrap(block: Array, layout: Layout, mesh: DeviceMesh) -> DistArray:

@@ -16,6 +16,7 @@ from distarray.array.temporaries import LARGE, compute
 
 __all__ = ["Operators"]
 
+_POWER: Any = np.power
 _divmod: Any = np.divmod
 _matmul: Any = np.matmul
 _SCALARS = frozenset({int, float, complex, bool})
@@ -34,13 +35,13 @@ def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
                 if other._layout is layout and other._mesh is self._mesh:
                     if layout.size >= LARGE:
                         counts = getrefcount(self), getrefcount(other)
-                        return self._like(compute(ufunc, self, other, counts))
-                    return self._like(ufunc(self._block, other._block))
+                        return self._computed(compute(ufunc, self, other, counts))
+                    return self._computed(ufunc(self._block, other._block))
             elif kind in _SCALARS:
                 if layout.size >= LARGE:
                     counts = getrefcount(self), 0
-                    return self._like(compute(ufunc, self, other, counts))
-                return self._like(ufunc(self._block, other))
+                    return self._computed(compute(ufunc, self, other, counts))
+                return self._computed(ufunc(self._block, other))
         return NotImplemented if _declines(other) else ufunc(self, other)
 
     return operate
@@ -52,8 +53,8 @@ def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
         if type(other) in _SCALARS and not layout.partials:
             if layout.size >= LARGE:
                 counts = 0, getrefcount(self)
-                return self._like(compute(ufunc, other, self, counts))
-            return self._like(ufunc(other, self._block))
+                return self._computed(compute(ufunc, other, self, counts))
+            return self._computed(ufunc(other, self._block))
         return NotImplemented if _declines(other) else ufunc(other, self)
 
     return operate
@@ -84,10 +85,28 @@ def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
 def _unary(ufunc: np.ufunc) -> Callable[[Any], Any]:
     def operate(self: Any) -> Any:
         if not self._layout.partials:
-            return self._like(ufunc(self._block))
+            return self._computed(ufunc(self._block))
         return ufunc(self)
 
     return operate
+
+
+def _exponent(other: Any) -> Any:
+    """A single number that is at hand on every rank; None for anything else."""
+    kind = type(other)
+    if kind in (int, float) or isinstance(other, np.generic):
+        return other
+    if isinstance(other, Base):
+        layout = other._layout
+        return other._block if not layout.cuts and layout.is_replicated else None
+    return other if kind is np.ndarray and not other.ndim else None
+
+
+def _refuses(self: Any, exponent: Any) -> bool:
+    """Whether NumPy refuses the power, though a rank without elements would not notice."""
+    kind = "i" if type(exponent) is int else getattr(exponent, "dtype", None)
+    signed = kind == "i" or getattr(kind, "kind", "") == "i"
+    return signed and self._block.dtype.kind in "bui" and exponent < 0
 
 
 class Operators(Base):
@@ -120,7 +139,6 @@ class Operators(Base):
     __itruediv__ = _in_place(np.true_divide)
     __ifloordiv__ = _in_place(np.floor_divide)
     __imod__ = _in_place(np.remainder)
-    __ipow__ = _in_place(np.power)
     __ilshift__ = _in_place(np.left_shift)
     __irshift__ = _in_place(np.right_shift)
     __iand__ = _in_place(np.bitwise_and)
@@ -136,12 +154,27 @@ class Operators(Base):
         if modulo is not None:
             return NotImplemented
         # NumPy turns the powers that users write most into cheaper functions, with other bits.
-        if type(other) in (int, float) and not self._layout.partials:
-            return self._like(self._block**other)
+        exponent = _exponent(other)
+        if exponent is not None and not self._layout.partials and not _refuses(self, exponent):
+            return self._computed(self._block**exponent)
+        if self._block.dtype.kind in "iu":
+            return NotImplemented if _declines(other) else _POWER(self, other)
         return self._power(other)
 
     def __rpow__(self, other: Any, modulo: Any = None) -> Any:
-        return NotImplemented if modulo is not None else self._rpower(other)
+        if modulo is not None or _declines(other):
+            return NotImplemented
+        return _POWER(other, self) if self._block.dtype.kind == "i" else self._rpower(other)
+
+    def __ipow__(self, other: Any) -> Any:  # type: ignore[misc]
+        exponent = _exponent(other)
+        block, folded = self._block, bool(self._layout.partials)
+        if exponent is None or folded or isinstance(block, np.generic) or _refuses(self, exponent):
+            if isinstance(block, np.generic):
+                return self**other
+            return NotImplemented if _declines(other) else _POWER(self, other, out=(self,))
+        block **= exponent
+        return self
 
     def __divmod__(self, other: Any) -> Any:
         return NotImplemented if _declines(other) else _divmod(self, other)

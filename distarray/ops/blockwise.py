@@ -20,7 +20,7 @@ from distarray.plan import broadcast_shapes, intersect, propagate, restrict
 __all__ = ["apply_blockwise", "prepare"]
 
 Array = Any
-_SCALARS = (int, float, complex)
+_SCALARS = frozenset({bool, int, float, complex})
 #: More pieces of one operand than this are put together before the call.
 _MOST_PIECES = 16
 
@@ -57,26 +57,53 @@ def apply_blockwise(
     has to move.
     """
     mesh = common_mesh(*inputs, *outs, where)
-    operands = [x if type(x) in (bool, *_SCALARS) else as_distarray(x, mesh) for x in inputs]
-    masks = [] if where is True else [as_distarray(where, mesh)]
-    arrays = [x for x in (*operands, *masks) if isinstance(x, DistArray)]
-    given = [out for out in outs if out is not None]
-    if given:
-        result = _layout_of_out(arrays, given)
-    elif len(arrays) == 1:
-        result = arrays[0]._layout
-    else:
-        layouts = tuple([x._layout for x in arrays])
-        result = propagate(layouts, tuple([x.itemsize for x in arrays])).result
+    operands = [x if type(x) in _SCALARS else as_distarray(x, mesh) for x in inputs]
+    mask = True if where is True else _as_mask(where, mesh)
+    arrays = [x for x in (*operands, mask) if isinstance(x, DistArray)]
+    result = _working_layout(arrays, [out for out in outs if out is not None])
+    types = None
+    if mask is not True or any(x._layout is not result for x in arrays):
+        # Asked of NumPy before anything is sent: what it refuses, it refuses on all ranks.
+        types = _result_types(function, operands, outs, keywords, mesh)
     parts: list[Any] = [_local(x, result) if isinstance(x, DistArray) else x for x in operands]
-    mask = _local(masks[0], result) if masks else True
-    blocks = _targets(outs, result, mesh)
-    value = _evaluate(function, parts, mask, blocks, result, mesh, keywords)
+    mask = _local(mask, result) if isinstance(mask, DistArray) else mask
+    blocks = _targets(outs, result, mesh, filled=mask is not True)
+    value = _evaluate(
+        function, parts, mask, blocks, (result.local_shape(mesh.coords), types), keywords
+    )
     if isinstance(value, tuple):
         given_outs = list(outs) or [None] * len(value)
         pairs = zip(value, given_outs, strict=True)
         return tuple([_finish(block, out, result, mesh) for block, out in pairs])
     return _finish(value, outs[0] if outs else None, result, mesh)
+
+
+def _working_layout(arrays: Sequence[DistArray], outs: Sequence[DistArray]) -> Layout:
+    """The layout to compute in: the one for which least has to move."""
+    if outs:
+        _check_outs(arrays, outs)
+    everything = [*outs, *arrays]
+    first = everything[0]._layout
+    if all(x._layout is first for x in everything):
+        return first
+    layouts, sizes = [x._layout for x in everything], [x.itemsize for x in everything]
+    return propagate(tuple(layouts), tuple(sizes)).result
+
+
+def _result_types(
+    function: Callable[..., Any],
+    operands: Sequence[Any],
+    outs: Sequence[DistArray | None],
+    keywords: dict[str, Any],
+    mesh: DeviceMesh,
+) -> list[Any]:
+    """Data types of the results, from a call with empty arrays; or NumPy's exception."""
+    probes = [mesh.xp.empty((0,), x.dtype) if hasattr(x, "dtype") else x for x in operands]
+    given = [None if out is None else mesh.xp.empty((0,), out.dtype) for out in outs]
+    if given:
+        keywords = {**keywords, "out": tuple(given) if len(given) > 1 else given[0]}
+    value = function(*probes, **keywords)
+    return [v.dtype for v in (value if isinstance(value, tuple) else (value,))]
 
 
 def prepare(*inputs: Any) -> tuple[list[Any], Layout, DeviceMesh]:
@@ -86,7 +113,7 @@ def prepare(*inputs: Any) -> tuple[list[Any], Layout, DeviceMesh]:
     Scalars stay what they are; blocks still broadcast against one another.
     """
     mesh = common_mesh(*inputs)
-    operands = [x if type(x) in (bool, *_SCALARS) else as_distarray(x, mesh) for x in inputs]
+    operands = [x if type(x) in _SCALARS else as_distarray(x, mesh) for x in inputs]
     arrays = [x for x in operands if isinstance(x, DistArray)]
     layouts, sizes = tuple([x._layout for x in arrays]), tuple([x.itemsize for x in arrays])
     result = propagate(layouts, sizes).result
@@ -97,20 +124,30 @@ def prepare(*inputs: Any) -> tuple[list[Any], Layout, DeviceMesh]:
     return blocks, result, mesh
 
 
-def _layout_of_out(arrays: Sequence[DistArray], outs: Sequence[DistArray]) -> Layout:
+def _as_mask(where: Any, mesh: DeviceMesh) -> DistArray:
+    mask = where if hasattr(where, "dtype") else np.asarray(where, bool)
+    if mask.dtype.kind != "b":
+        raise TypeError(
+            f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the rule "
+            "'safe'"
+        )
+    return as_distarray(mask, mesh)
+
+
+def _check_outs(arrays: Sequence[DistArray], outs: Sequence[DistArray]) -> None:
+    """Raise what NumPy raises if results cannot go into the given arrays."""
     shape = broadcast_shapes(*[x.shape for x in arrays])
     for out in outs:
-        if isinstance(out._block, np.generic):
-            raise TypeError("return arrays must be of ArrayType, not scalars")
+        if not isinstance(out, DistArray) or isinstance(out._block, np.generic):
+            raise TypeError("return arrays must be of ArrayType")
         if out._layout.partials:
             out._settle()
         if broadcast_shapes(shape, out.shape) != out.shape:
-            listed = " ".join([str(x.shape).replace(" ", "") for x in (*arrays, out)])
+            listed = " ".join([_tight(x.shape) for x in (*arrays, out)])
             raise ValueError(
                 f"non-broadcastable output operand with shape {_tight(out.shape)} doesn't match "
                 f"the broadcast shape {_tight(shape)} (operands {listed})"
             )
-    return outs[0]._layout
 
 
 def _tight(shape: Sequence[int]) -> str:
@@ -118,13 +155,18 @@ def _tight(shape: Sequence[int]) -> str:
 
 
 def _targets(
-    outs: Sequence[DistArray | None], layout: Layout, mesh: DeviceMesh
+    outs: Sequence[DistArray | None], layout: Layout, mesh: DeviceMesh, filled: bool
 ) -> list[Array | None]:
-    """Blocks to compute into; a fresh one for an `out` that lies otherwise than the first."""
+    """Blocks to compute into: an `out`'s own, or a fresh one if it lies otherwise.
+
+    With `filled` a fresh one begins with the elements of `out`: not all will be written.
+    """
     blocks: list[Array | None] = []
     for out in outs:
         if out is None or out._layout is layout:
             blocks.append(None if out is None else out._block)
+        elif filled:
+            blocks.append(movement.moved(out._block, out._layout, layout, mesh))
         else:
             blocks.append(mesh.xp.empty(layout.local_shape(mesh.coords), out.dtype))
     return blocks
@@ -132,7 +174,7 @@ def _targets(
 
 def _finish(block: Array, out: DistArray | None, layout: Layout, mesh: DeviceMesh) -> DistArray:
     if out is None:
-        return wrap(block, layout, mesh)
+        return wrap(block if layout.shape else mesh.scalar(block), layout, mesh)
     if out._layout is not layout:
         movement.assign(out._block, out._layout, block, layout, mesh)
     return out
@@ -186,46 +228,35 @@ def _lifted(
     return tuple(box)
 
 
+#: Shape of the block to compute, and data types of the results where they have been asked for.
+_Wanted = tuple[tuple[int, ...], list[Any] | None]
+
+
 def _evaluate(
     function: Callable[..., Any],
     parts: list[Any],
     mask: Any,
     outs: list[Array | None],
-    layout: Layout,
-    mesh: DeviceMesh,
+    wanted: _Wanted,
     keywords: dict[str, Any],
 ) -> Any:
+    if any(isinstance(part, _Pieces) for part in (*parts, mask)):
+        return _by_cells(function, parts, mask, outs, wanted, keywords)
     if mask is not True:
         keywords = {**keywords, "where": mask}
-    operands = [*parts, mask]
-    if not any(isinstance(part, _Pieces) for part in operands):
-        if outs:
-            keywords = {**keywords, "out": tuple(outs) if len(outs) > 1 else outs[0]}
-        elif mask is not True:
-            shape = layout.local_shape(mesh.coords)
-            made = _allocate(function, parts, keywords, shape, mesh)
-            keywords = {**keywords, "out": tuple(made) if len(made) > 1 else made[0]}
-        return function(*parts, **keywords)
-    keywords.pop("where", None)
-    return _by_cells(function, parts, mask, outs, layout.local_shape(mesh.coords), mesh, keywords)
+        if not outs:
+            outs = [*_allocated(wanted, [*parts, mask])]
+    if outs:
+        keywords = {**keywords, "out": tuple(outs) if len(outs) > 1 else outs[0]}
+    return function(*parts, **keywords)
 
 
-def _allocate(
-    function: Callable[..., Any],
-    parts: Sequence[Any],
-    keywords: dict[str, Any],
-    shape: tuple[int, ...],
-    mesh: DeviceMesh,
-) -> list[Array]:
-    """Blocks for the results, with the data types that the call will give."""
-    probes = []
-    for part in parts:
-        sample = part[0][1] if isinstance(part, _Pieces) else part
-        probes.append(mesh.xp.empty((0,), sample.dtype) if hasattr(sample, "dtype") else sample)
-    keywords = {name: value for name, value in keywords.items() if name != "where"}
-    value = function(*probes, **keywords)
-    values = value if isinstance(value, tuple) else (value,)
-    return [mesh.xp.empty(shape, v.dtype) for v in values]
+def _allocated(wanted: _Wanted, parts: Sequence[Any]) -> list[Array]:
+    """Blocks for the results, on the device that the operands are on."""
+    shape, types = wanted
+    samples = [part[0][1] if isinstance(part, _Pieces) else part for part in parts]
+    like = next(sample for sample in samples if hasattr(sample, "dtype"))
+    return [np.empty_like(like, dtype, "C", False, shape) for dtype in types or []]
 
 
 def _by_cells(
@@ -233,19 +264,14 @@ def _by_cells(
     parts: list[Any],
     mask: Any,
     outs: list[Array | None],
-    shape: tuple[int, ...],
-    mesh: DeviceMesh,
+    wanted: _Wanted,
     keywords: dict[str, Any],
 ) -> Any:
     """One call for each box in which every operand is one array."""
-    made = _allocate(function, parts, keywords, shape, mesh)
-    targets = [
-        block if out is None or _clash(out, parts, mask) else out
-        for block, out in zip(made, outs or [None] * len(made), strict=True)
-    ]
+    targets = _cell_targets(parts, mask, outs, wanted)
     operands = [*parts, mask] if mask is not True else parts
-    for cell in _cells(operands, shape):
-        views = [_at(operand, cell, shape) for operand in operands]
+    for cell in _cells(operands, wanted[0]):
+        views = [_at(operand, cell, wanted[0]) for operand in operands]
         where = {"where": views.pop()} if mask is not True else {}
         key = tuple([slice(a, b) for a, b in cell])
         found = tuple([target[key] for target in targets])
@@ -258,6 +284,23 @@ def _by_cells(
             out[...] = targets[position]
             targets[position] = out
     return tuple(targets) if len(targets) > 1 else targets[0]
+
+
+def _cell_targets(
+    parts: list[Any], mask: Any, outs: list[Array | None], wanted: _Wanted
+) -> list[Array]:
+    """What the cells are computed into: an `out` where no cell's result can spoil another's."""
+    if outs and not any(out is None or _clash(out, parts, mask) for out in outs):
+        return list(outs)
+    targets = _allocated(wanted, [*parts, mask])
+    for position, out in enumerate(outs):
+        if out is None:
+            continue
+        if not _clash(out, parts, mask):
+            targets[position] = out
+        elif mask is not True:
+            targets[position][...] = out
+    return targets
 
 
 def _clash(out: Array, parts: Sequence[Any], mask: Any) -> bool:

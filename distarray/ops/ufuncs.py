@@ -1,6 +1,7 @@
 """NumPy's ufuncs: the call itself, and through which calls a pending fold is kept."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from distarray.array import UFUNC_METHODS, DistArray, wrap
 from distarray.layout import Fold, Layout, Partial, Replicate
 from distarray.ops.blockwise import apply_blockwise
+from distarray.plan import broadcast_shapes
 
 __all__ = ["call_ufunc"]
 
@@ -29,21 +31,64 @@ def call_ufunc(
     ufunc: np.ufunc, *inputs: Any, out: Any = None, where: Any = True, **kwargs: Any
 ) -> Any:
     """What ``ufunc(*inputs, out=..., where=..., dtype=..., casting=...)`` does to DistArrays."""
+    if ufunc is np.power:
+        _refuse_negative_powers(inputs, where, kwargs)
     if out is None and where is True and not kwargs:
         found = _aligned(ufunc, inputs)
         if found is None:
             found = _through(ufunc, inputs)
         if found is not None:
             return found
+    if any(_is_foreign(type(x)) for x in inputs):
+        return NotImplemented
     if len(inputs) > ufunc.nin:
         out, inputs = inputs[ufunc.nin :], inputs[: ufunc.nin]
-    for x in (*inputs, where):
-        if isinstance(x, DistArray) and x._layout.partials:
-            x._settle()
     outs = out if isinstance(out, tuple) else () if out is None else (out,)
-    if any(o is not None for o in outs) and not any(isinstance(o, DistArray) for o in outs):
-        return _into_numpy(ufunc, inputs, outs, where, kwargs)
-    return apply_blockwise(ufunc, inputs, outs, where, **kwargs)
+    inputs = tuple([_settled(x) for x in inputs])
+    if any(isinstance(o, np.ndarray) for o in outs):
+        return _into_numpy(ufunc, inputs, outs, _settled(where), kwargs)
+    return apply_blockwise(ufunc, inputs, outs, _settled(where), **kwargs)
+
+
+def _settled(x: Any) -> Any:
+    if isinstance(x, DistArray) and x._layout.partials:
+        x._settle()
+    return x
+
+
+@lru_cache(maxsize=256)
+def _is_foreign(kind: Hashable) -> bool:
+    """Whether a type has ufuncs of its own, other than the arrays that we compute with."""
+    override = getattr(kind, "__array_ufunc__", None)
+    known = (np.ndarray.__array_ufunc__, DistArray.__array_ufunc__)
+    return override not in (None, *known) and not hasattr(kind, "__cuda_array_interface__")
+
+
+def _refuse_negative_powers(inputs: Sequence[Any], where: Any, keywords: dict[str, Any]) -> None:
+    """Raise what NumPy raises for an integer to a negative integer power, on all ranks.
+
+    Only a rank that holds such an element would notice.
+
+    Cost
+    ----
+    One allreduce of a truth value for distributed arrays of signed exponents; else nothing.
+    """
+    if len(inputs) < 2 or _kind(inputs[0]) not in "bui" or _kind(inputs[1]) != "i":
+        return
+    if keywords and np.dtype(keywords.get("dtype") or int).kind not in "ui":
+        return
+    exponent = inputs[1]
+    negative = exponent < 0 if type(exponent) is int else np.less(exponent, 0)
+    if negative is False or 0 in broadcast_shapes(np.shape(inputs[0]), np.shape(exponent)):
+        return
+    if bool(np.any(negative if where is True else np.logical_and(negative, where))):
+        raise ValueError("Integers to negative integer powers are not allowed.")
+
+
+def _kind(x: Any) -> str:
+    if type(x) in (int, float, complex, bool):
+        return {int: "i", float: "f", complex: "c", bool: "b"}[type(x)]
+    return x.dtype.kind if hasattr(x, "dtype") else np.asarray(x).dtype.kind
 
 
 def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
@@ -65,6 +110,8 @@ def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
     if layout is None or layout.partials or len(blocks) != ufunc.nin:
         return None
     value = ufunc(*blocks)
+    if not layout.shape:
+        value = tuple(map(mesh.scalar, value)) if ufunc.nout > 1 else mesh.scalar(value)
     if ufunc.nout == 1:
         return wrap(value, layout, mesh)
     return tuple([wrap(block, layout, mesh) for block in value])
@@ -72,30 +119,25 @@ def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
 
 def _into_numpy(ufunc: np.ufunc, inputs: Any, outs: Any, where: Any, kwargs: Any) -> Any:
     """Results for NumPy arrays, which are replicated: every rank receives everything."""
-    value = apply_blockwise(ufunc, inputs, (), True, **kwargs)
+    ours = tuple([o if isinstance(o, DistArray) else None for o in outs])
+    masked = where if any(o is not None for o in ours) else True
+    value = apply_blockwise(ufunc, inputs, ours, masked, **kwargs)
     values = value if isinstance(value, tuple) else (value,)
     mask = np.asarray(where)
+    found = []
     for out, result in zip(outs, values, strict=True):
-        if out is not None:
-            np.copyto(out, result.full(), where=mask, casting=kwargs.get("casting", "same_kind"))
-    found = tuple([v if o is None else o for o, v in zip(outs, values, strict=True)])
-    return found if len(found) > 1 else found[0]
+        if isinstance(out, np.ndarray):
+            np.copyto(out, result.full(), kwargs.get("casting", "same_kind"), mask)
+        found.append(result if out is None else out)
+    return tuple(found) if len(found) > 1 else found[0]
 
 
 def _through(ufunc: np.ufunc, inputs: Sequence[Any]) -> DistArray | None:
     """The result with its fold still pending, where the call is linear; else None."""
     pending = [x for x in inputs if isinstance(x, DistArray) and x._layout.partials]
-    if not pending or len(inputs) != ufunc.nin:
+    if not pending or len(inputs) != ufunc.nin or not _linear(ufunc, inputs, pending):
         return None
     layout = pending[0]._layout
-    sums = all(layout.placements[m] == Partial(Fold.SUM) for m in layout.partials)
-    if (
-        not sums
-        or layout.ats
-        or pending[0].dtype.kind == "b"
-        or not _linear(ufunc, inputs, pending)
-    ):
-        return None
     # Contributions are computed with as if they were values: the map is linear.
     result = apply_blockwise(ufunc, [_bare(x) if isinstance(x, DistArray) else x for x in inputs])
     if not all(isinstance(result._layout.placements[m], Replicate) for m in layout.partials):
@@ -106,12 +148,40 @@ def _through(ufunc: np.ufunc, inputs: Sequence[Any]) -> DistArray | None:
 
 
 def _linear(ufunc: np.ufunc, inputs: Sequence[Any], pending: Sequence[DistArray]) -> bool:
-    if ufunc not in _LINEAR:
+    """Whether the call commutes with the sum that is pending; every rank answers alike."""
+    layout, dtype = pending[0]._layout, pending[0].dtype
+    sums = all(layout.placements[m] == Partial(Fold.SUM) for m in layout.partials)
+    if ufunc not in _LINEAR or not sums or layout.ats or dtype.kind not in "iufc":
+        return False
+    # Sums of integers wrap around: in a wider type, or divided, the contributions would not.
+    if dtype.kind in "iu" and (ufunc is np.true_divide or not _keeps(dtype, inputs)):
         return False
     positions = _LINEAR[ufunc]
     if positions is None:
         return len(pending) == len(inputs) and len({(x._layout, x._mesh) for x in pending}) == 1
-    return len(pending) == 1 and any(inputs[i] is pending[0] for i in positions)
+    if len(pending) != 1 or not any(inputs[i] is pending[0] for i in positions):
+        return False
+    others = [x for x in inputs if x is not pending[0]]
+    return all(_is_regular(x, ufunc is np.true_divide) for x in others)
+
+
+def _keeps(dtype: np.dtype[Any], inputs: Sequence[Any]) -> bool:
+    return all(type(x) is int or getattr(x, "dtype", None) == dtype for x in inputs)
+
+
+def _is_regular(factor: Any, divides: bool) -> bool:
+    """Whether a factor is finite, and no divisor zero: infinite contributions add up to NaN.
+
+    It has to be at hand on every rank, so that all decide alike.
+    """
+    if isinstance(factor, DistArray):
+        if not factor._layout.is_replicated:
+            return False
+        factor = factor._block
+    values = np.asarray(factor)
+    if values.dtype.kind not in "biufc":
+        return False
+    return bool(np.isfinite(values).all() and not (divides and (values == 0).any()))
 
 
 def _bare(x: DistArray) -> DistArray:

@@ -1,0 +1,449 @@
+"""Every ufunc on every kind of operand: NumPy's values, types and errors, block by block."""
+
+import warnings
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import distarray
+import distarray.numpy as dnp
+from distarray.array import DistArray
+from distarray.comm import DeviceMesh
+from distarray.config import config
+from distarray.layout import Fold, Partial, Replicate, Shard
+from distarray.ops.ledger import ufuncs
+from distarray.testing import assert_matches, mesh_shapes, recipes, shapes
+from distarray.testing.strategies import make_values
+
+#: One name each; those with a core signature belong to the contractions.
+UFUNCS = {u.__name__: u for u in ufuncs().values() if u.signature is None}
+CHARS = "?bBhHiIlLefdgFDmM"
+LAID = ("plain", "view", "transposed", "ragged")
+
+
+def loops(ufunc):
+    """Type characters of the inputs of each loop that takes no Python objects."""
+    found = {loop.split("->")[0] for loop in ufunc.types}
+    return sorted(chars for chars in found if set(chars) <= set(CHARS))
+
+
+def values_of(shape, char, seed):
+    """Values that most functions are defined for, with NaN, infinities and signed zeros."""
+    if char in "mM":
+        numbers = make_values(shape, "i8", seed) + 10
+        return np.asarray(numbers).astype(f"{char}8[s]")
+    return np.asarray(make_values(shape, char, seed, special=True))
+
+
+@st.composite
+def operands(draw, ufunc, kinds=LAID):
+    """Values of operands that broadcast, and the shape that they broadcast to."""
+    chars = draw(st.sampled_from(loops(ufunc)))
+    shape = draw(shapes(max_dims=3, max_side=6))
+    arrays = []
+    for char in chars:
+        lead = draw(st.integers(0, len(shape)))
+        narrow = [draw(st.integers(0, 4)) == 0 for _ in shape]
+        own = tuple(1 if one else extent for one, extent in zip(narrow, shape, strict=True))[lead:]
+        arrays.append(values_of(own, char, draw(st.integers(0, 999))))
+    return arrays
+
+
+def outcome(call):
+    """What a call gives: a value, or the type of its exception."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with np.errstate(all="ignore"):
+                return call(), None
+        except Exception as error:
+            return None, error
+
+
+def assert_same_outcome(call, reference, exact=True):
+    found, error = outcome(call)
+    expected, wanted = outcome(reference)
+    assert isinstance(error, type(wanted)), f"{error!r}, NumPy: {wanted!r}"
+    if wanted is None:
+        assert_matches(found, expected, exact=exact)
+
+
+@pytest.mark.parametrize("name", sorted(UFUNCS))
+def test_every_ufunc(world, name):
+    ufunc = UFUNCS[name]
+
+    @settings(max_examples=12)
+    @given(data=st.data())
+    def check(data):
+        ranks = data.draw(st.sampled_from(world.ranks))
+        mesh_shape = data.draw(mesh_shapes(ranks))
+        arrays = data.draw(operands(ufunc))
+        laid = [data.draw(recipes(a.shape, mesh_shape, a.dtype, LAID)) for a in arrays]
+        plain = [data.draw(st.integers(0, 4)) == 0 for _ in arrays]
+        if all(plain):
+            plain[0] = False
+
+        def program(group):
+            mesh = DeviceMesh(group, mesh_shape)
+            given_to = []
+            for values, recipe, is_plain in zip(arrays, laid, plain, strict=True):
+                given_to.append(values if is_plain else recipe.build(values, mesh))
+            before = [a.copy() for a in arrays]
+            assert_same_outcome(lambda: ufunc(*given_to), lambda: ufunc(*arrays))
+            for x, values in zip(given_to, before, strict=True):
+                assert_matches(x if isinstance(x, DistArray) else dnp.asarray(x), values)
+
+        world.run(ranks, program)
+
+    check()
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_keywords(world, ranks, data):
+    ufunc = UFUNCS[data.draw(st.sampled_from(["add", "sqrt", "divmod", "modf", "less", "maximum"]))]
+    mesh_shape = data.draw(mesh_shapes(ranks))
+    arrays = data.draw(operands(ufunc))
+    assume(all(a.dtype.kind not in "mM" for a in arrays))
+    laid = [data.draw(recipes(a.shape, mesh_shape, a.dtype, LAID)) for a in arrays]
+    shape = np.broadcast_shapes(*[a.shape for a in arrays])
+    out_types = [data.draw(st.sampled_from("fd?iD")) for _ in range(ufunc.nout)]
+    out_laid = [data.draw(recipes(shape, mesh_shape, t, LAID)) for t in out_types]
+    given_outs = [data.draw(st.booleans()) for _ in out_types]
+    where = data.draw(st.one_of(st.none(), st.just(make_values(shape, "?", 3))))
+    where_laid = data.draw(recipes(shape, mesh_shape, "?", LAID))
+    keywords = {}
+    if data.draw(st.booleans()):
+        keywords["dtype"] = data.draw(st.sampled_from("fdD"))
+    if data.draw(st.booleans()):
+        keywords["casting"] = data.draw(st.sampled_from(["no", "safe", "same_kind", "unsafe"]))
+    if data.draw(st.booleans()):
+        keywords["order"] = data.draw(st.sampled_from("CFKA"))
+    where_is_plain = data.draw(st.booleans())
+    if where is not None and not all(given_outs):
+        given_outs = [True] * ufunc.nout  # what lies outside of `where` would be arbitrary
+
+    def program(group):
+        mesh = DeviceMesh(group, mesh_shape)
+        xs = [recipe.build(a, mesh) for recipe, a in zip(laid, arrays, strict=True)]
+        fresh = [np.asarray(make_values(shape, t, 5)) for t in out_types]
+        outs = [recipe.build(a, mesh) for recipe, a in zip(out_laid, fresh, strict=True)]
+        mine, numpys = dict(keywords), dict(keywords)
+        if any(given_outs):
+            pick = lambda found: tuple(  # noqa: E731
+                [o if wanted else None for o, wanted in zip(found, given_outs, strict=True)]
+            )
+            mine["out"], numpys["out"] = pick(outs), pick(fresh)
+        if where is not None:
+            numpys["where"] = where
+            mine["where"] = where if where_is_plain else where_laid.build(np.asarray(where), mesh)
+        assert_same_outcome(lambda: ufunc(*xs, **mine), lambda: ufunc(*arrays, **numpys))
+        for out, wanted in zip(outs, fresh, strict=True):
+            assert_matches(out, wanted)
+
+    world.run(ranks, program)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_results_into_numpy_arrays(world, ranks, data):
+    shape = data.draw(shapes())
+    values = make_values(shape, "f8", 1)
+    recipe = data.draw(recipes(shape, (ranks,), "f8", LAID))
+    where = data.draw(st.sampled_from([True, np.asarray(make_values(shape, "?", 2))]))
+
+    def program(group):
+        x = recipe.build(np.asarray(values), DeviceMesh(group, (ranks,)))
+        out, wanted = np.ones(shape), np.ones(shape)
+        assert np.add(x, 1, out=out, where=where) is out
+        np.add(values, 1, out=wanted, where=where)
+        np.testing.assert_array_equal(out, wanted)
+
+    world.run(ranks, program)
+
+
+# -- operators -----------------------------------------------------------------------------------
+
+BINARY = ["+", "-", "*", "/", "//", "%", "**", "<", "<=", "==", "!=", "&", "|", "^", "<<", ">>"]
+SCALARS = [2, 3.5, -1, 0, True, 1 + 2j, np.float32(1.5), np.int8(3), 300, 2.0, 0.5, -0.5]
+
+
+@settings(max_examples=80)
+@given(data=st.data())
+def test_operators(world, ranks, data):
+    symbol = data.draw(st.sampled_from(BINARY))
+    dtype, other = (data.draw(st.sampled_from(["f8", "i8", "u1", "f4", "c16", "?"])) for _ in "ab")
+    shape = data.draw(shapes())
+    a, b = (np.asarray(make_values(shape, t, s, True)) for t, s in ((dtype, 1), (other, 2)))
+    laid = [data.draw(recipes(shape, (ranks,), t, LAID)) for t in (dtype, other)]
+    scalar = data.draw(st.sampled_from(SCALARS))
+
+    def run(x, y):
+        return eval(f"x {symbol} y", {"x": x, "y": y})
+
+    def in_place(x, y):
+        exec(f"x {symbol}= y", space := {"x": x, "y": y})
+        return space["x"]
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        x, y = (recipe.build(v, mesh) for recipe, v in zip(laid, (a, b), strict=True))
+        assert_same_outcome(lambda: run(x, y), lambda: run(a, b))
+        assert_same_outcome(lambda: run(x, b), lambda: run(a, b))
+        assert_same_outcome(lambda: run(a, y), lambda: run(a, b))
+        assert_same_outcome(lambda: run(x, scalar), lambda: run(a, scalar))
+        assert_same_outcome(lambda: run(scalar, x), lambda: run(scalar, a))
+        if symbol not in ("<", "<=", "==", "!="):
+            c, d = a.copy(), a.copy()
+            z, w = dnp.array(x), dnp.array(x)
+            assert_same_outcome(lambda: in_place(z, y), lambda: in_place(c, b))
+            # NumPy stops half way at a negative power; here nothing is changed.
+            assert_matches(z, a if symbol == "**" and outcome(lambda: run(a, b))[1] else c)
+            assert_same_outcome(lambda: in_place(w, scalar), lambda: in_place(d, scalar))
+            assert_matches(w, d)
+
+    world.run(ranks, program)
+
+
+UNARY = [lambda x: -x, lambda x: +x, abs, lambda x: ~x, lambda x: divmod(x, 3), lambda x: x**2]
+
+
+@pytest.mark.parametrize("number", range(len(UNARY)))
+def test_unary_operators(world, ranks, number):
+    values = np.arange(-6.0, 6.0).reshape(4, 3)
+
+    def program(group):
+        for dtype in ("f8", "i4", "c16", "?"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                a = values.astype(dtype)
+            x = dnp.array(a, placements=[Shard(0)])
+            assert_same_outcome(partial(UNARY[number], x), partial(UNARY[number], a))
+
+    world.run(ranks, program)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_overlapping_views_in_place(world, ranks, data):
+    """``u[1:] += u[:-1]`` reads what was there before, as NumPy does."""
+    mesh_shape = data.draw(mesh_shapes(ranks))
+    shape = (data.draw(st.integers(2, 13)), data.draw(st.integers(1, 5)))
+    recipe = data.draw(recipes(shape, mesh_shape, "f8", LAID))
+    shift = data.draw(st.integers(1, shape[0] - 1))
+    ahead, behind = np.s_[shift:], np.s_[:-shift]
+    first, second = data.draw(st.sampled_from([(ahead, behind), (behind, ahead)]))
+    flipped = data.draw(st.booleans())
+    symbol = data.draw(st.sampled_from(["+=", "-=", "*=", "="]))
+
+    def change(u):
+        other = u[second][::-1] if flipped else u[second]
+        exec(f"u[key] {symbol} other", {"u": u, "key": first, "other": other})
+
+    def program(group):
+        values = np.arange(float(shape[0] * shape[1])).reshape(shape)
+        u = recipe.build(values, DeviceMesh(group, mesh_shape))
+        change(u)
+        change(values)
+        assert_matches(u, values)
+        np.add(u[ahead], u[behind], out=u[behind])
+        np.add(values[ahead], values[behind], out=values[behind])
+        assert_matches(u, values)
+
+    world.run(ranks, program)
+
+
+# -- pending folds -------------------------------------------------------------------------------
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_pending_folds_settle_where_they_must(world, ranks, data):
+    ufunc = UFUNCS[
+        data.draw(st.sampled_from(["add", "multiply", "exp", "negative", "less", "divide"]))
+    ]
+    shape = data.draw(shapes())
+    arrays = [np.asarray(make_values(shape, "f8", seed)) for seed in range(ufunc.nin)]
+    mesh_shape = data.draw(mesh_shapes(ranks))
+    laid = [data.draw(recipes(shape, mesh_shape, "f8", ("partial", "plain"))) for _ in arrays]
+
+    def program(group):
+        mesh = DeviceMesh(group, mesh_shape)
+        xs = [recipe.build(a, mesh) for recipe, a in zip(laid, arrays, strict=True)]
+        # Not exactly: the contributions to a sum of zero decide about its sign.
+        assert_same_outcome(lambda: ufunc(*xs), lambda: ufunc(*arrays), exact=False)
+        twos = [2.0] * (ufunc.nin - 1)
+        assert_same_outcome(
+            lambda: ufunc(xs[0], *twos), lambda: ufunc(arrays[0], *twos), exact=False
+        )
+
+    world.run(ranks, program)
+
+
+def test_linear_maps_keep_sums_pending(world, ranks):
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        x = DistArray.from_local(np.ones((3, 4)), mesh, [Partial()])
+        y = DistArray.from_local(np.full((3, 4), 2.0), mesh, [Partial()])
+        with distarray.forbid_communication():
+            kept = [x + y, x - y, -x, 3 * x, x / 2, x * np.arange(4.0), np.conjugate(x), x.real]
+            assert all(z.placements == (Partial(Fold.SUM),) for z in kept)
+        p = float(ranks)
+        wanted = [p * 3, p * -1, -p, p * 3, p / 2, p * np.arange(4.0), p, p]
+        for found, value in zip(kept, wanted, strict=True):
+            np.testing.assert_allclose(found.full(), np.broadcast_to(value, (3, 4)))
+        ends = [
+            lambda v: v * y,
+            lambda v: v + 1,
+            np.exp,
+            lambda v: v > 2,
+            abs,
+            lambda v: v / 0,
+            lambda v: v * np.inf,
+            lambda v: v * [1, np.nan, 2, 3],
+            lambda v: v / np.array(0.0),
+        ]
+        with np.errstate(all="ignore"):
+            for end in ends:
+                v = DistArray.from_local(np.ones((3, 4)), mesh, [Partial()])
+                assert end(v).placements == (Replicate(),)
+        with np.errstate(all="ignore"):
+            two = DistArray.from_local(np.array([1.0, -3.0 * (group.rank % 2)]), mesh, [Partial()])
+            assert_matches(two / [0.0, 1.0], two.full() / [0.0, 1.0])
+        small = DistArray.from_local(np.full(3, 100, "i1"), mesh, [Partial()])
+        total = small.full()
+        again = DistArray.from_local(np.full(3, 100, "i1"), mesh, [Partial()])
+        assert (again * 3).placements == (Partial(Fold.SUM),)
+        assert_matches(again * 3, total * np.int8(3))
+        for call in (lambda v: v * np.int64(2), lambda v: v / 2, lambda v: v * 1.5, lambda v: -v):
+            again = DistArray.from_local(np.full(3, 100, "i1"), mesh, [Partial()])
+            assert_matches(call(again), call(total))
+        z = DistArray.from_local(np.full((3,), 2.0), mesh, [Partial("max")])
+        assert_matches(-z, np.full(3, -2.0))
+
+    world.run(ranks, program)
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+def test_stencil_sends_two_messages_a_sweep(world, ranks):
+    def program(group):
+        with config.override(replicate_below=0):
+            u = dnp.zeros((24 * ranks, 32))
+            u[0] = 1.0
+            with distarray.trace() as trace:
+                for _ in range(5):
+                    u[1:-1, 1:-1] += 0.25 * (
+                        u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1]
+                    )
+        v = np.zeros((24 * ranks, 32))
+        v[0] = 1.0
+        for _ in range(5):
+            v[1:-1, 1:-1] += 0.25 * (
+                v[:-2, 1:-1] + v[2:, 1:-1] + v[1:-1, :-2] + v[1:-1, 2:] - 4 * v[1:-1, 1:-1]
+            )
+        assert_matches(u, v)
+        return trace.messages, trace.bytes
+
+    for messages, sent in world.run(ranks, program):
+        assert messages <= 2 * 5
+        assert sent <= 2 * 5 * 8 * 32
+
+
+def test_aligned_operands_send_nothing(world, ranks):
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        x = dnp.ones((7, 5), mesh=mesh, placements=[Shard(0)])
+        row, column = np.arange(5.0), np.arange(7.0)[:, None]
+        replicated = dnp.arange(5.0, mesh=mesh, placements=[Replicate()])
+        with distarray.forbid_communication():
+            for y in (x, 2, row, column, replicated, x[:1] * 0 if ranks == 1 else row):
+                assert (x + y).layout is x.layout
+            v = x[1:-1]
+            assert (v * v + 1).layout is v.layout
+            v[...] = 3
+            np.multiply(x, row, out=x)
+
+    world.run(ranks, program)
+
+
+def test_misaligned_operands_send_what_is_missing(world):
+    ranks = world.ranks[-1]
+    if ranks == 1:
+        pytest.skip("one rank has all")
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        x = dnp.arange(100.0 * ranks, mesh=mesh, placements=[Shard(0)])
+        with distarray.trace() as trace:
+            y = x[2:] - x[:-2]
+        assert_matches(y, np.full(100 * ranks - 2, 2.0))
+        return trace.bytes
+
+    for sent in world.run(ranks, program):
+        assert sent <= 2 * 8
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+BAD = {
+    "shapes": lambda x, y: x[:2] + y[:3],
+    "out shape": lambda x, y: np.add(x, y, out=y[:2]),
+    "out cast": lambda x, y: np.add(x, 1.5, out=y.astype(int)),
+    "where type": lambda x, y: np.add(x, y, where=np.ones(3)),
+    "no loop": np.bitwise_and,
+    "dtype": lambda x, y: np.add(x, y, dtype="U3"),
+    "keyword": lambda x, y: np.add(x, y, nonsense=1),
+    "too many": lambda x, y: np.add(x, y, y, y),
+    "too few": lambda x, y: np.add(x),
+    "python int": lambda x, y: x.astype("u1") + 300,
+    "negative power": lambda x, y: x.astype(int) ** -1,
+    "negative powers": lambda x, y: x.astype(int) ** (y.astype(int) - 5),
+    "in-place cast": lambda x, y: x.astype(int).__iadd__(0.5),
+    "casting": lambda x, y: np.add(x, y, dtype="f4", casting="safe"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_errors_are_numpys_on_every_rank(world, ranks, case):
+    def program(group):
+        values = np.arange(6.0)
+        _, wanted = outcome(lambda: BAD[case](values.copy(), values.copy()))
+        for shape in (6,):
+            x = dnp.array(values[:shape], placements=[Shard(0)])
+            y = dnp.array(values[:shape], placements=[Shard(0)])
+            _, error = outcome(lambda x=x, y=y: BAD[case](x, y))
+            assert type(error) is type(wanted), (error, wanted)
+            assert_matches(x, values)
+            assert_matches(y, values)
+
+    world.run(ranks, program)
+
+
+def test_operands_on_two_meshes(world, ranks):
+    def program(group):
+        x = dnp.zeros(4, mesh=DeviceMesh(group, (ranks,)))
+        y = dnp.zeros(4, mesh=DeviceMesh(group, (1, ranks)))
+        with pytest.raises(distarray.errors.MeshError, match="redistribute"):
+            x + y
+
+    world.run(ranks, program)
+
+
+def test_objects_that_decline(world, ranks):
+    class Other:
+        __array_ufunc__ = None
+
+        def __radd__(self, other):
+            return "mine"
+
+    def program(group):
+        assert dnp.zeros(3) + Other() == "mine"
+        with pytest.raises(TypeError):
+            dnp.zeros(3) - Other()
+
+    world.run(ranks, program)
