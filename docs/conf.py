@@ -20,6 +20,7 @@ extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewco
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "_templates"]
 html_theme = "alabaster"
+html_show_copyright = False
 html_theme_options = {"description": "NumPy arrays over MPI", "page_width": "72rem"}
 default_role = "code"
 autodoc_typehints = "none"
