@@ -7,6 +7,7 @@ fails the test on all of them, so that they stay in step.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import sys
@@ -76,7 +77,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     _put_blocks_on(config.option.device)
     try:
-        from hypothesis import HealthCheck, settings
+        from hypothesis import HealthCheck, Phase, settings
     except ImportError:
         pass
     else:
@@ -86,7 +87,13 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.register_profile(
             "mpi", settings.get_profile("threads"), derandomize=True, database=None
         )
-        settings.load_profile("mpi" if config.option.mpi else "threads")
+        profile = "mpi" if config.option.mpi else "threads"
+        if config.option.device != "cpu":
+            # What goes wrong on a device goes wrong for nearly every example: few, not shrunk.
+            phases = [Phase.explicit, Phase.generate]
+            settings.register_profile("device", settings.get_profile("mpi"), phases=phases)
+            profile = "device"
+        settings.load_profile(profile)
     if config.option.mpi:
         _only_rank_0_reports(config)
 
@@ -137,5 +144,49 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
+        if config.option.device != "cpu":
+            _take_few_examples(item)
+            _skip_missing_dtypes(item)
         if "mpi" in item.keywords and not config.option.mpi:
             item.add_marker(pytest.mark.skip(reason="needs MPI processes: run with --mpi"))
+
+
+#: Examples of a property test whose blocks are on a device.
+EXAMPLES = int(os.environ.get("DISTARRAY_TEST_DEVICE_EXAMPLES", "10"))
+
+
+def _take_few_examples(item: pytest.Item) -> None:
+    """Cap what the test itself says: `max_examples` of its own wins over any profile."""
+    name = "_hypothesis_internal_use_settings"
+    chosen = getattr(getattr(item, "function", None), name, None)
+    if chosen is not None:
+        from hypothesis import settings
+
+        capped = settings(chosen, max_examples=min(EXAMPLES, chosen.max_examples))
+        setattr(item.function, name, capped)
+
+
+def _skip_missing_dtypes(item: pytest.Item) -> None:
+    """Leave out what a GPU has no data type for: CuPy refuses to make such an array."""
+    property_test = getattr(getattr(item, "obj", None), "hypothesis", None)
+    body = getattr(item, "obj", None) if property_test is None else property_test.inner_test
+    if body is None:
+        return
+
+    @functools.wraps(body)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return body(*args, **kwargs)
+        except ValueError as error:
+            if not str(error).startswith("Unsupported dtype"):
+                raise
+            if property_test is not None:
+                import hypothesis
+
+                hypothesis.reject()
+            pytest.skip(f"{error} on a GPU")
+
+    if property_test is None:
+        item.obj = run  # type: ignore[attr-defined]
+    else:
+        property_test.inner_test = run

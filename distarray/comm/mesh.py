@@ -6,6 +6,7 @@ from zlib import crc32
 
 import numpy as np
 
+from distarray.comm import devices
 from distarray.comm.arguments import checked_names, checked_ranks, checked_shape
 from distarray.comm.group import Group
 from distarray.comm.outside import OutsideGroup
@@ -171,8 +172,17 @@ class DeviceMesh:
         return self.xp.asarray(x, dtype)
 
     def to_host(self, block: Any) -> Any:
-        """A block as a NumPy array: itself, or copied from the device."""
-        return block if self.device_type == "cpu" else block.get()
+        """A block as a NumPy array or scalar: itself, or copied from the device."""
+        return block.get() if devices.on_device(block) else block
+
+    def scalar(self, block: Any) -> Any:
+        """The 0-d result of an operation as NumPy gives it: a scalar, on the host.
+
+        CuPy has none. Left on the device it would be a 0-d array, which can be changed in place,
+        and each operation on it, ``if`` and ``float`` would wait for the device.
+        """
+        host = self.to_host(block)
+        return host[()] if isinstance(host, np.ndarray) else host
 
     # -- groups of ranks ----------------------------------------------------------------------
 

@@ -130,7 +130,7 @@ def reduce(
     keepdims = keepdims is not NoValue and bool(keepdims)
     if out is None and initial is NoValue and (where is True or where is NoValue):
         plan, mask = plan_of(ufunc, x._layout, x._block.dtype, axis, dtype, keepdims), None
-        if plan.direct and x._block.size and not (plan.rounds and config.reproducible):
+        if plan.direct and x._block.size and not (plan.rounds and config.settings.reproducible):
             part = reduced(ufunc, x._block, plan.axes, dtype, keepdims)
             return finish(part, plan, ufunc, x._mesh)
     else:
@@ -140,7 +140,7 @@ def reduce(
             dtype = loop_dtype(ufunc, x, out)
         kind = _checked(ufunc, x, (axis, dtype, out, keepdims, initial), mask)
         plan = _with_rule(ufunc, x._layout, place(x._layout, axis, keepdims, kind))
-    if ufunc not in RULES or (plan.rounds and config.reproducible):
+    if ufunc not in RULES or (plan.rounds and config.settings.reproducible):
         x, plan = _settled(x, plan)
         part = _in_order(ufunc, x, plan, dtype, initial, mask)
         return write(part if part.ndim else x._mesh.scalar(part), plan.layout, x._mesh, out)
@@ -340,7 +340,7 @@ def _stays_pending(plan: Plan, ufunc: np.ufunc) -> bool:
     """Whether a result is large enough to leave its fold to whoever reads it."""
     if RULES[ufunc].fold is None:
         return False
-    return plan.layout.size * plan.dtype.itemsize >= config.replicate_below
+    return plan.layout.size * plan.dtype.itemsize >= config.settings.replicate_below
 
 
 def write(part: Array, layout: Layout, mesh: DeviceMesh, out: Any) -> Any:

@@ -9,13 +9,21 @@ program could touch that memory without saying so:
   handed to MPI without staging ends in a segmentation fault instead of a right answer;
 * `get`, `set`, `asarray` and the conversions to Python scalars are counted.
 
+It has no more than the real thing has: CuPy's data types (no dates, strings, objects, long
+doubles, foreign byte orders), and of NumPy's functions those that `cupy_api.txt` lists, with the
+parameters listed there (no ``where=`` or ``initial=`` of a reduction, say). What it does not
+imitate is how CuPy computes: the order of summation, the kinds of numbers that a ufunc takes, the
+texts of its errors.
+
 `install()` puts it where ``import cupy`` finds it.
 """
 
 import ctypes
+import inspect
 import mmap
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +43,66 @@ class Counts:
 
 counts = Counts()
 _SCALARS = (bool, int, float, complex, np.generic, str, bytes, type(None), type(Ellipsis), slice)
+
+
+_DTYPES = frozenset("?bBhHiIlLqQefdFD")
+_UFUNC_KEYWORDS = frozenset({"out", "where", "dtype", "casting"})
+_METHOD_KEYWORDS = {
+    "__call__": _UFUNC_KEYWORDS,
+    "reduce": frozenset({"axis", "dtype", "out", "keepdims"}),
+    "accumulate": frozenset({"axis", "dtype", "out"}),
+    "reduceat": frozenset({"axis", "dtype", "out"}),
+    "outer": _UFUNC_KEYWORDS,
+    "at": frozenset(),
+}
+#: Functions that give Python numbers in NumPy, and 0-d arrays in CuPy.
+_NUMBERS = frozenset({"count_nonzero", "allclose", "array_equal", "array_equiv"})
+
+
+def _signature(words: list[str]) -> inspect.Signature:
+    kind, parameters = inspect.Parameter.POSITIONAL_OR_KEYWORD, []
+    for word in words:
+        if word == "*":
+            kind = inspect.Parameter.KEYWORD_ONLY
+        elif word.startswith("**"):
+            parameters.append(inspect.Parameter(word[2:], inspect.Parameter.VAR_KEYWORD))
+        elif word.startswith("*"):
+            parameters.append(inspect.Parameter(word[1:], inspect.Parameter.VAR_POSITIONAL))
+            kind = inspect.Parameter.KEYWORD_ONLY
+        else:
+            default = None if word.endswith("=") else inspect.Parameter.empty
+            parameters.append(inspect.Parameter(word.rstrip("="), kind, default=default))
+    return inspect.Signature(parameters)
+
+
+def _read_api() -> dict[str, inspect.Signature | None]:
+    """Name -> signature of CuPy's functions; None for ufuncs and where it is not told."""
+    api: dict[str, inspect.Signature | None] = {}
+    for line in (Path(__file__).parent / "cupy_api.txt").read_text().splitlines():
+        name, *words = line.split()
+        if name != "#":
+            unknown = words[:1] in (["ufunc"], ["gufunc"], ["..."])
+            api[name] = None if unknown else _signature(words)
+    return api
+
+
+_API = _read_api()
+
+
+def _checked(name: str, args: Any, kwargs: Any) -> None:
+    """Refuse a call that CuPy's function of this name does not take."""
+    signature = _API.get(name)
+    if signature is not None:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"cupy.{name}() {error}") from None
+
+
+def _supported(dtype: np.dtype) -> np.dtype:
+    if dtype.char not in _DTYPES or not dtype.isnative:
+        raise ValueError(f"Unsupported dtype {dtype}")
+    return dtype
 
 
 def _forbidden_page() -> int:
@@ -92,6 +160,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @classmethod
     def _of(cls, memory: np.ndarray) -> "ndarray":
+        _supported(memory.dtype)
         self = object.__new__(cls)
         self._memory = memory
         return self
@@ -146,9 +215,6 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     def __complex__(self) -> complex:
         return self._scalar(complex)
 
-    def __index__(self) -> int:
-        return self._scalar(lambda memory: memory.__index__())
-
     def item(self, *args: Any) -> Any:
         counts.scalars += 1
         return self._memory.item(*args)
@@ -160,7 +226,14 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     # -- NumPy's protocols ------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if f"{ufunc.__name__}" not in _API:
+            return NotImplemented
         out = kwargs.get("out")
+        if out is not None and len(out) != 1:
+            raise ValueError("The 'out' parameter must have exactly one array value")
+        wrong = kwargs.keys() - _METHOD_KEYWORDS[method]
+        if wrong:
+            raise TypeError(f"Wrong arguments {wrong} of cupy.{ufunc.__name__}.{method}")
         inside = _inside(inputs, ufunc.__name__)
         result = getattr(ufunc, method)(*inside, **_inside(kwargs, ufunc.__name__))
         if out is not None:
@@ -168,16 +241,36 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         return _outside(result)
 
     def __array_function__(self, func: Any, types_: Any, args: Any, kwargs: Any) -> Any:
-        name = func.__name__
+        inner = func.__module__.partition(".")[2]
+        name = f"{inner}.{func.__name__}" if inner else func.__name__
+        if name not in _API:
+            return NotImplemented
+        _checked(name, args, kwargs)
         result = func(*_inside(args, name), **_inside(kwargs, name))
         out = kwargs.get("out")
-        return _outside(result) if out is None else out
+        if out is not None:
+            return out
+        return _outside(np.asarray(result) if name in _NUMBERS else result)
 
     def __getitem__(self, key: Any) -> "ndarray":
         return _outside(self._memory[_key(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(value, (list, tuple)):
+            raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
         self._memory[_key(key)] = _inside(value, "an assignment to a device array")
+
+    def astype(
+        self, dtype: Any, order: str = "K", casting: Any = None, subok: Any = None, copy: bool = True
+    ) -> "ndarray":
+        if casting is not None or subok is not None:
+            raise TypeError("casting is not supported yet")
+        cast = self._memory.astype(dtype, order=order, copy=copy)
+        return self if cast is self._memory else _outside(cast)
+
+    @property
+    def flags(self) -> "_Flags":
+        return _Flags(self._memory)
 
     def __len__(self) -> int:
         return len(self._memory)
@@ -211,8 +304,24 @@ def _key(key: Any) -> Any:
     return _inside(key, "an index")
 
 
+class _Flags:
+    """What CuPy tells of an array: not whether it is writeable, which all are."""
+
+    def __init__(self, memory: np.ndarray) -> None:
+        self.c_contiguous = memory.flags.c_contiguous
+        self.f_contiguous = memory.flags.f_contiguous
+        self.owndata = memory.flags.owndata
+
+
+_METHODS_LIKE_FUNCTIONS = frozenset(
+    "all any argmax argmin cumprod cumsum max mean min prod std sum take trace var".split()
+)
+
+
 def _forward(name: str) -> Any:
     def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+        if name in _METHODS_LIKE_FUNCTIONS:
+            _checked(name, (self, *args), kwargs)
         bound = getattr(self._memory, name)
         return _outside(bound(*_inside(args, name), **_inside(kwargs, name)))
 
@@ -221,12 +330,12 @@ def _forward(name: str) -> Any:
 
 
 for _name in (
-    "all any argmax argmin argsort astype choose clip compress conj conjugate copy cumprod cumsum "
+    "all any argmax argmin argsort byteswap choose clip compress conj conjugate copy cumprod cumsum "
     "diagonal dot fill flatten max mean min nonzero partition prod put ravel repeat reshape round "
     "searchsorted sort squeeze std sum swapaxes take trace transpose var view"
 ).split():
     setattr(ndarray, _name, _forward(_name))
-for _name in ("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides", "flags"):
+for _name in ("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides"):
     setattr(ndarray, _name, property(lambda self, _n=_name: getattr(self._memory, _n)))
 for _name in ("T", "mT", "real", "imag", "base"):
     setattr(ndarray, _name, property(lambda self, _n=_name: _outside(getattr(self._memory, _n))))
@@ -236,8 +345,9 @@ ndarray.__module__ = "cupy"
 def _asarray(x: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> ndarray:
     if isinstance(x, ndarray):
         return x if dtype is None or x.dtype == dtype else x.astype(dtype)
+    host = np.array(x, dtype, order=order or "K")
     counts.to_device += 1
-    return ndarray._of(np.array(x, dtype, order=order or "K"))
+    return ndarray._of(host)
 
 
 def _array(x: Any, dtype: Any = None, copy: bool = True, **kwargs: Any) -> ndarray:
@@ -254,8 +364,11 @@ class _Module(types.ModuleType):
         function = getattr(np, name)
         if not callable(function) or isinstance(function, type):
             return function
+        if name not in _API:
+            raise AttributeError(f"module 'cupy' has no attribute {name!r}")
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            _checked(name, args, kwargs)
             inside = function(*_inside(args, name), **_inside(kwargs, name))
             return _outside(inside) if kwargs.get("out") is None else kwargs["out"]
 
