@@ -22,59 +22,59 @@ class Methods(Base):
 
     def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
         """As :func:`numpy.sum`."""
-        return call(np.sum, self, axis=axis, dtype=dtype, out=out, **kwargs)
+        return call(np.sum, self, axis, dtype, out, **kwargs)
 
     def prod(self, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
         """As :func:`numpy.prod`."""
-        return call(np.prod, self, axis=axis, dtype=dtype, out=out, **kwargs)
+        return call(np.prod, self, axis, dtype, out, **kwargs)
 
     def max(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
         """As :func:`numpy.max`."""
-        return call(np.max, self, axis=axis, out=out, **kwargs)
+        return call(np.max, self, axis, out, **kwargs)
 
     def min(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
         """As :func:`numpy.min`."""
-        return call(np.min, self, axis=axis, out=out, **kwargs)
+        return call(np.min, self, axis, out, **kwargs)
 
     def any(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
         """As :func:`numpy.any`."""
-        return call(np.any, self, axis=axis, out=out, **kwargs)
+        return call(np.any, self, axis, out, **kwargs)
 
     def all(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
         """As :func:`numpy.all`."""
-        return call(np.all, self, axis=axis, out=out, **kwargs)
+        return call(np.all, self, axis, out, **kwargs)
 
     def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
         """As :func:`numpy.mean`."""
-        return call(np.mean, self, axis=axis, dtype=dtype, out=out, **kwargs)
+        return call(np.mean, self, axis, dtype, out, **kwargs)
 
     def std(
         self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, **kwargs: Any
     ) -> Any:
         """As :func:`numpy.std`."""
-        return call(np.std, self, axis=axis, dtype=dtype, out=out, ddof=ddof, **kwargs)
+        return call(np.std, self, axis, dtype, out, ddof, **kwargs)
 
     def var(
         self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, **kwargs: Any
     ) -> Any:
         """As :func:`numpy.var`."""
-        return call(np.var, self, axis=axis, dtype=dtype, out=out, ddof=ddof, **kwargs)
+        return call(np.var, self, axis, dtype, out, ddof, **kwargs)
 
     def argmax(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
         """As :func:`numpy.argmax`."""
-        return call(np.argmax, self, axis=axis, out=out, **kwargs)
+        return call(np.argmax, self, axis, out, **kwargs)
 
     def argmin(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
         """As :func:`numpy.argmin`."""
-        return call(np.argmin, self, axis=axis, out=out, **kwargs)
+        return call(np.argmin, self, axis, out, **kwargs)
 
     def cumsum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         """As :func:`numpy.cumsum`."""
-        return call(np.cumsum, self, axis=axis, dtype=dtype, out=out)
+        return call(np.cumsum, self, axis, dtype, out)
 
     def cumprod(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         """As :func:`numpy.cumprod`."""
-        return call(np.cumprod, self, axis=axis, dtype=dtype, out=out)
+        return call(np.cumprod, self, axis, dtype, out)
 
     def trace(
         self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
