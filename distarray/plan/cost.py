@@ -1,17 +1,25 @@
 """What moving an array from one layout to another costs, known alike on every rank."""
 
+from functools import lru_cache
+
 from distarray.layout import Cut, Layout
 
 __all__ = ["moved_elements"]
 
 
-def _shift_overlap(a: Cut, b: Cut) -> float:
+#: Cuts into more blocks than this are not compared block by block.
+_MOST_BLOCKS = 64
+
+
+@lru_cache(maxsize=4096)
+def _overlap(a: Cut, b: Cut) -> float:
     """Share of `b`'s elements that stay where they are in `a`; both are cut by the same ranks."""
     if a == b:
         return 1.0
     if not b.extent:
         return 1.0
-    if a.base == b.base and a.step == b.step and a.bounds is None and b.bounds is None:
+    shifted = a.base == b.base and a.step == b.step and a.bounds is None and b.bounds is None
+    if shifted and b.parts > _MOST_BLOCKS:
         # Same blocks, shifted: at each boundary between blocks as many rows move as the shift.
         block = max(1, -(-b.base // (b.parts * abs(b.step))))
         moved = min(abs(a.offset - b.offset) // abs(a.step) or 1, block) * (b.parts - 1)
@@ -19,9 +27,9 @@ def _shift_overlap(a: Cut, b: Cut) -> float:
     return max(0.0, _sampled_overlap(a, b))
 
 
-def _sampled_overlap(a: Cut, b: Cut, samples: int = 16) -> float:
-    """Share of up to `samples` evenly chosen blocks of `b` that `a` has in the same place."""
-    step = max(1, b.parts // samples)
+def _sampled_overlap(a: Cut, b: Cut) -> float:
+    """Share of some evenly chosen blocks of `b`, or all, that `a` has in the same place."""
+    step = 1 if b.parts <= _MOST_BLOCKS else b.parts // (_MOST_BLOCKS // 4)
     kept = total = 0
     for part in range(0, b.parts, step):
         (low, high), (other_low, other_high) = b.interval(part), a.interval(part)
@@ -33,15 +41,15 @@ def _sampled_overlap(a: Cut, b: Cut, samples: int = 16) -> float:
 def moved_elements(src: Layout, dst: Layout) -> float:
     """Estimated number of elements that change rank, over all ranks.
 
-    Exact for equal, shifted and replicated layouts; for others it supposes that independent cuts
-    meet evenly. It is computed from the layouts alone, so every rank gets the same number.
+    Exact for equal and replicated layouts, and for those that differ along one dimension, if it is
+    cut into 64 blocks at most; for others it supposes that independent cuts meet evenly. It is computed from the layouts alone, so every rank gets the same number.
     """
     if src is dst or src.is_replicated or not dst.size:
         return 0.0
     kept = 1.0
     for have, want in zip(src.cuts, dst.cuts, strict=True):
         if have.mesh_dims == want.mesh_dims:
-            kept *= _shift_overlap(have, want)
+            kept *= _overlap(have, want)
         else:
             shared = [m for m in have.mesh_dims if m in want.mesh_dims]
             for mesh_dim, size in zip(have.mesh_dims, have.radix, strict=True):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distarray.errors import LayoutError
-from distarray.layout import At, Layout, Partial, Replicate, Shard
+from distarray.layout import At, Layout, Partial, Replicate, Shard, view_layout
 from distarray.plan import intersect, moved_elements, plan_across, plan_exchange, rank_of
 
 meshes = st.sampled_from([(1,), (2,), (3,), (4,), (2, 2), (3, 2), (2, 2, 2)])
@@ -182,3 +182,11 @@ def test_estimated_cost_is_zero_only_where_little_moves(data):
     if src.is_replicated or src is dst:
         assert estimate == 0
     assert rank_of(coords_of(prod(mesh) - 1, mesh), mesh) == prod(mesh) - 1
+
+
+def test_views_within_one_block_cost_nothing():
+    """The estimate of a shift counted a boundary for every rank, wherever the view lay."""
+    base = Layout.chunked((28, 3), (2,), [Shard(0)])
+    rows = [view_layout(base, ((row, 1, 1), (0, 1, 3))) for row in (1, 2, 20)]
+    assert moved_elements(rows[0], rows[1]) == 0
+    assert moved_elements(rows[0], rows[2]) == 3
