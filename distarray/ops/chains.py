@@ -94,8 +94,8 @@ def _along(
     if mesh.coords is None:
         return carry
     started = initial is not NoValue and initial is not None
-    if started:
-        carry[...] = initial
+    if started or ufunc.identity is not None:
+        carry[...] = initial if started else ufunc.identity
     before, after, last = neighbours(cut, mesh)
     if last is None:
         return carry

@@ -1,0 +1,164 @@
+"""Reductions under ``config.reproducible``: the same bits on every mesh, and good ones."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distarray
+from distarray import DeviceMesh, Shard
+from distarray.comm import run_threads
+from distarray.testing import assert_matches, mesh_shapes, recipes, shapes
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+FUNCTIONS = [
+    np.sum, np.mean, np.var, np.std, np.prod, np.nansum, np.nanmean, np.nanstd, np.nanprod,
+    np.add.reduce, np.multiply.reduce, np.hypot.reduce, np.logaddexp.reduce,
+]  # fmt: skip
+SCANS = [np.cumsum, np.cumprod, np.nancumsum, np.add.accumulate, np.cumulative_sum]
+
+
+def alone(call, values):
+    """The result on one rank, as a NumPy array."""
+
+    def program(group):
+        with distarray.config.override(reproducible=True):
+            x = distarray.distribute(values, DeviceMesh(group, (1,)), [Shard(0)], src=None)
+            return np.array(call(x).full())
+
+    return run_threads(1, program)[0]
+
+
+def wild(shape, seed, dtype, spread=30):
+    """Values of very different magnitudes that mostly cancel."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(shape) * 2.0 ** rng.integers(-spread, spread, shape)
+    if np.dtype(dtype).kind == "c":
+        values = values + 1j * rng.standard_normal(shape)
+    return values.astype(dtype)
+
+
+def bits(value):
+    """The memory of an array; every NaN alike."""
+    array = np.where(np.isnan(value), np.nan, value).astype(value.dtype)
+    return array.tobytes() if array.dtype.itemsize < 16 or array.dtype.kind == "c" else array.tolist()
+
+
+@settings(max_examples=120)
+@given(data=st.data())
+def test_the_mesh_does_not_show(world, data):
+    ranks = data.draw(st.sampled_from(world.ranks))
+    mesh_shape = data.draw(mesh_shapes(ranks))
+    shape = data.draw(shapes(1, 3, max_side=9, max_size=400))
+    dtype = data.draw(st.sampled_from(["f8", "f4", "c16", "f2"]))
+    function = data.draw(st.sampled_from(FUNCTIONS + SCANS))
+    if dtype == "c16" and function in (np.hypot.reduce, np.logaddexp.reduce):
+        dtype = "f8"
+    values = wild(shape, data.draw(st.integers(0, 999)), dtype, spread=8 if dtype == "f2" else 30)
+    if data.draw(st.booleans()):
+        values.flat[:: data.draw(st.integers(2, 9))] = data.draw(
+            st.sampled_from([np.nan, np.inf, -np.inf, 0.0, -0.0])
+        )
+    recipe = data.draw(recipes(shape, mesh_shape, dtype, ("plain", "view", "transposed", "ragged")))
+    axis = data.draw(st.sampled_from([*range(len(shape))]))
+    if function in (np.sum, np.mean, np.var, np.std, np.nansum):
+        axis = data.draw(st.sampled_from([None, axis, tuple(range(len(shape)))]))
+
+    def call(a):
+        return function(a, axis=axis)
+
+    expected = alone(call, values)
+
+    def program(group):
+        x = recipe.build(values, DeviceMesh(group, mesh_shape))
+        with distarray.config.override(reproducible=True):
+            result = call(x).full()
+        assert result.dtype == expected.dtype
+        assert bits(np.asarray(result)) == bits(expected)
+
+    world.run(ranks, program)
+    tolerance = {"f8": 1e-12, "c16": 1e-11, "f4": 1e-3, "f2": 1e-1}[dtype]
+    exact = function(values, axis=axis)
+    if np.isfinite(exact).all() and function not in (np.var, np.std, np.nanstd):
+        scale = np.nansum(np.abs(values[np.isfinite(values)].astype("c16"))) + 1
+        if "prod" in function.__qualname__ or "multiply" in repr(function):
+            scale = np.max(np.abs(exact), initial=0) + 1
+        np.testing.assert_allclose(expected, exact, rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("n", [1, 2, 1000, 100_003])
+def test_sums_are_better_than_pairwise(world, ranks, n):
+    for seed in range(4):
+        values = wild(n, seed, "f8", spread=20)
+        truth = math.fsum(values)
+        error = abs(float(np.sum(values)) - truth)
+
+        def program(group, values=values, truth=truth, error=error):
+            x = distarray.distribute(values, DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
+            with distarray.config.override(reproducible=True):
+                found = float(x.sum())
+            assert abs(found - truth) <= max(error, 2 * math.ulp(truth)), (found, truth)
+
+        world.run(ranks, program)
+
+
+def test_edges_of_the_exponent_range(world, ranks):
+    big, tiny = np.finfo("f8").max, 5e-324
+    cases = [
+        [big, big, -big, -big],
+        [big / 2, big / 2, 1.0],
+        [big, big],
+        [tiny, tiny, -tiny, tiny],
+        [2.0**-1022, tiny, -(2.0**-1022)],
+        [big, -big, 3.0],
+        [0.0, 0.0],
+        [-0.0, -0.0],
+        [np.inf, 1.0],
+        [np.inf, -np.inf, 1.0],
+        [np.nan, np.inf],
+        [1e300, 1.0, -1e300, 1e-300],
+    ]
+
+    def program(group):
+        for case in cases:
+            values = np.array(case * 3)
+            x = distarray.distribute(values, DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
+            with distarray.config.override(reproducible=True):
+                found = x.sum()
+            try:
+                wanted = math.fsum(values)
+            except (OverflowError, ValueError):
+                wanted = float(np.sum(values / 4) * 4)
+            largest = np.max(np.abs(values), initial=0, where=np.isfinite(values))
+            assert_matches(found, np.float64(wanted), exact=False, atol=largest * 2.0**-56)
+
+    world.run(ranks, program)
+
+
+def test_several_columns_of_different_magnitude(world, ranks):
+    values = wild((40, 6), 3, "f8") * np.array([1e300, 1e-300, 1, np.inf, 0, 1e-320])
+    values[0, 3] = np.nan
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        for placement in (Shard(0), Shard(1)):
+            x = distarray.distribute(values, mesh, [placement], src=None)
+            with distarray.config.override(reproducible=True):
+                found = x.sum(axis=0)
+            assert_matches(found, values.sum(axis=0), exact=False)
+
+    world.run(ranks, program)
+
+
+def test_price_of_a_sum(world, ranks):
+    def program(group):
+        x = distarray.distribute(np.ones(1000), DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
+        with distarray.config.override(reproducible=True), distarray.trace() as t:
+            x.sum()
+        assert len(t) == 2 * (ranks > 1)
+        assert t.bytes <= 8 + 4 * 8
+
+    world.run(ranks, program)
