@@ -7,15 +7,17 @@ here already is therefore never copied.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, movement, wrap
+from distarray.array.blocks import Adapted
 from distarray.comm import DeviceMesh
-from distarray.layout import Box, Layout
-from distarray.plan import broadcast_shapes, intersect, propagate, restrict
+from distarray.layout import Box, Coords, Layout
+from distarray.plan import broadcast_shapes, intersect, plan_exchange, propagate, restrict
 
 __all__ = ["apply_blockwise", "prepare"]
 
@@ -68,6 +70,8 @@ def apply_blockwise(
     parts: list[Any] = [_local(x, result) if isinstance(x, DistArray) else x for x in operands]
     mask = _local(mask, result) if isinstance(mask, DistArray) else mask
     blocks = _targets(outs, result, mesh, filled=mask is not True)
+    if mesh.device_type != "cpu":
+        function = Adapted(function, mesh.xp)
     value = _evaluate(
         function, parts, mask, blocks, (result.local_shape(mesh.coords), types), keywords
     )
@@ -200,10 +204,8 @@ def _local(x: DistArray, result: Layout) -> Any:
         return found[0][1]
     if len(found) > _MOST_PIECES or not prod(shape):
         return _assemble(found, shape, x)
-    wanted = result.local_shape(x._mesh.coords)
-    return _Pieces(
-        [(_lifted(slices, layout.shape, result.shape, wanted), a) for slices, a in found]
-    )
+    boxes = _boxes(layout, result, x._mesh.coords)
+    return _Pieces([(box, part) for box, (_, part) in zip(boxes, found, strict=True)])
 
 
 def _assemble(found: Sequence[movement.Piece], shape: tuple[int, ...], x: DistArray) -> Array:
@@ -215,6 +217,17 @@ def _assemble(found: Sequence[movement.Piece], shape: tuple[int, ...], x: DistAr
 
 def _assembled(x: DistArray, target: Layout) -> Array:
     return movement.moved(x._block, x._layout, target, x._mesh)
+
+
+@lru_cache(maxsize=4096)
+def _boxes(layout: Layout, result: Layout, coords: Coords) -> tuple[Box, ...]:
+    """Where the pieces of an operand belong in the result's block, in `movement.pieces`' order."""
+    target = restrict(result, layout.shape)
+    plan = plan_exchange(layout, target, coords)
+    slices = [plan.kept[1]] if plan.kept else []
+    slices += [transfer.slices for transfer in plan.receives]
+    local = result.local_shape(coords)
+    return tuple([_lifted(part, layout.shape, result.shape, local) for part in slices])
 
 
 def _lifted(
@@ -270,12 +283,11 @@ def _by_cells(
     """One call for each box in which every operand is one array."""
     targets = _cell_targets(parts, mask, outs, wanted)
     operands = [*parts, mask] if mask is not True else parts
-    for cell in _cells(operands, wanted[0]):
-        views = [_at(operand, cell, wanted[0]) for operand in operands]
+    for key, sources in _cells(tuple([_outline(operand) for operand in operands]), wanted[0]):
+        views = [_at(operand, source) for operand, source in zip(operands, sources, strict=True)]
         where = {"where": views.pop()} if mask is not True else {}
-        key = tuple([slice(a, b) for a, b in cell])
         found = tuple([target[key] for target in targets])
-        if isinstance(function, np.ufunc):
+        if isinstance(function, (np.ufunc, Adapted)):
             function(*views, out=found if len(found) > 1 else found[0], **where, **keywords)
         else:
             found[0][...] = function(*views, **keywords)
@@ -311,31 +323,58 @@ def _clash(out: Array, parts: Sequence[Any], mask: Any) -> bool:
     return any(hasattr(a, "dtype") and a is not out and np.may_share_memory(a, out) for a in arrays)
 
 
-def _cells(operands: Sequence[Any], shape: tuple[int, ...]) -> list[Box]:
-    cells: list[Box] = [tuple([(0, extent) for extent in shape])]
-    for operand in operands:
-        if isinstance(operand, _Pieces):
-            met = [intersect(cell, box) for cell in cells for box, _ in operand]
-            cells = [cell for cell in met if cell is not None]
-    return cells
+#: What of an operand to take: the number of the piece, or None for an operand in one piece, and
+#: the slices of it; None for a scalar, which is taken as it is.
+_Source = tuple[int | None, tuple[slice, ...]] | None
 
 
-def _at(operand: Any, cell: Box, shape: tuple[int, ...]) -> Any:
-    """An operand's elements for a cell."""
+def _outline(operand: Any) -> tuple[bool, Any]:
+    """Whether an operand is in pieces; their boxes and shapes, or its shape (None: a scalar)."""
     if isinstance(operand, _Pieces):
-        for box, part in operand:
-            if intersect(box, cell) == cell:
-                return part[_key(part, cell, box)]
-    if not getattr(operand, "ndim", 0):
+        return True, tuple([(box, part.shape) for box, part in operand])
+    return False, operand.shape if getattr(operand, "ndim", 0) else None
+
+
+@lru_cache(maxsize=4096)
+def _cells(
+    outlines: tuple[tuple[bool, Any], ...], shape: tuple[int, ...]
+) -> list[tuple[tuple[slice, ...], list[_Source]]]:
+    """The boxes in which every operand is one array: slices of the result, and what to take."""
+    whole = tuple([(0, extent) for extent in shape])
+    cells: list[Box] = [whole]
+    for in_pieces, outline in outlines:
+        if in_pieces:
+            met = [intersect(cell, box) for cell in cells for box, _ in outline]
+            cells = [cell for cell in met if cell is not None]
+    found = []
+    for cell in cells:
+        key = tuple([slice(start, stop) for start, stop in cell])
+        found.append((key, [_source(cell, whole, *outline) for outline in outlines]))
+    return found
+
+
+def _source(cell: Box, whole: Box, in_pieces: bool, outline: Any) -> _Source:
+    if not in_pieces:
+        return None if outline is None else (None, _key(outline, cell, whole))
+    for number, (box, shape) in enumerate(outline):
+        if intersect(box, cell) == cell:
+            return number, _key(shape, cell, box)
+    raise AssertionError("every cell lies within one piece of each operand")
+
+
+def _at(operand: Any, source: _Source) -> Any:
+    """An operand's elements for a cell."""
+    if source is None:
         return operand
-    return operand[_key(operand, cell, tuple([(0, extent) for extent in shape]))]
+    number, key = source
+    return operand[key] if number is None else operand[number][1][key]
 
 
-def _key(part: Array, cell: Box, box: Box) -> tuple[slice, ...]:
+def _key(shape: tuple[int, ...], cell: Box, box: Box) -> tuple[slice, ...]:
     """Slices of an array that broadcasts onto `box`, for the elements of `cell`."""
-    lead = len(cell) - part.ndim
+    lead = len(cell) - len(shape)
     key = []
-    for extent, (start, stop), (low, high) in zip(part.shape, cell[lead:], box[lead:], strict=True):
+    for extent, (start, stop), (low, high) in zip(shape, cell[lead:], box[lead:], strict=True):
         stretched = extent == 1 and high - low != 1
         key.append(slice(None) if stretched else slice(start - low, stop - low))
     return tuple(key)
