@@ -7,6 +7,7 @@ import numpy as np
 
 from distarray.array import movement
 from distarray.array.core import DistArray, wrap
+from distarray.array.divergence import verify_text
 from distarray.array.movement import moved
 from distarray.array.registry import implements
 from distarray.comm import DeviceMesh, default_mesh
@@ -163,10 +164,7 @@ def distribute(
         return _copied(wrap(block, Layout.replicated(block.shape, mesh.shape), mesh), layout)
     if not 0 <= src < mesh.size():
         raise ValueError(f"distribute(src={src}): the mesh has ranks 0 to {mesh.size() - 1}")
-    block = mesh.asarray(x) if mesh.rank == src else None
-    shape, dtype = mesh.group.broadcast_object(
-        (block.shape, block.dtype) if block is not None else None, src
-    ) or ((), np.dtype(float))
+    block, shape, dtype = _from_root(x, mesh, src)
     layout = placed_layout(shape, dtype, mesh, placements)
     coords = mesh.coords_of(src)
     lone = Layout.lone(shape, mesh.shape, coords)
@@ -180,6 +178,28 @@ def distribute(
     return _copied(wrap(block, lone, mesh), layout)
 
 
+def _from_root(x: Any, mesh: DeviceMesh, src: int) -> tuple[Any, tuple[int, ...], Any]:
+    """The root's array (None elsewhere), its shape and dtype; what is wrong with it, on all."""
+    block, error = None, None
+    if mesh.rank == src:
+        try:
+            block = mesh.asarray(x)
+            if block.dtype.hasobject:
+                raise TypeError(
+                    f"distribute: rank {src}'s value has dtype {block.dtype}, whose elements do "
+                    "not travel in messages; pass src=None where every rank has the value"
+                )
+        except Exception as caught:
+            error = caught
+    described = (getattr(block, "shape", ()), getattr(block, "dtype", None), error)
+    if mesh.coords is None:
+        return None, (), np.dtype(float)
+    shape, dtype, error = mesh.group.broadcast_object(described, src)
+    if error is not None:
+        raise error
+    return block, shape, dtype
+
+
 def placed_layout(
     shape: Sequence[int], dtype: Any, mesh: DeviceMesh, placements: Placements | None
 ) -> Layout:
@@ -190,6 +210,7 @@ def placed_layout(
     LayoutError
         If the placements do not fit, ask for a pending fold, or cut an array of Python objects.
     """
+    verify_text(f"a new array {dtype} {tuple(shape)} {placements or ''}", mesh)
     if placements is None:
         size = 0 if dtype.hasobject else dtype.itemsize  # objects stay where they are
         return default_layout(shape, size, mesh)
@@ -268,7 +289,7 @@ def from_local(
             len(mesh.shape) - 1
         )
     described = mesh.group.allgather_object(
-        (block.shape, block.dtype.str, _listed(placements, mesh))
+        (block.shape, block.dtype.str, _listed(placements, mesh), shape and tuple(shape))
     )
     _check_alike(described, mesh)
     placed = normalized(_listed(placements, mesh), block.ndim, mesh.shape)
@@ -276,18 +297,19 @@ def from_local(
         layout = Layout.chunked(shape, mesh.shape, placed)
     else:
         layout = _layout_of_blocks([d[0] for d in described], placed, mesh)
-    for rank, (found, _, _) in enumerate(described):
+    for rank, (found, *_) in enumerate(described):
         wanted = layout.local_shape(mesh.coords_of(rank))
         if tuple(found) != wanted:
             raise LayoutError(
                 f"from_local: rank {rank} brings a block of shape {found}, but {layout} puts "
-                f"one of shape {wanted} there; leave out `shape` to keep blocks of any length"
+                f"one of shape {wanted} there"
+                + ("; leave out `shape` to keep blocks of any length" if shape is not None else "")
             )
     return wrap(block, layout, mesh)
 
 
 def _check_alike(described: Sequence[tuple[Any, ...]], mesh: DeviceMesh) -> None:
-    for position, what in ((1, "dtype"), (2, "placements")):
+    for position, what in ((1, "dtype"), (2, "placements"), (3, "shape")):
         values = [entry[position] for entry in described]
         for rank, value in enumerate(values):
             if value != values[0]:

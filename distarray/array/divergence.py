@@ -14,7 +14,7 @@ from distarray.array.base import Base
 from distarray.config import config
 from distarray.errors import DivergenceError
 
-__all__ = ["verify"]
+__all__ = ["verify", "verify_text"]
 
 
 def verify(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any]) -> None:
@@ -30,11 +30,17 @@ def verify(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, 
         return
     args = list(args)
     mesh = _mesh_of([args, list(kwargs.values())])
-    if mesh is None or mesh.coords is None:
+    if mesh is None:
         return
     words = [_described(value) for value in args]
     words += [f"{name}={_described(value)}" for name, value in kwargs.items()]
-    text = f"{_name(function)}({', '.join(words)})"
+    verify_text(f"{_name(function)}({', '.join(words)})", mesh)
+
+
+def verify_text(text: str, mesh: Any) -> None:
+    """Raise on every rank of a mesh if they do not bring the same description of their call."""
+    if not config.settings.check or mesh.coords is None:
+        return
     texts = mesh.group.allgather_object(text, "check")
     if len(set(texts)) > 1:
         raise DivergenceError(

@@ -3,13 +3,16 @@
 import numpy as np
 import pytest
 
+import distarray.numpy as dnp
 from distarray import Shard, config, distribute
 from distarray.comm import default_mesh
 from distarray.errors import DivergenceError
 
 
 def split(shape=(12, 3)):
-    return distribute(np.arange(np.prod(shape)).reshape(shape), default_mesh(), [Shard(0)], src=None)
+    return distribute(
+        np.arange(np.prod(shape)).reshape(shape), default_mesh(), [Shard(0)], src=None
+    )
 
 
 CALLS = {
@@ -18,6 +21,8 @@ CALLS = {
     "another slice": lambda x, rank: x[: 5 + rank],
     "another value": lambda x, rank: x.__setitem__(0, rank),
     "another shape": lambda x, rank: np.add(x, split((12, 3))[: 12 - rank % 2][:1]),
+    "a new array": lambda x, rank: dnp.zeros(100 + rank),
+    "a value to distribute": lambda x, rank: distribute(np.ones(3 + rank), x.mesh, src=None),
     "a call left out": lambda x, rank: x.full() if rank else x.gather(),
 }
 
