@@ -113,11 +113,13 @@ def _mpiexec(python: str) -> list[str]:
     return [found, "--oversubscribe"] if "Open MPI" in said(found, "--version") else [found]
 
 
-def said(*argv: str) -> str:
+def said(*argv: str, **settings: str) -> str:
     """What a command prints on its standard output, run in the repository."""
-    return subprocess.run(
-        argv, check=False, capture_output=True, text=True, cwd=ROOT
-    ).stdout.strip()
+    environment = dict(os.environ) | settings
+    run = subprocess.run(
+        argv, check=False, capture_output=True, text=True, cwd=ROOT, env=environment
+    )
+    return run.stdout.strip()
 
 
 def _free_port() -> int:
