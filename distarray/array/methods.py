@@ -8,7 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from distarray.array.blocks import cast as cast_block
 from distarray.array.registry import Base, call
+from distarray.comm.agree import agree
 
 __all__ = ["Methods"]
 
@@ -202,7 +204,9 @@ class Methods(Base):
         return call(np.round, self, decimals=decimals, out=out)
 
     def conj(self) -> Any:
-        """As :func:`numpy.conjugate`."""
+        """As :func:`numpy.conjugate`; the array itself if it is real."""
+        if self._block.dtype.kind != "c":
+            return self
         return np.conjugate(self)  # type: ignore[call-overload]
 
     conjugate = conj
@@ -235,9 +239,28 @@ class Methods(Base):
         subok: bool = True,
         copy: bool = True,
     ) -> Any:
-        """The array cast to a data type, laid out alike; does not communicate."""
-        block = self._block
-        cast = block.astype(dtype, order=order, casting=casting, subok=subok, copy=copy)
+        """The array cast to a data type, laid out alike.
+
+        Cost
+        ----
+        No message, except for a pending fold that the cast does not commute with, and one
+        allreduce of an integer where text is read: a rank may find some that is no number.
+        """
+        dtype = np.dtype(dtype)
+        kind, wanted = self._block.dtype.kind, dtype.kind
+        linear = kind in "fc" and np.can_cast(self._block.dtype, dtype)
+        if self._layout.partials and not linear:
+            self._settle()
+        block, error = self._block, None
+        reads = kind in "SUO" and wanted not in "SUO" and not self._layout.is_replicated
+        try:
+            cast = cast_block(block, dtype, order, casting, copy)
+        except ValueError as found:
+            if not reads:
+                raise
+            error = found
+        if reads:
+            agree(self._mesh.group, error)
         return self if cast is block and not copy else self._like(cast)
 
     def copy(self, order: str = "C") -> Any:
@@ -256,11 +279,15 @@ class Methods(Base):
                     f"view({dtype}) of {self._block.dtype} would change the shape of every block; "
                     "view the local blocks, x.to_local().view(...), instead"
                 )
+            if self._layout.partials:
+                self._settle()
             return self._like(self._block.view(dtype))  # type: ignore[no-any-return]
         return self
 
     def byteswap(self, inplace: bool = False) -> Any:
         """The bytes of each element in the opposite order."""
+        if self._layout.partials:
+            self._settle()
         swapped = self._block.byteswap(inplace)
         return self if inplace else self._like(swapped)
 

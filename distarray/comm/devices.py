@@ -18,6 +18,7 @@ __all__ = [
     "direct",
     "gpu_aware",
     "host_like",
+    "module_of",
     "on_device",
     "packed",
     "to_host",
@@ -95,7 +96,8 @@ def to_host(block: Array) -> Array:
     if not on_device(block):
         return np.asarray(block)
     host = _pinned(block)
-    _module(block).ascontiguousarray(block).get(out=host)
+    dense = block if block.flags.c_contiguous else module_of(block).ascontiguousarray(block)
+    dense.get(out=host)
     transfers.to_host += 1
     transfers.bytes += host.nbytes
     return host
@@ -116,7 +118,7 @@ def write_back(host: Array, view: Array) -> None:
     if view.flags.c_contiguous:
         view.set(host)
     else:
-        staged = _module(view).empty(view.shape, view.dtype)
+        staged = module_of(view).empty(view.shape, view.dtype)
         staged.set(host)
         view[...] = staged
     transfers.to_device += 1
@@ -129,7 +131,7 @@ def back(result: Any, like: Array) -> Any:
         return None
     if isinstance(result, list):
         return [back(part, like) for part in result]
-    block = _module(like).empty(result.shape, result.dtype)
+    block = module_of(like).empty(result.shape, result.dtype)
     write_back(np.ascontiguousarray(result), block)
     return block
 
@@ -138,12 +140,12 @@ def packed(
     sends: Sequence[tuple[int, Array]], receives: Sequence[tuple[int, Array]]
 ) -> tuple[list[tuple[int, Array]], list[tuple[tuple[int, Array], Array]]]:
     """Contiguous device buffers for a GPU-aware transport: strided views are packed on the GPU."""
-    ready = [(peer, _module(view).ascontiguousarray(view)) for peer, view in sends]
+    ready = [(peer, module_of(view).ascontiguousarray(view)) for peer, view in sends]
     landing = [
         (
             (
                 peer,
-                view if view.flags.c_contiguous else _module(view).empty(view.shape, view.dtype),
+                view if view.flags.c_contiguous else module_of(view).empty(view.shape, view.dtype),
             ),
             view,
         )
@@ -151,7 +153,7 @@ def packed(
     ]
     if ready:
         # MPI reads the memory without asking CUDA whether the packing has finished.
-        _module(ready[0][1]).cuda.get_current_stream().synchronize()
+        module_of(ready[0][1]).cuda.get_current_stream().synchronize()
     return ready, landing
 
 
@@ -161,14 +163,14 @@ def unpack(packed_block: Array, view: Array) -> None:
         view[...] = packed_block
 
 
-def _module(block: Array) -> Any:
+def module_of(block: Array) -> Any:
     """The array module of a device block: CuPy, or what stands in for it."""
     return sys.modules[type(block).__module__.partition(".")[0]]
 
 
 def _pinned(block: Array) -> Array:
     """An empty C-contiguous host array of the block's shape in page-locked memory."""
-    module = _module(block)
+    module = module_of(block)
     if not block.nbytes:
         return np.empty(block.shape, block.dtype)
     memory = module.cuda.alloc_pinned_memory(block.nbytes)

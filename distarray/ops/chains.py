@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray
+from distarray.array.blocks import contiguous, ufunc_method
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.layout import Cut, Layout
@@ -66,6 +67,8 @@ def reduce(
     """
     block = x._block
     cuts = x._layout.cuts
+    if dtype == np.float16:  # NumPy rounds at the ends of its loops, whose lengths differ
+        return reduce(ufunc, x, axes, np.dtype(np.float32), initial, mask).astype(dtype)
     if mask is not None:
         mask = np.broadcast_to(mask, block.shape)
     if not axes:
@@ -111,7 +114,7 @@ def _along(
         group.exchange([(after, carry)], [], ufunc.__name__)
     agree(mesh.group, error)
     if group.size > 1 and carry.size:
-        carry = group.broadcast(np.ascontiguousarray(carry), last, ufunc.__name__)
+        carry = group.broadcast(contiguous(carry), last, ufunc.__name__)
     return carry
 
 
@@ -145,8 +148,10 @@ def _folded(
     parts = [block.astype(dtype, copy=False)]
     if carry is not None:
         parts.insert(0, carry)
-    stacked = np.concatenate(parts, axis) if len(parts) > 1 else np.ascontiguousarray(parts[0])
-    return ufunc.reduce(stacked, axis, dtype if dtype.kind not in "mM" else None, None, True)
+    stacked = np.concatenate(parts, axis) if len(parts) > 1 else contiguous(parts[0])
+    return ufunc_method(
+        ufunc, "reduce", stacked, axis, dtype if dtype.kind not in "mM" else None, None, True
+    )
 
 
 def _masked(
@@ -160,20 +165,20 @@ def _masked(
     """As `_folded`, of the elements under a mask: they are moved to the front and scanned."""
     chosen = np.argsort(~mask, axis=axis, kind="stable")
     front = np.take_along_axis(block, chosen, axis).astype(dtype, copy=False)
-    count = np.count_nonzero(mask, axis=axis, keepdims=True)
+    count = np.expand_dims(np.count_nonzero(mask, axis=axis), axis)
     # What follows is scanned too and not read; a one does no harm to any ufunc.
     front = np.where(np.take_along_axis(mask, chosen, axis), front, dtype.type(1))
     if carry is None:  # only ufuncs with an identity may lack an initial value
         carry = np.full(_slab(block, axis), ufunc.identity, dtype)
     with np.errstate(all="ignore"):
-        partial = ufunc.accumulate(np.concatenate([carry, front], axis), axis)
+        partial = ufunc_method(ufunc, "accumulate", np.concatenate([carry, front], axis), axis)
     return np.take_along_axis(partial, count, axis)
 
 
 def accumulate(ufunc: np.ufunc, x: DistArray, axis: int, dtype: np.dtype[Any]) -> Array:
     """``ufunc.accumulate`` along an axis, in order; this rank's block of the result."""
     mesh, cut = x._mesh, x._layout.cuts[axis]
-    block = np.ascontiguousarray(x._block.astype(dtype, copy=False)).reshape(x._block.shape)
+    block = contiguous(x._block.astype(dtype, copy=False)).reshape(x._block.shape)
     if mesh.coords is None:
         return block.copy()
     before, after, _ = neighbours(cut, mesh)
@@ -187,7 +192,7 @@ def accumulate(ufunc: np.ufunc, x: DistArray, axis: int, dtype: np.dtype[Any]) -
         carry = np.empty(slab, dtype, like=_like(block))
         group.exchange([], [(before, carry)], ufunc.__name__)
         stacked = np.concatenate([carry, block], axis)
-    result, error = _attempt(ufunc.accumulate, stacked, axis)
+    result, error = _attempt(ufunc_method, ufunc, "accumulate", stacked, axis)
     if error is not None:
         result = stacked
     if after is not None:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements, movement
+from distarray.array.blocks import contiguous
 from distarray.ops.folds import fold_rows
 from distarray.ops.reducing import NoValue, Plan, place, write
 from distarray.ops.scans import without_nan
@@ -106,7 +107,7 @@ def _search(function: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
             pick = partial(_pick, function, x.dtype)
             part = fold_rows(group, _records(value, index), pick)
     part = part.reshape(plan.layout.local_shape(coords))
-    return write(part if part.ndim else part[()], plan.layout, x._mesh, out)
+    return write(part if part.ndim else x._mesh.scalar(part), plan.layout, x._mesh, out)
 
 
 def _check(function: Any, x: DistArray, axis: int | None, out: Any, keepdims: bool) -> None:
@@ -129,7 +130,7 @@ def _local(function: Any, x: DistArray, plan: Plan, axis: int | None) -> tuple[A
     if not block.size:
         return mesh.xp.zeros(shape, x.dtype), mesh.xp.full(shape, _NOWHERE, _INDEX)
     if axis is None or not x.ndim:
-        at = np.unravel_index(function(block), block.shape)
+        at = np.unravel_index(int(function(block)), block.shape)
         value = block[tuple([slice(i, i + 1) for i in at])]
         index = 0
         for i, start, extent in zip(at, starts, layout.shape, strict=True):
@@ -144,16 +145,16 @@ def _records(value: Array, index: Array) -> Array:
     """Pairs (value, index) as rows of bytes, one an element."""
     count, width = index.size, value.dtype.itemsize
     rows = np.empty((count, width + _INDEX.itemsize), np.uint8)
-    rows[:, :width] = np.ascontiguousarray(value).reshape(count, 1).view(np.uint8)
-    rows[:, width:] = np.ascontiguousarray(index).reshape(count, 1).view(np.uint8)
+    rows[:, :width] = contiguous(value).reshape(count, 1).view(np.uint8)
+    rows[:, width:] = contiguous(index).reshape(count, 1).view(np.uint8)
     return rows
 
 
 def _pick(function: Any, dtype: np.dtype[Any], rows: Array) -> Array:
     """Of the ranks' records, the index of the best value, the lowest one among equals."""
     width = dtype.itemsize
-    value = np.ascontiguousarray(rows[..., :width]).view(dtype)[..., 0]
-    index = np.ascontiguousarray(rows[..., width:]).view(_INDEX)[..., 0]
+    value = contiguous(rows[..., :width]).view(dtype)[..., 0]
+    index = contiguous(rows[..., width:]).view(_INDEX)[..., 0]
     order = np.argsort(index, axis=0, kind="stable")
     index = np.take_along_axis(index, order, 0)
     value = np.take_along_axis(value, order, 0)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.array.blocks import contiguous, ufunc_method
 from distarray.comm.group import Group
 from distarray.layout import Fold
 
@@ -95,7 +96,7 @@ def combine(group: Group, block: Array, ufunc: np.ufunc) -> Array:
     if fold is not None:
         return group.allreduce(block, fold)
     rows = fold_rows(
-        group, block.reshape(-1), lambda rows: ufunc.reduce(rows, axis=0, dtype=block.dtype)
+        group, block.reshape(-1), lambda rows: ufunc_method(ufunc, "reduce", rows, 0, block.dtype)
     )
     return rows.reshape(block.shape)
 
@@ -127,7 +128,7 @@ def fold_rows(group: Group, block: Array, fold: Callable[[Array], Array]) -> Arr
         return fold(block[None])
     if block.nbytes * group.size <= GATHER_BELOW:
         return fold(group.allgather(block))
-    pieces = np.array_split(np.ascontiguousarray(block), group.size)
+    pieces = np.array_split(contiguous(block), group.size)
     mine = fold(np.stack(group.alltoall_varied(pieces)))
     return np.concatenate(group.allgather_varied(mine, [len(piece) for piece in pieces]))
 
@@ -153,9 +154,9 @@ def exclusive(group: Group, block: Array, ufunc: np.ufunc, start: Any, backwards
     fold = RULES[ufunc].fold
     if fold is not None or group.size == 1:
         return group.exscan(block, fold or Fold.SUM, start)
-    pieces = np.array_split(np.ascontiguousarray(block).reshape(-1), group.size)
+    pieces = np.array_split(contiguous(block).reshape(-1), group.size)
     rows = np.stack(group.alltoall_varied(pieces))
     before = np.empty_like(rows)
     before[0] = start
-    before[1:] = ufunc.accumulate(rows[:-1], axis=0)
+    before[1:] = ufunc_method(ufunc, "accumulate", rows[:-1], 0)
     return np.concatenate(group.alltoall_varied(list(before))).reshape(block.shape)

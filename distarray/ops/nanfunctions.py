@@ -236,5 +236,5 @@ def _variance(
     if np.any(freedom <= 0):
         warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=4)
         part = np.where(freedom <= 0, result.dtype.type(np.nan), result._block)
-        result = result._like(part if part.ndim else part[()])
+        result = result._computed(part)
     return result

@@ -15,6 +15,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.lib.stride_tricks import as_strided
 
 from distarray.array import DistArray, as_distarray, common_mesh, movement, wrap
+from distarray.array.blocks import as_array, ufunc_method
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Cut, Layout, Partial
@@ -269,7 +270,7 @@ def _in_order(
         mask = np.broadcast_to(mask, x._block.shape)
         mask = movement.moved(mask, x._layout, layout, x._mesh)
     block = movement.moved(x._block, x._layout, layout, x._mesh)
-    part = np.asarray(reduced(ufunc, block, plan.axes, dtype, True, initial, mask))
+    part = as_array(reduced(ufunc, block, plan.axes, dtype, True, initial, mask))
     source = place(layout, plan.axes, True, plan.dtype).layout
     target = place(x._layout, plan.axes, True, plan.dtype).layout
     return movement.moved(part, source, target, x._mesh).reshape(shape)
@@ -314,7 +315,10 @@ def reduced(
     if mask is not None:
         block = np.where(mask, block, identity(ufunc, block.dtype))
     named = {} if dtype is None or ufunc not in (np.add, np.multiply) else {"dtype": dtype}
-    value = _NAMED[ufunc](block, axis=axes, keepdims=keepdims, **named)
+    if ufunc in _NAMED:
+        value = _NAMED[ufunc](block, axis=axes, keepdims=keepdims, **named)
+    else:
+        value = ufunc_method(ufunc, "reduce", block, axes, dtype, None, keepdims)
     return value if initial is NoValue else ufunc(value, initial)
 
 
@@ -328,9 +332,7 @@ def finish(part: Array, plan: Plan, ufunc: np.ufunc, mesh: DeviceMesh, out: Any 
             pending = {m: Partial(RULES[ufunc].fold) for m in plan.mesh_dims}
             return wrap(part, Layout.from_cuts(layout.cuts, layout.mesh_shape, pending), mesh)
         if mesh.coords is not None:
-            if isinstance(part, np.generic):
-                part = np.asarray(part)
-            part = combine(mesh.subgroup(plan.mesh_dims), part, ufunc)
+            part = combine(mesh.subgroup(plan.mesh_dims), as_array(part), ufunc)
     if not layout.shape and not isinstance(part, np.generic):
         part = part[()]
     return wrap(part, layout, mesh) if out is None else write(part, layout, mesh, out)
@@ -348,7 +350,7 @@ def write(part: Array, layout: Layout, mesh: DeviceMesh, out: Any) -> Any:
     if out is None:
         return wrap(part, layout, mesh)
     # As an array: a scalar NaN cannot be cast to an integer, an array of it can.
-    result = wrap(np.asarray(part) if isinstance(part, np.generic) else part, layout, mesh)
+    result = wrap(as_array(part), layout, mesh)
     if isinstance(out, DistArray):
         if out._layout.partials:
             out._settle()

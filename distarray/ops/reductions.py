@@ -158,10 +158,12 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     np.count_nonzero(np.zeros([0] * x.ndim), axis)  # NumPy's errors about the axis
     plan = place(x._layout, axis, bool(keepdims), np.dtype(np.intp))
     if x._block.size and x._layout.holds(x._mesh.coords):
-        part = np.count_nonzero(x._block, axis=plan.axes, keepdims=plan.keepdims)
+        part = np.count_nonzero(x._block, axis=plan.axes)
+        if plan.keepdims:
+            part = part.reshape(plan.layout.local_shape(x._mesh.coords))
     else:
         part = x._mesh.xp.zeros(plan.layout.local_shape(x._mesh.coords), np.intp)
-    return finish(part if part.ndim else part[()], plan, np.add, x._mesh)
+    return finish(part, plan, np.add, x._mesh)
 
 
 @implements(np.ptp)

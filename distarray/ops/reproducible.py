@@ -14,22 +14,22 @@ round (hypot, logaddexp) have no such form: the ranks along the axis take turns
 (:mod:`distarray.ops.chains`), which is as slow as one rank.
 """
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray
+from distarray.array.blocks import as_array, contiguous
 from distarray.comm import DeviceMesh
-from distarray.layout import Fold
+from distarray.layout import Fold, Layout
 from distarray.ops import chains
+from distarray.ops.tiles import spot, tiles
 
-__all__ = ["binned_sum", "reduce"]
+__all__ = ["binned_sum", "in_order_dtype", "reduce"]
 
 Array = Any
 NoValue: Any = np._NoValue  # type: ignore[attr-defined]
-
-#: Elements worked on at a time; the temporaries stay in cache.
-TILE = 1 << 15
 
 
 def reduce(
@@ -45,7 +45,8 @@ def reduce(
     Parameters and result are those of :func:`distarray.ops.chains.reduce`.
     """
     if ufunc is not np.add:
-        return chains.reduce(ufunc, x, axes, dtype, initial, mask)
+        work = in_order_dtype(ufunc, dtype)
+        return chains.reduce(ufunc, x, axes, work, initial, mask).astype(dtype)
     block = x._block
     if mask is not None:
         block = np.where(mask, block, block.dtype.type(0))
@@ -53,8 +54,17 @@ def reduce(
     return total if initial is NoValue or initial is None else np.add(initial, total).astype(dtype)
 
 
+def in_order_dtype(ufunc: np.ufunc, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """What to compute in so that equal operations give equal bits.
+
+    NumPy multiplies complex numbers with fused instructions in some loops and without in others,
+    as lengths and strides have it; of extended precision there is but one loop.
+    """
+    return np.dtype(np.clongdouble) if dtype.kind == "c" and ufunc is not np.add else dtype
+
+
 def binned_sum(
-    block: Array, axes: tuple[int, ...], layout: Any, mesh: DeviceMesh, dtype: np.dtype[Any]
+    block: Array, axes: tuple[int, ...], layout: Layout, mesh: DeviceMesh, dtype: np.dtype[Any]
 ) -> Array:
     """The sum over axes of an array of which the ranks hold blocks.
 
@@ -81,7 +91,7 @@ def binned_sum(
     An allreduce of the maxima and one of the parts' totals, if a reduced dimension is cut.
     """
     if dtype.kind == "c":
-        pairs = np.ascontiguousarray(block.astype(dtype, copy=False))
+        pairs = contiguous(block.astype(dtype, copy=False))
         pairs = pairs.reshape(block.shape).view(pairs.real.dtype).reshape(*block.shape, 2)
         parts = _binned(pairs, axes, layout, mesh, np.promote_types(pairs.dtype, "f8"))
         return (parts[..., 0] + 1j * parts[..., 1]).astype(dtype)
@@ -89,75 +99,76 @@ def binned_sum(
 
 
 def _binned(
-    block: Array, axes: tuple[int, ...], layout: Any, mesh: DeviceMesh, kind: np.dtype[Any]
+    block: Array, axes: tuple[int, ...], layout: Layout, mesh: DeviceMesh, kind: np.dtype[Any]
 ) -> Array:
     """The sum of real numbers in the floating-point type `kind`."""
     mesh_dims = tuple(sorted({m for axis in axes for m in layout.cuts[axis].mesh_dims}))
     group = mesh.subgroup(mesh_dims) if mesh_dims and mesh.coords is not None else None
-    count = int(np.prod([layout.shape[axis] for axis in axes], dtype=object))
-    largest = np.maximum.reduce(np.abs(block), axes, keepdims=True, initial=0).astype(kind)
+    largest = _largest(block, axes, kind)
     if group is not None:
-        largest = group.allreduce(np.asarray(largest), Fold.MAX)
-    finite = np.isfinite(largest)
-    digits = np.finfo(kind).nmant + 1
-    levels = max(count - 1, 1).bit_length()
-    _, exponent = np.frexp(np.where(finite, largest, kind.type(1)))
-    # Room for the sum: numbers near the largest that there are get scaled down, all alike.
-    shift = np.where(exponent + levels + 2 > np.finfo(kind).maxexp - 1, levels + 4, 0)
-    folds = -(-(digits + levels + 4) // (digits - 1 - levels))
-    first = exponent - shift + levels + 1
-    drop = digits - 1 - levels
-    sigmas = [np.ldexp(kind.type(1.5), first - drop * fold) for fold in range(folds)]
-    totals = np.zeros((folds + 1, *largest.shape), kind)
-    for tile, where in _tiles(block, axes):
-        _split(tile, where, axes, totals, sigmas, shift, bool(finite.all()))
+        largest = group.allreduce(as_array(largest), Fold.MAX)
+    count = prod([layout.shape[axis] for axis in axes])
+    sigmas, shift = _scales(largest, count, kind)
+    clean, scaled = bool(np.isfinite(largest).all()), bool(shift.any())
+    totals = np.zeros((len(sigmas) + 1, *largest.shape), kind, like=block)
+    for key in tiles(block) if block.size else ():
+        where = spot(key, axes)
+        rest = block[key].astype(kind)
+        if not clean:
+            odd = ~np.isfinite(rest)
+            totals[(-1, *where)] += _total(np.where(odd, rest, 0), axes)
+            rest[odd] = 0
+        if scaled:
+            rest = np.ldexp(rest, -shift[where])
+        _split(rest, [sigma[where] for sigma in sigmas], totals[(slice(-1), *where)], axes)
     if group is not None:
         totals = group.allreduce(totals, Fold.SUM)
-    result = totals[folds - 1]
-    for fold in reversed(range(folds - 1)):
-        result = totals[fold] + result
-    if shift.any():
+    result = totals[-2]
+    for part in reversed(totals[:-2]):
+        result = part + result
+    if scaled:
         result = np.ldexp(result, shift)
-    if finite.all():
-        return result
-    odd = np.where(np.isnan(totals[folds]), kind.type(np.nan), totals[folds])
-    return np.where(finite, result, odd)
+    odd = np.where(np.isnan(totals[-1]), kind.type(np.nan), totals[-1])
+    return result if clean else np.where(np.isfinite(largest), result, odd)
 
 
-def _tiles(block: Array, axes: tuple[int, ...]) -> Any:
-    """Parts of a block along its first dimension, with their places in the result."""
-    if not block.ndim or block.size <= TILE:
-        yield block, ()
-        return
-    rows = max(1, TILE // max(1, block.size // len(block)))
-    for start in range(0, len(block), rows):
-        part = slice(start, start + rows)
-        yield block[part], (() if 0 in axes else (part,))
+def _scales(largest: Array, count: int, kind: np.dtype[Any]) -> tuple[list[Array], Array]:
+    """Where to split the numbers, and by how many powers of two to shrink them before.
 
-
-def _split(
-    tile: Array,
-    where: tuple[slice, ...],
-    axes: tuple[int, ...],
-    totals: Array,
-    sigmas: list[Array],
-    shift: Array,
-    finite: bool,
-) -> None:
-    """Split a tile's numbers at each sigma and add the parts to the totals; the last row takes
-    what is not finite.
+    A sum of `count` numbers below 2**e stays below 2**(e + levels). At 1.5 * 2**s, with s one
+    above that, a number is rounded to a multiple of 2**(s - nmant), and that many multiples still
+    add up without rounding. What is left is below 2**(s - nmant - 1).
     """
-    rest = tile.astype(totals.dtype)
-    if not finite:
-        odd = ~np.isfinite(rest)
-        totals[(-1, *where)] += np.add.reduce(np.where(odd, rest, 0), axes, keepdims=True)
-        rest[odd] = 0
-    if shift.any():
-        rest = np.ldexp(rest, -shift[where])
+    limits = np.finfo(kind)
+    levels = max(count - 1, 1).bit_length()
+    _, exponent = np.frexp(np.where(np.isfinite(largest), largest, kind.type(1)))
+    shift = np.where(exponent + levels + 2 >= limits.maxexp, levels + 4, 0)
+    first = exponent - shift + levels + 1
+    kept = limits.nmant - levels  # bits that a split takes off
+    splits = -(-(limits.nmant + 1 + levels + 4) // kept)
+    return [np.ldexp(kind.type(1.5), first - kept * split) for split in range(splits)], shift
+
+
+def _largest(block: Array, axes: tuple[int, ...], kind: np.dtype[Any]) -> Array:
+    """The largest magnitudes along axes, which are kept; NaN where there is one."""
+    shape = [1 if dim in axes else extent for dim, extent in enumerate(block.shape)]
+    largest = np.zeros(shape, kind, like=block)
+    for key in tiles(block) if block.size else ():
+        where = spot(key, axes)
+        found = np.max(np.abs(block[key].astype(kind)), axis=axes, keepdims=True)
+        largest[where] = np.maximum(largest[where], found)
+    return largest
+
+
+def _split(rest: Array, sigmas: list[Array], totals: Array, axes: tuple[int, ...]) -> None:
+    """Split numbers at each sigma, and add each part's sum, which is exact, to its total."""
     part = np.empty_like(rest)
-    for fold, sigma in enumerate(sigmas):
-        at = sigma[where]
-        np.add(rest, at, out=part)
-        np.subtract(part, at, out=part)
-        totals[(fold, *where)] += np.add.reduce(part, axes, keepdims=True)
+    for sigma, total in zip(sigmas, totals, strict=True):
+        np.add(rest, sigma, out=part)
+        np.subtract(part, sigma, out=part)
+        total += _total(part, axes)
         np.subtract(rest, part, out=rest)
+
+
+def _total(part: Array, axes: tuple[int, ...]) -> Array:
+    return np.sum(part, axis=axes, keepdims=True)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, implements, wrap
+from distarray.array.blocks import as_array
 from distarray.comm.agree import agree
 from distarray.layout import (
     Cut,
@@ -111,7 +112,7 @@ def reshaped(x: DistArray, shape: tuple[int, ...], copy: bool | None = None) -> 
     if isinstance(x._block, np.generic):
         if not shape:
             return x
-        x = x._like(np.asarray(x._block))
+        x = x._like(as_array(x._block))
     if not x.size:
         layout = Layout.replicated(shape, x._mesh.shape)
         return wrap(x._mesh.xp.empty(layout.local_shape(x._mesh.coords), x.dtype), layout, x._mesh)

@@ -21,9 +21,10 @@ from distarray.array import (
     implements,
     movement,
 )
+from distarray.array.blocks import ufunc_method
 from distarray.config import config
 from distarray.layout import Cut, Fold, Layout
-from distarray.ops import chains
+from distarray.ops import chains, reproducible
 from distarray.ops.folds import RULES, exclusive, identity
 from distarray.ops.reducing import write
 
@@ -125,7 +126,7 @@ def _probed(
 def _scanned(ufunc: np.ufunc, x: DistArray, axis: int, kind: np.dtype[Any]) -> Array:
     """This rank's part scanned by itself, then what lies before it folded in."""
     dtype = None if kind.kind in "mM" else kind
-    block: Array = ufunc.accumulate(x._block, axis, dtype)
+    block: Array = ufunc_method(ufunc, "accumulate", x._block, axis, dtype)
     mesh, cut = x._mesh, x._layout.cuts[axis]
     if mesh.coords is None or cut.parts == 1:
         return block
@@ -146,10 +147,14 @@ def _scanned(ufunc: np.ufunc, x: DistArray, axis: int, kind: np.dtype[Any]) -> A
 
 def _in_order(ufunc: np.ufunc, x: DistArray, axis: int, dtype: Any, kind: Any) -> Array:
     """This rank's part of a scan whose order of operations counts."""
-    if ufunc in RULES or not chains.mixes(ufunc, x.dtype):
+    if ufunc in RULES:
+        work = reproducible.in_order_dtype(ufunc, kind)
+        return chains.accumulate(ufunc, x, axis, work).astype(kind, copy=False)
+    if not chains.mixes(ufunc, x.dtype):
         return chains.accumulate(ufunc, x, axis, kind)
     layout = chains.whole_along(x._layout, axis)
-    block = ufunc.accumulate(movement.moved(x._block, x._layout, layout, x._mesh), axis, dtype)
+    block = movement.moved(x._block, x._layout, layout, x._mesh)
+    block = ufunc_method(ufunc, "accumulate", block, axis, dtype)
     return movement.moved(block, layout, x._layout, x._mesh)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout, wrap
+from distarray.array.blocks import as_array
 from distarray.config import config
 from distarray.layout import Fold, Layout
 from distarray.ops import reproducible
@@ -29,7 +30,7 @@ from distarray.ops.reducing import (
     reduced,
     write,
 )
-from distarray.ops.tiles import PairwiseSum, restricted, tiles
+from distarray.ops.tiles import PairwiseSum, restricted, spot, tiles
 
 __all__ = ["average", "mean", "std", "var"]
 
@@ -131,7 +132,7 @@ def root(variance: DistArray, out: Any) -> Any:
 def cast_for(total: DistArray, out: Any) -> DistArray:
     """A sum as NumPy finds it in the `out` that it has added up in."""
     total = total._plain()
-    return total._like(np.asanyarray(total._block).astype(out.dtype))
+    return total._like(as_array(total._block).astype(out.dtype))
 
 
 def copied(result: DistArray, out: Any) -> Any:
@@ -229,7 +230,7 @@ def squeezed(kept: DistArray, axes: tuple[int, ...]) -> DistArray:
     cuts = [cut for dim, cut in enumerate(kept._layout.cuts) if dim not in axes]
     layout = Layout.from_cuts(cuts, kept._layout.mesh_shape)
     part = kept._block.reshape(layout.local_shape(kept._mesh.coords))
-    return wrap(part if part.ndim else part[()], layout, kept._mesh)
+    return wrap(part if part.ndim else kept._mesh.scalar(part), layout, kept._mesh)
 
 
 def squared_deviations(
@@ -256,7 +257,7 @@ def squared_deviations(
         square = _squares(block, centre, skip)
         part = reproducible.binned_sum(square, plan.axes, x._layout, mesh, plan.dtype)
         part = part.reshape(shape)
-        return wrap(part if part.ndim else part[()], plan.layout, mesh)
+        return wrap(part if part.ndim else mesh.scalar(part), plan.layout, mesh)
     if block.size:
         part = _summed_squares(block, centre, plan, dtype, skip).reshape(shape)
     else:
@@ -267,27 +268,25 @@ def squared_deviations(
 def _summed_squares(block: Array, centre: Array, plan: Plan, dtype: Any, skip: Any) -> Array:
     """The block's own sums, tile by tile: no temporary as large as the block."""
     shape = [1 if dim in plan.axes else extent for dim, extent in enumerate(block.shape)]
-    sums: dict[Any, PairwiseSum] = {}
+    result = np.empty(shape, plan.dtype, like=block)
+    running = PairwiseSum()
     for key in tiles(block):
         tile_skip = None if skip is None else restricted(key, skip)
         square = _squares(block[key], restricted(key, centre), tile_skip)
         part = reduced(np.add, square, plan.axes, dtype, True)
-        place_of = tuple([slice(None) if d in plan.axes else k for d, k in enumerate(key)])
-        spot = tuple([(k.start, k.stop) for k in place_of])
-        sums.setdefault(spot, PairwiseSum()).add(part)
-    if len(sums) == 1:
-        return next(iter(sums.values())).total()
-    result = np.empty(shape, plan.dtype, like=block)
-    for spot, total in sums.items():
-        result[tuple([slice(*ends) for ends in spot])] = total.total()
-    return result
+        where = spot(key, plan.axes)
+        if where == key:
+            result[where] = part
+        else:
+            running.add(part)
+    return result if running.is_empty else running.total()
 
 
 def _squares(block: Array, centre: Array, skip: Array | None) -> Array:
     """The squared distances; zero where they do not count."""
-    difference = np.asanyarray(np.subtract(block, centre))
+    difference = as_array(np.subtract(block, centre))
     if difference.dtype.kind == "c":
-        square = np.asanyarray(np.square(difference.real))
+        square = as_array(np.square(difference.real))
         square += np.square(difference.imag)
     else:
         square = np.square(difference, out=difference)
@@ -340,7 +339,7 @@ def _weights(weight: DistArray, x: DistArray, axis: tuple[int, ...] | None) -> D
             "Shape of weights must be consistent with shape of a along specified axis."
         )
     ordered = wrap(
-        weight._block.transpose(np.argsort(axis)),
+        weight._block.transpose(np.argsort(axis).tolist()),
         weight._layout.transpose(np.argsort(axis).tolist()),
         weight._mesh,
     )

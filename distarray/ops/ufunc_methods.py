@@ -7,6 +7,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import UFUNC_METHODS, DistArray, as_distarray, common_mesh, to_layout
+from distarray.array.blocks import ufunc_method
 from distarray.config import config
 from distarray.layout import Cut, Layout
 from distarray.ops.chains import whole_along
@@ -100,7 +101,7 @@ def reduceat(
     cut = x._layout.cuts[axis]
     plan = Plan((axis,), True, kind, layout, cut.mesh_dims if cut.parts > 1 else ())
     if not plan.mesh_dims:
-        part = ufunc.reduceat(x._block, starts, axis, dtype)
+        part = ufunc_method(ufunc, "reduceat", x._block, starts, axis, dtype)
         return write(part, layout, x._mesh, out)
     part = _pieces(ufunc, x, starts, axis, dtype, kind)
     return finish(part, plan, ufunc, x._mesh, out)
@@ -145,7 +146,7 @@ def _pieces(
     ends = np.stack([low[own], high[own]], axis=1).reshape(-1)
     if ends[-1] == block.shape[axis]:
         ends = ends[:-1]
-    found = ufunc.reduceat(block, ends, axis, dtype)
+    found = ufunc_method(ufunc, "reduceat", block, ends, axis, dtype)
     head = (slice(None),) * axis
     result[(*head, own)] = found[(*head, slice(None, None, 2))]
     return result

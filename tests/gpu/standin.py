@@ -55,6 +55,12 @@ _METHOD_KEYWORDS = {
     "outer": _UFUNC_KEYWORDS,
     "at": frozenset(),
 }
+#: The ufuncs of which CuPy has a method.
+_METHODS_OF = {
+    "reduce": ("add", "multiply"),
+    "accumulate": ("add", "multiply"),
+    "reduceat": ("add",),
+}
 #: Functions that give Python numbers in NumPy, and 0-d arrays in CuPy.
 _NUMBERS = frozenset({"count_nonzero", "allclose", "array_equal", "array_equiv"})
 
@@ -234,6 +240,8 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         wrong = kwargs.keys() - _METHOD_KEYWORDS[method]
         if wrong:
             raise TypeError(f"Wrong arguments {wrong} of cupy.{ufunc.__name__}.{method}")
+        if method in _METHODS_OF and ufunc.__name__ not in _METHODS_OF[method]:
+            raise NotImplementedError(f"`cupy_{ufunc.__name__}.{method}` is not supported yet")
         inside = _inside(inputs, ufunc.__name__)
         result = getattr(ufunc, method)(*inside, **_inside(kwargs, ufunc.__name__))
         if out is not None:

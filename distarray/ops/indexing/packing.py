@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.array.blocks import contiguous
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Fold
 from distarray.ops.indexing.gather import segments, swap
@@ -99,7 +100,7 @@ class Packing:
         """This rank's block of the result, given what it selects of its own, in C order."""
         if self.in_place:
             return rows
-        parts = segments(np.ascontiguousarray(rows), self._sent)
+        parts = segments(contiguous(rows), self._sent)
         landing = np.empty_like(
             rows, order="C", shape=(sum(self._received), *rows.shape[1:]), subok=False
         )

@@ -1,0 +1,122 @@
+"""Calls on local blocks that NumPy and CuPy do not take alike.
+
+CuPy arrays answer to most of NumPy's functions, and the families call those. What stands here is
+the rest: functions that NumPy does not hand on, and calls that CuPy does not have, which then go
+through the host.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distarray.comm import devices
+
+__all__ = ["Adapted", "as_array", "cast", "contiguous", "on_host", "ufunc_method"]
+
+Array = Any
+_module = devices.module_of
+_host_types = (np.ndarray, np.generic)
+#: The ufuncs of which CuPy has a method.
+_METHODS = {
+    "reduce": (np.add, np.multiply),
+    "accumulate": (np.add, np.multiply),
+    "reduceat": (np.add,),
+}
+
+
+def as_array(block: Any) -> Array:
+    """A block, or a NumPy scalar that stands for one, as an array."""
+    return np.asarray(block) if isinstance(block, np.generic) else block
+
+
+def contiguous(block: Array) -> Array:
+    """The block in C order, copied if it is not; at least 1-d on the host, as NumPy has it."""
+    if isinstance(block, _host_types):
+        return np.ascontiguousarray(block)
+    return _module(block).ascontiguousarray(block)
+
+
+def cast(block: Array, dtype: Any, order: str, casting: Any, copy: bool) -> Array:
+    """``block.astype``; CuPy's casts whatever it is asked to."""
+    if isinstance(block, _host_types):
+        return block.astype(dtype, order=order, casting=casting, copy=copy)  # type: ignore[call-overload]
+    np.empty(0, block.dtype).astype(dtype, casting=casting)  # raises what NumPy raises
+    return block.astype(dtype, order=order, copy=copy)
+
+
+def on_host(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function that CuPy lacks on copies in host memory; arrays go back to the device.
+
+    Parameters
+    ----------
+    function : callable
+        Takes arrays, also in lists and tuples, and gives an array or a tuple of arrays.
+    *args, **kwargs
+        Its arguments; with host arrays alone, nothing is copied.
+    """
+    found: list[Array] = []
+    host_args = [_fetched(arg, found) for arg in args]
+    host_kwargs = {name: _fetched(arg, found) for name, arg in kwargs.items()}
+    result = function(*host_args, **host_kwargs)
+    return _brought(result, _module(found[0])) if found else result
+
+
+def _fetched(value: Any, found: list[Array]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)([_fetched(item, found) for item in value])
+    if not devices.on_device(value):
+        return value
+    found.append(value)
+    return value.get()
+
+
+def _brought(value: Any, xp: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)([_brought(item, xp) for item in value])
+    return xp.asarray(value) if isinstance(value, np.ndarray) else value
+
+
+def ufunc_method(ufunc: np.ufunc, name: str, block: Array, *args: Any) -> Array:
+    """``ufunc.reduce``, ``.accumulate`` or ``.reduceat``; through the host where CuPy has none."""
+    method = getattr(ufunc, name)
+    if isinstance(block, _host_types):
+        return method(block, *args)
+    if ufunc not in _METHODS[name]:
+        return on_host(method, block, *args)
+    xp = _module(block)
+    return method(block, *[xp.asarray(a) if isinstance(a, np.ndarray) else a for a in args])
+
+
+class Adapted:
+    """An elementwise function as blocks on a device take it.
+
+    Ufuncs that CuPy lacks go through the host; two results go into given arrays by a copy; and
+    what CuPy's ufuncs have no keyword for (`order`, `subok`) is left out.
+    """
+
+    def __init__(self, function: Callable[..., Any], xp: Any) -> None:
+        self.function = function
+        known = not isinstance(function, np.ufunc) or hasattr(xp, function.__name__)
+        self._call = function if known else lambda *args, **kw: on_host(function, *args, **kw)
+
+    def __call__(self, *inputs: Any, out: Any = None, where: Any = True, **keywords: Any) -> Any:
+        """``function(*inputs, out=out, where=where, **keywords)``."""
+        if isinstance(self.function, np.ufunc):
+            keywords.pop("order", None)
+            keywords.pop("subok", None)
+        if out is None and where is True:
+            return self._call(*inputs, **keywords)
+        if self._call is self.function and not isinstance(out, tuple):
+            masked = {} if where is True else {"where": where}
+            return self._call(*inputs, out=out, **masked, **keywords)
+        value = self._call(*inputs, **keywords)
+        for target, part in zip(_listed(out), _listed(value), strict=True):
+            if target is not None:
+                casting = keywords.get("casting", "same_kind")
+                np.copyto(target, part, casting, **({} if where is True else {"where": where}))
+        return out
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
