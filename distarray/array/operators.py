@@ -64,6 +64,23 @@ def _binary(ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, 
     return _forward(ufunc), _reflected(ufunc)
 
 
+def _comparison(ufunc: np.ufunc, otherwise: bool) -> Callable[[Any, Any], Any]:
+    """`==` and `!=`, which answer alike for every element where types cannot be compared."""
+    compare = _forward(ufunc)
+
+    def operate(self: Any, other: Any) -> Any:
+        try:
+            return compare(self, other)
+        except TypeError as error:
+            if type(error).__qualname__ != "_UFuncNoLoopError":
+                raise
+        other = other if isinstance(other, Base) else np.asarray(other)
+        shape = np.broadcast_shapes(self.shape, other.shape)  # type: ignore[union-attr]
+        return np.full_like(self, otherwise, dtype=bool, shape=shape)[()]
+
+    return operate
+
+
 def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     def operate(self: Any, other: Any) -> Any:
         layout, block = self._layout, self._block
@@ -99,7 +116,7 @@ def _exponent(other: Any) -> Any:
     if isinstance(other, Base):
         layout = other._layout
         return other._block if not layout.cuts and layout.is_replicated else None
-    return other if kind is np.ndarray and not other.ndim else None
+    return other[()] if kind is np.ndarray and not other.ndim else None
 
 
 def _refuses(self: Any, exponent: Any) -> bool:
@@ -109,7 +126,7 @@ def _refuses(self: Any, exponent: Any) -> bool:
     return signed and self._block.dtype.kind in "bui" and exponent < 0
 
 
-class Operators(Base):
+class Operators(Base):  # noqa: PLW1641 (DistArray has __hash__)
     """The operators of :class:`numpy.ndarray`."""
 
     __slots__ = ()
@@ -118,8 +135,8 @@ class Operators(Base):
     __le__, _ = _binary(np.less_equal)
     __gt__, _ = _binary(np.greater)
     __ge__, _ = _binary(np.greater_equal)
-    __eq__, _ = _binary(np.equal)
-    __ne__, _ = _binary(np.not_equal)
+    __eq__ = _comparison(np.equal, False)  # type: ignore[assignment]
+    __ne__ = _comparison(np.not_equal, True)  # type: ignore[assignment]
     __add__, __radd__ = _binary(np.add)
     __sub__, __rsub__ = _binary(np.subtract)
     __mul__, __rmul__ = _binary(np.multiply)

@@ -250,6 +250,12 @@ class DeviceMesh:
         names = checked_names(None if name is None else (name,), (self.size(),))
         return self._relative((self.size(),), names, self.ranks)
 
+    def on(self, device_type: str) -> "DeviceMesh":
+        """The same grid of the same ranks with blocks on another kind of device."""
+        if device_type not in _DEVICES:
+            raise MeshError(f"device_type is one of {_DEVICES}, not {device_type!r}")
+        return _interned(self._root, self.shape, self.mesh_dim_names, self.ranks, device_type)
+
     def joined(self, other: "DeviceMesh") -> tuple[Group | None, tuple[int, ...], tuple[int, ...]]:
         """A group over the ranks of two meshes, and the numbers in it of either mesh's ranks.
 

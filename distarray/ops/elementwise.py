@@ -273,7 +273,9 @@ def i0(x: Any) -> Any:
     ----
     No message.
     """
-    return apply_blockwise(np.i0, [x])
+    result = apply_blockwise(np.i0, [x])
+    # NumPy's is no ufunc, and gives a 0-d array where a ufunc gives a scalar.
+    return result if x.ndim else result._like(np.asarray(result._block))
 
 
 @implements(np.astype)

@@ -1,10 +1,11 @@
 """Questions about arrays that their data types and memory answer, not their elements."""
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, common_mesh, implements
+from distarray.array import DistArray, common_mesh, implements, wrap
 from distarray.layout import Fold
 from distarray.ops.placing import plain
 
@@ -105,3 +106,30 @@ def _memory(x: Any) -> Any:
 def _on_any_rank(here: bool, a: Any, b: Any) -> bool:
     group = common_mesh(a, b).group
     return bool(group.allreduce(np.array(here), Fold.ANY)) if group.size > 1 else here
+
+
+# -- namespace and device ------------------------------------------------------------------------
+
+_API_VERSIONS = (None, "2021.12", "2022.12", "2023.12", "2024.12")
+
+
+@implements(DistArray.__array_namespace__)
+def _array_namespace(api_version: str | None = None) -> Any:
+    if api_version not in _API_VERSIONS:
+        raise ValueError(f"unknown version of the array API standard: {api_version!r}")
+    return import_module("distarray.numpy")
+
+
+@implements(DistArray.to_device)
+def _to_device(x: DistArray, device: str, /, *, stream: Any = None) -> DistArray:
+    kind = str(device).partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"unknown device {device!r}; it is 'cpu', 'cuda' or 'cuda:N'")
+    if stream is not None:
+        raise ValueError("to_device takes no stream: the copy is made in the current one")
+    if device in (kind, x.device) and kind == x.mesh.device_type:
+        return x
+    if kind == x.mesh.device_type:
+        raise ValueError(f"this rank's block is on {x.device}, and the mesh has no {device!r}")
+    mesh = x.mesh.on(kind)
+    return wrap(mesh.asarray(x.mesh.to_host(x._block)), x._layout, mesh)

@@ -32,7 +32,7 @@ def call_ufunc(
 ) -> Any:
     """What ``ufunc(*inputs, out=..., where=..., dtype=..., casting=...)`` does to DistArrays."""
     if ufunc is np.power:
-        _refuse_negative_powers(inputs, where, kwargs)
+        _refuse_negative_powers(inputs, out, where, kwargs)
     if out is None and where is True and not kwargs:
         found = _aligned(ufunc, inputs)
         if found is None:
@@ -64,7 +64,9 @@ def _is_foreign(kind: Hashable) -> bool:
     return override not in (None, *known) and not hasattr(kind, "__cuda_array_interface__")
 
 
-def _refuse_negative_powers(inputs: Sequence[Any], where: Any, keywords: dict[str, Any]) -> None:
+def _refuse_negative_powers(
+    inputs: Sequence[Any], out: Any, where: Any, keywords: dict[str, Any]
+) -> None:
     """Raise what NumPy raises for an integer to a negative integer power, on all ranks.
 
     Only a rank that holds such an element would notice.
@@ -75,14 +77,23 @@ def _refuse_negative_powers(inputs: Sequence[Any], where: Any, keywords: dict[st
     """
     if len(inputs) < 2 or _kind(inputs[0]) not in "bui" or _kind(inputs[1]) != "i":
         return
-    if keywords and np.dtype(keywords.get("dtype") or int).kind not in "ui":
-        return
     exponent = inputs[1]
     negative = exponent < 0 if type(exponent) is int else np.less(exponent, 0)
     if negative is False or 0 in broadcast_shapes(np.shape(inputs[0]), np.shape(exponent)):
         return
+    (given,) = out if isinstance(out, tuple) else (out,)
+    if hasattr(given, "dtype"):
+        keywords = {**keywords, "out": np.empty((0,), given.dtype)}
+    # What NumPy says about the types comes first; and the loop may be one for other types.
+    found = np.power(*[_probe(x) for x in inputs[:2]], **keywords)
+    if found.dtype.kind not in "iu" and keywords.get("dtype") is not None:
+        return
     if bool(np.any(negative if where is True else np.logical_and(negative, where))):
         raise ValueError("Integers to negative integer powers are not allowed.")
+
+
+def _probe(x: Any) -> Any:
+    return np.empty((0,), x.dtype) if hasattr(x, "dtype") else x
 
 
 def _kind(x: Any) -> str:

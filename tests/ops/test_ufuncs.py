@@ -208,6 +208,17 @@ def test_operators(world, ranks, data):
     world.run(ranks, program)
 
 
+@pytest.mark.parametrize("other", ["text", None, (), np.array(["a", "b", "c"]), object()], ids=repr)
+def test_equality_of_what_cannot_be_compared(world, ranks, other):
+    def program(group):
+        for values in (np.arange(3.0), np.float64(2), np.zeros((2, 3)), np.zeros(0)):
+            x = dnp.array(values, placements=[Shard(0)] if values.ndim else None)
+            for call in (lambda v: v == other, lambda v: v != other):
+                assert_same_outcome(partial(call, x), partial(call, np.array(values)))
+
+    world.run(ranks, program)
+
+
 UNARY = [lambda x: -x, lambda x: +x, abs, lambda x: ~x, lambda x: divmod(x, 3), lambda x: x**2]
 
 
