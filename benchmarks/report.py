@@ -55,12 +55,6 @@ GOALS = [
     ),
     Goal("float(a.sum()) on 64x64", lambda f: 1e6 * ours(f, "sum 64x64"), 12, " µs"),
     Goal("first a + b of a new shape", lambda f: 1e6 * ours(f, "new shape: add"), 150, " µs"),
-    Goal(
-        "first a[1:] + a[:-1] of a new shape",
-        lambda f: 1e6 * ours(f, "new shape: shifted"),
-        150,
-        " µs",
-    ),
     Goal("triad on 8M, speed of NumPy", faster("triad 8M"), 2.5, "x", True),
     Goal("15 operations on 8M, speed of NumPy", faster("15 operations 8M"), 2, "x", True),
     Goal("stencil 2048², speed of NumPy", faster("stencil 2048²"), 2, "x", True),

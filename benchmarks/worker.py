@@ -99,7 +99,10 @@ def main() -> None:
     library = STARTS[name]()
     line = Line(socket.create_connection(("127.0.0.1", port)))
     line.send({"key": os.environ["BENCHMARKS_KEY"], "rank": library.rank})
-    serve(line, Bench(library))
+    try:
+        serve(line, Bench(library))
+    finally:
+        line.close()
 
 
 if __name__ == "__main__":
