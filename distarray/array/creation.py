@@ -382,8 +382,8 @@ def _across(x: DistArray, layout: Layout, mesh: DeviceMesh) -> DistArray:
         return wrap(target, layout, mesh)
     plan = plan_across(x._layout, layout, src_ranks, dst_ranks, group.rank)
     group.exchange(
-        [(t.peer, x._block[t.slices]) for t in plan.sends],
-        [(t.peer, target[t.slices]) for t in plan.receives],
+        [(t.peer, movement.part_of(x.to_local(), t.slices)) for t in plan.sends],
+        [(t.peer, movement.part_of(target, t.slices)) for t in plan.receives],
         Route(x._layout, layout),
     )
     if plan.kept:

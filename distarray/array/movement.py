@@ -12,7 +12,17 @@ from distarray.comm import DeviceMesh, ledger
 from distarray.layout import Cut, Fold, Layout, Shard
 from distarray.plan import Exchange, Route, moved_elements, plan_exchange
 
-__all__ = ["Piece", "assign", "gathered", "moved", "pieces", "scatter_target", "settled", "starts"]
+__all__ = [
+    "Piece",
+    "assign",
+    "gathered",
+    "moved",
+    "part_of",
+    "pieces",
+    "scatter_target",
+    "settled",
+    "starts",
+]
 
 Array = Any
 #: Where it belongs in the target block, and the elements.
@@ -39,6 +49,11 @@ def pieces(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> list[Pie
     return found
 
 
+def part_of(block: Array, slices: tuple[slice, ...]) -> Array:
+    """A view of a box of a block, also where NumPy would make a scalar of it."""
+    return block[slices] if slices else block
+
+
 def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
     """This rank's block of `dst`: the block itself or a view of it where nothing has to move."""
     if src is dst:
@@ -47,7 +62,7 @@ def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
     shape = dst.local_shape(mesh.coords)
     kept = plan.kept
     if kept and not plan.receives and not plan.sends and block[kept[0]].shape == shape:
-        return block[kept[0]]
+        return part_of(block, kept[0])
     target = mesh.xp.empty(shape, block.dtype)
     _run(plan, block, target, mesh, Route(src, dst))
     return target
@@ -62,14 +77,14 @@ def _talk(
         ledger.check_allowed("exchange", plan.elements_sent * block.dtype.itemsize, route)
     if plan.sends or plan.receives:
         mesh.group.exchange(
-            [(t.peer, block[t.slices]) for t in plan.sends],
+            [(t.peer, part_of(block, t.slices)) for t in plan.sends],
             [(t.peer, part) for t, part in zip(plan.receives, received, strict=True)],
             route,
         )
 
 
 def _run(plan: Exchange, block: Array, target: Array, mesh: DeviceMesh, route: Route) -> None:
-    _talk(plan, block, [target[t.slices] for t in plan.receives], mesh, route)
+    _talk(plan, block, [part_of(target, t.slices) for t in plan.receives], mesh, route)
     if plan.kept:
         target[plan.kept[1]] = block[plan.kept[0]]
 

@@ -61,8 +61,8 @@ def _flattened(arr: Any, axis: Any, *others: Any) -> tuple[DistArray, int]:
     mesh = common_mesh(arr, *others)
     arr = as_distarray(arr, mesh)
     if axis is None:
-        arr = arr if arr.ndim == 1 else ravel(arr)
-        return arr, arr.ndim - 1
+        arr = arr if arr.ndim == 1 else ravel(arr)._plain()  # may lie on one rank, if it is short
+        return arr, 0
     return arr, normalize_axis_index(axis, arr.ndim)
 
 

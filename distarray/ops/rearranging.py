@@ -163,32 +163,40 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
     ValueError
         If a count is negative, or there are not as many as indices; on all ranks alike.
     """
-    a = as_distarray(a)
+    x = as_distarray(a)
+    counts = _as_counts(repeats)
     if axis is None:
-        a, axis = ravel(a), 0
-    axis = normalize_axis_index(axis, a.ndim)
-    if isinstance(repeats, DistArray):
-        if repeats.ndim == 1 and repeats.shape[0] != 1:
-            return _repeated_by_distributed(a, repeats, axis)
-        repeats = repeats.full()
-    counts = np.asarray(repeats).astype(np.intp, casting="safe", copy=False)
-    _check_counts(counts, a.shape[axis])
-    if (counts < 0).any():
+        x, axis = ravel(x)._plain(), 0  # may lie on one rank, if it is short
+    axis = normalize_axis_index(axis, x.ndim)
+    _check_counts(counts, x.shape[axis])
+    if isinstance(counts, DistArray):
+        return _repeated_by_distributed(x, counts, axis)
+    if x.shape[axis] and (counts < 0).any():
         raise ValueError("repeats may not contain negative values.")
-    cut = a._layout.cuts[axis]
+    cut = x._layout.cuts[axis]
     if counts.size == 1:
-        times = counts.item()
+        times = max(counts.item(), 0)
         scaled = rescaled_cut(cut, times) if times else None
-        empty_cut = Cut.chunked(0, cut.mesh_dims, cut.radix)
-        return _with_cut(a, a.to_local().repeat(times, axis), axis, scaled or empty_cut)
-    start, stop = cut.interval(cut.part(a._mesh.coords)) if a._mesh.coords else (0, 0)
-    if not cut.mesh_dims:
-        found = Cut.whole(int(counts.sum()))
-    else:
+        nothing = Cut.chunked(0, cut.mesh_dims, cut.radix)
+        return _with_cut(x, x.to_local().repeat(times, axis), axis, scaled or nothing)
+    if cut.mesh_dims:
         below = np.concatenate(([0], np.cumsum(counts)))
         ends = [cut.interval(part) for part in range(cut.parts)]
         found = recounted_cut(cut, [int(below[b] - below[a]) for a, b in ends])
-    return balanced(_with_cut(a, a.to_local().repeat(counts[start:stop], axis), axis, found), axis)
+    else:
+        found = Cut.whole(int(counts.sum()))
+    start, stop = x._layout.section(x._mesh.coords)[axis]
+    return balanced(_with_cut(x, x.to_local().repeat(counts[start:stop], axis), axis, found), axis)
+
+
+def _as_counts(repeats: Any) -> Any:
+    """Counts as integers, by the rules of :func:`numpy.repeat`; a DistArray stays one."""
+    if isinstance(repeats, DistArray):
+        np.empty(0, repeats.dtype).astype(np.intp, casting="safe")
+        return repeats if repeats.size != 1 else repeats.full()
+    counts = np.asarray(repeats)
+    untyped = not counts.size and not isinstance(repeats, np.ndarray)
+    return counts.astype(np.intp, casting="unsafe" if untyped else "safe", copy=False)
 
 
 def _check_counts(counts: Any, extent: int) -> None:
@@ -201,9 +209,6 @@ def _check_counts(counts: Any, extent: int) -> None:
 
 
 def _repeated_by_distributed(a: DistArray, repeats: DistArray, axis: int) -> DistArray:
-    if not np.can_cast(repeats.dtype, np.intp, "safe"):
-        np.empty(0, repeats.dtype).astype(np.intp, casting="safe")
-    _check_counts(repeats, a.shape[axis])
     cut, mesh = a._layout.cuts[axis], a._mesh
     counts = to_layout(repeats, Layout.from_cuts([cut], mesh.shape))._block
     negative = ValueError("repeats may not contain negative values.")

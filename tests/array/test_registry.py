@@ -49,3 +49,16 @@ def test_a_view_of_one_coordinate_stays_a_view_when_it_is_used(world, ranks, key
             np.testing.assert_array_equal(x.full(), values)
 
     world.run(ranks, program)
+
+
+def test_one_element_moves_between_ranks(world, ranks):
+    """A 0-d array that one rank holds was received into a scalar, which cannot be written to."""
+
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        x = distribute(np.arange(7.0), mesh, [Shard(0)], src=None)
+        for index in range(7):
+            assert float(np.copy(x[index, ...])) == index
+            assert np.stack([x[index, ...]]).full() == [index]
+
+    world.run(ranks, program)

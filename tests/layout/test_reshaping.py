@@ -84,7 +84,7 @@ def test_rescaled(data):
     assert (found.extent, found.mesh_dims) == (extent * times // over, cut.mesh_dims)
     for part, (start, stop) in enumerate(ends):
         a, b = found.interval(part)
-        assert (a, b) == (start * times // over, stop * times // over) or a == b and start == stop
+        assert (a, b) == (start * times // over, stop * times // over) or (a == b and start == stop)
     for index in range(found.extent):
         assert index in range(*found.interval(found.owner(index)))
 
@@ -148,7 +148,9 @@ def test_regrouped_cuts_keep_every_element(data):
         lead = [sorted(owned(old_cuts, old, part)) for part in range(cut.parts)]
         row = prod(new[1:])
         runs = all(not o or o == list(range(o[0], o[-1] + 1)) for o in lead)
-        assert not (runs and all(not o or (o[0] % row, len(o) % row) == (0, 0) for o in lead)) or dim
+        assert (
+            not (runs and all(not o or (o[0] % row, len(o) % row) == (0, 0) for o in lead)) or dim
+        )
         return
     assert [c.extent for c in found] == list(new)
     for part in range(cut.parts):

@@ -34,18 +34,20 @@ def joinable(draw, world):
     return draw(cases(world, given=values)), axis - sign
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(data=st.data())
 def test_concatenate(world, data):
     case, axis = data.draw(joinable(world))
     axis = data.draw(st.sampled_from([axis, axis, axis, None, 5]))
     keywords = data.draw(
-        st.sampled_from([{}, {}, {"dtype": "f4"}, {"dtype": "i2"}, {"dtype": "i2", "casting": "unsafe"}])
+        st.sampled_from(
+            [{}, {}, {"dtype": "f4"}, {"dtype": "i2"}, {"dtype": "i2", "casting": "unsafe"}]
+        )
     )
     check(world, case, lambda *arrays: np.concatenate(arrays, axis, **keywords))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_concatenate_into_an_array(world, data):
     case, axis = data.draw(joinable(world))
@@ -82,7 +84,7 @@ def test_concatenate_into_an_operand(world, ranks):
     world.run(ranks, program)
 
 
-@settings(max_examples=150)
+@settings(max_examples=90)
 @given(data=st.data())
 def test_stacks(world, data):
     case, axis = data.draw(joinable(world))
@@ -95,7 +97,7 @@ def test_stacks(world, data):
     check(world, case, lambda *arrays: getattr(np, name)(arrays, **along))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_append(world, data):
     case, axis = data.draw(joinable(world))
@@ -103,7 +105,7 @@ def test_append(world, data):
     check(world, case, lambda x, *rest: np.append(x, rest[0] if rest else 3, axis))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_block(world, data):
     rows = [data.draw(st.integers(1, 4)) for _ in range(data.draw(st.integers(1, 3)))]
@@ -143,7 +145,9 @@ def test_block_of_odd_nestings(world, ranks):
             lambda a: [[a, a], [a]],
         ):
             if wrong(x):
-                assert_same_error(lambda w=wrong: np.block(w(x)), lambda w=wrong: np.block(w(values)))
+                assert_same_error(
+                    lambda w=wrong: np.block(w(x)), lambda w=wrong: np.block(w(values))
+                )
 
     world.run(ranks, program)
 

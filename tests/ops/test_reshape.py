@@ -1,5 +1,6 @@
 """reshape and ravel: NumPy's elements everywhere, views where they can be, exact messages."""
 
+import itertools
 from math import prod
 
 import numpy as np
@@ -38,7 +39,7 @@ def factorings(draw, size):
     return tuple(shape)
 
 
-@settings(max_examples=300)
+@settings(max_examples=180)
 @given(data=st.data())
 def test_reshape(world, data):
     shape = tuple(data.draw(st.lists(st.sampled_from([1, 2, 2, 3, 4, 6, 0]), max_size=4)))
@@ -51,23 +52,23 @@ def test_reshape(world, data):
         check(world, case, lambda x: x.reshape(wanted, copy=True))
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(data=st.data())
 def test_large_reshapes(world, data):
     """Extents that leave no rank empty, so that every pair of ranks has something to say."""
     factors = data.draw(st.permutations([2, 2, 3, 4, 5]))
     marks = sorted(data.draw(st.sets(st.integers(1, 4), max_size=3)))
     ends = [0, *marks, 5]
-    shape = tuple([prod(factors[a:b]) for a, b in zip(ends, ends[1:], strict=False)])
+    shape = tuple([prod(factors[a:b]) for a, b in itertools.pairwise(ends)])
     again = data.draw(st.permutations(factors))
     marks = sorted(data.draw(st.sets(st.integers(1, 4), max_size=3)))
     ends = [0, *marks, 5]
-    wanted = tuple([prod(again[a:b]) for a, b in zip(ends, ends[1:], strict=False)])
+    wanted = tuple([prod(again[a:b]) for a, b in itertools.pairwise(ends)])
     case = data.draw(cases(world, given=[np.arange(240).reshape(shape)]))
     check(world, case, lambda x: np.reshape(x, wanted))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_views_are_views_on_all_ranks_or_on_none(world, data):
     shape = tuple(data.draw(st.lists(st.sampled_from([1, 2, 3, 4, 6]), max_size=3)))
@@ -92,7 +93,7 @@ def test_views_are_views_on_all_ranks_or_on_none(world, data):
     assert len(set(found)) == 1
 
 
-@settings(max_examples=120)
+@settings(max_examples=72)
 @given(data=st.data())
 def test_ravel(world, data):
     case = data.draw(cases(world, kinds=("plain", "view", "ragged", "partial")))

@@ -51,21 +51,20 @@ def drawn_views(data, ndim):
         k, axes = data.draw(st.integers(-5, 5)), data.draw(st.just((0, 1)) | some)
         return lambda x: np.rot90(x, k, axes)
     if name == "atleast":
-        function = data.draw(st.sampled_from([np.atleast_1d, np.atleast_2d, np.atleast_3d]))
-        return lambda x: function(x)
+        return data.draw(st.sampled_from([np.atleast_1d, np.atleast_2d, np.atleast_3d]))
     if name == "T":
         return lambda x: x.T
-    return lambda x: getattr(np, name)(x)
+    return getattr(np, name)
 
 
-@settings(max_examples=250)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_views(world, data):
     case = data.draw(cases(world))
     check_view(world, case, drawn_views(data, case.operands[0].values.ndim))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_scalars(world, data):
     """The 0-d result of an operation is a scalar, and the shape functions keep or lift it."""
@@ -84,7 +83,7 @@ def test_scalars(world, data):
     world.run(world.ranks[-1], program)
 
 
-@settings(max_examples=120)
+@settings(max_examples=72)
 @given(data=st.data())
 def test_broadcast_to(world, data):
     case = data.draw(cases(world))
@@ -102,7 +101,7 @@ def test_broadcast_to(world, data):
     check(world, case, lambda x: np.broadcast_to(x, shape), after=after)
 
 
-@settings(max_examples=80)
+@settings(max_examples=48)
 @given(data=st.data())
 def test_broadcast_arrays(world, data):
     common = data.draw(shapes())
@@ -114,13 +113,15 @@ def test_broadcast_arrays(world, data):
     check(world, case, lambda x, y: np.broadcast_arrays(x, y, 3.5))
 
 
-@settings(max_examples=120)
+@settings(max_examples=72)
 @given(data=st.data())
 def test_pieces(world, data):
     case = data.draw(cases(world, min_dims=0))
     points = data.draw(st.integers(-1, 6) | st.lists(st.integers(-5, 9), max_size=4))
     along = data.draw(st.integers(-3, 3))
-    name = data.draw(st.sampled_from(["array_split", "split", "hsplit", "vsplit", "dsplit", "unstack"]))
+    name = data.draw(
+        st.sampled_from(["array_split", "split", "hsplit", "vsplit", "dsplit", "unstack"])
+    )
     if name == "unstack":
         check(world, case, lambda x: np.unstack(x, axis=along))
     elif name[0] in "hvd":
@@ -167,7 +168,9 @@ def test_views_send_nothing(world, ranks):
         with forbid_communication():
             for view in (x, x[2], x[1:4:2], x.T):
                 for made in (view.T, np.flip(view), view[None], np.moveaxis(view, 0, 1)):
-                    assert np.shares_memory(made.to_local(), x.to_local()) or not made.to_local().size
+                    assert (
+                        np.shares_memory(made.to_local(), x.to_local()) or not made.to_local().size
+                    )
             assert np.squeeze(x[2:3]).placements == x[2].placements
             assert np.broadcast_to(x, (2, 5, 4, 3)).placements == (Shard(1),)
         if group.size > 1:
