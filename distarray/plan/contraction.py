@@ -40,7 +40,7 @@ class Contraction:
         The label of each dimension of each operand; no label twice in one operand. -1 marks a
         dimension of extent 1 that is stretched, as in broadcasting.
     out : tuple of int
-        The labels of the result.
+        The labels of the result. One that no operand carries is the kernel's own, and is not cut.
     extents : tuple of int
         The extent of each label.
     """
@@ -172,7 +172,8 @@ def _choices(
     summed = [label for label in range(len(spec.extents)) if label not in spec.out]
     summed.sort(key=lambda label: -spec.extents[label])
     # What is whole everywhere already stays so, unless the result is worth dividing.
-    free = spec.out if cut_now or not is_small else ()
+    carried = {label for term in spec.terms for label in term}
+    free = [label for label in spec.out if label in carried and (cut_now or not is_small)]
     last = [label for label in summed if label not in cut_now]
     return [*dict.fromkeys((*cut_now, *free)), None, *last]
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, movement, wrap
+from distarray.array.blocks import as_array
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Fold, Layout, view_layout
@@ -24,7 +25,7 @@ from distarray.plan import (
     plan_contraction,
 )
 
-__all__ = ["PANEL_BYTES", "Kernel", "Program", "contract", "deliver", "program_for"]
+__all__ = ["PANEL_BYTES", "Kernel", "Program", "deliver", "execute", "program_for"]
 
 Array = Any
 #: kernel(blocks, dtype, out): the product of this rank's blocks, in `out` if that is an array.
@@ -56,6 +57,8 @@ class Program:
         Whether the result is a NumPy scalar.
     direct : bool
         Whether nothing has to be said between ranks.
+    rounds : bool
+        Whether it is a sum of numbers that round, so that its order shows in the result.
     """
 
     kernel: Kernel
@@ -66,6 +69,7 @@ class Program:
     work: np.dtype[Any]
     scalar: bool
     direct: bool
+    rounds: bool
 
 
 @lru_cache(maxsize=4096)
@@ -85,7 +89,9 @@ def _program(
     work = np.dtype(np.float32) if dtype == _HALF and plan.pending else dtype
     stays = all(have is want for have, want in zip(layouts, plan.operands, strict=True))
     direct = stays and not plan.pending and panels is None and bool(spec.out)
-    return Program(kernel, spec, plan, panels, dtype, work, scalar and not spec.out, direct)
+    scalar = scalar and not spec.out
+    rounds = dtype.kind in "fc" and len(spec.out) < len(spec.extents)
+    return Program(kernel, spec, plan, panels, dtype, work, scalar, direct, rounds)
 
 
 def program_for(
@@ -121,7 +127,7 @@ def program_for(
     return _program(kernel, spec, tuple(layouts), itemsizes, dtype, scalar, small, PANEL_BYTES)
 
 
-def contract(
+def execute(
     program: Program, operands: Sequence[DistArray], out: DistArray | None = None
 ) -> DistArray:
     """Carry out a contraction.
@@ -224,7 +230,7 @@ def _folded(block: Array, plan: ContractionPlan, mesh: DeviceMesh) -> Array:
     """This rank's part of the sum of all contributions."""
     if not plan.pending:
         return block
-    block = np.asarray(block) if isinstance(block, np.generic) else block
+    block = as_array(block)
     group = mesh.subgroup(plan.pending)
     fold = Fold.ANY if block.dtype == bool else Fold.SUM
     if plan.result.cuts == plan.local.cuts:

@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray, implements
 from distarray.config import config
 from distarray.layout import Layout
-from distarray.ops.contractions.engine import Program, contract, deliver, program_for
+from distarray.ops.contractions.engine import Program, deliver, program_for
 from distarray.ops.contractions.kernels import ufunc_kernel
 from distarray.ops.contractions.operands import (
     common_shape,
@@ -19,6 +19,7 @@ from distarray.ops.contractions.operands import (
     raise_as_numpy,
     read,
 )
+from distarray.ops.contractions.reproducible import contract
 from distarray.plan import Contraction
 
 __all__ = ["matmul"]

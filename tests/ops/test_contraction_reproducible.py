@@ -1,0 +1,114 @@
+"""``config.reproducible``: the same bits on every mesh, and no less exact than NumPy."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distarray import DeviceMesh, Shard, distribute
+from distarray.config import config
+from distarray.testing import mesh_shapes, recipes
+
+RNG = np.random.default_rng(11)
+
+
+CALLS = [
+    (lambda a, b: a @ b, ((9, 31), (31, 5))),
+    (lambda a, b: np.dot(a[0], b[:, 0]), ((9, 31), (31, 5))),
+    (np.matmul, ((2, 4, 7), (7, 3))),
+    (lambda a, b: np.einsum("ij,jk->ki", a, b), ((9, 31), (31, 5))),
+    (lambda a, b: np.einsum("ij,jk,kj->i", a, b, b.T.T), ((4, 6), (6, 6))),
+    (lambda a, b: np.einsum("ij,k->i", a, b), ((4, 6), (5,))),
+    (lambda a, b: np.einsum("ij->j", a), ((9, 31), (1,))),
+    (np.vdot, ((40,), (40,))),
+    (np.inner, ((3, 40), (40,))),
+    (lambda a, b: np.tensordot(a, b, 2), ((3, 4, 5), (4, 5, 2))),
+]
+#: The bits that each call gave first.
+_bits: dict[object, bytes] = {}
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c16", "f4", "f2", "g"])
+@pytest.mark.parametrize("number", range(len(CALLS)))
+@settings(max_examples=8)
+@given(data=st.data())
+def test_bits_do_not_depend_on_the_layout(world, number, dtype, data):
+    call, shapes = CALLS[number]
+    rng = np.random.default_rng(number)
+    values = []
+    for shape in shapes:
+        v = rng.standard_normal(shape) * 2.0 ** rng.integers(-9, 1 if dtype == "f2" else 9, shape)
+        values.append((v * (1 + 0.3j) if dtype == "c16" else v).astype(dtype))
+    ranks = data.draw(st.sampled_from(world.ranks))
+    mesh_shape = data.draw(mesh_shapes(ranks))
+    kinds = ("plain", "view", "transposed", "ragged")
+    placed = [data.draw(recipes(shape, mesh_shape, dtype, kinds)) for shape in shapes]
+
+    def program(group):
+        mesh = DeviceMesh(group, mesh_shape)
+        operands = [r.build(v, mesh) for r, v in zip(placed, values, strict=True)]
+        with config.override(reproducible=True):
+            return call(*operands).full()
+
+    expected = call(*[v.astype("c16" if dtype == "c16" else "g") for v in values])
+    scale = call(*[np.abs(v).astype("f8") for v in values])
+    for found in world.run(ranks, program):
+        assert found.dtype == values[0].dtype
+        # One call, one result: of the first example and of all others.
+        assert _bits.setdefault((number, dtype), found.tobytes()) == found.tobytes()
+        eps = np.finfo(dtype).eps * (50 if dtype == "g" else 1)  # NumPy's own sum is no better
+        assert np.all(np.abs(found - expected) <= 2 * eps * scale + np.finfo(dtype).tiny)
+
+
+def test_no_less_exact_than_a_plain_product(world, ranks):
+    """Elements of very different sizes: the error stays below that of summing in order."""
+    a = RNG.standard_normal((6, 50)) * 10.0 ** RNG.integers(-20, 20, (6, 50))
+    b = RNG.standard_normal((50, 4)) * 10.0 ** RNG.integers(-5, 5, (50, 4))
+    exact = [
+        [float(sum(Fraction(x) * Fraction(y) for x, y in zip(row, column, strict=True)))
+         for column in b.T]
+        for row in a
+    ]  # fmt: skip
+
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        x = distribute(a, mesh, src=None)
+        with config.override(reproducible=True):
+            return (x @ b).full()
+
+    for found in world.run(ranks, program):
+        bound = np.finfo(float).eps * np.abs(a) @ np.abs(b)
+        assert np.all(np.abs(found - np.array(exact)) <= bound)
+
+
+def test_what_is_not_finite(world, ranks):
+    a, b = RNG.standard_normal((5, 8)), RNG.standard_normal((8, 3))
+    a[0, 0], a[1, 1], a[2, 2], a[2, 3] = np.nan, np.inf, np.inf, -np.inf
+    b[1, 1], b[1, 2] = 0.0, -1.0
+
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        x = distribute(a, mesh, [Shard(1)], src=None)
+        with config.override(reproducible=True), np.errstate(invalid="ignore"):
+            return (x @ b).full()
+
+    with np.errstate(invalid="ignore"):
+        expected = a @ b
+        for found in world.run(ranks, program):
+            np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+def test_extreme_magnitudes(world, ranks):
+    a = np.array([[1e308, 1e-308, 5e-324], [1e200, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    b = np.array([[1e-308], [1e308], [1e300]])
+
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        x = distribute(a, mesh, src=None)
+        with config.override(reproducible=True):
+            return (x @ b).full()
+
+    for found in world.run(ranks, program):
+        np.testing.assert_allclose(found, a @ b, rtol=1e-14)
