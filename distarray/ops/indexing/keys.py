@@ -278,7 +278,7 @@ def index_shape(indices: Sequence[Array]) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*[array.shape for array in indices])
     except ValueError:
-        listed = " ".join([tight(array.shape) for array in indices])
+        listed = " ".join([tight(array.shape) for array in indices if array.ndim])
         raise IndexError(
             f"shape mismatch: indexing arrays could not be broadcast together with shapes {listed} "
         ) from None

@@ -8,13 +8,13 @@ import numpy as np
 
 from distarray.array import DistArray, movement
 from distarray.comm import DeviceMesh
-from distarray.comm.agree import agree
 from distarray.layout import Cut, Layout
+from distarray.ops.indexing.bounds import in_bounds
 from distarray.ops.indexing.keys import index_shape
 from distarray.ops.indexing.owners import Rows
 from distarray.plan import propagate, restrict
 
-__all__ = ["Located", "flattened", "in_bounds", "local_part", "locate"]
+__all__ = ["Located", "flattened", "local_part", "locate"]
 
 Array = Any
 
@@ -96,10 +96,11 @@ def locate(
     else:
         taken = {m for d in rows.rest for m in rows.y._layout.cuts[d].mesh_dims}
         layout = _without_mesh_dims(layout, taken | set(rows.y._layout.ats))
-    blocks = [local_part(array, restrict(layout, array.shape), mesh) for array in indices]
+    layouts = [restrict(layout, array.shape) for array in indices]
+    blocks = [local_part(x, part, mesh) for x, part in zip(indices, layouts, strict=True)]
     bounds = rows.extents if extents is None else extents
     if 0 not in shape:
-        blocks = in_bounds(blocks, bounds, axes, mesh, mode, layout.is_replicated)
+        blocks = in_bounds(blocks, layouts, bounds, axes, mesh, mode)
     return Located([block.astype(np.intp, copy=False) for block in blocks], layout)
 
 
@@ -140,60 +141,8 @@ def _for_writing(layout: Layout, rows: Rows) -> Layout:
 def local_part(array: Array, layout: Layout, mesh: DeviceMesh) -> Array:
     """This rank's part of an array that is to be laid out so; communicates if it is elsewhere."""
     if isinstance(array, DistArray):
-        return movement.moved(np.asarray(array._block), array._layout, layout, mesh)
+        return movement.moved(mesh.asarray(array._block), array._layout, layout, mesh)
     array = mesh.asarray(array)
     if layout.is_replicated:
         return array
     return array[tuple([slice(a, b) for a, b in layout.section(mesh.coords)])]
-
-
-def in_bounds(
-    blocks: Sequence[Array],
-    extents: Sequence[int],
-    axes: Sequence[int],
-    mesh: DeviceMesh,
-    mode: str,
-    known: bool,
-) -> list[Array]:
-    """Index blocks counted from the front; an index out of bounds is every rank's error."""
-    error: IndexError | None = None
-    results, asked = [], False
-    for block, extent, axis in zip(blocks, extents, axes, strict=True):
-        if _fits(block.dtype, extent):
-            results.append(block)
-            continue
-        asked = True
-        try:
-            results.append(_wrapped(block, extent, axis, mode))
-        except IndexError as found:
-            error = error or found
-    if mode == "raise" and asked:
-        if not known:
-            agree(mesh.group, error)
-        elif error is not None:
-            raise error
-    return results
-
-
-def _fits(dtype: np.dtype[Any], extent: int) -> bool:
-    info = np.iinfo(dtype)
-    return info.min == 0 and int(info.max) < extent
-
-
-def _wrapped(block: Array, extent: int, axis: int, mode: str) -> Array:
-    block = block.astype(np.intp, copy=False)
-    if not block.size:
-        return block
-    if mode == "clip":
-        return np.clip(block, 0, extent - 1)
-    low, high = int(block.min()), int(block.max())
-    if mode == "raise" and (low < -extent or high >= extent):
-        wrong = block[(block < -extent) | (block >= extent)]
-        raise IndexError(
-            f"index {int(wrong.reshape(-1)[0])} is out of bounds for axis {axis} with size {extent}"
-        )
-    if low >= 0 and high < extent:
-        return block
-    if mode == "wrap":
-        return block % extent
-    return np.where(block < 0, block + extent, block)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, wrap
-from distarray.array.blocks import as_array
 from distarray.layout import Layout
 from distarray.ops.indexing.gather import placed, result_layout
 from distarray.ops.indexing.located import local_part
@@ -88,7 +87,7 @@ def select(y: DistArray, dims: Sequence[int], mask: Array, at: int) -> DistArray
     if not rows.holds:
         return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), y.dtype), layout, mesh)
     first = dims[0]
-    found = _selected(as_array(y._block), first, part)
+    found = _selected(y._mesh.asarray(y._block), first, part)
     if packing.in_place:
         return wrap(found if at == first else np.moveaxis(found, first, at), layout, mesh)
     return wrap(placed(packing.forward(np.moveaxis(found, first, 0)), 1, at), layout, mesh)
@@ -139,7 +138,7 @@ def write(
         if rows.holds and found is not None:
             found = packing.backward(found)
     if rows.holds:
-        _assign(as_array(y._block), dims[0], part, found, apply)
+        _assign(y._mesh.asarray(y._block), dims[0], part, found, apply)
 
 
 def _same_for_all(value: Any, rest: Sequence[int], at: int, text: str) -> Values | None:

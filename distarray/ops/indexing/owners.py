@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.array.blocks import as_array
 from distarray.comm.group import Group
 from distarray.layout import Cut
 
@@ -56,7 +55,7 @@ class Rows:
         self.starts = [section[d][0] for d in self.dims]
         self.stops = [section[d][1] for d in self.dims]
         self.extents = [layout.shape[d] for d in self.dims]
-        self.block = as_array(y._block)
+        self.block = y._mesh.asarray(y._block)
         if self.dims + self.rest != tuple(range(y.ndim)):
             self.block = self.block.transpose(self.dims + self.rest)
 

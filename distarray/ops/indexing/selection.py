@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, movement
-from distarray.array.blocks import as_array
 from distarray.comm.agree import agree
 from distarray.ops.blockwise import apply_blockwise
 from distarray.ops.indexing.nonzeros import nonzero
@@ -181,7 +180,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
                 f"{_tight(shape)}"
             )
     blocks = [
-        movement.moved(as_array(x._block), x._layout, restrict(layout, x.shape), mesh)
+        movement.moved(mesh.asarray(x._block), x._layout, restrict(layout, x.shape), mesh)
         for x in (values, condition)
     ]
     if layout.holds(mesh.coords):

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, movement
-from distarray.array.blocks import as_array
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.ops.indexing.keys import tight
@@ -96,6 +95,6 @@ class Values:
             return None
         value = as_distarray(self.value, mesh)
         target = restrict(layout, value.shape)
-        block = movement.moved(as_array(value._block), value._layout, target, mesh)
+        block = movement.moved(mesh.asarray(value._block), value._layout, target, mesh)
         block = block.reshape((1,) * (len(self.shape) - block.ndim) + block.shape)
         return np.moveaxis(block, list(self.index_dims), list(range(len(self.index_dims))))

@@ -22,6 +22,8 @@ def compare(world, ranks, mesh_shape, function, arguments, target=None, exact_te
     """
     plain = [a.values.copy() if isinstance(a, Spread) else a for a in arguments]
     expected = outcome(lambda: function(*plain))
+    if target is not None and isinstance(expected, Exception):
+        plain[target] = arguments[target].values  # NumPy may stop halfway; here nothing changes
 
     def program(group):
         mesh = DeviceMesh(group, mesh_shape)

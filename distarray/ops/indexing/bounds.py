@@ -1,0 +1,111 @@
+"""Indices checked against the bounds and counted from the front, on all ranks alike."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.comm import DeviceMesh
+from distarray.layout import Fold, Layout
+
+__all__ = ["in_bounds"]
+
+Array = Any
+_NONE = np.iinfo(np.int64).max
+
+
+def in_bounds(
+    blocks: Sequence[Array],
+    layouts: Sequence[Layout],
+    extents: Sequence[int],
+    axes: Sequence[int],
+    mesh: DeviceMesh,
+    mode: str,
+) -> list[Array]:
+    """Index blocks counted from the front.
+
+    Parameters
+    ----------
+    blocks : sequence of array
+        This rank's part of each index array.
+    layouts : sequence of Layout
+        Of the index arrays.
+    extents, axes : sequence of int
+        Bounds, and the names of the dimensions in messages.
+    mesh : DeviceMesh
+        Every rank of it takes part.
+    mode : {"raise", "wrap", "clip"}
+        What to do with indices out of bounds.
+
+    Raises
+    ------
+    IndexError
+        On every rank, for the index that NumPy would name.
+
+    Cost
+    ----
+    One allreduce of a number, unless every rank has all indices or their data type has no values
+    that are out of bounds.
+    """
+    results: list[Array] = []
+    wrong: tuple[int, str] | None = None
+    known = True
+    for number, (block, layout) in enumerate(zip(blocks, layouts, strict=True)):
+        if _fits(block.dtype, extents[number]):
+            results.append(block)
+            continue
+        known &= layout.is_replicated
+        found, outside = _wrapped(block.astype(np.intp, copy=False), extents[number], mode)
+        results.append(found)
+        if outside is not None and wrong is None:
+            text = (
+                f"index {int(block[outside])} is out of bounds for axis {axes[number]} with size "
+                f"{extents[number]}"
+            )
+            wrong = number << 48 | _position(outside, layout, mesh), text
+    if mode == "raise":
+        _raise_first(wrong, mesh, known)
+    return results
+
+
+def _fits(dtype: np.dtype[Any], extent: int) -> bool:
+    info = np.iinfo(dtype)
+    return info.min == 0 and int(info.max) < extent
+
+
+def _wrapped(block: Array, extent: int, mode: str) -> tuple[Array, tuple[int, ...] | None]:
+    """The indices counted from the front, and the place of the first one out of bounds."""
+    if not block.size:
+        return block, None
+    if mode == "clip":
+        return np.clip(block, 0, extent - 1), None
+    low, high = int(block.min()), int(block.max())
+    if mode == "raise" and (low < -extent or high >= extent):
+        first = int(np.flatnonzero((block < -extent) | (block >= extent))[0])
+        return block, tuple([int(place) for place in np.unravel_index(first, block.shape)])
+    if low >= 0 and high < extent:
+        return block, None
+    return (block % extent if mode == "wrap" else np.where(block < 0, block + extent, block)), None
+
+
+def _position(place: tuple[int, ...], layout: Layout, mesh: DeviceMesh) -> int:
+    """Position in the whole, flattened index array of a place in this rank's block of it."""
+    total = 0
+    section = layout.section(mesh.coords)
+    for number, (start, _), extent in zip(place, section, layout.shape, strict=True):
+        total = total * extent + start + number
+    return total
+
+
+def _raise_first(wrong: tuple[int, str] | None, mesh: DeviceMesh, known: bool) -> None:
+    """Raise the error that is first in C order of the index, wherever it was found."""
+    if not known:
+        mine = _NONE if wrong is None else wrong[0]
+        first = int(mesh.group.allreduce(np.array(mine), Fold.MIN, "agreement on bounds"))
+        if first == _NONE:
+            return
+        brought = wrong[1] if wrong is not None and mine == first else None
+        texts = [text for text in mesh.group.allgather_object(brought) if text is not None]
+        raise IndexError(texts[0])
+    if wrong is not None:
+        raise IndexError(wrong[1])
