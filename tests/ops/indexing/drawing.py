@@ -47,6 +47,9 @@ def spread(draw, values, mesh_shape, kinds=("plain", "view", "ragged", "transpos
     return Spread(values, draw(recipes(values.shape, mesh_shape, values.dtype, kinds)))
 
 
+ENTRIES = ("slice", "int", "array", "array", "mask", "none", "ellipsis", "flag")
+
+
 @st.composite
 def keys(draw, shape, mesh_shape):
     """A key with at least one mask or index array."""
@@ -61,7 +64,7 @@ def keys(draw, shape, mesh_shape):
     fancy = False
     masks = draw(st.booleans())
     while dim < count or not fancy:
-        kind = draw(st.sampled_from(["slice", "int", "array", "array", "mask", "none", "ellipsis", "flag"]))
+        kind = draw(st.sampled_from(ENTRIES))
         if dim >= ndim:
             kind = "flag"
         if kind == "none":
@@ -69,12 +72,16 @@ def keys(draw, shape, mesh_shape):
         elif kind == "ellipsis" and not used_ellipsis:
             used_ellipsis = True
             parts.append(Ellipsis)
-        elif kind == "flag" and draw(st.integers(0, 3)) == 0 or dim >= ndim:
+        elif (kind == "flag" and draw(st.integers(0, 3)) == 0) or dim >= ndim:
             parts.append(draw(st.booleans()) if draw(st.booleans()) else True)
             fancy = True
         elif kind == "slice":
-            parts.append(slice(*[draw(st.none() | st.integers(-8, 8)) for _ in range(2)],
-                               draw(st.sampled_from([None, 1, 2, -1, -2]))))
+            parts.append(
+                slice(
+                    *[draw(st.none() | st.integers(-8, 8)) for _ in range(2)],
+                    draw(st.sampled_from([None, 1, 2, -1, -2])),
+                )
+            )
             dim += 1
         elif kind == "int" and shape[dim]:
             parts.append(draw(st.integers(-shape[dim], shape[dim] - 1)))
@@ -109,8 +116,14 @@ def sources(draw, ranks, dtypes=("f8", "i4"), min_dims=1, max_dims=3):
 
     mesh_shape = draw(mesh_shapes(ranks))
     values = draw(array_values(dtypes=dtypes, min_dims=min_dims, max_dims=max_dims))
-    recipe = draw(recipes(values.shape, mesh_shape, values.dtype,
-                          ("plain", "plain", "view", "ragged", "transposed")))
+    recipe = draw(
+        recipes(
+            values.shape,
+            mesh_shape,
+            values.dtype,
+            ("plain", "plain", "view", "ragged", "transposed"),
+        )
+    )
     return mesh_shape, values, recipe
 
 
@@ -128,5 +141,15 @@ def check_error(found, expected):
     assert str(found).strip() == str(expected).strip(), (str(found), str(expected))
 
 
-__all__ = ["DeviceMesh", "Spread", "built", "check_error", "distribute", "keys", "outcome",
-           "plainly", "sources", "spread"]
+__all__ = [
+    "DeviceMesh",
+    "Spread",
+    "built",
+    "check_error",
+    "distribute",
+    "keys",
+    "outcome",
+    "plainly",
+    "sources",
+    "spread",
+]

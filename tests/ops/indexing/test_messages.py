@@ -89,11 +89,11 @@ def test_a_known_index_is_one_exchange(world, ranks):
         x = rows(mesh)
         with trace() as book, config.override(replicate_below=0):
             found = x[INDEX]
-        assert [kind for kind in kinds(book)] in ([], ["exchange"])
+        assert kinds(book) in ([], ["exchange"])
         part = [INDEX[slice(*found.layout.cuts[0].interval(r))] % 24 for r in range(ranks)]
         own = x.layout.section(mesh.coords)[0]
         named = [np.count_nonzero((i >= own[0]) & (i < own[1])) for i in part]
-        assert book.bytes == sum(named[:mesh.rank] + named[mesh.rank + 1 :]) * 10 * 8
+        assert book.bytes == sum(named[: mesh.rank] + named[mesh.rank + 1 :]) * 10 * 8
         assert_matches(found, A[INDEX])
         with trace() as book:
             few = x[INDEX]
@@ -141,7 +141,7 @@ def test_errors_in_data_are_every_ranks(world, ranks):
             (lambda: x[index], lambda: A[wrong]),
             (lambda: x.__setitem__(index, 1), lambda: A.copy().__setitem__(wrong, 1)),
             (lambda: np.take(x, index, axis=0), lambda: np.take(A, wrong, axis=0)),
-            (lambda: np.choose(index % 3, [x[0, 0]] * 2), lambda: np.choose(wrong % 3, [A[0, 0]] * 2)),
+            (lambda: np.choose(index % 3, [1, 2]), lambda: np.choose(wrong % 3, [1, 2])),
             (lambda: np.unravel_index(index + 9, (4, 6)), lambda: np.unravel_index([33], (4, 6))),
             (lambda: np.add.at(x, index, 1), lambda: np.add.at(A.copy(), wrong, 1)),
         ):
