@@ -145,13 +145,13 @@ def _folded(
     if mask is not None:
         return _masked(ufunc, carry, block, axis, dtype, mask)
     # C order makes the order of operations that of the indices, whatever the strides were.
-    parts = [block.astype(dtype, copy=False)]
-    if carry is not None:
-        parts.insert(0, carry)
-    stacked = np.concatenate(parts, axis) if len(parts) > 1 else contiguous(parts[0])
-    return ufunc_method(
-        ufunc, "reduce", stacked, axis, dtype if dtype.kind not in "mM" else None, None, True
-    )
+    kind = dtype if dtype.kind not in "mM" else None
+    block = block.astype(dtype, copy=False)
+    if carry is None:
+        return ufunc_method(ufunc, "reduce", contiguous(block), axis, kind, None, True)
+    # Starting from what came before and not, once more, from the identity.
+    stacked = np.concatenate([carry, block], axis)
+    return ufunc_method(ufunc, "reduce", stacked, axis, kind, None, True, None)
 
 
 def _masked(
@@ -169,7 +169,7 @@ def _masked(
     # What follows is scanned too and not read; a one does no harm to any ufunc.
     front = np.where(np.take_along_axis(mask, chosen, axis), front, dtype.type(1))
     if carry is None:  # only ufuncs with an identity may lack an initial value
-        carry = np.full(_slab(block, axis), ufunc.identity, dtype)
+        carry = np.full_like(front, ufunc.identity, dtype, shape=_slab(block, axis))
     with np.errstate(all="ignore"):
         partial = ufunc_method(ufunc, "accumulate", np.concatenate([carry, front], axis), axis)
     return np.take_along_axis(partial, count, axis)

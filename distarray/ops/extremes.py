@@ -144,7 +144,7 @@ def _local(function: Any, x: DistArray, plan: Plan, axis: int | None) -> tuple[A
 def _records(value: Array, index: Array) -> Array:
     """Pairs (value, index) as rows of bytes, one an element."""
     count, width = index.size, value.dtype.itemsize
-    rows = np.empty((count, width + _INDEX.itemsize), np.uint8)
+    rows = np.empty((count, width + _INDEX.itemsize), np.uint8, like=index)
     rows[:, :width] = contiguous(value).reshape(count, 1).view(np.uint8)
     rows[:, width:] = contiguous(index).reshape(count, 1).view(np.uint8)
     return rows

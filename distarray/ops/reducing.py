@@ -350,7 +350,7 @@ def write(part: Array, layout: Layout, mesh: DeviceMesh, out: Any) -> Any:
     if out is None:
         return wrap(part, layout, mesh)
     # As an array: a scalar NaN cannot be cast to an integer, an array of it can.
-    result = wrap(as_array(part), layout, mesh)
+    result = wrap(mesh.asarray(part), layout, mesh)
     if isinstance(out, DistArray):
         if out._layout.partials:
             out._settle()

@@ -132,7 +132,7 @@ def root(variance: DistArray, out: Any) -> Any:
 def cast_for(total: DistArray, out: Any) -> DistArray:
     """A sum as NumPy finds it in the `out` that it has added up in."""
     total = total._plain()
-    return total._like(as_array(total._block).astype(out.dtype))
+    return total._like(total._mesh.asarray(total._block).astype(out.dtype))
 
 
 def copied(result: DistArray, out: Any) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["TILE", "PairwiseSum", "restricted", "tiles"]
+__all__ = ["TILE", "PairwiseSum", "restricted", "spot", "tiles"]
 
 Array = Any
 
@@ -33,6 +33,11 @@ def restricted(key: tuple[slice, ...], array: Array) -> Array:
     return array[tuple([slice(None) if extent == 1 else part for part, extent in parts])]
 
 
+def spot(key: tuple[slice, ...], axes: tuple[int, ...]) -> tuple[slice, ...]:
+    """Where a tile's reduction over axes belongs in the result, which keeps these dimensions."""
+    return tuple([slice(None) if dim in axes else part for dim, part in enumerate(key)])
+
+
 class PairwiseSum:
     """A running total that adds numbers of like weight, so that rounding errors grow slowly."""
 
@@ -41,6 +46,11 @@ class PairwiseSum:
     def __init__(self) -> None:
         self._count = 0
         self._levels: list[Array] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has been added yet."""
+        return not self._count
 
     def add(self, part: Array) -> None:
         """Add one more part."""

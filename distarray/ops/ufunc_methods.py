@@ -90,8 +90,8 @@ def reduceat(
         dtype = ufunc.resolve_dtypes(kinds, casting="unsafe", reduction=True)[0]
         kind = np.dtype(dtype)
     x = x._plain()
-    exact = ufunc in RULES and ufunc not in (np.hypot, np.gcd)  # these change lone elements
-    if config.reproducible and kind.kind in "fc" and exact and RULES[ufunc].rounds:
+    exact = _takes_identity(ufunc, kind)
+    if kind.kind in "fc" and exact and RULES[ufunc].rounds and config.settings.reproducible:
         exact = False
     if not exact and x._layout.cuts[axis].parts > 1:
         x = to_layout(x, whole_along(x._layout, axis))
@@ -105,6 +105,16 @@ def reduceat(
         return write(part, layout, x._mesh, out)
     part = _pieces(ufunc, x, starts, axis, dtype, kind)
     return finish(part, plan, ufunc, x._mesh, out)
+
+
+def _takes_identity(ufunc: np.ufunc, kind: np.dtype[Any]) -> bool:
+    """Whether folding in the identity leaves every single number as it is.
+
+    It does not where the ufunc takes magnitudes, nor in products of infinite complex numbers.
+    """
+    if ufunc in (np.hypot, np.gcd) or (ufunc is np.multiply and kind.kind == "c"):
+        return False
+    return ufunc in RULES
 
 
 def _starts(ufunc: np.ufunc, indices: Any, extent: int) -> Array:
@@ -135,7 +145,7 @@ def _pieces(
     # -0.0 and not 0.0 leaves every number as it is
     start = kind.type(-0.0) if ufunc is np.add and kind.kind == "f" else identity(ufunc, kind)
     shape = [*block.shape[:axis], len(starts), *block.shape[axis + 1 :]]
-    result = np.full(shape, start, kind, like=block)
+    result = x._mesh.xp.full(shape, start, kind)
     own = np.flatnonzero(low < high)
     if not len(own) or not block.size:
         return result
@@ -148,7 +158,7 @@ def _pieces(
         ends = ends[:-1]
     found = ufunc_method(ufunc, "reduceat", block, ends, axis, dtype)
     head = (slice(None),) * axis
-    result[(*head, own)] = found[(*head, slice(None, None, 2))]
+    result[(*head, x._mesh.asarray(own))] = found[(*head, slice(None, None, 2))]
     return result
 
 

@@ -57,7 +57,9 @@ def compare(world, ranks, mesh_shape, recipe, values, function, **keywords):
             assert_same_error(lambda: function(x, **keywords), lambda: function(values, **keywords))
             return
         kept = x.to_local().copy() if x.layout.is_plain else None
-        result = function(x, **keywords)
+        # Every other example leaves its result pending, if it can be, as large ones are.
+        with distarray.config.override(replicate_below=1 if values.size % 2 else 1 << 18):
+            result = function(x, **keywords)
         dtype = getattr(expected, "dtype", np.dtype(int))
         assert_matches(result, expected, **tolerances(dtype))
         if kept is not None:
@@ -71,6 +73,8 @@ def cases(draw, world, dtypes=("f8", "i8", "i4", "c16", "?", "f4", "u1"), specia
     ranks = draw(st.sampled_from(world.ranks))
     mesh_shape = draw(mesh_shapes(ranks))
     values = draw(array_values(dtypes=dtypes, special=special, min_dims=min_dims))
+    if values.dtype.kind == "c":
+        values[np.isinf(values)] = 3  # what a product of infinite ones is depends on the order
     kinds = ("plain", "view", "transposed", "ragged", "partial")
     if special and values.dtype.kind in "fc":
         kinds = kinds[:-1]  # contributions to a sum are finite
@@ -159,9 +163,9 @@ def test_where_and_initial(world, data):
                 )
             return
         for chosen in (mask, where):
-            assert_matches(
-                function(x, where=chosen, **keywords), expected, **tolerances(expected.dtype)
-            )
+            with distarray.config.override(replicate_below=1 if values.size % 2 else 1 << 18):
+                result = function(x, where=chosen, **keywords)
+            assert_matches(result, expected, **tolerances(expected.dtype))
 
     world.run(ranks, program)
 

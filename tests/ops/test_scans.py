@@ -42,6 +42,8 @@ def cases(draw, world, special):
     ranks = draw(st.sampled_from(world.ranks))
     mesh_shape = draw(mesh_shapes(ranks))
     values = draw(array_values(special=special))
+    if values.dtype.kind == "c":
+        values[np.isinf(values)] = 3  # what a product of infinite ones is depends on the order
     kinds = ("plain", "view", "transposed", "ragged", "partial")
     if special and values.dtype.kind in "fc":
         kinds = kinds[:-1]

@@ -45,6 +45,8 @@ def cases(draw, world, min_dims=0):
     mesh_shape = draw(mesh_shapes(ranks))
     special = draw(st.booleans())
     values = draw(array_values(dtypes=DTYPES, special=special, min_dims=min_dims))
+    if values.dtype.kind == "c":
+        values[np.isinf(values)] = 3  # what a product of infinite ones is depends on the order
     kinds = ("plain", "view", "transposed", "ragged", "partial")
     if special and values.dtype.kind in "fc":
         kinds = kinds[:-1]
