@@ -6,13 +6,24 @@ through the host.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from distarray.comm import devices
 
-__all__ = ["Adapted", "as_array", "cast", "contiguous", "on_host", "ufunc_method"]
+__all__ = [
+    "Adapted",
+    "as_array",
+    "call_ufunc",
+    "cast",
+    "contiguous",
+    "on_host",
+    "repeated",
+    "take",
+    "ufunc_method",
+]
 
 Array = Any
 _module = devices.module_of
@@ -88,26 +99,77 @@ def ufunc_method(ufunc: np.ufunc, name: str, block: Array, *args: Any) -> Array:
     return method(block, *[xp.asarray(a) if isinstance(a, np.ndarray) else a for a in args])
 
 
+def take(block: Array, indices: Array, axis: int, out: Array | None = None) -> Array:
+    """The elements at indices that are known to be within bounds."""
+    if isinstance(block, _host_types):
+        return np.take(block, indices, axis=axis, out=out, mode="clip")  # skips NumPy's check
+    return np.take(block, indices, axis=axis, out=out)
+
+
+def repeated(values: Array, counts: Array) -> Array:
+    """``np.repeat(values, counts)`` of two arrays in one dimension; CuPy wants counts as a list."""
+    if isinstance(values, _host_types):
+        return np.repeat(values, counts)
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if ends.size else 0
+    return values[np.searchsorted(ends, _module(values).arange(total), side="right")]
+
+
+def call_ufunc(ufunc: np.ufunc, *inputs: Array, **keywords: Any) -> Array:
+    """A ufunc on blocks, as :class:`Adapted` calls it where they are on a device."""
+    if isinstance(inputs[0], _host_types):
+        return ufunc(*inputs, **keywords)
+    return Adapted(ufunc, _module(inputs[0]))(*inputs, **keywords)
+
+
+def _vecdot(a: Array, b: Array) -> Array:
+    return np.matmul(np.conjugate(a)[..., None, :], b[..., None])[..., 0, 0]
+
+
+def _matvec(a: Array, b: Array) -> Array:
+    return np.matmul(a, b[..., None])[..., 0]
+
+
+def _vecmat(a: Array, b: Array) -> Array:
+    return np.matmul(np.conjugate(a)[..., None, :], b)[..., 0, :]
+
+
+#: Products that CuPy lacks, made of the one that it has.
+_PRODUCTS: dict[np.ufunc, Callable[..., Any]] = {
+    getattr(np, name): function
+    for name, function in (("vecdot", _vecdot), ("matvec", _matvec), ("vecmat", _vecmat))
+    if hasattr(np, name)
+}
+
+
+def _product(ufunc: np.ufunc, a: Array, b: Array, dtype: Any = None, casting: str = "") -> Array:
+    if dtype is not None:
+        a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
+    return _PRODUCTS[ufunc](a, b)
+
+
 class Adapted:
-    """An elementwise function as blocks on a device take it.
+    """A ufunc as blocks on a device take it.
 
     Ufuncs that CuPy lacks go through the host; two results go into given arrays by a copy; and
     what CuPy's ufuncs have no keyword for (`order`, `subok`) is left out.
     """
 
-    def __init__(self, function: Callable[..., Any], xp: Any) -> None:
-        self.function = function
-        known = not isinstance(function, np.ufunc) or hasattr(xp, function.__name__)
-        self._call = function if known else lambda *args, **kw: on_host(function, *args, **kw)
+    def __init__(self, ufunc: np.ufunc, xp: Any) -> None:
+        self._known = hasattr(xp, ufunc.__name__)
+        self._call: Callable[..., Any] = ufunc
+        if ufunc in _PRODUCTS:
+            self._known, self._call = False, partial(_product, ufunc)
+        elif not self._known:
+            self._call = partial(on_host, ufunc)
 
     def __call__(self, *inputs: Any, out: Any = None, where: Any = True, **keywords: Any) -> Any:
-        """``function(*inputs, out=out, where=where, **keywords)``."""
-        if isinstance(self.function, np.ufunc):
-            keywords.pop("order", None)
-            keywords.pop("subok", None)
+        """``ufunc(*inputs, out=out, where=where, **keywords)``."""
+        keywords.pop("order", None)
+        keywords.pop("subok", None)
         if out is None and where is True:
             return self._call(*inputs, **keywords)
-        if self._call is self.function and not isinstance(out, tuple):
+        if self._known and not isinstance(out, tuple):
             masked = {} if where is True else {"where": where}
             return self._call(*inputs, out=out, **masked, **keywords)
         value = self._call(*inputs, **keywords)

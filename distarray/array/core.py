@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from distarray.array import movement, printing, registry
+from distarray.array.assigning import assign
 from distarray.array.divergence import verify
 from distarray.array.keys import basic_entries
 from distarray.array.methods import Methods
@@ -15,7 +16,6 @@ from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.errors import GatherLimitError
 from distarray.layout import Layout, Placement, local_key, view_layout
-from distarray.plan import restrict
 
 __all__ = ["DistArray", "wrap"]
 
@@ -119,7 +119,8 @@ class DistArray(Operators, Methods):
 
         Of an array with a pending fold it is this rank's contribution. Does not communicate.
         """
-        return np.asarray(self._block) if isinstance(self._block, np.generic) else self._block
+        block = self._block
+        return self._mesh.asarray(block) if isinstance(block, np.generic) else block
 
     def _like(self, block: Array) -> "DistArray":
         return wrap(block, self._layout, self._mesh)
@@ -302,48 +303,7 @@ class DistArray(Operators, Methods):
         return wrap(block, result, mesh)
 
     def _assign(self, value: Any) -> None:
-        """Copy `value` into this array, broadcast and cast as NumPy does."""
-        shape = value.shape if isinstance(value, DistArray) else np.shape(value)
-        if not _fits(shape, self.shape):
-            raise ValueError(
-                f"could not broadcast input array from shape {_tight(shape)} into shape "
-                f"{_tight(self.shape)}"
-            )
-        if not isinstance(value, DistArray):
-            self._assign_replicated(value)
-            return
-        if value._mesh is not self._mesh:
-            value = value.redistribute(self._mesh)
-        if value._layout.partials:
-            value._settle()
-        while value.ndim > self.ndim:
-            value = value[0]
-        if value.shape == self.shape:
-            movement.assign(self._block, self._layout, value._block, value._layout, self._mesh)
-        else:
-            target = restrict(self._layout, value.shape)
-            part = movement.moved(value._block, value._layout, target, self._mesh)
-            if self._layout.holds(self._mesh.coords):
-                self._block[...] = part
-
-    def _assign_replicated(self, value: Any) -> None:
-        if not isinstance(value, (int, float, complex, np.generic)):
-            # A copy made before anything is written guards against a view of this very block.
-            value = self._mesh.asarray(value)
-            value = value.reshape(value.shape[max(0, value.ndim - self.ndim) :])
-            section = self._layout.section(self._mesh.coords)[self.ndim - value.ndim :]
-            value = value[
-                tuple(
-                    [
-                        slice(start, stop) if extent != 1 or whole == 1 else slice(None)
-                        for (start, stop), extent, whole in zip(
-                            section, value.shape, self.shape[self.ndim - value.ndim :], strict=True
-                        )
-                    ]
-                )
-            ]
-        if self._layout.holds(self._mesh.coords):
-            self._block[...] = value
+        assign(self, value)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -382,6 +342,8 @@ class DistArray(Operators, Methods):
             return self.full().item()
         key = args[0] if len(args) == 1 else args
         if isinstance(key, tuple):
+            if len(key) != self.ndim:
+                raise ValueError("incorrect number of indices for array")
             return self[key].full().item()
         position = operator.index(key)
         if not -self.size <= position < self.size:
@@ -396,7 +358,7 @@ class DistArray(Operators, Methods):
     def _scalar(self, what: Any) -> Any:
         """`what(block)` for the conversions that want a single element."""
         if self._layout.is_replicated:
-            return what(self._block)
+            return what(self._mesh.to_host(self._block))
         if self.size != 1:
             # NumPy's own words for arrays of other sizes, without looking at any element.
             return what(np.broadcast_to(np.zeros((), self.dtype), self.shape))
@@ -424,7 +386,7 @@ class DistArray(Operators, Methods):
 
     def __format__(self, spec: str) -> str:
         if self._layout.is_replicated:
-            return format(self._block, spec)
+            return format(self._mesh.to_host(self._block), spec)
         if not spec:
             return str(self)
         raise TypeError("unsupported format string passed to DistArray.__format__")
@@ -469,18 +431,3 @@ def wrap(block: Array, layout: Layout, mesh: DeviceMesh) -> DistArray:
     self._layout = layout
     self._mesh = mesh
     return self
-
-
-def _fits(shape: Sequence[int], target: Sequence[int]) -> bool:
-    """Whether a value of `shape` broadcasts into `target`; surplus leading 1's are dropped."""
-    surplus = len(shape) - len(target)
-    if surplus > 0:
-        if any(extent != 1 for extent in shape[:surplus]):
-            return False
-        shape = shape[surplus:]
-    pairs = zip(reversed(shape), reversed(target), strict=False)
-    return all(have in (want, 1) for have, want in pairs)
-
-
-def _tight(shape: Sequence[int]) -> str:
-    return str(tuple(shape)).replace(" ", "")

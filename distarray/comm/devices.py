@@ -132,7 +132,7 @@ def back(result: Any, like: Array) -> Any:
     if isinstance(result, list):
         return [back(part, like) for part in result]
     block = module_of(like).empty(result.shape, result.dtype)
-    write_back(np.ascontiguousarray(result), block)
+    write_back(np.asarray(result, order="C"), block)
     return block
 
 

@@ -70,11 +70,13 @@ def apply_blockwise(
     parts: list[Any] = [_local(x, result) if isinstance(x, DistArray) else x for x in operands]
     mask = _local(mask, result) if isinstance(mask, DistArray) else mask
     blocks = _targets(outs, result, mesh, filled=mask is not True)
-    if mesh.device_type != "cpu":
+    if mesh.device_type != "cpu" and isinstance(function, np.ufunc):
         function = Adapted(function, mesh.xp)
     value = _evaluate(
         function, parts, mask, blocks, (result.local_shape(mesh.coords), types), keywords
     )
+    if not result.shape and not outs and isinstance(function, (np.ufunc, Adapted)):
+        value = tuple(map(mesh.scalar, value)) if type(value) is tuple else mesh.scalar(value)
     if isinstance(value, tuple):
         given_outs = list(outs) or [None] * len(value)
         pairs = zip(value, given_outs, strict=True)
@@ -178,7 +180,7 @@ def _targets(
 
 def _finish(block: Array, out: DistArray | None, layout: Layout, mesh: DeviceMesh) -> DistArray:
     if out is None:
-        return wrap(block if layout.shape else mesh.scalar(block), layout, mesh)
+        return wrap(block, layout, mesh)
     if out._layout is not layout:
         movement.assign(out._block, out._layout, block, layout, mesh)
     return out

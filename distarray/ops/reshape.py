@@ -1,21 +1,25 @@
 """reshape and ravel: views where every element can stay on its rank, one redistribution else."""
 
+from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, implements, wrap
-from distarray.array.blocks import as_array
+from distarray.array import DistArray, as_distarray, empty, implements, wrap
+from distarray.comm import ledger
 from distarray.comm.agree import agree
 from distarray.layout import (
     Cut,
+    Entries,
     Fold,
     Interval,
     Layout,
     ReshapeGroup,
     regrouped_cut,
     reshape_groups,
+    view_layout,
 )
 from distarray.ops.shape import permuted
 from distarray.plan import Route
@@ -102,63 +106,92 @@ def ravel(a: Any, order: Any = "C") -> DistArray:
 
 
 def _new_shape(size: int, shape: Any, order: Any) -> tuple[int, ...]:
-    """The new shape with -1 filled in; NumPy is asked, with an array that takes no memory."""
+    """The new shape with -1 filled in; for all but the plainest, NumPy is asked."""
+    dims = (shape,) if type(shape) is int else shape
+    if type(dims) is tuple and size and order == "C":
+        known = abs(prod(dims)) if all(type(n) is int and n for n in dims) else 0
+        if known and not size % known:
+            negative = [n for n in dims if n < 0]
+            if not negative and known == size:
+                return dims
+            if negative == [-1]:
+                return tuple([size // known if n < 0 else n for n in dims])
     found = np.broadcast_to(_FLAG, (size,)).reshape(shape, order=order)
     return tuple(found.shape)
 
 
-def reshaped(x: DistArray, shape: tuple[int, ...], copy: bool | None = None) -> DistArray:
-    """`x` in a shape of equally many elements, in C order."""
-    if isinstance(x._block, np.generic):
-        if not shape:
-            return x
-        x = x._like(as_array(x._block))
-    if not x.size:
-        layout = Layout.replicated(shape, x._mesh.shape)
-        return wrap(x._mesh.xp.empty(layout.local_shape(x._mesh.coords), x.dtype), layout, x._mesh)
-    core = _without_ones(x)
-    extents = tuple([extent for extent in shape if extent != 1])
-    result = _reshaped_core(core, extents, copy)
-    if shape == extents:
-        return result
-    full = iter(result.shape)
-    return result._view(tuple([None if extent == 1 else (0, 1, next(full)) for extent in shape]))
+@dataclass(frozen=True, slots=True)
+class _Reshape:
+    """How arrays of a layout get another shape.
+
+    Attributes
+    ----------
+    before : Entries or None
+        The view without dimensions of extent 1, if there are any.
+    groups : tuple of ReshapeGroup
+        Of what is left, old and new.
+    layout : Layout
+        Of the result, still without dimensions of extent 1.
+    stays : bool
+        Whether every element stays on its rank.
+    after : Entries or None
+        The view that adds dimensions of extent 1, if there are any.
+    """
+
+    before: Entries | None
+    groups: tuple[ReshapeGroup, ...]
+    layout: Layout
+    stays: bool
+    after: Entries | None
 
 
-def _without_ones(x: DistArray) -> DistArray:
-    if 1 not in x.shape:
-        return x
-    return x._view(tuple([0 if extent == 1 else (0, 1, extent) for extent in x.shape]))
-
-
-def _reshaped_core(x: DistArray, shape: tuple[int, ...], copy: bool | None) -> DistArray:
-    """The same between shapes whose extents are 2 or more."""
-    groups = reshape_groups(x.shape, shape)
-    layout, stays = _target(x._layout, shape, groups)
-    viewed = stays and _viewable(x._block, groups)
-    if copy is False:
-        error = None if viewed else ValueError("Unable to avoid creating a copy while reshaping.")
-        agree(x._mesh.group, error)
-    coords = x._mesh.coords
-    if not stays:
-        return wrap(_redistributed(x, layout, groups), layout, x._mesh)
-    block = x._block if viewed and not copy else x._block.copy("C")
-    return wrap(block.reshape(layout.local_shape(coords)), layout, x._mesh)
-
-
-def _target(
-    layout: Layout, shape: tuple[int, ...], groups: tuple[ReshapeGroup, ...]
-) -> tuple[Layout, bool]:
-    """The layout of the result, and whether every element stays on its rank."""
+@lru_cache(maxsize=2048)
+def _plan(layout: Layout, shape: tuple[int, ...]) -> _Reshape:
+    before = tuple([0 if n == 1 else (0, 1, n) for n in layout.shape])
+    after = tuple([None if n == 1 else (0, 1, n) for n in shape])
+    core = view_layout(layout, before)
+    extents = tuple([n for n in shape if n != 1])
+    groups = reshape_groups(core.shape, extents)
     cuts: list[Cut] = []
     stays = True
     for old, new in groups:
-        found = regrouped_cut(layout.cuts[slice(*old)], shape[slice(*new)])
+        found = regrouped_cut(core.cuts[slice(*old)], extents[slice(*new)])
         if found is None:
             stays = False
-            found = _recut(layout, old, shape[slice(*new)])
+            found = _recut(core, old, extents[slice(*new)])
         cuts += found
-    return layout.with_cuts(cuts), stays
+    return _Reshape(
+        before if 0 in before else None,
+        groups,
+        core.with_cuts(cuts),
+        stays,
+        after if None in after else None,
+    )
+
+
+def reshaped(x: DistArray, shape: tuple[int, ...], copy: bool | None = None) -> DistArray:
+    """`x` in a shape of equally many elements, in C order."""
+    mesh = x._mesh
+    if isinstance(x._block, np.generic):
+        if not shape:
+            return x
+        x = x._like(mesh.asarray(x._block))
+    if not x.size:
+        return empty(Layout.replicated(shape, mesh.shape), x.dtype, mesh)
+    plan = _plan(x._layout, shape)
+    if plan.before is not None:
+        x = x._view(plan.before)
+    viewed = plan.stays and _viewable(x._block, plan.groups)
+    if copy is False:
+        error = None if viewed else ValueError("Unable to avoid creating a copy while reshaping.")
+        agree(mesh.group, error)
+    if plan.stays:
+        block = x._block if viewed and not copy else x._block.copy("C")
+        block = block.reshape(plan.layout.local_shape(mesh.coords))
+    else:
+        block = _redistributed(x, plan.layout, plan.groups)
+    result = wrap(block, plan.layout, mesh)
+    return result if plan.after is None else result._view(plan.after)
 
 
 def _recut(layout: Layout, old: Interval, extents: tuple[int, ...]) -> list[Cut]:
@@ -193,12 +226,15 @@ def _viewable(block: Array, groups: tuple[ReshapeGroup, ...]) -> bool:
 def _redistributed(x: DistArray, layout: Layout, groups: tuple[ReshapeGroup, ...]) -> Array:
     mesh = x._mesh
     plan = plan_reshape(x._layout, layout, groups, mesh.coords)
+    route = Route(x._layout, layout)
+    if ledger.watching:  # ranks that have nothing to send must refuse too
+        ledger.check_allowed("exchange", plan.elements_sent * x.itemsize, route)
     target = mesh.xp.empty(layout.local_shape(mesh.coords), x.dtype)
     for turn in range(plan.rounds):
         mesh.group.exchange(
             [(peer, x._block[p[turn].slices]) for peer, p in plan.sends if turn < len(p)],
             [(peer, _landing(target, p[turn])) for peer, p in plan.receives if turn < len(p)],
-            Route(x._layout, layout),
+            route,
         )
     for piece in plan.kept:
         landing = _landing(target, piece)

@@ -120,6 +120,8 @@ def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
         blocks.append(x)
     if layout is None or layout.partials or len(blocks) != ufunc.nin:
         return None
+    if mesh.device_type != "cpu" and not hasattr(mesh.xp, ufunc.__name__):
+        return None
     value = ufunc(*blocks)
     if not layout.shape:
         value = tuple(map(mesh.scalar, value)) if ufunc.nout > 1 else mesh.scalar(value)

@@ -80,7 +80,7 @@ def kaiser(
     n = arange(0, points, mesh=mesh, placements=placements)
     middle = (points - 1) / 2.0
     argument = shape * np.sqrt(1 - ((n._block - middle) / middle) ** 2.0)
-    return n._like(np.i0(argument) / np.i0(shape))
+    return n._like(np.i0(argument) / np.i0(shape)[()])
 
 
 def fftfreq(

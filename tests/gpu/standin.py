@@ -221,6 +221,9 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     def __complex__(self) -> complex:
         return self._scalar(complex)
 
+    def __pow__(self, other: Any) -> Any:
+        return _outside(self._memory ** _inside(other, "power"))
+
     def item(self, *args: Any) -> Any:
         counts.scalars += 1
         return self._memory.item(*args)
@@ -254,6 +257,8 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         if name not in _API:
             return NotImplemented
         _checked(name, args, kwargs)
+        if name in ("array", "asarray"):  # with like=, the way from host to device
+            return _asarray(*args, **kwargs)
         result = func(*_inside(args, name), **_inside(kwargs, name))
         out = kwargs.get("out")
         if out is not None:
@@ -269,7 +274,12 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         self._memory[_key(key)] = _inside(value, "an assignment to a device array")
 
     def astype(
-        self, dtype: Any, order: str = "K", casting: Any = None, subok: Any = None, copy: bool = True
+        self,
+        dtype: Any,
+        order: str = "K",
+        casting: Any = None,
+        subok: Any = None,
+        copy: bool = True,
     ) -> "ndarray":
         if casting is not None or subok is not None:
             raise TypeError("casting is not supported yet")
@@ -322,7 +332,23 @@ class _Flags:
 
 
 _METHODS_LIKE_FUNCTIONS = frozenset(
-    "all any argmax argmin cumprod cumsum max mean min prod std sum take trace var".split()
+    [
+        "all",
+        "any",
+        "argmax",
+        "argmin",
+        "cumprod",
+        "cumsum",
+        "max",
+        "mean",
+        "min",
+        "prod",
+        "std",
+        "sum",
+        "take",
+        "trace",
+        "var",
+    ]
 )
 
 
@@ -337,11 +363,48 @@ def _forward(name: str) -> Any:
     return method
 
 
-for _name in (
-    "all any argmax argmin argsort byteswap choose clip compress conj conjugate copy cumprod cumsum "
-    "diagonal dot fill flatten max mean min nonzero partition prod put ravel repeat reshape round "
-    "searchsorted sort squeeze std sum swapaxes take trace transpose var view"
-).split():
+for _name in [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "argsort",
+    "byteswap",
+    "choose",
+    "clip",
+    "compress",
+    "conj",
+    "conjugate",
+    "copy",
+    "cumprod",
+    "cumsum",
+    "diagonal",
+    "dot",
+    "fill",
+    "flatten",
+    "max",
+    "mean",
+    "min",
+    "nonzero",
+    "partition",
+    "prod",
+    "put",
+    "ravel",
+    "repeat",
+    "reshape",
+    "round",
+    "searchsorted",
+    "sort",
+    "squeeze",
+    "std",
+    "sum",
+    "swapaxes",
+    "take",
+    "trace",
+    "transpose",
+    "var",
+    "view",
+]:
     setattr(ndarray, _name, _forward(_name))
 for _name in ("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides"):
     setattr(ndarray, _name, property(lambda self, _n=_name: getattr(self._memory, _n)))
@@ -396,7 +459,7 @@ def install() -> types.ModuleType:
     module.array = _array
     module.asnumpy = lambda x: x.get() if isinstance(x, ndarray) else np.asarray(x)
     cuda = types.ModuleType("cupy.cuda")
-    cuda.alloc_pinned_memory = lambda nbytes: bytearray(nbytes)
+    cuda.alloc_pinned_memory = bytearray
     cuda.get_current_stream = _Stream
     cuda.Device = lambda *args: _Device()
     module.cuda = cuda

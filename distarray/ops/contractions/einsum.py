@@ -76,7 +76,7 @@ def _followed(made: Recipe, arrays: list[DistArray]) -> DistArray:
         arrays.append(contract(program, now))
     result = arrays[0]
     if made.scalar and not result.ndim and not isinstance(result._block, np.generic):
-        return result._like(result._block[()])
+        return result._like(result._mesh.scalar(result._block))
     return result
 
 

@@ -155,7 +155,7 @@ def execute(
     mesh = operands[0]._mesh
     if mesh.coords is None:
         block = mesh.xp.zeros(plan.result.local_shape(None), dtype)
-        return wrap(block[()] if program.scalar else block, plan.result, mesh)
+        return wrap(mesh.scalar(block) if program.scalar else block, plan.result, mesh)
     target = out._block if out is not None and _takes(out, plan, dtype) else None
     if program.direct:
         block = kernel([x._block for x in operands], dtype, target)
@@ -169,7 +169,7 @@ def execute(
     if block.dtype != dtype:
         block = block.astype(dtype)
     if not program.spec.out:
-        block = np.asarray(block)[()] if program.scalar else mesh.asarray(block)
+        block = mesh.scalar(block) if program.scalar else mesh.asarray(block)
     return wrap(block, plan.result, mesh)
 
 
@@ -179,7 +179,7 @@ def _takes(out: DistArray, plan: ContractionPlan, dtype: np.dtype[Any]) -> bool:
         out._layout is plan.result
         and not plan.pending
         and out.dtype == dtype
-        and isinstance(out._block, np.ndarray)
+        and not isinstance(out._block, np.generic)
         and out.ndim > 0
     )
 

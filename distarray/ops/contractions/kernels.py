@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
 
+from distarray.array.blocks import call_ufunc
 from distarray.ops.contractions.engine import Kernel
 from distarray.plan import Contraction
 
@@ -22,12 +24,14 @@ def ufunc_kernel(ufunc: np.ufunc) -> Kernel:
     """A generalized ufunc on the blocks, which broadcast as the operands do."""
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], out: Array | None) -> Array:
-        a, b = blocks
-        if out is None and a.dtype == dtype and b.dtype == dtype:
-            return ufunc(a, b)
-        return ufunc(a, b, out=out, dtype=dtype, casting="unsafe")
+        a, b = [_cast(block, dtype) for block in blocks]
+        return call_ufunc(ufunc, a, b) if out is None else call_ufunc(ufunc, a, b, out=out)
 
     return multiply
+
+
+def _cast(block: Array, dtype: np.dtype[Any]) -> Array:
+    return block if block.dtype == dtype else block.astype(dtype)
 
 
 @lru_cache(maxsize=1024)
@@ -65,25 +69,22 @@ def _elementwise(terms: Sequence[Labels], out: Labels) -> Kernel:
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
         a, b = [
-            block.transpose(order)[(*key, ...)]
+            _cast(block, dtype).transpose(order)[(*key, ...)]
             for block, order, key in zip(blocks, orders, keys, strict=True)
         ]
-        return np.multiply(a, b, dtype=dtype, casting="unsafe", order="C")
+        return call_ufunc(np.multiply, a, b, order="C")
 
     return multiply
 
 
 def _einsum(terms: Sequence[Labels], out: Labels) -> Kernel:
     seen = dict.fromkeys(label for term in (*terms, out) for label in term)
-    number = {label: n for n, label in enumerate(seen)}
-    lists = [[number[label] for label in term] for term in terms]
-    result = [number[label] for label in out]
+    letter = dict(zip(seen, ascii_letters, strict=False))
+    left = ",".join(["".join([letter[label] for label in term]) for term in terms])
+    subscripts = f"{left}->{''.join([letter[label] for label in out])}"
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
-        operands: list[Any] = []
-        for block, labels in zip(blocks, lists, strict=True):
-            operands += [block, labels]
-        return np.einsum(*operands, result, dtype=dtype, casting="unsafe")
+        return np.einsum(subscripts, *[_cast(block, dtype) for block in blocks])
 
     return multiply
 
@@ -117,8 +118,8 @@ class _Arrangement:
     def multiply(self, blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
         """One product of (stacks of) matrices; blocks that are matrices already are not copied."""
         a, b = reversed(blocks) if self.swapped else blocks
-        a = (a if a.dtype == dtype else a.astype(dtype)).transpose(self.left)
-        b = (b if b.dtype == dtype else b.astype(dtype)).transpose(self.right)
+        a = _cast(a, dtype).transpose(self.left)
+        b = _cast(b, dtype).transpose(self.right)
         stack, rows = a.shape[: self.stack], a.shape[self.stack : self.stack + self.rows]
         columns = b.shape[b.ndim - self.columns :]
         depth = prod(a.shape[self.stack + self.rows :])

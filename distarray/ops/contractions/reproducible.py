@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, to_layout, wrap
-from distarray.array.blocks import contiguous
+from distarray.array.blocks import as_array, contiguous
 from distarray.config import config
 from distarray.layout import Cut, Fold, Layout
 from distarray.ops.contractions.engine import Kernel, Program, execute, program_for
@@ -121,7 +121,7 @@ def _reproducible(program: Program, operands: Sequence[DistArray]) -> DistArray:
     sums = execute(inner, [s.array for s in scaled])
     sums = to_layout(sums, sums._layout.without_cut([sums.ndim - 1]))
     layout = Layout.from_cuts(sums._layout.cuts[:-1], sums._layout.mesh_shape)
-    shift: Array = np.zeros((), np.int64)
+    shift: Array = 0
     for s, term in zip(scaled, spec.terms, strict=True):
         shift = shift + _spread_out(s.exponents, term, spec, layout)
     total = mesh.xp.zeros(layout.local_shape(mesh.coords), work)
@@ -132,7 +132,7 @@ def _reproducible(program: Program, operands: Sequence[DistArray]) -> DistArray:
         odd = execute(program, operands)
         plain = to_layout(odd, layout)._block
         total = np.where(np.isfinite(plain), total, plain)
-    return wrap(total[()] if program.scalar else total, layout, mesh)
+    return wrap(mesh.scalar(total) if program.scalar else total, layout, mesh)
 
 
 # -- scaling -----------------------------------------------------------------------------------
@@ -142,14 +142,14 @@ def _scaled(x: DistArray, term: Sequence[int], spec: Contraction, work: np.dtype
     """The operand scaled along the dimensions that are summed over."""
     summed = tuple([d for d, label in enumerate(term) if label not in spec.out and label >= 0])
     mesh_dims = {m for d in summed for m in x._layout.cuts[d].mesh_dims}
-    parts = _parts(np.array(x._block, work, order="C", ndmin=x.ndim))
+    parts = _parts(as_array(x._block).astype(work, order="C"))
     axes = (*summed, x.ndim)
     finite = np.isfinite(parts)
     parts[~finite] = 0
     sizes = np.abs(parts)
-    largest = np.maximum.reduce(sizes, axes, keepdims=True, initial=0)
+    largest = _largest(sizes, axes, 0.0)
     sizes[sizes == 0] = np.inf
-    smallest = np.minimum.reduce(sizes, axes, keepdims=True, initial=np.inf)
+    smallest = -_largest(-sizes, axes, -np.inf)
     if mesh_dims and x._mesh.coords is not None:
         group = x._mesh.subgroup(tuple(sorted(mesh_dims)))
         largest, smallest = group.allreduce(np.stack([largest, -smallest]), Fold.MAX)
@@ -164,9 +164,17 @@ def _scaled(x: DistArray, term: Sequence[int], spec: Contraction, work: np.dtype
     return _Scaled(
         x._like(array),
         wrap(exponents[..., 0], layout, x._mesh),
-        int(spread.max(initial=0)),
+        int(spread.max()) if spread.size else 0,
         bool(finite.all()),
     )
+
+
+def _largest(sizes: Array, axes: tuple[int, ...], otherwise: float) -> Array:
+    """The maximum over dimensions, which are kept; CuPy's has no `initial`."""
+    if all(sizes.shape[axis] for axis in axes):
+        return np.max(sizes, axis=axes, keepdims=True)
+    shape = tuple([1 if axis in axes else n for axis, n in enumerate(sizes.shape)])
+    return np.full_like(sizes, otherwise, shape=shape)
 
 
 def _top(work: np.dtype[Any]) -> int:
@@ -195,7 +203,7 @@ def _spread_out(x: DistArray, term: Sequence[int], spec: Contraction, layout: La
     wanted = [want if want.extent == n else Cut.whole(n) for want, n in zip(wanted, x.shape)]
     block = to_layout(x, Layout.from_cuts(wanted, layout.mesh_shape))._block
     if x._mesh.coords is None:
-        return np.zeros(layout.local_shape(None), block.dtype)
+        return x._mesh.xp.zeros(layout.local_shape(None), block.dtype)
     block = block[tuple([slice(None) if label in cut else 0 for label in term])]
     labels = [label for label in term if label in cut]
     block = block.transpose([labels.index(label) for label in spec.out if label in labels])

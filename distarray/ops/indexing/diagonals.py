@@ -107,7 +107,7 @@ def diag(v: Any, k: int = 0) -> DistArray:
     values = local_part(x, wanted, mesh)
     block = mesh.xp.zeros(layout.local_shape(mesh.coords), x.dtype)
     first = wanted.section(mesh.coords)[0][0] + down
-    place = np.arange(first, first + len(values))
+    place = mesh.xp.arange(first, first + len(values))
     block[place - layout.section(mesh.coords)[0][0], place + k] = values
     return wrap(block, layout, mesh)
 
@@ -153,7 +153,8 @@ def fill_diagonal(a: DistArray, val: Any, wrap: bool = False) -> None:
     if not values.size or not x._layout.holds(mesh.coords):
         return
     number, places = _own_diagonal(x, wrap)
-    x._block[tuple(places)] = mesh.asarray(values)[number % values.size]
+    key = tuple([mesh.asarray(place) for place in places])
+    x._block[key] = mesh.asarray(values)[mesh.asarray(number % values.size)]
 
 
 def _own_diagonal(x: DistArray, wrap: bool) -> tuple[Array, list[Array]]:

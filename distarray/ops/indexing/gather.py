@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, wrap
+from distarray.array.blocks import take
 from distarray.comm import ledger
 from distarray.comm.group import Group
 from distarray.config import config
@@ -71,7 +72,7 @@ def fetch(rows: Rows, index: Located, at: int) -> DistArray:
     if rows.mesh_dims and index.known:
         cuts = _cuts_of_result(rows, shape)
     layout = result_layout(rows, cuts, at)
-    if not rows.holds:
+    if not rows.holds or not layout.size:
         return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), y.dtype), layout, mesh)
     if not rows.mesh_dims:
         return wrap(_take_here(rows, index.blocks, at), layout, mesh)
@@ -101,7 +102,7 @@ def _cuts_of_result(rows: Rows, shape: tuple[int, ...]) -> list[Cut]:
 def _take_here(rows: Rows, blocks: Sequence[Array], at: int) -> Array:
     block = rows.y._block
     if len(rows.dims) == 1 and rows.dims[0] == at and block.flags.c_contiguous:
-        return np.take(block, rows.local(blocks)[0], axis=at, mode="clip")
+        return take(block, rows.local(blocks)[0], at)
     found = rows.take(blocks)
     return placed(found, found.ndim - len(rows.rest), at)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, wrap
+from distarray.array.blocks import take
 from distarray.layout import Layout
 from distarray.ops.indexing.gather import placed, result_layout
 from distarray.ops.indexing.located import local_part
@@ -100,7 +101,7 @@ def _selected(block: Array, first: int, mask: Array) -> Array:
     # NumPy's masked reading branches on every element; finding the positions does not.
     lead, rest = block.shape[:first], block.shape[first + mask.ndim :]
     lined = block.reshape(*lead, mask.size, *rest)
-    return np.take(lined, np.flatnonzero(mask), axis=first, mode="clip")
+    return take(lined, np.flatnonzero(mask), first)
 
 
 def write(

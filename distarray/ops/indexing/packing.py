@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array.blocks import contiguous
+from distarray.array.blocks import as_array, contiguous, repeated
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Fold
 from distarray.ops.indexing.gather import segments, swap
@@ -147,14 +147,14 @@ def _cut_by_counts(
 def _positions(mask: Array, cuts: Sequence[Cut], mesh: DeviceMesh) -> tuple[Array, int]:
     """Position in the result of each element that this rank selects, and how many there are."""
     if mesh.coords is None:
-        return np.zeros(0, np.intp), 0
+        return mesh.xp.zeros(0, np.intp), 0
     last = max([dim for dim, cut in enumerate(cuts) if cut.parts > 1])
     lines = mask.reshape(*mask.shape[:last], prod(mask.shape[last:]))
-    counts = np.asarray(np.count_nonzero(lines, axis=-1), np.intp)
+    counts = as_array(np.count_nonzero(lines, axis=-1)).astype(np.intp, copy=False)
     before, count = _before(counts, cuts[: last + 1], mesh)
     flat = counts.reshape(-1)
     ahead = before.reshape(-1) - (np.cumsum(flat) - flat)
-    return np.repeat(ahead, flat) + np.arange(int(flat.sum())), count
+    return repeated(ahead, flat) + mesh.xp.arange(int(flat.sum())), count
 
 
 def _before(totals: Array, cuts: Sequence[Cut], mesh: DeviceMesh) -> tuple[Array, int]:
@@ -176,5 +176,5 @@ def _before(totals: Array, cuts: Sequence[Cut], mesh: DeviceMesh) -> tuple[Array
     last = cutting[-1]
     lines = whole.reshape(*whole.shape[:last], prod(whole.shape[last:]))
     within = np.cumsum(lines, axis=-1) - lines
-    before, count = _before(np.asarray(lines.sum(axis=-1)), prefix[: last + 1], mesh)
+    before, count = _before(as_array(lines.sum(axis=-1)), prefix[: last + 1], mesh)
     return lower + (before[..., None] + within).reshape(whole.shape), count

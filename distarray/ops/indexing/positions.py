@@ -24,7 +24,8 @@ def _agreed(function: Callable[..., Any], operands: Sequence[DistArray], results
             return function(*blocks)
         except ValueError as error:
             errors.append(error)
-        nothing = np.zeros(np.broadcast_shapes(*[block.shape for block in blocks]), np.intp)
+        shape = np.broadcast_shapes(*[block.shape for block in blocks])
+        nothing = np.zeros_like(blocks[0], np.intp, shape=shape)
         return (nothing,) * results if results > 1 else nothing
 
     found = apply_blockwise(guarded, operands)

@@ -122,7 +122,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     result = apply_blockwise(chosen, [index, *arrays])
     if out is None:
         if not result.ndim:
-            result._block = result._block[()]
+            result._block = result._mesh.scalar(result._block)
         return result
     if out.shape != result.shape:
         raise TypeError("choose: invalid shape for output array.")

@@ -1,6 +1,7 @@
 """Functions that read and write elements by position: ``take``, ``put``, the along-axis pair."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,11 @@ def take(
     else:
         axis = normalize_axis_index(axis, max(x.ndim, 1))
         x = x if x.ndim else x[None]
-        if not x.shape[axis] and index.size:
+        outer, inner = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
+        if not x.shape[axis] and outer * inner * index.size:
             raise IndexError("cannot do a non-empty take from an empty axes.")
+        if not outer or (mode != "raise" and not x.shape[axis]):
+            mode = "unchecked"  # there is nothing to take, and NumPy does not look at the indices
         rows = Rows(x, (axis,))
         result = fetch(rows, locate(rows, [index], [axis], mode=mode), axis)
     return finished(result, out)
@@ -68,7 +72,7 @@ def finished(result: DistArray, out: Any) -> Any:
     """A result as NumPy returns it: a scalar if it has no dimensions, or written into `out`."""
     if out is None:
         if not result.ndim:
-            result._block = result._block[()]
+            result._block = result._mesh.scalar(result._block)
         return result
     if out.shape != result.shape:
         raise ValueError("output array does not match result of ndarray.take")
