@@ -1,0 +1,107 @@
+"""Copying a value into an array: ``x[...] = value``, broadcast and cast as NumPy does."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array import movement
+from distarray.array.base import Base
+from distarray.plan import restrict
+
+__all__ = ["assign"]
+
+
+def assign(target: Any, value: Any) -> None:
+    """Copy a value into a distributed array, which has no fold pending.
+
+    Parameters
+    ----------
+    target : DistArray
+        Changed in place.
+    value : array_like
+        What is not distributed counts as equal on every rank.
+
+    Raises
+    ------
+    ValueError, TypeError, OverflowError
+        What NumPy raises, on every rank and before anything is written.
+
+    Cost
+    ----
+    No message for values that every rank has. A DistArray is brought to the layout of the target.
+    """
+    shape = value._layout.shape if isinstance(value, Base) else np.shape(value)
+    if not _fits(shape, target.shape):
+        raise ValueError(
+            f"could not broadcast input array from shape {_tight(shape)} into shape "
+            f"{_tight(target.shape)}"
+        )
+    if isinstance(value, Base):
+        _assign_distributed(target, value)
+        return
+    value = _castable(value, target.dtype)
+    if np.ndim(value):
+        value = _part(target, value)
+    if target._layout.holds(target._mesh.coords):
+        target._block[...] = value
+
+
+def _assign_distributed(target: Any, value: Any) -> None:
+    if value._mesh is not target._mesh:
+        value = value.redistribute(target._mesh)
+    if value._layout.partials:
+        value._settle()
+    if value.dtype.kind in "SUO" and target.dtype.kind not in "SUO":
+        value = value.astype(target.dtype)
+    while value.ndim > target.ndim:
+        value = value[0]
+    layout, mesh = target._layout, target._mesh
+    if value.shape == target.shape:
+        movement.assign(target._block, layout, value._block, value._layout, mesh)
+        return
+    part = movement.moved(value._block, value._layout, restrict(layout, value.shape), mesh)
+    if layout.holds(mesh.coords):
+        target._block[...] = part
+
+
+def _castable(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A value that every rank has; raises on all of them where NumPy would.
+
+    Only a rank that holds elements of the target would find out by itself.
+    """
+    if not hasattr(value, "dtype"):
+        if isinstance(value, (list, tuple)) or np.ndim(value):
+            return np.asarray(value, dtype)
+        np.empty((), dtype)[()] = value
+    elif value.dtype.kind in "SUO" and dtype.kind not in "SUO":
+        return value.astype(dtype)
+    return value
+
+
+def _part(target: Any, value: Any) -> Any:
+    """What a rank needs of a replicated value: its part of what the value broadcasts to."""
+    value = target._mesh.asarray(value)
+    value = value.reshape(value.shape[max(0, value.ndim - target.ndim) :])
+    lead = target.ndim - value.ndim
+    section, shape = target._layout.section(target._mesh.coords)[lead:], target.shape[lead:]
+    key = [
+        slice(*interval) if extent == whole else slice(None)
+        for interval, extent, whole in zip(section, value.shape, shape, strict=True)
+    ]
+    return value[tuple(key)]
+
+
+def _fits(shape: Sequence[int], target: Sequence[int]) -> bool:
+    """Whether a value of `shape` broadcasts into `target`; surplus leading 1's are dropped."""
+    surplus = len(shape) - len(target)
+    if surplus > 0:
+        if any(extent != 1 for extent in shape[:surplus]):
+            return False
+        shape = shape[surplus:]
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    return all(have in (want, 1) for have, want in pairs)
+
+
+def _tight(shape: Sequence[int]) -> str:
+    return str(tuple(shape)).replace(" ", "")

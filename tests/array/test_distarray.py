@@ -1,0 +1,616 @@
+"""The contract of a distributed array, line by line: made, moved, read, printed, refused."""
+
+import copy
+import operator
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distarray
+import distarray.numpy as dnp
+from distarray import DistArray, Fold, Partial, Replicate, Shard
+from distarray.comm import DeviceMesh
+from distarray.config import config
+from distarray.errors import (
+    CommunicationForbidden,
+    GatherLimitError,
+    LayoutError,
+    MeshError,
+    NotDistributedError,
+    PerformanceWarning,
+)
+from distarray.testing import (
+    DTYPES,
+    array_values,
+    assert_matches,
+    assert_same_error,
+    mesh_shapes,
+    recipes,
+)
+
+
+def line(group):
+    return DeviceMesh(group, (group.size,))
+
+
+def raises_everywhere(group, kind, call, match=None):
+    """Every rank gets an exception of this type, with the same text, and none is left waiting."""
+    with pytest.raises(kind, match=match) as caught:
+        call()
+    texts = group.allgather_object(str(caught.value))
+    assert len(set(texts)) == 1, texts
+
+
+# -- making --------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_distribute(world, ranks, data):
+    values = data.draw(array_values())
+    mesh_shape = data.draw(mesh_shapes(ranks))
+    placed = data.draw(recipes(values.shape, mesh_shape, values.dtype, ("plain",))).placements
+    src = data.draw(st.sampled_from([None, *range(ranks)]))
+    default = data.draw(st.booleans())
+
+    def program(group):
+        mesh = DeviceMesh(group, mesh_shape)
+        mine = values.copy() if src in (None, mesh.rank) else None
+        where = {} if default else {"placements": placed}
+        if src is None:
+            with distarray.forbid_communication():
+                x = distarray.distribute(mine, mesh, src=None, **where)
+        else:
+            x = distarray.distribute(mine, mesh, src=src, **where)
+        assert_matches(x, values)
+        assert (x.shape, x.dtype, x.ndim, x.size) == (
+            values.shape, values.dtype, values.ndim, values.size,
+        )  # fmt: skip
+        assert (x.nbytes, x.itemsize, x.mesh, x.device) == (
+            values.nbytes, values.itemsize, mesh, "cpu",
+        )  # fmt: skip
+        assert default or x.placements == placed
+        if mine is not None and values.size:
+            mine[...] = 1 - mine if values.dtype != bool else ~mine
+            assert_matches(x, values)
+
+    world.run(ranks, program)
+
+
+def test_distribute_of_other_things(world, ranks):
+    def program(group):
+        mesh = line(group)
+        assert distarray.distribute_tensor is distarray.distribute
+        assert_matches(distarray.distribute([[1, 2], [3, 4]]), np.array([[1, 2], [3, 4]]))
+        assert_matches(distarray.distribute(3.5, src=ranks - 1), np.array(3.5))
+        pairs = np.array([(1, 2.5), (3, 4.5)], dtype=[("a", int), ("b", float)])
+        found = distarray.distribute(pairs, mesh, Shard(0))
+        assert found.full().tolist() == pairs.tolist()
+        words = np.array(["a", "bcd", "ef"])
+        assert_matches(distarray.distribute(words, mesh, Shard(-1)), words)
+        days = np.array(["2020-01-01", "NaT"], "M8[D]")
+        assert_matches(distarray.distribute(days, mesh, Shard(0)), days)
+        x = distarray.distribute(np.arange(6), mesh, Shard(0))
+        y = distarray.distribute(x, placements=Replicate())
+        assert y.placements == (Replicate(),)
+        assert distarray.distribute(x).placements == (Shard(0),)
+
+    world.run(ranks, program)
+
+
+def test_distribute_refuses(world, ranks):
+    def program(group):
+        mesh = line(group)
+        values = np.zeros((3, 4))
+        for src in (None, 0):
+
+            def call(*where, src=src, values=values):
+                return lambda: distarray.distribute(values, mesh, *where, src=src)
+
+            raises_everywhere(group, LayoutError, call([Shard(2)]), "Shard\\(2\\)")
+            raises_everywhere(group, LayoutError, call([Shard(0), Shard(1)]), "placements")
+            raises_everywhere(group, LayoutError, call([Partial()]), "pending")
+            raises_everywhere(group, TypeError, call(["rows"]), "placement")
+            wanted = (LayoutError, TypeError)
+            raises_everywhere(group, wanted, call([Shard(0)], values=np.array([None, 1])), "object")
+            raises_everywhere(group, ValueError, call(None, values=[[1, 2], [3]]))
+        raises_everywhere(group, ValueError, lambda: distarray.distribute(values, src=ranks), "src")
+        raises_everywhere(group, ValueError, lambda: distarray.distribute(values, src=-1), "src")
+        raises_everywhere(group, LayoutError, lambda: distarray.distribute(3.0, mesh, Shard(0)))
+        with pytest.raises(TypeError, match=r"distarray\.distribute"):
+            DistArray()
+        group.barrier()
+
+    world.run(ranks, program)
+
+
+def test_an_error_on_the_source_alone_is_everybodys(world, ranks):
+    def program(group):
+        class Unreadable:
+            def __array__(self, dtype=None, copy=None):
+                raise OSError("the disk is gone")
+
+        x = Unreadable() if group.rank == ranks - 1 else None
+        raises_everywhere(group, OSError, lambda: distarray.distribute(x, src=ranks - 1), "disk")
+
+    world.run(ranks, program)
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_from_local_ragged(world, ranks, data):
+    counts = [data.draw(st.integers(0, 4)) for _ in range(ranks)]
+    values = np.arange(3.0 * sum(counts)).reshape(-1, 3)
+    bounds = np.cumsum([0, *counts])
+
+    def program(group):
+        block = values[bounds[group.rank] : bounds[group.rank + 1]].copy()
+        x = DistArray.from_local(block, line(group), [Shard(0)])
+        assert x.to_local() is block
+        assert_matches(x, values)
+        assert_matches(x + x, values + values)
+        assert_matches(x.redistribute(placements=Shard(1)), values)
+        assert_matches(x.redistribute(placements=Shard(0)), values)
+        if len(block):
+            block[0, 0] = -1.0
+            assert x.to_local()[0, 0] == -1.0
+        assert x.layout.is_canonical or counts != [-(-len(values) // ranks)] * ranks
+
+    world.run(ranks, program)
+
+
+def test_from_local_with_a_shape(world, ranks):
+    def program(group):
+        mesh = line(group)
+        layout = dnp.zeros((7, 2), mesh=mesh, placements=[Shard(0)]).layout
+        block = np.full(layout.local_shape(mesh.coords), group.rank)
+        x = DistArray.from_local(block, mesh, [Shard(0)], shape=(7, 2))
+        assert x.layout is layout
+        bad = np.zeros((9, 2)) if group.rank == ranks - 1 else block
+        raises_everywhere(
+            group, LayoutError,
+            lambda: DistArray.from_local(bad, mesh, [Shard(0)], shape=(7, 2)), "rank",
+        )  # fmt: skip
+        y = DistArray.from_local(np.full(3, group.rank + 1.0), mesh, [Partial("max")])
+        assert_matches(y, np.full(3, float(ranks)))
+        z = DistArray.from_local(np.full(3, group.rank + 1.0), mesh)
+        assert z.shape == (3 * ranks,)
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("what", ["dtype", "ndim", "other extent", "placements", "replicas"])
+def test_from_local_refuses_blocks_that_disagree(world, ranks, what):
+    def program(group):
+        if ranks == 1:
+            return
+        mesh, odd = line(group), group.rank == 1
+        block, placements = np.zeros((3, 4)), [Shard(0)]
+        if what == "dtype" and odd:
+            block = block.astype("f4")
+        if what == "ndim" and odd:
+            block = np.zeros(3)
+        if what == "other extent" and odd:
+            block = np.zeros((3, 5))
+        if what == "placements" and odd:
+            placements = [Shard(1)]
+        if what == "replicas":
+            block, placements = np.zeros((3, 4 + odd)), [Replicate()]
+        raises_everywhere(
+            group, LayoutError, lambda: DistArray.from_local(block, mesh, placements), "rank|blocks"
+        )
+
+    world.run(ranks, program)
+
+
+# -- moving --------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_redistribute_any_to_any(world, ranks, data):
+    values = data.draw(array_values())
+    shapes = [data.draw(mesh_shapes(ranks)) for _ in "ab"]
+    recipe = data.draw(recipes(values.shape, shapes[0], values.dtype))
+    placed = data.draw(recipes(values.shape, shapes[1], values.dtype, ("plain",))).placements
+    same = shapes[0] == shapes[1]
+
+    def program(group):
+        mesh, other = (DeviceMesh(group, shape) for shape in shapes)
+        x = recipe.build(values, mesh)
+        y = x.redistribute(placements=placed) if same else x.redistribute(other, placed)
+        assert y.placements == placed
+        assert y.layout.is_canonical
+        assert y.mesh is other
+        assert_matches(y, values)
+        assert_matches(x, values)
+        y[...] = 0
+        assert_matches(x, values)
+        assert_matches(x.redistribute(), values)
+        np.testing.assert_array_equal(x.full(), values)
+        whole = x.gather(ranks - 1)
+        assert (whole is None) is (mesh.rank != ranks - 1)
+        if whole is not None:
+            np.testing.assert_array_equal(whole, values)
+            assert whole.flags.writeable
+
+    world.run(ranks, program)
+
+
+def test_redistribute_between_subsets_of_ranks(world, ranks):
+    def program(group):
+        everyone = line(group)
+        some = DeviceMesh(group, (max(1, ranks - 1),), ranks=list(range(max(1, ranks - 1))))
+        last = DeviceMesh(group, (1,), ranks=[ranks - 1])
+        values = np.arange(35.0).reshape(7, 5)
+        x = distarray.distribute(values, everyone, Shard(0))
+        for mesh in (some, last):
+            y = x.redistribute(mesh, Shard(1))
+            assert y.mesh is mesh
+            assert_matches(y, values)
+            z = y.redistribute(everyone, Shard(0))
+            assert_matches(z, values)
+            w = y.redistribute(last, Replicate())
+            assert_matches(w, values)
+            inside = mesh.coords is not None
+            assert inside or y.to_local().size == 0
+            assert_matches(y + 1, values + 1)
+            assert_matches((2 * y)[1:3, ::2], (2 * values)[1:3, ::2])
+            assert repr(y)
+            if inside:
+                assert float(y.sum()) == values.sum()
+                np.testing.assert_array_equal(y.full(), values)
+
+    world.run(ranks, program)
+
+
+def test_redistribute_refuses(world, ranks):
+    def program(group):
+        x = distarray.distribute(np.zeros((3, 4)), line(group), Shard(0))
+        raises_everywhere(group, LayoutError, lambda: x.redistribute(placements=Shard(2)))
+        raises_everywhere(group, LayoutError, lambda: x.redistribute(placements=[]))
+        raises_everywhere(
+            group, LayoutError, lambda: x.redistribute(placements=Partial()), "pending"
+        )
+        raises_everywhere(group, TypeError, lambda: x.redistribute(placements=[0]))
+        raises_everywhere(group, ValueError, lambda: x.gather(ranks), "root")
+        raises_everywhere(group, ValueError, lambda: x.gather(-1), "root")
+        y = DistArray.from_local(np.ones(3), line(group), [Partial()])
+        assert y.redistribute(placements=Partial()).placements == (Partial(Fold.SUM),)
+        raises_everywhere(group, LayoutError, lambda: y.redistribute(placements=Partial("max")))
+
+    world.run(ranks, program)
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def test_one_rank_may_read_what_all_have_computed(world, ranks):
+    def program(group):
+        with config.override(replicate_below=0):
+            x = dnp.arange(10.0) - 4
+        total, mean, anything = x.sum(), x.mean(), (x > 3).any()
+        count = (x > 0).sum()
+        if group.rank == ranks - 1:
+            with distarray.forbid_communication():
+                assert float(total) == 5.0
+                assert f"{mean:.3e} {total:>8} {mean}" == "5.000e-01      5.0 0.5"
+                assert bool(anything)
+                assert int(count) == 5
+                assert [7, 8, 9, 10, 11, 12][count] == 12
+                assert complex(total) == 5
+                assert round(mean) == 0
+                assert round(total, 1) == 5.0
+                assert hash(total) == hash(5.0)
+                assert {total: 1}[5.0] == 1
+                assert total.item() == 5.0
+                assert total.tolist() == 5.0
+                assert str(total) == "5.0"
+                assert repr(total) == "np.float64(5.0)"
+                assert isinstance(total.item(), float)
+                assert total == 5
+                assert np.asarray(total) == 5.0
+                assert total in (3, 5.0)
+
+    world.run(ranks, program)
+
+
+def test_printing_never_communicates(world, ranks):
+    def program(group):
+        with config.override(replicate_below=0):
+            x = dnp.arange(12.0).reshape(4, 3)
+        small = dnp.array([1, 2, 3])
+        pending = DistArray.from_local(np.ones(3), line(group), [Partial()])
+        row = x[1]
+        with distarray.forbid_communication():
+            assert repr(small) == "array([1, 2, 3])"
+            assert str(small) == "[1 2 3]"
+            assert f"{small}" == "[1 2 3]"
+            for y in (x, x[1:, ::-1], x.T, pending, row, x[:0]):
+                assert str(y)
+                assert repr(y)
+            if ranks > 1:
+                text = repr(x)
+                assert "shape=(4, 3)" in text
+                assert "float64" in text
+                assert "Shard(0)" in text
+                assert f"rank {group.rank} of {ranks}" in text
+                assert "contribution" in repr(pending)
+        with config.override(print_gathered=True):
+            assert repr(x) == repr(np.arange(12.0).reshape(4, 3))
+            assert str(x) == str(np.arange(12.0).reshape(4, 3))
+            assert f"{x}" == str(np.arange(12.0).reshape(4, 3))
+            assert str(pending) == str(np.full(3, float(ranks)))
+
+    world.run(ranks, program)
+
+
+def test_python_asks(world, ranks):
+    def program(group):
+        values = np.arange(12).reshape(4, 3)
+        x = distarray.distribute(values, line(group), Shard(0))
+        assert len(x) == 4
+        assert 7 in x
+        assert 12 not in x
+        assert x.tolist() == values.tolist()
+        assert x.item(5) == 5
+        assert x.item(-1) == 11
+        assert x.item(1, 2) == 5
+        assert x.item((3, 0)) == 9
+        assert [row.tolist() for row in x] == values.tolist()
+        flat = x.reshape(-1)
+        for element, wanted in zip(flat, values.ravel(), strict=True):
+            assert_matches(element, wanted)
+        assert operator.index(x[2, 1]) == 7
+        assert [*range(12)][x[3, 2]] == 11
+        assert not dnp.zeros(1)
+        assert x[1:2, 1:2]
+        assert float(x[1:2, 1:2].sum()) == 4.0
+        assert x[0].tolist() == [0, 1, 2]
+        assert list(map(int, x[:, 0])) == [0, 3, 6, 9]
+        assert "(4, 3)" in x._summary()
+
+    world.run(ranks, program)
+
+
+ASKED = {
+    "truth": bool,
+    "float": float,
+    "int": int,
+    "complex": complex,
+    "index": operator.index,
+    "index of float": lambda x: operator.index(x.astype(float)[0, 0]),
+    "hash": hash,
+    "len of 0-d": lambda x: len(x[0, 0]),
+    "iteration over 0-d": lambda x: iter(x.sum()),
+    "item": lambda x: x.item(),
+    "item beyond": lambda x: x.item(99),
+    "item of too many": lambda x: x.item(0, 0, 0),
+    "format": lambda x: f"{x:.3f}",
+    "index beyond": lambda x: x[9],
+    "too many indices": lambda x: x[0, 0, 0],
+    "two ellipses": lambda x: x[..., ...],
+    "no index": lambda x: x["a"],
+    "float index": lambda x: x[1.5],
+    "step 0": lambda x: x[::0],
+    "assign beyond": lambda x: x.__setitem__(9, 0),
+    "assign shape": lambda x: x.__setitem__(slice(0, 2), np.zeros(5)),
+    "assign a list with text": lambda x: x.__setitem__(0, [1, 2, "text"]),
+    "assign too large a number": lambda x: x.astype("u1").__setitem__(0, 300),
+    "assign large numbers": lambda x: x.astype("u1").__setitem__(0, [1, 2, 300]),
+    "assign NaN": lambda x: x.__setitem__((3, 2), np.nan.__float__()),
+    "assign complex": lambda x: x.__setitem__(0, 1j),
+    "assign array of text": lambda x: x.__setitem__(0, np.array(["1", "2", "three"])),
+    "assign text": lambda x: x.__setitem__(0, "text"),
+    "empty truth": lambda x: bool(x[:0]),
+    "reshape": lambda x: x.reshape(5, 5),
+}
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_python_is_refused_as_numpy_refuses(world, ranks, case):
+    def program(group):
+        values = np.arange(12).reshape(4, 3)
+        for placement in (Shard(0), Shard(1), Replicate()):
+            x = distarray.distribute(values, line(group), placement, src=None)
+            assert_same_error(lambda x=x: ASKED[case](x), lambda: ASKED[case](values.copy()))
+            assert_matches(x, values)
+            group.barrier()
+
+    world.run(ranks, program)
+
+
+def test_views_of_other_types(world, ranks):
+    def program(group):
+        values = np.arange(12.0)
+        x = distarray.distribute(values, line(group), Shard(0))
+        assert_matches(x.view("i8"), values.view("i8"))
+        x.view("i8")[0] = 5
+        values.view("i8")[0] = 5
+        assert_matches(x, values)
+        raises_everywhere(group, ValueError, lambda: x.view("f4"), "to_local")
+        raises_everywhere(group, ValueError, lambda: x.resize(5, 5), r"numpy\.resize")
+        assert_matches(x.byteswap(), values.byteswap())
+        y = x.view()
+        y[0] = 1.0
+        assert float(x[0]) == 1.0
+
+    world.run(ranks, program)
+
+
+# -- copies and serialization --------------------------------------------------------------------
+
+
+def test_copies(world, ranks):
+    def program(group):
+        values = np.arange(12.0).reshape(4, 3)
+        x = distarray.distribute(values, line(group), Shard(0))
+        for make in (copy.copy, copy.deepcopy, lambda v: v.copy(), np.copy, dnp.array):
+            y = make(x)
+            assert_matches(y, values)
+            y[...] = 0
+            assert_matches(x, values)
+            z = make(x[1:, ::2])
+            assert_matches(z, values[1:, ::2])
+        held = copy.deepcopy({"a": x, "mesh": x.mesh})
+        assert held["mesh"] is x.mesh
+        assert_matches(held["a"], values)
+        with pytest.raises(TypeError, match=r"full\(\)"):
+            pickle.dumps(x)
+        with pytest.raises(TypeError, match="to_local"):
+            pickle.dumps(x[1:])
+
+    world.run(ranks, program)
+
+
+# -- protocols -----------------------------------------------------------------------------------
+
+
+def test_numpy_arrays_of_it(world, ranks):
+    def program(group):
+        values = np.arange(12.0).reshape(4, 3)
+        x = distarray.distribute(values, line(group), Shard(0))
+        assert type(np.asarray(x)) is np.ndarray
+        np.testing.assert_array_equal(np.asarray(x), values)
+        assert np.asarray(x, "f4").dtype == "f4"
+        np.testing.assert_array_equal(np.array([x[0], x[1]]), values[:2])
+        with config.override(gather_limit=95):
+            if ranks > 1:
+                raises_everywhere(group, GatherLimitError, lambda: np.asarray(x), "to_local")
+            small = dnp.arange(100)
+            assert np.asarray(small).size == 100
+            assert x.full().size == 12
+        if ranks > 1:
+            with pytest.raises(ValueError, match="copy"):
+                np.asarray(x, copy=False)
+        whole = dnp.array([1.0, 2.0])
+        assert np.shares_memory(np.asarray(whole), whole.to_local())
+        assert not np.shares_memory(np.array(whole), whole.to_local())
+
+    world.run(ranks, program)
+
+
+def test_dlpack(world, ranks):
+    def program(group):
+        x = distarray.distribute(np.arange(12.0), line(group), Shard(0))
+        whole = dnp.arange(4.0)
+        with distarray.forbid_communication():
+            exported = np.from_dlpack(whole)
+            assert np.shares_memory(exported, whole.to_local())
+            assert x.__dlpack_device__() == (1, 0)
+            if ranks > 1:
+                for y in (x, x[3:4], x[::2]):
+                    with pytest.raises(BufferError, match="to_local"):
+                        y.__dlpack__()
+                    with pytest.raises(BufferError, match="to_local"):
+                        np.from_dlpack(y)
+            assert_matches(dnp.from_dlpack(np.arange(3)), np.arange(3))
+            assert dnp.from_dlpack(x) is x
+
+    world.run(ranks, program)
+
+
+def _nothing_has(x):
+    """A function of NumPy's without a distributed form (the ledger says so)."""
+    return np.roots(x)
+
+
+@pytest.fixture
+def unwarned(monkeypatch):
+    from distarray.array import fallback
+
+    monkeypatch.setattr(fallback, "_warned", set())
+
+
+def test_the_fallback_computes(world, ranks, unwarned):
+    values = np.array([1.0, -6.0, 11.0, -6.0])
+
+    def program(group):
+        x = distarray.distribute(values, line(group), Shard(0))
+        with config.override(fallback="allow"):
+            found = _nothing_has(x)
+        assert_matches(found, _nothing_has(values))
+        assert isinstance(found, DistArray)
+        with config.override(fallback="error"):
+            raises_everywhere(group, NotDistributedError, lambda: _nothing_has(x), r"numpy\.roots")
+        with config.override(fallback="allow", fallback_limit=31):
+            if ranks > 1:
+                raises_everywhere(group, NotDistributedError, lambda: _nothing_has(x), "32 bytes")
+        with config.override(fallback="error"):
+            replicated = dnp.array(values)
+            raises_everywhere(group, TypeError, lambda: _nothing_has(replicated), "fallback")
+
+    world.run(ranks, program)
+
+
+def test_the_fallback_warns_once(world, unwarned):
+    def program(group):
+        x = distarray.distribute(np.array([1.0, -3.0, 2.0]), line(group), Shard(0))
+        for _ in range(2):
+            _nothing_has(x)
+
+    ranks = world.ranks[-1]
+    if ranks == 1:
+        return
+    with pytest.warns(PerformanceWarning, match="24 bytes") as caught:
+        world.run(ranks, program)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+def test_other_libraries_are_asked(world, ranks):
+    class Foreign:
+        def __array_function__(self, func, types, args, kwargs):
+            return "theirs"
+
+        def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+            return "theirs"
+
+    def program(group):
+        x = dnp.arange(3.0)
+        assert np.concatenate([x, Foreign()]) == "theirs"
+        assert x + Foreign() == "theirs"
+        assert np.add(x, Foreign()) == "theirs"
+
+    world.run(ranks, program)
+
+
+# -- meshes --------------------------------------------------------------------------------------
+
+
+def test_operands_on_different_meshes(world, ranks):
+    def program(group):
+        x = distarray.distribute(np.zeros(4), line(group), Shard(0))
+        y = distarray.distribute(np.zeros(4), DeviceMesh(group, (ranks, 1)), [Shard(0), Shard(0)])
+        for call in (lambda: x + y, lambda: np.concatenate([x, y]), lambda: np.where(x, y, 0)):
+            raises_everywhere(group, MeshError, call, "redistribute")
+        x[...] = y.redistribute(x.mesh, Shard(0))
+
+    world.run(ranks, program)
+
+
+def test_forbidden_communication_is_refused_everywhere(world, ranks):
+    def program(group):
+        x = distarray.distribute(np.arange(10.0), line(group), Shard(0))
+        if ranks > 1:
+            with distarray.forbid_communication(), pytest.raises(CommunicationForbidden):
+                x.full()
+        assert_matches(x, np.arange(10.0))
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "f2", "g", "M8[s]", "m8[ms]", "U5", "S3", "c8", "u8"])
+def test_all_dtypes_travel(world, ranks, dtype):
+    def program(group):
+        values = np.arange(10).astype(dtype)
+        x = distarray.distribute(values, line(group), Shard(0))
+        np.testing.assert_array_equal(x.full(), values)
+        np.testing.assert_array_equal(
+            x[::-2].redistribute(placements=Shard(0)).full(), values[::-2]
+        )
+
+    world.run(ranks, program)
