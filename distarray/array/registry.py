@@ -141,7 +141,12 @@ def settled_arguments(
 def _as_they_are(values: Iterable[Any]) -> bool:
     """Whether no argument can be, or hold, an array that has to be settled."""
     for value in values:
-        if type(value) not in _ATOMS and not (isinstance(value, Base) and value._layout.is_plain):
+        if type(value) in _ATOMS:
+            continue
+        if isinstance(value, Base):
+            if not value._layout.is_plain:
+                return False
+        elif isinstance(value, (tuple, list)) and not _as_they_are(value):
             return False
     return True
 

@@ -1,6 +1,8 @@
 """broadcast_to and broadcast_arrays: read-only views; what is stretched is not stored."""
 
 from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
 from operator import index
 from typing import Any
 
@@ -15,7 +17,6 @@ from distarray.array import (
     to_layout,
     wrap,
 )
-from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Cut, Layout
 from distarray.ops.shape import hollow
@@ -61,7 +62,10 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> DistArray:
 
 def _check_broadcast(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
     """Raise what NumPy does; a view of a single element is asked."""
-    np.broadcast_to(hollow(shape), target)
+    lead = len(target) - len(shape)
+    fits = lead >= 0 and all(n >= 0 for n in target)
+    if not fits or any(n not in (1, want) for n, want in zip(shape, target[lead:])):
+        np.broadcast_to(hollow(shape), target)
 
 
 def stretched(x: DistArray, shape: tuple[int, ...]) -> DistArray:
@@ -71,19 +75,25 @@ def stretched(x: DistArray, shape: tuple[int, ...]) -> DistArray:
     wide = [d for d, cut in enumerate(cuts) if cut.mesh_dims and cut.extent != shape[lead + d]]
     if wide:
         x = to_layout(x, x._layout.without_cut(wide))
-    layout = _stretched_layout(x._layout, shape, x.itemsize, x._mesh)
+    layout = _stretched_layout(x, shape)
     source = _part_of_stretched(x, layout, lead)
     block = x._mesh.xp.broadcast_to(source, layout.local_shape(x._mesh.coords))
     return wrap(block, layout, x._mesh)
 
 
-def _stretched_layout(
-    layout: Layout, shape: tuple[int, ...], itemsize: int, mesh: DeviceMesh
-) -> Layout:
-    """Cuts kept where the extent is; a large stretch of a replicated array is cut afresh."""
-    size = itemsize * int(np.prod(shape, dtype=object))
-    if layout.is_replicated and layout.size < size >= config.replicate_below:
-        return default_layout(shape, itemsize, mesh)
+def _stretched_layout(x: DistArray, shape: tuple[int, ...]) -> Layout:
+    """Where the result goes: where `x` is, unless that is everywhere and only the result large."""
+    if x._layout.is_replicated:
+        nbytes = x.itemsize * prod(shape)
+        if x.nbytes < nbytes >= config.replicate_below:
+            return default_layout(shape, x.itemsize, x._mesh)
+        return Layout.replicated(shape, x._mesh.shape)
+    return _kept_layout(x._layout, shape)
+
+
+@lru_cache(maxsize=2048)
+def _kept_layout(layout: Layout, shape: tuple[int, ...]) -> Layout:
+    """The layout with new dimensions whole, and dimensions that change their extent."""
     lead = len(shape) - layout.ndim
     cuts = [Cut.whole(extent) for extent in shape[:lead]]
     for cut, extent in zip(layout.cuts, shape[lead:], strict=True):

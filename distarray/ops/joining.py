@@ -5,6 +5,7 @@ each operand is assigned to its box of it, so that only what changes rank is sen
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from distarray.array import (
 )
 from distarray.comm import DeviceMesh
 from distarray.config import config
-from distarray.layout import Layout
+from distarray.layout import Cut, Layout
 from distarray.ops.reshape import ravel, reshaped
 from distarray.ops.shape import atleast_1d, atleast_2d, atleast_3d, expand_dims, moveaxis
 from distarray.plan.joining import joined_layout
@@ -161,81 +162,110 @@ def _merged(x: DistArray, axis: int, dtype: Any, casting: Any) -> DistArray:
 def _joined(
     operands: Sequence[DistArray], axis: int, out: Any, dtype: Any, casting: Any
 ) -> DistArray:
-    probe, axis = _probe(operands, axis, out, dtype, casting)
-    mesh = common_mesh(*operands, out)
-    if out is None:
-        model = _common_model(operands, axis)
-        if model is not None:
-            blocks = [x._block for x in operands]
-            block = mesh.xp.concatenate(blocks, axis, dtype=probe.dtype, casting=casting)
-            cuts = list(model.cuts)
-            cuts[axis] = type(cuts[axis]).whole(sum([x.shape[axis] for x in operands]))
-            return wrap(block, model.with_cuts(cuts), mesh)
+    layouts = tuple([x._layout for x in operands])
+    dtypes = tuple([x.dtype for x in operands])
+    if out is not None:
+        return _joined_into(out, operands, layouts, dtypes, axis, dtype, casting)
+    dtype = None if dtype is None else np.dtype(dtype)
+    axis, dtype, alike = _fit(layouts, dtypes, axis, dtype, casting, config.replicate_below)
+    mesh = common_mesh(*operands)
+    if alike is None:
+        shape, parts = _in_a_row(operands, axis)
+        return assemble(shape, dtype, parts, mesh)
+    blocks = [x._block for x in operands]
+    return wrap(mesh.xp.concatenate(blocks, axis, dtype=dtype, casting=casting), alike, mesh)
+
+
+def _in_a_row(operands: Sequence[DistArray], axis: int) -> tuple[tuple[int, ...], list[Part]]:
+    """The shape of the operands one after another, and where each of them goes."""
     shape = list(operands[0].shape)
-    shape[axis] = sum([x.shape[axis] for x in operands])
     parts, position = [], 0
     for x in operands:
         origin = [0] * x.ndim
         origin[axis] = position
         position += x.shape[axis]
         parts.append((tuple(origin), x))
-    if out is None:
-        return assemble(tuple(shape), probe.dtype, parts, mesh)
-    written: DistArray = _into(out, tuple(shape), parts, mesh)
-    return written
+    shape[axis] = position
+    return tuple(shape), parts
 
 
-def _probe(
-    operands: Sequence[DistArray], axis: int, out: Any, dtype: Any, casting: Any
-) -> tuple[np.ndarray[Any, Any], int]:
-    """NumPy's result for arrays alike but of length 0 along the axis: its dtype, its errors."""
+@lru_cache(maxsize=2048)
+def _fit(
+    layouts: tuple[Layout, ...],
+    dtypes: tuple[np.dtype[Any], ...],
+    axis: int,
+    dtype: np.dtype[Any] | None,
+    casting: Any,
+    limit: int,
+) -> tuple[int, np.dtype[Any], Layout | None]:
+    """Axis and data type of the result, and its layout if only blocks have to be joined.
+
+    `limit` is `config.replicate_below`, on which that depends.
+    """
+    probe = np.concatenate(_probes(layouts, dtypes, axis), axis, dtype=dtype, casting=casting)
+    axis %= probe.ndim
+    return axis, probe.dtype, _layout_if_alike(layouts, dtypes, axis, probe.dtype, limit)
+
+
+def _probes(
+    layouts: Sequence[Layout], dtypes: Sequence[np.dtype[Any]], axis: int
+) -> list[np.ndarray[Any, Any]]:
+    """NumPy arrays like the operands but of length 0 along the axis: NumPy's errors are theirs."""
     probes = []
-    for x in operands:
-        shape = list(x.shape)
-        if shape and -x.ndim <= axis < x.ndim:
+    for layout, dtype in zip(layouts, dtypes, strict=True):
+        shape = list(layout.shape)
+        if -layout.ndim <= axis < layout.ndim:
             shape[axis] = 0
-        probes.append(np.empty(shape, x.dtype) if 0 in shape or not shape else _flat(shape, x))
-    shape = list(probes[0].shape) if probes else []
-    if out is None:
-        probe = np.concatenate(probes, axis, dtype=dtype, casting=casting)
-        return probe, axis % probe.ndim
-    axis %= np.concatenate(probes, axis, casting="unsafe").ndim
-    wanted = list(operands[0].shape)
-    wanted[axis] = sum([x.shape[axis] for x in operands])
-    if list(out.shape) != wanted:
-        raise ValueError("Output array is the wrong shape")
-    into = np.empty(shape, out.dtype)
-    return np.concatenate(probes, axis, out=into, dtype=dtype, casting=casting), axis
+        probes.append(np.broadcast_to(np.empty((), dtype), shape))
+    return probes
 
 
-def _flat(shape: Sequence[int], x: DistArray) -> np.ndarray[Any, Any]:
-    return np.broadcast_to(np.empty((), x.dtype), tuple(shape))
-
-
-def _common_model(operands: Sequence[DistArray], axis: int) -> Layout | None:
-    """The layout of operands that lie alike and whole along the axis, so that blocks are joined.
+def _layout_if_alike(
+    layouts: Sequence[Layout],
+    dtypes: Sequence[np.dtype[Any]],
+    axis: int,
+    dtype: np.dtype[Any],
+    limit: int,
+) -> Layout | None:
+    """The result's layout where the operands lie alike and are whole along the axis.
 
     Replicated ones are left to :func:`assemble` if their result alone is large enough to divide.
     """
-    model = operands[0]._layout
+    model = layouts[0]
     if model.cuts[axis].mesh_dims or not model.is_plain:
         return None
-    if model.is_replicated:
-        shape = list(model.shape)
-        shape[axis] = sum([x.shape[axis] for x in operands])
-        dtype = max([x.dtype for x in operands], key=lambda d: d.itemsize)
-        if not placed_by_size(shape, dtype, operands, operands[0]._mesh).is_replicated:
+    cuts = list(model.cuts)
+    for layout in layouts[1:]:
+        if layout is not model and layout.placements != model.placements:
             return None
-    outer = model.without_cut((axis,)).cuts
-    for x in operands[1:]:
-        layout = x._layout
-        if layout is not model and (
-            not layout.is_plain
-            or layout.placements != model.placements
-            or any(a != b for d, (a, b) in enumerate(zip(outer, layout.cuts)) if d != axis)
-        ):
+        if any(a != b for d, (a, b) in enumerate(zip(model.cuts, layout.cuts)) if d != axis):
             return None
-    return model
+    cuts[axis] = Cut.whole(sum([layout.shape[axis] for layout in layouts]))
+    result = model.with_cuts(cuts)
+    sizes = [x.size * d.itemsize for x, d in zip(layouts, dtypes, strict=True)]
+    if result.is_replicated and max(sizes) < limit <= result.size * dtype.itemsize:
+        return None
+    return result
+
+
+def _joined_into(
+    out: Any,
+    operands: Sequence[DistArray],
+    layouts: tuple[Layout, ...],
+    dtypes: tuple[np.dtype[Any], ...],
+    axis: int,
+    dtype: Any,
+    casting: Any,
+) -> DistArray:
+    probes = _probes(layouts, dtypes, axis)
+    axis %= np.concatenate(probes, axis, casting="unsafe").ndim
+    shape, parts = _in_a_row(operands, axis)
+    if tuple(out.shape) != shape:
+        raise ValueError("Output array is the wrong shape")
+    into = np.empty(probes[0].shape, out.dtype)
+    np.concatenate(probes, axis, out=into, dtype=dtype, casting=casting)
+    written: DistArray = _into(out, shape, parts, common_mesh(*operands, out))
+    return written
 
 
 def _into(out: Any, shape: tuple[int, ...], parts: Sequence[Part], mesh: DeviceMesh) -> Any:
@@ -312,75 +342,3 @@ def append(arr: Any, values: Any, axis: int | None = None) -> DistArray:
         arr, values = ravel(arr), ravel(values)
         axis = 0
     return _joined([arr, values], axis, None, None, "same_kind")
-
-
-# -- nested lists --------------------------------------------------------------------------------
-
-
-@implements(np.block, at=True)
-def block(arrays: Any) -> DistArray:
-    """An array put together from nested lists of blocks. See :func:`numpy.block`.
-
-    Cost
-    ----
-    As :func:`concatenate`, in one step for all blocks: each is written to its place once.
-    """
-    depth = _depth(arrays, "arrays")
-    leaves = list(_leaves(arrays))
-    mesh = common_mesh(*leaves)
-    operands = [as_distarray(x, mesh) for x in leaves]
-    ndim = max([depth, *[x.ndim for x in operands]])
-    lifted = iter([x._view((None,) * (ndim - x.ndim) + _whole(x)) for x in operands])
-    shape, parts = _arranged(arrays, ndim - depth, ndim, lifted)
-    return assemble(shape, np.result_type(*[x.dtype for x in operands]), parts, mesh)
-
-
-def _whole(x: DistArray) -> tuple[tuple[int, int, int], ...]:
-    return tuple([(0, 1, extent) for extent in x.shape])
-
-
-def _depth(arrays: Any, name: str) -> int:
-    """How deep the lists are nested, which must be the same everywhere."""
-    if type(arrays) is tuple:
-        raise TypeError(
-            f"{name} is a tuple. Only lists can be used to arrange blocks, and np.block does not "
-            "allow implicit conversion from tuple to ndarray."
-        )
-    if type(arrays) is not list:
-        return 0
-    if not arrays:
-        raise ValueError(f"List at {name} cannot be empty")
-    depths = [_depth(entry, f"{name}[{place}]") for place, entry in enumerate(arrays)]
-    for place, depth in enumerate(depths):
-        if depth != depths[0]:
-            raise ValueError(
-                f"List depths are mismatched. First element was at depth {depths[0] + 1}, but "
-                f"there is an element at depth {depth + 1} ({name}[{place}])"
-            )
-    return depths[0] + 1
-
-
-def _leaves(arrays: Any) -> Any:
-    if type(arrays) is list:
-        for entry in arrays:
-            yield from _leaves(entry)
-    else:
-        yield arrays
-
-
-def _arranged(arrays: Any, axis: int, ndim: int, leaves: Any) -> tuple[tuple[int, ...], list[Part]]:
-    """Shape of a nested list, and where in it each leaf goes; `axis` is that of this level."""
-    if type(arrays) is not list:
-        leaf = next(leaves)
-        return leaf.shape, [((0,) * ndim, leaf)]
-    shapes, parts, position = [], [], 0
-    for entry in arrays:
-        shape, found = _arranged(entry, axis + 1, ndim, leaves)
-        for origin, leaf in found:
-            parts.append((origin[:axis] + (origin[axis] + position,) + origin[axis + 1 :], leaf))
-        position += shape[axis]
-        shapes.append(shape)
-    outer = {shape[:axis] + shape[axis + 1 :] for shape in shapes}
-    if len(outer) > 1:
-        raise ValueError(f"Mismatched array shapes in block along axis {axis}.")
-    return shapes[0][:axis] + (position,) + shapes[0][axis + 1 :], parts

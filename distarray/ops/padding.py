@@ -166,6 +166,8 @@ def _regions(padded: DistArray, array: DistArray, widths: Sequence[Pair]) -> Any
     Axes before it are padded already and belong to it whole, of those after it only the middle.
     """
     for axis in range(padded.ndim):
+        if not any(widths[axis]):
+            continue
         key = [slice(None)] * (axis + 1)
         for (before, _), extent in list(zip(widths, array.shape, strict=True))[axis + 1 :]:
             key.append(slice(before, before + extent))

@@ -127,7 +127,7 @@ def _whole_where_often(a: DistArray, times: Sequence[int]) -> DistArray:
     often = [
         dim
         for dim, (n, cut) in enumerate(zip(times, a._layout.cuts, strict=True))
-        if cut.parts > 1 and n >= cut.parts
+        if cut.parts > 1 and n > cut.parts
     ]
     if not often:
         return a

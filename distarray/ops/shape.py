@@ -5,6 +5,7 @@ operand.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from operator import index
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, common_mesh, empty, implements, wrap
-from distarray.layout import Fold
+from distarray.layout import Fold, Layout
 
 __all__ = [
     "everything",
@@ -36,10 +37,15 @@ def everything(x: DistArray) -> list[Any]:
 
 def permuted(x: DistArray, axes: Sequence[int]) -> DistArray:
     """`x` with its dimensions in the order `axes`, which is known to be one."""
-    layout, mesh = x._layout.transpose(axes), x._mesh
+    layout, mesh = _permuted_layout(x._layout, tuple(axes)), x._mesh
     if layout.ats and not layout.holds(mesh.coords):
         return empty(layout, x.dtype, mesh)
     return wrap(x._block.transpose(axes), layout, mesh)
+
+
+@lru_cache(maxsize=2048)
+def _permuted_layout(layout: Layout, axes: tuple[int, ...]) -> Layout:
+    return layout.transpose(axes)
 
 
 # -- order of the dimensions ---------------------------------------------------------------------

@@ -68,6 +68,11 @@ class FlatPiece:
     slices: Slices
     landing: Landing
 
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod([part.stop - part.start for part in self.slices])
+
 
 @dataclass(frozen=True, slots=True)
 class FlatExchange:
@@ -76,6 +81,11 @@ class FlatExchange:
     sends: tuple[tuple[int, tuple[FlatPiece, ...]], ...]
     receives: tuple[tuple[int, tuple[FlatPiece, ...]], ...]
     kept: tuple[FlatPiece, ...]
+
+    @property
+    def elements_sent(self) -> int:
+        """Elements that leave this rank."""
+        return sum([piece.size for _, pieces in self.sends for piece in pieces])
 
     @property
     def rounds(self) -> int:

@@ -1,0 +1,76 @@
+"""block: an array put together from nested lists."""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.ops.joining import Part, assemble
+from distarray.ops.shape import everything
+
+__all__ = ["block"]
+
+
+@implements(np.block, at=True)
+def block(arrays: Any) -> DistArray:
+    """An array put together from nested lists of blocks. See :func:`numpy.block`.
+
+    Cost
+    ----
+    As :func:`concatenate`, in one step for all blocks: each is written to its place once.
+    """
+    depth = _depth(arrays, "arrays")
+    leaves = list(_leaves(arrays))
+    mesh = common_mesh(*leaves)
+    operands = [as_distarray(x, mesh) for x in leaves]
+    ndim = max([depth, *[x.ndim for x in operands]])
+    lifted = iter([x._view((None,) * (ndim - x.ndim) + tuple(everything(x))) for x in operands])
+    shape, parts = _arranged(arrays, ndim - depth, ndim, lifted)
+    return assemble(shape, np.result_type(*[x.dtype for x in operands]), parts, mesh)
+
+
+def _depth(arrays: Any, name: str) -> int:
+    """How deep the lists are nested, which must be the same everywhere."""
+    if type(arrays) is tuple:
+        raise TypeError(
+            f"{name} is a tuple. Only lists can be used to arrange blocks, and np.block does not "
+            "allow implicit conversion from tuple to ndarray."
+        )
+    if type(arrays) is not list:
+        return 0
+    if not arrays:
+        raise ValueError(f"List at {name} cannot be empty")
+    depths = [_depth(entry, f"{name}[{place}]") for place, entry in enumerate(arrays)]
+    for place, depth in enumerate(depths):
+        if depth != depths[0]:
+            raise ValueError(
+                f"List depths are mismatched. First element was at depth {depths[0] + 1}, but "
+                f"there is an element at depth {depth + 1} ({name}[{place}])"
+            )
+    return depths[0] + 1
+
+
+def _leaves(arrays: Any) -> Any:
+    if type(arrays) is list:
+        for entry in arrays:
+            yield from _leaves(entry)
+    else:
+        yield arrays
+
+
+def _arranged(arrays: Any, axis: int, ndim: int, leaves: Any) -> tuple[tuple[int, ...], list[Part]]:
+    """Shape of a nested list, and where in it each leaf goes; `axis` is that of this level."""
+    if type(arrays) is not list:
+        leaf = next(leaves)
+        return leaf.shape, [((0,) * ndim, leaf)]
+    shapes, parts, position = [], [], 0
+    for entry in arrays:
+        shape, found = _arranged(entry, axis + 1, ndim, leaves)
+        for origin, leaf in found:
+            parts.append((origin[:axis] + (origin[axis] + position,) + origin[axis + 1 :], leaf))
+        position += shape[axis]
+        shapes.append(shape)
+    outer = {shape[:axis] + shape[axis + 1 :] for shape in shapes}
+    if len(outer) > 1:
+        raise ValueError(f"Mismatched array shapes in block along axis {axis}.")
+    return shapes[0][:axis] + (position,) + shapes[0][axis + 1 :], parts
