@@ -15,11 +15,12 @@ from distarray.array.blocks import contiguous, ufunc_method
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.layout import Cut, Layout
+from distarray.ops.folds import Ufunc
 
 __all__ = ["accumulate", "mixes", "neighbours", "reduce", "whole_along"]
 
 Array = Any
-NoValue: Any = np._NoValue  # type: ignore[attr-defined]
+NoValue: Any = np._NoValue
 
 
 def neighbours(cut: Cut, mesh: DeviceMesh) -> tuple[int | None, int | None, int | None]:
@@ -36,7 +37,7 @@ def neighbours(cut: Cut, mesh: DeviceMesh) -> tuple[int | None, int | None, int 
 
 
 def reduce(
-    ufunc: np.ufunc,
+    ufunc: Ufunc,
     x: DistArray,
     axes: tuple[int, ...],
     dtype: np.dtype[Any],
@@ -82,7 +83,7 @@ def reduce(
 
 
 def _along(
-    ufunc: np.ufunc,
+    ufunc: Ufunc,
     block: Array,
     axis: int,
     cut: Cut,
@@ -134,7 +135,7 @@ def _slab(block: Array, axis: int) -> list[int]:
 
 
 def _folded(
-    ufunc: np.ufunc,
+    ufunc: Ufunc,
     carry: Array | None,
     block: Array,
     axis: int,
@@ -155,7 +156,7 @@ def _folded(
 
 
 def _masked(
-    ufunc: np.ufunc,
+    ufunc: Ufunc,
     carry: Array | None,
     block: Array,
     axis: int,
@@ -175,7 +176,7 @@ def _masked(
     return np.take_along_axis(partial, count, axis)
 
 
-def accumulate(ufunc: np.ufunc, x: DistArray, axis: int, dtype: np.dtype[Any]) -> Array:
+def accumulate(ufunc: Ufunc, x: DistArray, axis: int, dtype: np.dtype[Any]) -> Array:
     """``ufunc.accumulate`` along an axis, in order; this rank's block of the result."""
     mesh, cut = x._mesh, x._layout.cuts[axis]
     block = contiguous(x._block.astype(dtype, copy=False)).reshape(x._block.shape)
@@ -201,7 +202,7 @@ def accumulate(ufunc: np.ufunc, x: DistArray, axis: int, dtype: np.dtype[Any]) -
     return result if before is None else result[(*head, slice(1, None))]
 
 
-def mixes(ufunc: np.ufunc, source: np.dtype[Any]) -> bool:
+def mixes(ufunc: Ufunc, source: np.dtype[Any]) -> bool:
     """Whether the two operands of the ufunc are of different types (`ldexp`).
 
     What comes from before can then not stand in one array with what it is folded into.
@@ -209,7 +210,7 @@ def mixes(ufunc: np.ufunc, source: np.dtype[Any]) -> bool:
     if source.kind in "mM":
         return False
     first, second, _ = ufunc.resolve_dtypes((None, source, None), reduction=True)
-    return first != second
+    return bool(first != second)
 
 
 def whole_along(layout: Layout, axis: int) -> Layout:

@@ -83,7 +83,8 @@ def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoVa
 
 def _without_nan(a: Any, value: Any, axis: Any) -> DistArray:
     x, mask = without_nan(a, value)
-    if mask is not None and x.size and bool(np.all(x._like(mask), axis=axis).any()):
+    empty = mask is not None and x.size and bool(np.all(x._like(mask), axis=axis).any())
+    if empty and x._mesh.coords is not None:
         raise ValueError("All-NaN slice encountered")
     return x
 
@@ -97,7 +98,9 @@ def _search(function: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
         axis = normalize_axis_index(axis, x.ndim)
     plan = place(x._layout, axis, keepdims, _INDEX)
     coords = x._mesh.coords
-    if not plan.mesh_dims:
+    if coords is None:
+        part = x._mesh.xp.zeros(plan.layout.local_shape(None), _INDEX)
+    elif not plan.mesh_dims:
         part = _local(function, x, plan, axis)[1]
     else:
         value, index = _local(function, x, plan, axis)

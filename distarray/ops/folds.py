@@ -16,9 +16,11 @@ from distarray.array.blocks import contiguous, ufunc_method
 from distarray.comm.group import Group
 from distarray.layout import Fold
 
-__all__ = ["RULES", "Rule", "combine", "exclusive", "fold_rows", "identity"]
+__all__ = ["RULES", "Rule", "Ufunc", "combine", "exclusive", "fold_rows", "identity"]
 
 Array = Any
+#: A `numpy.ufunc`; the stubs know less of its methods than it has.
+Ufunc = Any
 
 #: Up to this many gathered bytes every rank folds everything; above it each folds one piece.
 GATHER_BELOW = 1 << 16
@@ -43,7 +45,7 @@ class Rule:
     rounds: bool = False
 
 
-RULES: dict[np.ufunc, Rule] = {
+RULES: dict[Ufunc, Rule] = {
     np.add: Rule(Fold.SUM, rounds=True),
     np.multiply: Rule(Fold.PROD, rounds=True),
     np.maximum: Rule(Fold.MAX, idempotent=True),
@@ -63,7 +65,7 @@ RULES: dict[np.ufunc, Rule] = {
 }
 
 
-def identity(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
+def identity(ufunc: Ufunc, dtype: np.dtype[Any]) -> Any:
     """What leaves every value as it is when folded in: the contribution of an empty block."""
     if ufunc in (np.maximum, np.minimum, np.fmax, np.fmin):
         return _extreme(ufunc, dtype)
@@ -72,7 +74,7 @@ def identity(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
     return np.asarray(ufunc.identity).astype(dtype)[()]
 
 
-def _extreme(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
+def _extreme(ufunc: Ufunc, dtype: np.dtype[Any]) -> Any:
     lowest = ufunc in (np.maximum, np.fmax)
     if dtype.kind in "fc":
         if ufunc in (np.fmax, np.fmin):
@@ -90,7 +92,7 @@ def _extreme(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
     return dtype.type(limits.min if lowest else limits.max)
 
 
-def combine(group: Group, block: Array, ufunc: np.ufunc) -> Array:
+def combine(group: Group, block: Array, ufunc: Ufunc) -> Array:
     """Fold the ranks' blocks with an associative ufunc; every rank gets the result."""
     fold = RULES[ufunc].fold
     if fold is not None:
@@ -133,7 +135,7 @@ def fold_rows(group: Group, block: Array, fold: Callable[[Array], Array]) -> Arr
     return np.concatenate(group.allgather_varied(mine, [len(piece) for piece in pieces]))
 
 
-def exclusive(group: Group, block: Array, ufunc: np.ufunc, start: Any, backwards: bool) -> Array:
+def exclusive(group: Group, block: Array, ufunc: Ufunc, start: Any, backwards: bool) -> Array:
     """Fold of the blocks of all lower ranks; of all higher ones if it goes backwards.
 
     Parameters

@@ -7,6 +7,7 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout
 from distarray.ops import statistics
+from distarray.ops.folds import Ufunc
 from distarray.ops.reducing import NoValue, check_out, local_mask, place, reduce
 from distarray.ops.scans import without_nan
 
@@ -92,7 +93,7 @@ def nanmin(
 
 
 def _extreme(
-    ufunc: np.ufunc, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any
+    ufunc: Ufunc, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any
 ) -> Any:
     result = reduce(ufunc, a, axis, None, out, keepdims, initial, where)
     block = result._block if isinstance(result, DistArray) else result
@@ -208,9 +209,8 @@ def _variance(
 ) -> DistArray:
     x, mask = without_nan(as_distarray(a, common_mesh(a, out, where, mean))._plain(), 0)
     if mask is None:
-        return statistics.var(
-            x, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction
-        )  # `out`, if there is one, is the caller's to fill
+        ddof = statistics.chosen_ddof(ddof, correction)
+        return statistics.variance(function, x, axis, dtype, out, ddof, keepdims, where, mean)
     _check_inexact(dtype, out)
     ddof = statistics.chosen_ddof(ddof, correction)
     keepdims = keepdims is not NoValue and bool(keepdims)
@@ -233,7 +233,7 @@ def _variance(
             count = statistics.squeezed(count, plan.axes)
         freedom = to_layout(count, total._layout)._block - ddof
         result = statistics.divided(total, freedom)
-    if np.any(freedom <= 0):
+    if np.any(freedom <= 0) and x._mesh.coords is not None:
         warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=4)
         part = np.where(freedom <= 0, result.dtype.type(np.nan), result._block)
         result = result._computed(part)

@@ -18,9 +18,9 @@ from distarray.array import DistArray, as_distarray, common_mesh, movement, wrap
 from distarray.array.blocks import as_array, ufunc_method
 from distarray.comm import DeviceMesh
 from distarray.config import config
-from distarray.layout import Cut, Layout, Partial
+from distarray.layout import Cut, Fold, Layout, Partial
 from distarray.ops import chains, reproducible
-from distarray.ops.folds import RULES, combine, identity
+from distarray.ops.folds import RULES, Ufunc, combine, identity
 from distarray.plan import restrict
 
 __all__ = [
@@ -38,10 +38,10 @@ __all__ = [
 ]
 
 Array = Any
-NoValue: Any = np._NoValue  # type: ignore[attr-defined]
+NoValue: Any = np._NoValue
 
 #: The functions of NumPy that other array libraries implement in place of ``ufunc.reduce``.
-_NAMED: dict[np.ufunc, Any] = {
+_NAMED: dict[Ufunc, Any] = {
     np.add: np.sum,
     np.multiply: np.prod,
     np.maximum: np.max,
@@ -88,7 +88,7 @@ class Plan:
 
 
 def reduce(
-    ufunc: np.ufunc,
+    ufunc: Ufunc,
     a: Any,
     axis: Any = 0,
     dtype: Any = None,
@@ -153,7 +153,7 @@ def reduce(
 
 @lru_cache(maxsize=4096)
 def plan_of(
-    ufunc: np.ufunc, layout: Layout, source: np.dtype[Any], axis: Any, dtype: Any, keepdims: bool
+    ufunc: Ufunc, layout: Layout, source: np.dtype[Any], axis: Any, dtype: Any, keepdims: bool
 ) -> Plan:
     """The plan of a reduction without `out`, `initial` and `where`; raises NumPy's errors."""
     probe = np.zeros([min(extent, 1) for extent in layout.shape], source)
@@ -161,7 +161,7 @@ def plan_of(
     return _with_rule(ufunc, layout, place(layout, axis, keepdims, value.dtype))
 
 
-def _with_rule(ufunc: np.ufunc, layout: Layout, plan: Plan) -> Plan:
+def _with_rule(ufunc: Ufunc, layout: Layout, plan: Plan) -> Plan:
     """The plan with what depends on the ufunc."""
     rule = RULES.get(ufunc)
     if rule is None:
@@ -190,7 +190,7 @@ def place(layout: Layout, axis: Any, keepdims: bool, dtype: np.dtype[Any]) -> Pl
 
 
 def _checked(
-    ufunc: np.ufunc, x: DistArray, arguments: tuple[Any, ...], mask: DistArray | None
+    ufunc: Ufunc, x: DistArray, arguments: tuple[Any, ...], mask: DistArray | None
 ) -> np.dtype[Any]:
     """The data type of the result; NumPy's errors about any of the arguments."""
     axis, dtype, out, keepdims, initial = arguments
@@ -216,7 +216,8 @@ def check_out(
         raise TypeError("return arrays must be of ArrayType")
     if tuple(out.shape) != place(x._layout, axis, keepdims, x.dtype).layout.shape:
         hollow = _hollow(x.shape, x.dtype)
-        np.add.reduce(hollow, axis, None, _hollow(tuple(out.shape), x.dtype), keepdims)
+        other = _hollow(tuple(out.shape), x.dtype)
+        np.add.reduce(hollow, axis, None, out=other, keepdims=keepdims)
     tiny = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
     small = np.zeros([min(extent, 1) for extent in out.shape], out.dtype)
     function(tiny, axis=axis, out=small, keepdims=keepdims, **keywords)
@@ -232,7 +233,7 @@ def _broadcasts(shape: tuple[int, ...], onto: tuple[int, ...]) -> bool:
     return len(shape) <= len(onto) and all(have in (want, 1) for have, want in pairs)
 
 
-def loop_dtype(ufunc: np.ufunc, x: DistArray, out: Any) -> Any:
+def loop_dtype(ufunc: Ufunc, x: DistArray, out: Any) -> Any:
     """The data type that NumPy computes in when there is an `out`."""
     if "M" in (x.dtype.kind, out.dtype.kind) or "m" in (x.dtype.kind, out.dtype.kind):
         return None
@@ -247,7 +248,7 @@ def _settled(x: DistArray, plan: Plan) -> tuple[DistArray, Plan]:
     return x, replace(placed, rounds=plan.rounds)
 
 
-def _passes(ufunc: np.ufunc, x: DistArray, plan: Plan, mask: Any) -> bool:
+def _passes(ufunc: Ufunc, x: DistArray, plan: Plan, mask: Any) -> bool:
     """Whether an array that is not plain can be reduced as it is, with the same result."""
     fold, partials = RULES[ufunc].fold, x._layout.partials
     if mask is not None or (partials and (fold is None or plan.dtype != x.dtype)):
@@ -256,10 +257,12 @@ def _passes(ufunc: np.ufunc, x: DistArray, plan: Plan, mask: Any) -> bool:
 
 
 def _in_order(
-    ufunc: np.ufunc, x: DistArray, plan: Plan, dtype: Any, initial: Any, where: DistArray | None
+    ufunc: Ufunc, x: DistArray, plan: Plan, dtype: Any, initial: Any, where: DistArray | None
 ) -> Array:
     """This rank's block of a result that depends on the order of operations."""
     shape = plan.layout.local_shape(x._mesh.coords)
+    if x._mesh.coords is None:
+        return x._mesh.xp.zeros(shape, plan.dtype)
     mask = None if where is None else local_mask(where, x)
     if ufunc in RULES:
         return reproducible.reduce(ufunc, x, plan.axes, plan.dtype, initial, mask).reshape(shape)
@@ -280,14 +283,17 @@ def local_mask(mask: DistArray, x: DistArray) -> Array:
     """This rank's part of an array that broadcasts onto `x`."""
     mask = mask._plain()
     target = restrict(x._layout, mask.shape)
-    return movement.moved(mask._block, mask._layout, target, x._mesh)
+    part = movement.moved(mask._block, mask._layout, target, x._mesh)
+    return x._mesh.asarray(part)
 
 
 def _contribution(
-    ufunc: np.ufunc, x: DistArray, plan: Plan, dtype: Any, initial: Any, where: DistArray | None
+    ufunc: Ufunc, x: DistArray, plan: Plan, dtype: Any, initial: Any, where: DistArray | None
 ) -> Array:
     """What this rank's block comes to; the identity where there is nothing to reduce."""
     block, coords = x._block, x._mesh.coords
+    if coords is None:
+        return x._mesh.xp.zeros(plan.layout.local_shape(None), plan.dtype)
     mask = None if where is None else local_mask(where, x)
     if initial is None or not (RULES[ufunc].idempotent or plan.leads(x._mesh)):
         initial = NoValue
@@ -298,7 +304,7 @@ def _contribution(
 
 
 def reduced(
-    ufunc: np.ufunc,
+    ufunc: Ufunc,
     block: Array,
     axes: tuple[int, ...],
     dtype: Any = None,
@@ -322,14 +328,15 @@ def reduced(
     return value if initial is NoValue else ufunc(value, initial)
 
 
-def finish(part: Array, plan: Plan, ufunc: np.ufunc, mesh: DeviceMesh, out: Any = None) -> Any:
+def finish(part: Array, plan: Plan, ufunc: Ufunc, mesh: DeviceMesh, out: Any = None) -> Any:
     """Fold the ranks' contributions, or leave a large result pending; write it to `out`."""
     layout = plan.layout
     if not layout.shape:
         part = mesh.scalar(part)
     if plan.mesh_dims:
         if out is None and layout.shape and _stays_pending(plan, ufunc):
-            pending = {m: Partial(RULES[ufunc].fold) for m in plan.mesh_dims}
+            fold = RULES[ufunc].fold or Fold.SUM
+            pending = {m: Partial(fold) for m in plan.mesh_dims}
             return wrap(part, Layout.from_cuts(layout.cuts, layout.mesh_shape, pending), mesh)
         if mesh.coords is not None:
             part = combine(mesh.subgroup(plan.mesh_dims), as_array(part), ufunc)
@@ -338,7 +345,7 @@ def finish(part: Array, plan: Plan, ufunc: np.ufunc, mesh: DeviceMesh, out: Any 
     return wrap(part, layout, mesh) if out is None else write(part, layout, mesh, out)
 
 
-def _stays_pending(plan: Plan, ufunc: np.ufunc) -> bool:
+def _stays_pending(plan: Plan, ufunc: Ufunc) -> bool:
     """Whether a result is large enough to leave its fold to whoever reads it."""
     if RULES[ufunc].fold is None:
         return False

@@ -24,16 +24,17 @@ from distarray.array.blocks import as_array, contiguous
 from distarray.comm import DeviceMesh
 from distarray.layout import Fold, Layout
 from distarray.ops import chains
+from distarray.ops.folds import Ufunc
 from distarray.ops.tiles import spot, tiles
 
 __all__ = ["binned_sum", "in_order_dtype", "reduce"]
 
 Array = Any
-NoValue: Any = np._NoValue  # type: ignore[attr-defined]
+NoValue: Any = np._NoValue
 
 
 def reduce(
-    ufunc: np.ufunc,
+    ufunc: Ufunc,
     x: DistArray,
     axes: tuple[int, ...],
     dtype: np.dtype[Any],
@@ -54,7 +55,7 @@ def reduce(
     return total if initial is NoValue or initial is None else np.add(initial, total).astype(dtype)
 
 
-def in_order_dtype(ufunc: np.ufunc, dtype: np.dtype[Any]) -> np.dtype[Any]:
+def in_order_dtype(ufunc: Ufunc, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """What to compute in so that equal operations give equal bits.
 
     NumPy multiplies complex numbers with fused instructions in some loops and without in others,
@@ -112,7 +113,7 @@ def _binned(
     clean, scaled = bool(np.isfinite(largest).all()), bool(shift.any())
     totals = np.zeros((len(sigmas) + 1, *largest.shape), kind, like=block)
     for key in tiles(block) if block.size else ():
-        where = spot(key, axes)
+        where: Any = spot(key, axes)
         rest = block[key].astype(kind)
         if not clean:
             odd = ~np.isfinite(rest)

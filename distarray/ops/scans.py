@@ -25,7 +25,7 @@ from distarray.array.blocks import ufunc_method
 from distarray.config import config
 from distarray.layout import Cut, Fold, Layout
 from distarray.ops import chains, reproducible
-from distarray.ops.folds import RULES, exclusive, identity
+from distarray.ops.folds import RULES, Ufunc, exclusive, identity
 from distarray.ops.reducing import write
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
 Array = Any
 
 
-def accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+def accumulate(ufunc: Ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
     """``ufunc.accumulate`` of a distributed array.
 
     Parameters
@@ -84,7 +84,7 @@ def accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: A
     return write(block, x._layout, x._mesh, out)
 
 
-def _passes(ufunc: np.ufunc, x: DistArray, kind: np.dtype[Any]) -> bool:
+def _passes(ufunc: Ufunc, x: DistArray, kind: np.dtype[Any]) -> bool:
     layout = x._layout
     sums = all(layout.placements[m].op is Fold.SUM for m in layout.partials)  # type: ignore[attr-defined]
     return (
@@ -93,7 +93,7 @@ def _passes(ufunc: np.ufunc, x: DistArray, kind: np.dtype[Any]) -> bool:
 
 
 def _checked(
-    ufunc: np.ufunc, x: DistArray, axis: Any, dtype: Any, out: Any
+    ufunc: Ufunc, x: DistArray, axis: Any, dtype: Any, out: Any
 ) -> tuple[np.dtype[Any], int]:
     """The data type that is computed in and the axis counted from the front; NumPy's errors."""
     if out is None:
@@ -117,13 +117,14 @@ def _checked(
 
 @lru_cache(maxsize=1024)
 def _probed(
-    ufunc: np.ufunc, layout: Layout, source: np.dtype[Any], axis: Any, dtype: Any
+    ufunc: Ufunc, layout: Layout, source: np.dtype[Any], axis: Any, dtype: Any
 ) -> np.dtype[Any]:
     tiny = np.zeros([min(extent, 1) for extent in layout.shape], source)
-    return ufunc.accumulate(tiny, axis, dtype).dtype
+    kind: np.dtype[Any] = ufunc.accumulate(tiny, axis, dtype).dtype
+    return kind
 
 
-def _scanned(ufunc: np.ufunc, x: DistArray, axis: int, kind: np.dtype[Any]) -> Array:
+def _scanned(ufunc: Ufunc, x: DistArray, axis: int, kind: np.dtype[Any]) -> Array:
     """This rank's part scanned by itself, then what lies before it folded in."""
     dtype = None if kind.kind in "mM" else kind
     block: Array = ufunc_method(ufunc, "accumulate", x._block, axis, dtype)
@@ -145,7 +146,7 @@ def _scanned(ufunc: np.ufunc, x: DistArray, axis: int, kind: np.dtype[Any]) -> A
     return block
 
 
-def _in_order(ufunc: np.ufunc, x: DistArray, axis: int, dtype: Any, kind: Any) -> Array:
+def _in_order(ufunc: Ufunc, x: DistArray, axis: int, dtype: Any, kind: Any) -> Array:
     """This rank's part of a scan whose order of operations counts."""
     if ufunc in RULES:
         work = reproducible.in_order_dtype(ufunc, kind)
@@ -228,7 +229,7 @@ def without_nan(a: Any, value: Any) -> tuple[DistArray, Array | None]:
     return x._like(np.where(mask, x.dtype.type(value), x._block)), mask
 
 
-def _cumulated(ufunc: np.ufunc, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
+def _cumulated(ufunc: Ufunc, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     x = as_distarray(a)
     if axis is None:
         x, axis = _flat(x), 0
@@ -269,9 +270,7 @@ def cumulative_prod(
     return _cumulative(np.multiply, x, axis, dtype, out, include_initial)
 
 
-def _cumulative(
-    ufunc: np.ufunc, a: Any, axis: Any, dtype: Any, out: Any, include_initial: Any
-) -> Any:
+def _cumulative(ufunc: Ufunc, a: Any, axis: Any, dtype: Any, out: Any, include_initial: Any) -> Any:
     x = as_distarray(a)
     if not x.ndim:
         x = x[..., None]

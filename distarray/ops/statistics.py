@@ -32,7 +32,7 @@ from distarray.ops.reducing import (
 )
 from distarray.ops.tiles import PairwiseSum, restricted, spot, tiles
 
-__all__ = ["average", "mean", "std", "var"]
+__all__ = ["average", "mean", "std", "var", "variance"]
 
 Array = Any
 
@@ -94,7 +94,7 @@ def var(
     dimension is cut; one if `mean` is given; one more, of the counts, with `where`.
     """
     ddof = chosen_ddof(ddof, correction)
-    result = _variance(np.var, a, axis, dtype, out, ddof, keepdims, where, mean)
+    result = variance(np.var, a, axis, dtype, out, ddof, keepdims, where, mean)
     return result if out is None else copied(result, out)
 
 
@@ -118,7 +118,7 @@ def std(
     As :func:`var`.
     """
     ddof = chosen_ddof(ddof, correction)
-    result = _variance(np.std, a, axis, dtype, out, ddof, keepdims, where, mean)
+    result = variance(np.std, a, axis, dtype, out, ddof, keepdims, where, mean)
     return root(result, out)
 
 
@@ -167,6 +167,8 @@ def counted(x: DistArray, axis: Any, keepdims: bool, where: Any) -> Any:
 
 def warn_if(count: Any, limit: Any, text: str) -> None:
     """Warn where no more than `limit` elements go into a result that this rank holds."""
+    if isinstance(count, DistArray) and count._mesh.coords is None:
+        return
     block = count._block if isinstance(count, DistArray) else count
     if block <= limit if block.ndim == 0 else np.any(block <= limit):
         warnings.warn(text, RuntimeWarning, stacklevel=4)
@@ -183,7 +185,7 @@ def divided(total: DistArray, count: Any) -> DistArray:
     return total._like(np.true_divide(block, count, out=block, casting="unsafe"))
 
 
-def _variance(
+def variance(
     function: Any,
     a: Any,
     axis: Any,
@@ -194,6 +196,7 @@ def _variance(
     where: Any,
     mean: Any,
 ) -> DistArray:
+    """The variance, in the data type of `out` if there is one; `function` is what was called."""
     x = as_distarray(a, common_mesh(a, out, where, mean))._plain()
     keepdims = keepdims is not NoValue and bool(keepdims)
     kind = kind_of(np.var, x.dtype, x.ndim, axis, dtype)
@@ -229,7 +232,9 @@ def squeezed(kept: DistArray, axes: tuple[int, ...]) -> DistArray:
     """A result without the dimensions that were reduced and kept."""
     cuts = [cut for dim, cut in enumerate(kept._layout.cuts) if dim not in axes]
     layout = Layout.from_cuts(cuts, kept._layout.mesh_shape)
-    part = kept._block.reshape(layout.local_shape(kept._mesh.coords))
+    shape = layout.local_shape(kept._mesh.coords)
+    outside = kept._mesh.coords is None
+    part = kept._mesh.xp.zeros(shape, kept.dtype) if outside else kept._block.reshape(shape)
     return wrap(part if part.ndim else kept._mesh.scalar(part), layout, kept._mesh)
 
 
@@ -253,7 +258,7 @@ def squared_deviations(
     """
     block, mesh = x._block, x._mesh
     shape = plan.layout.local_shape(mesh.coords)
-    if config.reproducible:
+    if config.settings.reproducible and mesh.coords is not None:
         square = _squares(block, centre, skip)
         part = reproducible.binned_sum(square, plan.axes, x._layout, mesh, plan.dtype)
         part = part.reshape(shape)
@@ -321,7 +326,7 @@ def average(
     weight = _weights(as_distarray(weights, x._mesh), x, axis)
     kind = np.result_type(x.dtype, weight.dtype, *(["f8"] if x.dtype.kind in "iub" else []))
     scale = reduce(np.add, weight, axis, kind, None, keepdims)
-    if bool((scale == 0.0).any()):
+    if bool((scale == 0.0).any()) and x._mesh.coords is not None:
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
     weighted = np.multiply(x, weight, dtype=kind)
     found = reduce(np.add, weighted, axis, None, None, keepdims) / scale

@@ -11,7 +11,7 @@ from distarray.array.blocks import ufunc_method
 from distarray.config import config
 from distarray.layout import Cut, Layout
 from distarray.ops.chains import whole_along
-from distarray.ops.folds import RULES, identity
+from distarray.ops.folds import RULES, Ufunc, identity
 from distarray.ops.reducing import Plan, finish, reduce, write
 from distarray.ops.scans import accumulate
 
@@ -20,7 +20,7 @@ __all__ = ["outer", "reduceat"]
 Array = Any
 
 
-def outer(ufunc: np.ufunc, a: Any, b: Any, /, **kwargs: Any) -> Any:
+def outer(ufunc: Ufunc, a: Any, b: Any, /, **kwargs: Any) -> Any:
     """``ufunc.outer(a, b)``: the ufunc for all pairs of an element of `a` and one of `b`.
 
     Returns
@@ -42,7 +42,7 @@ def outer(ufunc: np.ufunc, a: Any, b: Any, /, **kwargs: Any) -> Any:
 
 
 def reduceat(
-    ufunc: np.ufunc, a: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None
+    ufunc: Ufunc, a: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None
 ) -> Any:
     """``ufunc.reduceat``: reductions of slices of one axis.
 
@@ -100,6 +100,8 @@ def reduceat(
     layout = Layout.from_cuts(cuts, x._layout.mesh_shape)
     cut = x._layout.cuts[axis]
     plan = Plan((axis,), True, kind, layout, cut.mesh_dims if cut.parts > 1 else ())
+    if x._mesh.coords is None:
+        return write(x._mesh.xp.zeros(layout.local_shape(None), kind), layout, x._mesh, out)
     if not plan.mesh_dims:
         part = ufunc_method(ufunc, "reduceat", x._block, starts, axis, dtype)
         return write(part, layout, x._mesh, out)
@@ -107,7 +109,7 @@ def reduceat(
     return finish(part, plan, ufunc, x._mesh, out)
 
 
-def _takes_identity(ufunc: np.ufunc, kind: np.dtype[Any]) -> bool:
+def _takes_identity(ufunc: Ufunc, kind: np.dtype[Any]) -> bool:
     """Whether folding in the identity leaves every single number as it is.
 
     It does not where the ufunc takes magnitudes, nor in products of infinite complex numbers.
@@ -117,7 +119,7 @@ def _takes_identity(ufunc: np.ufunc, kind: np.dtype[Any]) -> bool:
     return ufunc in RULES
 
 
-def _starts(ufunc: np.ufunc, indices: Any, extent: int) -> Array:
+def _starts(ufunc: Ufunc, indices: Any, extent: int) -> Array:
     """The indices as integers, checked."""
     if isinstance(indices, DistArray):
         indices = indices.full()
@@ -133,7 +135,7 @@ def _starts(ufunc: np.ufunc, indices: Any, extent: int) -> Array:
 
 
 def _pieces(
-    ufunc: np.ufunc, x: DistArray, starts: Array, axis: int, dtype: Any, kind: np.dtype[Any]
+    ufunc: Ufunc, x: DistArray, starts: Array, axis: int, dtype: Any, kind: np.dtype[Any]
 ) -> Array:
     """What this rank's block contributes to each slice; the identity where it has no part."""
     block = x._block
