@@ -39,7 +39,13 @@ def merged(x: DistArray, first: int, second: int) -> DistArray:
     layout = x._layout.with_cuts([made[d] for d in out])
     if x._mesh.coords is None:
         return wrap(x._mesh.xp.empty(layout.local_shape(None), x.dtype), layout, x._mesh)
-    return wrap(np.einsum(x._block[tuple(key)], labels, out), layout, x._mesh)
+    block = x._block[tuple(key)]
+    if isinstance(block, np.ndarray):
+        return wrap(np.einsum(block, labels, out), layout, x._mesh)  # unlike diagonal, writeable
+    diagonal = block.diagonal(0, first, second)  # as its last dimension
+    rest = [d for d in out if d != first]
+    order = [len(rest) if d == first else rest.index(d) for d in out]
+    return wrap(diagonal.transpose(order), layout, x._mesh)
 
 
 def _steps(cuts: Sequence[Cut], *dims: int) -> list[int]:
