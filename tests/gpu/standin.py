@@ -18,6 +18,7 @@ texts of its errors.
 `install()` puts it where ``import cupy`` finds it.
 """
 
+import contextlib
 import ctypes
 import inspect
 import mmap
@@ -167,6 +168,9 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     @classmethod
     def _of(cls, memory: np.ndarray) -> "ndarray":
         _supported(memory.dtype)
+        if not memory.flags.writeable:  # NumPy's diagonals; CuPy's arrays all are
+            with contextlib.suppress(ValueError):
+                memory.flags.writeable = True
         self = object.__new__(cls)
         self._memory = memory
         return self
