@@ -6,6 +6,7 @@ they reply: two. Rows are slabs of the other dimensions, which keep their cuts.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -27,8 +28,14 @@ Array = Any
 
 def result_layout(rows: Rows, index: Sequence[Cut], at: int) -> Layout:
     """The layout of the result: the index's dimensions at `at` among the others."""
-    layout = rows.y._layout
-    rest = [layout.cuts[d] for d in rows.rest]
+    return _result_layout(rows.y._layout, rows.rest, tuple(index), at)
+
+
+@lru_cache(maxsize=1024)
+def _result_layout(
+    layout: Layout, dims: tuple[int, ...], index: tuple[Cut, ...], at: int
+) -> Layout:
+    rest = [layout.cuts[d] for d in dims]
     others = {m: layout.placements[m] for m in layout.ats}
     return Layout.from_cuts([*rest[:at], *index, *rest[at:]], layout.mesh_shape, others)
 
@@ -79,7 +86,7 @@ def fetch(rows: Rows, index: Located, at: int) -> DistArray:
     local = [b - a for a, b in Layout.from_cuts(cuts, mesh.shape).section(mesh.coords)]
     kept = list(rows.block.shape[len(rows.dims) :])
     block = mesh.xp.empty((*kept[:at], prod(local), *kept[at:]), y.dtype)
-    target = np.moveaxis(block, at, 0)
+    target = np.moveaxis(block, at, 0) if at else block
     if not index.known:
         _ask(rows, index.flat(local), target)
     elif cuts and any(cut.mesh_dims for cut in cuts):
@@ -117,8 +124,8 @@ def _send_to_all(rows: Rows, flat: Sequence[Array], target: Array) -> None:
     own = order[first : first + counts[rows.rank]]
     found = rows.take([array[own] for array in flat])
     parts = rows.group.allgather_varied(found, counts, "rows by index")
-    for part, stop in zip(parts, np.cumsum(counts).tolist(), strict=True):
-        target[order[stop - len(part) : stop]] = part
+    for part, positions in zip(parts, segments(order, counts), strict=True):
+        target[positions] = part
 
 
 def _send_parts(rows: Rows, blocks: Sequence[Array], cuts: Sequence[Cut], target: Array) -> None:
@@ -128,15 +135,19 @@ def _send_parts(rows: Rows, blocks: Sequence[Array], cuts: Sequence[Cut], target
     own = rows.mine(whole)
     me = rows.rank
     mine = part_of_index(cuts, me)
-    order, counts = grouped_by_owner(rows.owners([a[mine].reshape(-1) for a in whole]), rows.size)
+    wanted = [array[mine].reshape(-1) for array in whole]
+    order, counts = grouped_by_owner(rows.owners(wanted), rows.size)
     landing = np.empty_like(target, order="C", shape=target.shape)
-    parts: list[Array] = []
-    for rank in range(rows.size):
+    parts = []
+    for rank, (space, positions) in enumerate(
+        zip(segments(landing, counts), segments(order, counts), strict=True)
+    ):
+        if rank == me:
+            parts.append(rows.take([np.take(array, positions) for array in wanted], space))
+            continue
         key = part_of_index(cuts, rank)
         positions = np.flatnonzero(own[key])
-        picked = [np.take(array[key].reshape(-1), positions) for array in whole]
-        out = segments(landing, counts)[me] if rank == me else None
-        parts.append(rows.take(picked, out))
+        parts.append(rows.take([np.take(array[key].reshape(-1), positions) for array in whole]))
     swap(rows.group, parts, landing, counts)
     target[order] = landing
 

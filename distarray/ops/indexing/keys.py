@@ -6,7 +6,7 @@ mask over consecutive ones), and the position at which the dimensions of the ind
 in the result: where the first of them stood if they stood side by side, else in front.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import index
 from typing import Any
@@ -21,6 +21,7 @@ __all__ = ["AdvancedKey", "advanced_key", "index_shape", "tight"]
 
 Array = Any
 _FULL = slice(None)
+_ARRAYS = (np.ndarray, DistArray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +78,24 @@ def advanced_key(
         As NumPy does, with the same text, from metadata alone.
     """
     parts = key if type(key) is tuple else (key,)
-    entries = [_read(part) for part in parts]
-    _check_masks(entries, layout.shape)
-    arrays = [entry for entry in entries if _is_fancy(entry) and type(entry) is not int]
-    lone = len(arrays) == 1 and type(arrays[0]) is not bool and arrays[0].dtype == bool
-    if lone:
-        lone = not any(
-            type(entry) is int and _is_cut(layout.cuts[dim])
-            for entry, dim in _with_dims(entries, layout.ndim)
-        )
+    entries = _spelled_out([_read(part) for part in parts], layout.ndim)
+    arrays = [entry for entry in entries if isinstance(entry, _ARRAYS)]
+    masks = any(array.dtype == bool for array in arrays)
+    if masks:
+        _check_masks(entries, layout.shape)
+    lone = masks and len(arrays) == 1 and not _keeps_from_being_lone(entries, layout)
     builder = _Builder(layout)
-    for entry, _ in _with_dims(entries, layout.ndim):
+    for entry in entries:
         builder.add(entry, nonzero, lone)
-    alone = lone and len(parts) == 1 and arrays[0].ndim == layout.ndim
-    return builder.finish(alone)
+    return builder.finish(lone and len(parts) == 1 and arrays[0].ndim == layout.ndim)
+
+
+def _keeps_from_being_lone(entries: Sequence[Any], layout: Layout) -> bool:
+    """Whether there are index arrays beside the mask: 0-d masks, integers on cut dimensions."""
+    if any(type(entry) is bool for entry in entries):
+        return True
+    numbers = [dim for entry, dim in _with_dims(entries) if type(entry) is int]
+    return any(_is_cut(layout.cuts[dim]) for dim in numbers)
 
 
 class _Builder:
@@ -200,7 +205,7 @@ def _read(part: Any) -> Any:
         return bool(part)
     if isinstance(part, DistArray):
         part = part._plain()
-    if isinstance(part, (np.ndarray, DistArray)):
+    if isinstance(part, _ARRAYS):
         return _read_array(part)
     number = as_index(part)
     return _read_sequence(part) if number is None else number
@@ -229,39 +234,43 @@ def _width(entry: Any) -> int:
     """Dimensions of the array that an entry takes."""
     if entry is None or entry is Ellipsis or type(entry) is bool:
         return 0
-    if isinstance(entry, (np.ndarray, DistArray)) and entry.dtype == bool:
+    if isinstance(entry, _ARRAYS) and entry.dtype == bool:
         return entry.ndim
     return 1
 
 
-def _with_dims(entries: Sequence[Any], ndim: int) -> list[tuple[Any, int]]:
-    """Entries, each with the dimension it begins at; slices written out after the ellipsis."""
-    if sum([entry is Ellipsis for entry in entries]) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
+def _spelled_out(entries: list[Any], ndim: int) -> list[Any]:
+    """The entries with the slices that an ellipsis stands for after it, or at the end."""
     used = sum([_width(entry) for entry in entries])
+    places = [place for place, entry in enumerate(entries) if entry is Ellipsis]
+    if len(places) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
     if used > ndim:
         raise IndexError(
             f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed"
         )
-    listed = list(entries)
-    position = next((i for i, e in enumerate(listed) if e is Ellipsis), len(listed))
-    listed[position + 1 : position + 1] = [_FULL] * (ndim - used)
-    found, dim = [], 0
-    for entry in listed:
-        found.append((entry, dim))
+    after = places[0] + 1 if places else len(entries)
+    return [*entries[:after], *[_FULL] * (ndim - used), *entries[after:]]
+
+
+def _with_dims(entries: Sequence[Any]) -> Iterator[tuple[Any, int]]:
+    """Entries, each with the dimension it begins at."""
+    dim = 0
+    for entry in entries:
+        yield entry, dim
         dim += _width(entry)
-    return found
 
 
 def _check_masks(entries: Sequence[Any], shape: tuple[int, ...]) -> None:
-    for entry, dim in _with_dims(entries, len(shape)):
-        if isinstance(entry, (np.ndarray, DistArray)) and entry.dtype == bool:
-            for axis, extent in enumerate(entry.shape, dim):
-                if extent != shape[axis]:
-                    raise IndexError(
-                        f"boolean index did not match indexed array along axis {axis}; size of "
-                        f"axis is {shape[axis]} but size of corresponding boolean axis is {extent}"
-                    )
+    for entry, dim in _with_dims(entries):
+        if not isinstance(entry, _ARRAYS) or entry.dtype != bool:
+            continue
+        for axis, extent in enumerate(entry.shape, dim):
+            if extent != shape[axis]:
+                raise IndexError(
+                    f"boolean index did not match indexed array along axis {axis}; size of "
+                    f"axis is {shape[axis]} but size of corresponding boolean axis is {extent}"
+                )
 
 
 def index_shape(indices: Sequence[Array]) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -107,11 +108,14 @@ def locate(
 def _layout_of(indices: Sequence[Array], shape: tuple[int, ...], mesh: DeviceMesh) -> Layout:
     found = [array for array in indices if isinstance(array, DistArray)]
     if all(array._layout.is_replicated for array in found):
-        return Layout.replicated(shape, mesh.shape)
+        return _replicated(shape, mesh.shape)
     layouts = [array._layout for array in found]
     layouts.append(Layout.replicated(shape, mesh.shape))
     sizes = [array.itemsize for array in found]
     return propagate(tuple(layouts), (*sizes, 0)).result
+
+
+_replicated = lru_cache(maxsize=1024)(Layout.replicated)
 
 
 def _without_mesh_dims(layout: Layout, taken: set[int]) -> Layout:

@@ -10,7 +10,7 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.array.blocks import take
 from distarray.comm.group import Group
-from distarray.layout import Cut
+from distarray.layout import Coords, Cut, Layout
 
 __all__ = ["Rows", "grouped_by_owner"]
 
@@ -38,38 +38,24 @@ class Rows:
     mesh_dims : tuple of int
         Mesh dimensions that cut the indexed dimensions into more than one block.
     rank, size : int
-        This rank among those along `mesh_dims`, which together hold all of the rows.
+        This rank's number in `group`, the ranks along `mesh_dims`, which together hold all rows.
     """
 
     def __init__(self, y: DistArray, dims: Sequence[int]) -> None:
         self.y = y
         self.dims = tuple(dims)
-        self.rest = tuple([d for d in range(y.ndim) if d not in self.dims])
-        layout, mesh = y._layout, y._mesh
-        self.cuts = [layout.cuts[d] for d in self.dims]
-        cutting = {m for cut in self.cuts if cut.parts > 1 for m in cut.mesh_dims}
-        self.mesh_dims = tuple(sorted(cutting))
-        self.radix = tuple([mesh.shape[m] for m in self.mesh_dims])
+        found = _geometry(y._layout, self.dims, y._mesh.coords)
+        self.rest, self.cuts, self.mesh_dims, self.radix = found[:4]
+        self.starts, self.stops, self.extents, self.holds, self.rank, order = found[4:]
         self.size = prod(self.radix)
-        self.holds = layout.holds(mesh.coords)
-        section = layout.section(mesh.coords)
-        self.starts = [section[d][0] for d in self.dims]
-        self.stops = [section[d][1] for d in self.dims]
-        self.extents = [layout.shape[d] for d in self.dims]
-        self.block = y._mesh.asarray(y._block)
-        if self.dims + self.rest != tuple(range(y.ndim)):
-            self.block = self.block.transpose(self.dims + self.rest)
+        block = y._mesh.asarray(y._block)
+        self.block = block if order is None else block.transpose(order)
 
     @property
     def group(self) -> Group:
         """The ranks along `mesh_dims`; their numbers are those that the methods here give."""
         group: Group = self.y._mesh.subgroup(self.mesh_dims)
         return group
-
-    @property
-    def rank(self) -> int:
-        """This rank's number in `group`; 0 outside of the mesh."""
-        return Cut(0, self.mesh_dims, self.radix).part(self.y._mesh.coords or (0,) * 64)
 
     # -- index arrays: one for each indexed dimension, within bounds, broadcasting ---------------
 
@@ -101,7 +87,8 @@ class Rows:
             if table is not None:
                 part = np.take(_like(table, part), part)
             found = part if found is None else found + part
-        return np.broadcast_to(found, _common(indices))
+        shape = _common(indices)
+        return found if found.shape == shape else np.broadcast_to(found, shape)
 
     def linear(self, indices: Sequence[Array]) -> Array:
         """Positions of rows, counted in C order over the indexed dimensions of the array."""
@@ -149,6 +136,22 @@ class Rows:
         for array, extent in zip(indices[1:], extents[1:], strict=True):
             total = total * extent + array
         return block.reshape(-1, *block.shape[len(indices) :]), total
+
+
+@lru_cache(maxsize=1024)
+def _geometry(layout: Layout, dims: tuple[int, ...], coords: Coords | None) -> tuple[Any, ...]:
+    """What :class:`Rows` knows of the layout; worked out once."""
+    rest = tuple([d for d in range(layout.ndim) if d not in dims])
+    cuts = tuple([layout.cuts[d] for d in dims])
+    mesh_dims = tuple(sorted({m for cut in cuts if cut.parts > 1 for m in cut.mesh_dims}))
+    radix = tuple([layout.mesh_shape[m] for m in mesh_dims])
+    section = layout.section(coords)
+    starts, stops = [tuple([section[d][end] for d in dims]) for end in (0, 1)]
+    extents = tuple([layout.shape[d] for d in dims])
+    rank = Cut(0, mesh_dims, radix).part(coords) if coords is not None else 0
+    order = None if dims + rest == tuple(range(layout.ndim)) else dims + rest
+    holds = layout.holds(coords)
+    return rest, cuts, mesh_dims, radix, starts, stops, extents, holds, rank, order
 
 
 def _common(indices: Sequence[Array]) -> tuple[int, ...]:
