@@ -94,7 +94,15 @@ def as_distarray(x: Any, mesh: DeviceMesh | None = None, dtype: Any = None) -> D
         return cast
     mesh = default_mesh() if mesh is None else mesh
     block = x if isinstance(x, np.generic) and dtype is None else mesh.asarray(x, dtype)
-    return wrap(block, Layout.replicated(block.shape, mesh.shape), mesh)
+    return _replicated(block, mesh)
+
+
+def _replicated(block: Any, mesh: DeviceMesh) -> DistArray:
+    """An array that every rank of the mesh holds; of which ranks outside hold nothing."""
+    layout = Layout.replicated(block.shape, mesh.shape)
+    if mesh.coords is None and block.shape:
+        block = block[(slice(0),) * block.ndim]
+    return wrap(block, layout, mesh)
 
 
 def to_layout(x: DistArray, layout: Layout) -> DistArray:
@@ -161,7 +169,7 @@ def distribute(
     if src is None:
         block = mesh.asarray(x)
         layout = placed_layout(block.shape, block.dtype, mesh, placements)
-        return _copied(wrap(block, Layout.replicated(block.shape, mesh.shape), mesh), layout)
+        return _copied(_replicated(block, mesh), layout)
     if not 0 <= src < mesh.size():
         raise ValueError(f"distribute(src={src}): the mesh has ranks 0 to {mesh.size() - 1}")
     block, shape, dtype = _from_root(x, mesh, src)

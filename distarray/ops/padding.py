@@ -242,6 +242,8 @@ def _linspace(end: Any, row: DistArray, width: int, axis: int) -> Any:
     It takes another formula for all elements if one step is zero, on whatever rank that is; the
     ranks that have none then add one and drop it again.
     """
+    if row._mesh.coords is None:
+        return row._block
     xp, stop = row._mesh.xp, row._block.squeeze(axis)
     block, step = xp.linspace(
         end, stop, width, endpoint=False, retstep=True, dtype=row.dtype, axis=axis
