@@ -6,6 +6,7 @@ deal with boolean masks. The other files register NumPy's functions on top of th
 """
 
 from distarray.ops.indexing import (
+    along,
     conditions,
     diagonals,
     getset,
@@ -17,6 +18,7 @@ from distarray.ops.indexing import (
 )
 
 __all__ = [
+    "along",
     "conditions",
     "diagonals",
     "getset",

@@ -1,6 +1,5 @@
-"""Functions that read and write elements by position: ``take``, ``put``, the along-axis pair."""
+"""Functions that read and write elements by position: ``take`` and ``put``."""
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -14,7 +13,7 @@ from distarray.ops.indexing.owners import Rows
 from distarray.ops.indexing.scatter import store
 from distarray.ops.indexing.values import Values, as_values, plain
 
-__all__ = ["finished", "put", "put_along_axis", "take", "take_along_axis"]
+__all__ = ["finished", "flat_rows", "put", "take"]
 
 Array = Any
 
@@ -53,7 +52,7 @@ def take(
     index = _positions(indices, "same_kind")
     _check_mode(mode)
     if axis is None:
-        rows, found = _flat(x, index, mode)
+        rows, found = flat_rows(x, index, mode)
         result = fetch(rows, found, 0)
     else:
         axis = normalize_axis_index(axis, max(x.ndim, 1))
@@ -104,7 +103,9 @@ def _positions(indices: Any, casting: Any) -> Array:
     return indices.astype(np.intp)
 
 
-def _flat(x: DistArray, index: Array, mode: str, for_writing: bool = False) -> tuple[Rows, Located]:
+def flat_rows(
+    x: DistArray, index: Array, mode: str, for_writing: bool = False
+) -> tuple[Rows, Located]:
     """Positions in the flattened array as index arrays for each dimension."""
     x = x if x.ndim else x._view((None,))
     if not x.size and index.size:
@@ -145,7 +146,7 @@ def put(a: DistArray, ind: Any, v: Any, mode: str = "raise") -> None:
         raise IndexError("cannot replace elements of an empty array")
     if not index.size or not values.size:
         return
-    rows, found = _flat(x, index, mode, for_writing=True)
+    rows, found = flat_rows(x, index, mode, for_writing=True)
     if 1 < values.size != index.size:
         values = values[np.arange(index.size) % values.size]
     store(rows, found, Values(values, index.shape, 0, 1))
@@ -153,103 +154,3 @@ def put(a: DistArray, ind: Any, v: Any, mode: str = "raise") -> None:
 
 def _ravelled(x: Array) -> Array:
     return x if x.ndim == 1 else np.ravel(x)
-
-
-# -- along an axis -------------------------------------------------------------------------------
-
-
-@implements(np.take_along_axis)
-def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
-    """Elements of each 1-d slice along an axis by position, as ``argsort`` gives them.
-
-    Parameters
-    ----------
-    arr : DistArray or array_like
-        The source.
-    indices : DistArray or array of int
-        As many dimensions as `arr`; the other dimensions broadcast.
-    axis : int, optional
-        None: the flattened array, with 1-d `indices`.
-
-    Returns
-    -------
-    DistArray
-        Laid out as `indices` where those are cut, else as `arr`.
-
-    Cost
-    ----
-    None where the axis is whole and the arrays lie alike. Along a cut axis, one agreement, an
-    all-to-all and an exchange of the elements that are elsewhere.
-    """
-    mesh = common_mesh(arr, indices)
-    x = as_distarray(arr, mesh)
-    if axis is None:
-        _check_along(x, indices, None)
-        return take(x, indices)
-    axis = normalize_axis_index(axis, x.ndim)
-    _check_along(x, indices, axis)
-    rows, found = _along(x, indices, axis, for_writing=False)
-    return fetch(rows, found, 0)
-
-
-@implements(np.put_along_axis, at=True)
-def put_along_axis(arr: DistArray, indices: Any, values: Any, axis: int | None) -> None:
-    """Write elements of each 1-d slice along an axis by position.
-
-    Parameters
-    ----------
-    arr : DistArray
-        Changed in place; its layout stays.
-    indices : DistArray or array of int
-        As many dimensions as `arr`; the other dimensions broadcast.
-    values : array_like or DistArray
-        Broadcast to the shape of `indices`.
-    axis : int or None
-        None: the flattened array, with 1-d `indices`.
-
-    Cost
-    ----
-    As ``arr[index] = values``.
-    """
-    mesh = common_mesh(arr, indices, values)
-    x, indices = as_distarray(arr, mesh), plain(indices)
-    values = as_values(values, x.dtype)
-    if axis is None:
-        _check_along(x, indices, None)
-        rows, found = _flat(x, indices, "raise", for_writing=True)
-    else:
-        axis = normalize_axis_index(axis, x.ndim)
-        _check_along(x, indices, axis)
-        rows, found = _along(x, indices, axis, for_writing=True)
-    shape = found.layout.shape
-    store(rows, found, Values(values, shape, 0, len(shape)))
-
-
-def _check_along(x: DistArray, indices: Any, axis: int | None) -> None:
-    if axis is None:
-        if indices.ndim != 1:
-            raise ValueError("when axis=None, `indices` must have a single dimension.")
-        return
-    if indices.dtype.kind not in "iu":
-        raise IndexError("`indices` must be an integer array")
-    if x.ndim != indices.ndim:
-        raise ValueError("`indices` and `arr` must have the same number of dimensions")
-
-
-def _along(x: DistArray, indices: Any, axis: int, for_writing: bool) -> tuple[Rows, Located]:
-    """The indices, and for every other dimension the one index that is wanted."""
-    arrays = _open_grid(x, indices, axis)
-    rows = Rows(x, range(x.ndim))
-    return rows, locate(rows, arrays, range(x.ndim), for_writing=for_writing)
-
-
-def _open_grid(x: DistArray, indices: Array, axis: int) -> Sequence[Array]:
-    arrays = []
-    for dim, extent in enumerate(x.shape):
-        if dim == axis:
-            arrays.append(indices)
-            continue
-        shape = [1] * x.ndim
-        shape[dim] = extent
-        arrays.append(np.arange(extent).reshape(shape))
-    return arrays

@@ -1,0 +1,180 @@
+"""Reading and writing by position in each 1-d slice along an axis."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout, wrap
+from distarray.comm import DeviceMesh
+from distarray.layout import Cut, Layout
+from distarray.ops.indexing.bounds import in_bounds
+from distarray.ops.indexing.gather import fetch
+from distarray.ops.indexing.located import Located, local_part, locate
+from distarray.ops.indexing.owners import Rows
+from distarray.ops.indexing.scatter import store
+from distarray.ops.indexing.take import flat_rows, take
+from distarray.ops.indexing.values import Values, as_values, plain
+
+__all__ = ["put_along_axis", "take_along_axis"]
+
+Array = Any
+
+
+@implements(np.take_along_axis)
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
+    """Elements of each 1-d slice along an axis by position, as ``argsort`` gives them.
+
+    Parameters
+    ----------
+    arr : DistArray or array_like
+        The source.
+    indices : DistArray or array of int
+        As many dimensions as `arr`; the other dimensions broadcast.
+    axis : int, optional
+        None: the flattened array, with 1-d `indices`.
+
+    Returns
+    -------
+    DistArray
+        Laid out as `arr` if the axis is whole, else as `indices`.
+
+    Cost
+    ----
+    If the axis is whole, the indices move to where the array is, and the ranks agree on the
+    bounds if they are sharded. Along a cut axis, an agreement, an all-to-all and an exchange of
+    the elements that are elsewhere.
+    """
+    mesh = common_mesh(arr, indices)
+    x = as_distarray(arr, mesh)
+    _check(x, indices, axis)
+    if axis is None:
+        return take(x, indices)
+    axis = normalize_axis_index(axis, x.ndim)
+    if isinstance(indices, DistArray) and x._layout.is_replicated:
+        x = _spread(x, indices, axis)
+    layouts = _side_by_side(x, indices.shape, axis)
+    if layouts is None:
+        rows, found = _across(x, indices, axis, for_writing=False)
+        return fetch(rows, found, 0)
+    key = _local_key(x, indices, axis, layouts[0])
+    return wrap(mesh.asarray(x._block)[key], layouts[1], mesh)
+
+
+@implements(np.put_along_axis, at=True)
+def put_along_axis(arr: DistArray, indices: Any, values: Any, axis: int | None) -> None:
+    """Write elements of each 1-d slice along an axis by position.
+
+    Parameters
+    ----------
+    arr : DistArray
+        Changed in place; its layout stays.
+    indices : DistArray or array of int
+        As many dimensions as `arr`; the other dimensions broadcast.
+    values : array_like or DistArray
+        Broadcast to the shape of `indices`.
+    axis : int or None
+        None: the flattened array, with 1-d `indices`.
+
+    Cost
+    ----
+    If the axis is whole, indices and values move to where the array is. Along a cut axis as
+    ``arr[index] = values``.
+    """
+    mesh = common_mesh(arr, indices, values)
+    x, indices = as_distarray(arr, mesh), plain(indices)
+    values = as_values(values, x.dtype)
+    _check(x, indices, axis)
+    if axis is None:
+        rows, found = flat_rows(x, indices, "raise", for_writing=True)
+        store(rows, found, Values(values, indices.shape, 0, 1))
+        return
+    axis = normalize_axis_index(axis, x.ndim)
+    layouts = _side_by_side(x, indices.shape, axis)
+    if layouts is None:
+        rows, found = _across(x, indices, axis, for_writing=True)
+        shape = found.layout.shape
+        store(rows, found, Values(values, shape, 0, len(shape)))
+        return
+    written = Values(values, layouts[1].shape, 0, x.ndim)
+    key = _local_key(x, indices, axis, layouts[0])
+    block = written.rows(layouts[1], mesh)
+    if x._layout.holds(mesh.coords):
+        x._block[key] = block
+
+
+def _check(x: DistArray, indices: Any, axis: int | None) -> None:
+    if axis is None:
+        if indices.ndim != 1:
+            raise ValueError("when axis=None, `indices` must have a single dimension.")
+        return
+    normalize_axis_index(axis, x.ndim)
+    if indices.dtype.kind not in "iu":
+        raise IndexError("`indices` must be an integer array")
+    if x.ndim != indices.ndim:
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+
+
+# -- where the axis is whole: each rank for itself -----------------------------------------------
+
+
+def _spread(x: DistArray, indices: DistArray, axis: int) -> DistArray:
+    """A replicated array cut, which moves nothing, as the indices are cut in other dimensions."""
+    cuts = [
+        cut if dim != axis and cut.extent == extent else Cut.whole(extent)
+        for dim, (cut, extent) in enumerate(zip(indices._layout.cuts, x.shape, strict=True))
+    ]
+    return to_layout(x, Layout.from_cuts(cuts, x._mesh.shape))
+
+
+def _side_by_side(x: DistArray, shape: Sequence[int], axis: int) -> tuple[Layout, Layout] | None:
+    """Layouts of indices and result where the array is; None if that does not suffice."""
+    layout = x._layout
+    if layout.cuts[axis].parts > 1:
+        return None
+    wanted, result = [], []
+    for dim, (cut, extent) in enumerate(zip(layout.cuts, shape, strict=True)):
+        if dim == axis or (cut.extent == 1 and cut.parts == 1):
+            cuts = Cut.whole(extent), Cut.whole(extent)
+        elif extent in (1, cut.extent):
+            cuts = (cut if extent == cut.extent else Cut.whole(1)), cut
+        else:
+            return None
+        wanted.append(cuts[0])
+        result.append(cuts[1])
+    indices = Layout.from_cuts(wanted, layout.mesh_shape)
+    return indices, layout.with_cuts(result)
+
+
+def _local_key(x: DistArray, indices: Any, axis: int, layout: Layout) -> tuple[Array, ...]:
+    """Index arrays into this rank's block."""
+    mesh = x._mesh
+    block = local_part(indices, layout, mesh)
+    if layout.size:
+        (block,) = in_bounds([block], [layout], [x.shape[axis]], [axis], mesh, "raise")
+    return tuple(_open_grid(mesh, x._block.shape, block, axis))
+
+
+# -- along a cut axis ----------------------------------------------------------------------------
+
+
+def _across(x: DistArray, indices: Any, axis: int, for_writing: bool) -> tuple[Rows, Located]:
+    """The indices, and for every other dimension the one index that is wanted."""
+    arrays = _open_grid(x._mesh, x.shape, indices, axis)
+    rows = Rows(x, range(x.ndim))
+    return rows, locate(rows, arrays, range(x.ndim), for_writing=for_writing)
+
+
+def _open_grid(
+    mesh: DeviceMesh, shape: Sequence[int], indices: Array, axis: int
+) -> Sequence[Array]:
+    arrays = []
+    for dim, extent in enumerate(shape):
+        if dim == axis:
+            arrays.append(indices)
+            continue
+        lengths = [1] * len(shape)
+        lengths[dim] = extent
+        arrays.append(mesh.xp.arange(extent).reshape(lengths))
+    return arrays
