@@ -27,3 +27,5 @@ class Base:
     _plain: Callable[[], Any]
     #: An array laid out as this one, with another block.
     _like: Callable[[Any], Any]
+    #: The same for the result of an operation, of which a 0-d one is a scalar.
+    _computed: Callable[[Any], Any]

@@ -75,7 +75,7 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Callable[[Any, Any], Any]:
             if type(error).__qualname__ != "_UFuncNoLoopError":
                 raise
         other = other if isinstance(other, Base) else np.asarray(other)
-        shape = np.broadcast_shapes(self.shape, other.shape)  # type: ignore[union-attr]
+        shape = np.broadcast_shapes(self.shape, other.shape)
         return np.full_like(self, otherwise, dtype=bool, shape=shape)[()]
 
     return operate
@@ -135,8 +135,8 @@ class Operators(Base):  # noqa: PLW1641 (DistArray has __hash__)
     __le__, _ = _binary(np.less_equal)
     __gt__, _ = _binary(np.greater)
     __ge__, _ = _binary(np.greater_equal)
-    __eq__ = _comparison(np.equal, False)  # type: ignore[assignment]
-    __ne__ = _comparison(np.not_equal, True)  # type: ignore[assignment]
+    __eq__ = _comparison(np.equal, False)
+    __ne__ = _comparison(np.not_equal, True)
     __add__, __radd__ = _binary(np.add)
     __sub__, __rsub__ = _binary(np.subtract)
     __mul__, __rmul__ = _binary(np.multiply)

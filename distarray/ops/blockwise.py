@@ -70,18 +70,28 @@ def apply_blockwise(
     parts: list[Any] = [_local(x, result) if isinstance(x, DistArray) else x for x in operands]
     mask = _local(mask, result) if isinstance(mask, DistArray) else mask
     blocks = _targets(outs, result, mesh, filled=mask is not True)
-    if mesh.device_type != "cpu" and isinstance(function, np.ufunc):
+    scalar = not result.shape and not outs and _gives_scalar(function, operands, keywords)
+    if mesh.device_type != "cpu":
         function = Adapted(function, mesh.xp)
     value = _evaluate(
         function, parts, mask, blocks, (result.local_shape(mesh.coords), types), keywords
     )
-    if not result.shape and not outs and isinstance(function, (np.ufunc, Adapted)):
+    if scalar:
         value = tuple(map(mesh.scalar, value)) if type(value) is tuple else mesh.scalar(value)
     if isinstance(value, tuple):
         given_outs = list(outs) or [None] * len(value)
         pairs = zip(value, given_outs, strict=True)
         return tuple([_finish(block, out, result, mesh) for block, out in pairs])
     return _finish(value, outs[0] if outs else None, result, mesh)
+
+
+def _gives_scalar(function: Callable[..., Any], operands: Sequence[Any], keywords: Any) -> bool:
+    """Whether NumPy's result for 0-d operands is a scalar; what CuPy gives does not tell."""
+    if isinstance(function, np.ufunc):
+        return True
+    tiny = [np.ones((), x.dtype) if isinstance(x, DistArray) else x for x in operands]
+    with np.errstate(all="ignore"):
+        return isinstance(function(*tiny, **keywords), np.generic)
 
 
 def _working_layout(arrays: Sequence[DistArray], outs: Sequence[DistArray]) -> Layout:
@@ -140,7 +150,7 @@ def _as_mask(where: Any, mesh: DeviceMesh) -> DistArray:
     return as_distarray(mask, mesh)
 
 
-def _check_outs(arrays: Sequence[DistArray], outs: Sequence[DistArray]) -> None:
+def _check_outs(arrays: Sequence[DistArray], outs: Sequence[Any]) -> None:
     """Raise what NumPy raises if results cannot go into the given arrays."""
     shape = broadcast_shapes(*[x.shape for x in arrays])
     for out in outs:

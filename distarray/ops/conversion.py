@@ -109,7 +109,7 @@ def _joined(value: Any) -> Any:
     if not any(isinstance(item, DistArray) for item in items):
         return items
     mesh = common_mesh(*items)
-    return np.stack([as_distarray(item, mesh) for item in items])  # type: ignore[arg-type]
+    return np.stack([as_distarray(item, mesh) for item in items])
 
 
 def _mentions(value: Any) -> bool:
@@ -141,7 +141,7 @@ def asarray(
     As :func:`array`.
     """
     _check_device(a, device, mesh)
-    return array(  # type: ignore[no-any-return]
+    return array(
         a, dtype, copy=copy, order=order or "K", like=like, mesh=mesh, placements=placements
     )
 
@@ -165,7 +165,7 @@ def asanyarray(
     As :func:`array`.
     """
     _check_device(a, device, mesh)
-    return array(  # type: ignore[no-any-return]
+    return array(
         a, dtype, copy=copy, order=order or "K", like=like, mesh=mesh, placements=placements
     )
 
@@ -209,7 +209,7 @@ def ascontiguousarray(
     ----
     As :func:`array`.
     """
-    return array(  # type: ignore[no-any-return]
+    return array(
         a, dtype, copy=None, order="C", ndmin=1, like=like, mesh=mesh, placements=placements
     )
 
@@ -229,7 +229,7 @@ def asfortranarray(
     ----
     As :func:`array`.
     """
-    return array(  # type: ignore[no-any-return]
+    return array(
         a, dtype, copy=None, order="F", ndmin=1, like=like, mesh=mesh, placements=placements
     )
 
@@ -329,7 +329,7 @@ def from_dlpack(
     x: Any,
     /,
     *,
-    device: str | None = None,
+    device: Any = None,
     copy: bool | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,

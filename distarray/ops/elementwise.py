@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _LINEAR = (Fold.SUM, Fold.AVG)
-_NO_VALUE: Any = np._NoValue  # type: ignore[attr-defined]
+_NO_VALUE: Any = np._NoValue
 
 
 def _blockwise(
@@ -275,7 +275,7 @@ def i0(x: Any) -> Any:
     """
     result = apply_blockwise(np.i0, [x])
     # NumPy's is no ufunc, and gives a 0-d array where a ufunc gives a scalar.
-    return result if x.ndim else result._like(np.asarray(result._block))
+    return result if x.ndim else result._like(result._mesh.asarray(result._block))
 
 
 @implements(np.astype)

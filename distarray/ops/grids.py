@@ -275,7 +275,8 @@ def _limits(part: slice) -> tuple[Any, Any, int]:
     stop, step = plain(part.stop), 1 if part.step is None else plain(part.step)
     if not isinstance(step, (complex, np.complexfloating)):
         return start, step, max(0, ceil((stop - start) / step))
-    count = int(abs(step))
+    points: Any = abs(step)
+    count = int(points)
     return start, (stop - start) / float(count - 1) if count != 1 else count, count
 
 
@@ -284,7 +285,8 @@ def _interval(part: slice) -> DistArray:
     if not isinstance(plain(part.step), (complex, np.complexfloating)):
         return arange(start, plain(part.stop), step)
     dtype = np.result_type(start, part.stop, abs(plain(part.step)))
-    return arange(0, count, 1, dtype) * step + start
+    result: DistArray = arange(0, count, 1, dtype) * step + start
+    return result
 
 
 #: Dense and open grids; see :data:`numpy.mgrid` and :data:`numpy.ogrid`.

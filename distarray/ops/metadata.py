@@ -49,7 +49,7 @@ def min_scalar_type(a: Any, /) -> np.dtype[Any]:
     ----
     No message, save for a 0-d array that one rank alone holds.
     """
-    return np.min_scalar_type(plain(a)) if a.ndim == 0 else a.dtype  # type: ignore[no-any-return]
+    return np.min_scalar_type(plain(a)) if a.ndim == 0 else a.dtype
 
 
 @implements(np.common_type, through=_ANY_FOLD, at=True)
@@ -78,7 +78,7 @@ def isscalar(element: Any) -> bool:
 
 
 @implements(np.may_share_memory)
-def may_share_memory(a: Any, b: Any, /, max_work: int = 0) -> bool:
+def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
     """Whether the bounds of two arrays' memory overlap; see :func:`numpy.may_share_memory`.
 
     Cost
@@ -89,7 +89,7 @@ def may_share_memory(a: Any, b: Any, /, max_work: int = 0) -> bool:
 
 
 @implements(np.shares_memory)
-def shares_memory(a: Any, b: Any, /, max_work: int = -1) -> bool:
+def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
     """Whether two arrays share memory on some rank; see :func:`numpy.shares_memory`.
 
     Cost

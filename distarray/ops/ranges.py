@@ -14,6 +14,10 @@ from distarray.ops.placing import Placements, creates, place, plain
 
 __all__ = ["arange", "geomspace", "linspace", "logspace", "positions"]
 
+# NumPy's stubs know these by overloads that arguments handed on do not match.
+_arange: Any = np.arange
+_linspace: Any = np.linspace
+_moveaxis: Any = np.moveaxis
 
 # -- arange --------------------------------------------------------------------------------------
 
@@ -46,7 +50,7 @@ def arange(
     first, last, by = plain(start), plain(stop), 1 if step is None else plain(step)
     found = _arange_dtype(first, last, by) if dtype is None else np.dtype(dtype)
     if found.kind not in "iufcb":  # dates and objects have arithmetic of their own
-        values = np.arange(first, last, by, dtype)
+        values = _arange(first, last, by, dtype)
         _, mesh = place(values.shape, values.dtype, mesh, placements, device, like)
         return distribute(values, mesh, placements, src=None)
     extent = _arange_length(first, last, by, found.kind == "c")
@@ -167,7 +171,7 @@ def linspace(
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     limits = [_limit(plain(value)) for value in (start, stop)]
-    inexact = np.linspace(*[_probe(limit) for limit in limits], 0).dtype
+    inexact = _linspace(*[_probe(limit) for limit in limits], 0).dtype
     wanted = inexact if dtype is None else np.dtype(dtype)
     line = _Line(limits, num, endpoint, inexact, mesh)
     axis = np.lib.array_utils.normalize_axis_index(axis, len(line.shape) + 1)
@@ -280,7 +284,7 @@ def logspace(
         place_of_base = np.lib.array_utils.normalize_axis_index(axis, ndmax + 1)
         base = base[(slice(None),) * place_of_base + (None,)]
     exponents = linspace(start, stop, num, endpoint, axis=axis, mesh=mesh, placements=placements)
-    result = np.power(plain(base), exponents)
+    result: DistArray = np.power(plain(base), exponents)
     return result if dtype is None else result.astype(dtype, copy=False)
 
 
@@ -327,6 +331,6 @@ def geomspace(
             result[-1] = last
     result *= sign
     if axis != 0:
-        result = np.moveaxis(result, 0, axis)
+        result = _moveaxis(result, 0, axis)
     result = as_distarray(result).astype(wanted, copy=False)
     return result if placements is None else distribute(result, mesh, placements)

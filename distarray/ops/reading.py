@@ -12,6 +12,10 @@ from distarray.ops.placing import Placements, creates, place
 
 __all__ = ["Archive", "fromfile", "fromregex", "genfromtxt", "load", "loadtxt"]
 
+# NumPy's stubs know these by overloads that arguments handed on do not match.
+_loadtxt: Any = np.loadtxt
+_genfromtxt: Any = np.genfromtxt
+
 
 def _distributed(
     values: Any, like: Any, mesh: DeviceMesh | None, placements: Placements | None
@@ -99,7 +103,7 @@ def loadtxt(
     ----
     No message; every rank reads the whole file.
     """
-    values = np.loadtxt(
+    values = _loadtxt(
         fname, dtype, comments, delimiter, converters, skiprows, usecols, unpack, ndmin, encoding,
         max_rows, quotechar=quotechar,
     )  # fmt: skip
@@ -153,7 +157,7 @@ def genfromtxt(
     ----
     No message; every rank reads the whole file.
     """
-    values: Any = np.genfromtxt(
+    values = _genfromtxt(
         fname, dtype, comments, delimiter, skip_header, skip_footer, converters, missing_values,
         filling_values, usecols, names, excludelist, deletechars, replace_space, autostrip,
         case_sensitive, defaultfmt, unpack, usemask, loose, invalid_raise, max_rows, encoding,

@@ -37,7 +37,7 @@ class _Translator:
         types = [part.dtype if isinstance(part, DistArray) else part for part in parts]
         dtype = np.result_type(*types) if types else None
         arrays = [array(part, dtype, copy=None, ndmin=ndmin) for part in parts]
-        return np.concatenate(arrays, axis=axis)  # type: ignore[arg-type]
+        return np.concatenate(arrays, axis=axis)
 
 
 def _directive(text: str, axis: int, ndmin: int, trans1d: int) -> tuple[int, int, int]:
@@ -81,7 +81,8 @@ def _interval(part: slice) -> Any:
     start = 0 if part.start is None else part.start
     step = 1 if part.step is None else plain(part.step)
     if isinstance(step, (complex, np.complexfloating)):
-        return linspace(start, part.stop, num=int(abs(step)))
+        count: Any = abs(step)
+        return linspace(start, part.stop, num=int(count))
     return arange(start, part.stop, step)
 
 

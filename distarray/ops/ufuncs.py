@@ -39,7 +39,7 @@ def call_ufunc(
             found = _through(ufunc, inputs)
         if found is not None:
             return found
-    if any(_is_foreign(type(x)) for x in inputs):
+    if any(_is_foreign(kind) for kind in map(type, inputs)):
         return NotImplemented
     if len(inputs) > ufunc.nin:
         out, inputs = inputs[ufunc.nin :], inputs[: ufunc.nin]
@@ -118,16 +118,16 @@ def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
         elif kind not in _SCALARS:
             return None
         blocks.append(x)
-    if layout is None or layout.partials or len(blocks) != ufunc.nin:
-        return None
-    if mesh.device_type != "cpu" and not hasattr(mesh.xp, ufunc.__name__):
+    if layout is None or layout.partials or len(blocks) != ufunc.nin or _lacks(mesh, ufunc):
         return None
     value = ufunc(*blocks)
-    if not layout.shape:
-        value = tuple(map(mesh.scalar, value)) if ufunc.nout > 1 else mesh.scalar(value)
     if ufunc.nout == 1:
-        return wrap(value, layout, mesh)
-    return tuple([wrap(block, layout, mesh) for block in value])
+        return wrap(value if layout.shape else mesh.scalar(value), layout, mesh)
+    return tuple([wrap(v if layout.shape else mesh.scalar(v), layout, mesh) for v in value])
+
+
+def _lacks(mesh: Any, ufunc: np.ufunc) -> bool:
+    return mesh.device_type != "cpu" and not hasattr(mesh.xp, ufunc.__name__)
 
 
 def _into_numpy(ufunc: np.ufunc, inputs: Any, outs: Any, where: Any, kwargs: Any) -> Any:
