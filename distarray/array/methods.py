@@ -97,7 +97,9 @@ class Methods(Base):
 
     def flatten(self, order: str = "C") -> Any:
         """A copy collapsed into one dimension."""
-        return call(np.copy, call(np.ravel, self, order=order))
+        if order in ("K", "k"):
+            return call(np.copy, call(np.ravel, self, order))
+        return call(np.reshape, self, (self._layout.size,), order, copy=True)
 
     def transpose(self, *axes: Any) -> Any:
         """As :func:`numpy.transpose`; a view."""
@@ -264,7 +266,7 @@ class Methods(Base):
         return self if cast is block and not copy else self._like(cast)
 
     def copy(self, order: str = "C") -> Any:
-        """A copy with memory of its own, laid out alike."""
+        """A copy with memory of its own and the canonical cut; see :func:`numpy.copy`."""
         return call(np.copy, self, order=order)
 
     def view(self, dtype: Any = None) -> Self:
@@ -309,8 +311,12 @@ class Methods(Base):
 
     @property
     def flat(self) -> Any:
-        """The array in one dimension: a view where :meth:`ravel` is one, else a copy."""
-        return self.ravel()
+        """The elements in C order, to be read, written and iterated over."""
+        return call(np.flatiter, self)
+
+    @flat.setter
+    def flat(self, values: Any) -> None:
+        call(np.flatiter, self)[...] = values
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """What NumPy calls on results of code that knows arrays only by duck typing."""
