@@ -17,6 +17,12 @@ __all__ = ["diag", "diagflat", "diagonal", "fill_diagonal"]
 Array = Any
 
 
+@implements(np.linalg.diagonal, at=True)
+def last_diagonal(x: Any, /, *, offset: int = 0) -> DistArray:
+    """The diagonals of the last two dimensions; see :func:`diagonal`."""
+    return diagonal(x, offset, -2, -1)
+
+
 @implements(np.diagonal, at=True)
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> DistArray:
     """The diagonal of two axes, along a new last axis.
