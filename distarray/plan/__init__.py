@@ -4,7 +4,9 @@ from distarray.plan.contraction import (
     Contraction,
     ContractionPlan,
     Panels,
+    divided_dim,
     panels_of,
+    parts_of,
     plan_contraction,
 )
 from distarray.plan.cost import moved_elements
@@ -30,9 +32,11 @@ __all__ = [
     "Slices",
     "Transfer",
     "broadcast_shapes",
+    "divided_dim",
     "intersect",
     "moved_elements",
     "panels_of",
+    "parts_of",
     "plan_contraction",
     "plan_across",
     "plan_exchange",

@@ -16,7 +16,15 @@ from math import prod
 from distarray.layout import Cut, Layout, Partial
 from distarray.plan.cost import moved_elements
 
-__all__ = ["Contraction", "ContractionPlan", "Panels", "panels_of", "plan_contraction"]
+__all__ = [
+    "Contraction",
+    "ContractionPlan",
+    "Panels",
+    "divided_dim",
+    "panels_of",
+    "parts_of",
+    "plan_contraction",
+]
 
 Labels = tuple[int, ...]
 
@@ -314,6 +322,34 @@ def panels_of(
             ends = [(start, min(start + width, extent)) for start in range(0, extent, width)]
             return Panels(label, tuple(ends))
     return None
+
+
+def divided_dim(plan: ContractionPlan) -> int:
+    """The dimension of the result that a reduce-scatter cuts; -1 if there is none."""
+    pairs = zip(plan.local.cuts, plan.result.cuts, strict=True)
+    return next((dim for dim, (before, after) in enumerate(pairs) if before != after), -1)
+
+
+def parts_of(
+    spec: Contraction,
+    plan: ContractionPlan,
+    layouts: Sequence[Layout],
+    itemsizes: Sequence[int],
+    out_itemsize: int,
+    limit: int,
+) -> int:
+    """In how many parts to make a result that is scattered, so that none of them is large.
+
+    A part has at most `limit` bytes, or those of the largest operand or of the result on a rank.
+    """
+    dim = divided_dim(plan)
+    if dim < 0 or not any(spec.out[dim] in term for term in spec.terms):
+        return 1
+    room = max(limit, out_itemsize * prod([_longest(cut) for cut in plan.result.cuts]))
+    for layout, itemsize in zip(layouts, itemsizes, strict=True):
+        room = max(room, itemsize * prod([_longest(cut) for cut in layout.cuts]))
+    size = out_itemsize * prod([_longest(cut) for cut in plan.local.cuts])
+    return max(1, min(-(-size // room), _longest(plan.result.cuts[dim])))
 
 
 def _panel_label(spec: Contraction, plan: ContractionPlan, large: Sequence[int]) -> int | None:

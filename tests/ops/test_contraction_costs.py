@@ -7,6 +7,7 @@ from distarray import DeviceMesh, Partial, Replicate, Shard, distribute, trace
 from distarray.config import config
 from distarray.layout import Layout
 from distarray.ops.contractions import engine
+from distarray.ops.contractions import program as programs
 from distarray.testing import assert_matches
 
 RNG = np.random.default_rng(7)
@@ -156,7 +157,7 @@ def pieces(monkeypatch):
 
 def test_a_large_operand_comes_in_panels(world, ranks, pieces, monkeypatch):
     """The second operand would be whole on every rank: it comes in columns, a part at a time."""
-    monkeypatch.setattr(engine, "PANEL_BYTES", 64)
+    monkeypatch.setattr(programs, "PANEL_BYTES", 64)
     for _, layout in run(world, ranks, ((241, 61), (61, 31)), (ROWS, ROWS), np.matmul):
         assert list(layout.placements) == ROWS
     if ranks > 1:
@@ -170,7 +171,7 @@ def test_panels_of_a_summed_label(world, mesh_shape, dtype, pieces, monkeypatch)
     ranks = mesh_shape[0] * mesh_shape[1]
     if ranks not in world.ranks:
         pytest.skip("another number of ranks")
-    monkeypatch.setattr(engine, "PANEL_BYTES", 8)
+    monkeypatch.setattr(programs, "PANEL_BYTES", 8)
     a, b = (RNG.integers(-3, 4, shape).astype(dtype) for shape in ((24, 45), (45, 18)))
     expected = a @ b
 
@@ -183,6 +184,29 @@ def test_panels_of_a_summed_label(world, mesh_shape, dtype, pieces, monkeypatch)
     if 1 not in mesh_shape:
         depth = -(-45 // max(mesh_shape))
         assert max(pieces) <= depth * max(24 // mesh_shape[0], 18 // mesh_shape[1])
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i8", "?", "f2"])
+@pytest.mark.parametrize("rows", [37, 41])
+def test_a_large_sum_is_made_in_parts(world, ranks, dtype, rows, monkeypatch):
+    """No rank holds a contribution as large as the whole result."""
+    monkeypatch.setattr(programs, "PANEL_BYTES", 8)
+    a, b = (RNG.integers(-3, 4, shape).astype(dtype) for shape in ((rows, 61), (61, 39)))
+
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        x = distribute(a, mesh, [Shard(1)], src=None)
+        y = distribute(b, mesh, [Shard(0)], src=None)
+        with config.override(replicate_below=0), trace() as t:
+            result = np.dot(x, y)
+            other = np.einsum("ij,jk->ki", x, y)
+        assert_matches(result, a @ b, exact=False, rtol=0, atol=0)
+        assert_matches(other, (a @ b).T, exact=False, rtol=0, atol=0)
+        return t
+
+    for t in world.run(ranks, program):
+        if ranks > 1:
+            assert t.count("reduce_scatter") > 2
 
 
 def test_pending_operands_are_settled_first(world, ranks):

@@ -7,9 +7,10 @@ import numpy as np
 
 from distarray.array import DistArray, implements
 from distarray.ops.contractions.diagonals import merged
-from distarray.ops.contractions.engine import deliver, program_for
+from distarray.ops.contractions.engine import deliver
 from distarray.ops.contractions.kernels import labelled_kernel
 from distarray.ops.contractions.operands import moved_axes, read, shadow
+from distarray.ops.contractions.program import program_for
 from distarray.ops.contractions.recipes import Recipe, recipe
 from distarray.ops.contractions.reproducible import contract
 

@@ -1,13 +1,12 @@
 """The engine of all contractions: bring the operands, multiply on each rank, fold.
 
 :func:`distarray.plan.plan_contraction` decides where; this file does it. An operand that would
-have to be whole on a rank, and is large, comes in panels: no rank ever holds more of it than it
-owns itself, or :data:`PANEL_BYTES`.
+have to be whole on a rank, and is large, comes in panels, and a large result that is a sum over
+ranks is made part by part: a rank never holds more of either than it owns itself, or
+:data:`~distarray.ops.contractions.program.PANEL_BYTES`.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,116 +14,14 @@ import numpy as np
 from distarray.array import DistArray, movement, wrap
 from distarray.array.blocks import as_array
 from distarray.comm import DeviceMesh
-from distarray.config import config
 from distarray.layout import Fold, Layout, view_layout
-from distarray.plan import (
-    Contraction,
-    ContractionPlan,
-    Panels,
-    panels_of,
-    plan_contraction,
-)
+from distarray.ops.contractions.program import Program
+from distarray.plan import ContractionPlan, Panels, Route, divided_dim
 
-__all__ = ["PANEL_BYTES", "Kernel", "Program", "deliver", "execute", "program_for"]
+__all__ = ["deliver", "execute"]
 
 Array = Any
-#: kernel(blocks, dtype, out): the product of this rank's blocks, in `out` if that is an array.
-Kernel = Callable[[Sequence[Array], np.dtype[Any], Array | None], Array]
-
-#: An operand of fewer bytes than this comes at once, however little of it is here.
-PANEL_BYTES = 1 << 25
-
-_HALF = np.dtype(np.float16)
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A contraction that is decided down to the last message, for operands that lie so.
-
-    Attributes
-    ----------
-    kernel : callable
-        Multiplies blocks as `spec` says.
-    spec : Contraction
-        The labels.
-    plan : ContractionPlan
-        Where the operands and the result go.
-    panels : Panels or None
-        The stretches in which large operands come.
-    dtype, work : dtype
-        Of the result, and of the products that are folded into it.
-    scalar : bool
-        Whether the result is a NumPy scalar.
-    direct : bool
-        Whether nothing has to be said between ranks.
-    rounds : bool
-        Whether it is a sum of numbers that round, so that its order shows in the result.
-    """
-
-    kernel: Kernel
-    spec: Contraction
-    plan: ContractionPlan
-    panels: Panels | None
-    dtype: np.dtype[Any]
-    work: np.dtype[Any]
-    scalar: bool
-    direct: bool
-    rounds: bool
-
-
-@lru_cache(maxsize=4096)
-def _program(
-    kernel: Kernel,
-    spec: Contraction,
-    layouts: tuple[Layout, ...],
-    itemsizes: tuple[int, ...],
-    dtype: np.dtype[Any],
-    scalar: bool,
-    small: int,
-    panel_bytes: int,
-) -> Program:
-    plan = plan_contraction(spec, layouts, itemsizes, dtype.itemsize, small)
-    panels = panels_of(spec, plan, layouts, itemsizes, panel_bytes)
-    # Contributions in half precision could overflow where their sum does not.
-    work = np.dtype(np.float32) if dtype == _HALF and plan.pending else dtype
-    stays = all(have is want for have, want in zip(layouts, plan.operands, strict=True))
-    direct = stays and not plan.pending and panels is None and bool(spec.out)
-    scalar = scalar and not spec.out
-    rounds = dtype.kind in "fc" and len(spec.out) < len(spec.extents)
-    return Program(kernel, spec, plan, panels, dtype, work, scalar, direct, rounds)
-
-
-def program_for(
-    kernel: Kernel,
-    spec: Contraction,
-    layouts: Sequence[Layout],
-    dtypes: Sequence[np.dtype[Any]],
-    dtype: np.dtype[Any],
-    scalar: bool = True,
-    small: int | None = None,
-) -> Program:
-    """Decide a contraction of operands of these layouts and dtypes; does not communicate.
-
-    Parameters
-    ----------
-    kernel : callable
-        Multiplies blocks as `spec` says.
-    spec : Contraction
-        The labels of the operands and of the result.
-    layouts : sequence of Layout
-        Of the operands: plain ones, on one mesh.
-    dtypes : sequence of dtype
-        Of the operands.
-    dtype : dtype
-        Of the result.
-    scalar : bool
-        Whether a 0-d result is a scalar, as NumPy's functions mostly give.
-    small : int, optional
-        Bytes below which a result is replicated; `config.replicate_below` if not given.
-    """
-    itemsizes = tuple([given.itemsize for given in dtypes])
-    small = config.replicate_below if small is None else small
-    return _program(kernel, spec, tuple(layouts), itemsizes, dtype, scalar, small, PANEL_BYTES)
+Key = tuple[slice, ...]
 
 
 def execute(
@@ -149,23 +46,24 @@ def execute(
     Cost
     ----
     What the plan says: one exchange for each operand that has to move (one a panel if it is
-    large), and one allreduce or reduce-scatter if a summed label is cut.
+    large), and one allreduce or reduce-scatter (one a part) if a summed label is cut.
     """
     plan, kernel, dtype = program.plan, program.kernel, program.dtype
     mesh = operands[0]._mesh
     if mesh.coords is None:
         block = mesh.xp.zeros(plan.result.local_shape(None), dtype)
         return wrap(mesh.scalar(block) if program.scalar else block, plan.result, mesh)
-    target = out._block if out is not None and _takes(out, plan, dtype) else None
+    target = None if out is None or not _takes(out, plan, dtype) else out._block
     if program.direct:
-        block = kernel([x._block for x in operands], dtype, target)
-        return wrap(block, plan.result, mesh)
-    if program.panels is None:
-        blocks = [_brought(x, want) for x, want in zip(operands, plan.operands, strict=True)]
-        block = kernel(blocks, program.work, target)
+        return wrap(kernel([x._block for x in operands], dtype, target), plan.result, mesh)
+    if program.panels is not None:
+        block = _folded(program, _by_panels(program, operands, program.panels), mesh)
     else:
-        block = _by_panels(program, operands, program.panels)
-    block = _folded(block, plan, mesh)
+        blocks = [_brought(x, want) for x, want in zip(operands, plan.operands, strict=True)]
+        if program.parts > 1:
+            block = _by_parts(program, blocks, mesh)
+        else:
+            block = _folded(program, kernel(blocks, program.work, target), mesh)
     if block.dtype != dtype:
         block = block.astype(dtype)
     if not program.spec.out:
@@ -208,9 +106,7 @@ def _by_panels(program: Program, operands: Sequence[DistArray], panels: Panels) 
                 dim = spec.terms[position].index(label)
                 blocks.append(_panel(x, plan.operands[position], dim, stretch))
         if label in spec.out:
-            key = [slice(None)] * len(shape)
-            key[spec.out.index(label)] = slice(*stretch)
-            part = total[tuple(key)]
+            part = total[_at(spec.out, label, slice(*stretch))]
             made = kernel(blocks, dtype, part)
             if made is not part:
                 part[...] = made
@@ -226,34 +122,71 @@ def _panel(x: DistArray, want: Layout, dim: int, stretch: tuple[int, int]) -> Ar
     return _brought(x._view(tuple(entries)), view_layout(want, tuple(entries)))
 
 
-def _folded(block: Array, plan: ContractionPlan, mesh: DeviceMesh) -> Array:
+def _folded(program: Program, block: Array, mesh: DeviceMesh) -> Array:
     """This rank's part of the sum of all contributions."""
+    plan = program.plan
     if not plan.pending:
         return block
     block = as_array(block)
-    group = mesh.subgroup(plan.pending)
-    fold = Fold.ANY if block.dtype == bool else Fold.SUM
     if plan.result.cuts == plan.local.cuts:
-        return group.allreduce(block, fold, (plan.local, plan.result))
-    parts = [block[key] for key in _parts(plan, mesh)]
-    return group.reduce_scatter(parts, fold, (plan.local, plan.result))
+        group, route = mesh.subgroup(plan.pending), Route(plan.local, plan.result)
+        return group.allreduce(block, _fold(program), route)
+    return _scattered(program, [block[key] for key in _keys(plan, mesh)], mesh)
 
 
-def _parts(plan: ContractionPlan, mesh: DeviceMesh) -> list[tuple[slice, ...]]:
+def _scattered(program: Program, contributions: Sequence[Array], mesh: DeviceMesh) -> Array:
+    group, plan = mesh.subgroup(program.plan.pending), program.plan
+    return group.reduce_scatter(contributions, _fold(program), Route(plan.local, plan.result))
+
+
+def _fold(program: Program) -> Fold:
+    return Fold.ANY if program.work.kind == "b" else Fold.SUM
+
+
+def _keys(plan: ContractionPlan, mesh: DeviceMesh) -> list[Key]:
     """For each rank of the fold, its part of the result within this rank's contribution."""
     assert mesh.coords is not None
-    radix = tuple([mesh.shape[m] for m in plan.pending])
     origin = plan.local.section(mesh.coords)
     keys = []
-    for number in np.ndindex(radix):
+    for number in np.ndindex(tuple([mesh.shape[m] for m in plan.pending])):
         coords = list(mesh.coords)
         for mesh_dim, coordinate in zip(plan.pending, number, strict=True):
             coords[mesh_dim] = coordinate
         section = plan.result.section(tuple(coords))
-        keys.append(
-            tuple([slice(a - o, b - o) for (a, b), (o, _) in zip(section, origin, strict=True)])
-        )
+        pairs = zip(section, origin, strict=True)
+        keys.append(tuple([slice(a - o, b - o) for (a, b), (o, _) in pairs]))
     return keys
+
+
+def _by_parts(program: Program, blocks: Sequence[Array], mesh: DeviceMesh) -> Array:
+    """The folded product, made and folded in parts, so that it is never whole on a rank.
+
+    Each part takes as much of every rank's share of the result.
+    """
+    plan, spec = program.plan, program.spec
+    dim = divided_dim(plan)
+    total = mesh.xp.empty(plan.result.local_shape(mesh.coords), program.work)
+    filled = 0
+    for part in range(program.parts):
+        made = []
+        for key in _keys(plan, mesh):
+            start, length = key[dim].start, key[dim].stop - key[dim].start
+            stretch = [start + length * n // program.parts for n in (part, part + 1)]
+            rows = [
+                block[_at(term, spec.out[dim], slice(*stretch))]
+                for block, term in zip(blocks, spec.terms, strict=True)
+            ]
+            made.append(program.kernel(rows, program.work, None))
+        mine = _scattered(program, made, mesh)
+        stop = filled + mine.shape[dim]
+        total[_at(spec.out, spec.out[dim], slice(filled, stop))] = mine
+        filled = stop
+    return total
+
+
+def _at(labels: Sequence[int], label: int, stretch: slice) -> Key:
+    """The key that takes a stretch of one label, wherever it is."""
+    return tuple([stretch if own == label else slice(None) for own in labels])
 
 
 def deliver(result: DistArray, out: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array.blocks import call_ufunc
-from distarray.ops.contractions.engine import Kernel
+from distarray.ops.contractions.program import Kernel
 from distarray.plan import Contraction
 
 __all__ = ["labelled_kernel", "ufunc_kernel"]

@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray, implements
 from distarray.config import config
 from distarray.layout import Layout
-from distarray.ops.contractions.engine import Program, deliver, program_for
+from distarray.ops.contractions.engine import deliver
 from distarray.ops.contractions.kernels import ufunc_kernel
 from distarray.ops.contractions.operands import (
     common_shape,
@@ -19,6 +19,7 @@ from distarray.ops.contractions.operands import (
     raise_as_numpy,
     read,
 )
+from distarray.ops.contractions.program import Program, program_for
 from distarray.ops.contractions.reproducible import contract
 from distarray.plan import Contraction
 
@@ -41,13 +42,17 @@ for _name, _letters in (
 
 
 def _gufunc(ufunc: np.ufunc, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
-    if len(inputs) > 2:
+    if len(inputs) == 2 and out is None and not keywords:
+        a, b = inputs
+        if type(a) is DistArray and type(b) is DistArray and a._mesh is b._mesh:
+            return _product(ufunc, a, b)
+    elif len(inputs) > 2:
         inputs, out = inputs[:2], inputs[2]
     if isinstance(out, tuple):
         out = out[0]
     (a, b), _ = read(*inputs, out=out)
     if out is None and not keywords:
-        return _product(ufunc, a, b, None)
+        return _product(ufunc, a, b)
     dtype = _dtype(ufunc, a.dtype, b.dtype, out, keywords)
     how: dict[str, Any] = {name: keywords[name] for name in _AXES if name in keywords}
     if how:
@@ -75,11 +80,12 @@ def _dtype(
 
 
 def _product(
-    ufunc: np.ufunc, a: DistArray, b: DistArray, dtype: np.dtype[Any] | None, out: Any = None
+    ufunc: np.ufunc, a: DistArray, b: DistArray, dtype: np.dtype[Any] | None = None, out: Any = None
 ) -> DistArray:
     """The product over the last dimensions, stacks broadcast."""
-    small = config.replicate_below
-    program = _program(ufunc, a._layout, b._layout, a.dtype, b.dtype, dtype, small)
+    small = config.settings.replicate_below
+    types = a._block.dtype, b._block.dtype
+    program = _program(ufunc, a._layout, b._layout, *types, dtype, small)
     if out is not None and (type(out) is not DistArray or out.shape != program.spec.shape):
         out = None
     return contract(program, (a, b), out)

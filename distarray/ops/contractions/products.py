@@ -8,7 +8,7 @@ import numpy as np
 
 from distarray.array import DistArray, call, implements, to_layout
 from distarray.layout import Layout
-from distarray.ops.contractions.engine import deliver, program_for
+from distarray.ops.contractions.engine import deliver
 from distarray.ops.contractions.kernels import labelled_kernel
 from distarray.ops.contractions.operands import (
     common_shape,
@@ -16,6 +16,7 @@ from distarray.ops.contractions.operands import (
     raise_as_numpy,
     read,
 )
+from distarray.ops.contractions.program import program_for
 from distarray.ops.contractions.reproducible import contract
 from distarray.ops.ufuncs import call_ufunc
 from distarray.plan import Contraction

@@ -23,7 +23,8 @@ from distarray.array import DistArray, to_layout, wrap
 from distarray.array.blocks import as_array, contiguous
 from distarray.config import config
 from distarray.layout import Cut, Fold, Layout
-from distarray.ops.contractions.engine import Kernel, Program, execute, program_for
+from distarray.ops.contractions.engine import execute
+from distarray.ops.contractions.program import Kernel, Program, program_for
 from distarray.plan import Contraction
 
 __all__ = ["contract"]
@@ -54,7 +55,7 @@ def contract(
     That of the plan. With ``config.reproducible`` and rounding numbers about ten times the
     arithmetic and the result, and two small allreduces more.
     """
-    if program.rounds and config.reproducible:
+    if program.rounds and config.settings.reproducible:
         return _reproducible(program, operands)
     return execute(program, operands, out)
 

@@ -1,0 +1,123 @@
+"""A contraction decided down to the last message, before the first one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from distarray.config import config
+from distarray.layout import Layout
+from distarray.plan import (
+    Contraction,
+    ContractionPlan,
+    Panels,
+    panels_of,
+    parts_of,
+    plan_contraction,
+)
+
+__all__ = ["PANEL_BYTES", "Kernel", "Program", "program_for"]
+
+Array = Any
+#: kernel(blocks, dtype, out): the product of this rank's blocks, in `out` if that is an array.
+Kernel = Callable[[Sequence[Array], np.dtype[Any], Array | None], Array]
+
+#: An operand of fewer bytes than this comes at once, however little of it is here; and so does
+#: the result of a sum over ranks.
+PANEL_BYTES = 1 << 25
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A contraction that is decided down to the last message, for operands that lie so.
+
+    Attributes
+    ----------
+    kernel : callable
+        Multiplies blocks as `spec` says.
+    spec : Contraction
+        The labels.
+    plan : ContractionPlan
+        Where the operands and the result go.
+    panels : Panels or None
+        The stretches in which large operands come.
+    dtype, work : dtype
+        Of the result, and of the products that are folded into it.
+    scalar : bool
+        Whether the result is a NumPy scalar.
+    direct : bool
+        Whether nothing has to be said between ranks.
+    rounds : bool
+        Whether it is a sum of numbers that round, so that its order shows in the result.
+    parts : int
+        In how many parts, one after the other, a large pending result is computed and folded.
+    """
+
+    kernel: Kernel
+    spec: Contraction
+    plan: ContractionPlan
+    panels: Panels | None
+    dtype: np.dtype[Any]
+    work: np.dtype[Any]
+    scalar: bool
+    direct: bool
+    rounds: bool
+    parts: int
+
+
+@lru_cache(maxsize=4096)
+def _program(
+    kernel: Kernel,
+    spec: Contraction,
+    layouts: tuple[Layout, ...],
+    itemsizes: tuple[int, ...],
+    dtype: np.dtype[Any],
+    scalar: bool,
+    small: int,
+    panel_bytes: int,
+) -> Program:
+    plan = plan_contraction(spec, layouts, itemsizes, dtype.itemsize, small)
+    panels = panels_of(spec, plan, layouts, itemsizes, panel_bytes)
+    # Contributions in half precision could overflow where their sum does not.
+    work = np.dtype(np.float32) if dtype == np.float16 and plan.pending else dtype
+    stays = all(have is want for have, want in zip(layouts, plan.operands, strict=True))
+    direct = stays and not plan.pending and panels is None and bool(spec.out)
+    scalar = scalar and not spec.out
+    rounds = dtype.kind in "fc" and len(spec.out) < len(spec.extents)
+    parts = parts_of(spec, plan, layouts, itemsizes, work.itemsize, panel_bytes)
+    return Program(kernel, spec, plan, panels, dtype, work, scalar, direct, rounds, parts)
+
+
+def program_for(
+    kernel: Kernel,
+    spec: Contraction,
+    layouts: Sequence[Layout],
+    dtypes: Sequence[np.dtype[Any]],
+    dtype: np.dtype[Any],
+    scalar: bool = True,
+    small: int | None = None,
+) -> Program:
+    """Decide a contraction of operands of these layouts and dtypes; does not communicate.
+
+    Parameters
+    ----------
+    kernel : callable
+        Multiplies blocks as `spec` says.
+    spec : Contraction
+        The labels of the operands and of the result.
+    layouts : sequence of Layout
+        Of the operands: plain ones, on one mesh.
+    dtypes : sequence of dtype
+        Of the operands.
+    dtype : dtype
+        Of the result.
+    scalar : bool
+        Whether a 0-d result is a scalar, as NumPy's functions mostly give.
+    small : int, optional
+        Bytes below which a result is replicated; `config.replicate_below` if not given.
+    """
+    itemsizes = tuple([given.itemsize for given in dtypes])
+    small = config.settings.replicate_below if small is None else small
+    return _program(kernel, spec, tuple(layouts), itemsizes, dtype, scalar, small, PANEL_BYTES)
