@@ -19,7 +19,10 @@ __all__ = [
     "call_ufunc",
     "cast",
     "contiguous",
+    "delete",
+    "insert",
     "on_host",
+    "repeat",
     "repeated",
     "take",
     "ufunc_method",
@@ -115,6 +118,36 @@ def repeated(values: Array, counts: Array) -> Array:
     return values[np.searchsorted(ends, _module(values).arange(total), side="right")]
 
 
+def repeat(block: Array, counts: Array, axis: int) -> Array:
+    """``block.repeat(counts, axis)`` with an array of counts."""
+    if isinstance(block, _host_types):
+        return block.repeat(counts, axis)
+    counts = counts.get() if devices.on_device(counts) else counts
+    return _taken(block, np.repeat(np.arange(len(counts)), counts), axis)
+
+
+def delete(block: Array, chosen: Any, axis: int) -> Array:
+    """``np.delete``."""
+    if isinstance(block, _host_types):
+        return np.delete(block, chosen, axis)
+    chosen = chosen.get() if devices.on_device(chosen) else chosen
+    return _taken(block, np.delete(np.arange(block.shape[axis]), chosen), axis)
+
+
+def insert(block: Array, positions: Array, values: Array, axis: int) -> Array:
+    """``np.insert`` of as many slices as there are positions; CuPy has none."""
+    if isinstance(block, _host_types):
+        return np.insert(block, positions, values, axis)
+    extent = block.shape[axis]
+    new = np.arange(extent, extent + len(positions))
+    joined = np.concatenate([block, values.astype(block.dtype)], axis)
+    return _taken(joined, np.insert(np.arange(extent), positions, new), axis)
+
+
+def _taken(block: Array, places: Array, axis: int) -> Array:
+    return np.take(block, _module(block).asarray(places), axis=axis)
+
+
 def call_ufunc(ufunc: np.ufunc, *inputs: Array, **keywords: Any) -> Array:
     """A ufunc on blocks, as :class:`Adapted` calls it where they are on a device."""
     if isinstance(inputs[0], _host_types):
@@ -149,22 +182,23 @@ def _product(ufunc: np.ufunc, a: Array, b: Array, dtype: Any = None, casting: st
 
 
 class Adapted:
-    """A ufunc as blocks on a device take it.
+    """An elementwise function as blocks on a device take it.
 
     Ufuncs that CuPy lacks go through the host; two results go into given arrays by a copy; and
     what CuPy's ufuncs have no keyword for (`order`, `subok`) is left out.
     """
 
-    def __init__(self, ufunc: np.ufunc, xp: Any) -> None:
-        self._known = hasattr(xp, ufunc.__name__)
-        self._call: Callable[..., Any] = ufunc
-        if ufunc in _PRODUCTS:
-            self._known, self._call = False, partial(_product, ufunc)
-        elif not self._known:
-            self._call = partial(on_host, ufunc)
+    def __init__(self, function: Callable[..., Any], xp: Any) -> None:
+        self._call = function
+        is_ufunc = isinstance(function, np.ufunc)
+        self._known = is_ufunc and function not in _PRODUCTS and hasattr(xp, function.__name__)
+        if function in _PRODUCTS:
+            self._call = partial(_product, function)
+        elif is_ufunc and not self._known:
+            self._call = partial(on_host, function)
 
     def __call__(self, *inputs: Any, out: Any = None, where: Any = True, **keywords: Any) -> Any:
-        """``ufunc(*inputs, out=out, where=where, **keywords)``."""
+        """``function(*inputs, out=out, where=where, **keywords)``."""
         keywords.pop("order", None)
         keywords.pop("subok", None)
         if out is None and where is True:

@@ -230,8 +230,8 @@ class DistArray(Operators, Methods):
         return registry.call(func, *args, **kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if self._layout.is_replicated and self._mesh.device_type == "cpu":
-            return np.array(self._block, dtype, copy=copy)
+        if self._layout.is_replicated and (copy is not False or self._mesh.device_type == "cpu"):
+            return np.array(self._mesh.to_host(self._block), dtype, copy=copy)
         if copy is False:
             raise ValueError("a NumPy array of a distributed array is always a copy of it")
         if self.nbytes > config.gather_limit:
@@ -299,7 +299,10 @@ class DistArray(Operators, Methods):
         if key is None:
             block = mesh.xp.empty(result.local_shape(mesh.coords), self._block.dtype)
         else:
-            block = self._block[key] if result.shape else self._block[(*key, ...)]
+            block = self._block
+            if mesh.device_type != "cpu":
+                block = mesh.asarray(block)  # not a scalar of the host
+            block = block[key] if result.shape else block[(*key, ...)]
         return wrap(block, result, mesh)
 
     def _assign(self, value: Any) -> None:

@@ -64,9 +64,10 @@ def apply_blockwise(
     arrays = [x for x in (*operands, mask) if isinstance(x, DistArray)]
     result = _working_layout(arrays, [out for out in outs if out is not None])
     types = None
-    if mask is not True or any(x._layout is not result for x in arrays):
+    asked = bool(outs) and mesh.device_type != "cpu"  # CuPy refuses less, and otherwise
+    if asked or mask is not True or any(x._layout is not result for x in arrays):
         # Asked of NumPy before anything is sent: what it refuses, it refuses on all ranks.
-        types = _result_types(function, operands, outs, keywords, mesh)
+        types = _result_types(function, operands, outs, keywords)
     parts: list[Any] = [_local(x, result) if isinstance(x, DistArray) else x for x in operands]
     mask = _local(mask, result) if isinstance(mask, DistArray) else mask
     blocks = _targets(outs, result, mesh, filled=mask is not True)
@@ -111,11 +112,10 @@ def _result_types(
     operands: Sequence[Any],
     outs: Sequence[DistArray | None],
     keywords: dict[str, Any],
-    mesh: DeviceMesh,
 ) -> list[Any]:
     """Data types of the results, from a call with empty arrays; or NumPy's exception."""
-    probes = [mesh.xp.empty((0,), x.dtype) if hasattr(x, "dtype") else x for x in operands]
-    given = [None if out is None else mesh.xp.empty((0,), out.dtype) for out in outs]
+    probes = [np.empty((0,), x.dtype) if hasattr(x, "dtype") else x for x in operands]
+    given = [None if out is None else np.empty((0,), out.dtype) for out in outs]
     if given:
         keywords = {**keywords, "out": tuple(given) if len(given) > 1 else given[0]}
     value = function(*probes, **keywords)

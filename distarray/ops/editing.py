@@ -5,7 +5,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout, wrap
+from distarray.array import (
+    DistArray,
+    as_distarray,
+    blocks,
+    common_mesh,
+    implements,
+    to_layout,
+    wrap,
+)
 from distarray.layout import Cut, Fold, Interval, Layout, recounted_cut
 from distarray.ops.joining import assemble
 from distarray.ops.rearranging import balanced, shared_lengths
@@ -110,7 +118,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> DistArray:
         start, stop = cut.interval(part)
         lengths.append(stop - start - chosen.below(stop) + chosen.below(start))
     start, stop = arr._layout.section(arr._mesh.coords)[axis]
-    block = np.delete(arr.to_local(), chosen.within(start, stop), axis)
+    block = blocks.delete(arr.to_local(), chosen.within(start, stop), axis)
     return _cut_anew(arr, block, axis, lengths)
 
 
@@ -176,7 +184,7 @@ def _as_mask(obj: DistArray, arr: DistArray, axis: int) -> DistArray:
 def _deleted_by_mask(arr: DistArray, mask: DistArray, axis: int) -> DistArray:
     cut = arr._layout.cuts[axis]
     local = to_layout(mask, Layout.from_cuts([cut], arr._mesh.shape))._block
-    block = np.delete(arr.to_local(), local, axis)
+    block = blocks.delete(arr.to_local(), local, axis)
     return _cut_anew(arr, block, axis, shared_lengths(block.shape[axis], cut, arr._mesh))
 
 
@@ -325,9 +333,9 @@ def _insert_each(
     (start, _), (low, high) = shares[cut.part(coords)] if coords is not None else ((0, 0), (0, 0))
     lead = arr.ndim - part.ndim
     if axis >= lead and part.shape[axis - lead] != 1:
-        part = part.take(order[low:high], axis - lead)
+        part = part.take(arr._mesh.asarray(order[low:high]), axis - lead)
     local = arr._mesh.xp.broadcast_to(part, _local(arr, axis, high - low))
-    block = np.insert(arr.to_local(), numbers[order][low:high] - start, local, axis)
+    block = blocks.insert(arr.to_local(), numbers[order][low:high] - start, local, axis)
     return _cut_anew(arr, block, axis, lengths)
 
 

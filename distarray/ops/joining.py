@@ -52,8 +52,8 @@ def assemble(
     mesh : DeviceMesh
         The one that they are on.
     layout : Layout, optional
-        Of the result; the one for which least is moved if not given, and a default layout if all
-        parts are replicated.
+        Of the result; the one for which least is moved if not given, and a default layout if the
+        parts do not say where to cut.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def assemble(
     """
     if layout is None:
         layout = joined_layout(shape, tuple([(x._layout, origin) for origin, x in parts]))
-    if layout is None:
+    if layout is None or layout.is_replicated:
         layout = placed_by_size(shape, dtype, [x for _, x in parts], mesh)
     result = empty(layout, dtype, mesh)
     fill_parts(result, parts)
@@ -75,9 +75,10 @@ def assemble(
 def placed_by_size(
     shape: Sequence[int], dtype: Any, operands: Sequence[DistArray], mesh: DeviceMesh
 ) -> Layout:
-    """Where a result of replicated operands goes: replicated too, unless it alone is large."""
+    """Where a result goes that no operand says where to cut: divided if it alone is large."""
     layout = default_layout(tuple(shape), np.dtype(dtype).itemsize, mesh)
-    if any(x.nbytes >= config.replicate_below for x in operands):
+    everywhere = [x.nbytes for x in operands if x._layout.is_replicated]
+    if any(nbytes >= config.replicate_below for nbytes in everywhere):
         return Layout.replicated(tuple(shape), mesh.shape)
     return layout
 
@@ -172,7 +173,7 @@ def _joined(
     if alike is None:
         shape, parts = _in_a_row(operands, axis)
         return assemble(shape, dtype, parts, mesh)
-    blocks = [x._block for x in operands]
+    blocks = [mesh.asarray(x._block) for x in operands]
     return wrap(mesh.xp.concatenate(blocks, axis, dtype=dtype, casting=casting), alike, mesh)
 
 

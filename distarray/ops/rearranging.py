@@ -11,6 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from distarray.array import (
     DistArray,
     as_distarray,
+    blocks,
     default_layout,
     empty,
     implements,
@@ -186,7 +187,9 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
     else:
         found = Cut.whole(int(counts.sum()))
     start, stop = x._layout.section(x._mesh.coords)[axis]
-    return balanced(_with_cut(x, x.to_local().repeat(counts[start:stop], axis), axis, found), axis)
+    return balanced(
+        _with_cut(x, blocks.repeat(x.to_local(), counts[start:stop], axis), axis, found), axis
+    )
 
 
 def _as_counts(repeats: Any) -> Any:
@@ -215,7 +218,7 @@ def _repeated_by_distributed(a: DistArray, repeats: DistArray, axis: int) -> Dis
     agree(mesh.group, negative if (counts < 0).any() else None)
     lengths = shared_lengths(int(counts.sum()), cut, mesh)
     found = recounted_cut(cut, lengths) if cut.mesh_dims else Cut.whole(lengths[0])
-    return balanced(_with_cut(a, a.to_local().repeat(counts, axis), axis, found), axis)
+    return balanced(_with_cut(a, blocks.repeat(a.to_local(), counts, axis), axis, found), axis)
 
 
 def shared_lengths(length: int, cut: Cut, mesh: Any) -> list[int]:
