@@ -5,7 +5,7 @@ lowest index wins, as NumPy takes the first occurrence in C order, and NaN befor
 """
 
 import operator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements, movement
 from distarray.array.blocks import contiguous
+from distarray.layout import Layout
 from distarray.ops.folds import fold_rows
 from distarray.ops.reducing import NoValue, Plan, place, write
 from distarray.ops.scans import without_nan
@@ -93,36 +94,37 @@ def _search(function: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     x = as_distarray(a)
     keepdims = keepdims is not NoValue and bool(keepdims)
     axis = None if axis is None else operator.index(axis)
-    _check(function, x, axis, out, keepdims)
-    if axis is not None and x.ndim:
-        axis = normalize_axis_index(axis, x.ndim)
-    plan = place(x._layout, axis, keepdims, _INDEX)
-    coords = x._mesh.coords
-    if coords is None:
-        part = x._mesh.xp.zeros(plan.layout.local_shape(None), _INDEX)
-    elif not plan.mesh_dims:
-        part = _local(function, x, plan, axis)[1]
+    axis, plan = _planned(function, x._layout, x.dtype, axis, keepdims)
+    if out is not None:
+        _check_out(function, plan, out)
+    mesh = x._mesh
+    shape = plan.layout.local_shape(mesh.coords)
+    if mesh.coords is None:
+        part = mesh.xp.zeros(shape, _INDEX)
     else:
-        value, index = _local(function, x, plan, axis)
-        part = index
-        if coords is not None:
-            group = x._mesh.subgroup(plan.mesh_dims)
+        value, part = _local(function, x, plan, axis)
+        if plan.mesh_dims:
             pick = partial(_pick, function, x.dtype)
-            part = fold_rows(group, _records(value, index), pick)
-    part = part.reshape(plan.layout.local_shape(coords))
-    return write(part if part.ndim else x._mesh.scalar(part), plan.layout, x._mesh, out)
+            part = fold_rows(mesh.subgroup(plan.mesh_dims), _records(value, part), pick)
+        part = part.reshape(shape)
+    return write(part if part.ndim else mesh.scalar(part), plan.layout, mesh, out)
 
 
-def _check(function: Any, x: DistArray, axis: int | None, out: Any, keepdims: bool) -> None:
-    """Raise what NumPy raises, about a tiny array of the same kind."""
-    tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
-    found = function(tiny, axis=axis, keepdims=keepdims)
-    if out is None:
-        return
-    wanted = place(x._layout, axis if x.ndim else None, keepdims, _INDEX).layout.shape
-    if out.shape != wanted:
+@lru_cache(maxsize=1024)
+def _planned(
+    function: Any, layout: Layout, dtype: np.dtype[Any], axis: int | None, keepdims: bool
+) -> tuple[int | None, Plan]:
+    """The axis counted from the front, and where the result goes; raises NumPy's errors."""
+    function(np.zeros([min(extent, 1) for extent in layout.shape], dtype), axis=axis)
+    axis = None if axis is None or not layout.ndim else normalize_axis_index(axis, layout.ndim)
+    return axis, place(layout, axis, keepdims, _INDEX)
+
+
+def _check_out(function: Any, plan: Plan, out: Any) -> None:
+    """Raise what NumPy raises about an `out` of a wrong shape or kind."""
+    if tuple(out.shape) != plan.layout.shape:
         raise ValueError(f"output array does not match result of np.{function.__name__}.")
-    function(tiny, axis=axis, out=np.zeros(np.shape(found), out.dtype), keepdims=keepdims)
+    function(np.zeros((1, 1)), axis=0, out=np.zeros(1, out.dtype))
 
 
 def _local(function: Any, x: DistArray, plan: Plan, axis: int | None) -> tuple[Array, Array]:
@@ -159,9 +161,9 @@ def _pick(function: Any, dtype: np.dtype[Any], rows: Array) -> Array:
     value = contiguous(rows[..., :width]).view(dtype)[..., 0]
     index = contiguous(rows[..., width:]).view(_INDEX)[..., 0]
     order = np.argsort(index, axis=0, kind="stable")
-    index = np.take_along_axis(index, order, 0)
-    value = np.take_along_axis(value, order, 0)
+    columns = np.arange(index.shape[1], like=index)
+    index, value = index[order, columns], value[order, columns]
     # A rank without elements stands last, with the value of the first, to which it then loses.
     value = np.where(index == _NOWHERE, value[:1], value)
-    best = function(value, axis=0, keepdims=True)
-    return np.take_along_axis(index, best, 0)[0]
+    best = function(value, axis=0)
+    return index[best, columns]

@@ -72,6 +72,8 @@ class Plan:
         Whether it is nothing more than a reduction of the block and one fold.
     rounds : bool
         Whether the result depends on the order of operations.
+    total : Fold or None
+        The fold that finishes a result without dimensions, if ranks have to fold it.
     """
 
     axes: tuple[int, ...]
@@ -81,6 +83,7 @@ class Plan:
     mesh_dims: tuple[int, ...]
     direct: bool = False
     rounds: bool = False
+    total: Fold | None = None
 
     def leads(self, mesh: DeviceMesh) -> bool:
         """Whether this rank is the first of those whose contributions are folded."""
@@ -132,6 +135,8 @@ def reduce(
     if out is None and initial is NoValue and (where is True or where is NoValue):
         plan, mask = plan_of(ufunc, x._layout, x._block.dtype, axis, dtype, keepdims), None
         if plan.direct and x._block.size and not (plan.rounds and config.settings.reproducible):
+            if plan.total is not None and type(x._block) is np.ndarray:
+                return _total(ufunc, x, plan, dtype)
             part = reduced(ufunc, x._block, plan.axes, dtype, keepdims)
             return finish(part, plan, ufunc, x._mesh)
     else:
@@ -166,7 +171,17 @@ def _with_rule(ufunc: Ufunc, layout: Layout, plan: Plan) -> Plan:
     rule = RULES.get(ufunc)
     if rule is None:
         return plan
-    return replace(plan, direct=layout.is_plain, rounds=rule.rounds and plan.dtype.kind in "fc")
+    total = rule.fold if plan.mesh_dims and not plan.layout.shape else None
+    rounds = rule.rounds and plan.dtype.kind in "fc"
+    return replace(plan, direct=layout.is_plain, rounds=rounds, total=total)
+
+
+def _total(ufunc: Ufunc, x: DistArray, plan: Plan, dtype: Any) -> DistArray:
+    """A reduction of everything to a scalar, with the least overhead: programs loop over it."""
+    part = np.empty((), plan.dtype)
+    ufunc.reduce(x._block, None, dtype, part)
+    part = x._mesh.subgroup(plan.mesh_dims).allreduce(part, plan.total)
+    return wrap(part[()], plan.layout, x._mesh)
 
 
 @lru_cache(maxsize=4096)

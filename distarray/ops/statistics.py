@@ -30,7 +30,7 @@ from distarray.ops.reducing import (
     reduced,
     write,
 )
-from distarray.ops.tiles import PairwiseSum, restricted, spot, tiles
+from distarray.ops.tiles import TILE, PairwiseSum, restricted, spot, tiles
 
 __all__ = ["average", "mean", "std", "var", "variance"]
 
@@ -272,6 +272,8 @@ def squared_deviations(
 
 def _summed_squares(block: Array, centre: Array, plan: Plan, dtype: Any, skip: Any) -> Array:
     """The block's own sums, tile by tile: no temporary as large as the block."""
+    if block.size <= TILE:
+        return reduced(np.add, _squares(block, centre, skip), plan.axes, dtype, True)
     shape = [1 if dim in plan.axes else extent for dim, extent in enumerate(block.shape)]
     result = np.empty(shape, plan.dtype, like=block)
     running = PairwiseSum()

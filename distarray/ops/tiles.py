@@ -8,7 +8,7 @@ __all__ = ["TILE", "PairwiseSum", "restricted", "spot", "tiles"]
 Array = Any
 
 #: Elements in a tile.
-TILE = 1 << 15
+TILE = 1 << 16
 
 
 def tiles(block: Array) -> Iterator[tuple[slice, ...]]:
