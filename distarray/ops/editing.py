@@ -325,15 +325,16 @@ def _insert_each(
     cut, coords = arr._layout.cuts[axis], arr._mesh.coords
     shares = _shares(cut, numbers[order])
     lengths = [stop - start + high - low for (start, stop), (low, high) in shares]
-    there = Layout.from_cuts(
-        [Cut.whole(len(numbers)) if d == axis else c for d, c in enumerate(arr._layout.cuts)],
-        arr._mesh.shape,
-    )
-    part = to_layout(values, restrict(there, values.shape))._block
+    there = list(arr._layout.cuts)
+    there[axis] = Cut.whole(len(numbers))
+    along = axis - arr.ndim + values.ndim
+    if along >= 0 and values.shape[along] != 1 and cut.mesh_dims:  # else all ranks need them whole
+        there[axis] = recounted_cut(cut, [high - low for _, (low, high) in shares])
+    if along >= 0 and values.shape[along] != 1 and (np.diff(order) < 0).any():
+        values = np.take(values, order, along)
+    layout = Layout.from_cuts(there, arr._mesh.shape)
+    part = to_layout(values, restrict(layout, values.shape))._block
     (start, _), (low, high) = shares[cut.part(coords)] if coords is not None else ((0, 0), (0, 0))
-    lead = arr.ndim - part.ndim
-    if axis >= lead and part.shape[axis - lead] != 1:
-        part = part.take(arr._mesh.asarray(order[low:high]), axis - lead)
     local = arr._mesh.xp.broadcast_to(part, _local(arr, axis, high - low))
     block = blocks.insert(arr.to_local(), numbers[order][low:high] - start, local, axis)
     return _cut_anew(arr, block, axis, lengths)

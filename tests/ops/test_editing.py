@@ -160,3 +160,22 @@ def test_errors(world, ranks):
         assert_same_error(lambda: np.delete(x, far, 0), lambda: np.delete(values, [0, 9], 0))
 
     world.run(ranks, program)
+
+
+def test_sharded_values_go_where_they_are_inserted(world, ranks):
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        values = np.arange(480.0)
+        x = distribute(values, mesh, [Shard(0)], src=None)
+        where = np.arange(0, 480, 2)
+        new = distribute(-where.astype(float), mesh, [Shard(0)], src=None)
+        with trace() as t:
+            result = np.insert(x, where, new)
+        assert_matches(result, np.insert(values, where, -where.astype(float)))
+        assert t.bytes == 0  # they lie there already
+        with trace() as t:
+            np.insert(x, where[::-1], new)
+        return t.bytes
+
+    found = world.run(ranks, program)
+    assert all(sent <= 3 * 240 * 8 / ranks for sent in found)  # with their positions
