@@ -4,14 +4,16 @@ A rank that comes first hands what it has made of its part to the next one, whic
 there. So the operations are those of NumPy in NumPy's order, and the bits NumPy's own on every
 mesh. The price is time, since along the axis only one rank works at a time; nothing but one slab
 (extent 1 along the axis) is ever sent, and each rank's memory holds one more copy of its block.
+A GPU scans and folds in an order of its own: blocks there are brought to the host for it.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.array.blocks import contiguous, ufunc_method
+from distarray.array.blocks import contiguous, on_host, ufunc_method
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.layout import Cut, Layout
@@ -23,13 +25,16 @@ Array = Any
 NoValue: Any = np._NoValue
 
 
-def neighbours(cut: Cut, mesh: DeviceMesh) -> tuple[int | None, int | None, int | None]:
+@lru_cache(maxsize=1024)
+def neighbours(
+    cut: Cut, coords: tuple[int, ...] | None
+) -> tuple[int | None, int | None, int | None]:
     """The blocks, of those that are not empty, before and after this rank's, and the last one.
 
     In the order of the indices that they own; None stands for there being none.
     """
     last = cut.owner(cut.extent - 1) if cut.extent else None
-    start, stop = cut.interval(cut.part(mesh.coords)) if mesh.coords is not None else (0, 0)
+    start, stop = cut.interval(cut.part(coords)) if coords is not None else (0, 0)
     if start == stop:
         return None, None, last
     before = cut.owner(start - 1) if start else None
@@ -100,7 +105,7 @@ def _along(
     started = initial is not NoValue and initial is not None
     if started or ufunc.identity is not None:
         carry[...] = initial if started else ufunc.identity
-    before, after, last = neighbours(cut, mesh)
+    before, after, last = neighbours(cut, mesh.coords)
     if last is None:
         return carry
     group = mesh.subgroup(cut.mesh_dims)
@@ -152,7 +157,7 @@ def _folded(
         return ufunc_method(ufunc, "reduce", contiguous(block), axis, kind, None, True)
     # Starting from what came before and not, once more, from the identity.
     stacked = np.concatenate([carry, block], axis)
-    return ufunc_method(ufunc, "reduce", stacked, axis, kind, None, True, None)
+    return on_host(ufunc.reduce, stacked, axis, kind, None, True, None)
 
 
 def _masked(
@@ -172,7 +177,7 @@ def _masked(
     if carry is None:  # only ufuncs with an identity may lack an initial value
         carry = np.full_like(front, ufunc.identity, dtype, shape=_slab(block, axis))
     with np.errstate(all="ignore"):
-        partial = ufunc_method(ufunc, "accumulate", np.concatenate([carry, front], axis), axis)
+        partial = on_host(ufunc.accumulate, np.concatenate([carry, front], axis), axis)
     return np.take_along_axis(partial, count, axis)
 
 
@@ -182,7 +187,7 @@ def accumulate(ufunc: Ufunc, x: DistArray, axis: int, dtype: np.dtype[Any]) -> A
     block = contiguous(x._block.astype(dtype, copy=False)).reshape(x._block.shape)
     if mesh.coords is None:
         return block.copy()
-    before, after, _ = neighbours(cut, mesh)
+    before, after, _ = neighbours(cut, mesh.coords)
     head = (slice(None),) * axis
     slab = _slab(block, axis)
     if 0 in slab:
@@ -193,7 +198,7 @@ def accumulate(ufunc: Ufunc, x: DistArray, axis: int, dtype: np.dtype[Any]) -> A
         carry = np.empty(slab, dtype, like=_like(block))
         group.exchange([], [(before, carry)], ufunc.__name__)
         stacked = np.concatenate([carry, block], axis)
-    result, error = _attempt(ufunc_method, ufunc, "accumulate", stacked, axis)
+    result, error = _attempt(on_host, ufunc.accumulate, stacked, axis)
     if error is not None:
         result = stacked
     if after is not None:

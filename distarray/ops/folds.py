@@ -8,6 +8,7 @@ rank after rank, in :mod:`distarray.ops.chains`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from distarray.array.blocks import contiguous, ufunc_method
 from distarray.comm.group import Group
 from distarray.layout import Fold
 
-__all__ = ["RULES", "Rule", "Ufunc", "combine", "exclusive", "fold_rows", "identity"]
+__all__ = ["RULES", "Rule", "Ufunc", "combine", "exclusive", "fold_rows", "identity", "neutral"]
 
 Array = Any
 #: A `numpy.ufunc`; the stubs know less of its methods than it has.
@@ -24,6 +25,8 @@ Ufunc = Any
 
 #: Up to this many gathered bytes every rank folds everything; above it each folds one piece.
 GATHER_BELOW = 1 << 16
+#: So few bytes are gathered from any number of ranks: to cut them in pieces would not pay.
+SMALL = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ RULES: dict[Ufunc, Rule] = {
 }
 
 
+@lru_cache(maxsize=256)
 def identity(ufunc: Ufunc, dtype: np.dtype[Any]) -> Any:
     """What leaves every value as it is when folded in: the contribution of an empty block."""
     if ufunc in (np.maximum, np.minimum, np.fmax, np.fmin):
@@ -72,6 +76,14 @@ def identity(ufunc: Ufunc, dtype: np.dtype[Any]) -> Any:
     if ufunc is np.bitwise_and:
         return np.invert(np.zeros((), dtype))[()]
     return np.asarray(ufunc.identity).astype(dtype)[()]
+
+
+@lru_cache(maxsize=256)
+def neutral(ufunc: Ufunc, dtype: np.dtype[Any]) -> Any:
+    """The identity that leaves the sign of a zero as it is, too; NumPy's sums start from 0.0."""
+    if ufunc is np.add and dtype.kind in "fc":
+        return dtype.type(complex(-0.0, -0.0) if dtype.kind == "c" else -0.0)
+    return identity(ufunc, dtype)
 
 
 def _extreme(ufunc: Ufunc, dtype: np.dtype[Any]) -> Any:
@@ -128,7 +140,7 @@ def fold_rows(group: Group, block: Array, fold: Callable[[Array], Array]) -> Arr
     """
     if group.size == 1:
         return fold(block[None])
-    if block.nbytes * group.size <= GATHER_BELOW:
+    if block.nbytes <= SMALL or block.nbytes * group.size <= GATHER_BELOW:
         return fold(group.allgather(block))
     pieces = np.array_split(contiguous(block), group.size)
     mine = fold(np.stack(group.alltoall_varied(pieces)))

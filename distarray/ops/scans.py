@@ -25,7 +25,7 @@ from distarray.array.blocks import ufunc_method
 from distarray.config import config
 from distarray.layout import Cut, Fold, Layout
 from distarray.ops import chains, reproducible
-from distarray.ops.folds import RULES, Ufunc, exclusive, identity
+from distarray.ops.folds import RULES, Ufunc, exclusive, neutral
 from distarray.ops.reducing import write
 
 __all__ = [
@@ -132,8 +132,8 @@ def _scanned(ufunc: Ufunc, x: DistArray, axis: int, kind: np.dtype[Any]) -> Arra
     if mesh.coords is None or cut.parts == 1:
         return block
     slab = tuple([1 if dim == axis else extent for dim, extent in enumerate(block.shape)])
-    start = identity(ufunc, kind)
-    if not int(np.prod(slab)):
+    start = neutral(ufunc, kind)
+    if 0 in slab:
         return block
     if block.shape[axis]:
         total = block[(slice(None),) * axis + (slice(-1, None),)]
@@ -141,7 +141,7 @@ def _scanned(ufunc: Ufunc, x: DistArray, axis: int, kind: np.dtype[Any]) -> Arra
         total = mesh.xp.full(slab, start, kind)
     group = mesh.subgroup(cut.mesh_dims)
     before = exclusive(group, total, ufunc, start, backwards=cut.step < 0)
-    if chains.neighbours(cut, mesh)[0] is not None:
+    if chains.neighbours(cut, mesh.coords)[0] is not None:
         ufunc(before, block, out=block)
     return block
 

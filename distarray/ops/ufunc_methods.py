@@ -11,7 +11,7 @@ from distarray.array.blocks import ufunc_method
 from distarray.config import config
 from distarray.layout import Cut, Layout
 from distarray.ops.chains import whole_along
-from distarray.ops.folds import RULES, Ufunc, identity
+from distarray.ops.folds import RULES, Ufunc, neutral
 from distarray.ops.reducing import Plan, finish, reduce, write
 from distarray.ops.scans import accumulate
 
@@ -144,8 +144,7 @@ def _pieces(
     first, last = x._layout.section(x._mesh.coords)[axis]
     low = np.clip(starts, first, last) - first
     high = np.clip(stops, first, last) - first
-    # -0.0 and not 0.0 leaves every number as it is
-    start = kind.type(-0.0) if ufunc is np.add and kind.kind == "f" else identity(ufunc, kind)
+    start = neutral(ufunc, kind)
     shape = [*block.shape[:axis], len(starts), *block.shape[axis + 1 :]]
     result = x._mesh.xp.full(shape, start, kind)
     own = np.flatnonzero(low < high)

@@ -316,6 +316,35 @@ def test_a_row_is_reduced_where_it_lies(world, ranks):
     world.run(ranks, program)
 
 
+@settings(max_examples=100)
+@given(data=st.data())
+def test_arrays_at_one_coordinate(world, data):
+    """An integer index on a cut dimension leaves the array on the ranks that own the index."""
+    ranks = data.draw(st.sampled_from(world.ranks))
+    mesh_shape = data.draw(mesh_shapes(ranks))
+    values = data.draw(array_values(dtypes=("f8", "i4"), special=False))
+    dim, position = data.draw(st.integers(0, values.ndim)), data.draw(st.integers(0, 4))
+    base = np.stack([values + i for i in range(5)], axis=dim)
+    key = (slice(None),) * dim + (position, ...)
+    recipe = data.draw(recipes(base.shape, mesh_shape, base.dtype, ("plain", "view", "ragged")))
+    function = data.draw(st.sampled_from([*REDUCTIONS, *STATISTICS, *EXTREMES, np.cumsum, np.ptp]))
+    axis = data.draw(st.sampled_from([None, *range(values.ndim)]))
+    expected, error = tried(lambda: function(base[key], axis=axis))
+
+    def program(group):
+        x = recipe.build(base, DeviceMesh(group, mesh_shape))
+        if error is not None:
+            assert_same_error(
+                lambda: function(x[key], axis=axis), lambda: function(base[key], axis=axis)
+            )
+            return
+        with distarray.config.override(replicate_below=1 if values.size % 2 else 1 << 18):
+            result = function(x[key], axis=axis)
+        assert_matches(result, expected, **tolerances(expected.dtype))
+
+    world.run(ranks, program)
+
+
 def test_offsets_do_not_hurt_the_variance(world, ranks):
     rng = np.random.default_rng(0)
     noise = rng.standard_normal(1000)
