@@ -9,6 +9,7 @@ from distarray.array import (
     DistArray,
     as_distarray,
     blocks,
+    call,
     common_mesh,
     implements,
     to_layout,
@@ -44,10 +45,12 @@ class _Stride:
         self.found = found if found.step > 0 else found[::-1]
 
     def below(self, position: int) -> int:
+        """See :class:`_Chosen`."""
         found = self.found
         return min(max(-((found.start - position) // found.step), 0), len(found))
 
     def within(self, start: int, stop: int) -> slice:
+        """See :class:`_Chosen`."""
         part = self.found[self.below(start) : self.below(stop)]
         return slice(part.start - start, max(part.stop - start, 0), part.step) if part else slice(0)
 
@@ -59,9 +62,11 @@ class _Listed:
         self.numbers = numbers
 
     def below(self, position: int) -> int:
+        """See :class:`_Chosen`."""
         return int(np.searchsorted(self.numbers, position))
 
     def within(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+        """See :class:`_Chosen`."""
         return self.numbers[self.below(start) : self.below(stop)] - start
 
 
@@ -331,7 +336,7 @@ def _insert_each(
     if along >= 0 and values.shape[along] != 1 and cut.mesh_dims:  # else all ranks need them whole
         there[axis] = recounted_cut(cut, [high - low for _, (low, high) in shares])
     if along >= 0 and values.shape[along] != 1 and (np.diff(order) < 0).any():
-        values = np.take(values, order, along)
+        values = call(np.take, values, order, along)
     layout = Layout.from_cuts(there, arr._mesh.shape)
     part = to_layout(values, restrict(layout, values.shape))._block
     (start, _), (low, high) = shares[cut.part(coords)] if coords is not None else ((0, 0), (0, 0))

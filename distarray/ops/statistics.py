@@ -141,6 +141,13 @@ def copied(result: DistArray, out: Any) -> Any:
 
 
 def chosen_ddof(ddof: Any, correction: Any) -> Any:
+    """The one of the two names of the divisor's correction that was given.
+
+    Raises
+    ------
+    ValueError
+        If both are.
+    """
     if correction is NoValue:
         return ddof
     if ddof != 0:

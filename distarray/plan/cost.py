@@ -42,7 +42,8 @@ def moved_elements(src: Layout, dst: Layout) -> float:
     """Estimated number of elements that change rank, over all ranks.
 
     Exact for equal and replicated layouts, and for those that differ along one dimension, if it is
-    cut into 64 blocks at most; for others it supposes that independent cuts meet evenly. It is computed from the layouts alone, so every rank gets the same number.
+    cut into 64 blocks at most; for others it supposes that independent cuts meet evenly. It is
+    computed from the layouts alone, so every rank gets the same number.
     """
     if src is dst or src.is_replicated or not dst.size:
         return 0.0

@@ -181,7 +181,7 @@ def recipes(
         See :class:`Recipe`.
     """
     ndim = len(shape)
-    choices: list[Placement] = [Replicate()] + [Shard(d) for d in range(ndim)] * 2
+    choices: list[Placement] = [Replicate(), *[Shard(d) for d in range(ndim)] * 2]
     placed = [draw(st.sampled_from(choices)) for _ in mesh_shape]
     kind = draw(st.sampled_from(list(kinds)))
     if kind == "partial" and np.dtype(dtype).kind in "iufc":
