@@ -6,7 +6,7 @@ import numpy as np
 
 from distarray.config import config
 
-__all__ = ["array_repr", "array_str", "summary"]
+__all__ = ["array_repr", "array_str", "local_form", "summary", "whole"]
 
 
 def summary(x: Any) -> str:
@@ -15,8 +15,10 @@ def summary(x: Any) -> str:
     return f"DistArray(shape={x.shape}, dtype={x.dtype}, placements=[{places}])"
 
 
-def _whole(x: Any) -> Any:
+def whole(x: Any) -> Any:
     """What NumPy would print, where it is at hand or may be gathered; else None."""
+    if x._mesh.coords is None:
+        return None
     if x._layout.is_replicated:
         return x._block
     return np.asarray(x.full()) if config.print_gathered else None
@@ -24,21 +26,22 @@ def _whole(x: Any) -> Any:
 
 def array_repr(x: Any) -> str:
     """As NumPy prints it when replicated; else the layout and this rank's block."""
-    whole = _whole(x)
-    if whole is not None:
-        return repr(whole)
-    return _local_form(x, repr(x.to_local()))
+    values = whole(x)
+    if values is not None:
+        return repr(values)
+    return local_form(x, repr(x.to_local()))
 
 
 def array_str(x: Any) -> str:
     """As NumPy prints it when replicated; else the layout and this rank's block."""
-    whole = _whole(x)
-    if whole is not None:
-        return str(whole)
-    return _local_form(x, str(x.to_local()))
+    values = whole(x)
+    if values is not None:
+        return str(values)
+    return local_form(x, str(x.to_local()))
 
 
-def _local_form(x: Any, block: str) -> str:
+def local_form(x: Any, block: str) -> str:
+    """The layout, this rank and its section, and the text of its block."""
     mesh = x._mesh
     if mesh.coords is None:
         return f"{summary(x)} on a mesh that this rank is no part of"

@@ -34,10 +34,6 @@ REASONS: dict[str, str] = {
         numpy.intersect1d numpy.isin numpy.setdiff1d numpy.setxor1d numpy.union1d numpy.unique
         numpy.unique_all numpy.unique_counts numpy.unique_inverse numpy.unique_values
     """,
-    "Counting arrives with the sorting family.": """
-        numpy.bincount numpy.digitize numpy.histogram numpy.histogram2d
-        numpy.histogram_bin_edges numpy.histogramdd
-    """,
     "Factorizations and solvers arrive with the linear algebra family.": """
         numpy.linalg.cholesky numpy.linalg.cond numpy.linalg.det numpy.linalg.eig
         numpy.linalg.eigh numpy.linalg.eigvals numpy.linalg.eigvalsh numpy.linalg.inv
@@ -69,8 +65,7 @@ REASONS: dict[str, str] = {
     """,
     "The text shows the whole array.": "numpy.array2string numpy.array_repr numpy.array_str",
     "Neighbouring elements meet across ranks; arrives with the signal functions.": """
-        numpy.convolve numpy.correlate numpy.interp numpy.lib.stride_tricks.sliding_window_view
-        numpy.unwrap
+        numpy.convolve numpy.correlate numpy.lib.stride_tricks.sliding_window_view
     """,
     "Covariances are products of large matrices; they arrive with the statistics family.": """
         numpy.corrcoef numpy.cov

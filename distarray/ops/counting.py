@@ -1,0 +1,244 @@
+"""Histograms: every rank counts its own elements, and the counts are added."""
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, common_mesh, fall_back, implements, wrap
+from distarray.comm import DeviceMesh
+from distarray.layout import Cut, Layout, Partial
+from distarray.ops.blockwise import prepare
+
+__all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
+
+
+def _added(counts: Any, layout: Layout, mesh: DeviceMesh) -> DistArray:
+    """The sum of what the ranks have counted in blocks of a layout; pending if it is large."""
+    apart = [*layout.ats, *[m for dim in layout.cuts for m in dim.mesh_dims]]
+    placed = Layout.from_cuts(
+        [Cut.whole(extent) for extent in counts.shape], mesh.shape, {m: Partial() for m in apart}
+    )
+    if mesh.coords is None:
+        counts = counts[(slice(0, 0),) * counts.ndim]
+    return wrap(counts, placed, mesh)
+
+
+def _limits(a: DistArray, limits: Any) -> tuple[Any, Any]:
+    """The outer edges: as asked, or the least and the greatest element."""
+    if limits is not None:
+        return limits  # type: ignore[no-any-return]
+    if not a.size:
+        return 0, 1
+    low, high = (_number(found) for found in (a.min(), a.max()))
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise ValueError(f"autodetected range of [{low}, {high}] is not finite")
+    return low, high
+
+
+def _countable(a: Any, mesh: DeviceMesh) -> DistArray:
+    a = as_distarray(a, mesh)
+    return a.astype(np.uint8) if a.dtype == bool else a  # type: ignore[no-any-return]
+
+
+def _number(x: DistArray) -> Any:
+    """A reduction's result as NumPy's scalar."""
+    return x.full()[()]
+
+
+def _operands(a: Any, weights: Any) -> tuple[list[Any], Layout, DeviceMesh]:
+    """Blocks of the array and of its weights, side by side."""
+    if weights is None:
+        return [a._block], a._layout, a.mesh
+    if np.shape(weights) != a.shape:
+        raise ValueError("weights should have the same shape as a.")
+    return prepare(a, weights)
+
+
+@implements(np.histogram)
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> Any:
+    """The number of elements in each of a row of bins; see :func:`numpy.histogram`.
+
+    Bins that NumPy is to choose by a rule (a name) need the whole array: then it falls back.
+
+    Returns
+    -------
+    counts, edges : DistArray
+        Replicated.
+
+    Cost
+    ----
+    One allreduce of the counts, and one of two numbers if no `range` is given.
+    """
+    if isinstance(bins, str):
+        arguments = {"bins": bins, "range": range, "density": density, "weights": weights}
+        return fall_back(np.histogram, (a,), arguments)
+    a = _countable(a, common_mesh(a, weights))
+    edges = histogram_bin_edges(a, bins, range, weights)
+    found, layout, mesh = _operands(a, weights)
+    given = range if np.ndim(bins) else _limits(a, range)
+    # The edges come first: with all bins of one width NumPy finds the bin by a division.
+    asked = np.asarray(bins) if np.ndim(bins) else bins
+    counts, _ = np.histogram(found[0], asked, given, weights=_rest(found))
+    total = _added(counts, layout, mesh)
+    if not density:
+        return total, edges
+    widths = np.diff(edges).astype(float)
+    return total / widths / np.sum(total), edges
+
+
+def _rest(found: Sequence[Any]) -> Any:
+    return found[1] if len(found) > 1 else None
+
+
+@implements(np.histogram_bin_edges)
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+    """The edges of the bins of a histogram; see :func:`numpy.histogram_bin_edges`.
+
+    Cost
+    ----
+    One allreduce of two numbers if no `range` is given.
+    """
+    if isinstance(bins, str):
+        keywords = {"bins": bins, "range": range, "weights": weights}
+        return fall_back(np.histogram_bin_edges, (a,), keywords)
+    a = _countable(a, common_mesh(a, bins, weights))
+    if np.ndim(bins):
+        return as_distarray(np.histogram_bin_edges([], np.asarray(bins), range), a.mesh)
+    probe = np.empty((0,), a.dtype)
+    return as_distarray(np.histogram_bin_edges(probe, bins, _limits(a, range)), a.mesh)
+
+
+@implements(np.histogramdd)
+def histogramdd(
+    sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> Any:
+    """The number of points in each cell of a grid; see :func:`numpy.histogramdd`.
+
+    Returns
+    -------
+    counts : DistArray
+        With a dimension for each coordinate of the points; pending if it is large.
+    edges : tuple of DistArray
+
+    Cost
+    ----
+    One allreduce of the counts, and one for each coordinate without a `range`.
+    """
+    coordinates = _coordinates(sample)
+    mesh = common_mesh(*coordinates, weights)
+    coordinates = [as_distarray(x, mesh) for x in coordinates]
+    edges = _edges(coordinates, bins, range)
+    operands = [*coordinates] if weights is None else [*coordinates, weights]
+    found, layout, mesh = prepare(*operands)
+    points = found[: len(coordinates)]
+    weighed = found[-1] if weights is not None else None
+    counts, _ = np.histogramdd(points, [np.asarray(edge) for edge in edges], weights=weighed)
+    total: Any = _added(counts, layout, mesh)
+    if density:
+        whole = np.sum(total)
+        for dim, edge in enumerate(edges):
+            shape = [1] * total.ndim
+            shape[dim] = -1
+            total = total / np.diff(np.asarray(edge)).reshape(shape)
+        total = total / whole
+    return total, edges
+
+
+def _coordinates(sample: Any) -> list[Any]:
+    """One array a coordinate: the columns of an array, or a sequence of arrays."""
+    if hasattr(sample, "ndim"):
+        columns = sample if sample.ndim == 2 else np.atleast_2d(sample).T
+        return [columns[:, number] for number in np.arange(columns.shape[1]).tolist()]
+    return list(sample)
+
+
+def _length(bins: Any) -> int | None:
+    """Number of entries of `bins`, None for a number."""
+    return len(bins) if hasattr(bins, "__len__") and getattr(bins, "shape", None) != () else None
+
+
+def _edges(coordinates: Sequence[DistArray], bins: Any, limits: Any) -> tuple[DistArray, ...]:
+    """The edges along each coordinate."""
+    count = len(coordinates)
+    if _length(bins) is None:
+        bins = [bins] * count
+    elif len(bins) != count:
+        raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")
+    if limits is None:
+        limits = [None] * count
+    elif len(limits) != count:
+        raise ValueError("range argument must have one entry per dimension")
+    return tuple(
+        [
+            as_distarray(_edges_along(x, wanted, limit), x.mesh)
+            for x, wanted, limit in zip(coordinates, bins, limits, strict=True)
+        ]
+    )
+
+
+def _edges_along(x: DistArray, bins: Any, limit: Any) -> Any:
+    if np.ndim(bins):
+        values = np.asarray(bins)
+        if np.any(values[:-1] > values[1:]):
+            raise ValueError("bins must be monotonically increasing, when an array")
+        return values
+    if bins < 1:
+        raise ValueError("bins must be positive, when an integer")
+    low, high = _limits(x, limit)
+    if low > high:
+        raise ValueError("max must be larger than min in range parameter.")
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return np.linspace(low, high, operator.index(bins) + 1)
+
+
+@implements(np.histogram2d)
+def histogram2d(
+    x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> Any:
+    """The number of points in each cell of a plane; see :func:`numpy.histogram2d`.
+
+    Cost
+    ----
+    As :func:`histogramdd`.
+    """
+    if np.shape(x) != np.shape(y):
+        raise ValueError("x and y must have the same length.")
+    # A row of edges, unless it has as many entries as there could be settings for two axes.
+    edges_of_both = _length(bins) not in (None, 1, 2)
+    wanted = [bins, bins] if edges_of_both else bins
+    counts, edges = histogramdd([x, y], wanted, range, density, weights)
+    return counts, *edges
+
+
+@implements(np.bincount)
+def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+    """How often each number occurs; see :func:`numpy.bincount`.
+
+    Returns
+    -------
+    DistArray
+        Pending if it is large, and then reduced and scattered when it is read.
+
+    Cost
+    ----
+    One allreduce of two numbers and one of the counts.
+    """
+    x = as_distarray(x, common_mesh(x, weights))
+    np.bincount(np.zeros((0,) * x.ndim, x.dtype), minlength=minlength)  # NumPy's complaints
+    if weights is not None and np.shape(weights) != x.shape:
+        raise ValueError("The weights and list don't have the same length.")
+    length = minlength
+    if x.size:
+        if int(x.min()) < 0:
+            raise ValueError("'list' argument must have no negative elements")
+        length = max(minlength, int(x.max()) + 1)
+    found, layout, mesh = _operands(x, weights)
+    counts = np.bincount(found[0], _rest(found), length)
+    if x.size and weights is not None:
+        counts = counts.astype(np.float64)  # NumPy counts integers where a rank has no element
+    return _added(counts, layout, mesh)

@@ -1,0 +1,103 @@
+"""Functions that look each element up in a small table, which every rank has.
+
+The table (sample points, bins, coefficients) is gathered on every rank if it is distributed: each
+element may need any entry of it. It obeys `config.gather_limit`.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from distarray.array import as_distarray, common_mesh, implements
+from distarray.ops.blockwise import apply_blockwise
+
+__all__ = ["digitize", "interp", "piecewise", "polyval"]
+
+
+@implements(np.interp)
+def interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+) -> Any:
+    """Values between sample points, linearly interpolated; see :func:`numpy.interp`.
+
+    Cost
+    ----
+    That of gathering `xp` and `fp` if they are distributed; `x` stays where it is.
+    """
+    xp, fp = np.asarray(xp), np.asarray(fp)
+    np.interp(np.empty(0), xp, fp, left, right, period)  # NumPy's complaints, on every rank
+    x = as_distarray(x, common_mesh(x))
+    return apply_blockwise(
+        lambda block: np.interp(block, xp, fp, left, right, period), [x.astype(float, copy=False)]
+    )
+
+
+@implements(np.digitize)
+def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    """The bin that each element belongs to; see :func:`numpy.digitize`.
+
+    Cost
+    ----
+    That of gathering `bins` if they are distributed; `x` stays where it is.
+    """
+    bins = np.asarray(bins)
+    x = as_distarray(x, common_mesh(x))
+    if x.dtype.kind == "c":
+        raise TypeError("x may not be complex")
+    np.digitize(np.empty(0, x.dtype), bins, right)
+    return apply_blockwise(partial(np.digitize, bins=bins, right=right), [x])
+
+
+@implements(np.polyval)
+def polyval(p: Any, x: Any) -> Any:
+    """The values of a polynomial; see :func:`numpy.polyval`.
+
+    Cost
+    ----
+    That of gathering the coefficients `p` if they are distributed; `x` stays where it is.
+    """
+    mesh = common_mesh(p, x)
+    coefficients = np.asarray(p)
+    if isinstance(x, np.poly1d):
+        return np.polyval(coefficients, x)
+    return apply_blockwise(partial(np.polyval, coefficients), [as_distarray(x, mesh)])
+
+
+@implements(np.piecewise)
+def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+    """Different functions where different conditions hold; see :func:`numpy.piecewise`.
+
+    Cost
+    ----
+    As indexing `x` with each condition, getting and setting.
+    """
+    mesh = common_mesh(x, *condlist) if isinstance(condlist, (list, tuple)) else common_mesh(x)
+    x = as_distarray(x, mesh)
+    conditions = _conditions(x, condlist)
+    if len(conditions) == len(funclist) - 1:
+        otherwise = conditions[0]
+        for condition in conditions[1:]:
+            otherwise = otherwise | condition
+        conditions.append(~otherwise)
+    elif len(conditions) != len(funclist):
+        n = len(conditions)
+        raise ValueError(f"with {n} condition(s), either {n} or {n + 1} functions are expected")
+    result = np.zeros_like(x)
+    for condition, function in zip(conditions, funclist, strict=True):
+        if not callable(function):
+            result[condition] = function
+            continue
+        values = x[condition]
+        if values.size:
+            result[condition] = function(values, *args, **kw)
+    return result
+
+
+def _conditions(x: Any, condlist: Any) -> list[Any]:
+    """The conditions as arrays; a single one need not be in a list."""
+    alone = np.isscalar(condlist) or np.ndim(condlist) == 0
+    if not alone:
+        alone = np.ndim(condlist[0]) == 0 and x.ndim != 0
+    listed = [condlist] if alone else list(condlist)
+    return [as_distarray(condition, x.mesh).astype(bool) for condition in listed]
