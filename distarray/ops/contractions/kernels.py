@@ -20,14 +20,29 @@ Labels = tuple[int, ...]
 
 
 @lru_cache(maxsize=64)
-def ufunc_kernel(ufunc: np.ufunc) -> Kernel:
-    """A generalized ufunc on the blocks, which broadcast as the operands do."""
+def ufunc_kernel(ufunc: np.ufunc, subscripts: str) -> Kernel:
+    """A generalized ufunc on the blocks, which broadcast as the operands do.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+        matmul or one of its relatives.
+    subscripts : str
+        What it does to real numbers, as einsum says it.
+    """
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], out: Array | None) -> Array:
         a, b = [_cast(block, dtype) for block in blocks]
+        if _slow(dtype, a):
+            return np.einsum(subscripts, a, b)
         return call_ufunc(ufunc, a, b) if out is None else call_ufunc(ufunc, a, b, out=out)
 
     return multiply
+
+
+def _slow(dtype: np.dtype[Any], block: Array) -> bool:
+    """Whether einsum is the faster product: NumPy's of integers has no blocks and no SIMD."""
+    return dtype.kind in "iu" and type(block) is np.ndarray
 
 
 def _cast(block: Array, dtype: np.dtype[Any]) -> Array:
@@ -104,6 +119,8 @@ class _Arrangement:
         How many labels are of each kind.
     result : tuple of int
         Axes that bring (stack, rows, columns) into the order of the result.
+    subscripts : str
+        The product of the matrices, or vectors, as einsum says it.
     """
 
     swapped: bool
@@ -114,6 +131,7 @@ class _Arrangement:
     summed: int
     columns: int
     result: Labels
+    subscripts: str
 
     def multiply(self, blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
         """One product of (stacks of) matrices; blocks that are matrices already are not copied."""
@@ -127,7 +145,7 @@ class _Arrangement:
             a = a.reshape(*stack, *([prod(rows)] if rows else []), depth)
         if self.columns > 1 or self.summed > 1:
             b = b.reshape(*stack, depth, *([prod(columns)] if columns else []))
-        product = np.matmul(a, b)
+        product = np.einsum(self.subscripts, a, b) if _slow(dtype, a) else np.matmul(a, b)
         if self.rows > 1 or self.columns > 1:
             product = product.reshape(*stack, *rows, *columns)
         if self.result != tuple(range(len(self.result))):
@@ -151,6 +169,7 @@ def _arrangement(terms: Sequence[Labels], out: Labels) -> _Arrangement | None:
     if alone or not summed or (stack and not (rows and columns)):
         return None
     made = [*stack, *rows, *columns]
+    i, k = "i" if rows else "", "k" if columns else ""
     return _Arrangement(
         swapped,
         tuple([a.index(label) for label in (*stack, *rows, *summed)]),
@@ -160,4 +179,5 @@ def _arrangement(terms: Sequence[Labels], out: Labels) -> _Arrangement | None:
         len(summed),
         len(columns),
         tuple([made.index(label) for label in out]),
+        f"...{i}j,...j{k}->...{i}{k}",
     )

@@ -104,7 +104,9 @@ def _program(
     if dtype is None:
         dtype = _dtype(ufunc, a, b, None, {})
     spec = _spec(ufunc, first.shape, second.shape)
-    return program_for(ufunc_kernel(ufunc), spec, (first, second), (a, b), dtype, small=small)
+    left, right, made = _core(ufunc, first.ndim, second.ndim)
+    kernel = ufunc_kernel(ufunc, f"...{left},...{right}->...{made}")
+    return program_for(kernel, spec, (first, second), (a, b), dtype, small=small)
 
 
 def _core(ufunc: np.ufunc, *ndims: int) -> tuple[str, str, str]:
