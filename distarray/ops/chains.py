@@ -82,8 +82,9 @@ def reduce(
         kept = start if initial is NoValue or initial is None else ufunc(initial, start)
         return kept if mask is None else np.where(mask, kept, initial)
     for axis in reversed(axes):
-        block = _along(ufunc, block, axis, cuts[axis], x._mesh, dtype, initial, mask)
-        initial, mask = NoValue, None
+        start = initial if axis == axes[0] else NoValue  # once, not for every slice
+        block = _along(ufunc, block, axis, cuts[axis], x._mesh, dtype, start, mask)
+        mask = None
     return block
 
 

@@ -26,7 +26,7 @@ from distarray.config import config
 from distarray.layout import Cut, Fold, Layout
 from distarray.ops import chains, reproducible
 from distarray.ops.folds import RULES, Ufunc, exclusive, neutral
-from distarray.ops.reducing import write
+from distarray.ops.reducing import loop_dtype, write
 
 __all__ = [
     "accumulate",
@@ -71,14 +71,11 @@ def accumulate(ufunc: Ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any 
         axis = operator.index(axis)
     out = out[0] if type(out) is tuple else out
     kind, axis = _checked(ufunc, x, axis, dtype, out)
-    if x._layout.partials and not _passes(ufunc, x, kind):
-        x = x._plain()
-    if x._layout.ats:
+    if not x._layout.is_plain and not _passes(ufunc, x, kind):
         x = x._plain()
     rule = RULES.get(ufunc)
-    if rule is None or (rule.rounds and kind.kind in "fc" and config.reproducible):
-        x = x._plain()
-        block = chains.accumulate(ufunc, x, axis, kind)
+    if rule is None or (rule.rounds and kind.kind in "fc" and config.settings.reproducible):
+        block = _in_order(ufunc, x, axis, dtype, kind)
     else:
         block = _scanned(ufunc, x, axis, kind)
     return write(block, x._layout, x._mesh, out)
@@ -87,9 +84,8 @@ def accumulate(ufunc: Ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any 
 def _passes(ufunc: Ufunc, x: DistArray, kind: np.dtype[Any]) -> bool:
     layout = x._layout
     sums = all(layout.placements[m].op is Fold.SUM for m in layout.partials)  # type: ignore[attr-defined]
-    return (
-        ufunc is np.add and sums and not layout.ats and kind == x.dtype and not config.reproducible
-    )
+    linear = ufunc is np.add and sums and not layout.ats and kind == x.dtype
+    return linear and not config.settings.reproducible
 
 
 def _checked(
@@ -106,10 +102,7 @@ def _checked(
             hollow = np.lib.stride_tricks.as_strided(np.zeros(1, x.dtype), x.shape, (0,) * x.ndim)
             ufunc.accumulate(hollow, axis, dtype, np.empty(out.shape, out.dtype))
         ufunc.accumulate(tiny, axis, dtype, np.zeros(tiny.shape, out.dtype))
-        if dtype is None:
-            dtype = ufunc.resolve_dtypes(
-                (out.dtype, x.dtype, None), casting="unsafe", reduction=True
-            )[0]
+        dtype = loop_dtype(ufunc, x, out) if dtype is None else dtype
         kind = ufunc.accumulate(tiny, axis, dtype).dtype
     axis = axis[0] if type(axis) is tuple else 0 if axis is None else axis
     return kind, normalize_axis_index(axis, x.ndim)

@@ -12,7 +12,7 @@ from distarray.config import config
 from distarray.layout import Cut, Layout
 from distarray.ops.chains import whole_along
 from distarray.ops.folds import RULES, Ufunc, neutral
-from distarray.ops.reducing import Plan, finish, reduce, write
+from distarray.ops.reducing import Plan, finish, loop_dtype, reduce, write
 from distarray.ops.scans import accumulate
 
 __all__ = ["outer", "reduceat"]
@@ -73,40 +73,51 @@ def reduceat(
     """
     x: DistArray = a if isinstance(a, DistArray) else as_distarray(a, common_mesh(a, indices, out))
     out = out[0] if type(out) is tuple else out
-    binary = ufunc if ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature else np.add
-    binary.reduceat(np.zeros((1,) * x.ndim), np.zeros(0, np.intp), axis)  # raises NumPy's errors
-    axis = axis[0] if type(axis) is tuple else 0 if axis is None else operator.index(axis)
-    axis = normalize_axis_index(axis, x.ndim)
+    axis = _axis_of_slices(ufunc, x.ndim, axis)
     starts = _starts(ufunc, indices, x.shape[axis])
+    if out is not None:
+        dtype = _checked_dtype(ufunc, x, axis, len(starts), dtype, out)
     tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
     kind = ufunc.reduceat(tiny, np.zeros(0, np.intp), axis, dtype).dtype
-    shape = [*x.shape[:axis], len(starts), *x.shape[axis + 1 :]]
-    if out is not None and tuple(out.shape) != tuple(shape):
-        raise ValueError(
-            f"operands could not be broadcast together with shapes {out.shape} {tuple(shape)}"
-        )
-    if out is not None and dtype is None and kind.kind not in "mM":
-        kinds = (out.dtype, x.dtype, None)
-        dtype = ufunc.resolve_dtypes(kinds, casting="unsafe", reduction=True)[0]
-        kind = np.dtype(dtype)
     x = x._plain()
-    exact = _takes_identity(ufunc, kind)
-    if kind.kind in "fc" and exact and RULES[ufunc].rounds and config.settings.reproducible:
-        exact = False
-    if not exact and x._layout.cuts[axis].parts > 1:
+    if x._layout.cuts[axis].parts > 1 and not _may_be_split(ufunc, kind):
         x = to_layout(x, whole_along(x._layout, axis))
-    cuts = list(x._layout.cuts)
+    cuts, cut = list(x._layout.cuts), x._layout.cuts[axis]
     cuts[axis] = Cut.whole(len(starts))
     layout = Layout.from_cuts(cuts, x._layout.mesh_shape)
-    cut = x._layout.cuts[axis]
-    plan = Plan((axis,), True, kind, layout, cut.mesh_dims if cut.parts > 1 else ())
     if x._mesh.coords is None:
         return write(x._mesh.xp.zeros(layout.local_shape(None), kind), layout, x._mesh, out)
-    if not plan.mesh_dims:
+    if cut.parts == 1:
         part = ufunc_method(ufunc, "reduceat", x._block, starts, axis, dtype)
         return write(part, layout, x._mesh, out)
-    part = _pieces(ufunc, x, starts, axis, dtype, kind)
-    return finish(part, plan, ufunc, x._mesh, out)
+    plan = Plan((axis,), True, kind, layout, cut.mesh_dims)
+    return finish(_pieces(ufunc, x, starts, axis, dtype, kind), plan, ufunc, x._mesh, out)
+
+
+def _axis_of_slices(ufunc: Ufunc, ndim: int, axis: Any) -> int:
+    """The axis counted from the front; raises NumPy's errors about it and about the ufunc."""
+    binary = ufunc if ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature else np.add
+    binary.reduceat(np.zeros((1,) * ndim), np.zeros(0, np.intp), axis)
+    axis = axis[0] if type(axis) is tuple else 0 if axis is None else operator.index(axis)
+    return normalize_axis_index(axis, ndim)
+
+
+def _checked_dtype(ufunc: Ufunc, x: DistArray, axis: int, count: int, dtype: Any, out: Any) -> Any:
+    """The data type to compute in for an `out`, which must have the shape of the result."""
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    if tuple(out.shape) != shape:
+        raise ValueError(
+            f"operands could not be broadcast together with shapes {out.shape} {shape}"
+        )
+    return loop_dtype(ufunc, x, out) if dtype is None else dtype
+
+
+def _may_be_split(ufunc: Ufunc, kind: np.dtype[Any]) -> bool:
+    """Whether a slice that lies on several ranks can be folded of their parts."""
+    if not _takes_identity(ufunc, kind):
+        return False
+    rounds = RULES[ufunc].rounds and kind.kind in "fc"
+    return not (rounds and config.settings.reproducible)
 
 
 def _takes_identity(ufunc: Ufunc, kind: np.dtype[Any]) -> bool:

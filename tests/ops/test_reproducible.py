@@ -89,6 +89,33 @@ def test_the_mesh_does_not_show(world, data):
         np.testing.assert_allclose(expected, exact, rtol=tolerance, atol=tolerance * scale)
 
 
+@settings(max_examples=60)
+@given(data=st.data())
+def test_where_initial_and_out(world, data):
+    ranks = data.draw(st.sampled_from(world.ranks))
+    mesh_shape = data.draw(mesh_shapes(ranks))
+    shape = data.draw(shapes(1, 3, max_side=6, max_size=100))
+    values = np.random.default_rng(data.draw(st.integers(0, 99))).random(shape) + 0.5
+    mask = np.random.default_rng(1).random(shape) < 0.7
+    recipe = data.draw(recipes(shape, mesh_shape, "f8", ("plain", "view", "ragged")))
+    function = data.draw(st.sampled_from([np.sum, np.prod, np.nansum, np.mean, np.std]))
+    axis = data.draw(st.sampled_from([None, 0, -1, tuple(range(len(shape)))]))
+    keywords = {"axis": axis, "where": mask, "keepdims": data.draw(st.booleans())}
+    if function in (np.sum, np.prod, np.nansum):
+        keywords["initial"] = data.draw(st.sampled_from([0.5, 3.0]))
+    expected = function(values, **keywords)
+
+    def program(group):
+        x = recipe.build(values, DeviceMesh(group, mesh_shape))
+        with distarray.config.override(reproducible=True):
+            assert_matches(function(x, **keywords), expected, exact=False)
+            out = np.zeros(expected.shape)
+            assert function(x, out=out, **keywords) is out
+        np.testing.assert_allclose(out, expected)
+
+    world.run(ranks, program)
+
+
 @pytest.mark.parametrize("n", [1, 2, 1000, 100_003])
 def test_sums_are_better_than_pairwise(world, ranks, n):
     for seed in range(4):

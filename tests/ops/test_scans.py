@@ -104,6 +104,7 @@ UFUNCS = [
     np.add, np.multiply, np.maximum, np.minimum, np.fmax, np.fmin, np.logaddexp, np.hypot,
     np.subtract, np.divide, np.arctan2, np.logical_or, np.logical_and, np.logical_xor,
     np.bitwise_xor, np.bitwise_and, np.gcd, np.lcm, np.left_shift, np.power, np.float_power,
+    np.ldexp,
 ]  # fmt: skip
 
 
