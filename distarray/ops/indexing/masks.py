@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, wrap
-from distarray.array.blocks import take
 from distarray.layout import Layout
+from distarray.ops.indexing.elements import from_linear, is_set, places, selected, set_selected
 from distarray.ops.indexing.gather import placed, result_layout
 from distarray.ops.indexing.located import local_part
 from distarray.ops.indexing.owners import Rows
@@ -88,20 +88,10 @@ def select(y: DistArray, dims: Sequence[int], mask: Array, at: int) -> DistArray
     if not rows.holds:
         return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), y.dtype), layout, mesh)
     first = dims[0]
-    found = _selected(y._mesh.asarray(y._block), first, part)
+    found = selected(y._mesh.asarray(y._block), first, part)
     if packing.in_place:
         return wrap(found if at == first else np.moveaxis(found, first, at), layout, mesh)
     return wrap(placed(packing.forward(np.moveaxis(found, first, 0)), 1, at), layout, mesh)
-
-
-def _selected(block: Array, first: int, mask: Array) -> Array:
-    """``block[..., mask, ...]`` with the mask over the dimensions from `first` on."""
-    if not block.flags.c_contiguous:
-        return block[(slice(None),) * first + (mask,)]
-    # NumPy's masked reading branches on every element; finding the positions does not.
-    lead, rest = block.shape[:first], block.shape[first + mask.ndim :]
-    lined = block.reshape(*lead, mask.size, *rest)
-    return take(lined, np.flatnonzero(mask), first)
 
 
 def write(
@@ -173,10 +163,8 @@ def check_lone(value: Any, count: int | None = None) -> None:
 
 
 def _assign(block: Array, first: int, mask: Array, values: Array | None, apply: Apply) -> None:
-    if apply is assign and not first and block.flags.c_contiguous:
-        # Positions instead of a mask: NumPy's masked writing branches on every element.
-        lined = block.reshape(mask.size, *block.shape[mask.ndim :])
-        lined[np.flatnonzero(mask)] = values
+    if apply is assign:
+        set_selected(block, first, mask, values)
         return
     if values is not None:
         values = np.moveaxis(values, 0, first)
@@ -188,20 +176,26 @@ def coordinates(x: DistArray) -> tuple[DistArray, ...]:
 
     Cost
     ----
-    As :func:`select`, for each dimension.
+    As :func:`select`, of one number an element.
     """
     layout, mesh = x._layout, x._mesh
-    packing = Packing(x._block.astype(bool, copy=False), layout.cuts, mesh)
+    mask = is_set(x._block)
+    packing = Packing(mask, layout.cuts, mesh)
     result = Layout.from_cuts([packing.cut], mesh.shape)
-    found = []
-    for array, (start, _) in zip(np.nonzero(x._block), layout.section(mesh.coords), strict=True):
-        if start:
-            array += start
-        found.append(wrap(packing.forward(array), result, mesh))
-    return tuple(found)
+    starts = [start for start, _ in layout.section(mesh.coords)]
+    found = [
+        array + start if start else array for array, start in zip(places(mask), starts, strict=True)
+    ]
+    if not packing.in_place:
+        # One number an element is sent, of which the receiver makes the indices again.
+        total = found[0]
+        for array, extent in zip(found[1:], x.shape[1:], strict=True):
+            total = total * extent + array
+        found = list(from_linear(packing.forward(total), x.shape))
+    return tuple([wrap(array, result, mesh) for array in found])
 
 
 def nonzero_arrays(mask: Array) -> Sequence[Array]:
     """The index arrays that a mask stands for."""
     whole = _whole(mask)
-    return coordinates(mask) if whole is None else np.nonzero(whole)
+    return coordinates(mask) if whole is None else places(whole)

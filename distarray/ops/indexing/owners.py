@@ -11,6 +11,7 @@ from distarray.array import DistArray
 from distarray.array.blocks import take
 from distarray.comm.group import Group
 from distarray.layout import Coords, Cut, Layout
+from distarray.ops.indexing.elements import from_linear
 
 __all__ = ["Rows", "grouped_by_owner"]
 
@@ -99,9 +100,7 @@ class Rows:
 
     def from_linear(self, positions: Array) -> list[Array]:
         """The index arrays that :meth:`linear` made positions of."""
-        if len(self.extents) == 1:
-            return [positions]
-        return list(np.unravel_index(positions, self.extents))
+        return list(from_linear(positions, self.extents))
 
     # -- this rank's rows ------------------------------------------------------------------------
 
