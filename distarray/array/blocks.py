@@ -16,6 +16,7 @@ from distarray.comm import devices
 __all__ = [
     "Adapted",
     "as_array",
+    "beside",
     "call_ufunc",
     "cast",
     "contiguous",
@@ -42,6 +43,11 @@ _METHODS = {
 def as_array(block: Any) -> Array:
     """A block, or a NumPy scalar that stands for one, as an array."""
     return np.asarray(block) if isinstance(block, np.generic) else block
+
+
+def beside(table: Array, block: Any) -> Array:
+    """An array of the host where a block is."""
+    return table if isinstance(block, _host_types) else _module(block).asarray(table)
 
 
 def contiguous(block: Array) -> Array:
@@ -150,9 +156,10 @@ def _taken(block: Array, places: Array, axis: int) -> Array:
 
 def call_ufunc(ufunc: np.ufunc, *inputs: Array, **keywords: Any) -> Array:
     """A ufunc on blocks, as :class:`Adapted` calls it where they are on a device."""
-    if isinstance(inputs[0], _host_types):
-        return ufunc(*inputs, **keywords)
-    return Adapted(ufunc, _module(inputs[0]))(*inputs, **keywords)
+    for block in inputs:
+        if not isinstance(block, _host_types):
+            return Adapted(ufunc, _module(block))(*inputs, **keywords)
+    return ufunc(*inputs, **keywords)
 
 
 def _vecdot(a: Array, b: Array) -> Array:

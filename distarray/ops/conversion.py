@@ -251,7 +251,7 @@ def require(
     As :func:`array`.
     """
     x = asarray(a, dtype, like=like, mesh=mesh, placements=placements)
-    block = np.require(x.to_local(), None, requirements)
+    block = x.mesh.xp.require(x.to_local(), None, requirements)
     return x if block is x._block else x._like(block)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, fall_back, implements, wrap
+from distarray.array.blocks import on_host
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout, Partial
 from distarray.ops.blockwise import prepare
@@ -82,7 +83,8 @@ def histogram(
     given = range if np.ndim(bins) else _limits(a, range)
     # The edges come first: with all bins of one width NumPy finds the bin by a division.
     asked = np.asarray(bins) if np.ndim(bins) else bins
-    counts, _ = np.histogram(found[0], asked, given, weights=_rest(found))
+    # On the host also for a GPU: CuPy finds the bin otherwise, and counts edges elsewhere.
+    counts, _ = on_host(np.histogram, found[0], asked, given, weights=_rest(found))
     total = _added(counts, layout, mesh)
     if not density:
         return total, edges
@@ -136,7 +138,8 @@ def histogramdd(
     found, layout, mesh = prepare(*operands)
     points = found[: len(coordinates)]
     weighed = found[-1] if weights is not None else None
-    counts, _ = np.histogramdd(points, [np.asarray(edge) for edge in edges], weights=weighed)
+    listed = [np.asarray(edge) for edge in edges]
+    counts, _ = on_host(np.histogramdd, points, listed, weights=weighed)
     total: Any = _added(counts, layout, mesh)
     if density:
         whole = np.sum(total)

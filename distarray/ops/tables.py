@@ -4,12 +4,12 @@ The table (sample points, bins, coefficients) is gathered on every rank if it is
 element may need any entry of it. It obeys `config.gather_limit`.
 """
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from distarray.array import as_distarray, common_mesh, implements
+from distarray.array.blocks import beside
 from distarray.ops.blockwise import apply_blockwise
 
 __all__ = ["digitize", "interp", "piecewise", "polyval"]
@@ -29,7 +29,8 @@ def interp(
     np.interp(np.empty(0), xp, fp, left, right, period)  # NumPy's complaints, on every rank
     x = as_distarray(x, common_mesh(x))
     return apply_blockwise(
-        lambda block: np.interp(block, xp, fp, left, right, period), [x.astype(float, copy=False)]
+        lambda block: np.interp(block, beside(xp, block), beside(fp, block), left, right, period),
+        [x.astype(float, copy=False)],
     )
 
 
@@ -46,7 +47,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     if x.dtype.kind == "c":
         raise TypeError("x may not be complex")
     np.digitize(np.empty(0, x.dtype), bins, right)
-    return apply_blockwise(partial(np.digitize, bins=bins, right=right), [x])
+    return apply_blockwise(lambda block: np.digitize(block, beside(bins, block), right), [x])
 
 
 @implements(np.polyval)
@@ -61,7 +62,9 @@ def polyval(p: Any, x: Any) -> Any:
     coefficients = np.asarray(p)
     if isinstance(x, np.poly1d):
         return np.polyval(coefficients, x)
-    return apply_blockwise(partial(np.polyval, coefficients), [as_distarray(x, mesh)])
+    return apply_blockwise(
+        lambda block: np.polyval(beside(coefficients, block), block), [as_distarray(x, mesh)]
+    )
 
 
 @implements(np.piecewise)

@@ -47,6 +47,7 @@ def raises_everywhere(group, kind, call, match=None):
 # -- making --------------------------------------------------------------------------------------
 
 
+@pytest.mark.host
 @settings(max_examples=30)
 @given(data=st.data())
 def test_distribute(world, ranks, data):
@@ -139,6 +140,7 @@ def test_an_error_on_the_source_alone_is_everybodys(world, ranks):
     world.run(ranks, program)
 
 
+@pytest.mark.host
 @settings(max_examples=30)
 @given(data=st.data())
 def test_from_local_ragged(world, ranks, data):
@@ -469,6 +471,7 @@ def test_copies(world, ranks):
 # -- protocols -----------------------------------------------------------------------------------
 
 
+@pytest.mark.host
 def test_numpy_arrays_of_it(world, ranks):
     def program(group):
         values = np.arange(12.0).reshape(4, 3)
@@ -493,6 +496,7 @@ def test_numpy_arrays_of_it(world, ranks):
     world.run(ranks, program)
 
 
+@pytest.mark.host
 def test_dlpack(world, ranks):
     def program(group):
         x = distarray.distribute(np.arange(12.0), line(group), Shard(0))

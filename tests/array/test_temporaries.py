@@ -14,6 +14,8 @@ from distarray import Shard, distribute
 from distarray.array import temporaries
 from distarray.testing import assert_matches
 
+pytestmark = pytest.mark.host
+
 N = temporaries.LARGE
 KEEPS = sys.version_info >= (3, 14)
 

@@ -419,15 +419,19 @@ ndarray.__module__ = "cupy"
 
 def _asarray(x: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> ndarray:
     if isinstance(x, ndarray):
-        return x if dtype is None or x.dtype == dtype else x.astype(dtype)
+        cast = x if dtype is None or x.dtype == dtype else x.astype(dtype)
+        ordered = np.asarray(cast._memory, order=order)
+        return cast if ordered is cast._memory else ndarray._of(ordered)
     host = np.array(x, dtype, order=order or "K")
     counts.to_device += 1
     return ndarray._of(host)
 
 
-def _array(x: Any, dtype: Any = None, copy: bool = True, **kwargs: Any) -> ndarray:
-    made = _asarray(x, dtype)
-    return made.copy() if made is x and copy else made
+def _array(
+    x: Any, dtype: Any = None, copy: bool | None = True, order: Any = "K", **kwargs: Any
+) -> ndarray:
+    made = _asarray(x, dtype, order)
+    return ndarray._of(made._memory.copy(order or "K")) if made is x and copy else made
 
 
 class _Module(types.ModuleType):

@@ -144,6 +144,7 @@ def test_into_out(world, ranks, data):
     world.run(ranks, program)
 
 
+@pytest.mark.host
 def test_real_and_imag_are_views(world, ranks):
     def program(group):
         mesh = DeviceMesh(group, (ranks,))
@@ -287,6 +288,7 @@ def test_types_and_memory(world, ranks):
     world.run(ranks, program)
 
 
+@pytest.mark.host
 def test_namespaces_and_devices(world, ranks):
     def program(group):
         x = dnp.arange(3)

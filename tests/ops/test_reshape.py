@@ -258,7 +258,7 @@ def test_unlike_storage_on_ranks(world, data):
         mesh = DeviceMesh(group, mesh_shape)
         placements = [Shard(0)] + [Replicate()] * (len(mesh_shape) - 1)
         block = distribute(values, mesh, placements, src=None).to_local()
-        block = np.asfortranarray(block) if fortran[group.rank] else block
+        block = block.copy(order="F") if fortran[group.rank] else block
         x = from_local(block, mesh, placements)
         assert_matches(x.reshape(48), values.reshape(48))
         assert_matches(x.reshape(6, 8), values.reshape(6, 8))

@@ -83,6 +83,7 @@ def test_scalars(world, data):
     world.run(world.ranks[-1], program)
 
 
+@pytest.mark.host
 @settings(max_examples=72)
 @given(data=st.data())
 def test_broadcast_to(world, data):

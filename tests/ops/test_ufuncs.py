@@ -208,6 +208,7 @@ def test_operators(world, ranks, data):
     world.run(ranks, program)
 
 
+@pytest.mark.host
 @pytest.mark.parametrize("other", ["text", None, (), np.array(["a", "b", "c"]), object()], ids=repr)
 def test_equality_of_what_cannot_be_compared(world, ranks, other):
     def program(group):

@@ -1,0 +1,95 @@
+"""On a real GPU: the stand-in cannot show that CuPy computes what it promises.
+
+Left out where there is no CuPy or no device. ``pytest --device cuda tests/ops tests/array`` runs
+the families' own tests there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import distarray
+import distarray.numpy as dnp
+from distarray import DeviceMesh, Shard, distribute
+from distarray.testing import assert_matches
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def cupy(request: pytest.FixtureRequest) -> Any:
+    if request.config.option.device == "standin":
+        pytest.skip("blocks are on the stand-in")
+    module = pytest.importorskip("cupy", reason="CuPy is not installed")
+    try:
+        count = module.cuda.runtime.getDeviceCount()
+    except module.cuda.runtime.CUDARuntimeError as error:
+        pytest.skip(f"no CUDA device: {error}")
+    if not count:
+        pytest.skip("no CUDA device")
+    return module
+
+
+CALLS = [
+    lambda np, a: a + 2 * a - np.float64(1),
+    lambda np, a: np.sum(a, axis=0),
+    lambda np, a: a.sum(),
+    lambda np, a: np.max(a, axis=1, initial=3.0),
+    lambda np, a: np.argmin(a, axis=0),
+    lambda np, a: np.mean(a, where=a > 2),
+    lambda np, a: np.std(a, axis=0),
+    lambda np, a: np.cumsum(a, axis=0),
+    lambda np, a: a.T @ a,
+    lambda np, a: np.einsum("ij,kj->ik", a, a),
+    lambda np, a: a[1:-1] - a[2:],
+    lambda np, a: a[a > 5],
+    lambda np, a: a[np.array([3, 0, 3])],
+    lambda np, a: np.concatenate([a, a[::-1]]),
+    lambda np, a: np.reshape(a, (-1, 4)),
+    lambda np, a: np.repeat(a, 3, axis=0),
+    lambda np, a: np.pad(a, 2, mode="reflect"),
+    lambda np, a: np.where(a > 4, a, -a),
+    lambda np, a: np.spacing(a),
+    lambda np, a: np.insert(a, 2, 7.0, axis=0),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CALLS)))
+def test_calls(world, ranks, cupy, number):
+    values = np.arange(24.0).reshape(8, 3)
+    expected = CALLS[number](np, values)
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,), device_type="cuda")
+        x = distribute(values, mesh, [Shard(0)])
+        result = CALLS[number](dnp, x)
+        assert isinstance(result.to_local(), cupy.ndarray)
+        assert_matches(result, expected, exact=False)
+
+    world.run(ranks, program)
+
+
+def test_scalars_are_on_the_host(world, ranks, cupy):
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,), device_type="cuda")
+        x = distribute(np.arange(10.0), mesh, [Shard(0)])
+        total = x.sum()
+        with distarray.forbid_communication():
+            assert float(total) == 45.0
+            assert f"{total / 2:.1f}" == "22.5"
+
+    world.run(ranks, program)
+
+
+def test_blocks_are_handed_over_without_a_copy(world, ranks, cupy):
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,), device_type="cuda")
+        block = cupy.arange(6.0)
+        x = distarray.DistArray.from_local(block, mesh, [Shard(0)])
+        assert x.to_local() is block
+        assert x.device == f"cuda:{block.device.id}"
+
+    world.run(ranks, program)
