@@ -80,14 +80,14 @@ class FlatIterator(NDArrayOperatorsMixin):
         if type(key) is tuple and not key:
             raise IndexError("Assigning to a flat iterator with a 0-D index is not supported")
         key = _single(key, base.size)
-        line, values = ravel(base), as_distarray(value, base._mesh)
+        line, values = ravel(base), as_distarray(value, base._mesh)._plain()
         number = as_index(key)
         if number is not None:
             if not -base.size <= number < base.size:
                 raise IndexError(f"index {number} is out of bounds for size {base.size}")
-            if values.size != 1:
+            if values.ndim:
                 raise ValueError("Error setting single item of array.")
-            line[key] = reshaped(values, ())
+            line[key] = values
         elif values.size:
             line[key] = _repeated(values, _selected(key, base.size))
         back = reshaped(line, base.shape)
