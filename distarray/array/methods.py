@@ -3,7 +3,6 @@
 They have ndarray's signatures and do what those functions do; what may communicate is said there.
 """
 
-from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -321,6 +320,3 @@ class Methods(Base):
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """What NumPy calls on results of code that knows arrays only by duck typing."""
         return array
-
-    def _axes(self, axes: Sequence[int]) -> tuple[int, ...]:
-        return tuple(np.lib.array_utils.normalize_axis_tuple(axes, self._layout.ndim))

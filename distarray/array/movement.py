@@ -197,15 +197,7 @@ def gathered(
 def _gathered_at(block: Array, layout: Layout, mesh: DeviceMesh, root: int) -> Array | None:
     if layout.is_replicated:
         return block.copy() if mesh.rank == root else None
-    coords = _unravel(root, layout.mesh_shape)
+    coords = mesh.coords_of(root)
     at = Layout.lone(layout.shape, layout.mesh_shape, coords)
     result = moved(block, layout, at, mesh)
     return result.copy() if mesh.rank == root else None
-
-
-def _unravel(rank: int, sizes: Sequence[int]) -> tuple[int, ...]:
-    coords = []
-    for size in reversed(sizes):
-        rank, coordinate = divmod(rank, size)
-        coords.append(coordinate)
-    return tuple(reversed(coords))

@@ -15,6 +15,7 @@ from distarray.comm.tune import use_own_gpu
 from distarray.config import config
 from distarray.errors import DivergenceError, MeshError
 from distarray.layout.placement import Fold
+from distarray.plan.exchange import coords_of
 
 __all__ = ["DeviceMesh", "default_mesh", "init_device_mesh", "world_group"]
 
@@ -159,11 +160,7 @@ class DeviceMesh:
         """The place of a rank of the mesh, numbered in row-major order."""
         if not 0 <= rank < len(self.ranks):
             raise MeshError(f"{self!r} has ranks 0 to {len(self.ranks) - 1}, not {rank}")
-        coords = []
-        for length in reversed(self.shape):
-            rank, coordinate = divmod(rank, length)
-            coords.append(coordinate)
-        return tuple(reversed(coords))
+        return coords_of(rank, self.shape)
 
     # -- arrays on the mesh's devices ---------------------------------------------------------
 

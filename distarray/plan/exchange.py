@@ -22,6 +22,7 @@ __all__ = [
     "Route",
     "Slices",
     "Transfer",
+    "coords_of",
     "intersect",
     "plan_across",
     "plan_exchange",
@@ -107,6 +108,15 @@ def rank_of(coords: Coords, mesh_shape: tuple[int, ...]) -> int:
     for coordinate, size in zip(coords, mesh_shape, strict=True):
         rank = rank * size + coordinate
     return rank
+
+
+def coords_of(rank: int, mesh_shape: tuple[int, ...]) -> Coords:
+    """The mesh coordinate of a row-major number."""
+    coords = []
+    for size in reversed(mesh_shape):
+        rank, coordinate = divmod(rank, size)
+        coords.append(coordinate)
+    return tuple(reversed(coords))
 
 
 def intersect(a: Box, b: Box) -> Box | None:
@@ -313,12 +323,12 @@ def plan_across(
     place = {rank: number for number, rank in enumerate(src_ranks)}
 
     def reads_as(rank: int) -> Coords:
-        return _coords_of(place.get(rank, rank % len(src_ranks)), src.mesh_shape)
+        return coords_of(place.get(rank, rank % len(src_ranks)), src.mesh_shape)
 
-    mine = _coords_of(place[me], src.mesh_shape) if me in place else None
+    mine = coords_of(place[me], src.mesh_shape) if me in place else None
     kept, receives = None, []
     if me in dst_ranks:
-        seat = _coords_of(dst_ranks.index(me), dst.mesh_shape)
+        seat = coords_of(dst_ranks.index(me), dst.mesh_shape)
         want = dst.section(seat)
         if _wanted(dst, want, seat):
             found = _receives(
@@ -357,11 +367,3 @@ def _all_readers(dst: Layout, box: Box) -> Iterator[Coords]:
     """Every coordinate of another mesh whose block meets a box, replicas included."""
     for fixed in _candidates(dst, box, list(range(len(dst.mesh_shape)))):
         yield tuple([fixed[m] for m in range(len(dst.mesh_shape))])
-
-
-def _coords_of(rank: int, mesh_shape: tuple[int, ...]) -> Coords:
-    coords = []
-    for size in reversed(mesh_shape):
-        rank, coordinate = divmod(rank, size)
-        coords.append(coordinate)
-    return tuple(reversed(coords))
