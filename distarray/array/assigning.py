@@ -7,7 +7,7 @@ import numpy as np
 
 from distarray.array import movement
 from distarray.array.base import Base
-from distarray.plan import restrict
+from distarray.plan import restrict, shape_text
 
 __all__ = ["assign"]
 
@@ -34,8 +34,8 @@ def assign(target: Any, value: Any) -> None:
     shape = value._layout.shape if isinstance(value, Base) else np.shape(value)
     if not _fits(shape, target.shape):
         raise ValueError(
-            f"could not broadcast input array from shape {_tight(shape)} into shape "
-            f"{_tight(target.shape)}"
+            f"could not broadcast input array from shape {shape_text(shape)} into shape "
+            f"{shape_text(target.shape)}"
         )
     if isinstance(value, Base):
         _assign_distributed(target, value)
@@ -101,7 +101,3 @@ def _fits(shape: Sequence[int], target: Sequence[int]) -> bool:
         shape = shape[surplus:]
     pairs = zip(reversed(shape), reversed(target), strict=False)
     return all(have in (want, 1) for have, want in pairs)
-
-
-def _tight(shape: Sequence[int]) -> str:
-    return str(tuple(shape)).replace(" ", "")

@@ -17,7 +17,14 @@ from distarray.array import DistArray, as_distarray, common_mesh, movement, wrap
 from distarray.array.blocks import Adapted
 from distarray.comm import DeviceMesh
 from distarray.layout import Box, Coords, Layout
-from distarray.plan import broadcast_shapes, intersect, plan_exchange, propagate, restrict
+from distarray.plan import (
+    broadcast_shapes,
+    intersect,
+    plan_exchange,
+    propagate,
+    restrict,
+    shape_text,
+)
 
 __all__ = ["apply_blockwise", "prepare"]
 
@@ -159,15 +166,11 @@ def _check_outs(arrays: Sequence[DistArray], outs: Sequence[Any]) -> None:
         if out._layout.partials:
             out._settle()
         if broadcast_shapes(shape, out.shape) != out.shape:
-            listed = " ".join([_tight(x.shape) for x in (*arrays, out)])
+            listed = " ".join([shape_text(x.shape) for x in (*arrays, out)])
             raise ValueError(
-                f"non-broadcastable output operand with shape {_tight(out.shape)} doesn't match "
-                f"the broadcast shape {_tight(shape)} (operands {listed})"
+                f"non-broadcastable output operand with shape {shape_text(out.shape)} doesn't "
+                f"match the broadcast shape {shape_text(shape)} (operands {listed})"
             )
-
-
-def _tight(shape: Sequence[int]) -> str:
-    return str(tuple(shape)).replace(" ", "")
 
 
 def _targets(

@@ -21,7 +21,7 @@ from distarray.plan.exchange import (
     plan_exchange,
     rank_of,
 )
-from distarray.plan.propagate import Propagation, broadcast_shapes, propagate, restrict
+from distarray.plan.propagate import Propagation, broadcast_shapes, propagate, restrict, shape_text
 
 __all__ = [
     "Contraction",
@@ -45,4 +45,5 @@ __all__ = [
     "propagate",
     "rank_of",
     "restrict",
+    "shape_text",
 ]

@@ -13,7 +13,7 @@ from functools import lru_cache
 from distarray.layout import Cut, Layout, Placement
 from distarray.plan.cost import moved_elements
 
-__all__ = ["Propagation", "broadcast_shapes", "propagate", "restrict"]
+__all__ = ["Propagation", "broadcast_shapes", "propagate", "restrict", "shape_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,11 @@ class Propagation:
     operands: tuple[Layout, ...]
 
 
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape as NumPy writes it in its errors, without blanks."""
+    return str(tuple(shape)).replace(" ", "")
+
+
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The common shape of operands; the error is NumPy's."""
     ndim = max([len(shape) for shape in shapes], default=0)
@@ -32,7 +37,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
         for dim, extent in enumerate(shape, ndim - len(shape)):
             if extent != 1 and extent != common[dim]:
                 if common[dim] != 1:
-                    listed = " ".join([str(s).replace(" ", "") for s in shapes])
+                    listed = " ".join([shape_text(s) for s in shapes])
                     raise ValueError(
                         f"operands could not be broadcast together with shapes {listed} "
                     )

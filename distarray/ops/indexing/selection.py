@@ -10,7 +10,7 @@ from distarray.comm.agree import agree
 from distarray.ops.blockwise import apply_blockwise
 from distarray.ops.indexing.nonzeros import nonzero
 from distarray.ops.indexing.values import plain
-from distarray.plan import restrict
+from distarray.plan import restrict, shape_text
 
 __all__ = ["choose", "copyto", "select", "where"]
 
@@ -176,8 +176,8 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     for array in (values, condition):
         if array.ndim > target.ndim or np.broadcast_shapes(array.shape, shape) != shape:
             raise ValueError(
-                f"could not broadcast input array from shape {_tight(array.shape)} into shape "
-                f"{_tight(shape)}"
+                f"could not broadcast input array from shape {shape_text(array.shape)} into shape "
+                f"{shape_text(shape)}"
             )
     blocks = [
         movement.moved(mesh.asarray(x._block), x._layout, restrict(layout, x.shape), mesh)
@@ -185,10 +185,6 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     ]
     if layout.holds(mesh.coords):
         np.copyto(target._block, blocks[0], casting="unsafe", where=blocks[1])
-
-
-def _tight(shape: Sequence[int]) -> str:
-    return str(tuple(shape)).replace(" ", "")
 
 
 def _check_cast(source: Any, dtype: Any, casting: Any) -> None:
