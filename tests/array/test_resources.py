@@ -32,7 +32,6 @@ def kilobytes():
 
 
 @pytest.mark.mpi
-@pytest.mark.timeout(240)
 def test_nothing_accumulates(world, ranks):
     from distarray.comm import datatypes
 
