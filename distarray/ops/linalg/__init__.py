@@ -1,0 +1,1 @@
+"""Linear algebra: factorizations, solvers, norms, products of many operands."""
