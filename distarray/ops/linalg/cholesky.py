@@ -1,0 +1,88 @@
+"""Cholesky factorization of one large matrix over all ranks."""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.layout import Layout
+from distarray.ops.linalg.cyclic import Dealing, collected, dealt, panel_width
+
+__all__ = ["factor"]
+
+Array = Any
+
+
+def factor(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
+    """The lower Cholesky factor of a large matrix, of which the lower triangle is read.
+
+    Right-looking, on columns dealt out in panels: the rank that has a panel factors its diagonal
+    block on the host, and broadcasts the panel; each rank updates the panels that it has, from
+    their diagonals down.
+
+    Parameters
+    ----------
+    a : DistArray, shape (n, n)
+        Placed as it may be.
+    dtype : dtype
+        In which to compute: float64 or complex128.
+    layout : Layout
+        Of the result.
+
+    Raises
+    ------
+    LinAlgError
+        On all ranks, if the matrix is not positive definite.
+
+    Cost
+    ----
+    1/3 n**3 operations over all ranks. After the exchange that deals out the columns each rank
+    receives n**2 / 2 elements in n / PANEL broadcasts.
+    """
+    dealing = Dealing(a._mesh, a.shape[1], panel_width(a.shape[1], a._mesh))
+    work = dealt(a, dealing, dtype)
+    for panel in range(dealing.panels):
+        column = _factored(work, dealing, panel)
+        if column is None:
+            raise np.linalg.LinAlgError("Matrix is not positive definite")
+        for later in range(panel + 1, dealing.panels):
+            if dealing.owner(later) == a._mesh.rank:
+                _update(work, dealing, panel, later, column)
+    return collected(work, dealing, layout)
+
+
+def _factored(work: Array, dealing: Dealing, panel: int) -> Array | None:
+    """The panel of the factor from its diagonal down, on every rank; None if there is none."""
+    mesh = dealing.mesh
+    start, stop = dealing.interval(panel)
+    width = stop - start
+    # One row more: whether it is positive definite.
+    message = mesh.xp.empty((len(work) - start + 1, width), work.dtype)
+    if mesh.rank == dealing.owner(panel):
+        place = dealing.place(panel)
+        own = work[:, place : place + width]
+        lower = _lower(mesh.to_host(own[start:stop]))
+        message[-1] = lower is not None
+        if lower is not None:
+            below = mesh.asarray(np.linalg.inv(lower).conj().T)
+            own[:start] = 0
+            own[start:stop] = mesh.asarray(lower)
+            own[stop:] = own[stop:] @ below
+            message[:-1] = own[start:]
+    mesh.group.broadcast(message, dealing.owner(panel), "panel of the factor")
+    return message[:-1] if bool(message[-1, 0]) else None
+
+
+def _lower(block: Array) -> Array | None:
+    try:
+        return np.linalg.cholesky(block)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _update(work: Array, dealing: Dealing, panel: int, later: int, column: Array) -> None:
+    """Subtract what a panel of the factor contributes from a later one, from its diagonal down."""
+    start, stop = dealing.interval(later)
+    place, first = dealing.place(later), dealing.interval(panel)[0]
+    own = work[start:, place : place + stop - start]
+    own -= column[start - first :] @ column[start - first : stop - first].conj().T

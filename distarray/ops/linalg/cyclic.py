@@ -1,0 +1,157 @@
+"""A matrix dealt out in panels of columns: what the blocked factorizations work on.
+
+Rank r of p has the panels r, r + p, r + 2p, ...: while a factorization eats its way through the
+matrix, every rank keeps a share of what is left. All columns of a rank form one array in C order,
+so that exchanging rows, and subtracting a product from the rows below, touch long runs of memory.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, movement, to_layout, wrap
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout, Shard
+
+__all__ = [
+    "PANEL",
+    "Dealing",
+    "collected",
+    "dealt",
+    "panel_width",
+    "row_layout",
+    "subtract_product",
+]
+
+Array = Any
+
+#: Columns in a panel, if the matrix is large enough.
+PANEL = 128
+#: Rows of a product that are subtracted at a time: the product then is still in cache.
+_TILE_ROWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Dealing:
+    """How a number of columns is dealt out over the ranks of a mesh.
+
+    Attributes
+    ----------
+    mesh : DeviceMesh
+        Whose ranks take turns.
+    columns : int
+        Number of columns.
+    width : int
+        Columns in a panel; the last may have fewer.
+    """
+
+    mesh: DeviceMesh
+    columns: int
+    width: int
+
+    @property
+    def panels(self) -> int:
+        """Number of panels."""
+        return -(-self.columns // self.width)
+
+    def owner(self, panel: int) -> int:
+        """The rank that has a panel."""
+        return panel % self.mesh.size()
+
+    def interval(self, panel: int) -> tuple[int, int]:
+        """The global columns of a panel."""
+        start = panel * self.width
+        return start, min(start + self.width, self.columns)
+
+    def place(self, panel: int) -> int:
+        """Where the panel, or the next one that is this rank's, starts among its columns."""
+        before = -(-max(panel - self.mesh.rank, 0) // self.mesh.size())
+        return min(before * self.width, self.count(self.mesh.rank))
+
+    def count(self, rank: int) -> int:
+        """Number of columns that a rank has."""
+        return len(self.indices(rank))
+
+    def indices(self, rank: int) -> Array:
+        """The global columns of a rank, in its order."""
+        every = np.arange(self.columns)
+        return every[every // self.width % self.mesh.size() == rank]
+
+
+def panel_width(columns: int, mesh: DeviceMesh) -> int:
+    """Columns in a panel: narrower where the ranks would not have some panels each."""
+    return max(1, min(PANEL, -(-columns // (2 * mesh.size()))))
+
+
+def row_layout(x: DistArray) -> Layout:
+    """The layout of a matrix in which every rank has some rows, whole: its own if it is one."""
+    layout, mesh = x._layout, x._mesh
+    cut = layout.cuts[0]
+    idle = [m for m, size in enumerate(mesh.shape) if size > 1 and m not in cut.mesh_dims]
+    if not idle and not layout.cuts[1].mesh_dims:
+        return layout
+    return Layout.chunked(x.shape, mesh.shape, [Shard(0)] * mesh.ndim)
+
+
+def dealt(x: DistArray, dealing: Dealing, dtype: Any) -> Array:
+    """This rank's columns of a matrix, all rows of them, in memory of their own.
+
+    Cost
+    ----
+    Of a replicated matrix nothing is sent. One exchange if each rank has whole rows, two
+    otherwise; each moves what a rank does not have yet.
+    """
+    mesh = x._mesh
+    own = dealing.indices(mesh.rank)
+    if x._layout.is_replicated:
+        return mesh.asarray(x._block)[:, own].astype(dtype, copy=False)
+    rows = row_layout(x)
+    block = to_layout(x, rows)._block
+    target = mesh.xp.empty((x.shape[0], len(own)), dtype)
+    sends, receives = [], []
+    for rank in range(mesh.size()):
+        start, stop = rows.section(mesh.coords_of(rank))[0]
+        columns = dealing.indices(rank)
+        if rank == mesh.rank:
+            target[start:stop] = block[:, columns]
+            continue
+        if len(block) and len(columns):
+            sends.append((rank, block[:, columns].astype(dtype, copy=False)))
+        if stop > start and len(own):
+            receives.append((rank, target[start:stop]))
+    mesh.group.exchange(sends, receives, "panels of columns")
+    return target
+
+
+def collected(own: Array, dealing: Dealing, layout: Layout) -> DistArray:
+    """The matrix of which each rank has dealt columns, in a layout of its shape; as `dealt`."""
+    mesh = dealing.mesh
+    rows = Layout.chunked(layout.shape, mesh.shape, [Shard(0)] * mesh.ndim)
+    first, last = rows.section(mesh.coords)[0]
+    block = mesh.xp.empty((last - first, dealing.columns), own.dtype)
+    sends, landing = [], []
+    for rank in range(mesh.size()):
+        start, stop = rows.section(mesh.coords_of(rank))[0]
+        columns = dealing.indices(rank)
+        if rank == mesh.rank:
+            block[:, columns] = own[start:stop]
+            continue
+        if stop > start and own.shape[1]:
+            sends.append((rank, own[start:stop]))
+        if last > first and len(columns):
+            landing.append((rank, columns, mesh.xp.empty((last - first, len(columns)), own.dtype)))
+    mesh.group.exchange(sends, [(rank, part) for rank, _, part in landing], "panels of columns")
+    for _, columns, part in landing:
+        block[:, columns] = part
+    moved = movement.moved(block, rows, layout, mesh)
+    return wrap(moved, layout, mesh)
+
+
+def subtract_product(target: Array, left: Array, right: Array) -> None:
+    """``target -= left @ right`` in tiles of rows, without a temporary of the size of `target`."""
+    if not right.size:
+        return
+    for start in range(0, len(target), _TILE_ROWS):
+        tile = slice(start, start + _TILE_ROWS)
+        target[tile] -= left[tile] @ right

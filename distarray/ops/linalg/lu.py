@@ -1,0 +1,213 @@
+"""LU factorization of one large matrix over all ranks, and what is made of it.
+
+Right-looking, with partial pivoting, on columns dealt out in panels (:mod:`.cyclic`). The rank that
+has a panel factors it in LAPACK, on the host, alone, so that the search for pivots costs no
+messages, and broadcasts it with its pivots; every rank then updates its own columns by a product.
+Right-hand sides ride along as further columns, so that L is used at once and never kept.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, to_layout, wrap
+from distarray.layout import Fold, Layout
+from distarray.ops.linalg.cyclic import Dealing, collected, dealt, panel_width, subtract_product
+from distarray.ops.linalg.lapack import factor_panel, row_order
+
+__all__ = ["inverse", "log_determinant", "solution"]
+
+Array = Any
+
+#: Right-hand sides up to this many are kept on every rank.
+_FEW = 64
+
+
+class _Elimination:
+    """A matrix and right-hand sides on their way to an upper triangle.
+
+    Attributes
+    ----------
+    work : array, shape (n, own columns of the matrix + right-hand sides)
+        Of this rank.
+    diagonal : list of ndarray
+        The diagonals of the panels' U, on the host of every rank.
+    swaps : int
+        How many rows have been exchanged.
+    """
+
+    def __init__(self, work: Array, dealing: Dealing) -> None:
+        self.work = work
+        self.dealing = dealing
+        self.mesh = dealing.mesh
+        self.diagonal: list[Array] = []
+        self.swaps = 0
+
+    def run(self, stops: Callable[[Array], bool]) -> bool:
+        """Eliminate panel by panel until `stops(diagonal of a panel)`; whether it came to the end.
+
+        All ranks see the same diagonals, and stop together.
+        """
+        for panel in range(self.dealing.panels):
+            columns, pivots = self._factored(panel)
+            width = len(columns)
+            self.diagonal.append(columns[:, :width].diagonal().copy())
+            self.swaps += int(np.count_nonzero(pivots != np.arange(width)))
+            if stops(self.diagonal[-1]):
+                return False
+            self._update(panel, columns, pivots)
+        return True
+
+    def _factored(self, panel: int) -> tuple[Array, Array]:
+        """The factored panel as columns in host memory, and its pivots."""
+        start, stop = self.dealing.interval(panel)
+        width, rows = stop - start, len(self.work) - start
+        # The pivots are one more column, as long as the others: one message, whole numbers in it.
+        message = np.empty((width + 1, rows), self.work.dtype)
+        owner = self.dealing.owner(panel)
+        if self.mesh.rank == owner:
+            place = self.dealing.place(panel)
+            own = self.work[start:, place : place + width]
+            message[:width] = self.mesh.to_host(own).T
+            message[width, :width] = factor_panel(message[:width])
+            own[:width] = self.mesh.asarray(message[:width, :width].T)
+        self.mesh.group.broadcast(message, owner, "factored panel")
+        return message[:width], message[width, :width].real.astype(np.int64)
+
+    def _update(self, panel: int, columns: Array, pivots: Array) -> None:
+        """Exchange rows, and subtract what the panel contributes from the columns after it."""
+        start, stop = self.dealing.interval(panel)
+        width = stop - start
+        rest = self.work[start:, self.dealing.place(panel + 1) :]
+        if not rest.size:
+            return
+        changed, sources = row_order(pivots, len(rest))
+        if len(changed):
+            rest[changed] = rest[sources]
+        lower = np.tril(columns[:, :width].T, -1) + np.eye(width, dtype=columns.dtype)
+        rest[:width] = self.mesh.asarray(np.linalg.inv(lower)) @ rest[:width]
+        left = self.mesh.asarray(columns[:, width:]).T
+        subtract_product(rest[width:], left, rest[:width])
+
+
+def _is_singular(diagonal: Array) -> bool:
+    return bool((diagonal == 0).any())
+
+
+def _eliminated(work: Array, dealing: Dealing) -> _Elimination:
+    elimination = _Elimination(work, dealing)
+    if not elimination.run(_is_singular):
+        raise np.linalg.LinAlgError("Singular matrix")
+    return elimination
+
+
+def log_determinant(a: DistArray, dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """Sign and logarithm of the absolute value of a matrix's determinant, on every rank.
+
+    Returns
+    -------
+    tuple of scalar
+        The first of the given dtype, the second real.
+
+    Cost
+    ----
+    2/3 n**3 operations over all ranks; each rank receives n**2 / 2 elements in n / PANEL
+    broadcasts, after the exchange that deals out the columns.
+    """
+    mesh = a._mesh
+    dealing = Dealing(mesh, a.shape[1], panel_width(a.shape[1], mesh))
+    elimination = _Elimination(dealt(a, dealing, dtype), dealing)
+    if not elimination.run(_is_singular):
+        return dtype.type(0), -np.inf
+    diagonal = np.concatenate(elimination.diagonal)
+    sizes = np.abs(diagonal)
+    signs = diagonal / sizes
+    sign = np.prod(signs) * (-1) ** elimination.swaps
+    return dtype.type(sign), np.log(sizes).sum()
+
+
+def inverse(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
+    """The inverse of a large matrix, in the given layout; costs as :func:`solution`."""
+    dealing = Dealing(a._mesh, a.shape[1], panel_width(a.shape[1], a._mesh))
+    own = dealt(a, dealing, dtype)
+    columns = dealing.indices(a._mesh.rank)
+    unit = a._mesh.xp.zeros_like(own)
+    unit[columns, np.arange(len(columns))] = 1
+    return collected(_wide(own, unit, dealing), dealing, layout)
+
+
+def solution(a: DistArray, b: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
+    """The solution of a large system of equations, in the given layout.
+
+    Parameters
+    ----------
+    a : DistArray, shape (n, n)
+        Placed as it may be.
+    b : DistArray, shape (n, r)
+        Right-hand sides.
+    dtype : dtype
+        In which to compute: float64 or complex128.
+    layout : Layout
+        Of the solution.
+
+    Raises
+    ------
+    LinAlgError
+        On all ranks, if a pivot is exactly zero.
+
+    Cost
+    ----
+    2/3 n**3 + 2 n**2 r operations over all ranks. After the exchange that deals out the columns
+    each rank receives n**2 / 2 elements in n / PANEL broadcasts. If there are more than some dozens
+    of right-hand sides they are dealt out as well, and as much is broadcast once more; else every
+    rank has all of them, and a round for each panel adds up what the ranks contribute.
+    """
+    mesh = a._mesh
+    dealing = Dealing(mesh, a.shape[1], panel_width(a.shape[1], mesh))
+    own = dealt(a, dealing, dtype)
+    if b.shape[1] > _FEW:
+        sides = Dealing(mesh, b.shape[1], panel_width(b.shape[1], mesh))
+        return collected(_wide(own, dealt(b, sides, dtype), dealing), sides, layout)
+    whole = Layout.replicated(b.shape, mesh.shape)
+    every = to_layout(b, whole)._block.astype(dtype, copy=False)
+    found = wrap(_narrow(own, every, dealing), whole, mesh)
+    return to_layout(found, layout)
+
+
+def _wide(own: Array, sides: Array, dealing: Dealing) -> Array:
+    """Solve for this rank's own right-hand sides: the panels of U pass by."""
+    mesh, count = dealing.mesh, own.shape[1]
+    work = np.concatenate([own, sides], axis=1)
+    elimination = _eliminated(work, dealing)
+    found = elimination.work[:, count:]
+    for panel in reversed(range(dealing.panels)):
+        start, stop = dealing.interval(panel)
+        place = dealing.place(panel)
+        upper = mesh.xp.empty((stop, stop - start), work.dtype)
+        if mesh.rank == dealing.owner(panel):
+            upper[...] = work[:stop, place : place + stop - start]
+        mesh.group.broadcast(upper, dealing.owner(panel), "panel of U")
+        if found.size:
+            found[start:stop] = np.linalg.solve(np.triu(upper[start:]), found[start:stop])
+            subtract_product(found[:start], upper[:start], found[start:stop])
+    return found
+
+
+def _narrow(own: Array, sides: Array, dealing: Dealing) -> Array:
+    """Solve for a few right-hand sides, which every rank has: U stays where it is."""
+    mesh, count = dealing.mesh, own.shape[1]
+    work = np.concatenate([own, sides], axis=1)
+    elimination = _eliminated(work, dealing)
+    given = elimination.work[:, count:]
+    found = mesh.xp.zeros_like(given)
+    taken = mesh.xp.zeros_like(given)  # what this rank's columns of U take from each equation
+    for panel in reversed(range(dealing.panels)):
+        start, stop = dealing.interval(panel)
+        rest = given[start:stop] - mesh.group.allreduce(taken[start:stop], Fold.SUM, "solution")
+        if mesh.rank == dealing.owner(panel):
+            place = dealing.place(panel)
+            upper = work[:stop, place : place + stop - start]
+            found[start:stop] = np.linalg.solve(np.triu(upper[start:]), rest)
+            taken[:start] += upper[:start] @ found[start:stop]
+    return mesh.group.allreduce(found, Fold.SUM, "solution")

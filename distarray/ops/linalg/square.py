@@ -1,0 +1,331 @@
+"""Square systems: solve, inv, det, slogdet, cholesky, and powers and inverses of tensors."""
+
+import operator
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, call, implements, wrap
+from distarray.layout import Layout
+from distarray.ops.linalg import cholesky as blocked_cholesky
+from distarray.ops.linalg import lu
+from distarray.ops.linalg.small import (
+    at_once,
+    check_square,
+    common_type,
+    is_stack,
+    one_by_one,
+    read,
+    stackwise,
+)
+
+__all__ = [
+    "BLOCKED_FROM",
+    "cholesky",
+    "det",
+    "each_matrix",
+    "inv",
+    "matrix_power",
+    "slogdet",
+    "solve",
+    "tensorinv",
+    "tensorsolve",
+]
+
+#: Matrices of so many rows are factored by all ranks together; smaller ones by every rank at once.
+BLOCKED_FROM = 768
+
+
+def each_matrix(
+    function: Callable[..., Any], large: Callable[[DistArray], Any], a: DistArray
+) -> Any:
+    """A function of square matrices, each of them treated as its size and number suggest.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy's, for whole matrices on one rank.
+    large : callable
+        Ours, for one matrix that lies on all ranks.
+    a : DistArray
+        One matrix, or a stack of them.
+    """
+    if a.ndim > 2 and is_stack(a):
+        return stackwise(function, a)
+    if a._mesh.size() == 1 or a.shape[-1] < BLOCKED_FROM:
+        return at_once(function, a)
+    return large(a) if a.ndim == 2 else one_by_one(large, a)
+
+
+def _scalar(value: Any, a: DistArray) -> DistArray:
+    """A number that every rank has, as the 0-d result of an operation."""
+    return wrap(value, Layout.replicated((), a._mesh.shape), a._mesh)
+
+
+@implements(np.linalg.cholesky)
+def cholesky(a: Any, /, *, upper: bool = False) -> Any:
+    """The Cholesky factor of positive definite matrices. See :func:`numpy.linalg.cholesky`.
+
+    Parameters
+    ----------
+    a : DistArray, shape (..., n, n)
+        Its lower triangle is read; with `upper`, its upper one.
+    upper : bool
+        Whether the factor is upper triangular.
+
+    Returns
+    -------
+    DistArray
+        Laid out as `a`; replicated where a single matrix has fewer than `BLOCKED_FROM` rows.
+
+    Raises
+    ------
+    LinAlgError
+        On all ranks, if a matrix is not square, or not positive definite.
+
+    Cost
+    ----
+    A stack costs no messages beyond those that make its matrices whole; a small matrix is gathered
+    (n**2 elements to each rank) and factored everywhere at once. A large one takes n**3 / 3
+    operations over all ranks, and each rank receives n**2 / 2 elements in n / 128 broadcasts.
+    """
+    (a,) = read(a)
+    check_square(a)
+    work, made = common_type(a.dtype)
+
+    def large(matrix: DistArray) -> DistArray:
+        source = np.conjugate(matrix.T) if upper else matrix
+        layout = matrix._layout.transpose((1, 0)) if upper else matrix._layout
+        factor = blocked_cholesky.factor(source, work, layout)
+        return _as(np.conjugate(factor.T) if upper else factor, made)
+
+    return each_matrix(partial(np.linalg.cholesky, upper=upper), large, a)
+
+
+def _as(x: DistArray, dtype: np.dtype[Any]) -> DistArray:
+    cast: DistArray = x.astype(dtype, copy=False)
+    return cast
+
+
+@implements(np.linalg.inv)
+def inv(a: Any) -> Any:
+    """The inverse of matrices. See :func:`numpy.linalg.inv`.
+
+    Parameters
+    ----------
+    a : DistArray, shape (..., n, n)
+        Placed as it may be.
+
+    Returns
+    -------
+    DistArray
+        Laid out as `a`; replicated where a single matrix has fewer than `BLOCKED_FROM` rows.
+
+    Raises
+    ------
+    LinAlgError
+        On all ranks, if a matrix is not square, or singular.
+
+    Cost
+    ----
+    As :func:`solve` with n right-hand sides.
+    """
+    (a,) = read(a)
+    check_square(a)
+    work, made = common_type(a.dtype)
+    return each_matrix(np.linalg.inv, lambda m: _as(lu.inverse(m, work, m._layout), made), a)
+
+
+@implements(np.linalg.slogdet)
+def slogdet(a: Any) -> Any:
+    """Sign and logarithm of the determinant. See :func:`numpy.linalg.slogdet`.
+
+    Parameters
+    ----------
+    a : DistArray, shape (..., n, n)
+        Placed as it may be.
+
+    Returns
+    -------
+    SlogdetResult
+        Two scalars on every rank; for a stack two arrays, cut as the stack is.
+
+    Cost
+    ----
+    2/3 n**3 operations, over all ranks where the matrix is large; then each rank receives
+    n**2 / 2 elements in n / 128 broadcasts. Smaller matrices as :func:`cholesky`.
+    """
+    (a,) = read(a)
+    check_square(a)
+    work, made = common_type(a.dtype)
+    kind = type(np.linalg.slogdet(np.ones((1, 1))))
+
+    def large(matrix: DistArray) -> Any:
+        sign, size = lu.log_determinant(matrix, work)
+        real = np.empty(0, made).real.dtype.type
+        return kind(_scalar(made.type(sign), matrix), _scalar(real(size), matrix))
+
+    return each_matrix(np.linalg.slogdet, large, a)
+
+
+@implements(np.linalg.det)
+def det(a: Any) -> Any:
+    """The determinant of matrices. See :func:`numpy.linalg.det`; costs as :func:`slogdet`."""
+    (a,) = read(a)
+    check_square(a)
+    work, made = common_type(a.dtype)
+
+    def large(matrix: DistArray) -> DistArray:
+        sign, size = lu.log_determinant(matrix, work)
+        return _scalar(made.type(sign * np.exp(size)), matrix)
+
+    return each_matrix(np.linalg.det, large, a)
+
+
+@implements(np.linalg.solve)
+def solve(a: Any, b: Any) -> Any:
+    """Solutions of systems of linear equations. See :func:`numpy.linalg.solve`.
+
+    Parameters
+    ----------
+    a : DistArray, shape (..., n, n)
+        Placed as it may be.
+    b : DistArray, shape (n,) or (..., n, r)
+        Right-hand sides; a single vector only where `b` has one dimension, as in NumPy 2.
+
+    Returns
+    -------
+    DistArray
+        Laid out as `b`; replicated where a single matrix has fewer than `BLOCKED_FROM` rows.
+
+    Raises
+    ------
+    LinAlgError
+        On all ranks, if a matrix is not square, or singular.
+
+    Cost
+    ----
+    A stack costs no messages beyond those that make its matrices whole; a small matrix is gathered
+    (n**2 elements to each rank) and solved everywhere at once. A large one takes
+    2/3 n**3 + 2 n**2 r operations over all ranks, and each rank receives n**2 / 2 elements in
+    n / 128 broadcasts, twice that for many right-hand sides.
+    """
+    a, b = read(a, b)
+    check_square(a)
+    work, made = common_type(a.dtype, b.dtype)
+    core = 1 if b.ndim == 1 else 2
+    probe = [np.empty((0, *x.shape[x.ndim - c :]), x.dtype) for x, c in ((a, 2), (b, core))]
+    if core == 1:
+        probe[1] = np.broadcast_to(np.zeros((), b.dtype), b.shape)
+    np.linalg.solve(*probe)  # NumPy's words about shapes that do not fit
+    if a.ndim > 2 or b.ndim > 2:
+        return _solve_stack(a, b, core)
+    if a._mesh.size() == 1 or len(a) < BLOCKED_FROM:
+        return at_once(np.linalg.solve, a, b)
+    if core == 2:
+        return _as(lu.solution(a, b, work, b._layout), made)
+    column = b[:, None]
+    return _as(lu.solution(a, column, work, column._layout), made)[:, 0]
+
+
+def _solve_stack(a: DistArray, b: DistArray, core: int) -> Any:
+    many = prod(np.broadcast_shapes(a.shape[:-2], b.shape[: b.ndim - core])) >= a._mesh.size()
+    if many:
+        return stackwise(np.linalg.solve, a, b, cores=(2, core))
+    if a._mesh.size() == 1 or a.shape[-1] < BLOCKED_FROM:
+        return at_once(np.linalg.solve, a, b)
+    stack = np.broadcast_shapes(a.shape[:-2], b.shape[: b.ndim - core])
+    a = call(np.broadcast_to, a, (*stack, *a.shape[-2:]))
+    b = call(np.broadcast_to, b, (*stack, *b.shape[b.ndim - core :]))
+    parts = [solve(a[place], b[place]) for place in np.ndindex(*stack)]
+    joined = call(np.stack, parts)
+    return call(np.reshape, joined, (*stack, *joined.shape[1:]))
+
+
+@implements(np.linalg.matrix_power)
+def matrix_power(a: Any, n: Any) -> Any:
+    """Matrices to an integer power. See :func:`numpy.linalg.matrix_power`.
+
+    Parameters
+    ----------
+    a : DistArray, shape (..., m, m)
+        Placed as it may be.
+    n : int
+        The exponent; the inverse is taken first if it is negative.
+
+    Returns
+    -------
+    DistArray
+        `a` itself for the first power.
+
+    Cost
+    ----
+    At most 2 log2(n) products as :func:`numpy.matmul` makes them.
+    """
+    (a,) = read(a)
+    check_square(a)
+    try:
+        n = operator.index(n)
+    except TypeError as error:
+        raise TypeError("exponent must be an integer") from error
+    if a.dtype == object and a.ndim > 2:
+        raise NotImplementedError("matrix_power not supported for stacks of object arrays")
+    if n == 0:
+        result = call(np.zeros_like, a)
+        result[...] = call(np.eye, a.shape[-1], dtype=a.dtype, like=a)
+        return result
+    if n < 0:
+        a, n = inv(a), -n
+    return _power(a, n, np.dot if a.dtype == object else np.matmul)
+
+
+def _power(a: DistArray, n: int, product: Callable[..., Any]) -> Any:
+    """A positive power, multiplied in NumPy's order."""
+    if n == 3:
+        return product(product(a, a), a)
+    power, result = a, None
+    while True:
+        n, bit = divmod(n, 2)
+        if bit:
+            result = power if result is None else product(result, power)
+        if not n:
+            return result
+        power = product(power, power)
+
+
+@implements(np.linalg.tensorinv)
+def tensorinv(a: Any, ind: int = 2) -> Any:
+    """The inverse of a tensor. See :func:`numpy.linalg.tensorinv`; costs as :func:`inv`."""
+    (a,) = read(a)
+    if ind <= 0:
+        raise ValueError("Invalid ind argument.")
+    shape = (*a.shape[ind:], *a.shape[:ind])
+    square = call(np.reshape, a, (prod(a.shape[ind:]), -1))
+    return call(np.reshape, inv(square), shape)
+
+
+@implements(np.linalg.tensorsolve)
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    """The solution of a tensor equation. See :func:`numpy.linalg.tensorsolve`.
+
+    Costs as :func:`solve` with one right-hand side.
+    """
+    a, b = read(a, b)
+    if axes is not None:
+        order = list(range(a.ndim))
+        for axis in axes:
+            order.remove(axis)
+            order.insert(a.ndim, axis)
+        a = a.transpose(order)
+    shape = a.shape[-(a.ndim - b.ndim) :]
+    size = prod(shape)
+    if a.size != size**2:
+        raise np.linalg.LinAlgError(
+            "Input arrays must satisfy the requirement \
+            prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim])"
+        )
+    square = call(np.reshape, a, (size, size))
+    return call(np.reshape, solve(square, call(np.ravel, b)), shape)
