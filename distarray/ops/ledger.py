@@ -26,9 +26,8 @@ Function = Callable[..., object]
 #: Reason -> names of the functions that fall back for it, each with its module.
 REASONS: dict[str, str] = {
     "Sorting and order statistics arrive with the sorting family.": """
-        numpy.argpartition numpy.argsort numpy.lexsort numpy.median numpy.nanmedian
-        numpy.nanpercentile numpy.nanquantile numpy.partition numpy.percentile numpy.quantile
-        numpy.searchsorted numpy.sort numpy.sort_complex
+        numpy.argpartition numpy.argsort numpy.lexsort numpy.partition numpy.searchsorted
+        numpy.sort numpy.sort_complex
     """,
     "Set operations need sorted data; they arrive with the sorting family.": """
         numpy.intersect1d numpy.isin numpy.setdiff1d numpy.setxor1d numpy.union1d numpy.unique

@@ -1,0 +1,123 @@
+"""Weighted quantiles over axes of arrays: lines, their weights, and NaN among them."""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from distarray.array import DistArray, as_distarray, to_layout
+from distarray.comm.agree import agree
+from distarray.comm.group import Group
+from distarray.layout import Cut, Layout
+from distarray.ops.order.lines import brought, lines_of, missing
+from distarray.ops.order.weighted import Weighted, select_weighted
+from distarray.ops.reducing import place
+
+__all__ = ["WeightedCall", "checked"]
+
+Array = Any
+
+
+def checked(weights: Any, x: DistArray, axis: Any, method: str) -> DistArray:
+    """The weights, in the shape of the array; raises what NumPy raises about them."""
+    weights = as_distarray(weights, x._mesh)
+    if method != "inverted_cdf":
+        raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
+    if axis is not None:
+        axis = normalize_axis_tuple(axis, x.ndim, argname="axis")
+    if weights.shape != x.shape:
+        if axis is None:
+            raise TypeError("Axis must be specified when shapes of a and weights differ.")
+        if weights.shape != tuple([x.shape[dim] for dim in axis]):
+            raise ValueError(
+                "Shape of weights must be consistent with shape of a along specified axis."
+            )
+        order = np.argsort(axis).tolist()
+        key = tuple([slice(None) if dim in axis else None for dim in range(x.ndim)])
+        weights = np.broadcast_to(np.transpose(weights, order)[key], x.shape)
+    if bool(np.any(weights < 0)) and x._mesh.coords is not None:
+        raise ValueError("Weights must be non-negative.")
+    return weights._plain()  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedCall:
+    """A call of one of the functions with weights.
+
+    Attributes
+    ----------
+    function : callable
+        Of NumPy's.
+    q : array_like
+        As it was given.
+    shares : array
+        The quantiles from 0 to 1.
+    """
+
+    function: Any
+    q: Any
+    shares: Array
+
+    @property
+    def skips_nan(self) -> bool:
+        """Whether NaN are left out."""
+        return self.function in (np.nanquantile, np.nanpercentile)
+
+    def along(
+        self, x: DistArray, weights: DistArray, axes: tuple[int, ...], keepdims: bool
+    ) -> tuple[Array, Layout]:
+        """This rank's part of the quantiles over axes, and its layout."""
+        mesh = x._mesh
+        layout = brought(x._layout, axes, x.nbytes + weights.nbytes)
+        block, scale = (mesh.to_host(to_layout(v, layout)._block) for v in (x, weights))
+        plan = place(layout, axes, keepdims, x.dtype)
+        lead = [Cut.whole(extent) for extent in self.shares.shape]
+        result = Layout.from_cuts([*lead, *plan.layout.cuts], layout.mesh_shape)
+        shape = result.local_shape(mesh.coords)
+        part, error = np.zeros(shape, x.dtype), None
+        if mesh.coords is not None and prod(shape):
+            group = mesh.subgroup(plan.mesh_dims) if plan.mesh_dims else None
+            try:
+                part = self._part(block, scale, axes, keepdims, group)
+            except ValueError as caught:
+                error = caught
+        agree(mesh.group, error)
+        part = mesh.asarray(part).reshape(shape)
+        return part if part.ndim else mesh.scalar(part), result
+
+    def _part(
+        self, block: Array, scale: Array, axes: Any, keepdims: bool, group: Group | None
+    ) -> Array:
+        if group is None:
+            return self.function(
+                block, self.q, axes, method="inverted_cdf", keepdims=keepdims, weights=scale
+            )
+        pairs = zip(lines_of(block, axes), lines_of(scale, axes), strict=True)
+        lines = [Weighted(line, weights.astype(np.float64)) for line, weights in pairs]
+        kept = [line.where(~np.isnan(line.values)) for line in lines]
+        own = [(*line.sums(), whole.values.size) for line, whole in zip(kept, lines, strict=True)]
+        sums = group.allgather(np.array(own))
+        counted = self._good(sums)
+        sizes = np.where(counted, sums[:, :, 0], 0).astype(np.int64)
+        totals = sums[:, :, 1].sum(0)
+        if not np.isfinite(totals[counted]).all() or (totals[counted] == 0).any():
+            raise ValueError("Weights included NaN, inf or were all zero.")
+        found = select_weighted(kept, sizes, totals.tolist(), self.shares.reshape(-1), group)
+        nan = missing(block.dtype)
+        rows = [
+            row.reshape(self.shares.shape) if good else self._unknown(nan)
+            for row, good in zip(found, counted, strict=True)
+        ]
+        return np.stack(rows, axis=-1)
+
+    def _good(self, sums: Array) -> Array:
+        """Of each line, whether its quantiles are numbers."""
+        left, whole = sums[:, :, 0].sum(0), sums[:, :, 2].sum(0)
+        return left > 0 if self.skips_nan else left == whole
+
+    def _unknown(self, nan: Any) -> Array:
+        if self.skips_nan:
+            self.function(np.array([nan]), 0)  # warns
+        return np.full(self.shares.shape, nan)
