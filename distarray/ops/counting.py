@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, fall_back, implements, wrap
+from distarray.array import DistArray, as_distarray, common_mesh, implements, wrap
 from distarray.array.blocks import on_host
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout, Partial
 from distarray.ops.blockwise import prepare
+from distarray.ops.estimators import bin_count
 
 __all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
@@ -63,8 +64,6 @@ def histogram(
 ) -> Any:
     """The number of elements in each of a row of bins; see :func:`numpy.histogram`.
 
-    Bins that NumPy is to choose by a rule (a name) need the whole array: then it falls back.
-
     Returns
     -------
     counts, edges : DistArray
@@ -72,19 +71,16 @@ def histogram(
 
     Cost
     ----
-    One allreduce of the counts, and one of two numbers if no `range` is given.
+    One allreduce of the counts, and two of one number if no `range` is given; with a rule that
+    chooses the number of bins, what the statistics that it needs cost.
     """
-    if isinstance(bins, str):
-        arguments = {"bins": bins, "range": range, "density": density, "weights": weights}
-        return fall_back(np.histogram, (a,), arguments)
     a = _countable(a, common_mesh(a, weights))
-    edges = histogram_bin_edges(a, bins, range, weights)
+    bins, limits = _settings(a, bins, range, weights)
+    edges = _listed_edges(a, bins, limits)
     found, layout, mesh = _operands(a, weights)
-    given = range if np.ndim(bins) else _limits(a, range)
-    # The edges come first: with all bins of one width NumPy finds the bin by a division.
-    asked = np.asarray(bins) if np.ndim(bins) else bins
-    # On the host also for a GPU: CuPy finds the bin otherwise, and counts edges elsewhere.
-    counts, _ = on_host(np.histogram, found[0], asked, given, weights=_rest(found))
+    # The edges come first: with all bins of one width NumPy finds the bin by a division. On the
+    # host also for a GPU: CuPy finds the bin otherwise, and counts edges elsewhere.
+    counts, _ = on_host(np.histogram, found[0], bins, limits, weights=_rest(found))
     total = _added(counts, layout, mesh)
     if not density:
         return total, edges
@@ -102,16 +98,33 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 
     Cost
     ----
-    One allreduce of two numbers if no `range` is given.
+    Two allreduces of one number if no `range` is given; and what a rule needs, as for
+    :func:`histogram`.
     """
-    if isinstance(bins, str):
-        keywords = {"bins": bins, "range": range, "weights": weights}
-        return fall_back(np.histogram_bin_edges, (a,), keywords)
     a = _countable(a, common_mesh(a, bins, weights))
+    return _listed_edges(a, *_settings(a, bins, range, weights))
+
+
+def _settings(a: DistArray, bins: Any, limits: Any, weights: Any) -> tuple[Any, Any]:
+    """Edges, or a number of bins and the outer edges; a rule for the number is carried out."""
     if np.ndim(bins):
-        return as_distarray(np.histogram_bin_edges([], np.asarray(bins), range), a.mesh)
+        return np.asarray(bins), limits
     probe = np.empty((0,), a.dtype)
-    return as_distarray(np.histogram_bin_edges(probe, bins, _limits(a, range)), a.mesh)
+    rule = isinstance(bins, str)
+    # NumPy's complaints about a number of bins, a range, or a rule and weights.
+    np.histogram_bin_edges(probe, bins, limits, None if weights is None else np.empty((0,)))
+    outer = _limits(a, limits)
+    if rule:
+        low, high = outer
+        if low == high:
+            low, high = low - 0.5, high + 0.5
+        bins = bin_count(bins, a, (low, high), limits is not None)
+    return bins, outer
+
+
+def _listed_edges(a: DistArray, bins: Any, limits: Any) -> DistArray:
+    probe = np.empty((0,), a.dtype)
+    return as_distarray(np.histogram_bin_edges(probe, bins, limits), a.mesh)
 
 
 @implements(np.histogramdd)
