@@ -10,7 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from distarray.array import DistArray, distribute, from_local
+    from distarray.array import (
+        DistArray,
+        distribute,
+        from_local,
+        register_function,
+        register_ufunc,
+    )
     from distarray.comm import (
         DeviceMesh,
         default_mesh,
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
     )
     from distarray.config import config
     from distarray.layout import Fold, Layout, Partial, Replicate, Shard
+    from distarray.ops.mapping import local_map, map_blocks, map_overlap
 
     distribute_tensor = distribute
 
@@ -40,6 +47,11 @@ __all__ = [
     "forbid_communication",
     "from_local",
     "init_device_mesh",
+    "local_map",
+    "map_blocks",
+    "map_overlap",
+    "register_function",
+    "register_ufunc",
     "trace",
 ]
 
@@ -58,6 +70,11 @@ _HOMES = {
     "forbid_communication": "distarray.comm",
     "from_local": "distarray.array",
     "init_device_mesh": "distarray.comm",
+    "local_map": "distarray.ops.mapping",
+    "map_blocks": "distarray.ops.mapping",
+    "map_overlap": "distarray.ops.mapping",
+    "register_function": "distarray.array",
+    "register_ufunc": "distarray.array",
     "trace": "distarray.comm",
 }
 

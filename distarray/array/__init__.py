@@ -14,7 +14,15 @@ from distarray.array.creation import (
     to_layout,
 )
 from distarray.array.fallback import NEAREST, fall_back
-from distarray.array.registry import FUNCTIONS, UFUNC_METHODS, call, implements, set_fallback
+from distarray.array.registry import (
+    FUNCTIONS,
+    UFUNC_METHODS,
+    call,
+    implements,
+    register_function,
+    register_ufunc,
+    set_fallback,
+)
 
 __all__ = [
     "FUNCTIONS",
@@ -33,6 +41,8 @@ __all__ = [
     "from_section",
     "implements",
     "placed_layout",
+    "register_function",
+    "register_ufunc",
     "set_fallback",
     "to_layout",
     "wrap",

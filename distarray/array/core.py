@@ -214,9 +214,9 @@ class DistArray(Operators, Methods):
     # -- protocols ---------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        row = registry.FUNCTIONS.get(ufunc) if method == "__call__" else None
-        if row is not None:
-            return registry.call(ufunc, *inputs, **kwargs)
+        key: Any = ufunc if method == "__call__" else (ufunc, method)
+        if key in registry.FUNCTIONS:
+            return registry.call(key, *inputs, **kwargs)
         verify(ufunc, inputs, kwargs)
         return registry.UFUNC_METHODS[method](ufunc, *inputs, **kwargs)
 

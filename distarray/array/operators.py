@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array.registry import Base
+from distarray.array.registry import Base, operator_listeners
 from distarray.array.temporaries import LARGE, compute
 
 __all__ = ["Operators"]
@@ -24,6 +24,37 @@ _SCALARS = frozenset({int, float, complex, bool})
 
 def _declines(other: Any) -> bool:
     return getattr(type(other), "__array_ufunc__", True) is None
+
+
+#: An operator's method -> the ufunc that it is short for, and the method that always asks it.
+_SHORT: dict[Callable[..., Any], tuple[np.ufunc, Callable[..., Any]]] = {}
+
+
+def _short_for(
+    ufunc: np.ufunc, method: Callable[..., Any], long: Callable[..., Any]
+) -> Callable[..., Any]:
+    _SHORT[method] = ufunc, long
+    return method
+
+
+def _through_dispatch(ufunc: np.ufunc) -> None:
+    """Let the operators of a ufunc ask it, which somebody has put another function behind."""
+    for name, method in list(vars(Operators).items()):
+        found = _SHORT.get(method) if callable(method) else None
+        if found is not None and found[0] is ufunc:
+            setattr(Operators, name, found[1])
+
+
+operator_listeners.append(_through_dispatch)
+
+
+def _asking(ufunc: np.ufunc, reflected: bool = False) -> Callable[[Any, Any], Any]:
+    def ask(self: Any, other: Any) -> Any:
+        if _declines(other):
+            return NotImplemented
+        return ufunc(other, self) if reflected else ufunc(self, other)
+
+    return ask
 
 
 def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
@@ -44,7 +75,7 @@ def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
                 return self._computed(ufunc(self._block, other))
         return NotImplemented if _declines(other) else ufunc(self, other)
 
-    return operate
+    return _short_for(ufunc, operate, _asking(ufunc))
 
 
 def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
@@ -57,7 +88,7 @@ def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
             return self._computed(ufunc(other, self._block))
         return NotImplemented if _declines(other) else ufunc(other, self)
 
-    return operate
+    return _short_for(ufunc, operate, _asking(ufunc, reflected=True))
 
 
 def _binary(ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
@@ -78,7 +109,7 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Callable[[Any, Any], Any]:
         shape = np.broadcast_shapes(self.shape, other.shape)
         return np.full_like(self, otherwise, dtype=bool, shape=shape)[()]
 
-    return operate
+    return _short_for(ufunc, operate, _asking(ufunc))
 
 
 def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
@@ -96,7 +127,12 @@ def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
                 return self
         return NotImplemented if _declines(other) else ufunc(self, other, out=(self,))
 
-    return operate
+    def ask(self: Any, other: Any) -> Any:
+        if isinstance(self._block, np.generic):
+            return ufunc(self, other)
+        return NotImplemented if _declines(other) else ufunc(self, other, out=(self,))
+
+    return _short_for(ufunc, operate, ask)
 
 
 def _unary(ufunc: np.ufunc) -> Callable[[Any], Any]:
@@ -105,7 +141,10 @@ def _unary(ufunc: np.ufunc) -> Callable[[Any], Any]:
             return self._computed(ufunc(self._block))
         return ufunc(self)
 
-    return operate
+    def ask(self: Any) -> Any:
+        return ufunc(self)
+
+    return _short_for(ufunc, operate, ask)
 
 
 def _exponent(other: Any) -> Any:
@@ -124,6 +163,21 @@ def _refuses(self: Any, exponent: Any) -> bool:
     kind = "i" if type(exponent) is int else getattr(exponent, "dtype", None)
     signed = kind == "i" or getattr(kind, "kind", "") == "i"
     return signed and self._block.dtype.kind in "bui" and exponent < 0
+
+
+def _ask_power(self: Any, other: Any, modulo: Any = None) -> Any:
+    return NotImplemented if modulo is not None or _declines(other) else _POWER(self, other)
+
+
+def _ask_rpower(self: Any, other: Any, modulo: Any = None) -> Any:
+    return NotImplemented if modulo is not None or _declines(other) else _POWER(other, self)
+
+
+def _ask_ipower(self: Any, other: Any) -> Any:
+    if _declines(other):
+        return NotImplemented
+    scalar = isinstance(self._block, np.generic)
+    return _POWER(self, other) if scalar else _POWER(self, other, out=(self,))
 
 
 class Operators(Base):  # noqa: PLW1641 (DistArray has __hash__)
@@ -208,3 +262,8 @@ class Operators(Base):  # noqa: PLW1641 (DistArray has __hash__)
     def __imatmul__(self, other: Any) -> Any:
         self[...] = _matmul(self, other)  # type: ignore[index]
         return self
+
+
+_short_for(_POWER, Operators.__pow__, _ask_power)
+_short_for(_POWER, Operators.__rpow__, _ask_rpower)
+_short_for(_POWER, Operators.__ipow__, _ask_ipower)

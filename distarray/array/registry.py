@@ -8,7 +8,10 @@ is given as `out` stays where it is: it is written to, and may be a view of anot
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, TypeVar
+
+import numpy as np
 
 from distarray.array.base import Base
 from distarray.array.divergence import verify
@@ -21,6 +24,8 @@ __all__ = [
     "Row",
     "call",
     "implements",
+    "register_function",
+    "register_ufunc",
     "set_fallback",
     "settled_arguments",
 ]
@@ -81,6 +86,103 @@ def implements(
         return function
 
     return register
+
+
+def register_function(
+    numpy_function: Callable[..., Any], *, through: Iterable[Fold] = (), at: bool = False
+) -> Callable[[Function], Function]:
+    """Put the decorated function behind NumPy's, before what is built in.
+
+    Parameters
+    ----------
+    numpy_function : callable
+        A function of NumPy's that can be overridden, or of a library that uses its protocol.
+    through : iterable of Fold
+        Pending folds that the function takes as they are; others are carried out first.
+    at : bool
+        Whether it takes arrays that live at one coordinate of a mesh dimension.
+
+    Returns
+    -------
+    callable
+        The decorator. The function gets the arguments of the call. It may return NotImplemented,
+        without having communicated: what stood behind NumPy's function then is called.
+
+    Notes
+    -----
+    Methods of arrays go the same way (``x.sort()`` calls :func:`numpy.sort`); operations of this
+    library that are made of others may use the built-in ones.
+
+    Examples
+    --------
+    >>> import numpy, distarray
+    >>> @distarray.register_function(numpy.i0)
+    ... def fast_i0(x):
+    ...     return NotImplemented if x.dtype.kind == "c" else distarray.map_blocks(numpy.i0, x)
+    """
+
+    def register(function: Function) -> Function:
+        before = FUNCTIONS.get(numpy_function)
+
+        @wraps(function)
+        def first(*args: Any, **kwargs: Any) -> Any:
+            value = function(*args, **kwargs)
+            if value is not NotImplemented:
+                return value
+            if before is None:
+                return _built_in(numpy_function, args, kwargs)
+            return before.function(*args, **kwargs)
+
+        like = before is not None and before.like
+        FUNCTIONS[numpy_function] = Row(
+            first, frozenset(through), at, like, _position_of_out(function)
+        )
+        return function
+
+    return register
+
+
+def register_ufunc(
+    ufunc: np.ufunc, method: str = "__call__", *, through: Iterable[Fold] = ()
+) -> Callable[[Function], Function]:
+    """Put the decorated function behind a ufunc or one of its methods, before what is built in.
+
+    Parameters
+    ----------
+    ufunc : numpy.ufunc
+        NumPy's or any other, such as those of :mod:`scipy.special`. Python's operators that
+        stand for it (``a + b``) call the function as well.
+    method : str
+        "__call__", or "reduce", "accumulate", "reduceat", "outer", "at".
+    through : iterable of Fold
+        Pending folds that the function takes as they are; others are carried out first.
+
+    Returns
+    -------
+    callable
+        The decorator. The function gets the inputs and keywords of the call; it may return
+        NotImplemented, without having communicated, to leave it to what is built in.
+    """
+    if method != "__call__" and method not in UFUNC_METHODS:
+        raise ValueError(f"a ufunc has no method {method!r}; there are {sorted(UFUNC_METHODS)}")
+    if method == "__call__":
+        for listener in operator_listeners:
+            listener(ufunc)
+    key: Any = ufunc if method == "__call__" else (ufunc, method)
+    return register_function(key, through=through)
+
+
+#: Called with a ufunc that somebody registers: what has a shorter way to it gives that up.
+operator_listeners: list[Callable[[np.ufunc], None]] = []
+
+
+def _built_in(key: Any, args: Any, kwargs: Any) -> Any:
+    """What serves a call that nobody has registered."""
+    if isinstance(key, np.ufunc):
+        return UFUNC_METHODS["__call__"](key, *args, **kwargs)
+    if isinstance(key, tuple):
+        return UFUNC_METHODS[key[1]](key[0], *args, **kwargs)
+    return _fallback[0](key, args, kwargs)
 
 
 def _position_of_out(function: Callable[..., Any]) -> int:

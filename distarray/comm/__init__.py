@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from distarray.comm.ledger import forbid_communication as forbid_communication
     from distarray.comm.ledger import trace as trace
     from distarray.comm.mesh import DeviceMesh as DeviceMesh
+    from distarray.comm.mesh import alone as alone
     from distarray.comm.mesh import default_mesh as default_mesh
     from distarray.comm.mesh import init_device_mesh as init_device_mesh
     from distarray.comm.mesh import world_group as world_group
@@ -23,6 +24,7 @@ _WHERE = {
     "Event": "ledger",
     "Group": "group",
     "Trace": "ledger",
+    "alone": "mesh",
     "default_mesh": "mesh",
     "forbid_communication": "ledger",
     "init_device_mesh": "mesh",

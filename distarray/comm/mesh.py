@@ -1,6 +1,8 @@
 """The device mesh: an n-d grid of ranks with named dimensions, over a communicator."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, cast
 from zlib import crc32
 
@@ -9,6 +11,7 @@ import numpy as np
 from distarray.comm import devices
 from distarray.comm.arguments import checked_names, checked_ranks, checked_shape
 from distarray.comm.group import Group
+from distarray.comm.ledger import forbid_communication
 from distarray.comm.outside import OutsideGroup
 from distarray.comm.threads import current_world
 from distarray.comm.tune import use_own_gpu
@@ -17,12 +20,14 @@ from distarray.errors import DivergenceError, MeshError
 from distarray.layout.placement import Fold
 from distarray.plan.exchange import coords_of
 
-__all__ = ["DeviceMesh", "default_mesh", "init_device_mesh", "world_group"]
+__all__ = ["DeviceMesh", "alone", "default_mesh", "init_device_mesh", "world_group"]
 
 _DEVICES = ("cpu", "cuda")
 #: Meshes of ranks that were handed COMM_NULL, and so belong to no group.
 _outside_meshes: dict[Any, "DeviceMesh"] = {}
 _default: "DeviceMesh | None" = None
+#: The mesh of this rank by itself, while a function of the user's runs here alone.
+_own: ContextVar["DeviceMesh | None"] = ContextVar("distarray_own_mesh", default=None)
 
 
 class DeviceMesh:
@@ -387,8 +392,11 @@ def world_group() -> Group:
 
 
 def default_mesh() -> DeviceMesh:
-    """The 1-d mesh over all ranks."""
+    """The 1-d mesh over all ranks; of this rank by itself inside :func:`alone`."""
     global _default
+    own = _own.get()
+    if own is not None:
+        return own
     world = current_world()
     if world is not None:
         return DeviceMesh(world, (world.size,))
@@ -396,6 +404,24 @@ def default_mesh() -> DeviceMesh:
         group = world_group()
         _default = DeviceMesh(group, (group.size,))
     return _default
+
+
+@contextmanager
+def alone(mesh: DeviceMesh) -> Iterator[None]:
+    """Run what each rank does by itself: a function of the user's, called as often as suits it.
+
+    Arrays that it makes are on a mesh of this rank alone. What would need other ranks raises
+    :class:`~distarray.errors.CommunicationForbidden`: they may be elsewhere, and would not answer.
+    """
+    if mesh._root is None:
+        yield
+        return
+    token = _own.set(_interned(mesh._root, (1,), None, (mesh._root.rank,), mesh.device_type))
+    try:
+        with forbid_communication():
+            yield
+    finally:
+        _own.reset(token)
 
 
 def _root_group(comm: Any) -> Group | None:

@@ -90,6 +90,7 @@ from distarray.ops.grids import (
     diag_indices, fromfunction, indices, mask_indices, meshgrid, mgrid, ogrid, tril_indices,
     triu_indices, vander,
 )
+from distarray.ops.mapping import vectorize
 from distarray.ops.metadata import isscalar
 from distarray.ops.ndarray import ndarray
 from distarray.ops.ranges import arange, geomspace, linspace, logspace
@@ -159,8 +160,8 @@ __all__ = [
     "ufunc", "uint", "uint16", "uint32", "uint64", "uint8", "uintc", "uintp", "ulong",
     "ulonglong", "union1d", "unique", "unique_all", "unique_counts", "unique_inverse",
     "unique_values", "unpackbits", "unravel_index", "unsignedinteger", "unstack", "unwrap",
-    "ushort", "vander", "var", "vdot", "vecdot", "vecmat", "void", "vsplit", "vstack", "where",
-    "zeros", "zeros_like",
+    "ushort", "vander", "var", "vdot", "vecdot", "vecmat", "vectorize", "void", "vsplit",
+    "vstack", "where", "zeros", "zeros_like",
 ]
 # isort: on
 # fmt: on

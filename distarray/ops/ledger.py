@@ -57,9 +57,6 @@ REASONS: dict[str, str] = {
         numpy.poly numpy.polyadd numpy.polyder numpy.polydiv numpy.polyfit numpy.polyint
         numpy.polymul numpy.polysub numpy.roots
     """,
-    "It calls a Python function once a slice, in an order that it does not promise.": """
-        numpy.apply_along_axis numpy.apply_over_axes
-    """,
     "Files arrive with distarray.io, where each rank writes its own part.": """
         numpy.save numpy.savetxt numpy.savez numpy.savez_compressed
     """,

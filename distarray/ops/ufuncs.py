@@ -9,11 +9,14 @@ import numpy as np
 from distarray.array import UFUNC_METHODS, DistArray, wrap
 from distarray.layout import Fold, Layout, Partial, Replicate
 from distarray.ops.blockwise import apply_blockwise
+from distarray.ops.mapping.pyfuncs import call_foreign
 from distarray.plan import broadcast_shapes
 
 __all__ = ["call_ufunc"]
 
 _SCALARS = frozenset({int, float, complex, bool})
+#: Ufuncs that work element by element in C.
+_PLAIN = frozenset([f for f in vars(np).values() if isinstance(f, np.ufunc) and not f.signature])
 #: Through which operands (their positions) a call is linear, one at a time: the other operands
 #: are plain factors. `None`: all operands together, which must then be pending alike.
 _LINEAR: dict[np.ufunc, tuple[int, ...] | None] = {
@@ -33,18 +36,28 @@ def call_ufunc(
     """What ``ufunc(*inputs, out=..., where=..., dtype=..., casting=...)`` does to DistArrays."""
     if ufunc is np.power:
         _refuse_negative_powers(inputs, out, where, kwargs)
-    if out is None and where is True and not kwargs:
+    if out is None and where is True and not kwargs and ufunc in _PLAIN:
         found = _aligned(ufunc, inputs)
         if found is None:
             found = _through(ufunc, inputs)
         if found is not None:
             return found
+    return _call_general(ufunc, inputs, out, where, kwargs)
+
+
+def _call_general(
+    ufunc: np.ufunc, inputs: Sequence[Any], out: Any, where: Any, kwargs: dict[str, Any]
+) -> Any:
     if any(_is_foreign(kind) for kind in map(type, inputs)):
         return NotImplemented
     if len(inputs) > ufunc.nin:
         out, inputs = inputs[ufunc.nin :], inputs[: ufunc.nin]
     outs = out if isinstance(out, tuple) else () if out is None else (out,)
     inputs = tuple([_settled(x) for x in inputs])
+    if ufunc not in _PLAIN:
+        found = call_foreign(ufunc, inputs, outs, _settled(where), kwargs)
+        if found is not NotImplemented:
+            return found
     if any(isinstance(o, np.ndarray) for o in outs):
         return _into_numpy(ufunc, inputs, outs, _settled(where), kwargs)
     return apply_blockwise(ufunc, inputs, outs, _settled(where), **kwargs)

@@ -21,14 +21,18 @@ from distarray.plan.exchange import (
     plan_exchange,
     rank_of,
 )
+from distarray.plan.halo import Halo, Patch, Reach, plan_halo
 from distarray.plan.propagate import Propagation, broadcast_shapes, propagate, restrict, shape_text
 
 __all__ = [
     "Contraction",
     "ContractionPlan",
     "Exchange",
+    "Halo",
     "Panels",
+    "Patch",
     "Propagation",
+    "Reach",
     "Route",
     "Slices",
     "Transfer",
@@ -42,6 +46,7 @@ __all__ = [
     "plan_contraction",
     "plan_across",
     "plan_exchange",
+    "plan_halo",
     "propagate",
     "rank_of",
     "restrict",
