@@ -25,14 +25,6 @@ Function = Callable[..., object]
 
 #: Reason -> names of the functions that fall back for it, each with its module.
 REASONS: dict[str, str] = {
-    "Sorting and order statistics arrive with the sorting family.": """
-        numpy.argpartition numpy.argsort numpy.lexsort numpy.partition numpy.searchsorted
-        numpy.sort numpy.sort_complex
-    """,
-    "Set operations need sorted data; they arrive with the sorting family.": """
-        numpy.intersect1d numpy.isin numpy.setdiff1d numpy.setxor1d numpy.union1d numpy.unique
-        numpy.unique_all numpy.unique_counts numpy.unique_inverse numpy.unique_values
-    """,
     "Factorizations and solvers arrive with the linear algebra family.": """
         numpy.linalg.cond numpy.linalg.lstsq numpy.linalg.matrix_norm numpy.linalg.matrix_rank
         numpy.linalg.multi_dot numpy.linalg.norm numpy.linalg.pinv numpy.linalg.qr

@@ -1,0 +1,95 @@
+"""The distinct elements of one block."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distarray.ops.sorting.local import is_nan, sorted_values, stable_order
+
+__all__ = ["Distinct", "condensed", "distinct", "starts"]
+
+Array = Any
+
+
+@dataclass(slots=True)
+class Distinct:
+    """Distinct elements and what was asked about them.
+
+    Attributes
+    ----------
+    keys : array
+        Ascending.
+    first : array or None
+        Where each is first.
+    count : array or None
+        How often each is there.
+    inverse : array or None
+        For each of the elements, its number among the distinct ones.
+    """
+
+    keys: Array
+    first: Array | None = None
+    count: Array | None = None
+    inverse: Array | None = None
+
+
+def starts(keys: Array, equal_nan: bool) -> Array:
+    """Where in sorted keys another value begins; a boolean array."""
+    new = np.empty(len(keys), bool)
+    new[:1] = True
+    new[1:] = keys[1:] != keys[:-1]
+    if equal_nan and len(keys) and is_nan(keys[-1:])[0]:
+        first = np.searchsorted(is_nan(keys), True)
+        new[first + 1 :] = False
+    return new
+
+
+def distinct(block: Array, first: bool, count: bool, inverse: bool, equal_nan: bool) -> Distinct:
+    """The distinct elements of a block in one dimension, and what is asked about them."""
+    if not (first or count or inverse):
+        keys = sorted_values(block)
+        return Distinct(keys[starts(keys, equal_nan)])
+    if not (first or inverse):
+        keys = sorted_values(block)
+        places = np.flatnonzero(starts(keys, equal_nan))
+        return Distinct(keys[places], None, np.diff(places, append=len(keys)))
+    order = stable_order(block)
+    where = np.arange(len(block)) if first else None
+    ones = np.ones(len(block), np.intp) if count else None
+    return condensed(block, order, equal_nan, where, ones, inverse)
+
+
+def condensed(
+    keys: Array,
+    order: Array,
+    equal_nan: bool,
+    first: Array | None,
+    count: Array | None,
+    inverse: bool,
+) -> Distinct:
+    """The distinct ones among keys that a permutation sorts; what belongs to equal ones is folded.
+
+    Parameters
+    ----------
+    keys, order : array
+        ``keys[order]`` ascends.
+    equal_nan : bool
+        Whether NaN equals NaN.
+    first, count : array or None
+        What belongs to each key: where it is first, how often it is there.
+    inverse : bool
+        Whether to number the keys.
+    """
+    ordered = keys[order]
+    new = starts(ordered, equal_nan)
+    places = np.flatnonzero(new)
+    found = Distinct(ordered[places])
+    if first is not None:
+        found.first = np.minimum.reduceat(first[order], places) if len(places) else first[:0]
+    if count is not None:
+        found.count = np.add.reduceat(count[order], places) if len(places) else count[:0]
+    if inverse:
+        found.inverse = np.empty(len(keys), np.intp)
+        found.inverse[order] = np.cumsum(new) - 1
+    return found

@@ -1,0 +1,281 @@
+"""unique and its relatives of the array API."""
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import DistArray, as_distarray, call, implements, to_layout, wrap
+from distarray.comm import DeviceMesh, devices
+from distarray.config import config
+from distarray.layout import Cut, Layout
+from distarray.ops.sets.distinct import Merged, merge
+from distarray.ops.sets.local import Distinct, distinct
+from distarray.ops.sorting.engine import lengths_of
+
+__all__ = ["unique", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
+
+Array = Any
+_INDEX = np.dtype(np.intp)
+_Asked = tuple[bool, bool, bool]
+#: NumPy's named tuples, which it does not export.
+_ALL: Any = type(np.unique_all(np.empty(0)))
+_COUNTS: Any = type(np.unique_counts(np.empty(0)))
+_INVERSE: Any = type(np.unique_inverse(np.empty(0)))
+
+
+@implements(np.unique)
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+) -> Any:
+    """The distinct elements of an array, ascending; see :func:`numpy.unique`.
+
+    Parameters
+    ----------
+    ar : DistArray or array_like
+        Any placement.
+    return_index, return_inverse, return_counts : bool
+        Whether to give also where each is first, the number of each element of `ar` among the
+        distinct ones, and how often each is there.
+    axis : int, optional
+        Distinct slices along an axis, instead of elements.
+    equal_nan : bool
+        Whether all NaN are one element.
+    sorted : bool
+        They are ascending in any case.
+
+    Returns
+    -------
+    DistArray, or a tuple of them
+        Few distinct elements are replicated; many stay on the ranks that have their place in the
+        order, in blocks of about equal length. The inverse is laid out as `ar`.
+
+    Cost
+    ----
+    Every rank finds its own distinct elements. If these are few (`config.replicate_below` bytes
+    in all), an allgather of them. Otherwise two rounds of messages for the cuts, and an
+    all-to-all of those that belong elsewhere; of as many numbers for each of the other results.
+    With an axis, the slices are first made whole.
+
+    Notes
+    -----
+    Of several equal elements that differ (0.0 and -0.0), the first one is given.
+    """
+    x = as_distarray(ar)
+    asked = bool(return_index), bool(return_inverse), bool(return_counts)
+    if x.dtype.hasobject:
+        return _by_numpy(x, asked, axis, equal_nan, sorted)
+    if axis is not None:
+        axis = normalize_axis_index(axis, x.ndim)
+    if axis is None or x.ndim == 1:
+        return _listed(_elements(x, asked, equal_nan))
+    return _listed(_slices(x, asked, axis))
+
+
+def _listed(found: list[DistArray]) -> Any:
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _by_numpy(x: DistArray, asked: _Asked, axis: Any, equal_nan: bool, sorted: bool) -> Any:
+    """Python objects are on every rank."""
+    found = np.unique(x._block, *asked, axis, equal_nan=equal_nan, sorted=sorted)
+    if not isinstance(found, tuple):
+        return as_distarray(found, x._mesh)
+    return tuple([as_distarray(array, x._mesh) for array in found])
+
+
+# -- elements ------------------------------------------------------------------------------------
+
+
+def _elements(x: DistArray, asked: _Asked, equal_nan: bool) -> list[DistArray]:
+    """The distinct elements and what is asked about them."""
+    if not equal_nan and x.dtype.kind in "fcmM" and bool(np.isnan(x).any()):
+        return _with_every_nan(x, asked)
+    kind = x.dtype
+    if not kind.isnative:
+        x = x._like(x._block.astype(kind.newbyteorder("=")))
+    by_flat_position = x.dtype.kind in "fcV" and not _in_order(x._layout)
+    block = devices.to_host(x._mesh.asarray(x._block))
+    flat = block.reshape(-1)
+    own = distinct(flat, asked[0] or by_flat_position, asked[2], asked[1], equal_nan)
+    if own.first is not None:
+        own.first = _global(own.first, block.shape, x)
+    merged = _merged(x._layout, x._mesh, own, equal_nan)
+    values, first, count = _placed(merged, x)
+    result = [values if kind == values.dtype else values._like(values._block.astype(kind))]
+    if asked[0]:
+        result.append(first)
+    if asked[1]:
+        numbers = merged.found.inverse[own.inverse].reshape(block.shape)
+        result.append(wrap(x._mesh.asarray(numbers), x._layout, x._mesh))
+    return [*result, count] if asked[2] else result
+
+
+def _in_order(layout: Layout) -> bool:
+    """Whether the ranks' blocks follow one another in C order."""
+    cutting = [dim for dim, cut in enumerate(layout.cuts) if cut.parts > 1]
+    if not cutting:
+        return True
+    first = cutting[0]
+    whole = all(extent <= 1 for extent in layout.shape[:first])
+    return len(cutting) == 1 and whole and layout.cuts[first].step > 0
+
+
+def _global(places: Array, shape: tuple[int, ...], x: DistArray) -> Array:
+    """Places in the flattened block as places in the flattened array."""
+    if x._layout.is_replicated or not places.size:
+        return places
+    starts = [start for start, _ in x._layout.section(x._mesh.coords)]
+    found = np.unravel_index(places, shape)
+    return np.ravel_multi_index(
+        tuple([index + start for index, start in zip(found, starts, strict=True)]), x.shape
+    )
+
+
+def _merged(layout: Layout, mesh: DeviceMesh, own: Distinct, equal_nan: bool) -> Merged:
+    mesh_dims = _cutting(layout)
+    if not mesh_dims or mesh.coords is None:
+        if own.inverse is not None:
+            own = Distinct(own.keys, own.first, own.count, np.arange(len(own.keys)))
+        return Merged(own, None)
+    return merge(mesh.subgroup(mesh_dims), own, equal_nan, config.replicate_below)
+
+
+def _cutting(layout: Layout) -> tuple[int, ...]:
+    """Mesh dimensions along which ranks have different elements, in order."""
+    cutting = [cut.mesh_dims for cut in layout.cuts if cut.parts > 1]
+    if len(cutting) == 1:
+        return cutting[0]
+    return tuple(sorted([m for mesh_dims in cutting for m in mesh_dims]))
+
+
+def _placed(merged: Merged, x: DistArray) -> list[DistArray | None]:
+    """The distinct elements, where they are first and how often they are there, as arrays."""
+    mesh = x._mesh
+    if merged.counts is None:
+        cut = Cut.whole(len(merged.found.keys))
+    else:
+        mesh_dims = _cutting(x._layout)
+        cut = Cut.ragged(merged.counts, mesh_dims, tuple([mesh.shape[m] for m in mesh_dims]))
+    layout = Layout.from_cuts([cut], mesh.shape)
+    found = merged.found
+    return [
+        None if block is None else wrap(mesh.asarray(block), layout, mesh)
+        for block in (found.keys, found.first, found.count)
+    ]
+
+
+def _with_every_nan(x: DistArray, asked: _Asked) -> list[DistArray]:
+    """The distinct elements where no NaN equals another: each of them is listed."""
+    flat: Any = call(np.ravel, x)
+    lost = np.isnan(flat)
+    numbers, nans = np.flatnonzero(~lost), np.flatnonzero(lost)
+    rest, missing = flat[numbers], flat[nans]
+    values, *others = _elements(rest, (True, asked[1], True), True)
+    order = np.argsort(missing, stable=True)
+    result: list[Any] = [np.concatenate([values, missing[order]])]
+    if asked[0]:
+        result.append(np.concatenate([numbers[others[0]], nans[order]]))
+    if asked[1]:
+        inverse = np.empty(flat.shape, _INDEX, like=flat)
+        inverse[numbers] = others[1]
+        inverse[nans[order]] = np.arange(values.size, values.size + nans.size, like=flat)
+        result.append(np.reshape(inverse, x.shape))
+    if asked[2]:
+        result.append(np.concatenate([others[-1], np.ones(nans.shape, _INDEX, like=flat)]))
+    return result
+
+
+# -- slices --------------------------------------------------------------------------------------
+
+
+def _slices(x: DistArray, asked: _Asked, axis: int) -> list[DistArray]:
+    """The distinct slices along an axis, compared as NumPy compares them: element by element."""
+    mesh = x._mesh
+    y: Any = call(np.moveaxis, x, axis, 0)
+    mesh_dims = _cutting(x._layout)
+    radix = tuple([mesh.shape[m] for m in mesh_dims])
+    cuts = [Cut.chunked(y.shape[0], mesh_dims, radix), *[Cut.whole(n) for n in y.shape[1:]]]
+    y = to_layout(y, Layout.from_cuts(cuts, mesh.shape))
+    rows = devices.to_host(mesh.asarray(y._block))
+    keys = _consolidated(rows)
+    own = distinct(keys, *asked[:1], asked[2], asked[1], False)
+    if own.first is not None and mesh.coords is not None:
+        lengths = lengths_of(cuts[0])
+        own.first = own.first + sum(lengths[: cuts[0].part(mesh.coords)])
+    merged = _merged(y._layout, mesh, own, False)
+    values, first, count = _placed(merged, y)
+    found = merged.found.keys
+    block = found.view(x.dtype) if found.dtype.itemsize else np.empty(0, x.dtype)
+    block = mesh.asarray(block.reshape(len(found), *y.shape[1:]))
+    shaped = [*values._layout.cuts, *cuts[1:]]
+    rows_of = wrap(block, Layout.from_cuts(shaped, mesh.shape), mesh)
+    result = [call(np.moveaxis, rows_of, 0, axis)]
+    if asked[0]:
+        result.append(first)
+    if asked[1]:
+        numbers = mesh.asarray(merged.found.inverse[own.inverse])
+        result.append(wrap(numbers, Layout.from_cuts(cuts[:1], mesh.shape), mesh))
+    return [*result, count] if asked[2] else result
+
+
+def _consolidated(rows: Array) -> Array:
+    """Each row as one element of a structured type."""
+    flat = np.ascontiguousarray(rows.reshape(len(rows), int(np.prod(rows.shape[1:]))))
+    kind = [(f"f{number}", flat.dtype) for number in range(flat.shape[1])]
+    return flat.view(kind).reshape(-1) if kind else np.empty(len(flat), kind)
+
+
+# -- the array API's -----------------------------------------------------------------------------
+
+
+@implements(np.unique_all)
+def unique_all(x: Any, /) -> Any:
+    """Distinct elements, first places, inverse and counts; see :func:`numpy.unique_all`.
+
+    Cost
+    ----
+    As :func:`unique`.
+    """
+    return _ALL(*unique(x, True, True, True, equal_nan=False))
+
+
+@implements(np.unique_counts)
+def unique_counts(x: Any, /) -> Any:
+    """Distinct elements and how often each is there; see :func:`numpy.unique_counts`.
+
+    Cost
+    ----
+    As :func:`unique`.
+    """
+    return _COUNTS(*unique(x, return_counts=True, equal_nan=False))
+
+
+@implements(np.unique_inverse)
+def unique_inverse(x: Any, /) -> Any:
+    """Distinct elements and the inverse; see :func:`numpy.unique_inverse`.
+
+    Cost
+    ----
+    As :func:`unique`.
+    """
+    return _INVERSE(*unique(x, return_inverse=True, equal_nan=False))
+
+
+@implements(np.unique_values)
+def unique_values(x: Any, /) -> DistArray:
+    """Distinct elements; see :func:`numpy.unique_values`.
+
+    Cost
+    ----
+    As :func:`unique`.
+    """
+    found: DistArray = unique(x, equal_nan=False)
+    return found

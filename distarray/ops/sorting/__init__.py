@@ -1,0 +1,5 @@
+"""Sorting and searching: one parallel sort, and what is made of it."""
+
+from distarray.ops.sorting import arrangements, searching
+
+__all__ = ["arrangements", "searching"]

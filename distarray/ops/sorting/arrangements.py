@@ -1,0 +1,277 @@
+"""sort, argsort, lexsort, partition and their relatives."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import DistArray, as_distarray, call, common_mesh, implements, wrap
+from distarray.comm import devices
+from distarray.ops.blockwise import prepare
+from distarray.ops.sorting.engine import order_line, sort_line
+from distarray.ops.sorting.lines import Line, Work, along_axis
+from distarray.ops.sorting.local import sorted_values, stable_order
+
+__all__ = ["argpartition", "argsort", "lexsort", "partition", "sort", "sort_complex"]
+
+Array = Any
+_INDEX = np.dtype(np.intp)
+
+
+@implements(np.sort)
+def sort(
+    a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> DistArray:
+    """A sorted copy of an array; see :func:`numpy.sort`.
+
+    Parameters
+    ----------
+    a : DistArray or array_like
+        Any placement.
+    axis : int or None
+        None sorts the flattened array.
+    kind, stable
+        As in NumPy; every sort here is stable.
+    order : str or sequence of str, optional
+        The fields to compare first.
+
+    Returns
+    -------
+    DistArray
+        Laid out as `a`, with the canonical cut of the axis; small arrays whose axis is cut are
+        replicated.
+
+    Cost
+    ----
+    Nothing where the axis is whole. Where another dimension is long enough to be cut in its
+    place, two exchanges. A long cut axis: two rounds of messages of about ``sqrt(n * p)`` keys
+    for the exact cuts (see :mod:`~distarray.ops.sorting.splitters`), one all-to-all of what
+    changes rank, and memory for twice the block. ``axis=None`` flattens first, as ``ravel``.
+
+    Notes
+    -----
+    The bits are the same on every number of ranks. NaN and NaT come last.
+    """
+    x, axis = _operand(np.sort, a, axis, kind=kind, order=order, stable=stable)
+    if not x.ndim or x.dtype.hasobject:
+        return _by_numpy(np.sort, x, axis, kind="stable", order=order)
+    keys, axis = _keys(x, order), normalize_axis_index(axis, x.ndim)
+    return _viewed(_sorted(keys, axis), x.dtype)
+
+
+def _sorted(keys: DistArray, axis: int) -> DistArray:
+    def whole(blocks: Sequence[Array], axis: int) -> Array:
+        return sorted_values(blocks[0], axis)
+
+    def spread(parts: Sequence[Array], line: Line) -> Array:
+        return sort_line(line.group, parts[0], line.lengths, line.stops)
+
+    return along_axis([keys], axis, Work(whole, spread, keys.dtype))
+
+
+@implements(np.argsort)
+def argsort(
+    a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> DistArray:
+    """The indices that sort an array; see :func:`numpy.argsort`.
+
+    Equal elements stay in their order, whatever `kind` is. Laid out as :func:`sort` lays out.
+
+    Cost
+    ----
+    As :func:`sort`, with an index of 8 bytes that travels with each element.
+    """
+    x, axis = _operand(np.argsort, a, axis, kind=kind, order=order, stable=stable)
+    if not x.ndim or x.dtype.hasobject:
+        return _by_numpy(np.argsort, x, axis, kind="stable", order=order)
+    keys, axis = _keys(x, order), normalize_axis_index(axis, x.ndim)
+    return _ordered(keys, axis)
+
+
+def _ordered(keys: DistArray, axis: int) -> DistArray:
+    def whole(blocks: Sequence[Array], axis: int) -> Array:
+        return stable_order(blocks[0], axis)
+
+    def spread(parts: Sequence[Array], line: Line) -> Array:
+        return order_line(line.group, parts[0], line.lengths, line.stops)
+
+    return along_axis([keys], axis, Work(whole, spread, _INDEX))
+
+
+def _operand(function: Any, a: Any, axis: Any, **keywords: Any) -> tuple[DistArray, Any]:
+    """The operand, flattened if there is no axis, and the axis; raises what NumPy raises."""
+    x = as_distarray(a)
+    function(np.zeros([min(extent, 1) for extent in x.shape], x.dtype), axis=axis, **keywords)
+    return (call(np.ravel, x), -1) if axis is None else (x, axis)
+
+
+def _by_numpy(function: Any, x: DistArray, axis: Any, **keywords: Any) -> DistArray:
+    """What has no axis, or consists of Python objects, is on every rank that has it."""
+    block = x._mesh.asarray(x._block)
+    return as_distarray(function(block, axis=axis, **keywords), x._mesh)
+
+
+def _keys(x: DistArray, order: Any) -> DistArray:
+    """The array read so that comparing elements as they are compares the wanted fields first."""
+    dtype = x.dtype
+    if order is not None and dtype.names is not None:
+        first = [order] if isinstance(order, str) else list(order)
+        names = [*first, *[name for name in dtype.names if name not in first]]
+        fields = dtype.fields or {}
+        described = {
+            "names": names,
+            "formats": [fields[name][0] for name in names],
+            "offsets": [fields[name][1] for name in names],
+            "itemsize": dtype.itemsize,
+        }
+        return _viewed(x, np.dtype(described))
+    if not dtype.isnative:
+        return x._like(x._block.astype(dtype.newbyteorder("=")))
+    return x
+
+
+def _viewed(x: DistArray, dtype: np.dtype[Any]) -> DistArray:
+    """The array with the data type that it had before `_keys`."""
+    if x.dtype == dtype:
+        return x
+    return x._like(x._block.view(dtype) if dtype.names is not None else x._block.astype(dtype))
+
+
+@implements(np.sort_complex)
+def sort_complex(a: Any) -> DistArray:
+    """A sorted copy of an array, as complex numbers; see :func:`numpy.sort_complex`.
+
+    Cost
+    ----
+    As :func:`sort` along the last axis.
+    """
+    found = sort(a)
+    if found.dtype.kind == "c":
+        return found
+    kind = np.sort_complex(np.zeros(1, found.dtype)).dtype
+    cast: DistArray = found.astype(kind)
+    return cast
+
+
+# -- several keys --------------------------------------------------------------------------------
+
+
+@implements(np.lexsort)
+def lexsort(keys: Any, axis: int = -1) -> DistArray:
+    """The indices that sort by several keys, the last one first; see :func:`numpy.lexsort`.
+
+    Parameters
+    ----------
+    keys : sequence of array_like, or array
+        All of one shape.
+    axis : int
+        The axis to sort along.
+
+    Returns
+    -------
+    DistArray
+        Laid out as the keys.
+
+    Cost
+    ----
+    As :func:`argsort`; all keys of an element travel with it.
+    """
+    listed = list(keys)
+    mesh = common_mesh(*listed)
+    arrays = [as_distarray(key, mesh) for key in listed]
+    probes = [np.zeros([min(n, 1) for n in x.shape], x.dtype) for x in arrays]
+    if len({x.shape for x in arrays}) > 1:
+        probes = [np.zeros(number) for number in range(len(arrays))]  # for NumPy to refuse
+    np.lexsort(probes, axis)
+    if not arrays[0].ndim or any(x.dtype.hasobject for x in arrays):
+        blocks = [devices.to_host(mesh.asarray(x._block)) for x in arrays]
+        return as_distarray(np.lexsort(blocks, axis), mesh)
+    blocks, layout, mesh = prepare(*arrays)
+    arrays = [wrap(block, layout, mesh) for block in blocks]
+    return along_axis(
+        arrays, normalize_axis_index(axis, layout.ndim), Work(_lex, _lex_line, _INDEX)
+    )
+
+
+def _lex(blocks: Sequence[Array], axis: int) -> Array:
+    return _on_host(lambda *found: np.lexsort(found, axis), blocks)
+
+
+def _on_host(function: Any, blocks: Sequence[Array]) -> Array:
+    found = function(*[devices.to_host(block) for block in blocks])
+    return devices.back(found, blocks[0]) if devices.on_device(blocks[0]) else found
+
+
+def _lex_line(parts: Sequence[Array], line: Line) -> Array:
+    """The keys as one structured key, the most important field first."""
+    return _on_host(lambda *found: _lex_spread(found, line), parts)
+
+
+def _lex_spread(parts: Sequence[Array], line: Line) -> Array:
+    # Structured NumPy takes the NaN of half precision for the least number: single it is.
+    kinds = [np.dtype("f4") if part.dtype == np.float16 else part.dtype for part in parts]
+    fields = [(f"f{number}", kind) for number, kind in enumerate(reversed(kinds))]
+    joint = np.empty(len(parts[0]), fields)
+    for (name, _), part in zip(fields, reversed(parts), strict=True):
+        joint[name] = part
+    return order_line(line.group, joint, line.lengths, line.stops, _by_fields, _by_fields)
+
+
+def _by_fields(keys: Array) -> Array:
+    return np.lexsort([keys[name] for name in reversed(keys.dtype.names)])
+
+
+# -- partitions ----------------------------------------------------------------------------------
+
+
+@implements(np.partition)
+def partition(
+    a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
+) -> DistArray:
+    """A copy with certain elements where sorting puts them; see :func:`numpy.partition`.
+
+    The smaller ones stand before each, the others behind it: in sorted order, which NumPy leaves
+    open, so that every number of ranks gives the same array.
+
+    Cost
+    ----
+    As :func:`sort`.
+    """
+    x = as_distarray(a)
+    _check_kth(np.partition, x, kth, axis, kind, order)
+    return sort(x, axis, order=order)
+
+
+@implements(np.argpartition)
+def argpartition(
+    a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
+) -> DistArray:
+    """Indices that partition an array; see :func:`numpy.argpartition`.
+
+    They are those that sort it, for the reason given at :func:`partition`.
+
+    Cost
+    ----
+    As :func:`argsort`.
+    """
+    x = as_distarray(a)
+    _check_kth(np.argpartition, x, kth, axis, kind, order)
+    return argsort(x, axis, order=order)
+
+
+def _check_kth(function: Any, x: DistArray, kth: Any, axis: Any, kind: Any, order: Any) -> None:
+    """Raise what NumPy raises about the arguments."""
+    probe = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
+    kth = kth.full() if isinstance(kth, DistArray) else np.asarray(kth)
+    first = np.zeros_like(kth)
+    function(probe, first if kth.size else kth, axis=axis, kind=kind, order=order)
+    if not x.size or not kth.size or not x.ndim:
+        return
+    extent = x.size if axis is None else x.shape[axis]
+    wrong = kth[(kth < -extent) | (kth >= extent)]
+    if wrong.size:
+        number = int(wrong.reshape(-1)[0])
+        raise ValueError(
+            f"kth(={number + extent if number < 0 else number}) out of bounds ({extent})"
+        )

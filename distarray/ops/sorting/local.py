@@ -1,0 +1,94 @@
+"""Sorting one rank's block: NumPy's fastest sort for the data type, with the result made unique.
+
+An unstable sort leaves open where -0.0 stands among zeros, and which NaN is which. Here equal
+elements are always in the order in which they came, so that the same array gives the same bits
+however it is spread; that costs a look at the zeros and NaN, not a stable sort.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.comm import devices
+from distarray.ops.sorting.packed import packed_order
+
+__all__ = ["is_nan", "merged", "merging_order", "position", "sorted_values", "stable_order"]
+
+Array = Any
+#: Kinds whose equal elements have equal bits, or (f) differ only in zeros and NaN.
+_PLAIN = "biumMSU"
+
+
+def sorted_values(block: Array, axis: int = -1) -> Array:
+    """A sorted copy of a block along an axis; equal elements in the order in which they came."""
+    if devices.on_device(block):
+        return np.sort(block, axis=axis)
+    if block.dtype.kind in _PLAIN:
+        return np.sort(block, axis=axis)
+    if block.dtype.kind != "f":
+        return np.sort(block, axis=axis, kind="stable")
+    found = np.sort(block, axis=axis)
+    if block.ndim == 1:
+        _restore(found, block)
+    elif found.size:
+        _restore_lines(np.moveaxis(found, axis, -1), np.moveaxis(block, axis, -1))
+    return found
+
+
+def _restore(found: Array, block: Array) -> None:
+    """Put zeros and NaN into the order in which they are in the block."""
+    if not found.size:
+        return
+    if found[-1] != found[-1]:
+        lost = np.isnan(block)
+        found[found.size - np.count_nonzero(lost) :] = block[lost]
+    zero = found.dtype.type(0)
+    first, stop = np.searchsorted(found, zero), np.searchsorted(found, zero, side="right")
+    zeros = found[first:stop]
+    if zeros.size > 1 and np.signbit(zeros).any():
+        zeros[...] = block[block == 0]
+
+
+def _restore_lines(found: Array, block: Array) -> None:
+    """The same for lines along the last axis: those concerned are sorted once more, stably."""
+    wrong = np.isnan(found[..., -1])
+    if np.signbit(found[found == 0]).any():
+        wrong |= ((found == 0) & np.signbit(found)).any(axis=-1)
+    if wrong.any():
+        found[wrong] = np.sort(block[wrong], axis=-1, kind="stable")
+
+
+def stable_order(block: Array, axis: int = -1) -> Array:
+    """The indices that sort a block along an axis; equal elements in the order they came in."""
+    if devices.on_device(block):
+        return np.argsort(block, axis=axis)  # CuPy's is stable
+    found = packed_order(block, axis)
+    return np.argsort(block, axis=axis, kind="stable") if found is None else found
+
+
+def merging_order(keys: Array) -> Array:
+    """As :func:`stable_order`, for a few sorted runs one after the other."""
+    return np.argsort(keys) if devices.on_device(keys) else np.argsort(keys, kind="stable")
+
+
+def merged(keys: Array) -> Array:
+    """A few sorted runs one after the other, merged in place."""
+    if devices.on_device(keys):
+        return np.sort(keys)
+    keys.sort(kind="stable")
+    return keys
+
+
+def position(keys: Array, values: Array, side: Any) -> Array:
+    """``searchsorted`` in sorted keys of host values; the result is on the host."""
+    if not devices.on_device(keys):
+        return np.searchsorted(keys, values, side)
+    found = np.searchsorted(keys, devices.module_of(keys).asarray(values), side)
+    return devices.to_host(found)
+
+
+def is_nan(values: Array) -> Array:
+    """Where values are NaN or NaT; of any data type."""
+    if values.dtype.kind in "fcmM":
+        return np.isnan(values)
+    return np.zeros_like(values, bool)

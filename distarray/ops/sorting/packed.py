@@ -1,0 +1,76 @@
+"""A stable argsort made of one sort of 64-bit integers, which NumPy does several times faster.
+
+A key is mapped to an unsigned integer of the same order, and its position is put into the low
+bits. Where key and position need more than 64 bits together, the key's low bits are left out, and
+the few elements that this makes equal are put right afterwards.
+"""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["packed_order"]
+
+Array = Any
+#: Shorter blocks are sorted as they are.
+_SHORT = 4096
+_TOP = {size: np.uint64(1 << (8 * size - 1)) for size in (1, 2, 4, 8)}
+
+
+def packed_order(block: Array, axis: int) -> Array | None:
+    """The stable argsort of a block, or None where it is not to be had in this way."""
+    dtype = block.dtype
+    if block.ndim != 1 or block.size < _SHORT or not dtype.isnative:
+        return None
+    if dtype.kind not in "biufmM" or dtype.itemsize > 8:
+        return None
+    keys = _as_unsigned(block)
+    keys -= keys.min()
+    bits = int(block.size - 1).bit_length()
+    spare = 64 - bits - int(keys.max()).bit_length()
+    if spare < 0:
+        exact = keys.copy()
+        keys >>= np.uint64(-spare)
+    keys <<= np.uint64(bits)
+    keys |= np.arange(block.size, dtype=np.uint64)
+    keys.sort()
+    mask = np.uint64((1 << bits) - 1)
+    order = (keys & mask).view(np.int64)
+    if spare < 0:
+        keys >>= np.uint64(bits)
+        if not _put_right(order, keys, exact):
+            return None
+    return order.astype(np.intp, copy=False)
+
+
+def _as_unsigned(block: Array) -> Array:
+    """Unsigned 64-bit integers in the order of the block's elements; NaN and NaT last."""
+    kind, size = block.dtype.kind, block.dtype.itemsize
+    if kind in "bu":
+        return block.astype(np.uint64)
+    if kind == "i":
+        return block.astype(np.int64).view(np.uint64) ^ _TOP[8]
+    if kind in "mM":
+        return (block.view(np.int64).view(np.uint64) ^ _TOP[8]) - np.uint64(1)
+    block = block + block.dtype.type(0)  # -0.0 is 0.0
+    bits = block.view(f"i{size}")
+    # The order of negative numbers is that of their bits, reversed.
+    bits = bits ^ ((bits >> (8 * size - 1)) & np.iinfo(bits.dtype).max)
+    keys = bits.astype(np.int64).view(np.uint64) ^ _TOP[8]
+    keys[np.isnan(block)] = np.iinfo(np.uint64).max
+    return keys
+
+
+def _put_right(order: Array, cut: Array, exact: Array) -> bool:
+    """Sort the elements whose shortened keys are equal; False if they are too many for that."""
+    same = cut[1:] == cut[:-1]
+    doubtful = np.flatnonzero(same)
+    if not doubtful.size:
+        return True
+    if doubtful.size > order.size // 8:
+        return False
+    places = np.union1d(doubtful, doubtful + 1)
+    found = order[places]
+    # Runs of equal shortened keys follow one another, so sorting by these first keeps them apart.
+    order[places] = found[np.lexsort((found, exact[found]))]
+    return True
