@@ -59,11 +59,18 @@ def store(rows: Rows, index: Located, values: Values, apply: Apply = assign) -> 
     if not rows.holds:
         return
     if not rows.mesh_dims:
-        apply(rows.block, rows.local(index.blocks), found)
+        keys = [_in_c_order(block) for block in index.blocks]
+        apply(rows.block, rows.local(keys), None if found is None else _in_c_order(found))
     elif here:
         _write_here(rows, index, found, constant, apply)
     else:
         _send(rows, index, cuts, None if constant else found, found, apply)
+
+
+def _in_c_order(array: Array) -> Array:
+    """The array with memory in C order: NumPy writes in the order in which its operands lie."""
+    steps = [abs(step) for step, n in zip(array.strides, array.shape) if step and n > 1]
+    return array if steps == sorted(steps, reverse=True) else array.copy()
 
 
 def _write_here(

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distarray.ops  # noqa: F401
+from distarray import DistArray, Replicate
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.testing import assert_matches, recipes
@@ -115,3 +116,19 @@ def written(draw, shape, mesh_shape):
         return value, None
     kinds = ("plain", "view", "ragged", "transposed")
     return value, draw(recipes(value.shape, mesh_shape, value.dtype, kinds))
+
+
+def test_last_value_in_c_order_stays(world, ranks):
+    """NumPy goes through operands in the order of their memory; here it must not matter."""
+    index = np.asfortranarray([[-1, -2, -2], [-2, -2, 1]])
+    rows, columns = np.zeros((2, 1), int), np.zeros((1, 3), int)
+
+    def program(group):
+        x = DistArray.from_local(np.array([7.0, 3.0]), DeviceMesh(group, (ranks,)), [Replicate()])
+        x[index] = np.array([[100.0, 101.0, 102.0]])
+        assert x.tolist() == [101.0, 102.0]
+        y = x[:1].reshape(1, 1).copy()
+        y[rows, columns] = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+        assert y.tolist() == [[5.0]]
+
+    world.run(ranks, program)
