@@ -40,7 +40,10 @@ BLOCKED_FROM = 768
 
 
 def each_matrix(
-    function: Callable[..., Any], large: Callable[[DistArray], Any], a: DistArray
+    function: Callable[..., Any],
+    large: Callable[[DistArray], Any],
+    a: DistArray,
+    blocked_from: int | None = None,
 ) -> Any:
     """A function of square matrices, each of them treated as its size and number suggest.
 
@@ -52,10 +55,13 @@ def each_matrix(
         Ours, for one matrix that lies on all ranks.
     a : DistArray
         One matrix, or a stack of them.
+    blocked_from : int, optional
+        Rows from which on a matrix is large; `BLOCKED_FROM` by default.
     """
+    limit = BLOCKED_FROM if blocked_from is None else blocked_from
     if a.ndim > 2 and is_stack(a):
         return stackwise(function, a)
-    if a._mesh.size() == 1 or a.shape[-1] < BLOCKED_FROM:
+    if a._mesh.size() == 1 or a.shape[-1] < limit:
         return at_once(function, a)
     return large(a) if a.ndim == 2 else one_by_one(large, a)
 

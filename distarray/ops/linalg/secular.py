@@ -1,0 +1,256 @@
+"""Eigenvalues and vectors of a diagonal matrix plus one of rank one.
+
+What two halves of a tridiagonal matrix come to when they are joined again: ``D + rho z z*``. The
+eigenvalues are the roots of a rational function between the elements of D, all of them found at
+once by an iteration that models the function by its two nearest poles. The vectors follow from z
+computed anew, so that the roots found are exact for it; without this they would not be orthogonal.
+
+References
+----------
+M. Gu and S. C. Eisenstat, A stable and efficient algorithm for the rank-one modification of the
+symmetric eigenproblem, SIAM J. Matrix Anal. Appl. 15 (1994). R.-C. Li, Solving secular equations
+stably and efficiently, LAPACK Working Note 89 (1993).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Deflation", "Roots", "deflated", "roots", "vectors"]
+
+Array = np.ndarray[Any, Any]
+#: Joins the parts of an array that ranks have computed: (first index, last index, compute).
+Share = Callable[[int, Callable[[int, int], Array]], Array]
+
+_EPS = float(np.finfo(float).eps)
+#: Elements of a table of differences that is worked on at a time.
+_TABLE = 1 << 17
+#: Steps after which an eigenvalue is as near as bisection has brought it.
+_STEPS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Deflation:
+    """Which eigenvalues stay as they are.
+
+    Attributes
+    ----------
+    kept, deflated : ndarray of int
+        Positions in D, of those that take part and of those that do not; the first with their
+        elements in ascending order.
+    diagonal, z : ndarray
+        D and z after rotations, in their first order.
+    rotations : list of (int, int, float, float)
+        Pairs of positions whose vectors are rotated first, with cosine and sine.
+    """
+
+    kept: Array
+    deflated: Array
+    diagonal: Array
+    z: Array
+    rotations: list[tuple[int, int, float, float]]
+
+
+def deflated(diagonal: Array, z: Array, rho: float) -> Deflation:
+    """Leave out elements of D whose eigenvalue and vector do not change to working precision.
+
+    Parameters
+    ----------
+    diagonal, z : ndarray
+        D and z, z of unit length.
+    rho : float
+        Positive.
+    """
+    tolerance = 8 * _EPS * max(np.abs(diagonal).max(), np.abs(z).max())
+    order = np.argsort(diagonal, kind="stable").tolist()
+    d, w = diagonal.tolist(), z.tolist()
+    kept: list[int] = []
+    left_out: list[int] = []
+    rotations = []
+    last = -1
+    for now in order:
+        if rho * abs(w[now]) <= tolerance:
+            left_out.append(now)
+            continue
+        if last >= 0:
+            length = float(np.hypot(w[now], w[last]))
+            c, s = w[now] / length, -w[last] / length
+            if abs((d[now] - d[last]) * c * s) <= tolerance:
+                w[now], w[last] = length, 0.0
+                rotations.append((last, now, c, s))
+                d[last], d[now] = (
+                    d[last] * c * c + d[now] * s * s,
+                    d[last] * s * s + d[now] * c * c,
+                )
+                left_out.append(last)
+            else:
+                kept.append(last)
+        last = now
+    if last >= 0:
+        kept.append(last)
+    return Deflation(
+        np.array(kept, int), np.array(left_out, int), np.array(d), np.array(w), rotations
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Eigenvalues as differences from elements of D, which keeps them exact to the last bit.
+
+    Attributes
+    ----------
+    origin : ndarray of int
+        The element of D that each is measured from.
+    offset : ndarray
+        What has to be added to it.
+    """
+
+    origin: Array
+    offset: Array
+
+    def values(self, d: Array) -> Array:
+        """The eigenvalues."""
+        return d[self.origin] + self.offset
+
+    def beyond(self, d: Array, rows: slice, columns: slice) -> Array:
+        """Table of ``d[i] - root[j]``."""
+        table = d[rows, None] - d[self.origin[columns]]
+        table -= self.offset[columns]
+        return table
+
+
+def roots(d: Array, z: Array, rho: float, share: Share) -> Roots:
+    """All eigenvalues of ``diag(d) + rho z z*``.
+
+    Parameters
+    ----------
+    d, z : ndarray
+        After deflation: d ascending with gaps, z without small elements.
+    rho : float
+        Positive.
+    share : callable
+        ``share(n, compute)`` gives ``compute(0, n)`` from parts that ranks compute, joined along
+        the last dimension.
+    """
+    weights = rho * z * z
+    ends = np.append(d, d[-1] + weights.sum())
+
+    def compute(first: int, last: int) -> Array:
+        parts = [np.empty((2, 0))]
+        for start, stop in _strips(first, last, len(d)):
+            parts.append(_solve(d, weights, ends, start, stop))
+        return np.concatenate(parts, axis=1)
+
+    found = share(len(d), compute)
+    return Roots(found[0].astype(int), found[1])
+
+
+def _strips(first: int, last: int, length: int) -> Iterator[tuple[int, int]]:
+    step = max(1, _TABLE // max(1, length))
+    for start in range(first, last, step):
+        yield start, min(start + step, last)
+
+
+def _solve(d: Array, weights: Array, ends: Array, start: int, stop: int) -> Array:
+    """The roots number `start` to `stop`: origins and offsets."""
+    which = np.arange(start, stop)
+    half = (ends[which + 1] - ends[which]) / 2
+    below = np.arange(len(d))[:, None] <= which
+    final = which == len(d) - 1
+    table = (d[:, None] - d[which]) - half
+    middle = 1 + (weights[:, None] / table).sum(axis=0)
+    right = (middle < 0) & ~final
+    origin = which + right
+    low = np.where(right, -half, np.where((middle < 0) & final, half, 0))
+    high = np.where(right, 0, np.where(final & (middle < 0), 2 * half, half))
+    tau = np.where(right, -half, half)
+    base = d[:, None] - d[origin]
+    near = ends[which] - d[origin], ends[which + 1] - d[origin]
+    active = np.arange(len(which))
+    for _ in range(_STEPS):
+        t = tau[active]
+        table = base[:, active] - t
+        state = _evaluated(weights, table, below[:, active])
+        f = 1 + state[0] + state[1]
+        low[active] = np.where(f < 0, t, low[active])
+        high[active] = np.where(f < 0, high[active], t)
+        bound = 1 + 8 * (state[1] - state[0]) + np.abs(t) * (state[2] + state[3])
+        width = high[active] - low[active]
+        done = (np.abs(f) <= _EPS * bound) | (width <= 2 * _EPS * np.abs(t))
+        step = _step(f, state, near[0][active] - t, near[1][active] - t, final[active])
+        new = t + step
+        inside = (new > low[active]) & (new < high[active])  # not if it is NaN
+        new = np.where(inside, new, (low[active] + high[active]) / 2)
+        tau[active] = np.where(done, t, new)
+        active = active[~done]
+        if not len(active):
+            break
+    return np.stack([origin.astype(float), tau])
+
+
+def _evaluated(weights: Array, table: Array, below: Array) -> tuple[Array, Array, Array, Array]:
+    """The sums over the poles below and above each root, and their derivatives."""
+    terms = weights[:, None] / table
+    slopes = terms / table
+    psi = np.where(below, terms, 0).sum(axis=0)
+    phi = np.where(below, 0, terms).sum(axis=0)
+    dpsi = np.where(below, slopes, 0).sum(axis=0)
+    dphi = np.where(below, 0, slopes).sum(axis=0)
+    return psi, phi, dpsi, dphi
+
+
+def _step(
+    f: Array, state: tuple[Array, Array, Array, Array], lower: Array, upper: Array, final: Array
+) -> Array:
+    """To the root of the function that has the two nearest poles alone, and is tangent to ours."""
+    _, _, dpsi, dphi = state
+    with np.errstate(all="ignore"):
+        c = f - lower * dpsi - upper * dphi
+        a = (lower + upper) * f - lower * upper * (dpsi + dphi)
+        b = lower * upper * f
+        root = np.sqrt(np.maximum(a * a - 4 * b * c, 0))
+        step = np.where(a <= 0, (a - root) / (2 * c), 2 * b / (a + root))
+        alone = lower + dpsi * lower * lower / (f - dpsi * lower)
+    return np.where(final, alone, step)
+
+
+def vectors(
+    d: Array, z: Array, found: Roots, share: Share
+) -> Callable[[], Iterator[tuple[slice, Array]]]:
+    """The eigenvectors, some columns at a time.
+
+    Parameters
+    ----------
+    d, z, share
+        As for :func:`roots`.
+    found : Roots
+        The eigenvalues.
+
+    Returns
+    -------
+    callable
+        Gives an iterator over (columns, the vectors as columns of unit length).
+    """
+
+    def compute(first: int, last: int) -> Array:
+        parts = [np.empty(0)]
+        for start, stop in _strips(first, last, len(d)):
+            table = found.beyond(d, slice(start, stop), slice(None))
+            gaps = d[start:stop, None] - d
+            spot = np.arange(start, stop)
+            gaps[spot - start, spot] = 1
+            parts.append(np.abs(np.multiply.reduce(table / gaps, axis=1)))
+        return np.concatenate(parts)
+
+    exact = np.copysign(np.sqrt(share(len(d), compute)), z)
+
+    def pieces() -> Iterator[tuple[slice, Array]]:
+        for start, stop in _strips(0, len(d), len(d)):
+            columns = slice(start, stop)
+            block = exact[:, None] / found.beyond(d, slice(None), columns)
+            block /= np.sqrt((block * block).sum(axis=0))
+            yield columns, block
+
+    return pieces
