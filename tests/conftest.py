@@ -66,6 +66,11 @@ class MPIWorld:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--mpi", action="store_true", help="ranks are MPI processes (under mpiexec)")
     parser.addoption(
+        "--explore",
+        action="store_true",
+        help="property tests on thread ranks draw new examples; without it the same at every run",
+    )
+    parser.addoption(
         "--device",
         choices=("cpu", "standin", "cuda"),
         default="cpu",
@@ -82,7 +87,13 @@ def pytest_configure(config: pytest.Config) -> None:
         pass
     else:
         quiet = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-        settings.register_profile("threads", deadline=None, suppress_health_check=quiet)
+        settings.register_profile(
+            "threads",
+            deadline=None,
+            suppress_health_check=quiet,
+            derandomize=not config.option.explore,
+            print_blob=True,
+        )
         # The ranks must draw the same examples, and must not learn from one another's failures.
         settings.register_profile(
             "mpi",
