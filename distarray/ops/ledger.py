@@ -39,12 +39,6 @@ REASONS: dict[str, str] = {
     "Vectors of three components are multiplied; arrives with the linear algebra family.": """
         numpy.cross numpy.linalg.cross
     """,
-    "Neighbouring elements meet across ranks; arrives with the signal functions.": """
-        numpy.convolve numpy.correlate numpy.lib.stride_tricks.sliding_window_view
-    """,
-    "Covariances are products of large matrices; they arrive with the statistics family.": """
-        numpy.corrcoef numpy.cov
-    """,
     "Coefficients of a polynomial are few: gathering them costs nothing to speak of.": """
         numpy.poly numpy.polyadd numpy.polyder numpy.polydiv numpy.polyfit numpy.polyint
         numpy.polymul numpy.polysub numpy.roots

@@ -1,0 +1,282 @@
+"""convolve, correlate and sliding windows: each rank with the elements beside its block.
+
+A correlation is the convolution with the reversed conjugate. The longer operand stays where it
+is; the shorter one is gathered, in pieces if it is long itself, and meets the stretch of the
+longer one that the outputs of this rank are made of.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from distarray.array import (
+    DistArray,
+    as_distarray,
+    common_mesh,
+    default_layout,
+    implements,
+    to_layout,
+    wrap,
+)
+from distarray.array.blocks import on_host
+from distarray.comm import DeviceMesh
+from distarray.layout import Cut, Layout
+from distarray.layout.cut import Interval
+from distarray.ops.halos import spanning
+
+__all__ = ["convolve", "correlate", "sliding_window_view"]
+
+Array = Any
+
+#: Elements of the shorter operand that every rank holds at a time.
+PIECE = 1 << 16
+#: Operands of fewer bytes together are gathered on every rank, where NumPy is done at once.
+REPLICATED_BELOW = 1 << 14
+
+
+@implements(np.convolve)
+def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
+    """Discrete convolution of two sequences; see :func:`numpy.convolve`.
+
+    Parameters
+    ----------
+    a, v : array_like
+        The longer one stays where it is; every rank gets the shorter one.
+    mode : {"full", "same", "valid"}
+        As in :func:`numpy.convolve`.
+
+    Returns
+    -------
+    DistArray
+        Cut by the ranks that cut the longer operand.
+
+    Cost
+    ----
+    That of gathering the shorter operand, `PIECE` elements at a time, and for each piece one
+    message of about its length between neighbouring ranks. Short operands are gathered.
+
+    Notes
+    -----
+    Integers agree with NumPy bit for bit; floating-point results to rounding, where a rank has
+    the end of an operand.
+    """
+    return _convolved(np.convolve, a, v, mode)
+
+
+@implements(np.correlate)
+def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
+    """Cross-correlation of two sequences; see :func:`numpy.correlate` and :func:`convolve`.
+
+    Cost
+    ----
+    As :func:`convolve`.
+    """
+    return _convolved(np.correlate, a, v, mode)
+
+
+def _convolved(function: Any, a: Any, v: Any, mode: Any) -> Any:
+    mesh = common_mesh(a, v)
+    a, v = as_distarray(a, mesh), as_distarray(v, mesh)
+    # NumPy's complaints about emptiness, dimensions and mode; the data type of the result.
+    tiny = [np.ones([min(extent, 1) for extent in x.shape], x.dtype) for x in (a, v)]
+    kind = function(*tiny, mode).dtype
+    if (a.nbytes + v.nbytes < REPLICATED_BELOW) or not a.ndim or not v.ndim:
+        return as_distarray(function(a.full(), v.full(), mode), mesh)
+    backwards = function is np.correlate
+    if backwards:
+        v = np.conjugate(v)[::-1] if v.dtype.kind == "c" else v[::-1]
+    outputs = _outputs(len(a), len(v), mode, backwards)
+    if len(a) < len(v):
+        a, v = v, a
+    if a._layout.is_replicated:
+        a = to_layout(a, default_layout(a.shape, a.itemsize, mesh))
+    return _Outputs(outputs, len(a), len(v), a._layout.cuts[0], kind).of(a, v)
+
+
+def _outputs(n: int, m: int, mode: Any, backwards: bool) -> Interval:
+    """The stretch of the full convolution that a mode keeps."""
+    short, long = min(n, m), max(n, m)
+    kind = _MODES.get(mode, mode)
+    if kind == 2:
+        return 0, n + m - 1
+    if kind == 0:
+        return short - 1, long
+    # Of an even number the middle lies on one side, and a correlation with operands in the other
+    # order is turned around.
+    start = short // 2 if backwards and n < m else short - 1 - short // 2
+    return start, start + long
+
+
+_MODES = {"valid": 0, "same": 1, "full": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class _Outputs:
+    """Which outputs of a full convolution are wanted, of a long operand and a short one.
+
+    Attributes
+    ----------
+    kept : tuple of int
+        Start and stop of them.
+    long, short : int
+        Lengths of the operands.
+    source : Cut
+        How the long operand is cut.
+    dtype : dtype
+        Of the result.
+    """
+
+    kept: Interval
+    long: int
+    short: int
+    source: Cut
+    dtype: np.dtype[Any]
+
+    @property
+    def cut(self) -> Cut:
+        """How the result is cut."""
+        return Cut.chunked(self.kept[1] - self.kept[0], self.source.mesh_dims, self.source.radix)
+
+    def of(self, a: DistArray, v: DistArray) -> DistArray:
+        """The outputs, of the long operand and the short one."""
+        mesh = a._mesh
+        layout = Layout.from_cuts([self.cut], mesh.shape)
+        result = mesh.xp.zeros(layout.local_shape(mesh.coords), self.dtype)
+        for start in range(0, self.short, PIECE):
+            piece = v[start : start + PIECE]
+            replicated = to_layout(piece, Layout.replicated(piece.shape, mesh.shape))._block
+            part = self._with_piece(a, replicated, start)
+            if start == 0:
+                result = part
+            else:
+                result += part
+        return wrap(result, layout, mesh)
+
+    def _with_piece(self, a: DistArray, piece: Array, first: int) -> Array:
+        """This rank's outputs, of the part of the short operand from an index on."""
+        last = first + len(piece) - 1 if a._mesh.coords is not None else first
+
+        def needs(part: int) -> Interval:
+            start, stop = self.cut.interval(part)
+            start, stop = start + self.kept[0], stop + self.kept[0]
+            low = min(max(0, start - last), self.long)
+            return (low, max(low, min(self.long, stop - first))) if start < stop else (0, 0)
+
+        def askers(start: int, stop: int) -> range:
+            low, high = start + first - self.kept[0], stop + last - self.kept[0]
+            extent = self.kept[1] - self.kept[0]
+            return self.cut.owners(max(0, low), min(extent, high)) if start < stop else range(0)
+
+        segment = spanning(a, 0, needs, askers)
+        shape = Layout.from_cuts([self.cut], a._mesh.shape).local_shape(a._mesh.coords)
+        if not shape[0] or not segment.size:
+            return a._mesh.xp.zeros(shape, self.dtype)
+        part = self.cut.part(a._mesh.coords)
+        begin = self.cut.interval(part)[0] + self.kept[0]
+        return _stretch(segment, piece, begin - needs(part)[0] - first, shape[0], self.dtype)
+
+
+def _stretch(segment: Array, piece: Array, start: int, count: int, dtype: Any) -> Array:
+    """Outputs from `start` on of the full convolution of two arrays; zero outside of it."""
+    inner = len(piece) - 1
+    if start == inner and len(segment) == count + inner:
+        return on_host(np.convolve, segment, piece, "valid").astype(dtype, copy=False)
+    full = on_host(np.convolve, segment, piece, "full")
+    result = np.zeros(count, dtype, like=full)
+    low, high = max(0, start), min(len(full), start + count)
+    if low < high:
+        result[low - start : high - start] = full[low:high]
+    return result
+
+
+# -- windows -------------------------------------------------------------------------------------
+
+
+@implements(np.lib.stride_tricks.sliding_window_view)
+def sliding_window_view(
+    x: Any, window_shape: Any, axis: Any = None, *, subok: Any = False, writeable: Any = False
+) -> Any:
+    """Every window of a shape; see :func:`numpy.lib.stride_tricks.sliding_window_view`.
+
+    Parameters
+    ----------
+    x : DistArray
+        In any layout.
+    window_shape, axis, subok
+        As in NumPy's function.
+    writeable : bool
+        Possible where no window reaches to another rank.
+
+    Returns
+    -------
+    DistArray
+        The dimensions of `x`, each cut where it was cut, and those of the windows. A view of `x`
+        where no windowed axis is cut; else of a copy of the block with what its neighbours hold
+        beside it, to which later changes of `x` do not reach.
+
+    Raises
+    ------
+    ValueError
+        NumPy's own; and if the windows are to be written to, and reach across ranks.
+
+    Cost
+    ----
+    For each windowed axis that is cut, one message to a neighbour, of a slab one shorter than the
+    window.
+    """
+    x = as_distarray(x)
+    shape = tuple(window_shape) if np.iterable(window_shape) else (window_shape,)
+    hollow = np.lib.stride_tricks.as_strided(np.zeros(1, x.dtype), x.shape, (0,) * x.ndim)
+    np.lib.stride_tricks.sliding_window_view(hollow, shape, axis)  # raises NumPy's errors
+    axes = tuple(range(x.ndim)) if axis is None else axis
+    axes = normalize_axis_tuple(axes, x.ndim, allow_duplicate=True)
+    reach = [0] * x.ndim
+    for dim, extent in zip(axes, shape, strict=True):
+        reach[dim] += int(extent) - 1
+    return _windows(x, shape, axes, reach, bool(writeable))
+
+
+def _windows(x: DistArray, shape: Any, axes: Any, reach: list[int], writeable: bool) -> DistArray:
+    mesh, cuts, block = x._mesh, list(x._layout.cuts), x
+    for dim, beyond in enumerate(reach):
+        cut = cuts[dim]
+        if not beyond:
+            continue
+        cuts[dim] = (
+            cut.view(0, 1, cut.extent - beyond) if cut.parts > 1 else Cut.whole(cut.extent - beyond)
+        )
+        if cut.parts > 1:
+            if writeable:
+                raise ValueError("windows that reach across ranks cannot be written to")
+            block = block._like(_beyond(block, dim, cuts[dim], beyond))
+    windows = [Cut.whole(int(extent)) for extent in shape]
+    layout = Layout.from_cuts([*cuts, *windows], mesh.shape)
+    local = layout.local_shape(mesh.coords)
+    found = block._block
+    if not all(local) or mesh.coords is None:
+        view = mesh.xp.empty(local, x.dtype)
+    else:
+        strides = (*found.strides, *[found.strides[dim] for dim in axes])
+        view = _strided(found, local, strides, mesh)
+    if mesh.device_type == "cpu":
+        view.flags.writeable = writeable
+    return wrap(view, layout, mesh)
+
+
+def _strided(block: Array, shape: Any, strides: Any, mesh: DeviceMesh) -> Array:
+    return mesh.xp.lib.stride_tricks.as_strided(block, shape, strides)
+
+
+def _beyond(x: DistArray, dim: int, windows: Cut, beyond: int) -> Array:
+    """The block with the elements behind it that its windows along a dimension reach to."""
+
+    def needs(part: int) -> Interval:
+        start, stop = windows.interval(part)
+        return (start, stop + beyond) if start < stop else (0, 0)
+
+    def askers(start: int, stop: int) -> range:
+        return windows.owners(max(0, start - beyond), min(stop, windows.extent))
+
+    return spanning(x, dim, needs, askers)
