@@ -30,12 +30,6 @@ REASONS: dict[str, str] = {
         numpy.linalg.multi_dot numpy.linalg.norm numpy.linalg.pinv numpy.linalg.qr
         numpy.linalg.svd numpy.linalg.svdvals numpy.linalg.vector_norm
     """,
-    "Fourier transforms arrive with the fft family.": """
-        numpy.fft.fft numpy.fft.fft2 numpy.fft.fftn numpy.fft.fftshift numpy.fft.hfft
-        numpy.fft.ifft numpy.fft.ifft2 numpy.fft.ifftn numpy.fft.ifftshift numpy.fft.ihfft
-        numpy.fft.irfft numpy.fft.irfft2 numpy.fft.irfftn numpy.fft.rfft numpy.fft.rfft2
-        numpy.fft.rfftn
-    """,
     "Vectors of three components are multiplied; arrives with the linear algebra family.": """
         numpy.cross numpy.linalg.cross
     """,

@@ -1,0 +1,81 @@
+"""The engine of the Fourier transforms: check, plan, then transform and move by turns.
+
+Where everything goes is decided by :mod:`distarray.plan.fourier` from the layout alone.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, default_layout, empty, movement, wrap
+from distarray.config import config
+from distarray.ops.fft import local
+from distarray.ops.fft.arguments import Request
+from distarray.ops.fft.line import transformed_line
+from distarray.ops.reducing import write
+from distarray.plan.fourier import Line, Move, Pass, plan_transform
+
+__all__ = ["transform"]
+
+Array = Any
+#: Numbers whose sums can be transformed before they are added up: nothing is rounded or wrapped.
+_SUMMABLE = "fdgFDG"
+
+
+def transform(x: DistArray, request: Request, out: Any = None) -> Any:
+    """The array transformed as asked for, in `out` if there is one.
+
+    Parameters
+    ----------
+    x : DistArray
+        Any placement; pending sums and lone coordinates stay such if nothing has to move.
+    request : Request
+        The passes in NumPy's order, checked.
+    out : DistArray or ndarray, optional
+        Receives the result.
+    """
+    if not request.passes:
+        return x._like(x._mesh.asarray(x._block)) if out is None else x
+    result = _result(x, request)
+    return result if out is None else write(result._block, result._layout, result._mesh, out)
+
+
+def _result(x: DistArray, request: Request) -> DistArray:
+    shape = request.shape_of(x.shape)
+    if not x.size or 0 in shape:
+        return _zeros(shape, request.dtype, x)
+    if not x._layout.is_plain and not _stays(x, request.passes):
+        x = x._plain()
+    strict = config.settings.reproducible
+    sizes = x.itemsize, request.between.itemsize, request.dtype.itemsize
+    mesh, layout, block = x._mesh, x._layout, x._block
+    for step in plan_transform(layout, request.passes, sizes, strict):
+        if isinstance(step, Move):
+            block = movement.moved(block, layout, step.layout, mesh)
+            layout = step.layout
+            continue
+        half = step.step.kind.takes_half
+        dtype = request.dtype if half else request.between
+        if isinstance(step, Line):
+            block = transformed_line(wrap(block, layout, mesh), step, request.norm, dtype)
+        else:
+            held = step.layout.local_shape(mesh.coords)
+            block = local.transformed(block, step.step, request.norm, held, dtype, mesh.xp)
+        layout = step.layout
+    return wrap(block, layout, mesh)
+
+
+def _stays(x: DistArray, passes: Sequence[Pass]) -> bool:
+    """Whether an array that is not plain can be transformed where it is."""
+    layout = x._layout
+    if any(layout.cuts[step.axis].parts > 1 for step in passes):
+        return False
+    return not layout.partials or (x.dtype.char in _SUMMABLE and not config.settings.reproducible)
+
+
+def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any], x: DistArray) -> DistArray:
+    """What becomes of an array without elements: nothing, or what it is padded with."""
+    result = empty(default_layout(shape, dtype.itemsize, x._mesh), dtype, x._mesh)
+    result._block[...] = 0
+    return result

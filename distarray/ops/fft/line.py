@@ -1,0 +1,279 @@
+"""One dimension transformed as it is cut, in the four steps of Bailey's algorithm.
+
+A length n = n1 * n2 is seen as n1 rows of n2 elements. With j = j1 * n2 + j2 and
+k = k1 + n1 * k2, the transform is one along the columns (j1 to k1), a factor
+exp(-2j * pi * j2 * k1 / n) for each element, and one along the rows (j2 to k2). Columns are whole
+when the array is cut along j2, rows when it is cut along k1, and the result is in order when it is
+cut along k2: three redistributions (D. H. Bailey, FFTs in external or hierarchical memory, J.
+Supercomputing 4, 1990). Real numbers have half a spectrum along the columns, k1 up to n1 / 2, and
+the other half of the result is found there by symmetry, so all but the last step is half the work.
+
+Arrays here have the dimension in question last.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, empty, to_layout, wrap
+from distarray.layout import Cut, Layout, rescaled_cut
+from distarray.ops.fft import local
+from distarray.ops.fft.twiddles import Twiddles
+from distarray.ops.joining import fill_parts
+from distarray.ops.reshape import reshaped
+from distarray.ops.shape import everything, permuted
+from distarray.plan.fourier import Kind, Line, Pass
+
+__all__ = ["Grid", "fitted", "transformed_line"]
+
+Array = Any
+#: Elements of a tile.
+TILE = 1 << 14
+
+
+def transformed_line(x: DistArray, line: Line, norm: Any, dtype: np.dtype[Any]) -> Array:
+    """This rank's block of the transform of `x` along a dimension that is cut.
+
+    Parameters
+    ----------
+    x : DistArray
+        Without pending folds.
+    line : Line
+        What to do, and where the result is to be.
+    norm : str or None
+        As NumPy's.
+    dtype : dtype
+        Of the result.
+    """
+    step = line.step
+    axis, last = step.axis, x.ndim - 1
+    order = [dim for dim in range(x.ndim) if dim != axis] + [axis]
+    back = [dim if dim < axis else dim - 1 for dim in range(x.ndim)]
+    back[axis] = last
+    complex_dtype = np.result_type(dtype, np.complex64)
+    turned = permuted(x, order)
+    if step.kind in (Kind.HFFT, Kind.IHFFT):
+        norm = {"forward": "backward", "ortho": "ortho"}.get(norm, "forward")
+    if line.split is None:
+        from distarray.ops.fft.chirp import transformed_awkward
+
+        result = transformed_awkward(turned, step.kind, step.length, norm, complex_dtype)
+    else:
+        cut = x._layout.cuts[axis]
+        grid = Grid(line.split.rows, line.split.columns, cut.mesh_dims, cut.radix)
+        result = _in_steps(turned, step, grid, norm, complex_dtype)
+    moved = to_layout(permuted(result, back), line.layout)
+    return moved._block.astype(dtype, copy=False)
+
+
+def _in_steps(x: DistArray, step: Pass, grid: "Grid", norm: Any, dtype: np.dtype[Any]) -> DistArray:
+    """The transform by the steps above."""
+    kind = step.kind
+    if kind in (Kind.FFT, Kind.IFFT):
+        rows = grid.by_rows(_cast(fitted(x, grid.length, grid.flat), dtype))
+        return grid.in_order(grid.forward(rows, kind, norm))
+    if kind.gives_half:
+        rows = grid.by_rows(_cast(fitted(x, grid.length, grid.flat), np.zeros(0, dtype).real.dtype))
+        half = grid.half_in_order(grid.forward(rows, Kind.RFFT, norm), step.given)
+        return half._like(np.conjugate(half._block)) if kind is Kind.IHFFT else half
+    given = _cast(x, dtype)
+    if kind is Kind.HFFT:
+        given = given._like(np.conjugate(given._block))
+    return grid.flattened(grid.backward(grid.half_spectrum(given, step.taken), Kind.IRFFT, norm))
+
+
+def _cast(x: DistArray, dtype: Any) -> DistArray:
+    return x if x.dtype == dtype else x._like(x._block.astype(dtype))
+
+
+def fitted(x: DistArray, extent: int, cut: Cut) -> DistArray:
+    """`x` with its last dimension cropped or padded with zeros to `extent`, and cut as said."""
+    entries = everything(x)
+    if x.shape[-1] > extent:
+        entries[-1] = (0, 1, extent)
+        x = x._view(tuple(entries))
+    layout = _with_last(x._layout, [cut])
+    if x.shape[-1] == extent:
+        return to_layout(x, layout)
+    result = empty(layout, x.dtype, x._mesh)
+    result._block[...] = 0
+    fill_parts(result, [((0,) * x.ndim, x)])
+    return result
+
+
+def _with_last(layout: Layout, cuts: list[Cut]) -> Layout:
+    """The layout with other dimensions for the last one."""
+    return Layout.from_cuts([*layout.cuts[:-1], *cuts], layout.mesh_shape)
+
+
+class Grid:
+    """A length as rows and columns, cut by some mesh dimensions one way or the other.
+
+    Attributes
+    ----------
+    length : int
+        Rows times columns.
+    flat : Cut
+        Of the length, between rows.
+    """
+
+    def __init__(
+        self, rows: int, columns: int, mesh_dims: tuple[int, ...], radix: tuple[int, ...]
+    ) -> None:
+        self._rows, self._columns = rows, columns
+        self._mesh_dims, self._radix = mesh_dims, radix
+        self.length = rows * columns
+        self.flat = self._flat(rows, columns)
+
+    def _cut(self, extent: int) -> Cut:
+        return Cut.chunked(extent, self._mesh_dims, self._radix)
+
+    def _flat(self, rows: int, columns: int) -> Cut:
+        cut = rescaled_cut(self._cut(rows), columns)
+        if cut is None:  # whole numbers times a whole number
+            raise ValueError(f"{rows} rows of {columns} elements")
+        return cut
+
+    def by_rows(self, x: DistArray) -> DistArray:
+        """(..., length) cut as `flat`, as (..., rows, columns) cut along the rows; all stays."""
+        layout = _with_last(x._layout, [self._cut(self._rows), Cut.whole(self._columns)])
+        block = x._block.reshape(layout.local_shape(x._mesh.coords))
+        return wrap(block, layout, x._mesh)
+
+    def forward(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
+        """The transform of (..., j1, j2), as (..., k2, k1) cut along k1; both ends out of order.
+
+        Of real numbers (RFFT), k1 goes up to half of the rows.
+        """
+        mesh, n1, n2 = x._mesh, self._rows, self._columns
+        by_columns = to_layout(x, self._layout(x, Cut.whole(n1), self._cut(n2)))
+        width = n1 // 2 + 1 if kind.gives_half else n1
+        layout = self._layout(x, self._cut(n2), Cut.whole(width))
+        dtype = np.result_type(x.dtype, np.complex64)
+        block = mesh.xp.empty(layout.local_shape(mesh.coords), dtype)
+        sign = 1 if kind is Kind.IFFT else -1
+        start = by_columns._layout.section(mesh.coords)[-1][0]
+        self._transform_columns(by_columns._block, block, start, kind, norm, sign, mesh.xp)
+        along = wrap(block, layout, mesh)
+        along = to_layout(along, self._layout(x, Cut.whole(n2), self._cut(width)))
+        kind = Kind.IFFT if kind is Kind.IFFT else Kind.FFT
+        return self._along_rows(along, kind, norm)
+
+    def backward(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
+        """The inverse of :meth:`forward`: of (..., k2, k1) cut along k1 to (..., j1, j2)."""
+        mesh, n1, n2 = x._mesh, self._rows, self._columns
+        along = self._along_rows(x, Kind.IFFT, norm)
+        width = x.shape[-1]
+        by_columns = to_layout(along, self._layout(x, self._cut(n2), Cut.whole(width)))
+        layout = self._layout(x, Cut.whole(n1), self._cut(n2))
+        dtype = by_columns.dtype if kind is Kind.IFFT else by_columns._block.real.dtype
+        block = mesh.xp.empty(layout.local_shape(mesh.coords), dtype)
+        start = by_columns._layout.section(mesh.coords)[-2][0]
+        source, target = by_columns._block, block.swapaxes(-1, -2)
+        height = self._height(width)
+        twiddles = Twiddles(self.length, width, height, 1, by_columns.dtype, mesh.xp)
+        for key, first in _tiles(source, height):
+            tile = source[key].copy()
+            twiddles.multiply(tile, start + first)
+            target[key] = local.along_last(kind, tile, n1, norm)
+        return to_layout(wrap(block, layout, mesh), self._layout(x, self._cut(n1), Cut.whole(n2)))
+
+    def flattened(self, x: DistArray) -> DistArray:
+        """(..., rows, columns) cut along the rows, as (..., length); nothing moves."""
+        layout = Layout.from_cuts([*x._layout.cuts[:-2], self.flat], x._layout.mesh_shape)
+        block = x._block.reshape(layout.local_shape(x._mesh.coords))
+        return wrap(block, layout, x._mesh)
+
+    def in_order(self, x: DistArray) -> DistArray:
+        """(..., k2, k1) cut along k1, as (..., k), cut by the same mesh dimensions."""
+        return reshaped(x, (*x.shape[:-2], self.length))
+
+    def half_in_order(self, x: DistArray, extent: int) -> DistArray:
+        """The first `extent` frequencies of (..., k2, k1) with half of the k1, in order."""
+        n1, n2, width = self._rows, self._columns, x.shape[-1]
+        height = (extent - 1) // n1 + 1
+        result = empty(self._layout(x, self._cut(height), Cut.whole(n1)), x.dtype, x._mesh)
+        lead = everything(x)[:-2]
+        origin = (0,) * len(lead)
+        direct = x._view((*lead, (0, 1, height), (0, 1, width)))
+        parts = [((*origin, 0, 0), direct)]
+        if n1 > width:  # X[n - k] is the conjugate of X[k]
+            other = x._like(np.conjugate(x._block))
+            mirrored = ((n2 - 1, -1, height), (n1 - width, -1, n1 - width))
+            parts.append(((*origin, 0, width), other._view((*lead, *mirrored))))
+        fill_parts(result, parts)
+        flat = Layout.from_cuts(
+            [*result._layout.cuts[:-2], self._flat(height, n1)], result._layout.mesh_shape
+        )
+        block = result._block.reshape(flat.local_shape(x._mesh.coords))
+        whole = wrap(block, flat, x._mesh)
+        return whole._view((*lead, (0, 1, extent)))
+
+    def half_spectrum(self, x: DistArray, extent: int) -> DistArray:
+        """(..., k2, k1) with half of the k1, cut along k1, of the first `extent` frequencies."""
+        n1, n2 = self._rows, self._columns
+        width, height = n1 // 2 + 1, (extent - 1) // n1 + 1
+        flat = fitted(fitted_view(x, extent), height * n1, self._flat(height, n1))
+        layout = Layout.from_cuts(
+            [*flat._layout.cuts[:-1], self._cut(height), Cut.whole(n1)], flat._layout.mesh_shape
+        )
+        rows = wrap(flat._block.reshape(layout.local_shape(x._mesh.coords)), layout, x._mesh)
+        result = empty(self._layout(rows, Cut.whole(n2), self._cut(width)), x.dtype, x._mesh)
+        lead = everything(rows)[:-2]
+        origin = (0,) * len(lead)
+        direct = (n2 + 1) // 2
+        other = rows._like(np.conjugate(rows._block))
+        parts = [((*origin, 0, 0), rows._view((*lead, (0, 1, direct), (0, 1, width))))]
+        rest = n2 - direct
+        if rest:
+            first = ((rest, -1, rest), (0, 1, 1))
+            parts.append(((*origin, direct, 0), other._view((*lead, *first))))
+        if rest and width > 1:
+            mirrored = ((rest - 1, -1, rest), (n1 - 1, -1, width - 1))
+            parts.append(((*origin, direct, 1), other._view((*lead, *mirrored))))
+        fill_parts(result, parts)
+        return result
+
+    # -- the work of one rank --------------------------------------------------------------------
+
+    def _layout(self, x: DistArray, second_last: Cut, last: Cut) -> Layout:
+        """`x`'s layout with these cuts of its last two dimensions."""
+        return Layout.from_cuts([*x._layout.cuts[:-2], second_last, last], x._layout.mesh_shape)
+
+    def _height(self, width: int) -> int:
+        return max(1, TILE // width)
+
+    def _transform_columns(
+        self, source: Array, target: Array, start: int, kind: Kind, norm: Any, sign: int, xp: Any
+    ) -> None:
+        """Along j1 of (..., j1, j2), times the factors, to (..., j2, k1)."""
+        width = target.shape[-1]
+        height = self._height(self._rows)
+        twiddles = Twiddles(self.length, width, height, sign, target.dtype, xp)
+        turned = source.swapaxes(-1, -2)
+        for key, first in _tiles(turned, height):
+            tile = local.along_last(kind, turned[key].copy("C"), self._rows, norm)
+            twiddles.multiply(tile, start + first)
+            target[key] = tile
+
+    def _along_rows(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
+        """A transform along the last dimension but one, which is whole."""
+        step = Pass(kind, x.ndim - 2, self._columns)
+        shape = x._layout.local_shape(x._mesh.coords)
+        return x._like(local.transformed(x._block, step, norm, shape, x.dtype, x._mesh.xp))
+
+
+def fitted_view(x: DistArray, extent: int) -> DistArray:
+    """`x` with its last dimension cropped, if it is longer."""
+    if x.shape[-1] <= extent:
+        return x
+    return x._view((*everything(x)[:-1], (0, 1, extent)))
+
+
+def _tiles(block: Array, height: int) -> Any:
+    """Keys of parts of a block of (..., rows, columns), each some rows; and their first row."""
+    if not block.size:
+        return
+    for lead in np.ndindex(block.shape[:-2]):
+        for first in range(0, block.shape[-2], height):
+            yield (*lead, slice(first, first + height)), first

@@ -1,0 +1,54 @@
+"""fftshift and ifftshift: rolls by half of each dimension."""
+
+from operator import neg, pos
+from typing import Any
+
+import numpy as np
+
+from distarray.array import as_distarray, implements
+from distarray.ops.rearranging import roll
+
+__all__ = ["fftshift", "ifftshift"]
+
+
+def _shifted(sign: Any, x: Any, axes: Any) -> Any:
+    x = as_distarray(x)
+    if axes is None:
+        axes = tuple(range(x.ndim))
+        return roll(x, [sign(extent // 2) for extent in x.shape], axes)
+    if isinstance(axes, (int, np.integer)):
+        return roll(x, sign(x.shape[axes] // 2), axes)
+    return roll(x, [sign(x.shape[axis] // 2) for axis in axes], axes)
+
+
+@implements(np.fft.fftshift, at=True)
+def fftshift(x: Any, axes: Any = None) -> Any:
+    """The zero frequency moved to the middle; see :func:`numpy.fft.fftshift`.
+
+    Parameters
+    ----------
+    x : DistArray
+        Any placement.
+    axes : int or sequence of int, optional
+        The dimensions to shift; all by default.
+
+    Returns
+    -------
+    DistArray
+        Laid out as `x`.
+
+    Cost
+    ----
+    That of :func:`numpy.roll`: nothing along dimensions that are whole; along one that is cut, each
+    rank sends its block to the rank half the mesh dimension away.
+    """
+    return _shifted(pos, x, axes)
+
+
+@implements(np.fft.ifftshift, at=True)
+def ifftshift(x: Any, axes: Any = None) -> Any:
+    """The inverse of :func:`fftshift`, from which it differs for odd extents.
+
+    See :func:`numpy.fft.ifftshift`; placements and cost are those of :func:`fftshift`.
+    """
+    return _shifted(neg, x, axes)

@@ -1,0 +1,253 @@
+"""The fourteen transforms under NumPy's names and signatures."""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.layout import Fold
+from distarray.ops.fft.arguments import Request, along_axes, along_axis
+from distarray.ops.fft.engine import transform
+from distarray.plan.fourier import Kind
+
+__all__ = [
+    "fft",
+    "fft2",
+    "fftn",
+    "hfft",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ihfft",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "rfft",
+    "rfft2",
+    "rfftn",
+]
+
+#: A transform of a sum is the sum of the transforms.
+_LINEAR = (Fold.SUM,)
+
+
+def _operands(a: Any, out: Any) -> tuple[DistArray, Any]:
+    out = out[0] if type(out) is tuple and len(out) == 1 else out
+    return as_distarray(a, common_mesh(a, out)), out
+
+
+def _one(kind: Kind, a: Any, n: Any, axis: Any, norm: Any, out: Any) -> Any:
+    x, out = _operands(a, out)
+    request: Request = along_axis(x, kind, n, axis, norm, out)
+    return transform(x, request, out)
+
+
+def _several(kinds: tuple[Kind, Kind], a: Any, s: Any, axes: Any, norm: Any, out: Any) -> Any:
+    x, out = _operands(a, out)
+    return transform(x, along_axes(x, kinds, s, axes, norm, out), out)
+
+
+_COMPLEX, _INVERSE = (Kind.FFT, Kind.FFT), (Kind.IFFT, Kind.IFFT)
+_REAL, _REAL_INVERSE = (Kind.FFT, Kind.RFFT), (Kind.IFFT, Kind.IRFFT)
+
+
+@implements(np.fft.fft, through=_LINEAR, at=True)
+def fft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+    """The discrete Fourier transform along a dimension.
+
+    Parameters
+    ----------
+    a : DistArray
+        Any placement; pending sums are transformed as they are if `axis` is whole.
+    n : int, optional
+        Length of the transform; the dimension is cropped or padded with zeros to it.
+    axis : int
+        The dimension.
+    norm : {"backward", "ortho", "forward"}, optional
+        Which of the two directions is scaled, and how.
+    out : DistArray or ndarray, optional
+        Receives the result.
+
+    Returns
+    -------
+    DistArray
+        Laid out as `a` if the dimension is whole. If it is cut, another dimension is cut instead;
+        where none is long enough, the same one is. Small arrays may come out replicated.
+
+    Cost
+    ----
+    None if the dimension is whole; else one redistribution. If there is no other dimension to cut:
+    three, each of which sends all but one p-th of the array, and twice the memory of the block.
+    Lengths without suitable factors (large primes) take a detour over transforms of more than
+    twice the length, about five times as long (Bluestein). Under ``config.reproducible`` an array
+    with no other dimension to cut is brought to every rank, since a line transformed in parts does
+    not give NumPy's last bits.
+
+    Raises
+    ------
+    ValueError, TypeError, IndexError, AxisError
+        NumPy's own, on all ranks.
+
+    Notes
+    -----
+    Equal to NumPy's to rounding; bit for bit under ``config.reproducible``.
+
+    References
+    ----------
+    Bailey, FFTs in external or hierarchical memory, J. Supercomputing 4, 1990. Bluestein, A linear
+    filtering approach to the computation of discrete Fourier transform, IEEE AU-18, 1970.
+    """
+    return _one(Kind.FFT, a, n, axis, norm, out)
+
+
+@implements(np.fft.ifft, through=_LINEAR, at=True)
+def ifft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+    """The inverse discrete Fourier transform along a dimension; see :func:`numpy.fft.ifft`.
+
+    Placements and cost are those of :func:`fft`.
+    """
+    return _one(Kind.IFFT, a, n, axis, norm, out)
+
+
+@implements(np.fft.rfft, through=_LINEAR, at=True)
+def rfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+    """Half of the spectrum of real numbers along a dimension; see :func:`numpy.fft.rfft`.
+
+    Placements and cost are those of :func:`fft`.
+    """
+    return _one(Kind.RFFT, a, n, axis, norm, out)
+
+
+@implements(np.fft.irfft, through=_LINEAR, at=True)
+def irfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+    """Real numbers of half of their spectrum; see :func:`numpy.fft.irfft`.
+
+    Placements and cost are those of :func:`fft`.
+    """
+    return _one(Kind.IRFFT, a, n, axis, norm, out)
+
+
+@implements(np.fft.hfft, through=_LINEAR, at=True)
+def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+    """The spectrum of a signal symmetric along a dimension; see :func:`numpy.fft.hfft`.
+
+    Placements and cost are those of :func:`fft`.
+    """
+    return _one(Kind.HFFT, a, n, axis, norm, out)
+
+
+@implements(np.fft.ihfft, through=_LINEAR, at=True)
+def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+    """The inverse of :func:`hfft`: half of the signal; see :func:`numpy.fft.ihfft`.
+
+    Placements and cost are those of :func:`fft`.
+    """
+    return _one(Kind.IHFFT, a, n, axis, norm, out)
+
+
+@implements(np.fft.fftn, through=_LINEAR, at=True)
+def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """The discrete Fourier transform along several dimensions.
+
+    Parameters
+    ----------
+    a : DistArray
+        Any placement; pending sums are transformed as they are if the dimensions are whole.
+    s : sequence of int, optional
+        Length of each transform; the dimension is cropped or padded with zeros to it. -1 takes it
+        as it is.
+    axes : sequence of int, optional
+        The dimensions; all by default.
+    norm : {"backward", "ortho", "forward"}, optional
+        Which of the two directions is scaled, and how.
+    out : DistArray or ndarray, optional
+        Receives the result.
+
+    Returns
+    -------
+    DistArray
+        Dimensions that are whole are transformed first. Then cuts are moved to those, and the
+        others are transformed; the result stays cut so, since the way back would cost as much
+        again. The inverse, or another transform, moves the cuts back again.
+
+    Cost
+    ----
+    None if all dimensions are whole. One redistribution for each set of dimensions that are made
+    whole together: one on a 1-d mesh, one or two on a 2-d mesh, by which is cheaper. Real
+    transforms begin (or end) with the last dimension, and so need one more if that is cut.
+    Dimensions too long for any other to be cut instead are transformed in steps, as by :func:`fft`.
+
+    Raises
+    ------
+    ValueError, TypeError, IndexError, AxisError
+        NumPy's own, on all ranks.
+
+    Notes
+    -----
+    Equal to NumPy's to rounding; bit for bit under ``config.reproducible``, where the dimensions
+    are taken in NumPy's order.
+    """
+    return _several(_COMPLEX, a, s, axes, norm, out)
+
+
+@implements(np.fft.ifftn, through=_LINEAR, at=True)
+def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """The inverse discrete Fourier transform along several dimensions; see :func:`numpy.fft.ifftn`.
+
+    Placements and cost are those of :func:`fftn`.
+    """
+    return _several(_INVERSE, a, s, axes, norm, out)
+
+
+@implements(np.fft.rfftn, through=_LINEAR, at=True)
+def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """The transform of real numbers along several dimensions; see :func:`numpy.fft.rfftn`.
+
+    Placements and cost are those of :func:`fftn`.
+    """
+    return _several(_REAL, a, s, axes, norm, out)
+
+
+@implements(np.fft.irfftn, through=_LINEAR, at=True)
+def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """The inverse of :func:`rfftn`; see :func:`numpy.fft.irfftn`.
+
+    Placements and cost are those of :func:`fftn`.
+    """
+    return _several(_REAL_INVERSE, a, s, axes, norm, out)
+
+
+@implements(np.fft.fft2, through=_LINEAR, at=True)
+def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """The discrete Fourier transform along two dimensions; see :func:`numpy.fft.fft2`.
+
+    Placements and cost are those of :func:`fftn`.
+    """
+    return _several(_COMPLEX, a, s, axes, norm, out)
+
+
+@implements(np.fft.ifft2, through=_LINEAR, at=True)
+def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """The inverse discrete Fourier transform along two dimensions; see :func:`numpy.fft.ifft2`.
+
+    Placements and cost are those of :func:`fftn`.
+    """
+    return _several(_INVERSE, a, s, axes, norm, out)
+
+
+@implements(np.fft.rfft2, through=_LINEAR, at=True)
+def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """The transform of real numbers along two dimensions; see :func:`numpy.fft.rfft2`.
+
+    Placements and cost are those of :func:`fftn`.
+    """
+    return _several(_REAL, a, s, axes, norm, out)
+
+
+@implements(np.fft.irfft2, through=_LINEAR, at=True)
+def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """The inverse of :func:`rfft2`; see :func:`numpy.fft.irfft2`.
+
+    Placements and cost are those of :func:`fftn`.
+    """
+    return _several(_REAL_INVERSE, a, s, axes, norm, out)

@@ -1,0 +1,306 @@
+"""Plan a Fourier transform along several dimensions: what is transformed when, and cut where.
+
+A rank transforms a dimension when it has it whole. So the dimensions that are whole are done
+first, then cuts are moved from dimensions still to do to others, and so on: one redistribution
+for a slab, one or two for a pencil (Dalcin, Mortensen, Keyes, Fast parallel multidimensional FFT
+using advanced MPI, JPDC 128, 2019). Where no other dimension is long enough to be cut instead, a
+dimension is transformed as it lies, in steps (:class:`Line`). Among all the ways that there are,
+the one is taken for which the busiest rank is done first, by the constants below.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from itertools import combinations, product
+from math import prod
+from typing import NamedTuple
+
+from distarray.layout import Cut, Layout
+from distarray.plan.lengths import Split, effort, good_length, split_length
+
+__all__ = ["Kind", "Line", "Local", "Move", "Pass", "Step", "plan_transform"]
+
+#: Seconds for a redistribution, and for each rank more that takes part in it.
+_LATENCY, _LATENCY_EACH = 3e-5, 3e-6
+#: Seconds a byte that a rank receives, and seconds an element and unit of effort.
+_PER_BYTE, _PER_ELEMENT = 4e-10, 1.2e-9
+#: Seconds for the bookkeeping of a transform in steps.
+_LINE = 6e-4
+
+
+class Kind(Enum):
+    """The transforms along one dimension, by the names of NumPy's functions."""
+
+    FFT = "fft"
+    IFFT = "ifft"
+    RFFT = "rfft"
+    IRFFT = "irfft"
+    HFFT = "hfft"
+    IHFFT = "ihfft"
+
+    @property
+    def takes_half(self) -> bool:
+        """Whether the operand is half of a spectrum, and the result is real."""
+        return self in (Kind.IRFFT, Kind.HFFT)
+
+    @property
+    def gives_half(self) -> bool:
+        """Whether the operand is real, and the result half of a spectrum."""
+        return self in (Kind.RFFT, Kind.IHFFT)
+
+
+class Pass(NamedTuple):
+    """A transform along one dimension.
+
+    Attributes
+    ----------
+    kind : Kind
+        Which one.
+    axis : int
+        The dimension, counted from the front.
+    length : int
+        What NumPy calls `n`: number of points of the real side, or of both sides.
+    """
+
+    kind: Kind
+    axis: int
+    length: int
+
+    @property
+    def taken(self) -> int:
+        """Extent that the operand is cropped or padded to."""
+        return self.length // 2 + 1 if self.kind.takes_half else self.length
+
+    @property
+    def given(self) -> int:
+        """Extent of the result."""
+        return self.length // 2 + 1 if self.kind.gives_half else self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """Each rank transforms its block, and then has its block of `layout`."""
+
+    step: Pass
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The array is redistributed to `layout`."""
+
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A dimension is transformed as it is cut, and the result is cut likewise (`layout`).
+
+    Attributes
+    ----------
+    split : Split or None
+        How the length is divided; None if it cannot be, and takes a detour (Bluestein's).
+    """
+
+    step: Pass
+    layout: Layout
+    split: Split | None
+
+
+Step = Local | Move | Line
+_Plan = tuple[float, tuple[Step, ...]]
+
+
+@lru_cache(maxsize=1024)
+def plan_transform(
+    layout: Layout, passes: tuple[Pass, ...], sizes: tuple[int, int, int], in_order: bool = False
+) -> tuple[Step, ...]:
+    """The steps of a Fourier transform.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of the operand. With pending folds or lone coordinates if all dimensions in question are
+        whole; what is planned otherwise wants them settled.
+    passes : tuple of Pass
+        In NumPy's order.
+    sizes : tuple of int
+        Bytes an element of the operand, of what is between, and of the result.
+    in_order : bool
+        Keep NumPy's order, and transform every line on one rank, so that its very bits come out.
+        An array with no other dimension to cut is then brought to all ranks.
+    """
+    return _Search(sizes, in_order).best(layout, passes, True)[1]
+
+
+def whole(cut: Cut) -> bool:
+    """Whether each rank has all indices of a dimension."""
+    return cut.parts == 1
+
+
+class _Search:
+    """Looks through the ways to do some passes, all of them."""
+
+    def __init__(self, sizes: tuple[int, int, int], in_order: bool) -> None:
+        self._sizes = sizes
+        self._in_order = in_order
+        self._known: dict[tuple[Layout, tuple[Pass, ...], bool], _Plan] = {}
+
+    def best(self, layout: Layout, todo: tuple[Pass, ...], fresh: bool) -> _Plan:
+        """The cheapest way from here; `fresh` before the first pass."""
+        key = layout, todo, fresh
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._cheapest(layout, todo, fresh)
+        return found
+
+    def _cheapest(self, layout: Layout, todo: tuple[Pass, ...], fresh: bool) -> _Plan:
+        cost, steps = 0.0, []
+        while True:
+            here = [p for p in _allowed(todo, self._in_order) if whole(layout.cuts[p.axis])]
+            if not here:
+                break
+            chosen = here[0]
+            todo = _without(todo, chosen)
+            layout = _after(layout, chosen, Cut.whole(chosen.given))
+            cost += _PER_ELEMENT * _block(layout) * effort(chosen.length)
+            fresh = False
+            steps.append(Local(chosen, layout))
+        if not todo:
+            return cost, tuple(steps)
+        best: _Plan | None = None
+        for toll, step in self._ways_on(layout, todo, fresh):
+            moves = isinstance(step, Move)
+            left = todo if isinstance(step, Move) else _without(todo, step.step)
+            if best is not None and toll + self._at_least(step.layout, left) >= best[0]:
+                continue
+            after, rest = self.best(step.layout, left, fresh and moves)
+            if best is None or toll + after < best[0]:
+                best = toll + after, (step, *rest)
+        if best is None:
+            raise ValueError(f"{layout} cannot be transformed by {todo}")
+        return cost + best[0], (*steps, *best[1])
+
+    def _at_least(self, layout: Layout, todo: tuple[Pass, ...]) -> float:
+        """What no way on can cost less than; it saves looking at most of them."""
+        elements = layout.size / prod(layout.mesh_shape)
+        elements *= prod([min(1.0, p.given / max(layout.shape[p.axis], 1)) for p in todo])
+        cost = _PER_ELEMENT * elements * sum([effort(p.length) for p in todo])
+        if not all(whole(layout.cuts[p.axis]) for p in todo):
+            cost += _LATENCY + elements * min(self._sizes) * 0.5 * _PER_BYTE
+        return cost
+
+    def _ways_on(
+        self, layout: Layout, todo: tuple[Pass, ...], fresh: bool
+    ) -> Iterator[tuple[float, Move | Line]]:
+        """Where no dimension in question is whole: move cuts, or transform one as it is cut."""
+        size = self._sizes[0] if fresh else self._sizes[1]
+        allowed = _allowed(todo, self._in_order)
+        for count in range(len(allowed), 0, -1):
+            for freed in combinations([p.axis for p in allowed], count):
+                for target, ranks in _moved(layout, freed):
+                    received = _block(target) * size * (1.0 - 1.0 / ranks)
+                    yield _LATENCY + _LATENCY_EACH * ranks + received * _PER_BYTE, Move(target)
+        if not self._in_order:
+            for step in allowed:
+                line = _line(layout, step)
+                yield _line_cost(line, self._sizes[1]), line
+
+
+def _allowed(todo: tuple[Pass, ...], in_order: bool) -> list[Pass]:
+    """The passes that can come next: what takes real numbers first, what gives them last."""
+    if in_order or (todo and todo[0].kind.gives_half):
+        return list(todo[:1])
+    found: dict[int, Pass] = {}
+    for step in todo:
+        if step.kind.takes_half and len(todo) > 1:
+            break
+        found.setdefault(step.axis, step)
+    return list(found.values())
+
+
+def _without(todo: tuple[Pass, ...], done: Pass) -> tuple[Pass, ...]:
+    place = todo.index(done)
+    return todo[:place] + todo[place + 1 :]
+
+
+def _after(layout: Layout, done: Pass, cut: Cut) -> Layout:
+    """The layout with another extent, cut as said, along the dimension of a pass."""
+    cuts = list(layout.cuts)
+    idle = cuts[done.axis]
+    if not cut.mesh_dims and idle.mesh_dims:  # they divide nothing, but the placement stays
+        cut = Cut.chunked(cut.extent, idle.mesh_dims, idle.radix)
+    cuts[done.axis] = cut
+    return layout.with_cuts(cuts)
+
+
+def _moved(layout: Layout, freed: tuple[int, ...]) -> Iterator[tuple[Layout, int]]:
+    """Layouts in which some dimensions are whole, and how many ranks exchange for each."""
+    if layout.others:
+        raise ValueError(f"{layout} has to be settled before dimensions {freed} can be whole")
+    movers = [
+        (m, size)
+        for axis in freed
+        for m, size in zip(layout.cuts[axis].mesh_dims, layout.cuts[axis].radix, strict=True)
+        if size > 1
+    ]
+    ranks = prod([size for _, size in movers])
+    targets = [d for d in range(layout.ndim) if d not in freed and layout.shape[d] > 1]
+    choices = product([*targets, None], repeat=len(movers))
+    # Different dimensions before the same one twice: a transform back then comes back to them.
+    for places in sorted(choices, key=lambda places: len(places) - len(set(places))):
+        owners: dict[int, list[int]] = {}
+        for (mesh_dim, _), place in zip(movers, places, strict=True):
+            if place is not None:
+                owners.setdefault(place, []).append(mesh_dim)
+        cuts = list(layout.cuts)
+        for axis in freed:
+            cuts[axis] = _recut(layout, axis, [], [m for m, _ in movers])
+        for axis, added in owners.items():
+            cuts[axis] = _recut(layout, axis, added, [])
+        yield Layout.from_cuts(cuts, layout.mesh_shape), ranks
+
+
+def _recut(layout: Layout, axis: int, added: list[int], dropped: list[int]) -> Cut:
+    cut = layout.cuts[axis]
+    mesh_dims = tuple(sorted([m for m in (*cut.mesh_dims, *added) if m not in dropped]))
+    return Cut.chunked(cut.extent, mesh_dims, tuple([layout.mesh_shape[m] for m in mesh_dims]))
+
+
+def _line(layout: Layout, step: Pass) -> Line:
+    cut = layout.cuts[step.axis]
+    result = Cut.chunked(step.given, cut.mesh_dims, cut.radix)
+    return Line(step, _after(layout, step, result), split_length(step.length, cut.parts))
+
+
+def _line_cost(line: Line, size: int) -> float:
+    """Three redistributions and two transforms; several times that by Bluestein's detour."""
+    cut = line.layout.cuts[line.step.axis]
+    others = _block(line.layout) / max(largest(cut), 1)
+    moves, transforms, length, split = 3, 1, line.step.length, line.split
+    if split is None:
+        length = good_length(2 * length - 1, cut.parts)
+        moves, transforms, split = 6, 3, split_length(length, cut.parts)
+    work = effort(length) * 2.0 if split is None else split.effort
+    block = others * length / cut.parts
+    cost = _LINE * transforms + moves * (_LATENCY + _LATENCY_EACH * cut.parts)
+    return cost + block * (moves * size * _PER_BYTE + transforms * work * _PER_ELEMENT)
+
+
+def _block(layout: Layout) -> int:
+    """Elements of the largest block."""
+    return prod([largest(cut) for cut in layout.cuts])
+
+
+def largest(cut: Cut) -> int:
+    """Indices that a rank has at most; for views, an upper bound."""
+    if cut.parts == 1:
+        return cut.extent
+    if cut.bounds is not None:
+        longest = max([b - a for a, b in zip(cut.bounds[:-1], cut.bounds[1:], strict=True)])
+    else:
+        longest = cut.base
+        for size in cut.radix:
+            longest = -(-longest // size)
+    return min(cut.extent, -(-longest // abs(cut.step)))

@@ -1,0 +1,115 @@
+"""Lengths of Fourier transforms: what they cost, and how a long one is divided among ranks."""
+
+from functools import lru_cache
+from math import log2
+from typing import NamedTuple
+
+__all__ = ["Split", "effort", "good_length", "split_length"]
+
+#: A prime factor above this costs a transform of its own kind, twice as long at the least.
+_LARGEST_PRIME = 50
+#: Effort is compared with this much of it saved; less does not pay for a longer transform.
+_IDLE_MOST = 2.0
+
+
+class Split(NamedTuple):
+    """A length as a product: `rows` lines of `columns` elements each, and what that costs.
+
+    Attributes
+    ----------
+    rows, columns : int
+        The two factors; each is at least the number of parts where possible.
+    effort : float
+        Operations for each element, the idle ranks' share included.
+    """
+
+    rows: int
+    columns: int
+    effort: float
+
+
+@lru_cache(maxsize=4096)
+def _primes(n: int) -> tuple[int, ...]:
+    """The prime factors of a number, the smallest first."""
+    found = []
+    divisor = 2
+    while divisor * divisor <= n:
+        while n % divisor == 0:
+            found.append(divisor)
+            n //= divisor
+        divisor += 1 + (divisor > 2)
+    if n > 1:
+        found.append(n)
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def effort(n: int) -> float:
+    """Operations for each element of a transform of length `n`, in units of a radix-2 step."""
+    primes = _primes(n)
+    direct = sum([log2(p) if p <= 5 else 0.6 * p for p in primes])
+    if not primes or primes[-1] <= _LARGEST_PRIME:
+        return direct
+    # Bluestein's algorithm: three transforms of more than twice the length.
+    return min(direct, 3 * 2.5 * log2(2 * n))
+
+
+@lru_cache(maxsize=1024)
+def split_length(n: int, parts: int) -> Split | None:
+    """The best way to make a transform of length `n` of shorter ones on `parts` ranks.
+
+    None if there is none by which most ranks have something to do: `n` is prime, say, or has no
+    two factors that are both large enough.
+    """
+    best: Split | None = None
+    for divisor in _divisors(n):
+        rows, columns = divisor, n // divisor
+        idle = _idle(rows, parts) * _idle(columns, parts)
+        if idle > _IDLE_MOST or min(rows, columns) == 1:
+            continue
+        # Lines far from equal in length do not fit into caches any more than a single one does.
+        uneven = 0.1 * abs(log2(rows / columns))
+        # Blocks of rows that are blocks of the array, too, need not be shifted first.
+        shifted = 0.0 if rows % parts == 0 else 1.0
+        cost = (effort(rows) + effort(columns) + uneven + shifted) * idle
+        if best is None or cost < best.effort:
+            best = Split(rows, columns, cost)
+    return best
+
+
+def _divisors(n: int) -> list[int]:
+    """All divisors but `n` itself, made of the prime factors."""
+    found = {1}
+    for prime in _primes(n):
+        found |= {divisor * prime for divisor in found}
+    return sorted(found)[:-1]
+
+
+def _idle(n: int, parts: int) -> float:
+    """How much longer the busiest of `parts` ranks works than all would if `n` were divisible."""
+    return parts * -(-n // parts) / n
+
+
+@lru_cache(maxsize=1024)
+def good_length(least: int, parts: int) -> int:
+    """A length of at least `least` that is quickly transformed by `parts` ranks.
+
+    It is a product of `parts` squared, as far as that is below `least`, and a number whose only
+    prime factors are 2, 3 and 5.
+    """
+    unit = parts * parts if parts * parts <= least else 1
+    return unit * _smooth(-(-least // unit))
+
+
+def _smooth(least: int) -> int:
+    """The smallest number without prime factors above 5 that is at least `least`."""
+    best = 1 << max(least - 1, 0).bit_length()
+    power5 = 1
+    while power5 < best:
+        power35 = power5
+        while power35 < best:
+            twos = -(-least // power35)
+            best = min(best, power35 << max(twos - 1, 0).bit_length())
+            power35 *= 3
+        power5 *= 5
+    return best
