@@ -111,7 +111,7 @@ def _is_right(candidate: Callable[[Array], Array], dtype: np.dtype[Any]) -> bool
     """Whether a routine found by its name does what it should: its integers may be others."""
     columns = np.array([[1, 4, 2], [2, 8, 6]], dtype)
     pivots = candidate(columns)
-    wanted = np.array([[4, 0.25, 0.5], [8, 2, 0]], dtype)
+    wanted = np.array([[4, 0.5, 0.25], [8, 2, 0]], dtype)
     return pivots.tolist() == [1, 2] and np.array_equal(columns, wanted)
 
 
