@@ -52,10 +52,10 @@ from numpy import (
     row_stack, shape, size, split, squeeze, stack, swapaxes, tile, transpose, trim_zeros,
     unstack, vsplit, vstack,
     # indexing, sorting, sets
-    argpartition, argsort, argwhere, choose, compress, copyto, diag, diag_indices_from,
+    argpartition, argwhere, choose, compress, copyto, diag, diag_indices_from,
     diagflat, diagonal, extract, fill_diagonal, flatnonzero, index_exp, intersect1d, isin, ix_,
     lexsort, ndenumerate, ndindex, nonzero, partition, piecewise, place, put, put_along_axis,
-    putmask, ravel_multi_index, s_, searchsorted, select, setdiff1d, setxor1d, sort,
+    putmask, ravel_multi_index, s_, searchsorted, select, setdiff1d, setxor1d,
     sort_complex, take, take_along_axis, tril, tril_indices_from, triu, triu_indices_from,
     union1d, unique, unique_all, unique_counts, unique_inverse, unique_values, unravel_index,
     where,
@@ -95,10 +95,14 @@ from distarray.ops.metadata import isscalar
 from distarray.ops.ndarray import ndarray
 from distarray.ops.ranges import arange, geomspace, linspace, logspace
 from distarray.ops.reading import fromfile, fromregex, genfromtxt, load, loadtxt
+from distarray.ops.standard import API_VERSION as __array_api_version__
+from distarray.ops.standard import NamespaceInfo as __array_namespace_info__
+from distarray.ops.standard import argsort, sort
 from distarray.ops.translators import c_, r_
 from distarray.ops.windows import bartlett, blackman, hamming, hanning, kaiser
 
 __all__ = [
+    "__array_api_version__", "__array_namespace_info__",
     "abs", "absolute", "acos", "acosh", "add", "all", "allclose", "amax", "amin", "angle",
     "any", "append", "apply_along_axis", "apply_over_axes", "arange", "arccos", "arccosh",
     "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argpartition",
@@ -171,7 +175,7 @@ _NUMPY_MODULES = (
     "strings", "testing", "typing", "version",
 )  # fmt: skip
 _NUMPY_NAMES = (
-    "__array_api_version__", "__version__", "asmatrix", "bmat", "complex256", "float128",
+    "__version__", "asmatrix", "bmat", "complex256", "float128",
     "get_include", "info", "matrix", "memmap", "recarray", "record", "show_config",
     "show_runtime",
 )  # fmt: skip

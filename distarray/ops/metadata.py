@@ -110,7 +110,7 @@ def _on_any_rank(here: bool, a: Any, b: Any) -> bool:
 
 # -- namespace and device ------------------------------------------------------------------------
 
-_API_VERSIONS = (None, "2021.12", "2022.12", "2023.12", "2024.12")
+_API_VERSIONS = (None, "2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 
 @implements(DistArray.__array_namespace__)

@@ -88,14 +88,18 @@ def fftfreq(
     d: Any = 1.0,
     device: str | None = None,
     *,
+    dtype: Any = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """The sample frequencies of a Fourier transform; see :func:`numpy.fft.fftfreq`."""
+    """The sample frequencies of a Fourier transform; see :func:`numpy.fft.fftfreq`.
+
+    The keyword `dtype` is the array API standard's.
+    """
     count, scale = _scale(n, d)
     line = arange(0, count, dtype=int, device=device, mesh=mesh, placements=placements)
     numbers = np.where(line._block < (count - 1) // 2 + 1, line._block, line._block - count)
-    return line._like(numbers * scale)
+    return line._like(_cast(numbers * scale, dtype))
 
 
 def rfftfreq(
@@ -103,13 +107,21 @@ def rfftfreq(
     d: Any = 1.0,
     device: str | None = None,
     *,
+    dtype: Any = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """The sample frequencies of a real Fourier transform; see :func:`numpy.fft.rfftfreq`."""
+    """The sample frequencies of a real Fourier transform; see :func:`numpy.fft.rfftfreq`.
+
+    The keyword `dtype` is the array API standard's.
+    """
     count, scale = _scale(n, d)
     line = arange(0, count // 2 + 1, dtype=int, device=device, mesh=mesh, placements=placements)
-    return line._like(line._block * scale)
+    return line._like(_cast(line._block * scale, dtype))
+
+
+def _cast(block: Any, dtype: Any) -> Any:
+    return block if dtype is None else block.astype(dtype, copy=False)
 
 
 def _scale(n: Any, d: Any) -> tuple[Any, Any]:
