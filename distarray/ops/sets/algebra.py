@@ -21,6 +21,11 @@ def _pair(ar1: Any, ar2: Any) -> tuple[Any, Any]:
     return as_distarray(ar1, mesh), as_distarray(ar2, mesh)
 
 
+def _flat(x: DistArray) -> DistArray:
+    flat: DistArray = call(np.ravel, x)
+    return flat._plain()
+
+
 @implements(np.union1d)
 def union1d(ar1: Any, ar2: Any) -> DistArray:
     """The distinct elements of two arrays; see :func:`numpy.union1d`.
@@ -47,7 +52,7 @@ def intersect1d(
     ar1, ar2 = _pair(ar1, ar2)
     places: list[Any] = []
     if assume_unique:
-        ar1, ar2 = call(np.ravel, ar1), call(np.ravel, ar2)
+        ar1, ar2 = _flat(ar1), _flat(ar2)
     elif return_indices:
         (ar1, first), (ar2, second) = unique(ar1, True), unique(ar2, True)
         places = [first, second]
@@ -96,7 +101,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> DistArray:
     As :func:`unique` of the first array and :func:`isin`.
     """
     ar1, ar2 = _pair(ar1, ar2)
-    ar1 = call(np.ravel, ar1) if assume_unique else unique(ar1)
+    ar1 = _flat(ar1) if assume_unique else unique(ar1)
     found: DistArray = ar1[isin(ar1, ar2, assume_unique=True, invert=True)]
     return found
 

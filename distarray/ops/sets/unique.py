@@ -174,7 +174,7 @@ def _placed(merged: Merged, x: DistArray) -> list[DistArray | None]:
 
 def _with_every_nan(x: DistArray, asked: _Asked) -> list[DistArray]:
     """The distinct elements where no NaN equals another: each of them is listed."""
-    flat: Any = call(np.ravel, x)
+    flat: Any = call(np.ravel, x)._plain()
     lost = np.isnan(flat)
     numbers, nans = np.flatnonzero(~lost), np.flatnonzero(lost)
     rest, missing = flat[numbers], flat[nans]

@@ -103,7 +103,7 @@ def _operand(function: Any, a: Any, axis: Any, **keywords: Any) -> tuple[DistArr
     """The operand, flattened if there is no axis, and the axis; raises what NumPy raises."""
     x = as_distarray(a)
     function(np.zeros([min(extent, 1) for extent in x.shape], x.dtype), axis=axis, **keywords)
-    return (call(np.ravel, x), -1) if axis is None else (x, axis)
+    return (call(np.ravel, x)._plain(), -1) if axis is None else (x, axis)
 
 
 def _by_numpy(function: Any, x: DistArray, axis: Any, **keywords: Any) -> DistArray:

@@ -1,8 +1,8 @@
 """Sorting one rank's block: NumPy's fastest sort for the data type, with the result made unique.
 
-An unstable sort leaves open where -0.0 stands among zeros, and which NaN is which. Here equal
-elements are always in the order in which they came, so that the same array gives the same bits
-however it is spread; that costs a look at the zeros and NaN, not a stable sort.
+NumPy's vectorized sorts take no care of the signs of zeros and NaN. Here equal elements are always
+in the order in which they came, so that the same array gives the same bits however it is spread;
+that costs a look at the zeros and NaN, not a stable sort.
 """
 
 from typing import Any
@@ -44,16 +44,21 @@ def _restore(found: Array, block: Array) -> None:
         found[found.size - np.count_nonzero(lost) :] = block[lost]
     zero = found.dtype.type(0)
     first, stop = np.searchsorted(found, zero), np.searchsorted(found, zero, side="right")
-    zeros = found[first:stop]
-    if zeros.size > 1 and np.signbit(zeros).any():
-        zeros[...] = block[block == 0]
+    if first < stop and _negative_zeros(block).any():
+        found[first:stop] = block[block == 0]
+
+
+def _negative_zeros(block: Array) -> Array:
+    """Where -0.0 is. The sorted block does not tell: vectorized sorts make it 0.0."""
+    if block.dtype.itemsize > 8:
+        return (block == 0) & np.signbit(block)
+    bits = block.view(f"i{block.dtype.itemsize}")
+    return bits == np.iinfo(bits.dtype).min
 
 
 def _restore_lines(found: Array, block: Array) -> None:
     """The same for lines along the last axis: those concerned are sorted once more, stably."""
-    wrong = np.isnan(found[..., -1])
-    if np.signbit(found[found == 0]).any():
-        wrong |= ((found == 0) & np.signbit(found)).any(axis=-1)
+    wrong = np.isnan(found[..., -1]) | _negative_zeros(block).any(axis=-1)
     if wrong.any():
         found[wrong] = np.sort(block[wrong], axis=-1, kind="stable")
 

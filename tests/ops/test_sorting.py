@@ -1,0 +1,263 @@
+"""sort, argsort, lexsort, partition and their relatives against NumPy, on every layout."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distarray
+from distarray import DeviceMesh, Replicate, Shard
+from distarray.config import config
+from distarray.testing import assert_matches, assert_same_error
+
+from .likeness import check
+from .sortable import RECORD, sorting_cases, tied
+
+STABLE = {"kind": "stable"}
+
+
+def first(case):
+    return case.operands[0].values
+
+
+@settings(max_examples=120)
+@given(data=st.data())
+def test_sort_and_argsort(world, data):
+    case = data.draw(sorting_cases(world))
+    ndim = first(case).ndim
+    axis = data.draw(st.sampled_from([None, *range(-ndim, ndim)]))
+    order = data.draw(st.sampled_from([None, "b", ["c", "a"]])) if first(case).dtype.names else None
+    function = data.draw(st.sampled_from([np.sort, np.argsort]))
+    check(world, case, lambda x: function(x, axis=axis, kind="stable", order=order))
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_in_place(world, data):
+    case = data.draw(sorting_cases(world))
+    axis = data.draw(st.integers(-first(case).ndim, first(case).ndim - 1))
+
+    def sorted_copy(x):
+        y = x[::-1].copy()
+        view = y[::-1]
+        view.sort(axis, **STABLE)
+        return y, view
+
+    check(world, case, sorted_copy)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_lexsort(world, data):
+    count = data.draw(st.integers(1, 3))
+    case = data.draw(sorting_cases(world, count=count))
+    axis = data.draw(st.integers(-first(case).ndim, first(case).ndim - 1))
+    check(world, case, lambda *keys: np.lexsort(keys, axis=axis))
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_partitions(world, data):
+    case = data.draw(sorting_cases(world))
+    values = first(case)
+    axis = data.draw(st.sampled_from([None, *range(-values.ndim, values.ndim)]))
+    extent = values.size if axis is None else values.shape[axis]
+    numbers = st.integers(-extent, max(extent - 1, -extent))
+    kth = data.draw(st.one_of(numbers, st.lists(numbers, min_size=1, max_size=3)))
+    if not values.size:
+        return
+    # The order that every number of ranks agrees on is that of sorting.
+    whole = np.sort(values, axis=axis, **STABLE)
+    places = np.argsort(values, axis=axis, **STABLE)
+
+    def program(group):
+        mesh = DeviceMesh(group, case.mesh_shape)
+        with config.override(replicate_below=0 if case.large else 2**18):
+            x = case.operands[0].build(mesh)
+            assert_matches(np.partition(x, kth, axis=axis), whole)
+            found = np.argpartition(x, kth, axis=axis).full()
+        line, at = (values.reshape(-1), 0) if axis is None else (values, axis)
+        wanted = np.take(whole, kth, at)
+        got = (
+            np.take_along_axis(line, np.take(found, kth, at).reshape(wanted.shape), at)
+            if wanted.ndim == line.ndim
+            else None
+        )
+        if got is not None:
+            np.testing.assert_array_equal(got, wanted)
+        np.testing.assert_array_equal(np.sort(found, at), np.sort(places, at))
+
+    world.run(case.ranks, program)
+
+
+@settings(max_examples=20)
+@given(data=st.data())
+def test_sort_complex(world, data):
+    case = data.draw(sorting_cases(world, dtypes=("f8", "c16", "i4", "u1", "f2", "g", "c8")))
+    check(world, case, np.sort_complex)
+
+
+PATTERNS = {
+    "ascending": np.arange,
+    "descending": lambda n: np.arange(n)[::-1],
+    "equal": lambda n: np.zeros(n, int),
+    "two": lambda n: np.arange(n) % 2,
+    "zeros": lambda n: np.where(np.arange(n) % 3, 0.0, -0.0),
+    "nan": lambda n: np.where(np.arange(n) % 4, np.nan, 1.0),
+    "organ pipe": lambda n: np.minimum(np.arange(n), np.arange(n)[::-1]),
+    "random": lambda n: np.random.default_rng(5).random(n),
+    "one large": lambda n: np.append(np.zeros(n - 1), 1e9),
+}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_long_lines_are_cut_evenly(world, ranks, pattern):
+    values = PATTERNS[pattern](4999)
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        with config.override(replicate_below=0):
+            x = distarray.distribute(values, mesh, [Shard(0)], src=None)
+            with distarray.trace() as t:
+                result = np.sort(x)
+            order = np.argsort(x)
+        assert_matches(result, np.sort(values, **STABLE))
+        assert_matches(order, np.argsort(values, **STABLE))
+        assert result.layout.is_canonical
+        assert order.layout is result.layout
+        assert len(t) <= (6 if ranks > 1 else 0), t
+        share = -(-values.nbytes // ranks)
+        assert t.bytes <= share + 20_000, t
+
+    world.run(ranks, program)
+
+
+def test_what_stays_local_is_not_sent(world, ranks):
+    values = tied((12, 40), "f8", 3)
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        with config.override(replicate_below=0):
+            rows = distarray.distribute(values, mesh, [Shard(0)], src=None)
+            everywhere = distarray.distribute(values, mesh, [Replicate()], src=None)
+            with distarray.forbid_communication():
+                results = [np.sort(rows), np.argsort(rows), np.lexsort((rows, rows[:, ::-1]))]
+                np.sort(everywhere, axis=0)
+                np.argsort(everywhere, axis=None)
+                np.searchsorted(np.sort(everywhere[0]), rows)
+            with distarray.trace() as t:
+                along = np.sort(rows, axis=0)
+        assert_matches(results[0], np.sort(values, **STABLE))
+        assert all(result.layout is rows.layout for result in (*results, along))
+        assert_matches(along, np.sort(values, axis=0, **STABLE))
+        # Two exchanges, and nobody ever has more than a part.
+        assert t.bytes <= 2 * rows.to_local().nbytes, t
+
+    world.run(ranks, program)
+
+
+def test_in_place_keeps_the_memory(world, ranks):
+    values = tied((101,), "f8", 4)
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        with config.override(replicate_below=0):
+            base = distarray.distribute(values, mesh, [Shard(0)], src=None)
+            block = base.to_local()
+            assert base[3:90:2].sort() is None
+            assert base.to_local() is block
+            wanted = values.copy()
+            wanted[3:90:2].sort(**STABLE)
+            assert_matches(base, wanted)
+            base.partition(5)
+            assert_matches(base, np.sort(wanted, **STABLE))
+
+    world.run(ranks, program)
+
+
+@pytest.mark.host
+def test_objects_and_text(world, ranks):
+    words = np.array(["pear", "fig", "apple", "kiwi"], object)
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        x = distarray.distribute(words, mesh, src=None)
+        assert np.sort(x).full().tolist() == sorted(words)
+        assert_matches(np.argsort(x), np.argsort(words))
+        assert_matches(np.lexsort((x, x)), np.argsort(words))
+        y = distarray.distribute(words[:, None], mesh, src=None)
+        assert_same_error(lambda: np.sort(x + 1), lambda: np.sort(words + 1))
+        assert np.sort(y, axis=None).full().tolist() == sorted(words)
+
+    world.run(ranks, program)
+
+
+BAD = [
+    lambda a: np.sort(a, axis=2),
+    lambda a: np.sort(a, axis=-3),
+    lambda a: np.sort(a, kind="fast"),
+    lambda a: np.sort(a, kind="stable", stable=True),
+    lambda a: np.sort(a, order="x"),
+    lambda a: np.sort(a[0, 0, ...]),
+    lambda a: np.argsort(a, axis=0.5),
+    lambda a: np.argsort(a, order=["x"]),
+    lambda a: np.lexsort((a, a[0])),
+    lambda a: np.lexsort(()),
+    lambda a: np.lexsort((a,), axis=4),
+    lambda a: np.partition(a, 4),
+    lambda a: np.partition(a, -5),
+    lambda a: np.partition(a, 1.5),
+    lambda a: np.partition(a, True),
+    lambda a: np.partition(a, [[1]]),
+    lambda a: np.partition(a, 0, kind="quick"),
+    lambda a: np.argpartition(a, [0, 12], axis=None),
+    lambda a: np.argpartition(a, 3, axis=0),
+    lambda a: a.sort(3),
+    lambda a: a.sort(kind="heap", stable=False),
+    lambda a: a.partition(9),
+    lambda a: np.sort_complex(a[0, 0, ...]),
+]
+
+
+@pytest.mark.parametrize("number", range(len(BAD)))
+def test_errors_are_numpys_on_every_rank(world, ranks, number):
+    values = np.arange(12.0).reshape(3, 4)
+
+    def program(group):
+        x = distarray.distribute(values, DeviceMesh(group, (ranks,)), [Shard(1)], src=None)
+        assert_same_error(lambda: BAD[number](x), lambda: BAD[number](values))
+        group.barrier()
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "u8", "i2", "?", "M8[s]", "g"])
+def test_packed_order(dtype):
+    """The stable order by way of integers is NumPy's, whatever the bits are."""
+    from distarray.ops.sorting.local import sorted_values, stable_order
+
+    rng = np.random.default_rng(1)
+    for values in (
+        tied(9000, dtype, 1),
+        tied(9000, dtype, 2, 100),
+        rng.integers(0, 2**63, 9000, np.uint64).view("u1")[: 9000 * np.dtype(dtype).itemsize],
+    ):
+        values = values.view(dtype) if dtype != "?" else values.astype("?")
+        if dtype == "g":
+            values = tied(9000, dtype, 3)
+        with np.errstate(invalid="ignore"):
+            wanted = np.argsort(values, **STABLE)
+            np.testing.assert_array_equal(stable_order(values), wanted)
+            np.testing.assert_array_equal(sorted_values(values), values[wanted])
+
+
+def test_fields_after_an_order(world, ranks):
+    values = tied((60,), RECORD, 8)
+
+    def program(group):
+        x = distarray.distribute(values, DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
+        assert_matches(np.sort(x, order="c"), np.sort(values, order="c", **STABLE))
+        x.sort(order=["b"])
+        assert_matches(x, np.sort(values, order="b", **STABLE))
+
+    world.run(ranks, program)
