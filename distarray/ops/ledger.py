@@ -25,33 +25,8 @@ Function = Callable[..., object]
 
 #: Reason -> names of the functions that fall back for it, each with its module.
 REASONS: dict[str, str] = {
-    "Factorizations and solvers arrive with the linear algebra family.": """
-        numpy.linalg.cond numpy.linalg.lstsq numpy.linalg.matrix_norm numpy.linalg.matrix_rank
-        numpy.linalg.multi_dot numpy.linalg.norm numpy.linalg.pinv numpy.linalg.qr
-        numpy.linalg.svd numpy.linalg.svdvals numpy.linalg.vector_norm
-    """,
-    "Vectors of three components are multiplied; arrives with the linear algebra family.": """
-        numpy.cross numpy.linalg.cross
-    """,
-    "Coefficients of a polynomial are few: gathering them costs nothing to speak of.": """
-        numpy.poly numpy.polyadd numpy.polyder numpy.polydiv numpy.polyfit numpy.polyint
-        numpy.polymul numpy.polysub numpy.roots
-    """,
     "Files arrive with distarray.io, where each rank writes its own part.": """
         numpy.save numpy.savetxt numpy.savez numpy.savez_compressed
-    """,
-    "Bits are packed across element boundaries.": "numpy.packbits numpy.unpackbits",
-    "Calendars are small.": """
-        numpy.busday_count numpy.busday_offset numpy.datetime_as_string numpy.is_busday
-    """,
-    "The width of the resulting text depends on all elements.": """
-        numpy.char.equal numpy.char.greater numpy.char.greater_equal numpy.char.less
-        numpy.char.less_equal numpy.char.not_equal numpy.strings.capitalize
-        numpy.strings.center numpy.strings.decode numpy.strings.encode numpy.strings.expandtabs
-        numpy.strings.ljust numpy.strings.lower numpy.strings.mod numpy.strings.multiply
-        numpy.strings.partition numpy.strings.replace numpy.strings.rjust
-        numpy.strings.rpartition numpy.strings.swapcase numpy.strings.title
-        numpy.strings.translate numpy.strings.upper numpy.strings.zfill
     """,
     "Structured arrays are taken apart by fields, one field at a time: x['name'].": """
         numpy.lib.recfunctions.append_fields numpy.lib.recfunctions.apply_along_fields

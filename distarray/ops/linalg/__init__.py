@@ -1,5 +1,5 @@
 """Linear algebra: factorizations, solvers, norms, products of many operands."""
 
-from distarray.ops.linalg import spectra, square
+from distarray.ops.linalg import leastsquares, norms, products, qr, ranks, spectra, square, svd
 
-__all__ = ["spectra", "square"]
+__all__ = ["leastsquares", "norms", "products", "qr", "ranks", "spectra", "square", "svd"]

@@ -50,6 +50,7 @@ __all__ = [
     "is_stack",
     "one_by_one",
     "read",
+    "replicated",
     "real_type",
     "stackwise",
 ]
@@ -237,8 +238,11 @@ def _wrapped(value: Any, mesh: DeviceMesh) -> Any:
     if isinstance(value, tuple):
         items = [_wrapped(item, mesh) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-    if not hasattr(value, "dtype"):
-        return value
+    return replicated(value, mesh) if hasattr(value, "dtype") else value
+
+
+def replicated(value: Any, mesh: DeviceMesh) -> DistArray:
+    """What every rank has computed alike, an array or a scalar, as a distributed array."""
     layout = Layout.replicated(tuple(value.shape), mesh.shape)
     if isinstance(value, np.generic):
         return wrap(value, layout, mesh)
@@ -257,7 +261,10 @@ def is_stack(*operands: DistArray, core: int = 2) -> bool:
 
 
 def stackwise(
-    function: Callable[..., Any], *operands: DistArray, cores: Sequence[int] | None = None
+    function: Callable[..., Any],
+    *operands: DistArray,
+    cores: Sequence[int] | None = None,
+    anywhere: bool = False,
 ) -> Any:
     """Call a function of NumPy's on stacks of matrices, each matrix on the rank that has it.
 
@@ -270,6 +277,8 @@ def stackwise(
         On one mesh, nothing pending.
     cores : sequence of int, optional
         How many last dimensions of each operand belong to the matrix or vector; 2 by default.
+    anywhere : bool
+        Whether it is made of operations that blocks on a device have, and raises nothing.
 
     Returns
     -------
@@ -299,6 +308,8 @@ def stackwise(
         part = restrict(stack, x.shape[: x.ndim - core])
         target = _with_core(part, x.shape[x.ndim - core :])
         blocks.append(mesh.asarray(movement.moved(x._block, x._layout, target, mesh)))
+    if anywhere:
+        return _cut(made, stack, mesh, function(*blocks))
     value = agreed(mesh, lambda: call_linalg(function, *blocks), not stack.is_replicated)
     return _cut(made, stack, mesh, value)
 

@@ -1,0 +1,155 @@
+"""Least squares and pseudo-inverses."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, call, implements, movement, wrap
+from distarray.layout import Cut
+from distarray.ops.linalg import small
+from distarray.ops.linalg.qr import is_tall, rows_of
+from distarray.ops.linalg.svd import adjoint, svd
+from distarray.ops.linalg.tsqr import TallQR
+from distarray.ops.ufuncs import call_ufunc
+
+__all__ = ["lstsq", "pinv"]
+
+Array = Any
+LinAlgError = np.linalg.LinAlgError
+
+
+@implements(np.linalg.lstsq)
+def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    """As :func:`numpy.linalg.lstsq`, rank-deficient matrices included.
+
+    Parameters
+    ----------
+    a : array_like, shape (M, N)
+        Placed in any way.
+    b : array_like, shape (M,) or (M, K)
+        Placed in any way.
+    rcond : float, optional
+        As in NumPy.
+
+    Returns
+    -------
+    x, residuals, rank, s
+        For a tall `a` all of them replicated.
+
+    Raises
+    ------
+    LinAlgError
+        If shapes do not fit, or the singular values do not converge; on all ranks.
+
+    Cost
+    ----
+    Tall: the triangle of `a` and `b` side by side, by one tall QR factorization without Q, and the
+    small problem that is left on every rank. Others: that of the singular value decomposition.
+    """
+    x, y = small.read(a, b)
+    vector = y.ndim == 1
+    right = y[:, None] if vector else y
+    small.check_2d(x, right)
+    if x.shape[0] != right.shape[0]:
+        raise LinAlgError("Incompatible dimensions")
+    small.common_type(x.dtype, right.dtype)
+    m, n = x.shape
+    if rcond is None:
+        rcond = np.finfo(np.float64).eps * max(n, m)
+    if small.is_small(x, right, limit=_SMALL) or not right.shape[1] or not min(m, n):
+        return small.at_once(partial(np.linalg.lstsq, rcond=rcond), x, y)
+    if x._mesh.coords is not None and is_tall(x, extra=right.shape[1]):
+        solution, residuals, rank, s = _tall(x, right, rcond)
+    else:
+        solution, residuals, rank, s = _by_values(x, right, rcond)
+    return (solution[:, 0] if vector else solution), residuals, rank, s
+
+
+#: Problems of fewer bytes are gathered.
+_SMALL = 1 << 16
+
+
+def _tall(a: DistArray, b: DistArray, rcond: float) -> Any:
+    """From the triangle of [a b]: R of a, Q^H b, and below it what b has outside of a's range."""
+    n, mesh = a.shape[1], a._mesh
+    work, dtype = small.common_type(a.dtype, b.dtype)
+    block, layout = rows_of(a)
+    wanted = layout.with_cuts([layout.cuts[0], Cut.whole(b.shape[1])])
+    side = movement.moved(b._block, b._layout, wanted, mesh)
+    both = np.concatenate([block.astype(work, copy=False), side.astype(work, copy=False)], axis=1)
+    start = layout.section(mesh.coords)[0][0]
+    group = mesh.subgroup(layout.cuts[0].mesh_dims)
+    r = mesh.to_host(TallQR(both, start, a.shape[0], group, with_q=False).r)
+    found = small.agreed(mesh, lambda: np.linalg.lstsq(r[:n, :n], r[:n, n:], rcond))
+    x, _, rank, s = found
+    outside = np.sum(np.abs(r[n:, n:]) ** 2, axis=0) if rank == n else np.empty(0)
+    real = small.real_type(dtype)
+    parts = x.astype(dtype), outside.astype(real), rank, s.astype(real)
+    return tuple([small.replicated(part, mesh) for part in parts])
+
+
+def _by_values(a: DistArray, b: DistArray, rcond: float) -> Any:
+    """From the singular value decomposition, as LAPACK's gelsd has it."""
+    m, n = a.shape
+    work, dtype = small.common_type(a.dtype, b.dtype)
+    a, b = a.astype(work, copy=False), b.astype(work, copy=False)
+    u, s, vh = svd(a, full_matrices=False)
+    values = s.full()
+    large = values > rcond * values[0]
+    rank = np.int32(np.count_nonzero(large))
+    weights = np.where(large, 1 / np.where(large, values, 1), 0)
+    c = call(np.matmul, adjoint(u), b)
+    x = call(np.matmul, adjoint(vh), call_ufunc(np.multiply, weights[:, None], c))
+    residuals: Any = small.replicated(np.empty(0, small.real_type(dtype)), a._mesh)
+    if rank == n and m > n:
+        outside = call_ufunc(np.subtract, b, call(np.matmul, u, c))
+        residuals = call(np.sum, call_ufunc(np.square, call_ufunc(np.absolute, outside)), axis=0)
+        residuals = residuals.astype(small.real_type(dtype))
+    s = s.astype(small.real_type(dtype), copy=False)
+    return x.astype(dtype, copy=False), residuals, small.replicated(rank, a._mesh), s
+
+
+@implements(np.linalg.pinv)
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
+    """As :func:`numpy.linalg.pinv`: from the singular value decomposition.
+
+    Returns
+    -------
+    DistArray
+        Cut along its columns if `a` is tall and cut along its rows.
+
+    Cost
+    ----
+    That of :func:`numpy.linalg.svd` without full matrices, and of one product.
+    """
+    (x,) = small.read(a)
+    if rcond is None:
+        if rtol is np._NoValue:
+            rcond = 1e-15
+        elif rtol is None:
+            rcond = max(x.shape[-2:]) * np.finfo(x.dtype).eps
+        else:
+            rcond = rtol
+    elif rtol is not np._NoValue:
+        raise ValueError("`rtol` and `rcond` can't be both set.")
+    if isinstance(rcond, DistArray):
+        rcond = rcond.full()
+    rcond = np.asarray(rcond)
+    if x.size == 0 and x.ndim >= 2 and 0 in x.shape[-2:]:
+        m, n = x.shape[-2:]
+        return call(np.empty, (*x.shape[:-2], n, m), x.dtype, like=x)
+    u, s, vt = svd(x, full_matrices=False, hermitian=hermitian)
+    cutoff = call_ufunc(np.multiply, rcond[..., None], call(np.max, s, axis=-1, keepdims=True))
+    large = call_ufunc(np.greater, s, cutoff)
+    inverse = call(np.where, large, call_ufunc(np.divide, 1, call(np.where, large, s, 1)), 0)
+    inverse = inverse.astype(s.dtype, copy=False)
+    left = call_ufunc(np.multiply, inverse[..., None], _adjoints(u))
+    return call(np.matmul, _adjoints(vt), left)
+
+
+def _adjoints(x: DistArray) -> DistArray:
+    """The conjugate transpose of each matrix of a stack."""
+    axes = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
+    flipped = wrap(x._block.transpose(axes), x._layout.transpose(axes), x._mesh)
+    return call(np.conjugate, flipped) if x.dtype.kind == "c" else flipped

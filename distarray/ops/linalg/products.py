@@ -1,0 +1,173 @@
+"""Products of several matrices, and of vectors in space."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import DistArray, as_distarray, call, common_mesh, implements, wrap
+from distarray.ops.linalg import small
+
+__all__ = ["cross", "multi_dot"]
+
+Array = Any
+
+
+@implements(np.linalg.multi_dot)
+def multi_dot(arrays: Any, *, out: Any = None) -> Any:
+    """As :func:`numpy.linalg.multi_dot`: the product of several matrices in the cheapest order.
+
+    Parameters
+    ----------
+    arrays : sequence of array_like
+        The first and the last may be vectors.
+    out : DistArray, optional
+        Receives the result.
+
+    Cost
+    ----
+    That of the products. The order is NumPy's, the one of fewest multiplications.
+    """
+    count = len(arrays)
+    if count < 2:
+        raise ValueError("Expecting at least two arrays.")
+    if count == 2:
+        return call(np.dot, arrays[0], arrays[1], out=out)
+    mesh = common_mesh(*arrays, out)
+    given = [as_distarray(x, mesh) for x in arrays]
+    first, last = given[0].ndim, given[-1].ndim
+    given[0] = given[0][None, :] if first == 1 else given[0]
+    given[-1] = given[-1][:, None] if last == 1 else given[-1]
+    small.check_2d(*given)
+    result = _product(given, _order([*[x.shape[0] for x in given], given[-1].shape[1]]), out)
+    if first == 1 and last == 1:
+        return result[0, 0]
+    return call(np.ravel, result) if first == 1 or last == 1 else result
+
+
+#: Where to split a product: (split, order of the left part, order of the right); None for a factor.
+_Order = tuple[int, Any, Any] | None
+
+
+def _order(extents: list[int]) -> _Order:
+    """The order of fewest multiplications for matrices of consecutive extents."""
+    count = len(extents) - 1
+    best: dict[tuple[int, int], tuple[float, _Order]] = {(i, i): (0.0, None) for i in range(count)}
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            # At equal cost NumPy splits three factors after the first, and more as early.
+            best[i, j] = min(
+                (
+                    (
+                        best[i, k][0]
+                        + best[k + 1, j][0]
+                        + float(extents[i]) * extents[k + 1] * extents[j + 1],
+                        (k - i, best[i, k][1], best[k + 1, j][1]),
+                    )
+                    for k in range(i, j)
+                ),
+                key=lambda entry: entry[0],
+            )
+    return best[0, count - 1][1]
+
+
+def _product(factors: list[DistArray], order: _Order, out: Any = None) -> DistArray:
+    if order is None:
+        return factors[0]
+    split, left, right = order
+    split += 1
+    return call(  # type: ignore[no-any-return]
+        np.dot, _product(factors[:split], left), _product(factors[split:], right), out=out
+    )
+
+
+# -- cross products --------------------------------------------------------------------------------
+
+
+@implements(np.linalg.cross)
+def _linalg_cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    a, b = small.read(x1, x2)
+    if a.shape[axis] != 3 or b.shape[axis] != 3:
+        raise ValueError(
+            "Both input arrays must be (arrays of) 3-dimensional vectors, "
+            f"but they are {a.shape[axis]} and {b.shape[axis]} dimensional instead."
+        )
+    return cross(a, b, axis=axis)
+
+
+@implements(np.cross)
+def cross(
+    a: Any,
+    b: Any,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+) -> Any:
+    """As :func:`numpy.cross`, vectors of two components included.
+
+    Returns
+    -------
+    DistArray
+        Cut as the operands' other dimensions are; the components of a vector are on one rank.
+
+    Cost
+    ----
+    That of an elementwise operation; operands whose components are cut are redistributed first.
+    """
+    if axis is not None:
+        axisa, axisb, axisc = (axis,) * 3
+    x, y = small.read(a, b)
+    if x.ndim < 1 or y.ndim < 1:
+        raise ValueError("At least one array has zero dimension")
+    axisa = normalize_axis_index(axisa, x.ndim, msg_prefix="axisa")
+    axisb = normalize_axis_index(axisb, y.ndim, msg_prefix="axisb")
+    x, y = _last(x, axisa), _last(y, axisb)
+    lengths = x.shape[-1], y.shape[-1]
+    if any(length not in (2, 3) for length in lengths):
+        raise ValueError("incompatible dimensions for cross product\n(dimension must be 2 or 3)")
+    if 2 in lengths:
+        warnings.warn(
+            "Arrays of 2-dimensional vectors are deprecated. Use arrays of "
+            "3-dimensional vectors instead. (deprecated in NumPy 2.0)",
+            DeprecationWarning,
+            stacklevel=4,
+        )
+    if 3 in lengths:
+        axisc = normalize_axis_index(axisc, max(x.ndim, y.ndim), msg_prefix="axisc")
+    result: DistArray = small.stackwise(_components, x, y, cores=(1, 1), anywhere=True)
+    if 3 not in lengths:
+        return result
+    order = list(range(result.ndim - 1))
+    order.insert(axisc, result.ndim - 1)
+    return wrap(result._block.transpose(order), result._layout.transpose(order), result._mesh)
+
+
+def _last(x: DistArray, axis: int) -> DistArray:
+    order = [*[d for d in range(x.ndim) if d != axis], axis]
+    return wrap(x._block.transpose(order), x._layout.transpose(order), x._mesh)
+
+
+def _components(a: Array, b: Array) -> Array:
+    """Cross products of vectors along the last axis, with NumPy's operations in NumPy's order."""
+    if a.shape[-1] == 2 and b.shape[-1] == 2:
+        return _minor(a, b, 0, 1)
+    shape = (*np.broadcast_shapes(a.shape[:-1], b.shape[:-1]), 3)
+    result = np.empty_like(a, np.promote_types(a.dtype, b.dtype), shape=shape)
+    for place, (i, j) in enumerate(((1, 2), (2, 0), (0, 1))):
+        result[..., place] = _minor(a, b, i, j)
+    return result
+
+
+def _minor(a: Array, b: Array, i: int, j: int) -> Array:
+    """``a[i] * b[j] - a[j] * b[i]``; a third component that is missing counts as zero."""
+    lacks_a, lacks_b = max(i, j) >= a.shape[-1], max(i, j) >= b.shape[-1]
+    dtype = np.promote_types(a.dtype, b.dtype)
+    a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
+    if not lacks_a and not lacks_b:
+        return a[..., i] * b[..., j] - a[..., j] * b[..., i]
+    if (lacks_a and j == 2) or (lacks_b and i == 2):
+        return a[..., i] * b[..., j]
+    return -(a[..., j] * b[..., i])

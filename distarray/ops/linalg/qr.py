@@ -1,0 +1,228 @@
+"""QR factorization: at once, stackwise, of tall, of short and of all other matrices."""
+
+import warnings
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.linalg import _linalg
+
+from distarray.array import DistArray, call, implements, movement, to_layout, wrap
+from distarray.layout import Layout, Replicate
+from distarray.ops.linalg import small
+from distarray.ops.linalg.householder import Factored, by_rows, factored
+from distarray.ops.linalg.tsqr import TallQR
+
+__all__ = ["is_tall", "orthogonal", "qr", "rows_of", "tall_qr", "triangle_of"]
+
+Array = Any
+QRResult: Any = _linalg.QRResult
+
+_MODES = ("reduced", "complete", "r", "raw")
+#: Tall matrices of fewer bytes than this are gathered: a few messages take as long.
+TALL_BYTES = 1 << 16
+#: Short matrices: those whose first, square part has at most so many bytes.
+SHORT_BYTES = 1 << 21
+
+
+@implements(np.linalg.qr)
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """As :func:`numpy.linalg.qr`, with LAPACK's signs on any number of ranks.
+
+    Parameters
+    ----------
+    a : array_like, shape (..., M, N)
+        Placed in any way.
+    mode : {"reduced", "complete", "r", "raw"}
+        As in NumPy.
+
+    Returns
+    -------
+    QRResult, or an array ("r"), or two arrays ("raw")
+        Q is cut along its rows as `a` is, or evenly; R is replicated for a tall matrix, cut along
+        its columns for a short one and evenly along its rows otherwise. Stacks stay cut as they
+        are.
+
+    Raises
+    ------
+    LinAlgError
+        If `a` has fewer than two dimensions.
+
+    Cost
+    ----
+    Tall (each rank has at least twice as many rows as there are columns): about log2(p) rounds of
+    one message of N**2 elements. Short: a gather of the first M columns. Others: for each 64
+    columns the rounds of a tall matrix and an allreduce of what is on their right
+    (:func:`~distarray.ops.linalg.householder.factored`). Stacks of at least as many matrices as
+    ranks: nothing where the stack is cut. Matrices whose columns are cut are redistributed to rows.
+    """
+    mode = _checked(mode)
+    (x,) = small.read(a)
+    small.check_stacked(x)
+    small.common_type(x.dtype)
+    if x.ndim > 2:
+        function = partial(np.linalg.qr, mode=mode)
+        if not x.size or x._layout.is_replicated or small.is_stack(x):
+            return small.stackwise(function, x)
+        return small.one_by_one(partial(_matrix, mode=mode), x)
+    return _matrix(x, mode)
+
+
+def _checked(mode: str) -> str:
+    """The mode as it is called today."""
+    if mode in _MODES:
+        return mode
+    if mode in ("f", "full"):
+        text = (
+            "The 'full' option is deprecated in favor of 'reduced'.\n"
+            "For backward compatibility let mode default."
+        )
+        warnings.warn(text, DeprecationWarning, stacklevel=4)
+        return "reduced"
+    if mode in ("e", "economic"):
+        warnings.warn("The 'economic' option is deprecated.", DeprecationWarning, stacklevel=4)
+        return "economic"
+    raise ValueError(f"Unrecognized mode '{mode}'")
+
+
+def _matrix(x: DistArray, mode: str) -> Any:
+    if mode == "economic":
+        h, _ = _matrix(x, "raw")
+        return wrap(h._block.T, h._layout.transpose((1, 0)), h._mesh)
+    if mode in ("reduced", "r") and is_tall(x):
+        return _tall(x, mode)
+    if small.is_small(x):
+        return small.at_once(partial(np.linalg.qr, mode=mode), x)
+    m, n = x.shape
+    if n > m and m * m * x.itemsize <= SHORT_BYTES:
+        return _short(x, mode)
+    return _general(x, mode)
+
+
+# -- tall ------------------------------------------------------------------------------------------
+
+
+def is_tall(x: DistArray, extra: int = 0) -> bool:
+    """Whether a matrix is to be factored by :class:`TallQR`; with so many columns more."""
+    m, n = x.shape
+    parts = by_rows(x._layout).cuts[0].parts
+    limit = TALL_BYTES if parts > 1 else TALL_BYTES * 16
+    return x.nbytes > limit and n > 0 and m // parts >= 2 * (n + extra)
+
+
+def rows_of(x: DistArray, fresh: bool = False) -> tuple[Array, Layout]:
+    """This rank's rows in the dtype to compute in, and their layout; a copy if `fresh`."""
+    layout = by_rows(x._layout)
+    block = movement.moved(x._block, x._layout, layout, x._mesh)
+    work, _ = small.common_type(x.dtype)
+    if block.dtype != work:
+        return block.astype(work), layout
+    if fresh and (block is x._block or block.base is not None):
+        block = block.copy()
+    return block, layout
+
+
+def tall_qr(x: DistArray, with_q: bool = True) -> tuple[TallQR, Layout]:
+    """The factorization of a tall matrix on this rank, which must be one of the mesh."""
+    block, layout = rows_of(x)
+    start = layout.section(x._mesh.coords)[0][0]
+    group = x._mesh.subgroup(layout.cuts[0].mesh_dims)
+    return TallQR(block, start, x.shape[0], group, with_q), layout
+
+
+def _tall(x: DistArray, mode: str) -> Any:
+    n, mesh = x.shape[1], x._mesh
+    _, dtype = small.common_type(x.dtype)
+    layout = by_rows(x._layout)
+    square = Layout.replicated((n, n), mesh.shape)
+    if mesh.coords is None:
+        q, r = [mesh.xp.empty(lay.local_shape(None), dtype) for lay in (layout, square)]
+    else:
+        tall, layout = tall_qr(x, with_q=mode == "reduced")
+        r = tall.r.astype(dtype, copy=False)
+        q = tall.times().astype(dtype, copy=False) if mode == "reduced" else None
+    if mode == "r":
+        return wrap(r, square, mesh)
+    return QRResult(wrap(q, layout, mesh), wrap(r, square, mesh))
+
+
+# -- short -----------------------------------------------------------------------------------------
+
+
+def _short(x: DistArray, mode: str) -> Any:
+    """A matrix with few rows: its first columns decide, the others are multiplied in place."""
+    m = x.shape[0]
+    mesh = x._mesh
+    work, dtype = small.common_type(x.dtype)
+    layout = by_rows(x._layout.transpose((1, 0))).transpose((1, 0))
+    first = x[:, :m].astype(work)
+    q, r = small.at_once(np.linalg.qr, first)
+    raw, tau = small.at_once(partial(np.linalg.qr, mode="raw"), first)
+    block = movement.moved(x._block, x._layout, layout, mesh)
+    if mesh.coords is None:
+        made = mesh.xp.empty(layout.local_shape(None), dtype)
+    else:
+        made = np.matmul(q._block.conj().T, block).astype(dtype, copy=False)
+        start, stop = layout.section(mesh.coords)[1]
+        stop = max(start, min(stop, m))
+        left = raw._block.T if mode == "raw" else r._block
+        made[:, : stop - start] = left[:, start:stop]
+    if mode == "raw":
+        return wrap(made.T, layout.transpose((1, 0)), mesh), tau.astype(dtype, copy=False)
+    result = wrap(made, layout, mesh)
+    return result if mode == "r" else QRResult(q.astype(dtype, copy=False), result)
+
+
+# -- all others ------------------------------------------------------------------------------------
+
+
+def orthogonal(x: DistArray) -> Factored:
+    """The factored form of a large matrix of any shape; collective over its mesh."""
+    block, layout = rows_of(x, fresh=True)
+    return factored(block, layout, x._mesh)
+
+
+def triangle_of(form: Factored, dtype: np.dtype[Any]) -> DistArray:
+    """R of a factored matrix, cut evenly along its rows by what cuts the matrix."""
+    k = min(form.layout.shape)
+    rows, columns = form.layout.cuts
+    layout = form.layout.with_cuts([rows.view(0, 1, k), columns])
+    count = layout.local_shape(form.mesh.coords)[0]
+    r = wrap(np.triu(form.block[:count], form.start).astype(dtype, copy=False), layout, form.mesh)
+    return to_layout(r, Layout.chunked(layout.shape, layout.mesh_shape, layout.placements))
+
+
+def _general(x: DistArray, mode: str) -> Any:
+    m, n = x.shape
+    mesh = x._mesh
+    _, dtype = small.common_type(x.dtype)
+    if mesh.coords is None:
+        return _outside(x, mode, dtype)
+    form = orthogonal(x)
+    if mode == "raw":
+        h = form.block.astype(dtype, copy=False)
+        tau = form.tau.astype(dtype, copy=False)
+        whole = Layout.replicated(tau.shape, mesh.shape)
+        return wrap(h.T, form.layout.transpose((1, 0)), mesh), wrap(tau, whole, mesh)
+    r = triangle_of(form, dtype)
+    if mode == "r":
+        return r
+    if mode == "complete" and m > n:
+        below = call(np.zeros, (m - n, n), dtype, like=r)
+        r = call(np.concatenate, [r, below])
+    q = form.q(m if mode == "complete" else min(m, n))
+    return QRResult(q.astype(dtype, copy=False), r)
+
+
+def _outside(x: DistArray, mode: str, dtype: np.dtype[Any]) -> Any:
+    """What a rank outside of the mesh gets: arrays of the right layouts, without elements."""
+    layout = by_rows(x._layout)
+    m, n = layout.shape
+    k, mc = min(m, n), m if mode == "complete" else min(m, n)
+    shapes = {"raw": ((n, m), (k,)), "r": ((k, n),)}.get(mode, ((m, mc), (mc, n)))
+    made = []
+    for shape in shapes:
+        placed = layout.placements if len(shape) == 2 else [Replicate()] * len(layout.mesh_shape)
+        found = Layout.chunked(shape, layout.mesh_shape, placed)
+        made.append(wrap(x._mesh.xp.empty(found.local_shape(None), dtype), found, x._mesh))
+    return made[0] if mode == "r" else tuple(made) if mode == "raw" else QRResult(*made)

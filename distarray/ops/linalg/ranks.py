@@ -1,0 +1,102 @@
+"""What the singular values tell: matrix_rank and cond."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, call, implements
+from distarray.ops.linalg import small
+from distarray.ops.linalg.norms import norm
+from distarray.ops.linalg.svd import svd
+from distarray.ops.ufuncs import call_ufunc
+
+__all__ = ["cond", "matrix_rank"]
+
+LinAlgError = np.linalg.LinAlgError
+
+
+@implements(np.linalg.matrix_rank)
+def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+    """As :func:`numpy.linalg.matrix_rank`.
+
+    Cost
+    ----
+    That of the singular values.
+    """
+    if rtol is not None and tol is not None:
+        raise ValueError("`tol` and `rtol` can't be both set.")
+    (x,) = small.read(A)
+    if x.ndim < 2:
+        return int(not bool(call(np.all, call_ufunc(np.equal, x, 0))))
+    s = svd(x, compute_uv=False, hermitian=hermitian)
+    if tol is None:
+        if rtol is None:
+            rtol = max(x.shape[-2:]) * np.finfo(s.dtype).eps
+        else:
+            rtol = _column(rtol)
+        largest = call(np.max, s, axis=-1, keepdims=True, initial=0)
+        tol = call_ufunc(np.multiply, largest, rtol)
+    else:
+        tol = _column(tol)
+    return call(np.count_nonzero, call_ufunc(np.greater, s, tol), axis=-1)
+
+
+def _column(tol: Any) -> Any:
+    return tol[..., None] if isinstance(tol, DistArray) else np.asarray(tol)[..., None]
+
+
+@implements(np.linalg.cond)
+def cond(x: Any, p: Any = None) -> Any:
+    """As :func:`numpy.linalg.cond`, for every `p`.
+
+    Cost
+    ----
+    That of the singular values for `p` None, 2 and -2; else that of the inverse and of two norms.
+    """
+    (a,) = small.read(x)
+    if a.size == 0 and 0 in a.shape[-2:]:
+        raise LinAlgError("cond is not defined on empty arrays")
+    if p is None or p in {2, -2}:
+        small.check_stacked(a)
+        s = svd(a, compute_uv=False)
+        first, last = s[..., 0], s[..., -1]
+        pair = (last, first) if p == -2 else (first, last)
+        with np.errstate(all="ignore"):
+            found = call_ufunc(np.divide, *pair)
+    else:
+        small.check_square(a)
+        found = _by_inverse(a, p)
+        _, dtype = small.common_type(a.dtype)
+        found = found.astype(small.real_type(dtype), copy=False)
+    return _finished(found, a)
+
+
+def _by_inverse(a: DistArray, p: Any) -> Any:
+    """The product of the norms of a matrix and of its inverse; NaN where it has none."""
+    if a.ndim > 2 or small.is_small(a):
+        return _at_once(a, p)
+    with np.errstate(all="ignore"):
+        size = norm(a, p, axis=(-2, -1))
+        try:
+            inverse = call(np.linalg.inv, a)
+        except LinAlgError:
+            return call_ufunc(np.multiply, size, np.nan)
+        return call_ufunc(np.multiply, size, norm(inverse, p, axis=(-2, -1)))
+
+
+def _at_once(a: DistArray, p: Any) -> Any:
+    function = partial(np.linalg.cond, p=p)
+    stacked = a.ndim > 2 and (a._layout.is_replicated or small.is_stack(a))
+    return small.stackwise(function, a) if stacked else small.at_once(function, a)
+
+
+def _finished(found: DistArray, a: DistArray) -> Any:
+    """Infinity where the condition number is undefined though all elements are numbers."""
+    undefined = call_ufunc(np.isnan, found)
+    if not bool(call(np.any, undefined)):
+        return found
+    odd = call(np.any, call_ufunc(np.isnan, a), axis=(-2, -1))
+    infinite = call_ufunc(np.logical_and, undefined, call_ufunc(np.logical_not, odd))
+    result = call(np.where, infinite, found.dtype.type(np.inf), found)
+    return result if result.ndim else result._like(result._mesh.scalar(result._block))

@@ -1,0 +1,144 @@
+"""Singular values and vectors: at once, stackwise, of tall, wide and large square matrices."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.linalg import _linalg
+
+from distarray.array import DistArray, call, implements, wrap
+from distarray.ops.linalg import small
+from distarray.ops.linalg.householder import by_rows
+from distarray.ops.linalg.qr import is_tall, tall_qr
+
+__all__ = ["svd", "svdvals"]
+
+Array = Any
+SVDResult: Any = _linalg.SVDResult
+
+#: Matrices that are neither tall nor wide are gathered up to this many bytes: LAPACK takes so long
+#: for them that the gather does not show, and the iteration for larger ones costs several times
+#: as much arithmetic.
+SQUARE_BYTES = 1 << 25
+
+
+@implements(np.linalg.svd)
+def svd(
+    a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+) -> Any:
+    """As :func:`numpy.linalg.svd`.
+
+    Parameters
+    ----------
+    a : array_like, shape (..., M, N)
+        Placed in any way.
+    full_matrices, compute_uv, hermitian
+        As in NumPy. With `full_matrices`, which is NumPy's default, the larger of U and Vh is a
+        square matrix of the longer side: rarely what a program with large data wants.
+
+    Returns
+    -------
+    SVDResult, or the singular values alone
+        For a tall matrix U is cut along its rows as `a` is, singular values and Vh are replicated;
+        for a wide one Vh is cut along its columns. Signs are those of LAPACK for a matrix twice as
+        tall as wide.
+
+    Raises
+    ------
+    LinAlgError
+        If `a` has fewer than two dimensions, or the iteration does not converge; on all ranks.
+
+    Cost
+    ----
+    Tall and wide: that of the QR factorization, and the decomposition of the triangle on every
+    rank. Square: one gather up to 32 MiB, where a distributed iteration cannot win; above it, the
+    QR factorization of the matrix and of its triangle's adjoint, then some six to ten sweeps of
+    block Jacobi rotations, in each of which every rank passes on its block of columns to every
+    other once. Stacks of at least as many matrices as ranks: nothing where the stack is cut.
+    """
+    (x,) = small.read(a)
+    if hermitian:
+        return _hermitian(x, compute_uv)
+    small.check_stacked(x)
+    small.common_type(x.dtype)
+    function = partial(np.linalg.svd, full_matrices=full_matrices, compute_uv=compute_uv)
+    if x.ndim > 2:
+        if not x.size or x._layout.is_replicated or small.is_stack(x):
+            return small.stackwise(function, x)
+        return small.one_by_one(partial(_matrix, full=full_matrices, vectors=compute_uv), x)
+    return _matrix(x, full_matrices, compute_uv)
+
+
+@implements(np.linalg.svdvals)
+def svdvals(x: Any, /) -> Any:
+    """As :func:`numpy.linalg.svdvals`; see :func:`svd`."""
+    return svd(x, compute_uv=False)
+
+
+def _hermitian(x: DistArray, vectors: bool) -> Any:
+    """From eigenvalues and eigenvectors, which are put in the order of falling magnitude."""
+    if not vectors:
+        values = call(np.abs, call(np.linalg.eigvalsh, x))
+        return call(np.sort, values)[..., ::-1]
+    values, u = call(np.linalg.eigh, x)
+    signs = call(np.copysign, 1.0, values)
+    values = call(np.abs, values)
+    order = call(np.argsort, values)[..., ::-1]
+    signs = call(np.take_along_axis, signs, order, axis=-1)
+    values = call(np.take_along_axis, values, order, axis=-1)
+    u = call(np.take_along_axis, u, order[..., None, :], axis=-1)
+    vt = call(np.conjugate, call(np.swapaxes, u * signs[..., None, :], -1, -2))
+    return SVDResult(u, values, vt)
+
+
+def _matrix(x: DistArray, full: bool, vectors: bool) -> Any:
+    m, n = x.shape
+    if m < n:
+        found = _matrix(adjoint(x), full, vectors)
+        return SVDResult(adjoint(found[2]), found[1], adjoint(found[0])) if vectors else found
+    if is_tall(x):
+        return _tall(x, full, vectors)
+    function = partial(np.linalg.svd, full_matrices=full, compute_uv=vectors)
+    return small.at_once(function, x)
+
+
+def adjoint(x: DistArray) -> DistArray:
+    """The conjugate transpose; of real numbers a view."""
+    flipped = wrap(x._block.transpose(), x._layout.transpose((1, 0)), x._mesh)
+    return call(np.conjugate, flipped) if x.dtype.kind == "c" else flipped
+
+
+def _tall(x: DistArray, full: bool, vectors: bool) -> Any:
+    """The decomposition of the triangle, on every rank; its left vectors times Q."""
+    m, n = x.shape
+    mesh = x._mesh
+    if full and vectors and m > n:
+        return _completed(x)
+    _, dtype = small.common_type(x.dtype)
+    layout = by_rows(x._layout)
+    if mesh.coords is None:
+        value: Any = _of_triangle(np.eye(n, dtype=dtype), vectors)
+        block = mesh.xp.empty(layout.local_shape(None), dtype)
+    else:
+        tall, layout = tall_qr(x, with_q=vectors)
+        value = small.agreed(mesh, lambda: _of_triangle(tall.r, vectors))
+        block = tall.times(mesh.asarray(value[0])) if vectors else None
+    s = (value[1] if vectors else value).astype(small.real_type(dtype), copy=False)
+    s = small.replicated(s, mesh)
+    if not vectors:
+        return s
+    u = wrap(block.astype(dtype, copy=False), layout, mesh)
+    return SVDResult(u, s, small.replicated(value[2].astype(dtype, copy=False), mesh))
+
+
+def _of_triangle(r: Array, vectors: bool) -> Any:
+    return small.call_linalg(partial(np.linalg.svd, compute_uv=vectors), r)
+
+
+def _completed(x: DistArray) -> Any:
+    """All left vectors of a tall matrix: those of the triangle, and a basis of what is left."""
+    n = x.shape[1]
+    q, r = call(np.linalg.qr, x, mode="complete")
+    u, s, vh = small.at_once(np.linalg.svd, r[:n])
+    q[:, :n] = call(np.matmul, q[:, :n], u)
+    return SVDResult(q, s, vh)

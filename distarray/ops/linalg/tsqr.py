@@ -1,0 +1,324 @@
+"""The orthogonal factorization of a matrix that is much taller than wide and cut along its rows.
+
+Every rank factors its own rows, in chunks that fit in cache; then the triangular factors of the
+ranks are merged in pairs, in about log2(p) rounds (Demmel, Grigori, Hoemmen and Langou,
+Communication-optimal parallel and sequential QR and LU factorizations, SIAM J. Sci. Comput. 34,
+2012). Both partners of a round compute the same merge, so that every rank ends with the triangular
+factor and with its own share of the way back, and nothing has to be sent down again.
+
+The signs are those of LAPACK: the pivots of an elimination of the orthonormal factor's first rows
+say which way each Householder reflection goes (Ballard, Demmel, Grigori, Jacquelin, Knight and
+Nguyen, Reconstructing Householder vectors from tall-skinny QR, J. Parallel Distrib. Comput. 85,
+2015). The result therefore does not depend on the number of ranks, except to rounding.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distarray.comm.group import Group
+from distarray.layout import Fold
+
+__all__ = ["Reflections", "TallQR", "signed_elimination"]
+
+Array = Any
+
+#: Rows of a chunk that is factored at once; at least `_CHUNK_WIDTHS` times as many as columns.
+_CHUNK_ROWS = 512
+_CHUNK_WIDTHS = 4
+#: Wider matrices are left to LAPACK's own blocking.
+_MOST_COLUMNS = 256
+#: Up to this order an elimination goes column by column.
+_LEAF = 32
+
+
+class _Rows:
+    """The orthonormal factor of this rank's rows, as a product of two levels.
+
+    Parameters
+    ----------
+    block : array of shape (m, n)
+        Any number of rows, also none.
+    keep : int
+        How many of the first rows of the orthonormal factor will be asked for.
+    """
+
+    def __init__(self, block: Array, keep: int) -> None:
+        self.rows, self.columns = m, n = block.shape
+        chunk = max(_CHUNK_ROWS, _CHUNK_WIDTHS * n)
+        self._count = m // chunk if n <= _MOST_COLUMNS and type(block) is np.ndarray else 0
+        if m < n:
+            self.triangle = np.zeros_like(block, shape=(n, n))
+            self.triangle[:m] = block
+        elif self._count < 2 and not keep:
+            self.triangle = np.linalg.qr(block, mode="r")
+        elif self._count < 2:
+            self._q, self.triangle = np.linalg.qr(block)
+        else:
+            self._in_chunks(block, keep)
+
+    def _in_chunks(self, block: Array, keep: int) -> None:
+        count, n = self._count, self.columns
+        chunk = self.rows // count
+        self._used = count * chunk
+        stack = block[: self._used].reshape(count, chunk, n)
+        kept = min(count, -(-keep // chunk))
+        self._q, triangles = np.linalg.qr(stack[:kept])
+        parts = [triangles.reshape(-1, n)]
+        if kept < count:
+            parts.append(np.linalg.qr(stack[kept:], mode="r").reshape(-1, n))
+        # The few rows that fill no chunk go to the second level as they are.
+        self._second, self.triangle = np.linalg.qr(np.concatenate([*parts, block[self._used :]]))
+
+    def times(self, right: Array, rows: int) -> Array:
+        """The first rows of the orthonormal factor times a matrix."""
+        if self.rows < self.columns:
+            return right[:rows]
+        if self._count < 2:
+            return np.matmul(self._q[:rows], right)
+        inner = np.matmul(self._second, right)
+        width = right.shape[1]
+        chunk = self._q.shape[1]
+        first = min(-(-rows // chunk), self._count)
+        result = np.empty_like(inner, shape=(max(rows, first * chunk), width))
+        below = first * self.columns
+        stack = inner[:below].reshape(first, self.columns, width)
+        whole = result[: first * chunk].reshape(first, chunk, width)
+        np.matmul(self._q[:first], stack, out=whole)
+        if rows > self._used:
+            result[self._used :] = inner[below : below + rows - self._used]
+        return result[:rows]
+
+
+class TallQR:
+    """A distributed tall matrix as an orthonormal factor times a triangle; see the module.
+
+    Making one is collective over the group.
+
+    Parameters
+    ----------
+    block : array of shape (m_i, n)
+        This rank's rows, in the dtype to compute in.
+    start : int
+        The global index of the first of them.
+    total : int
+        The number of rows of the whole matrix; at least n.
+    group : Group
+        The ranks that hold the rows.
+    with_q : bool
+        Whether :meth:`times` will be called.
+
+    Attributes
+    ----------
+    r : array of shape (n, n)
+        The triangular factor, the same on every rank, with LAPACK's signs.
+    reflections : Reflections
+        The Householder reflections that LAPACK would have used.
+
+    Cost
+    ----
+    About log2(p) rounds of one message of n**2 elements each, and one allreduce of as many.
+    """
+
+    def __init__(
+        self, block: Array, start: int, total: int, group: Group, with_q: bool = True
+    ) -> None:
+        self._group, self._start, self._total = group, start, total
+        self._width, self._with_q = block.shape[1], with_q
+        mine = min(max(self._width - start, 0), len(block))
+        self._rows = _Rows(block, len(block) if with_q else mine)
+        self._top_rows = mine
+        triangle, self._share = _merged(self._rows.triangle, group)
+        diagonal = np.diagonal(triangle)
+        phase = np.where(diagonal.real < 0, -1.0, 1.0)
+        self._share = self._share * phase
+        top = self._top()
+        self.reflections = signed_elimination(top, self._trivial(top, block))
+        self.r = np.triu(triangle * (phase * self.reflections.signs)[:, None])
+
+    def times(self, right: Array | None = None) -> Array:
+        """This rank's rows of the orthonormal factor, times a matrix."""
+        share = self._share * self.reflections.signs
+        return self._rows.times(
+            share if right is None else np.matmul(share, right), self._rows.rows
+        )
+
+    def unsigned(self) -> Array:
+        """This rank's rows of the orthonormal factor that goes with a positive diagonal."""
+        return self._rows.times(self._share, self._rows.rows)
+
+    def _top(self) -> Array:
+        """The first n rows of the unsigned orthonormal factor, on every rank."""
+        n, mine = self._width, self._top_rows
+        top = np.zeros_like(self._share, shape=(n, n))
+        if mine:
+            top[self._start : self._start + mine] = self._rows.times(self._share, mine)
+        return top if self._group.size == 1 else self._group.allreduce(top, Fold.SUM)
+
+    def _trivial(self, top: Array, block: Array) -> Array:
+        """Columns that are exactly zero below the first n rows: LAPACK leaves some as they are.
+
+        Decided on every rank alike. Only a column whose norm is in its first rows can be one, and
+        then all ranks look at theirs.
+        """
+        if self._total == self._width:
+            return np.ones(self._width, bool)
+        inside = np.sum(np.abs(top) ** 2, axis=0)
+        likely = np.asarray(self._host(inside) > 1 - 1e-12)
+        if not likely.any():
+            return likely
+        rows = self._rows if self._with_q else _Rows(block, len(block))
+        below = rows.times(self._share, len(block))[self._top_rows :]
+        filled = np.asarray(self._host((below != 0).any(axis=0)))
+        if self._group.size > 1:
+            filled = self._group.allreduce(filled, Fold.ANY)
+        return likely & ~filled
+
+    @staticmethod
+    def _host(block: Array) -> Array:
+        return block if isinstance(block, (np.ndarray, np.generic)) else block.get()
+
+
+# -- merging ---------------------------------------------------------------------------------------
+
+
+def _merged(triangle: Array, group: Group) -> tuple[Array, Array]:
+    """The triangle of all ranks' triangles, and what this rank's factor is to be multiplied by."""
+    n = len(triangle)
+    share = np.zeros_like(triangle, shape=(n * n,))
+    share[:: n + 1] = 1
+    share = share.reshape(n, n)
+    rank, size = group.rank, group.size
+    if size == 1:
+        return triangle, share
+    core = 1 << (size.bit_length() - 1)  # the rounds are among so many ranks
+    if rank >= core:
+        group.exchange([(rank - core, triangle)], [])
+        got = np.empty_like(triangle, shape=(2 * n, n))
+        group.exchange([], [(rank - core, got)])
+        return got[:n], got[n:]
+    theirs = None
+    if rank + core < size:
+        triangle, share, theirs = _merge(triangle, _received(group, rank + core, triangle), share)
+    step = 1
+    while step < core:
+        peer = rank ^ step
+        other = np.empty_like(triangle)
+        group.exchange([(peer, triangle)], [(peer, other)])
+        lower, upper = (triangle, other) if rank < peer else (other, triangle)
+        factor, triangle = np.linalg.qr(np.concatenate([lower, upper]))
+        half = factor[:n] if rank < peer else factor[n:]
+        share = np.matmul(share, half)
+        theirs = None if theirs is None else np.matmul(theirs, half)
+        step *= 2
+    if theirs is not None:
+        group.exchange([(rank + core, np.concatenate([triangle, theirs]))], [])
+    return triangle, share
+
+
+def _received(group: Group, peer: int, like: Array) -> Array:
+    other = np.empty_like(like)
+    group.exchange([], [(peer, other)])
+    return other
+
+
+def _merge(mine: Array, other: Array, share: Array) -> tuple[Array, Array, Array]:
+    """The first merge of a rank that also stands in for one beyond the last power of two."""
+    n = len(mine)
+    factor, triangle = np.linalg.qr(np.concatenate([mine, other]))
+    return triangle, np.matmul(share, factor[:n]), factor[n:]
+
+
+# -- Householder's signs --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reflections:
+    """How LAPACK's reflections make the columns of an orthonormal matrix.
+
+    ``Q * signs`` is the first columns of ``I - Y T Y^H``, whose Y is unit lower triangular in its
+    first rows; ``Q - [diag(signs); 0] = Y U``.
+
+    Attributes
+    ----------
+    signs : array of shape (n,)
+        1.0 or -1.0.
+    first : array of shape (n, n)
+        The first rows of Y.
+    right : array of shape (n, n)
+        Inverse of U: the rows of Y further down are those of Q times it.
+    t : array of shape (n, n)
+        T, upper triangular; its diagonal is LAPACK's tau.
+    """
+
+    signs: Array
+    first: Array
+    right: Array
+    t: Array
+
+
+def signed_elimination(top: Array, trivial: Array) -> Reflections:
+    """Reflections of an orthonormal matrix, from its first rows.
+
+    Parameters
+    ----------
+    top : array of shape (n, n)
+        The first rows. The triangle that goes with it has a diagonal that is not negative.
+    trivial : array of bool
+        Columns that are zero further down.
+    """
+    device = None if isinstance(top, np.ndarray) else top
+    work = np.array(top if device is None else top.get())
+    n = len(work)
+    signs, skipped = np.ones(n), np.zeros(n, bool)
+    _eliminate(work, signs, skipped, trivial)
+    unit = np.tril(work, -1) + np.eye(n, dtype=work.dtype)
+    upper = np.triu(work)
+    upper[skipped, skipped] = 0
+    # T = -U S Y1^-H
+    t = -np.linalg.solve(unit, (upper * signs).conj().T).conj().T
+    upper[skipped, skipped] = 1
+    found = signs, unit, np.linalg.inv(upper), np.triu(t)
+    if device is not None:
+        made = []
+        for array in found:
+            there = np.empty_like(device, dtype=array.dtype, shape=array.shape)
+            there.set(np.ascontiguousarray(array))
+            made.append(there)
+        return Reflections(*made)
+    return Reflections(*found)
+
+
+def _eliminate(work: Array, signs: Array, skipped: Array, trivial: Array) -> None:
+    """Eliminate in place without pivoting, moving each pivot away from zero by its sign."""
+    n = len(work)
+    if n > _LEAF:
+        _eliminate_halves(work, signs, skipped, trivial)
+        return
+    for j in range(n):
+        pivot, below = work[j, j], work[j + 1 :, j]
+        if trivial[j] and not pivot.imag and not below.any():
+            # LAPACK reflects nothing where nothing is to be eliminated.
+            signs[j] = -1.0 if pivot.real < 0 else 1.0
+            skipped[j] = True
+            work[j, j] = 1
+            continue
+        signs[j] = 1.0 if pivot.real < 0 else -1.0
+        work[j, j] = pivot - signs[j]
+        below /= work[j, j]
+        work[j + 1 :, j + 1 :] -= below[:, None] * work[j, j + 1 :]
+
+
+def _eliminate_halves(work: Array, signs: Array, skipped: Array, trivial: Array) -> None:
+    n = len(work)
+    h = n // 2
+    # A column that is not zero further down in this matrix is not trivial in the first half.
+    inner = trivial[:h] & ~work[h:, :h].any(axis=0)
+    _eliminate(work[:h, :h], signs[:h], skipped[:h], inner)
+    first = work[:h, :h]
+    unit = np.tril(first, -1) + np.eye(h, dtype=work.dtype)
+    work[:h, h:] = np.linalg.solve(unit, work[:h, h:])
+    work[h:, :h] = np.linalg.solve(np.triu(first).T, work[h:, :h].T).T
+    work[h:, h:] -= np.matmul(work[h:, :h], work[:h, h:])
+    _eliminate(work[h:, h:], signs[h:], skipped[h:], trivial[h:])
