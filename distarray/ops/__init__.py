@@ -1,7 +1,9 @@
 """The operations, one file a family; importing a file registers what it implements."""
 
 from distarray.ops import (
+    bits,
     broadcasting,
+    calendars,
     contractions,
     conversion,
     convolving,
@@ -27,6 +29,7 @@ from distarray.ops import (
     nesting,
     order,
     padding,
+    polynomials,
     printing,
     ranges,
     reading,
@@ -41,6 +44,7 @@ from distarray.ops import (
     splitting,
     statistics,
     tables,
+    texts,
     translators,
     ufunc_methods,
     ufuncs,
@@ -48,7 +52,9 @@ from distarray.ops import (
 )
 
 __all__ = [
+    "bits",
     "broadcasting",
+    "calendars",
     "contractions",
     "conversion",
     "convolving",
@@ -74,6 +80,7 @@ __all__ = [
     "nesting",
     "order",
     "padding",
+    "polynomials",
     "printing",
     "ranges",
     "reading",
@@ -88,6 +95,7 @@ __all__ = [
     "splitting",
     "statistics",
     "tables",
+    "texts",
     "translators",
     "ufunc_methods",
     "ufuncs",

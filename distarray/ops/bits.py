@@ -1,0 +1,94 @@
+"""packbits and unpackbits: eight elements along an axis and a byte.
+
+Where the axis is cut, it is cut anew where bytes begin; then each rank packs its own.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import DistArray, as_distarray, implements, to_layout, wrap
+from distarray.array.blocks import on_host
+from distarray.layout import Cut, Layout
+
+__all__ = ["packbits", "unpackbits"]
+
+
+@implements(np.packbits)
+def packbits(a: Any, /, axis: Any = None, bitorder: Any = "big") -> Any:
+    """Elements packed as bits into bytes; see :func:`numpy.packbits`.
+
+    Returns
+    -------
+    DistArray
+        Cut as `a`, evenly along the axis.
+
+    Cost
+    ----
+    If the axis is cut, one message to a neighbour of the few elements that belong to its last or
+    first byte; for ``axis=None``, that of :func:`numpy.ravel` before.
+    """
+    x, axis = _line(np.packbits, a, axis, bitorder=bitorder)
+    cut, mesh = x._layout.cuts[axis], x._mesh
+    count = -(-cut.extent // 8)
+    packed = Cut.chunked(count, cut.mesh_dims, cut.radix)
+    if cut.parts > 1:
+        bounds = [min(8 * packed.interval(part)[1], cut.extent) for part in range(cut.parts)]
+        lengths = [stop - start for start, stop in pairwise([0, *bounds])]
+        x = to_layout(x, _with(x._layout, axis, Cut.ragged(lengths, cut.mesh_dims, cut.radix)))
+    block = on_host(np.packbits, x._block, axis=axis, bitorder=bitorder)
+    return wrap(block, _with(x._layout, axis, packed), mesh)
+
+
+@implements(np.unpackbits)
+def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: Any = "big") -> Any:
+    """The bits of bytes as elements; see :func:`numpy.unpackbits`.
+
+    Returns
+    -------
+    DistArray
+        The bits are where their byte is.
+
+    Cost
+    ----
+    None if the axis is given; with a `count` beyond the last bit, that of appending zeros.
+    """
+    x, axis = _line(np.unpackbits, a, axis, bitorder=bitorder)
+    cut = x._layout.cuts[axis]
+    if cut.step < 0:
+        cut = Cut.chunked(cut.extent, cut.mesh_dims, cut.radix)
+        x = to_layout(x, _with(x._layout, axis, cut))
+    lengths = [8 * (stop - start) for start, stop in map(cut.interval, range(cut.parts))]
+    bits = Cut.ragged(lengths, cut.mesh_dims, cut.radix) if cut.parts > 1 else None
+    layout = _with(x._layout, axis, bits or Cut.whole(8 * cut.extent))
+    result = wrap(on_host(np.unpackbits, x._block, axis=axis, bitorder=bitorder), layout, x._mesh)
+    return result if count is None else _counted(result, axis, int(count))
+
+
+def _counted(bits: DistArray, axis: int, count: int) -> Any:
+    """So many of the bits along an axis; zeros for those that are not there."""
+    extent = bits.shape[axis]
+    kept = count if count >= 0 else extent + count
+    if kept < 0:
+        raise ValueError("-count larger than number of elements")
+    if kept <= extent:
+        return bits[(slice(None),) * axis + (slice(0, kept),)]
+    missing = [*bits.shape[:axis], kept - extent, *bits.shape[axis + 1 :]]
+    return np.concatenate([bits, np.zeros(missing, np.uint8)], axis)
+
+
+def _line(function: Any, a: Any, axis: Any, **keywords: Any) -> tuple[DistArray, int]:
+    """The operand and the axis to work along; raises what NumPy raises."""
+    x = as_distarray(a)
+    function(np.zeros([min(extent, 1) for extent in x.shape], x.dtype), axis=axis, **keywords)
+    if axis is None or not x.ndim:
+        return as_distarray(x.ravel(), x._mesh), 0
+    return x, normalize_axis_index(axis, x.ndim)
+
+
+def _with(layout: Layout, axis: int, cut: Cut) -> Layout:
+    cuts = list(layout.cuts)
+    cuts[axis] = cut
+    return Layout.from_cuts(cuts, layout.mesh_shape)

@@ -1,0 +1,111 @@
+"""Business days and dates as text, element by element."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, implements
+from distarray.ops.reducing import write
+from distarray.ops.texts import by_element
+
+__all__ = ["busday_count", "busday_offset", "datetime_as_string", "is_busday"]
+
+
+def _days(
+    function: Callable[..., Any], inputs: Sequence[Any], dtype: Any, out: Any, settings: Any
+) -> Any:
+    """A function of business days; holidays and calendars are every rank's."""
+    if isinstance(settings.get("holidays"), DistArray):
+        settings["holidays"] = settings["holidays"].full()
+    # Lists and text are dates, which NumPy's function reads; arrays are what they are.
+    given = [x if hasattr(x, "dtype") or np.isscalar(x) else np.asarray(x) for x in inputs]
+    (result,) = by_element(lambda *blocks: function(*blocks, **settings), given, [dtype])
+    return result if out is None else write(result._block, result._layout, result._mesh, out)
+
+
+@implements(np.busday_count)
+def busday_count(
+    begindates: Any,
+    enddates: Any,
+    weekmask: Any = "1111100",
+    holidays: Any = (),
+    busdaycal: Any = None,
+    out: Any = None,
+) -> Any:
+    """Number of business days between dates; see :func:`numpy.busday_count`.
+
+    Cost
+    ----
+    That of aligning the dates, and one allreduce of a number to agree on errors; `holidays` are
+    every rank's.
+    """
+    settings = {"weekmask": weekmask, "holidays": holidays, "busdaycal": busdaycal}
+    return _days(np.busday_count, (begindates, enddates), np.int64, out, _given(settings))
+
+
+@implements(np.busday_offset)
+def busday_offset(
+    dates: Any,
+    offsets: Any,
+    roll: Any = "raise",
+    weekmask: Any = "1111100",
+    holidays: Any = None,
+    busdaycal: Any = None,
+    out: Any = None,
+) -> Any:
+    """The business day some business days on; see :func:`numpy.busday_offset`.
+
+    Cost
+    ----
+    As :func:`busday_count`.
+    """
+    settings = {"weekmask": weekmask, "holidays": holidays, "busdaycal": busdaycal, "roll": roll}
+    return _days(np.busday_offset, (dates, offsets), "M8[D]", out, _given(settings))
+
+
+@implements(np.is_busday)
+def is_busday(
+    dates: Any,
+    weekmask: Any = "1111100",
+    holidays: Any = None,
+    busdaycal: Any = None,
+    out: Any = None,
+) -> Any:
+    """Whether dates are business days; see :func:`numpy.is_busday`.
+
+    Cost
+    ----
+    As :func:`busday_count`.
+    """
+    settings = {"weekmask": weekmask, "holidays": holidays, "busdaycal": busdaycal}
+    return _days(np.is_busday, (dates,), np.bool_, out, _given(settings))
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    """What is not the default: with a calendar NumPy takes no weekmask and no holidays."""
+    found = dict(settings)
+    if isinstance(found["weekmask"], str) and found["weekmask"] == "1111100":
+        del found["weekmask"]
+    if found["holidays"] is None or len(found["holidays"]) == 0:
+        del found["holidays"]
+    if found["busdaycal"] is None:
+        del found["busdaycal"]
+    return found
+
+
+@implements(np.datetime_as_string)
+def datetime_as_string(
+    arr: Any, unit: Any = None, timezone: Any = "naive", casting: Any = "same_kind"
+) -> Any:
+    """Dates as text; see :func:`numpy.datetime_as_string`.
+
+    Cost
+    ----
+    One allreduce of a number to agree on errors, and one for the length of the text.
+    """
+
+    def text(block: Any) -> Any:
+        return np.datetime_as_string(block, unit, timezone, casting)
+
+    return by_element(text, [as_distarray(arr)], ["U"])[0]

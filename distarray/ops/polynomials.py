@@ -1,0 +1,278 @@
+"""Polynomials by their coefficients, the highest power first: polyadd, polymul, polyfit, roots.
+
+Arithmetic works on coefficients wherever they are. What NumPy computes coefficient by coefficient
+in an order that cannot be changed (`polydiv`, `roots`, `poly`) is done on every rank, with the
+coefficients gathered within `config.gather_limit`.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.ops.grids import vander
+
+__all__ = [
+    "poly",
+    "polyadd",
+    "polyder",
+    "polydiv",
+    "polyfit",
+    "polyint",
+    "polymul",
+    "polysub",
+    "roots",
+]
+
+Array = Any
+
+
+def _coefficients(p: Any, mesh: Any) -> Any:
+    return np.atleast_1d(as_distarray(np.asarray(p) if isinstance(p, np.poly1d) else p, mesh))
+
+
+def _result(value: Any, *operands: Any) -> Any:
+    """Coefficients; a polynomial where an operand was one."""
+    if any(isinstance(operand, np.poly1d) for operand in operands):
+        return np.poly1d(value)
+    return value
+
+
+def _padded(p: Any, length: int) -> Any:
+    """Coefficients with zeros for the powers that are missing."""
+    missing = length - len(p)
+    return p if missing <= 0 else np.concatenate((np.zeros(missing, p.dtype), p))
+
+
+def _combined(operation: Any, a1: Any, a2: Any) -> Any:
+    mesh = common_mesh(a1, a2)
+    first, second = _coefficients(a1, mesh), _coefficients(a2, mesh)
+    length = max(len(first), len(second))
+    # NumPy pads the shorter one with zeros of the type of the longer one or of its own alike.
+    return _result(operation(_padded(first, length), _padded(second, length)), a1, a2)
+
+
+@implements(np.polyadd)
+def polyadd(a1: Any, a2: Any) -> Any:
+    """Sum of two polynomials; see :func:`numpy.polyadd`.
+
+    Cost
+    ----
+    That of aligning the coefficients of the lower one with the other's.
+    """
+    return _combined(np.add, a1, a2)
+
+
+@implements(np.polysub)
+def polysub(a1: Any, a2: Any) -> Any:
+    """Difference of two polynomials; see :func:`numpy.polysub`.
+
+    Cost
+    ----
+    As :func:`polyadd`.
+    """
+    return _combined(np.subtract, a1, a2)
+
+
+@implements(np.polymul)
+def polymul(a1: Any, a2: Any) -> Any:
+    """Product of two polynomials; see :func:`numpy.polymul`.
+
+    Cost
+    ----
+    That of :func:`numpy.convolve`, and of finding the leading zeros.
+    """
+    mesh = common_mesh(a1, a2)
+    factors = [_trimmed(_coefficients(p, mesh)) for p in (a1, a2)]
+    return _result(np.convolve(*factors), a1, a2)
+
+
+def _trimmed(p: Any) -> Any:
+    """The coefficients without leading zeros; one zero if there is no other."""
+    if p.ndim > 1:
+        raise ValueError("Polynomial must be 1d only.")
+    first = int(np.argmax(p != 0)) if len(p) else 0
+    nothing = not len(p) or not bool(np.any(p != 0))
+    return as_distarray(np.zeros(1, p.dtype), p.mesh) if nothing else p[first:]
+
+
+@implements(np.polyder)
+def polyder(p: Any, m: Any = 1) -> Any:
+    """Derivative of a polynomial; see :func:`numpy.polyder`.
+
+    Cost
+    ----
+    None.
+    """
+    order = int(m)
+    if order < 0:
+        raise ValueError("Order of derivative must be positive (see polyint)")
+    value = _coefficients(p, common_mesh(p))
+    for _ in range(order):
+        value = value[:-1] * np.arange(len(value) - 1, 0, -1)
+    return _result(value, p)
+
+
+@implements(np.polyint)
+def polyint(p: Any, m: Any = 1, k: Any = None) -> Any:
+    """Antiderivative of a polynomial; see :func:`numpy.polyint`.
+
+    Cost
+    ----
+    For each order, what it takes to append a coefficient.
+    """
+    order = int(m)
+    if order < 0:
+        raise ValueError("Order of integral must be positive (see polyder)")
+    constants = np.atleast_1d(np.zeros(order) if k is None else np.asarray(k))
+    if len(constants) == 1 and order > 1:
+        constants = constants[0] * np.ones(order, float)
+    if len(constants) < order:
+        raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
+    value = _coefficients(p, common_mesh(p))
+    for constant in constants[:order]:
+        value = np.concatenate((value / np.arange(len(value), 0, -1), [constant]))
+    return _result(value, p)
+
+
+@implements(np.polydiv)
+def polydiv(u: Any, v: Any) -> Any:
+    """Quotient and remainder of two polynomials; see :func:`numpy.polydiv`.
+
+    Each coefficient of the quotient needs the one before it.
+
+    Cost
+    ----
+    That of gathering both polynomials, within `config.gather_limit`.
+    """
+    mesh = common_mesh(u, v)
+    operands = [p if isinstance(p, np.poly1d) else np.asarray(p) for p in (u, v)]
+    return _replicated(np.polydiv(*operands), mesh)
+
+
+def _replicated(value: Any, mesh: Any) -> Any:
+    """What NumPy made on every rank."""
+    if isinstance(value, tuple):
+        return tuple([_replicated(part, mesh) for part in value])
+    known = isinstance(value, (np.ndarray, np.generic))
+    return as_distarray(value, mesh) if known else value
+
+
+@implements(np.roots)
+def roots(p: Any) -> Any:
+    """Roots of a polynomial; see :func:`numpy.roots`.
+
+    They are the eigenvalues of a matrix with as many rows as there are coefficients: so few that
+    it fits every rank.
+
+    Cost
+    ----
+    That of gathering the coefficients, within `config.gather_limit`.
+    """
+    return _replicated(np.roots(np.asarray(p)), common_mesh(p))
+
+
+@implements(np.poly)
+def poly(seq_of_zeros: Any) -> Any:
+    """Coefficients of the polynomial with given roots; see :func:`numpy.poly`.
+
+    Each root multiplies what the ones before it made.
+
+    Cost
+    ----
+    That of gathering the roots, within `config.gather_limit`; of a matrix, that of
+    :func:`numpy.linalg.eigvals` and of gathering them.
+    """
+    mesh = common_mesh(seq_of_zeros)
+    zeros = np.atleast_1d(as_distarray(seq_of_zeros, mesh))
+    if zeros.ndim == 2 and zeros.shape[0] == zeros.shape[1] != 0:
+        zeros = np.linalg.eigvals(zeros)
+    elif zeros.ndim != 1:
+        raise ValueError("input must be 1d or non-empty square 2d array.")
+    return _replicated(np.poly(np.asarray(zeros)), mesh)
+
+
+# -- least squares -------------------------------------------------------------------------------
+
+
+@implements(np.polyfit)
+def polyfit(
+    x: Any, y: Any, deg: Any, rcond: Any = None, full: Any = False, w: Any = None, cov: Any = False
+) -> Any:
+    """Least squares fit of a polynomial; see :func:`numpy.polyfit`.
+
+    Parameters
+    ----------
+    x, y, w : array_like
+        Points, values, one column a fit or a single one, and weights; cut along the points.
+    deg, rcond, full, cov
+        As in :func:`numpy.polyfit`.
+
+    Returns
+    -------
+    DistArray, or tuple of such
+        Replicated.
+
+    Cost
+    ----
+    That of :func:`numpy.linalg.lstsq` of a tall matrix with ``deg + 1`` columns, one small
+    allreduce, and what it takes to bring `y` and `w` to where `x` is.
+    """
+    mesh = common_mesh(x, y, w)
+    x, y = as_distarray(x, mesh) + 0.0, as_distarray(y, mesh) + 0.0
+    _check_points(x, y, deg)
+    order = int(deg) + 1
+    if rcond is None:
+        rcond = len(x) * np.finfo(x.dtype).eps
+    left: Any = vander(x, order)
+    if w is not None:
+        left, y = _weighed(left, y, as_distarray(w, mesh) + 0.0)
+    scale = np.sqrt((left * left).sum(axis=0))
+    left = left / scale
+    found, residuals, rank, values = np.linalg.lstsq(left, y, rcond)
+    found = (found.T / scale).T
+    if int(rank) != order and not full:
+        text = "Polyfit may be poorly conditioned"
+        warnings.warn(text, np.exceptions.RankWarning, stacklevel=3)
+    if full:
+        return found, residuals, rank, values, rcond
+    return (found, _spread(left, scale, residuals, y, cov)) if cov else found
+
+
+def _check_points(x: DistArray, y: DistArray, deg: Any) -> None:
+    """NumPy's complaints, in its order."""
+    if deg < 0:
+        raise ValueError("expected deg >= 0")
+    if x.ndim != 1:
+        raise TypeError("expected 1D vector for x")
+    if x.size == 0:
+        raise TypeError("expected non-empty vector for x")
+    if y.ndim < 1 or y.ndim > 2:
+        raise TypeError("expected 1D or 2D array for y")
+    if x.shape[0] != y.shape[0]:
+        raise TypeError("expected x and y to have same length")
+
+
+def _weighed(left: Any, y: Any, weights: Any) -> tuple[Any, Any]:
+    """Both sides of the equations times the weights of their rows."""
+    if weights.ndim != 1:
+        raise TypeError("expected a 1-d array for weights")
+    if weights.shape[0] != y.shape[0]:
+        raise TypeError("expected w and y to have the same length")
+    column = weights[:, None]
+    return left * column, y * (column if y.ndim == 2 else weights)
+
+
+def _spread(left: Any, scale: Any, residuals: Any, y: DistArray, cov: Any) -> Any:
+    """The covariance matrix of the coefficients, one a fit."""
+    points, order = left.shape
+    base = np.linalg.inv(np.dot(left.T, left)) / np.outer(scale, scale)
+    factor: Any = 1
+    if cov != "unscaled":
+        if points <= order:
+            raise ValueError(
+                "the number of data points must exceed order to scale the covariance matrix"
+            )
+        factor = residuals / (points - order)
+    return base * factor if y.ndim == 1 else base[:, :, None] * factor
