@@ -1,12 +1,47 @@
-"""``mpiexec -n P python -m distarray script.py [args]``: run a NumPy program distributed."""
+"""``mpiexec -n P python -m distarray script.py [args]``: run a NumPy program distributed.
+
+``--coverage`` and ``--array-api`` print how much of NumPy and of the array API standard is there.
+"""
+
+import sys
+import warnings
 
 from distarray.runner.alike import same_order
 from distarray.runner.files import FILES
 
+
+def print_coverage() -> None:
+    """Print the counts of functions that are implemented, composed and falling back."""
+    from distarray.comm import default_mesh
+    from distarray.ops.coverage import summary
+
+    if default_mesh().rank == 0:
+        print(summary())
+
+
+def print_array_api() -> None:
+    """Compare with array-api-strict on all ranks of this job, and print the counts."""
+    from distarray.comm import default_mesh
+    from distarray.testing.array_api import report
+
+    mesh = default_mesh()
+    warnings.simplefilter("ignore")
+    found = report(mesh)
+    if mesh.rank == 0:
+        print(f"array API standard on {mesh.size()} rank(s)", *found, sep="\n")
+    if any(part.differ for part in found):
+        sys.exit(1)
+
+
 if __name__ == "__main__":
-    same_order()
-    FILES.install()  # before NumPy, which keeps `open` in tables of its own
+    if sys.argv[1:] == ["--coverage"]:
+        print_coverage()
+    elif sys.argv[1:] == ["--array-api"]:
+        print_array_api()
+    else:
+        same_order()
+        FILES.install()  # before NumPy, which keeps `open` in tables of its own
 
-    from distarray.runner.main import main
+        from distarray.runner.main import main
 
-    main()
+        main()

@@ -21,7 +21,7 @@ API_VERSION = "2025.12"
 _Info: Any = type(np.__array_namespace_info__())  # type: ignore[attr-defined]
 
 
-class NamespaceInfo(_Info):  # type: ignore[misc]
+class NamespaceInfo(_Info):
     """What the namespace can do, and on which devices; see the array API standard."""
 
     __module__ = "distarray.numpy"
@@ -36,13 +36,15 @@ class NamespaceInfo(_Info):  # type: ignore[misc]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
         """The data types of arrays for which none is asked, by kind."""
-        return super().default_dtypes(device=self._known(device))  # type: ignore[no-any-return]
+        self._check(device)
+        return super().default_dtypes()  # type: ignore[no-any-return]
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
         """The data types of the standard, by name; those of one kind or of several."""
-        return super().dtypes(device=self._known(device), kind=kind)  # type: ignore[no-any-return]
+        self._check(device)
+        return super().dtypes(kind=kind)  # type: ignore[no-any-return]
 
-    def _known(self, device: Any) -> None:
+    def _check(self, device: Any) -> None:
         if device not in (None, *self.devices()):
             raise ValueError(
                 f"Device not understood. There is {', '.join(map(repr, self.devices()))}, but "

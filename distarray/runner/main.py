@@ -46,6 +46,8 @@ where they are handed a distributed one.
 options:
   -h, --help         this text
   -V, --version      the version
+  --coverage         how many of NumPy's functions are distributed, composed of such, or fall back
+  --array-api        compare with the array API standard (needs array-api-strict), on all ranks
 
 Settings are environment variables: DISTARRAY_FALLBACK=error (warn, allow) for functions that have
 no distributed form, DISTARRAY_REPRODUCIBLE=1 for sums that are equal bit for bit on any number of

@@ -7,6 +7,7 @@ every data type that the standard allows it. ``python -m distarray --array-api``
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -143,15 +144,29 @@ def _is_complex(x: Any) -> bool:
 
 def _calls() -> Iterator[tuple[str, Call]]:
     for name in _UNARY.split():
-        yield name, lambda xp, x, name=name: _function(xp, name)(x)
+        yield name, _called(name)
         if name in ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin"):
-            yield name, lambda xp, x, name=name: _function(xp, name)(x, axis=0)
+            yield name, _called(name, axis=0)
     for name in _BINARY.split():
-        yield name, lambda xp, x, name=name: _function(xp, name)(x, x[:1, ...])
-        yield name, lambda xp, x, name=name: _function(xp, name)(x, 1)
+        yield name, _called(name, lambda x: x[:1, ...])
+        yield name, _called(name, lambda x: 1)
     for name in _TRANSFORMS.split():
-        yield f"fft.{name}", lambda xp, x, name=name: getattr(xp.fft, name)(x)
+        yield f"fft.{name}", _called(f"fft.{name}")
     yield from _CALLS
+
+
+@cache
+def _all_calls() -> tuple[tuple[str, Call], ...]:
+    return tuple(_calls())
+
+
+def _called(name: str, *others: Callable[[Any], Any], **keywords: Any) -> Call:
+    """A call of a function with an array, what is made of the array, and keywords."""
+
+    def call(xp: Any, x: Any) -> Any:
+        return _function(xp, name)(x, *[other(x) for other in others], **keywords)
+
+    return call
 
 
 def _function(xp: Any, name: str) -> Any:
@@ -247,7 +262,8 @@ def check_signatures() -> Report:
 
 
 def _signature_fault(mine: Any, standard: Any) -> str | None:
-    given, named = [], {}
+    given: list[None] = []
+    named: dict[str, None] = {}
     signature = inspect.signature(mine)
     open_ended = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
     for name, parameter in inspect.signature(standard).parameters.items():
@@ -278,8 +294,8 @@ def check_dtypes(mesh: Any = None) -> Report:
         for dtype in DTYPES:
             values = _values(dtype)
             x = distarray.distribute(values, mesh, [distarray.Shard(0)], src=None)
-            for number, (name, call) in enumerate(_calls()):
-                wanted = _allowed(call, values)
+            for number, (name, call) in enumerate(_all_calls()):
+                wanted = _allowed(number, dtype)
                 if wanted is not None:
                     fault = _result_fault(call, x, wanted[0])
                     found.note(f"{name} ({dtype}, call {number})", fault)
@@ -288,18 +304,19 @@ def check_dtypes(mesh: Any = None) -> Report:
 
 def _values(dtype: str) -> Any:
     rng = np.random.default_rng(5)
-    values = rng.integers(0, 5, (5, 3))
+    values: Any = rng.integers(0, 5, (5, 3))
     if "float" in dtype or "complex" in dtype:
         values = values / 4 + rng.random((5, 3)) / 8
     values = values.astype(dtype)
     return values + 1j * values[::-1].astype(dtype) if "complex" in dtype else values
 
 
-def _allowed(call: Call, values: Any) -> tuple[Any] | None:
-    """What array-api-strict gives; None where the standard has nothing to say."""
-    standard = _standard()
+@cache
+def _allowed(number: int, dtype: str) -> tuple[Any] | None:
+    """What array-api-strict gives for a call; None where the standard has nothing to say."""
+    standard, (_, call) = _standard(), _all_calls()[number]
     try:
-        return (call(standard, standard.asarray(values)),)
+        return (call(standard, standard.asarray(_values(dtype))),)
     except (TypeError, ValueError, OverflowError):
         return None
 
