@@ -17,6 +17,7 @@ def two_dims(size):
     return rows, size // rows
 
 
+@pytest.mark.host
 def test_a_mesh_knows_its_place(world, ranks):
     def program(group):
         shape = two_dims(group.size)
@@ -38,6 +39,7 @@ def test_a_mesh_knows_its_place(world, ranks):
     world.run(ranks, program)
 
 
+@pytest.mark.host
 def test_equal_meshes_are_one(world, ranks):
     def program(group):
         mesh = DeviceMesh(group, (group.size,))

