@@ -150,7 +150,7 @@ __all__ = [
     "piecewise", "place", "poly", "poly1d", "polyadd", "polyder", "polydiv", "polyfit",
     "polyint", "polymul", "polysub", "polyval", "positive", "pow", "power", "printoptions",
     "prod", "promote_types", "ptp", "put", "put_along_axis", "putmask", "quantile", "r_",
-    "rad2deg", "radians", "ravel", "ravel_multi_index", "real", "real_if_close", "reciprocal",
+    "rad2deg", "radians", "random", "ravel", "ravel_multi_index", "real", "real_if_close", "reciprocal",
     "remainder", "repeat", "require", "reshape", "resize", "result_type", "right_shift", "rint",
     "roll", "rollaxis", "roots", "rot90", "round", "row_stack", "s_", "save", "savetxt",
     "savez", "savez_compressed", "ScalarType", "sctypeDict", "searchsorted", "select",
@@ -184,16 +184,10 @@ _NUMPY_NAMES = (
 def __getattr__(name: str) -> Any:
     import numpy
 
-    if name in ("fft", "linalg"):
+    if name in ("fft", "linalg", "random"):
         return import_module(f"distarray.numpy.{name}")
     if name in _NUMPY_MODULES or (name in _NUMPY_NAMES and hasattr(numpy, name)):
         return getattr(numpy, name)
-    if name == "random":
-        raise AttributeError(
-            "distarray.numpy has no 'random' yet: numpy.random draws other numbers on each rank. "
-            "Draw on one rank and spread the result, distarray.distribute(values, src=0), or seed "
-            "numpy.random alike on every rank and use numpy.random itself"
-        )
     raise AttributeError(f"module 'distarray.numpy' has no attribute {name!r}")
 
 

@@ -1,0 +1,190 @@
+"""Choices from a population, with and without replacement, with and without probabilities."""
+
+import operator
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import DistArray, to_layout, wrap
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout, Shard
+from distarray.ops.placing import Placements, as_shape
+from distarray.ops.random.ordering import positions
+from distarray.ops.random.parameters import as_parameters
+from distarray.ops.random.sampling import Array, Source, filled, layout_for, probe
+from distarray.ops.random.shuffling import WHOLE, Shuffle
+from distarray.ops.random.streams import Call
+from distarray.ops.random.tiles import Tile
+
+__all__ = ["Choosing"]
+
+#: So few of a large population are chosen by NumPy on every rank, in time that does not depend on
+#: the population.
+_FEW = 1 << 14
+_RARE = 50
+
+
+class Choosing(Source):
+    """Choices, as numpy.random.Generator has them."""
+
+    def choice(
+        self,
+        a: Any,
+        size: Any = None,
+        replace: bool = True,
+        p: Any = None,
+        axis: int = 0,
+        shuffle: bool = True,
+        *,
+        mesh: DeviceMesh | None = None,
+        placements: Placements | None = None,
+    ) -> Any:
+        """Elements of a population, or integers below `a`.
+
+        Parameters
+        ----------
+        a : int or array_like
+            The population, or how many there are.
+        size : int or tuple of int, optional
+            How many to choose; one, if not given.
+        replace : bool
+            Whether one can be chosen twice.
+        p : array_like, optional
+            Their probabilities; equal ones, if not given.
+        axis : int
+            Of `a`, along which to choose.
+        shuffle : bool
+            Without replacement, False allows any order; the order here is always random.
+        mesh, placements
+            Where the chosen positions go; elements of an array follow them.
+
+        Cost
+        ----
+        None for integers with replacement. Without replacement as :meth:`permutation`, of which
+        only the beginning travels. Elements of a distributed array are fetched as ``a[index]``
+        fetches them. Probabilities are gathered if they are distributed; without replacement and
+        with probabilities, one exponential number for each of the population is sorted.
+        """
+        mesh = self._mesh_for(mesh, a, p)
+        population, count = _population(a, axis)
+        shape = None if size is None else as_shape(size)
+        chosen = 1 if shape is None else prod(shape)
+        if count <= 0 and chosen:
+            raise ValueError(
+                "a cannot be empty unless no samples are taken"
+                if population is not None
+                else "a must be a positive integer unless no samples are taken"
+            )
+        p = _probabilities(p, count, chosen, replace)
+        index = self._index(count, shape, replace, p, mesh, placements)
+        if population is None:
+            return index
+        if shape is None:
+            return population[(slice(None),) * axis + (int(index),)]
+        return np.take(population, index, axis)
+
+    def _index(
+        self,
+        count: int,
+        shape: tuple[int, ...] | None,
+        replace: bool,
+        p: Any,
+        mesh: DeviceMesh,
+        placements: Placements | None,
+    ) -> Any:
+        """The chosen positions; a scalar for `shape` None."""
+        if replace and p is None:
+            drawn = self._sample("integers", (0, count), shape, mesh, placements, dtype=np.int64)
+            return int(drawn) if shape is None else drawn
+        call = self._bit_generator.call()
+        layout = layout_for(() if shape is None else shape, np.int64, mesh, placements)
+        if not replace:
+            index = _distinct(call, count, layout, p, mesh)
+        else:
+            index = _weighted(call, layout, p, mesh)
+        return int(index._block) if shape is None else index
+
+
+def _population(a: Any, axis: int) -> tuple[Any, int]:
+    """The array to choose from (None for integers), and how many there are."""
+    if not isinstance(a, DistArray):
+        a = np.asarray(a)
+    if a.ndim:
+        return a, a.shape[normalize_axis_index(axis, a.ndim)]
+    try:
+        return None, operator.index(a.item())
+    except TypeError:
+        kind = type(a.item())
+        raise ValueError(f"a must be a sequence or an integer, not {kind}") from None
+
+
+def _probabilities(p: Any, count: int, chosen: int, replace: bool) -> Any:
+    """Probabilities as every rank has them, checked by NumPy."""
+    if p is not None:
+        (p,) = as_parameters([p])
+        p = p.full() if isinstance(p, DistArray) else np.asarray(p)
+        probe("choice", count, 0, True, p)
+    if not replace:
+        if chosen > count:
+            raise ValueError("Cannot take a larger sample than population when replace is False")
+        if p is not None and np.count_nonzero(p > 0) < chosen:
+            raise ValueError("Fewer non-zero entries in p than size")
+    return p
+
+
+def _weighted(call: Call, layout: Layout, p: Array, mesh: DeviceMesh) -> DistArray:
+    """With replacement: where uniform numbers fall among the accumulated probabilities."""
+    bounds = np.cumsum(p, dtype=np.float64)
+    bounds /= bounds[-1:]
+
+    def draw(generator: np.random.Generator, tile: Tile) -> Array:
+        return np.asarray(bounds.searchsorted(generator.random(tile.extents), side="right"))
+
+    return filled(layout, mesh, np.int64, call, draw)
+
+
+def _distinct(call: Call, count: int, layout: Layout, p: Any, mesh: DeviceMesh) -> DistArray:
+    """Without replacement: the beginning of a permutation."""
+    line = _line(layout, mesh)
+    if count <= WHOLE or (p is None and layout.size <= min(_FEW, count // _RARE)):
+        order = call.tile(0).choice(count, layout.size, replace=False, p=p)
+        found = wrap(mesh.asarray(order[_key(line, mesh)].copy()), line, mesh)
+    elif p is None:
+        found = positions(Shuffle(call, count), line, mesh, layout.size)
+    else:
+        found = to_layout(_race(call, count, p, mesh)[: layout.size], line)
+    if layout.ndim == 1:
+        return to_layout(found, layout)
+    return to_layout(found.reshape(layout.shape)._plain(), layout)
+
+
+def _line(layout: Layout, mesh: DeviceMesh) -> Layout:
+    """The layout of the elements in a row: cut if they are."""
+    if layout.ndim == 1:
+        return layout
+    if layout.is_replicated:
+        return Layout.replicated((layout.size,), mesh.shape)
+    return Layout.chunked((layout.size,), mesh.shape, [Shard(0)] * len(mesh.shape))
+
+
+def _key(layout: Layout, mesh: DeviceMesh) -> tuple[slice, ...]:
+    return tuple([slice(start, stop) for start, stop in layout.section(mesh.coords)])
+
+
+def _race(call: Call, count: int, p: Array, mesh: DeviceMesh) -> DistArray:
+    """All positions in the order in which they are drawn without replacement.
+
+    Exponential clocks of rates p: the first to ring is i with probability p[i], and of the others
+    the next is again so.
+    """
+    layout = Layout.chunked((count,), mesh.shape, [Shard(0)] * len(mesh.shape))
+
+    def draw(generator: np.random.Generator, tile: Tile) -> Array:
+        rates = p[tile.start[0] : tile.start[0] + tile.extents[0]]
+        with np.errstate(divide="ignore"):
+            return generator.standard_exponential(tile.extents) / rates
+
+    clocks = filled(layout, mesh, np.float64, call, draw)
+    return np.argsort(clocks, kind="stable")  # type: ignore[return-value]

@@ -1,0 +1,112 @@
+"""What is to be known of NumPy's distributions besides their names.
+
+NumPy says what is wrong with parameters while it draws. Here each rank draws another part, so what
+is wrong has to be found first: arrays of parameters within the bounds below are surely right, and
+only others are shown to NumPy as a whole.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Distribution", "distribution", "surely_valid"]
+
+_INF = float("inf")
+_LEAST = 5e-324
+_Bounds = tuple[float, float]  # or int, which is exact
+
+_ANY = (-_INF, _INF)
+_FINITE = (-1e307, 1e307)
+_NOT_NEGATIVE = (0.0, _INF)
+_POSITIVE = (_LEAST, _INF)
+_UNIT = (0.0, 1.0)
+_PROBABILITY = (_LEAST, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """One method of NumPy's Generator.
+
+    Attributes
+    ----------
+    bounds : tuple of (float, float)
+        For each parameter, values that are surely right; bounds included.
+    related : callable or None
+        What else has to hold between the parameters.
+    steady : bool
+        Whether the numbers that an element takes from the stream do not depend on its parameters.
+        Elements of a tile that a rank does not have can then be drawn with any.
+    """
+
+    bounds: tuple[_Bounds, ...]
+    steady: bool = False
+    related: Callable[..., Any] | None = None
+
+
+def _ordered(left: Any, mode: Any, right: Any) -> Any:
+    return (left <= mode) & (mode <= right) & (left < right)
+
+
+def _enough(ngood: Any, nbad: Any, nsample: Any) -> Any:
+    return ngood + nbad >= nsample
+
+
+def _location(scale: _Bounds = _NOT_NEGATIVE) -> Distribution:
+    return Distribution((_ANY, scale), steady=True)
+
+
+_COUNT = (0.0, 5e8)
+
+DISTRIBUTIONS: dict[str, Distribution] = {
+    "beta": Distribution((_POSITIVE, _POSITIVE)),
+    "binomial": Distribution((_COUNT, _UNIT)),
+    "chisquare": Distribution((_POSITIVE,)),
+    "exponential": Distribution((_NOT_NEGATIVE,), steady=True),
+    "f": Distribution((_POSITIVE, _POSITIVE)),
+    "gamma": Distribution((_NOT_NEGATIVE, _NOT_NEGATIVE)),
+    "geometric": Distribution((_PROBABILITY,)),
+    "gumbel": _location(),
+    "hypergeometric": Distribution((_COUNT, _COUNT, _COUNT), related=_enough),
+    "laplace": _location(),
+    "logistic": _location(),
+    "lognormal": _location(),
+    "logseries": Distribution(((0.0, 0.999999),)),
+    "negative_binomial": Distribution(((_LEAST, 1e9), (1e-6, 1.0))),
+    "noncentral_chisquare": Distribution((_POSITIVE, _NOT_NEGATIVE)),
+    "noncentral_f": Distribution((_POSITIVE, _POSITIVE, _NOT_NEGATIVE)),
+    "normal": _location(),
+    "pareto": Distribution((_POSITIVE,), steady=True),
+    "poisson": Distribution(((0.0, 1e18),)),
+    "power": Distribution((_POSITIVE,), steady=True),
+    "rayleigh": Distribution((_NOT_NEGATIVE,), steady=True),
+    "standard_cauchy": Distribution(()),
+    "standard_gamma": Distribution((_NOT_NEGATIVE,)),
+    "standard_t": Distribution((_POSITIVE,)),
+    "triangular": Distribution((_FINITE, _FINITE, _FINITE), steady=True, related=_ordered),
+    "uniform": Distribution((_FINITE, _FINITE), steady=True),
+    "vonmises": Distribution((_ANY, _NOT_NEGATIVE)),
+    "wald": Distribution((_POSITIVE, _POSITIVE), steady=True),
+    "weibull": Distribution((_POSITIVE,)),
+    "zipf": Distribution(((1.0000001, _INF),)),
+}
+
+
+def distribution(name: str, dtype: Any = None, endpoint: bool = False) -> Distribution:
+    """The row of a method; for integers, whose bounds depend on the data type, one made for it."""
+    if name != "integers":
+        return DISTRIBUTIONS[name]
+    if np.dtype(dtype).kind == "b":
+        return Distribution(((0, 1), (0, 1)), related=np.less_equal if endpoint else np.less)
+    info = np.iinfo(dtype)
+    bounds = (info.min, info.max)
+    return Distribution((bounds, bounds), related=np.less_equal if endpoint else np.less)
+
+
+def surely_valid(row: Distribution, values: list[Any]) -> bool:
+    """Whether NumPy will take these parameters, which broadcast, without complaint."""
+    for value, (low, high) in zip(values, row.bounds, strict=True):
+        if np.size(value) and not (np.min(value) >= low and np.max(value) <= high):
+            return False  # NaN, too
+    return row.related is None or bool(np.all(row.related(*values)))

@@ -1,0 +1,115 @@
+"""The generator: NumPy's `Generator`, whose arrays are distributed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distarray.comm import DeviceMesh
+from distarray.ops.random.choosing import Choosing
+from distarray.ops.random.continuous import Continuous
+from distarray.ops.random.discrete import Discrete
+from distarray.ops.random.ordering import Ordering
+from distarray.ops.random.seeds import sequence_of
+from distarray.ops.random.standard import Standard
+from distarray.ops.random.streams import Philox
+from distarray.ops.random.vectors import Vectors
+
+__all__ = ["Generator", "default_rng"]
+
+
+class Generator(Standard, Continuous, Discrete, Vectors, Ordering, Choosing):
+    """Random numbers by global position: the same arrays on any number of ranks.
+
+    Has every method of :class:`numpy.random.Generator`. A number depends on the seed, on how many
+    calls came before, on the shape and on its place in the array, and on nothing else: neither on
+    the number of ranks nor on the layout. The numbers are others than NumPy's for the same seed
+    (see :mod:`distarray.ops.random.streams`). What NumPy gives as a scalar is one here, the same on
+    all ranks.
+
+    Parameters
+    ----------
+    bit_generator : Philox or object of numpy.random's
+        Other bit generators serve as seeds.
+    mesh : DeviceMesh, optional
+        The mesh of the arrays it makes; the default mesh if not given.
+
+    Attributes
+    ----------
+    bit_generator : Philox
+        Key and counter; two generators may share one.
+
+    Notes
+    -----
+    All ranks make the same calls, also for scalars. Each call takes the next part of the sequence,
+    so that ``rng.random(3)`` twice is not ``rng.random(6)``.
+
+    Examples
+    --------
+    >>> from distarray.numpy.random import default_rng
+    >>> rng = default_rng(5)
+    >>> rng.integers(10, size=4)
+    array([6, 4, 0, 0])
+    """
+
+    def __init__(self, bit_generator: Any, *, mesh: DeviceMesh | None = None) -> None:
+        if not isinstance(bit_generator, Philox):
+            if not isinstance(bit_generator, np.random.BitGenerator):
+                raise AttributeError(
+                    f"{type(bit_generator).__name__!r} object has no attribute 'capsule'"
+                )
+            bit_generator = Philox.of(sequence_of(bit_generator, mesh))
+        super().__init__(bit_generator, mesh)
+
+    @property
+    def bit_generator(self) -> Philox:
+        """Key and counter."""
+        return self._bit_generator
+
+    @property
+    def mesh(self) -> DeviceMesh | None:
+        """The mesh of the arrays it makes; None for the default one."""
+        return self._mesh
+
+    def spawn(self, n_children: int) -> list["Generator"]:
+        """Generators whose sequences have nothing to do with this one's nor with one another."""
+        children = self._bit_generator.spawn(n_children)
+        return [type(self)(child, mesh=self._mesh) for child in children]
+
+    def __reduce__(self) -> tuple[Callable[..., "Generator"], tuple[Any, ...]]:
+        return _restored, (type(self), self._bit_generator, self._mesh)
+
+    def __repr__(self) -> str:
+        return f"{self} at 0x{id(self):X}"
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({type(self._bit_generator).__name__})"
+
+
+def _restored(kind: type[Generator], bit_generator: Philox, mesh: DeviceMesh | None) -> Generator:
+    return kind(bit_generator, mesh=mesh)
+
+
+def default_rng(seed: Any = None, *, mesh: DeviceMesh | None = None) -> Generator:
+    """A generator of the same distributed arrays on any number of ranks.
+
+    Parameters
+    ----------
+    seed : None, int, array_like of int, SeedSequence, BitGenerator, Generator or RandomState
+        None takes fresh entropy from rank 0. A generator of ours is returned as it is.
+    mesh : DeviceMesh, optional
+        The mesh of the arrays it makes; the default mesh if not given.
+
+    Returns
+    -------
+    Generator
+
+    Cost
+    ----
+    None for integers; else one small broadcast, lest the ranks have different seeds.
+    """
+    if isinstance(seed, Generator):
+        return seed
+    if isinstance(seed, Philox):
+        return Generator(seed, mesh=mesh)
+    return Generator(Philox.of(sequence_of(seed, mesh)), mesh=mesh)

@@ -1,0 +1,202 @@
+"""The older interface: `RandomState`, and functions that share one state.
+
+The numbers are those of :class:`~distarray.ops.random.Generator`, by position; not MT19937's.
+"""
+
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from operator import index
+from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from distarray.comm import DeviceMesh, Group, world_group
+from distarray.ops.random.continuous import Continuous
+from distarray.ops.random.discrete import Discrete
+from distarray.ops.random.generator import Generator
+from distarray.ops.random.seeds import sequence_of
+from distarray.ops.random.streams import Philox
+from distarray.ops.random.vectors import Vectors
+
+__all__ = ["RandomState", "function", "get_bit_generator", "set_bit_generator"]
+
+_SEED_RANGE = "Seed must be between 0 and 2**32 - 1"
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class RandomState(Continuous, Discrete, Vectors):
+    """NumPy's older generator, whose arrays are distributed.
+
+    Parameters
+    ----------
+    seed : None, int, array_like of int, BitGenerator, SeedSequence
+        None takes fresh entropy from rank 0, which is collective.
+    mesh : DeviceMesh, optional
+        The mesh of the arrays it makes; the default mesh if not given.
+
+    Notes
+    -----
+    As with :class:`Generator`, the same seed gives the same arrays on any number of ranks, which
+    are not those that NumPy gives.
+    """
+
+    def __init__(self, seed: Any = None, *, mesh: DeviceMesh | None = None) -> None:
+        super().__init__(seed if isinstance(seed, Philox) else _seeded(seed, mesh), mesh)
+
+    # -- the state ----------------------------------------------------------------------------
+
+    def seed(self, seed: Any = None) -> None:
+        """Begin anew."""
+        self._bit_generator = _seeded(seed, self._mesh)
+
+    def get_state(self, legacy: bool = True) -> Any:
+        """Key and counter: a dictionary, or a tuple of five as older programs expect."""
+        state = self._bit_generator.state
+        if not legacy:
+            return {**state, "has_gauss": 0, "gauss": 0.0}
+        words = np.concatenate([state["state"]["key"], state["state"]["counter"]])
+        return state["bit_generator"], words, 0, 0, 0.0
+
+    def set_state(self, state: Any) -> None:
+        """Go back to a state that `get_state` gave."""
+        if isinstance(state, tuple | list):
+            if state[0] != "Philox":
+                raise ValueError("set_state can only be used with legacy MT19937 state instances.")
+            words = np.asarray(state[1], np.uint64)
+            state = {**self._bit_generator.state, "state": {"key": words[:2], "counter": words[2:]}}
+        known = {name: value for name, value in state.items() if name not in ("has_gauss", "gauss")}
+        self._bit_generator.state = known
+
+    # -- uniform and normal numbers -----------------------------------------------------------
+
+    def rand(self, *args: int) -> Any:
+        """Uniform numbers on [0, 1), in an array of the given extents."""
+        return self.random_sample(args or None)
+
+    def randn(self, *args: int) -> Any:
+        """Normal numbers of mean 0 and variance 1, in an array of the given extents."""
+        return self.standard_normal(args or None)
+
+    def random_sample(self, size: Any = None) -> Any:
+        """Uniform numbers on [0, 1)."""
+        return self._generator.random(size)
+
+    def random(self, size: Any = None) -> Any:
+        """Uniform numbers on [0, 1)."""
+        return self._generator.random(size)
+
+    def standard_normal(self, size: Any = None) -> Any:
+        """Normal numbers of mean 0 and variance 1."""
+        return self._generator.standard_normal(size)
+
+    def standard_exponential(self, size: Any = None) -> Any:
+        """Exponential numbers of mean 1."""
+        return self._generator.standard_exponential(size)
+
+    def standard_cauchy(self, size: Any = None) -> Any:
+        """Samples of the standard Cauchy distribution."""
+        return self._generator.standard_cauchy(size)
+
+    def standard_gamma(self, shape: Any, size: Any = None) -> Any:
+        """Samples of a gamma distribution of scale 1."""
+        return self._generator.standard_gamma(shape, size)
+
+    # -- integers -----------------------------------------------------------------------------
+
+    def randint(self, low: Any, high: Any = None, size: Any = None, dtype: Any = int) -> Any:
+        """Integers from `low` to `high`, exclusive."""
+        return self._generator.integers(low, high, size, dtype)
+
+    def random_integers(self, low: Any, high: Any = None, size: Any = None) -> Any:
+        """Integers from `low` to `high`, inclusive; deprecated as NumPy's."""
+        low, high = (1, low) if high is None else (low, high)
+        warnings.warn(
+            f"This function is deprecated. Please call randint({low}, {high} + 1) instead",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self._generator.integers(low, high, size, endpoint=True)
+
+    def tomaxint(self, size: Any = None) -> Any:
+        """Integers from 0 to the largest, inclusive."""
+        dtype = int if size is None else np.int64
+        return self._generator.integers(0, np.iinfo(np.int64).max, size, dtype, True)
+
+    def bytes(self, length: int) -> bytes:
+        """Random bytes, the same on all ranks."""
+        return self._generator.bytes(length)
+
+    # -- permutations and choices -------------------------------------------------------------
+
+    def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any:
+        """Elements of a 1-d population, or integers below `a`."""
+        if np.ndim(a) > 1:
+            raise ValueError("a must be 1-dimensional")
+        return self._generator.choice(a, size, replace, p)
+
+    def permutation(self, x: Any) -> Any:
+        """A random permutation of the integers below `x`, or of an array's rows."""
+        return self._generator.permutation(x)
+
+    def shuffle(self, x: Any) -> None:
+        """Permute an array's rows in place."""
+        self._generator.shuffle(x)
+
+    @property
+    def _generator(self) -> Generator:
+        return Generator(self._bit_generator, mesh=self._mesh)
+
+    def __repr__(self) -> str:
+        return f"{self} at 0x{id(self):X}"
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({type(self._bit_generator).__name__})"
+
+
+def _seeded(seed: Any, mesh: DeviceMesh | None) -> Philox:
+    """A bit generator; of integers, those that NumPy's RandomState takes."""
+    if isinstance(seed, int | np.integer):
+        if not 0 <= index(seed) < 1 << 32:
+            raise ValueError(_SEED_RANGE)
+    elif isinstance(seed, str | float):
+        raise TypeError(
+            f"Cannot cast scalar from {np.asarray(seed).dtype!r} to dtype('int64') according to "
+            "the rule 'safe'"
+        )
+    return Philox.of(sequence_of(seed, mesh))
+
+
+# -- one state for all --------------------------------------------------------------------------
+
+_states: WeakKeyDictionary[Group, RandomState] = WeakKeyDictionary()
+
+
+def _shared() -> RandomState:
+    """The state behind the functions; of this world, whose ranks may be threads."""
+    world = world_group()
+    if world not in _states:
+        _states[world] = RandomState()
+    return _states[world]
+
+
+def function(method: Method) -> Method:
+    """The function that calls a method of the shared state."""
+    name = method.__name__
+
+    @wraps(method)
+    def call(*args: Any, **keywords: Any) -> Any:
+        return getattr(_shared(), name)(*args, **keywords)
+
+    return cast(Method, call)
+
+
+def get_bit_generator() -> Philox:
+    """The bit generator that the functions share."""
+    return _shared()._bit_generator
+
+
+def set_bit_generator(bitgen: Any) -> None:
+    """Let the functions draw from another bit generator."""
+    _shared()._bit_generator = Generator(bitgen).bit_generator

@@ -1,0 +1,190 @@
+"""Standard distributions, which can be drawn into a given array, and integers."""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.comm import DeviceMesh, default_mesh
+from distarray.layout import Layout
+from distarray.ops.placing import Placements, as_shape
+from distarray.ops.random.parameters import as_parameters
+from distarray.ops.random.sampling import Array, Source, fill, filled, layout_for, probe
+from distarray.ops.random.tiles import Tile
+
+__all__ = ["Standard"]
+
+
+class Standard(Source):
+    """Numbers without parameters, integers and bytes, as numpy.random.Generator has them.
+
+    Cost
+    ----
+    No message, and the time that NumPy takes for this rank's part. What is drawn into a distributed
+    `out` of any layout stays where it is.
+    """
+
+    def random(
+        self,
+        size: Any = None,
+        dtype: Any = np.float64,
+        out: Any = None,
+        *,
+        mesh: DeviceMesh | None = None,
+        placements: Placements | None = None,
+    ) -> Any:
+        """Uniform numbers on [0, 1)."""
+        return self._standard("random", size, dtype, out, mesh, placements)
+
+    def standard_normal(
+        self,
+        size: Any = None,
+        dtype: Any = np.float64,
+        out: Any = None,
+        *,
+        mesh: DeviceMesh | None = None,
+        placements: Placements | None = None,
+    ) -> Any:
+        """Normal numbers of mean 0 and variance 1."""
+        return self._standard("standard_normal", size, dtype, out, mesh, placements)
+
+    def standard_exponential(
+        self,
+        size: Any = None,
+        dtype: Any = np.float64,
+        method: str = "zig",
+        out: Any = None,
+        *,
+        mesh: DeviceMesh | None = None,
+        placements: Placements | None = None,
+    ) -> Any:
+        """Exponential numbers of mean 1."""
+        place = (mesh, placements)
+        return self._standard("standard_exponential", size, dtype, out, *place, method=method)
+
+    def standard_cauchy(
+        self,
+        size: Any = None,
+        *,
+        mesh: DeviceMesh | None = None,
+        placements: Placements | None = None,
+    ) -> Any:
+        """Samples of the standard Cauchy distribution."""
+        return self._sample("standard_cauchy", (), size, mesh, placements)
+
+    def standard_gamma(
+        self,
+        shape: Any,
+        size: Any = None,
+        dtype: Any = np.float64,
+        out: Any = None,
+        *,
+        mesh: DeviceMesh | None = None,
+        placements: Placements | None = None,
+    ) -> Any:
+        """Samples of a gamma distribution of scale 1.
+
+        Cost
+        ----
+        As :meth:`gamma`. With `out`, the result is drawn where the parameters are, and moves into
+        it if it lies otherwise.
+        """
+        (parameter,) = as_parameters([shape])
+        if np.ndim(parameter) == 0:
+            place = (mesh, placements)
+            return self._standard("standard_gamma", size, dtype, out, *place, shape=parameter)
+        if out is not None:
+            size, mesh, _ = _target(out, size, dtype)
+        result = self._sample("standard_gamma", (shape,), size, mesh, placements, dtype=dtype)
+        return result if out is None else _written(out, result)
+
+    def integers(
+        self,
+        low: Any,
+        high: Any = None,
+        size: Any = None,
+        dtype: Any = np.int64,
+        endpoint: bool = False,
+        *,
+        mesh: DeviceMesh | None = None,
+        placements: Placements | None = None,
+    ) -> Any:
+        """Integers from `low` to `high`, exclusive, or inclusive with `endpoint`.
+
+        Cost
+        ----
+        None for bounds that every rank has; distributed ones as those of :meth:`poisson`.
+        """
+        bounds = (0, low) if high is None else (low, high)
+        return self._sample(
+            "integers", bounds, size, mesh, placements, dtype=dtype, endpoint=endpoint
+        )
+
+    def bytes(self, length: int) -> bytes:
+        """Random bytes, the same on all ranks."""
+        probe("bytes", min(length, 0))
+        return self._bit_generator.call().tile(0).bytes(length)
+
+    def _standard(
+        self,
+        name: str,
+        size: Any,
+        dtype: Any,
+        out: Any,
+        mesh: DeviceMesh | None,
+        placements: Placements | None,
+        **keywords: Any,
+    ) -> Any:
+        keywords["dtype"] = dtype
+        probe(name, **keywords)
+        method = getattr(np.random.Generator, name)
+        if out is not None:
+            size, mesh, layout = _target(out, size, dtype)
+        elif size is None:
+            return method(self._bit_generator.call().tile(0), **keywords)
+        else:
+            mesh = self._mesh_for(mesh)
+            layout = layout_for(as_shape(size), dtype, mesh, placements)
+        call = self._bit_generator.call()
+
+        def draw(generator: np.random.Generator, tile: Tile) -> Array:
+            return method(generator, size=tile.extents, **keywords)
+
+        def draw_into(generator: np.random.Generator, target: Array) -> object:
+            return method(generator, out=target, **keywords)
+
+        if out is None:
+            return filled(layout, mesh, dtype, call, draw, draw_into)
+        if mesh.device_type == "cpu" and mesh.coords is not None:
+            block = out._block if isinstance(out, DistArray) else out
+            fill(block, layout.shape, layout.section(mesh.coords), call, draw, draw_into)
+            return out
+        return _written(out, filled(layout, mesh, dtype, call, draw, draw_into))
+
+
+def _target(out: Any, size: Any, dtype: Any) -> tuple[tuple[int, ...], DeviceMesh, Layout]:
+    """Shape, mesh and layout of an array to draw into; or NumPy's exception."""
+    block = out._block if isinstance(out, DistArray) else out
+    flags = getattr(block, "flags", None)
+    if flags is None or isinstance(block, np.generic) or not getattr(flags, "writeable", True):
+        raise ValueError(
+            "Supplied output array must be contiguous, writable, aligned, and in machine "
+            "byte-order."
+        )
+    if out.dtype != np.dtype(dtype):
+        raise TypeError(
+            f"Supplied output array has the wrong type. Expected {np.dtype(dtype)}, got {out.dtype}"
+        )
+    if size is not None and as_shape(size) != out.shape:
+        raise ValueError("size must match out.shape when used together")
+    if isinstance(out, DistArray):
+        if out._layout.partials:
+            out._settle()
+        return out.shape, out.mesh, out._layout
+    mesh = default_mesh()
+    return out.shape, mesh, Layout.replicated(out.shape, mesh.shape)
+
+
+def _written(out: Any, result: DistArray) -> Any:
+    out[...] = result if isinstance(out, DistArray) else result.full()
+    return out

@@ -1,0 +1,162 @@
+"""Numbers by position: a seed, a call and a tile address a Philox stream each.
+
+Philox4x64-10 (J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, *Parallel random numbers: as easy
+as 1, 2, 3*, SC11) is a keyed bijection of 256-bit counters: the numbers at a counter are computed
+from it, and no state is carried from one to the next. The counter's four words are used so:
+
+* word 0 runs through the numbers of one tile,
+* word 1 is the tile: a box of the array's index space, the same whatever the layout,
+* word 2 is the call: each method call that draws takes the next one,
+* word 3 is the jump: streams made with :meth:`Philox.jumped`.
+
+No two tiles, calls or jumps of a seed share a counter, so their numbers are disjoint parts of one
+sequence of period 2^258. The paper tests such use (blocks of counters, interleaved counters, few
+bits that change) with BigCrush, besides the plain sequence, and finds no failure. Seeds differ by
+the key, 128 bits that NumPy's `SeedSequence` hashes from them as for :class:`numpy.random.Philox`.
+Within a tile NumPy's own methods draw, so every distribution is NumPy's; what the first call draws
+for the first tile is bit for bit what ``numpy.random.Generator(numpy.random.Philox(seed))`` draws,
+and the call after it continues where ``jumped()`` of NumPy's Philox would.
+"""
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from distarray.comm import DeviceMesh
+from distarray.ops.random.seeds import sequence_of
+
+__all__ = ["Call", "Philox"]
+
+_CALL = 1 << 128
+_JUMP = 1 << 192
+_END = 1 << 256
+
+
+class Call:
+    """The numbers of one call, or of as many calls as it needs: a stream for each tile."""
+
+    __slots__ = ("_base", "_counter", "_generator", "_philox", "_state")
+
+    def __init__(self, philox: np.random.Philox, base: int) -> None:
+        self._philox = philox
+        self._generator = np.random.Generator(philox)
+        self._state = philox.state
+        self._state["buffer_pos"], self._state["has_uint32"] = 4, 0
+        self._counter = self._state["state"]["counter"]
+        self._base = base
+
+    def after(self, tiles: int) -> "Call":
+        """The same streams, numbered from a later one on."""
+        return Call(self._philox, self._base + (tiles << 64))
+
+    def tile(self, number: int) -> np.random.Generator:
+        """NumPy's generator at the beginning of a tile's stream; valid until the next is asked."""
+        place = (self._base + (number << 64)) % _END
+        self._counter[:] = np.frombuffer(place.to_bytes(32, "little"), "<u8")
+        self._philox.state = self._state
+        return self._generator
+
+
+class Philox:
+    """The bit generator behind a distributed :class:`Generator`: a key and a counter.
+
+    Parameters
+    ----------
+    seed : None, int, array_like of int or SeedSequence
+        As for :class:`numpy.random.Philox`. None takes rank 0's entropy on all ranks of the
+        mesh, which is collective; so is a SeedSequence.
+    counter : int or array_like of 4 ints, optional
+        Where to begin.
+    key : int or array_like of 2 ints, optional
+        Instead of a seed.
+    mesh : DeviceMesh, optional
+        The ranks that are to have the same seed; those of the default mesh if not given.
+
+    Attributes
+    ----------
+    seed_seq : SeedSequence
+        What children are spawned from.
+    """
+
+    __slots__ = ("_philox", "_position", "lock", "seed_seq")
+
+    def __init__(
+        self,
+        seed: Any = None,
+        *,
+        counter: Any = None,
+        key: Any = None,
+        mesh: DeviceMesh | None = None,
+    ) -> None:
+        if key is None:
+            self.seed_seq = sequence_of(seed, mesh)
+            found = np.random.Philox(self.seed_seq, counter=counter)
+        else:
+            found = np.random.Philox(seed, counter=counter, key=key)
+            words = found.state["state"]["key"]
+            self.seed_seq = np.random.SeedSequence([int(word) for word in words])
+        self._start(found)
+
+    @classmethod
+    def of(cls, seed_seq: np.random.SeedSequence, state: Any = None) -> "Philox":
+        """A bit generator of a seed that all ranks have already; asks nobody."""
+        self = cls.__new__(cls)
+        self.seed_seq = seed_seq
+        self._start(np.random.Philox(seed_seq))
+        if state is not None:
+            self.state = state
+        return self
+
+    def _start(self, philox: np.random.Philox) -> None:
+        self._philox = philox
+        counter = philox.state["state"]["counter"]
+        self._position = int.from_bytes(counter.astype("<u8").tobytes(), "little")
+        self.lock = Lock()
+
+    # -- drawing ------------------------------------------------------------------------------
+
+    def call(self) -> Call:
+        """The numbers of the next call."""
+        base = self._position
+        self._position = (base + _CALL) % _END
+        return Call(self._philox, base)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Key and counter, in the form that NumPy's Philox has; can be assigned."""
+        state: dict[str, Any] = dict(self._philox.state)
+        words = np.frombuffer(self._position.to_bytes(32, "little"), "<u8").astype(np.uint64)
+        state["state"] = {"counter": words, "key": state["state"]["key"]}
+        state.update(buffer=np.zeros(4, np.uint64), buffer_pos=4, has_uint32=0, uinteger=0)
+        return state
+
+    @state.setter
+    def state(self, value: dict[str, Any]) -> None:
+        found = np.random.Philox(0)
+        found.state = value  # type: ignore[assignment]
+        self._start(found)
+
+    # -- other streams ------------------------------------------------------------------------
+
+    def spawn(self, n_children: int) -> list["Philox"]:
+        """Bit generators with other keys, from children of the seed sequence."""
+        return [type(self).of(child) for child in self.seed_seq.spawn(n_children)]
+
+    def jumped(self, jumps: int = 1) -> "Philox":
+        """A bit generator whose numbers follow 2^64 calls (2^192 counters) later, `jumps` times."""
+        other = type(self).of(self.seed_seq, self.state)
+        other._position = (self._position + jumps * _JUMP) % _END
+        return other
+
+    def advance(self, delta: int) -> "Philox":
+        """Move the counter on, as NumPy's Philox does; returns itself."""
+        self._position = (self._position + delta) % _END
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., "Philox"], tuple[Any, ...]]:
+        return type(self).of, (self.seed_seq, self.state)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__} at {self._position >> 128} calls>"

@@ -1,0 +1,243 @@
+"""Distributions of vectors: the tiles are of vectors, each of which is drawn whole."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, movement, wrap
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout
+from distarray.ops.placing import Placements, as_shape
+from distarray.ops.random.distributions import Distribution
+from distarray.ops.random.parameters import Placed, as_parameters
+from distarray.ops.random.sampling import (
+    Array,
+    Draw,
+    Source,
+    check_values,
+    fill,
+    layout_for,
+    probe,
+    tiled_layout,
+)
+from distarray.ops.random.tiles import TILE, Tile, tile_extents
+from distarray.plan import propagate
+
+__all__ = ["Vectors", "on_host"]
+
+
+def on_host(value: Any) -> Any:
+    """A parameter that every rank needs whole; a distributed one is gathered."""
+    return value.full() if isinstance(value, DistArray) else value
+
+
+def _at_most_one(n: Any, pvals: Any) -> Any:
+    return pvals[..., :-1].sum(axis=-1) <= 1.0 + 1e-13  # NumPy allows 1e-12
+
+
+_MULTINOMIAL = Distribution(((0, 1 << 62), (0.0, 1.0)), related=_at_most_one)
+
+
+class Vectors(Source):
+    """Distributions of vectors, as numpy.random.Generator has them.
+
+    The last dimension of the results is that of the vectors. It is cut only if `placements` say
+    so, and then each rank draws all of the vectors that it has a part of.
+    """
+
+    def multivariate_normal(
+        self,
+        mean: Any,
+        cov: Any,
+        size: Any = None,
+        check_valid: str = "warn",
+        tol: float = 1e-8,
+        *,
+        method: str = "svd",
+        mesh: DeviceMesh | None = None,
+        placements: Placements | None = None,
+    ) -> DistArray:
+        """Normal vectors of a mean and a covariance.
+
+        Cost
+        ----
+        No message. Mean and covariance are gathered if they are distributed: each rank factors
+        the covariance, and multiplies its own vectors.
+
+        Notes
+        -----
+        The product is summed in one order whatever the number of ranks and of threads, which
+        NumPy's own is not.
+        """
+        mesh = self._mesh_for(mesh, mean, cov)
+        mean, cov = np.asarray(on_host(mean)), np.asarray(on_host(cov))
+        probe("multivariate_normal", mean, cov, None, check_valid, tol, method=method)
+        factor = _factor(cov.astype(np.float64), method)
+
+        def draw(generator: np.random.Generator, tile: Tile) -> Array:
+            normals = generator.standard_normal((*tile.extents, len(mean)))
+            return mean + np.einsum("...j,ij->...i", normals, factor)
+
+        layout = layout_for((*_lanes(size), len(mean)), np.float64, mesh, placements)
+        return self._vectors(layout, np.float64, draw, mesh)
+
+    def dirichlet(
+        self,
+        alpha: Any,
+        size: Any = None,
+        *,
+        mesh: DeviceMesh | None = None,
+        placements: Placements | None = None,
+    ) -> DistArray:
+        """Samples of a Dirichlet distribution.
+
+        Cost
+        ----
+        No message; `alpha` is gathered if it is distributed.
+        """
+        mesh = self._mesh_for(mesh, alpha)
+        alpha = on_host(alpha)
+        width = probe("dirichlet", alpha).shape[-1]
+
+        def draw(generator: np.random.Generator, tile: Tile) -> Array:
+            return generator.dirichlet(alpha, tile.extents)
+
+        layout = layout_for((*_lanes(size), width), np.float64, mesh, placements)
+        return self._vectors(layout, np.float64, draw, mesh)
+
+    def multivariate_hypergeometric(
+        self,
+        colors: Any,
+        nsample: int,
+        size: Any = None,
+        method: Any = "marginals",
+        *,
+        mesh: DeviceMesh | None = None,
+        placements: Placements | None = None,
+    ) -> DistArray:
+        """How many of each color there are among items drawn without replacement.
+
+        Cost
+        ----
+        No message; `colors` is gathered if it is distributed.
+        """
+        mesh = self._mesh_for(mesh, colors, nsample)
+        colors, nsample = on_host(colors), on_host(nsample)
+        width = probe("multivariate_hypergeometric", colors, nsample, method=method).shape[-1]
+
+        def draw(generator: np.random.Generator, tile: Tile) -> Array:
+            return generator.multivariate_hypergeometric(colors, nsample, tile.extents, method)
+
+        layout = layout_for((*_lanes(size), width), np.int64, mesh, placements)
+        return self._vectors(layout, np.int64, draw, mesh)
+
+    def multinomial(
+        self,
+        n: Any,
+        pvals: Any,
+        size: Any = None,
+        *,
+        mesh: DeviceMesh | None = None,
+        placements: Placements | None = None,
+    ) -> DistArray:
+        """How often each of several outcomes occurs in `n` experiments.
+
+        Cost
+        ----
+        No message if numbers and probabilities are known on all ranks. Distributed ones are
+        brought to where the result is, one exchange each, and the ranks agree that all are valid;
+        the vectors of tiles that a cut divides move once more.
+        """
+        mesh = self._mesh_for(mesh, n, pvals)
+        n, pvals = as_parameters([n, pvals])
+        pvals = pvals if isinstance(pvals, DistArray) else np.asarray(pvals)
+        # NumPy is asked about the lengths, then about the values.
+        width = probe("multinomial", 0, np.zeros(pvals.shape[-1:])).shape[-1]
+        lanes = _lane_shape(np.shape(n), pvals.shape[:-1], size)
+        near = isinstance(n, DistArray) or isinstance(pvals, DistArray)
+        if placements is None and near:
+            layout = _beside(n, pvals, (*lanes, width), mesh)
+        else:
+            layout = layout_for((*lanes, width), np.int64, mesh, placements)
+        work = layout
+        if near:
+            work = layout.without_cut([len(lanes)])
+            work = tiled_layout(work, tile_extents(lanes, _room(width)))
+        own_n = Placed(n, work.with_cuts(work.cuts[:-1]), mesh)
+        own_p = Placed(pvals, work, mesh)
+        box = work.section(mesh.coords)
+        values = [own_n.section(box[:-1]), own_p.section(box)] if near else [n, pvals]
+        check_values(_MULTINOMIAL, partial(probe, "multinomial"), values, mesh if near else None)
+
+        def draw(generator: np.random.Generator, tile: Tile) -> Array:
+            chances = own_p.part(_widened(tile, width))
+            return generator.multinomial(own_n.part(tile), chances, tile.extents)
+
+        result = self._vectors(work, np.int64, draw, mesh)
+        if work is layout:
+            return result
+        return wrap(movement.moved(result._block, work, layout, mesh), layout, mesh)
+
+    def _vectors(self, layout: Layout, dtype: Any, draw: Draw, mesh: DeviceMesh) -> DistArray:
+        """A new array of vectors along its last dimension."""
+        *lanes, width = layout.shape
+        block = np.empty(layout.local_shape(mesh.coords), dtype)
+        call = self._bit_generator.call()
+        if block.size:
+            *section, (start, stop) = layout.section(mesh.coords)
+
+            def draw_part(generator: np.random.Generator, tile: Tile) -> Array:
+                return draw(generator, tile)[..., start:stop]
+
+            fill(block, tuple(lanes), tuple(section), call, draw_part, room=_room(width))
+        return wrap(block if mesh.device_type == "cpu" else mesh.asarray(block), layout, mesh)
+
+
+def _lanes(size: Any) -> tuple[int, ...]:
+    return () if size is None else as_shape(size)
+
+
+def _factor(cov: Array, method: str) -> Array:
+    """A matrix whose product with its transpose is the covariance; see numpy's method."""
+    if method == "cholesky":
+        return np.linalg.cholesky(cov)
+    if method == "eigh":
+        scales, vectors = np.linalg.eigh(cov)
+        return vectors * np.sqrt(np.abs(scales))
+    vectors, scales, _ = np.linalg.svd(cov)
+    return vectors * np.sqrt(scales)
+
+
+def _room(width: int) -> int:
+    """Vectors of a tile."""
+    return max(1, TILE // max(1, width))
+
+
+def _widened(tile: Tile, width: int) -> Tile:
+    """The same with the dimension of the vectors."""
+    return tile._replace(start=(*tile.start, 0), extents=(*tile.extents, width))
+
+
+def _lane_shape(counts: tuple[int, ...], chances: tuple[int, ...], size: Any) -> tuple[int, ...]:
+    """The shape of the vectors' array; NumPy's exception if `size` does not fit."""
+    if size is None:
+        return np.broadcast_shapes(counts, chances)
+    shape = as_shape(size)
+    own = np.broadcast_shapes(counts, chances)
+    if np.broadcast_shapes(own, shape) != shape:
+        raise ValueError(
+            f"Output size {shape} is not compatible with broadcast dimensions of inputs {own}."
+        )
+    return shape
+
+
+def _beside(n: Any, pvals: Any, shape: tuple[int, ...], mesh: DeviceMesh) -> Layout:
+    """The layout of vectors beside their distributed parameters."""
+    layouts = [Layout.replicated(shape, mesh.shape)]
+    if isinstance(n, DistArray):
+        layouts.append(n._layout.expand(n.ndim))
+    if isinstance(pvals, DistArray):
+        layouts.append(pvals._layout)
+    result = propagate(tuple(layouts), (0, *[8] * (len(layouts) - 1))).result
+    return result.without_cut([len(shape) - 1])
