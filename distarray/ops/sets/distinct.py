@@ -66,14 +66,14 @@ def merge(group: Group, own: Distinct, equal_nan: bool, few: int) -> Merged:
 
 
 def _gathered(group: Group, own: Distinct, lengths: Sequence[int], equal_nan: bool) -> Merged:
-    def everyones(array: Array | None) -> Array | None:
+    def everyones(array: Array) -> Array:
         if array is None:
             return None
         return np.concatenate(group.allgather_varied(array, lengths, _PURPOSE))
 
     keys = everyones(own.keys)
     found = _put_together(keys, everyones(own.first), everyones(own.count), equal_nan, own)
-    if own.inverse is not None:
+    if found.inverse is not None:
         before = sum(lengths[: group.rank])
         found.inverse = found.inverse[before : before + len(own.keys)]
     return Merged(found, None)

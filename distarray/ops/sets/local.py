@@ -29,9 +29,9 @@ class Distinct:
     """
 
     keys: Array
-    first: Array | None = None
-    count: Array | None = None
-    inverse: Array | None = None
+    first: Array = None
+    count: Array = None
+    inverse: Array = None
 
 
 def starts(keys: Array, equal_nan: bool) -> Array:
@@ -86,10 +86,26 @@ def condensed(
     places = np.flatnonzero(new)
     found = Distinct(ordered[places])
     if first is not None:
-        found.first = np.minimum.reduceat(first[order], places) if len(places) else first[:0]
+        found.first = _least(first[order], places, ordered) if len(places) else first[:0]
     if count is not None:
         found.count = np.add.reduceat(count[order], places) if len(places) else count[:0]
     if inverse:
         found.inverse = np.empty(len(keys), np.intp)
         found.inverse[order] = np.cumsum(new) - 1
     return found
+
+
+def _least(first: Array, places: Array, keys: Array) -> Array:
+    """Where each of the distinct elements is first.
+
+    All complex NaN are one element, but it is the least of them that stands for it.
+    """
+    if keys.dtype.kind != "c" or not is_nan(keys[-1:])[0]:
+        return np.minimum.reduceat(first, places)
+    new = np.zeros(len(keys), bool)
+    for part in (keys.real, keys.imag):
+        lost = np.isnan(part)
+        new[1:] |= (part[1:] != part[:-1]) & ~(lost[1:] & lost[:-1])
+    new[0] = True
+    runs = np.flatnonzero(new)
+    return np.minimum.reduceat(first, runs)[np.searchsorted(runs, places)]

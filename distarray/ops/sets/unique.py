@@ -85,7 +85,7 @@ def _listed(found: list[DistArray]) -> Any:
 
 def _by_numpy(x: DistArray, asked: _Asked, axis: Any, equal_nan: bool, sorted: bool) -> Any:
     """Python objects are on every rank."""
-    found = np.unique(x._block, *asked, axis, equal_nan=equal_nan, sorted=sorted)
+    found: Any = np.unique(x._block, *asked, axis, equal_nan=equal_nan, sorted=sorted)  # type: ignore[call-overload]
     if not isinstance(found, tuple):
         return as_distarray(found, x._mesh)
     return tuple([as_distarray(array, x._mesh) for array in found])
@@ -156,7 +156,7 @@ def _cutting(layout: Layout) -> tuple[int, ...]:
     return tuple(sorted([m for mesh_dims in cutting for m in mesh_dims]))
 
 
-def _placed(merged: Merged, x: DistArray) -> list[DistArray | None]:
+def _placed(merged: Merged, x: DistArray) -> list[Any]:
     """The distinct elements, where they are first and how often they are there, as arrays."""
     mesh = x._mesh
     if merged.counts is None:

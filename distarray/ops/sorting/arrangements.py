@@ -118,8 +118,8 @@ def _keys(x: DistArray, order: Any) -> DistArray:
     if order is not None and dtype.names is not None:
         first = [order] if isinstance(order, str) else list(order)
         names = [*first, *[name for name in dtype.names if name not in first]]
-        fields = dtype.fields or {}
-        described = {
+        fields: Any = dtype.fields
+        described: Any = {
             "names": names,
             "formats": [fields[name][0] for name in names],
             "offsets": [fields[name][1] for name in names],

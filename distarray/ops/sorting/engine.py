@@ -7,6 +7,7 @@ order of ranks and positions.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ def lengths_of(cut: Cut) -> list[int]:
 
 def stops_of(cut: Cut) -> list[int]:
     """The ends of the blocks."""
-    return np.cumsum(lengths_of(cut)).tolist()
+    return list(accumulate(lengths_of(cut)))
 
 
 def sort_line(group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int]) -> Array:

@@ -95,10 +95,8 @@ def along_axis(
     if layout.cuts[axis].parts == 1:
         return wrap(work.whole([mesh.asarray(a._block) for a in arrays], axis), layout, mesh)
     target = canonical_along(layout, axis) if target is None else target
-    if sum([a.nbytes for a in arrays]) < config.replicate_below:
-        free = Layout.replicated(layout.shape, mesh.shape)
-    else:
-        free = freed(layout, axis)
+    small = sum([a.nbytes for a in arrays]) < config.replicate_below
+    free = Layout.replicated(layout.shape, mesh.shape) if small else freed(layout, axis)
     if free is not None:
         blocks = [to_layout(a, free)._block for a in arrays]
         found = wrap(work.whole(blocks, axis), free, mesh)

@@ -170,15 +170,13 @@ def _local(haystack: Array, values: Array, side: Any) -> Array:
 def _counted(a: DistArray, v: DistArray, side: Any) -> DistArray:
     """For values that every rank has: the number of elements before them is a sum over blocks."""
     mesh = a._mesh
-    found = _local(mesh.asarray(a._block), mesh.asarray(v._block), side)
+    found = mesh.asarray(_local(mesh.asarray(a._block), mesh.asarray(v._block), side))
     pending = {m: Partial() for m in a._layout.cuts[0].mesh_dims}
     whole = Layout.replicated(v.shape, mesh.shape)
-    if not v.ndim:
-        found = mesh.scalar(found)
     result = wrap(found, Layout.from_cuts(whole.cuts, mesh.shape, pending), mesh)
     if v.size * _INDEX.itemsize < config.replicate_below or not v.ndim:
         result._settle()
-    return result
+    return result if v.ndim else result._computed(result._block)
 
 
 def _routed(a: DistArray, values: Array, side: Any) -> Array:
