@@ -18,7 +18,16 @@ from distarray.layout import Cut, Layout
 from distarray.ops.order.selection import select
 from distarray.ops.reducing import place
 
-__all__ = ["LONG", "REPLICATED_BELOW", "Rule", "Statistic", "along", "brought", "lines_of", "missing"]
+__all__ = [
+    "LONG",
+    "REPLICATED_BELOW",
+    "Rule",
+    "Statistic",
+    "along",
+    "brought",
+    "lines_of",
+    "missing",
+]
 
 Array = Any
 
@@ -94,7 +103,9 @@ def along(
         part = _selected(statistic, x, axes, x._mesh.subgroup(plan.mesh_dims))
     else:
         part = on_host(statistic.function, x._block, axis=axes, keepdims=keepdims)
-    part = x._mesh.asarray(part, statistic.dtype).reshape(shape)
+    # A single line of nothing but NaN gives NaN of its own data type.
+    dtype = np.asarray(part).dtype if len(axes) == x.ndim else statistic.dtype
+    part = x._mesh.asarray(part, dtype).reshape(shape)
     return part if part.ndim else x._mesh.scalar(part), result
 
 

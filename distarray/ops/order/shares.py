@@ -84,8 +84,9 @@ class WeightedCall:
             except ValueError as caught:
                 error = caught
         agree(mesh.group, error)
-        part = mesh.asarray(part).reshape(shape)
-        return part if part.ndim else mesh.scalar(part), result
+        if isinstance(part, np.generic) and not shape:
+            return part, result
+        return mesh.asarray(part).reshape(shape), result
 
     def _part(
         self, block: Array, scale: Array, axes: Any, keepdims: bool, group: Group | None
@@ -110,7 +111,8 @@ class WeightedCall:
             row.reshape(self.shares.shape) if good else self._unknown(nan)
             for row, good in zip(found, counted, strict=True)
         ]
-        return np.stack(rows, axis=-1)
+        # NumPy gives a single quantile with weights as 0-d array, save that NaN is a scalar.
+        return rows[0] if len(rows) == 1 else np.stack(rows, axis=-1)
 
     def _good(self, sums: Array) -> Array:
         """Of each line, whether its quantiles are numbers."""
@@ -120,4 +122,4 @@ class WeightedCall:
     def _unknown(self, nan: Any) -> Array:
         if self.skips_nan:
             self.function(np.array([nan]), 0)  # warns
-        return np.full(self.shares.shape, nan)
+        return np.full(self.shares.shape, nan)[()]
