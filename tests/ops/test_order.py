@@ -1,4 +1,4 @@
-"""Order statistics: NumPy's bits, however the elements are spread, by a selection in many rounds."""
+"""Order statistics: NumPy's bits, however the elements are spread, by selection in many rounds."""
 
 import warnings
 
@@ -20,10 +20,11 @@ from distarray.testing import (
 )
 
 KINDS = ("plain", "view", "transposed", "ragged", "partial")
-METHODS = (
-    "inverted_cdf averaged_inverted_cdf closest_observation interpolated_inverted_cdf hazen "
-    "weibull linear median_unbiased normal_unbiased lower higher midpoint nearest"
-).split()
+METHODS = [
+    "inverted_cdf", "averaged_inverted_cdf", "closest_observation", "interpolated_inverted_cdf",
+    "hazen", "weibull", "linear", "median_unbiased", "normal_unbiased", "lower", "higher",
+    "midpoint", "nearest",
+]  # fmt: skip
 SHARES = [0.5, 0, 1, [0.25, 0.5, 0.75], [0.0, 1.0], [[0.1], [0.9]], np.linspace(0, 1, 13)]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from distarray.array import DistArray, to_layout
-from distarray.array.blocks import contiguous, on_host
+from distarray.array.blocks import as_array, contiguous, on_host
 from distarray.layout import Cut, Layout
 from distarray.ops.order.selection import select
 from distarray.ops.reducing import place
@@ -104,7 +104,7 @@ def along(
     else:
         part = on_host(statistic.function, x._block, axis=axes, keepdims=keepdims)
     # A single line of nothing but NaN gives NaN of its own data type.
-    dtype = np.asarray(part).dtype if len(axes) == x.ndim else statistic.dtype
+    dtype = as_array(part).dtype if len(axes) == x.ndim else statistic.dtype
     part = x._mesh.asarray(part, dtype).reshape(shape)
     return part if part.ndim else x._mesh.scalar(part), result
 
