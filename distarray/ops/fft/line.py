@@ -27,8 +27,8 @@ from distarray.plan.fourier import Kind, Line, Pass
 __all__ = ["Grid", "fitted", "transformed_line"]
 
 Array = Any
-#: Elements of a tile.
-TILE = 1 << 14
+#: Elements of a tile: what stays in cache on the host, and fills a device.
+TILE, TILE_ON_DEVICE = 1 << 16, 1 << 22
 
 
 def transformed_line(x: DistArray, line: Line, norm: Any, dtype: np.dtype[Any]) -> Array:
@@ -170,12 +170,12 @@ class Grid:
         block = mesh.xp.empty(layout.local_shape(mesh.coords), dtype)
         start = by_columns._layout.section(mesh.coords)[-2][0]
         source, target = by_columns._block, block.swapaxes(-1, -2)
-        height = self._height(width)
+        height = self._height(width, mesh.xp)
         twiddles = Twiddles(self.length, width, height, 1, by_columns.dtype, mesh.xp)
         for key, first in _tiles(source, height):
-            tile = source[key].copy()
+            tile = source[key]  # ours: it has just been moved here
             twiddles.multiply(tile, start + first)
-            target[key] = local.along_last(kind, tile, n1, norm)
+            local.across(kind, tile.swapaxes(-1, -2), n1, norm, target[key].swapaxes(-1, -2))
         return to_layout(wrap(block, layout, mesh), self._layout(x, self._cut(n1), Cut.whole(n2)))
 
     def flattened(self, x: DistArray) -> DistArray:
@@ -240,21 +240,21 @@ class Grid:
         """`x`'s layout with these cuts of its last two dimensions."""
         return Layout.from_cuts([*x._layout.cuts[:-2], second_last, last], x._layout.mesh_shape)
 
-    def _height(self, width: int) -> int:
-        return max(1, TILE // width)
+    def _height(self, width: int, xp: Any) -> int:
+        return max(1, (TILE if xp is np else TILE_ON_DEVICE) // width)
 
     def _transform_columns(
         self, source: Array, target: Array, start: int, kind: Kind, norm: Any, sign: int, xp: Any
     ) -> None:
         """Along j1 of (..., j1, j2), times the factors, to (..., j2, k1)."""
         width = target.shape[-1]
-        height = self._height(self._rows)
+        height = self._height(width, xp)
         twiddles = Twiddles(self.length, width, height, sign, target.dtype, xp)
         turned = source.swapaxes(-1, -2)
         for key, first in _tiles(turned, height):
-            tile = local.along_last(kind, turned[key].copy("C"), self._rows, norm)
+            tile = target[key]
+            local.across(kind, turned[key].swapaxes(-1, -2), self._rows, norm, tile.swapaxes(-1, -2))
             twiddles.multiply(tile, start + first)
-            target[key] = tile
 
     def _along_rows(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
         """A transform along the last dimension but one, which is whole."""
