@@ -10,7 +10,7 @@ from distarray.array.core import DistArray, wrap
 from distarray.array.divergence import verify_text
 from distarray.array.movement import moved
 from distarray.array.registry import implements
-from distarray.comm import DeviceMesh, default_mesh
+from distarray.comm import DeviceMesh, default_mesh, own_mesh
 from distarray.config import config
 from distarray.errors import LayoutError, MeshError
 from distarray.layout import At, Cut, Fold, Layout, Partial, Placement, Replicate, Shard
@@ -76,6 +76,9 @@ def common_mesh(*operands: Any) -> DeviceMesh:
     for operand in operands:
         if isinstance(operand, DistArray) and operand._mesh is not mesh:
             if mesh is not None:
+                own = own_mesh()
+                if own is not None:
+                    return own
                 raise MeshError(
                     f"operands live on different meshes, {mesh} and {operand._mesh}; bring one "
                     "to the other's with x.redistribute(mesh, placements)"
@@ -90,11 +93,20 @@ def as_distarray(x: Any, mesh: DeviceMesh | None = None, dtype: Any = None) -> D
     Does not communicate.
     """
     if isinstance(x, DistArray):
+        if mesh is not None and x._mesh is not mesh:
+            x = _at_hand(x, mesh)
         cast: DistArray = x if dtype is None or x.dtype == dtype else x.astype(dtype)
         return cast
     mesh = default_mesh() if mesh is None else mesh
     block = x if isinstance(x, np.generic) and dtype is None else mesh.asarray(x, dtype)
     return _replicated(block, mesh)
+
+
+def _at_hand(x: DistArray, mesh: DeviceMesh) -> DistArray:
+    """A replicated array of the program's, for a function that runs on this rank by itself."""
+    if mesh is own_mesh() and x._layout.is_replicated:
+        return _replicated(x._block, mesh)
+    return x
 
 
 def _replicated(block: Any, mesh: DeviceMesh) -> DistArray:

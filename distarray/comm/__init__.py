@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from distarray.comm.ledger import forbid_communication as forbid_communication
     from distarray.comm.ledger import trace as trace
     from distarray.comm.mesh import DeviceMesh as DeviceMesh
-    from distarray.comm.mesh import alone as alone
     from distarray.comm.mesh import default_mesh as default_mesh
     from distarray.comm.mesh import init_device_mesh as init_device_mesh
     from distarray.comm.mesh import world_group as world_group
+    from distarray.comm.own import alone as alone
+    from distarray.comm.own import own_mesh as own_mesh
     from distarray.comm.threads import run_threads as run_threads
 
 _WHERE = {
@@ -24,10 +25,11 @@ _WHERE = {
     "Event": "ledger",
     "Group": "group",
     "Trace": "ledger",
-    "alone": "mesh",
+    "alone": "own",
     "default_mesh": "mesh",
     "forbid_communication": "ledger",
     "init_device_mesh": "mesh",
+    "own_mesh": "own",
     "run_threads": "threads",
     "trace": "ledger",
     "world_group": "mesh",

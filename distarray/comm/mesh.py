@@ -1,8 +1,6 @@
 """The device mesh: an n-d grid of ranks with named dimensions, over a communicator."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 from zlib import crc32
 
@@ -11,8 +9,8 @@ import numpy as np
 from distarray.comm import devices
 from distarray.comm.arguments import checked_names, checked_ranks, checked_shape
 from distarray.comm.group import Group
-from distarray.comm.ledger import forbid_communication
 from distarray.comm.outside import OutsideGroup
+from distarray.comm.own import own_mesh
 from distarray.comm.threads import current_world
 from distarray.comm.tune import use_own_gpu
 from distarray.config import config
@@ -20,14 +18,12 @@ from distarray.errors import DivergenceError, MeshError
 from distarray.layout.placement import Fold
 from distarray.plan.exchange import coords_of
 
-__all__ = ["DeviceMesh", "alone", "default_mesh", "init_device_mesh", "world_group"]
+__all__ = ["DeviceMesh", "default_mesh", "init_device_mesh", "world_group"]
 
 _DEVICES = ("cpu", "cuda")
 #: Meshes of ranks that were handed COMM_NULL, and so belong to no group.
 _outside_meshes: dict[Any, "DeviceMesh"] = {}
 _default: "DeviceMesh | None" = None
-#: The mesh of this rank by itself, while a function of the user's runs here alone.
-_own: ContextVar["DeviceMesh | None"] = ContextVar("distarray_own_mesh", default=None)
 
 
 class DeviceMesh:
@@ -392,9 +388,9 @@ def world_group() -> Group:
 
 
 def default_mesh() -> DeviceMesh:
-    """The 1-d mesh over all ranks; of this rank by itself inside :func:`alone`."""
+    """The 1-d mesh over all ranks; of this rank by itself inside ``alone``."""
     global _default
-    own = _own.get()
+    own = own_mesh()
     if own is not None:
         return own
     world = current_world()
@@ -404,24 +400,6 @@ def default_mesh() -> DeviceMesh:
         group = world_group()
         _default = DeviceMesh(group, (group.size,))
     return _default
-
-
-@contextmanager
-def alone(mesh: DeviceMesh) -> Iterator[None]:
-    """Run what each rank does by itself: a function of the user's, called as often as suits it.
-
-    Arrays that it makes are on a mesh of this rank alone. What would need other ranks raises
-    :class:`~distarray.errors.CommunicationForbidden`: they may be elsewhere, and would not answer.
-    """
-    if mesh._root is None:
-        yield
-        return
-    token = _own.set(_interned(mesh._root, (1,), None, (mesh._root.rank,), mesh.device_type))
-    try:
-        with forbid_communication():
-            yield
-    finally:
-        _own.reset(token)
 
 
 def _root_group(comm: Any) -> Group | None:

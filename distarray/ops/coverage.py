@@ -91,7 +91,7 @@ def counts() -> dict[str, Counter[str]]:
     found = {name: Counter[str]() for name in ("main", "linalg", "fft", "random", "other")}
     for entry in entries():
         found[_space(entry.name)][_class_of(entry.implementation)] += 1
-    for name, method in _generator_methods().items():
+    for method in _generator_methods().values():
         found["random"]["implemented" if method is not None else "falls back"] += 1
     return found
 

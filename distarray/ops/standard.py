@@ -18,10 +18,10 @@ __all__ = ["API_VERSION", "NamespaceInfo", "argsort", "sort"]
 #: The latest version of the standard that distarray.numpy satisfies.
 API_VERSION = "2025.12"
 
-_Info: Any = type(np.__array_namespace_info__())  # type: ignore[attr-defined]
+_Info: Any = np.__array_namespace_info__
 
 
-class NamespaceInfo(_Info):
+class NamespaceInfo(_Info):  # type: ignore[misc]
     """What the namespace can do, and on which devices; see the array API standard."""
 
     __module__ = "distarray.numpy"

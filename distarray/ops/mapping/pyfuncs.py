@@ -52,6 +52,8 @@ def _of_python(
     blocks = [mesh.to_host(block) for block in blocks]
     if masked:
         keywords = {**keywords, "where": blocks.pop()}
+        if outs:
+            keywords["out"] = None  # NumPy warns of what is left unset where nothing is said
 
     def call() -> Any:
         with alone(mesh):
