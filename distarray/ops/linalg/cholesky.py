@@ -13,6 +13,7 @@ __all__ = ["factor"]
 Array = Any
 
 
+@np.errstate(all="ignore")  # as NumPy: what is not a number stays silent
 def factor(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
     """The lower Cholesky factor of a large matrix, of which the lower triangle is read.
 

@@ -25,7 +25,7 @@ __all__ = ["tridiagonal_eigen"]
 Array = Any
 
 #: A matrix of so many rows is not torn further.
-_LEAF = 48
+LEAF = 48
 #: From so many eigenvalues on, the ranks share the work of finding them.
 SHARED_FROM = 256
 
@@ -85,7 +85,7 @@ class _Problem:
 
     def solve(self, start: int, stop: int) -> None:
         """Solve the stretch from `start` to `stop`."""
-        if stop - start <= _LEAF:
+        if stop - start <= LEAF:
             self._leaf(start, stop)
             return
         middle = (start + stop) // 2

@@ -21,7 +21,7 @@ __all__ = ["inverse", "log_determinant", "solution"]
 Array = Any
 
 #: Right-hand sides up to this many are kept on every rank.
-_FEW = 64
+FEW = 64
 
 
 class _Elimination:
@@ -44,6 +44,7 @@ class _Elimination:
         self.diagonal: list[Array] = []
         self.swaps = 0
 
+    @np.errstate(all="ignore")  # as NumPy: what is not a number stays silent
     def run(self, stops: Callable[[Array], bool]) -> bool:
         """Eliminate panel by panel until `stops(diagonal of a panel)`; whether it came to the end.
 
@@ -122,7 +123,8 @@ def log_determinant(a: DistArray, dtype: np.dtype[Any]) -> tuple[Any, Any]:
         return dtype.type(0), -np.inf
     diagonal = np.concatenate(elimination.diagonal)
     sizes = np.abs(diagonal)
-    signs = diagonal / sizes
+    with np.errstate(all="ignore"):
+        signs = diagonal / sizes
     sign = np.prod(signs) * (-1) ** elimination.swaps
     return dtype.type(sign), np.log(sizes).sum()
 
@@ -166,7 +168,7 @@ def solution(a: DistArray, b: DistArray, dtype: np.dtype[Any], layout: Layout) -
     mesh = a._mesh
     dealing = Dealing(mesh, a.shape[1], panel_width(a.shape[1], mesh))
     own = dealt(a, dealing, dtype)
-    if b.shape[1] > _FEW:
+    if b.shape[1] > FEW:
         sides = Dealing(mesh, b.shape[1], panel_width(b.shape[1], mesh))
         return collected(_wide(own, dealt(b, sides, dtype), dealing), sides, layout)
     whole = Layout.replicated(b.shape, mesh.shape)
@@ -175,6 +177,7 @@ def solution(a: DistArray, b: DistArray, dtype: np.dtype[Any], layout: Layout) -
     return to_layout(found, layout)
 
 
+@np.errstate(all="ignore")  # as NumPy: what is not a number stays silent
 def _wide(own: Array, sides: Array, dealing: Dealing) -> Array:
     """Solve for this rank's own right-hand sides: the panels of U pass by."""
     mesh, count = dealing.mesh, own.shape[1]
@@ -194,6 +197,7 @@ def _wide(own: Array, sides: Array, dealing: Dealing) -> Array:
     return found
 
 
+@np.errstate(all="ignore")  # as NumPy: what is not a number stays silent
 def _narrow(own: Array, sides: Array, dealing: Dealing) -> Array:
     """Solve for a few right-hand sides, which every rank has: U stays where it is."""
     mesh, count = dealing.mesh, own.shape[1]

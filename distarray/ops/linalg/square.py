@@ -227,28 +227,23 @@ def solve(a: Any, b: Any) -> Any:
     if core == 1:
         probe[1] = np.broadcast_to(np.zeros((), b.dtype), b.shape)
     np.linalg.solve(*probe)  # NumPy's words about shapes that do not fit
-    if a.ndim > 2 or b.ndim > 2:
-        return _solve_stack(a, b, core)
-    if a._mesh.size() == 1 or len(a) < BLOCKED_FROM:
-        return at_once(np.linalg.solve, a, b)
-    if core == 2:
-        return _as(lu.solution(a, b, work, b._layout), made)
-    column = b[:, None]
-    return _as(lu.solution(a, column, work, column._layout), made)[:, 0]
+    if core == 1:
+        return _solved(a, b[:, None], work, made)[..., 0]
+    return _solved(a, b, work, made)
 
 
-def _solve_stack(a: DistArray, b: DistArray, core: int) -> Any:
-    many = prod(np.broadcast_shapes(a.shape[:-2], b.shape[: b.ndim - core])) >= a._mesh.size()
-    if many:
-        return stackwise(np.linalg.solve, a, b, cores=(2, core))
+def _solved(a: DistArray, b: DistArray, work: np.dtype[Any], made: np.dtype[Any]) -> Any:
+    """Solutions for matrices of right-hand sides, known to fit."""
+    stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    if stack and (prod(stack) >= a._mesh.size() or not prod(stack)):
+        return stackwise(np.linalg.solve, a, b)
     if a._mesh.size() == 1 or a.shape[-1] < BLOCKED_FROM:
         return at_once(np.linalg.solve, a, b)
-    stack = np.broadcast_shapes(a.shape[:-2], b.shape[: b.ndim - core])
-    a = call(np.broadcast_to, a, (*stack, *a.shape[-2:]))
-    b = call(np.broadcast_to, b, (*stack, *b.shape[b.ndim - core :]))
-    parts = [solve(a[place], b[place]) for place in np.ndindex(*stack)]
-    joined = call(np.stack, parts)
-    return call(np.reshape, joined, (*stack, *joined.shape[1:]))
+    if not stack:
+        return _as(lu.solution(a, b, work, b._layout), made)
+    a, b = [call(np.broadcast_to, x, (*stack, *x.shape[-2:])) for x in (a, b)]
+    parts = [_solved(a[place], b[place], work, made) for place in np.ndindex(*stack)]
+    return call(np.reshape, call(np.stack, parts), b.shape)
 
 
 @implements(np.linalg.matrix_power)
