@@ -16,7 +16,7 @@ __all__ = ["eigen"]
 Array = Any
 
 #: Columns that are reduced before the rest of the matrix is updated, if the matrix is large.
-_WIDTH = 32
+WIDTH = 32
 #: Largest elements outside of these bounds are scaled to 1, lest their squares leave the range.
 _SAFE = 1e-120, 1e120
 
@@ -57,7 +57,7 @@ def eigen(
     No rank has more than a few times its share of the n**2 elements.
     """
     mesh = a._mesh
-    width = max(1, min(_WIDTH, -(-a.shape[1] // (2 * mesh.size()))))
+    width = max(1, min(WIDTH, -(-a.shape[1] // (2 * mesh.size()))))
     dealing = Dealing(mesh, a.shape[1], width)
     own = _both_triangles(a, lower, dealing, dtype)
     scale = _scale(own, dealing)

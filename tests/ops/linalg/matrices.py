@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from distarray import DeviceMesh
-from distarray.ops.linalg import cyclic, divide, lu, spectra, square
+from distarray.ops.linalg import cyclic, divide, hermitian, lu, spectra, square
 from distarray.testing import mesh_shapes, recipes
 
 #: Sides of square matrices: none, one, fewer than ranks, and with panels of every length.
@@ -44,6 +44,7 @@ def blocked():
         (spectra, "HERMITIAN_FROM", 1),
         (cyclic, "PANEL", 3),
         (lu, "FEW", 4),
+        (hermitian, "WIDTH", 3),
         (divide, "SHARED_FROM", 4),
         (divide, "LEAF", 5),
     ]
