@@ -49,7 +49,7 @@ class Generator(Standard, Continuous, Discrete, Vectors, Ordering, Choosing):
     >>> from distarray.numpy.random import default_rng
     >>> rng = default_rng(5)
     >>> rng.integers(10, size=4)
-    array([6, 4, 0, 0])
+    array([8, 8, 1, 9])
     """
 
     def __init__(self, bit_generator: Any, *, mesh: DeviceMesh | None = None) -> None:

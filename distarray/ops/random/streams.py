@@ -32,31 +32,49 @@ __all__ = ["Call", "Philox"]
 _CALL = 1 << 128
 _JUMP = 1 << 192
 _END = 1 << 256
+_WORD = (1 << 64) - 1
 
 
 class Call:
     """The numbers of one call, or of as many calls as it needs: a stream for each tile."""
 
-    __slots__ = ("_base", "_counter", "_generator", "_philox", "_state")
+    __slots__ = ("_base", "_counter", "_generator", "_philox", "_second", "_state")
 
-    def __init__(self, philox: np.random.Philox, base: int) -> None:
+    def __init__(self, philox: np.random.Philox, generator: np.random.Generator, base: int) -> None:
         self._philox = philox
-        self._generator = np.random.Generator(philox)
-        self._state = philox.state
-        self._state["buffer_pos"], self._state["has_uint32"] = 4, 0
-        self._counter = self._state["state"]["counter"]
+        self._generator = generator
         self._base = base
+        # Lists, which are read several times as fast as arrays.
+        self._counter = _words(base)
+        self._second = self._counter[1]
+        state = philox.state
+        key = [int(word) for word in state["state"]["key"]]
+        self._state: Any = {
+            **state,
+            "state": {"counter": self._counter, "key": key},
+            "buffer": [0, 0, 0, 0],
+            "buffer_pos": 4,
+            "has_uint32": 0,
+        }
 
     def after(self, tiles: int) -> "Call":
         """The same streams, numbered from a later one on."""
-        return Call(self._philox, self._base + (tiles << 64))
+        return Call(self._philox, self._generator, (self._base + (tiles << 64)) % _END)
 
     def tile(self, number: int) -> np.random.Generator:
         """NumPy's generator at the beginning of a tile's stream; valid until the next is asked."""
-        place = (self._base + (number << 64)) % _END
-        self._counter[:] = np.frombuffer(place.to_bytes(32, "little"), "<u8")
+        second = self._second + number
+        if second >> 64:
+            self._counter[:] = _words((self._base + (number << 64)) % _END)
+        else:
+            self._counter[1] = second
         self._philox.state = self._state
         return self._generator
+
+
+def _words(number: int) -> list[int]:
+    """The four words of a counter, the lowest first."""
+    return [number >> shift & _WORD for shift in (0, 64, 128, 192)]
 
 
 class Philox:
@@ -80,7 +98,7 @@ class Philox:
         What children are spawned from.
     """
 
-    __slots__ = ("_philox", "_position", "lock", "seed_seq")
+    __slots__ = ("_generator", "_philox", "_position", "lock", "seed_seq")
 
     def __init__(
         self,
@@ -111,8 +129,9 @@ class Philox:
 
     def _start(self, philox: np.random.Philox) -> None:
         self._philox = philox
-        counter = philox.state["state"]["counter"]
-        self._position = int.from_bytes(counter.astype("<u8").tobytes(), "little")
+        self._generator = np.random.Generator(philox)
+        words = [int(word) for word in philox.state["state"]["counter"]]
+        self._position = sum([word << 64 * place for place, word in enumerate(words)])
         self.lock = Lock()
 
     # -- drawing ------------------------------------------------------------------------------
@@ -121,13 +140,13 @@ class Philox:
         """The numbers of the next call."""
         base = self._position
         self._position = (base + _CALL) % _END
-        return Call(self._philox, base)
+        return Call(self._philox, self._generator, base)
 
     @property
     def state(self) -> dict[str, Any]:
         """Key and counter, in the form that NumPy's Philox has; can be assigned."""
         state: dict[str, Any] = dict(self._philox.state)
-        words = np.frombuffer(self._position.to_bytes(32, "little"), "<u8").astype(np.uint64)
+        words = np.array(_words(self._position), np.uint64)
         state["state"] = {"counter": words, "key": state["state"]["key"]}
         state.update(buffer=np.zeros(4, np.uint64), buffer_pos=4, has_uint32=0, uinteger=0)
         return state

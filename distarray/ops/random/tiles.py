@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from distarray.layout import Box
 
@@ -93,36 +93,33 @@ def tiles(shape: tuple[int, ...], section: Box, room: int = TILE) -> Iterator[Ti
     """The tiles that a section of an array of a shape meets, in C order."""
     if any(start >= stop for start, stop in section):
         return
+    if not shape:
+        yield Tile(0, (), (), (), (), True)
+        return
     extents = tile_extents(shape, room)
     # A stream can be left early: of its slowest dimension, the last rows need not be drawn.
     slowest = next((dim for dim, extent in enumerate(extents) if extent > 1), None)
     ranges = []
-    for dim, ((start, stop), extent) in enumerate(zip(section, extents, strict=True)):
-        limit = stop if dim == slowest else shape[dim]
-        ranges.append(_along(start, stop, extent, limit))
-    strides = [1]
-    for size, extent in zip(shape[:0:-1], extents[:0:-1], strict=True):
-        strides.append(strides[-1] * -(-size // extent))
-    strides.reverse()
-    for parts in product(*ranges):
-        number = sum([part[0] * stride for part, stride in zip(parts, strides, strict=False)])
-        yield Tile(
-            number,
-            tuple([part[1] for part in parts]),
-            tuple([part[2] for part in parts]),
-            tuple([part[3] for part in parts]),
-            tuple([part[4] for part in parts]),
-            all(part[5] for part in parts),
-        )
+    stride = 1
+    for dim in reversed(range(len(shape))):
+        limit = section[dim][1] if dim == slowest else shape[dim]
+        ranges.append(_along(*section[dim], extents[dim], limit, stride))
+        stride *= -(-shape[dim] // extents[dim])
+    for parts in product(*reversed(ranges)):
+        numbers, starts, sizes, wanted, target, whole = zip(*parts, strict=True)
+        yield Tile(sum(numbers), starts, sizes, wanted, target, all(whole))
 
 
-def _along(start: int, stop: int, extent: int, limit: int) -> list[tuple[Any, ...]]:
-    """One dimension: number, start, extent, what is wanted of it and where it goes; if all is."""
-    found: list[tuple[Any, ...]] = []
+def _along(
+    start: int, stop: int, extent: int, limit: int, stride: int
+) -> list[tuple[int, int, int, slice, slice, bool]]:
+    """One dimension's part of each tile that an interval meets."""
+    found = []
     for number in range(start // extent, -(-stop // extent)):
         low = number * extent
         high = min(low + extent, limit)
         first, last = max(low, start), min(high, stop)
         wanted, target = slice(first - low, last - low), slice(first - start, last - start)
-        found.append((number, low, high - low, wanted, target, (first, last) == (low, high)))
+        whole = first == low and last == high
+        found.append((number * stride, low, high - low, wanted, target, whole))
     return found
