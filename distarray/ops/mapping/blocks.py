@@ -3,17 +3,22 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from distarray.array import DistArray, wrap
 from distarray.comm import DeviceMesh, alone
 from distarray.errors import LayoutError
 from distarray.layout import Cut, Layout, Placement, normalize_placements, recounted_cut
 from distarray.ops.blockwise import prepare
+from distarray.ops.folds import RULES, neutral
 from distarray.ops.mapping.calls import attempted
 from distarray.ops.mapping.concluding import concluded
 
 __all__ = ["map_blocks"]
 
 Array = Any
+#: The ufunc that a fold is made of, for what it takes no notice of.
+_NEUTRAL = {rule.fold: ufunc for ufunc, rule in RULES.items() if rule.fold is not None}
 
 
 def map_blocks(
@@ -81,11 +86,8 @@ def map_blocks(
 
     value, error = attempted(call) if runs else (None, None)
     target = _wanted(layout, shape, placements, mesh)
-    if target is not None and value is not None and value.shape != target.local_shape(mesh.coords):
-        error = LayoutError(
-            f"map_blocks: the function gave a block of shape {value.shape}, where shape="
-            f"{tuple(target.shape)} has one of {target.local_shape(mesh.coords)}"
-        )
+    if target is not None and error is None:
+        error = _misfit(value, target, mesh)
     differs = value is not None and value.shape != local
     found, changed = concluded(mesh, error, None if value is None else value.dtype, differs)
     if target is None and not changed and placements is None:
@@ -93,8 +95,41 @@ def map_blocks(
     if target is None:
         target = _put_together(value, layout, placements, mesh)
     if value is None:
-        value = mesh.xp.empty(target.local_shape(mesh.coords), dtype or found)
+        value = _absent(target, np.dtype(dtype or found), mesh)
     return wrap(value.astype(dtype or found, copy=False), target, mesh)
+
+
+def _misfit(value: Any, target: Layout, mesh: DeviceMesh) -> LayoutError | None:
+    """What is wrong with a block for a layout that the caller asks for."""
+    wanted = target.local_shape(mesh.coords)
+    if value is None:
+        return _lacking(mesh.rank, target) if 0 not in wanted and mesh.coords is not None else None
+    if value.shape == wanted:
+        return None
+    return LayoutError(
+        f"map_blocks: the function gave a block of shape {value.shape}, where shape="
+        f"{tuple(target.shape)} has one of {wanted}"
+    )
+
+
+def _lacking(rank: int, target: Layout) -> LayoutError | None:
+    """The error of a rank that holds no elements, but has to give some; a fold needs none."""
+    folds = {target.placements[m].op for m in target.partials}  # type: ignore[attr-defined]
+    if len(folds) == 1 and folds <= _NEUTRAL.keys():
+        return None
+    return LayoutError(
+        f"map_blocks: rank {rank} holds no elements and computes nothing, but {target} puts some "
+        "there; use fewer ranks or other placements"
+    )
+
+
+def _absent(target: Layout, dtype: np.dtype[Any], mesh: DeviceMesh) -> Array:
+    """The block of a rank that has computed nothing: empty, or what a fold takes no notice of."""
+    shape = target.local_shape(mesh.coords)
+    if not target.partials:
+        return mesh.xp.empty(shape, dtype)
+    fold = target.placements[target.partials[0]].op  # type: ignore[attr-defined]
+    return mesh.xp.full(shape, neutral(_NEUTRAL[fold], dtype), dtype)
 
 
 def _wanted(
@@ -117,7 +152,13 @@ def _put_together(value: Any, layout: Layout, placements: Any, mesh: DeviceMesh)
     cuts, others = _cuts(layout, placements, ndim, mesh)
     lengths = [_lengths(dim, cut, shapes, mesh) for dim, cut in enumerate(cuts)]
     cuts = [_recut(cut, counts) for cut, counts in zip(cuts, lengths, strict=True)]
-    return Layout.from_cuts(cuts, mesh.shape, others)
+    target = Layout.from_cuts(cuts, mesh.shape, others)
+    for rank, shape in enumerate(shapes):
+        if shape is None and 0 not in target.local_shape(mesh.coords_of(rank)):
+            error = _lacking(rank, target)
+            if error is not None:
+                raise error
+    return target
 
 
 def _cuts(layout: Layout, placements: Any, ndim: int, mesh: DeviceMesh) -> tuple[list[Cut], Any]:
