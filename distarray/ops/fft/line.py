@@ -11,6 +11,7 @@ the other half of the result is found there by symmetry, so all but the last ste
 Arrays here have the dimension in question last.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -145,38 +146,18 @@ class Grid:
 
         Of real numbers (RFFT), k1 goes up to half of the rows.
         """
-        mesh, n1, n2 = x._mesh, self._rows, self._columns
-        by_columns = to_layout(x, self._layout(x, Cut.whole(n1), self._cut(n2)))
-        width = n1 // 2 + 1 if kind.gives_half else n1
-        layout = self._layout(x, self._cut(n2), Cut.whole(width))
-        dtype = np.result_type(x.dtype, np.complex64)
-        block = mesh.xp.empty(layout.local_shape(mesh.coords), dtype)
-        sign = 1 if kind is Kind.IFFT else -1
-        start = by_columns._layout.section(mesh.coords)[-1][0]
-        self._transform_columns(by_columns._block, block, start, kind, norm, sign, mesh.xp)
-        along = wrap(block, layout, mesh)
-        along = to_layout(along, self._layout(x, Cut.whole(n2), self._cut(width)))
-        kind = Kind.IFFT if kind is Kind.IFFT else Kind.FFT
-        return self._along_rows(along, kind, norm)
+        n1, n2 = self._rows, self._columns
+        x = self._along_columns(self._cut_anew(x, Cut.whole(n1), self._cut(n2)), kind, norm)
+        x = self._cut_anew(x, Cut.whole(n2), self._cut(x.shape[-1]))
+        return self._along_rows(x, Kind.IFFT if kind is Kind.IFFT else Kind.FFT, norm)
 
     def backward(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
         """The inverse of :meth:`forward`: of (..., k2, k1) cut along k1 to (..., j1, j2)."""
-        mesh, n1, n2 = x._mesh, self._rows, self._columns
-        along = self._along_rows(x, Kind.IFFT, norm)
-        width = x.shape[-1]
-        by_columns = to_layout(along, self._layout(x, self._cut(n2), Cut.whole(width)))
-        layout = self._layout(x, Cut.whole(n1), self._cut(n2))
-        dtype = by_columns.dtype if kind is Kind.IFFT else by_columns._block.real.dtype
-        block = mesh.xp.empty(layout.local_shape(mesh.coords), dtype)
-        start = by_columns._layout.section(mesh.coords)[-2][0]
-        source, target = by_columns._block, block.swapaxes(-1, -2)
-        height = self._height(width, mesh.xp)
-        twiddles = Twiddles(self.length, width, height, 1, by_columns.dtype, mesh.xp)
-        for key, first in _tiles(source, height):
-            tile = source[key]  # ours: it has just been moved here
-            twiddles.multiply(tile, start + first)
-            local.across(kind, tile.swapaxes(-1, -2), n1, norm, target[key].swapaxes(-1, -2))
-        return to_layout(wrap(block, layout, mesh), self._layout(x, self._cut(n1), Cut.whole(n2)))
+        n1, n2 = self._rows, self._columns
+        x = self._along_rows(x, Kind.IFFT, norm)
+        x = self._cut_anew(x, self._cut(n2), Cut.whole(x.shape[-1]))
+        x = self._back_along_columns(x, kind, norm)
+        return self._cut_anew(x, self._cut(n1), Cut.whole(n2))
 
     def flattened(self, x: DistArray) -> DistArray:
         """(..., rows, columns) cut along the rows, as (..., length); nothing moves."""
@@ -240,21 +221,46 @@ class Grid:
         """`x`'s layout with these cuts of its last two dimensions."""
         return Layout.from_cuts([*x._layout.cuts[:-2], second_last, last], x._layout.mesh_shape)
 
-    def _height(self, width: int, xp: Any) -> int:
-        return max(1, (TILE if xp is np else TILE_ON_DEVICE) // width)
+    def _cut_anew(self, x: DistArray, second_last: Cut, last: Cut) -> DistArray:
+        return to_layout(x, self._layout(x, second_last, last))
 
-    def _transform_columns(
-        self, source: Array, target: Array, start: int, kind: Kind, norm: Any, sign: int, xp: Any
-    ) -> None:
-        """Along j1 of (..., j1, j2), times the factors, to (..., j2, k1)."""
-        width = target.shape[-1]
-        height = self._height(width, xp)
-        twiddles = Twiddles(self.length, width, height, sign, target.dtype, xp)
-        turned = source.swapaxes(-1, -2)
-        for key, first in _tiles(turned, height):
+    def _along_columns(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
+        """(..., j1, j2) cut along j2 as (..., j2, k1), times the factors."""
+        width = self._rows // 2 + 1 if kind.gives_half else self._rows
+        layout = self._layout(x, self._cut(self._columns), Cut.whole(width))
+        result = empty(layout, np.result_type(x.dtype, np.complex64), x._mesh)
+        source, target = x._block.swapaxes(-1, -2), result._block
+        sign = 1 if kind is Kind.IFFT else -1
+        for key, row, twiddles in self._tiles(result, sign):
             tile = target[key]
-            local.across(kind, turned[key].swapaxes(-1, -2), self._rows, norm, tile.swapaxes(-1, -2))
-            twiddles.multiply(tile, start + first)
+            local.across(kind, source[key], self._rows, norm, tile)
+            twiddles.multiply(tile, row)
+        return result
+
+    def _back_along_columns(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
+        """(..., j2, k1) cut along j2, times the factors, as (..., j1, j2); `x` is spoilt."""
+        layout = self._layout(x, Cut.whole(self._rows), self._cut(self._columns))
+        dtype = x.dtype if kind is Kind.IFFT else x._block.real.dtype
+        result = empty(layout, dtype, x._mesh)
+        source, target = x._block, result._block.swapaxes(-1, -2)
+        for key, row, twiddles in self._tiles(x, 1):
+            tile = source[key]
+            twiddles.multiply(tile, row)
+            local.across(kind, tile, self._rows, norm, target[key])
+        return result
+
+    def _tiles(self, x: DistArray, sign: int) -> Iterator[tuple[Any, int, Twiddles]]:
+        """Parts of the block of (..., j2, k1): their keys, their first j2, and the factors."""
+        block, xp = x._block, x._mesh.xp
+        if not block.size:
+            return
+        rows, width = block.shape[-2:]
+        height = min(rows, max(1, (TILE if xp is np else TILE_ON_DEVICE) // width))
+        twiddles = Twiddles(self.length, width, height, sign, x.dtype, xp)
+        start = x._layout.section(x._mesh.coords)[-2][0]
+        for lead in np.ndindex(block.shape[:-2]):
+            for first in range(0, rows, height):
+                yield (*lead, slice(first, first + height)), start + first, twiddles
 
     def _along_rows(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
         """A transform along the last dimension but one, which is whole."""
@@ -268,12 +274,3 @@ def fitted_view(x: DistArray, extent: int) -> DistArray:
     if x.shape[-1] <= extent:
         return x
     return x._view((*everything(x)[:-1], (0, 1, extent)))
-
-
-def _tiles(block: Array, height: int) -> Any:
-    """Keys of parts of a block of (..., rows, columns), each some rows; and their first row."""
-    if not block.size:
-        return
-    for lead in np.ndindex(block.shape[:-2]):
-        for first in range(0, block.shape[-2], height):
-            yield (*lead, slice(first, first + height)), first

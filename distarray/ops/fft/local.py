@@ -14,7 +14,7 @@ import numpy as np
 from distarray.config import config
 from distarray.plan.fourier import Kind, Pass
 
-__all__ = ["across", "function_of", "transformed"]
+__all__ = ["across", "transformed"]
 
 Array = Any
 #: Bytes from which SciPy is worth its import.
@@ -43,15 +43,27 @@ def transformed(
         return xp.empty(shape, dtype)
     if not block.size:  # there is nothing but what is padded
         return xp.zeros(shape, dtype)
-    if type(block) is not np.ndarray:
-        return getattr(np.fft, step.kind.value)(block, step.length, step.axis, norm)
-    function = function_of(step.kind, block.dtype, block.nbytes)
+    large = block.nbytes >= SCIPY_FROM and type(block) is np.ndarray
+    function = _function(step.kind, block.dtype, large)
     return function(block, step.length, step.axis, norm=norm)
 
 
-def function_of(kind: Kind, dtype: np.dtype[Any], nbytes: int) -> Callable[..., Array]:
-    """The function that transforms blocks of this dtype in the host's memory fastest."""
-    if dtype.char in "fF" and nbytes >= SCIPY_FROM and not config.settings.reproducible:
+def across(kind: Kind, tile: Array, length: int, norm: Any, target: Array) -> None:
+    """A part of a large block transformed along its last dimension, into given memory.
+
+    Whichever of the two lies across memory, NumPy reads or writes it a number at a time, which
+    takes less than a copy.
+    """
+    function = _function(kind, tile.dtype, type(tile) is np.ndarray)
+    if type(tile) is np.ndarray and function is getattr(np.fft, kind.value):
+        function(tile, length, -1, norm, out=target)
+    else:
+        target[...] = function(tile, length, -1, norm=norm)
+
+
+def _function(kind: Kind, dtype: np.dtype[Any], large: bool) -> Callable[..., Array]:
+    """The function that transforms blocks of this dtype fastest."""
+    if large and dtype.char in "fF" and not config.settings.reproducible:
         scipy_fft = _scipy_fft()
         if scipy_fft is not None:
             return getattr(scipy_fft, kind.value)  # type: ignore[no-any-return]
@@ -64,15 +76,3 @@ def _scipy_fft() -> Any:
         return importlib.import_module("scipy.fft")
     except ImportError:
         return None
-
-
-def across(kind: Kind, tile: Array, length: int, norm: Any, target: Array) -> None:
-    """A part of a block transformed along its last dimension but one, into given memory.
-
-    Whichever of the two lies across memory, NumPy reads or writes it a number at a time, which
-    takes less than a copy.
-    """
-    if type(tile) is np.ndarray:
-        getattr(np.fft, kind.value)(tile, length, -2, norm, out=target)
-    else:
-        target[...] = getattr(np.fft, kind.value)(tile, length, -2, norm)
