@@ -105,14 +105,14 @@ def dealt(x: DistArray, dealing: Dealing, dtype: Any) -> Array:
     mesh = x._mesh
     own = dealing.indices(mesh.rank)
     if x._layout.is_replicated:
-        return mesh.asarray(x._block)[:, own].astype(dtype, copy=False)
+        return mesh.asarray(x._block)[:, mesh.asarray(own)].astype(dtype, copy=False)
     rows = row_layout(x)
     block = to_layout(x, rows)._block
     target = mesh.xp.empty((x.shape[0], len(own)), dtype)
     sends, receives = [], []
     for rank in range(mesh.size()):
         start, stop = rows.section(mesh.coords_of(rank))[0]
-        columns = dealing.indices(rank)
+        columns = mesh.asarray(dealing.indices(rank))
         if rank == mesh.rank:
             target[start:stop] = block[:, columns]
             continue
@@ -133,7 +133,7 @@ def collected(own: Array, dealing: Dealing, layout: Layout) -> DistArray:
     sends, landing = [], []
     for rank in range(mesh.size()):
         start, stop = rows.section(mesh.coords_of(rank))[0]
-        columns = dealing.indices(rank)
+        columns = mesh.asarray(dealing.indices(rank))
         if rank == mesh.rank:
             block[:, columns] = own[start:stop]
             continue

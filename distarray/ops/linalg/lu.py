@@ -85,7 +85,7 @@ class _Elimination:
             return
         changed, sources = row_order(pivots, len(rest))
         if len(changed):
-            rest[changed] = rest[sources]
+            rest[self.mesh.asarray(changed)] = rest[self.mesh.asarray(sources)]
         lower = np.tril(columns[:, :width].T, -1) + np.eye(width, dtype=columns.dtype)
         rest[:width] = self.mesh.asarray(np.linalg.inv(lower)) @ rest[:width]
         left = self.mesh.asarray(columns[:, width:]).T
@@ -135,7 +135,7 @@ def inverse(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
     own = dealt(a, dealing, dtype)
     columns = dealing.indices(a._mesh.rank)
     unit = a._mesh.xp.zeros_like(own)
-    unit[columns, np.arange(len(columns))] = 1
+    unit[a._mesh.asarray(columns), a._mesh.asarray(np.arange(len(columns)))] = 1
     return collected(_wide(own, unit, dealing), dealing, layout)
 
 

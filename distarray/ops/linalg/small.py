@@ -244,8 +244,8 @@ def _wrapped(value: Any, mesh: DeviceMesh) -> Any:
 def replicated(value: Any, mesh: DeviceMesh) -> DistArray:
     """What every rank has computed alike, an array or a scalar, as a distributed array."""
     layout = Layout.replicated(tuple(value.shape), mesh.shape)
-    if isinstance(value, np.generic):
-        return wrap(value, layout, mesh)
+    if isinstance(value, np.generic) or (not value.ndim and on_device(value)):
+        return wrap(mesh.scalar(value), layout, mesh)  # a device has no scalars of its own
     if mesh.coords is None and value.ndim:
         return wrap(mesh.xp.empty(layout.local_shape(None), value.dtype), layout, mesh)
     return wrap(mesh.asarray(value), layout, mesh)
