@@ -244,13 +244,14 @@ def _windows(x: DistArray, shape: Any, axes: Any, reach: list[int], writeable: b
         cut = cuts[dim]
         if not beyond:
             continue
-        cuts[dim] = (
-            cut.view(0, 1, cut.extent - beyond) if cut.parts > 1 else Cut.whole(cut.extent - beyond)
-        )
-        if cut.parts > 1:
-            if writeable:
-                raise ValueError("windows that reach across ranks cannot be written to")
-            block = block._like(_beyond(block, dim, cuts[dim], beyond))
+        extent = cut.extent - beyond
+        if beyond < 0 or cut.parts == 1:  # a window of extent 0 has one place more than x
+            cuts[dim] = Cut.chunked(extent, cut.mesh_dims, cut.radix)
+            continue
+        if writeable:
+            raise ValueError("windows that reach across ranks cannot be written to")
+        cuts[dim] = cut.view(0, 1, extent)
+        block = block._like(_beyond(block, dim, cuts[dim], beyond))
     windows = [Cut.whole(int(extent)) for extent in shape]
     layout = Layout.from_cuts([*cuts, *windows], mesh.shape)
     local = layout.local_shape(mesh.coords)
@@ -260,8 +261,8 @@ def _windows(x: DistArray, shape: Any, axes: Any, reach: list[int], writeable: b
     else:
         strides = (*found.strides, *[found.strides[dim] for dim in axes])
         view = _strided(found, local, strides, mesh)
-    if mesh.device_type == "cpu":
-        view.flags.writeable = writeable
+    if mesh.device_type == "cpu" and not writeable:  # CuPy knows no such flag
+        view.flags.writeable = False
     return wrap(view, layout, mesh)
 
 

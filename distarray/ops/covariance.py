@@ -9,6 +9,9 @@ from distarray.array import DistArray, as_distarray, common_mesh, implements
 
 __all__ = ["corrcoef", "cov"]
 
+#: Operands of fewer bytes together are gathered on every rank, where NumPy is done at once.
+REPLICATED_BELOW = 1 << 17
+
 
 @implements(np.cov)
 def cov(
@@ -40,13 +43,16 @@ def cov(
 
     Cost
     ----
-    Cut along the observations: one allreduce of the means and one of the matrix, and one of a
-    number with weights. Cut along the variables: that of the product of a matrix with its
-    transpose. Two copies of the block at the most.
+    Small operands are gathered. Cut along the observations: one allreduce of the means and one of
+    the matrix, and one of a number with weights. Cut along the variables: that of the product of a
+    matrix with its transpose. Two copies of the block at the most.
     """
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")
     mesh = common_mesh(m, y, fweights, aweights)
+    if _size(m, y, fweights, aweights) < REPLICATED_BELOW:
+        few = [_gathered(part) for part in (m, y, rowvar, bias, ddof, fweights, aweights)]
+        return as_distarray(np.cov(*few, dtype=dtype), mesh)
     x = _variables(m, y, rowvar, dtype, mesh)
     if not x.shape[0]:
         return as_distarray(np.empty((0, 0)), mesh)
@@ -66,6 +72,15 @@ def cov(
     other = x if weights is None else x * weights
     product = np.dot(x, np.conjugate(other.T))
     return np.squeeze(product * np.true_divide(1, factor))
+
+
+def _size(*operands: Any) -> int:
+    """Bytes of the distributed operands."""
+    return sum([x.nbytes for x in operands if isinstance(x, DistArray)])
+
+
+def _gathered(x: Any) -> Any:
+    return x.full() if isinstance(x, DistArray) else x
 
 
 def _variables(m: Any, y: Any, rowvar: Any, dtype: Any, mesh: Any) -> Any:
