@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, to_layout, wrap
+from distarray.array import DistArray, as_distarray, to_layout, wrap
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout, Shard
 from distarray.ops.placing import Placements, as_shape
@@ -82,8 +82,9 @@ class Choosing(Source):
         if population is None:
             return index
         if shape is None:
-            return population[(slice(None),) * axis + (int(index),)]
-        return np.take(population, index, axis)
+            element = population[(slice(None),) * (axis % population.ndim) + (index,)]
+            return as_distarray(element, mesh) if isinstance(element, np.ndarray) else element
+        return np.take(as_distarray(population, mesh), index, axis)
 
     def _index(
         self,

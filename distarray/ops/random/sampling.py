@@ -78,7 +78,7 @@ def fill(
         Elements of a tile.
     """
     for tile in tiles(shape, section, room):
-        target = block[tile.target]
+        target = block[tile.target] if shape else block
         generator = call.tile(tile.number)
         if draw_into is not None and tile.whole and target.flags.c_contiguous:
             draw_into(generator, target)
