@@ -86,14 +86,24 @@ class Factored:
 
     def q(self, columns: int) -> DistArray:
         """The first columns of the orthogonal matrix."""
-        m = self.layout.shape[0]
+        result = self._unit(columns)
+        self.apply(result._block, adjoint=False, corner=True)
+        return result
+
+    def spread(self, u: DistArray, columns: int) -> DistArray:
+        """The first columns of the orthogonal matrix times ``[[u, 0], [0, 1]]``."""
+        result = self._unit(columns)
+        result[: u.shape[0], : u.shape[1]] = u
+        self.apply(result._block, adjoint=False)
+        return result
+
+    def _unit(self, columns: int) -> DistArray:
+        """The first columns of the unit matrix, cut as this one's rows."""
         layout = self.layout.with_cuts([self.layout.cuts[0], Cut.whole(columns)])
         block = np.zeros_like(self.block, shape=layout.local_shape(self.mesh.coords))
         start, stop = layout.section(self.mesh.coords)[0]
-        places = np.arange(start, min(stop, columns, m))
-        if len(places):
-            block[places - start, places] = 1
-        self.apply(block, adjoint=False, corner=True)
+        places = np.arange(start, max(start, min(stop, columns)))
+        block[places - start, places] = 1
         return wrap(block, layout, self.mesh)
 
 

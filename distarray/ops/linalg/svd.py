@@ -7,9 +7,11 @@ import numpy as np
 from numpy.linalg import _linalg
 
 from distarray.array import DistArray, call, implements, wrap
+from distarray.layout import Layout
 from distarray.ops.linalg import small
 from distarray.ops.linalg.householder import by_rows
-from distarray.ops.linalg.qr import is_tall, tall_qr
+from distarray.ops.linalg.jacobi import values_and_vectors
+from distarray.ops.linalg.qr import is_tall, orthogonal, tall_qr, triangle_of
 
 __all__ = ["svd", "svdvals"]
 
@@ -98,8 +100,10 @@ def _matrix(x: DistArray, full: bool, vectors: bool) -> Any:
         return SVDResult(adjoint(found[2]), found[1], adjoint(found[0])) if vectors else found
     if is_tall(x):
         return _tall(x, full, vectors)
-    function = partial(np.linalg.svd, full_matrices=full, compute_uv=vectors)
-    return small.at_once(function, x)
+    if small.is_small(x, limit=SQUARE_BYTES):
+        function = partial(np.linalg.svd, full_matrices=full, compute_uv=vectors)
+        return small.at_once(function, x)
+    return _large(x, full, vectors) if x._mesh.coords is not None else _outside(x, full, vectors)
 
 
 def adjoint(x: DistArray) -> DistArray:
@@ -142,3 +146,42 @@ def _completed(x: DistArray) -> Any:
     u, s, vh = small.at_once(np.linalg.svd, r[:n])
     q[:, :n] = call(np.matmul, q[:, :n], u)
     return SVDResult(q, s, vh)
+
+
+# -- large, neither tall nor wide ------------------------------------------------------------------
+
+
+def _large(x: DistArray, full: bool, vectors: bool) -> Any:
+    """The triangle's decomposition, by Jacobi's iteration if it is large; then Q times it."""
+    work, dtype = small.common_type(x.dtype)
+    form = orthogonal(x)
+    r = triangle_of(form, work)
+    if small.is_small(r, limit=SQUARE_BYTES):
+        found = small.at_once(partial(np.linalg.svd, compute_uv=vectors), r)
+        u, s, vh = found if vectors else (None, found, None)
+    elif vectors:
+        u, s, v = values_and_vectors(r)
+        vh = adjoint(v)
+    else:
+        u, s, vh = None, values_and_vectors(r, vectors=False), None
+    s = s.astype(small.real_type(dtype), copy=False)
+    if u is None or vh is None:
+        return s
+    m, n = x.shape
+    result = form.spread(u, m if full else n)
+    return SVDResult(result.astype(dtype, copy=False), s, vh.astype(dtype, copy=False))
+
+
+def _outside(x: DistArray, full: bool, vectors: bool) -> Any:
+    """What a rank outside of the mesh gets: arrays without elements."""
+    (m, n), mesh = x.shape, x._mesh
+    _, dtype = small.common_type(x.dtype)
+    s = small.replicated(np.empty(n, small.real_type(dtype)), mesh)
+    if not vectors:
+        return s
+    layout = by_rows(x._layout)
+    made = []
+    for shape in ((m, m if full else n), (n, n)):
+        placed = Layout.chunked(shape, mesh.shape, layout.placements)
+        made.append(wrap(mesh.xp.empty(placed.local_shape(None), dtype), placed, mesh))
+    return SVDResult(made[0], s, made[1])

@@ -45,12 +45,12 @@ class _Rows:
     """
 
     def __init__(self, block: Array, keep: int) -> None:
+        self.triangle: Array
         self.rows, self.columns = m, n = block.shape
         chunk = max(_CHUNK_ROWS, _CHUNK_WIDTHS * n)
         self._count = m // chunk if n <= _MOST_COLUMNS and type(block) is np.ndarray else 0
         if m < n:
-            self.triangle = np.zeros_like(block, shape=(n, n))
-            self.triangle[:m] = block
+            self.triangle = block
         elif self._count < 2 and not keep:
             self.triangle = np.linalg.qr(block, mode="r")
         elif self._count < 2:
@@ -67,7 +67,8 @@ class _Rows:
         self._q, triangles = np.linalg.qr(stack[:kept])
         parts = [triangles.reshape(-1, n)]
         if kept < count:
-            parts.append(np.linalg.qr(stack[kept:], mode="r").reshape(-1, n))
+            others: Array = np.linalg.qr(stack[kept:], mode="r")
+            parts.append(others.reshape(-1, n))
         # The few rows that fill no chunk go to the second level as they are.
         self._second, self.triangle = np.linalg.qr(np.concatenate([*parts, block[self._used :]]))
 
@@ -134,7 +135,8 @@ class TallQR:
         phase = np.where(diagonal.real < 0, -1.0, 1.0)
         self._share = self._share * phase
         top = self._top()
-        self.reflections = signed_elimination(top, self._trivial(top, block))
+        deep = total > self._width
+        self.reflections = signed_elimination(top, self._trivial(top, block), deep)
         self.r = np.triu(triangle * (phase * self.reflections.signs)[:, None])
 
     def times(self, right: Array | None = None) -> Array:
@@ -184,31 +186,35 @@ class TallQR:
 
 
 def _merged(triangle: Array, group: Group) -> tuple[Array, Array]:
-    """The triangle of all ranks' triangles, and what this rank's factor is to be multiplied by."""
-    n = len(triangle)
-    share = np.zeros_like(triangle, shape=(n * n,))
-    share[:: n + 1] = 1
-    share = share.reshape(n, n)
+    """The triangle of all ranks' triangles, and what this rank's factor is to be multiplied by.
+
+    Ranks with fewer rows than columns bring their rows as they are. Nothing is padded: rows that do
+    not exist would take part in the factor of a matrix of lower rank.
+    """
+    share = _unit(triangle)
     rank, size = group.rank, group.size
     if size == 1:
         return triangle, share
+    n = triangle.shape[1]
     core = 1 << (size.bit_length() - 1)  # the rounds are among so many ranks
     if rank >= core:
-        group.exchange([(rank - core, triangle)], [])
-        got = np.empty_like(triangle, shape=(2 * n, n))
+        group.exchange([(rank - core, _packed(triangle))], [])
+        got = np.empty_like(triangle, shape=(n + len(triangle), n))
         group.exchange([], [(rank - core, got)])
         return got[:n], got[n:]
     theirs = None
     if rank + core < size:
-        triangle, share, theirs = _merge(triangle, _received(group, rank + core, triangle), share)
+        other = np.empty_like(triangle, shape=(n + 1, n))
+        group.exchange([], [(rank + core, other)])
+        triangle, share, theirs = _stacked(triangle, _unpacked(other))
     step = 1
     while step < core:
         peer = rank ^ step
-        other = np.empty_like(triangle)
-        group.exchange([(peer, triangle)], [(peer, other)])
-        lower, upper = (triangle, other) if rank < peer else (other, triangle)
-        factor, triangle = np.linalg.qr(np.concatenate([lower, upper]))
-        half = factor[:n] if rank < peer else factor[n:]
+        other = np.empty_like(triangle, shape=(n + 1, n))
+        group.exchange([(peer, _packed(triangle))], [(peer, other)])
+        pair = (triangle, _unpacked(other))
+        triangle, *halves = _stacked(*(pair if rank < peer else reversed(pair)))
+        half = halves[rank > peer]
         share = np.matmul(share, half)
         theirs = None if theirs is None else np.matmul(theirs, half)
         step *= 2
@@ -217,17 +223,35 @@ def _merged(triangle: Array, group: Group) -> tuple[Array, Array]:
     return triangle, share
 
 
-def _received(group: Group, peer: int, like: Array) -> Array:
-    other = np.empty_like(like)
-    group.exchange([], [(peer, other)])
-    return other
+def _stacked(upper: Array, lower: Array) -> tuple[Array, Array, Array]:
+    """The triangle of two triangles and their factors; of few rows, the rows themselves."""
+    both = np.concatenate([upper, lower])
+    if len(both) < both.shape[1]:
+        factor = _unit(both)
+    else:
+        factor, both = np.linalg.qr(both)
+    return both, factor[: len(upper)], factor[len(upper) :]
 
 
-def _merge(mine: Array, other: Array, share: Array) -> tuple[Array, Array, Array]:
-    """The first merge of a rank that also stands in for one beyond the last power of two."""
-    n = len(mine)
-    factor, triangle = np.linalg.qr(np.concatenate([mine, other]))
-    return triangle, np.matmul(share, factor[:n]), factor[n:]
+def _unit(rows: Array) -> Array:
+    """A unit matrix as large as there are rows."""
+    count = len(rows)
+    unit = np.zeros_like(rows, shape=(count * count,))
+    unit[:: count + 1] = 1
+    return unit.reshape(count, count)
+
+
+def _packed(triangle: Array) -> Array:
+    """A message of known size: how many rows there are, and these."""
+    rows, n = triangle.shape
+    buffer = np.zeros_like(triangle, shape=(n + 1, n))
+    buffer[0, 0] = rows
+    buffer[1 : rows + 1] = triangle
+    return buffer
+
+
+def _unpacked(buffer: Array) -> Array:
+    return buffer[1 : 1 + round(float(buffer[0, 0].real))]
 
 
 # -- Householder's signs --------------------------------------------------------------------------
@@ -258,7 +282,7 @@ class Reflections:
     t: Array
 
 
-def signed_elimination(top: Array, trivial: Array) -> Reflections:
+def signed_elimination(top: Array, trivial: Array, deep: bool = True) -> Reflections:
     """Reflections of an orthonormal matrix, from its first rows.
 
     Parameters
@@ -266,13 +290,15 @@ def signed_elimination(top: Array, trivial: Array) -> Reflections:
     top : array of shape (n, n)
         The first rows. The triangle that goes with it has a diagonal that is not negative.
     trivial : array of bool
-        Columns that are zero further down.
+        Columns that are zero further down, exactly.
+    deep : bool
+        Whether there are rows further down.
     """
     device = None if isinstance(top, np.ndarray) else top
     work = np.array(top if device is None else top.get())
     n = len(work)
     signs, skipped = np.ones(n), np.zeros(n, bool)
-    _eliminate(work, signs, skipped, trivial)
+    _eliminate(work, (signs, skipped), trivial, deep)
     unit = np.tril(work, -1) + np.eye(n, dtype=work.dtype)
     upper = np.triu(work)
     upper[skipped, skipped] = 0
@@ -283,22 +309,25 @@ def signed_elimination(top: Array, trivial: Array) -> Reflections:
     if device is not None:
         made = []
         for array in found:
-            there = np.empty_like(device, dtype=array.dtype, shape=array.shape)
+            there: Array = np.empty_like(device, dtype=array.dtype, shape=array.shape)
             there.set(np.ascontiguousarray(array))
             made.append(there)
         return Reflections(*made)
     return Reflections(*found)
 
 
-def _eliminate(work: Array, signs: Array, skipped: Array, trivial: Array) -> None:
+def _eliminate(work: Array, found: tuple[Array, Array], trivial: Array, deep: bool) -> None:
     """Eliminate in place without pivoting, moving each pivot away from zero by its sign."""
     n = len(work)
     if n > _LEAF:
-        _eliminate_halves(work, signs, skipped, trivial)
+        _eliminate_halves(work, found, trivial, deep)
         return
+    signs, skipped = found
     for j in range(n):
         pivot, below = work[j, j], work[j + 1 :, j]
-        if trivial[j] and not pivot.imag and not below.any():
+        # Rows further down stay zero where nothing was subtracted from them.
+        still = trivial[j] and not (deep and work[:j, j].any())
+        if still and not pivot.imag and not below.any():
             # LAPACK reflects nothing where nothing is to be eliminated.
             signs[j] = -1.0 if pivot.real < 0 else 1.0
             skipped[j] = True
@@ -310,15 +339,14 @@ def _eliminate(work: Array, signs: Array, skipped: Array, trivial: Array) -> Non
         work[j + 1 :, j + 1 :] -= below[:, None] * work[j, j + 1 :]
 
 
-def _eliminate_halves(work: Array, signs: Array, skipped: Array, trivial: Array) -> None:
-    n = len(work)
-    h = n // 2
-    # A column that is not zero further down in this matrix is not trivial in the first half.
-    inner = trivial[:h] & ~work[h:, :h].any(axis=0)
-    _eliminate(work[:h, :h], signs[:h], skipped[:h], inner)
+def _eliminate_halves(work: Array, found: tuple[Array, Array], trivial: Array, deep: bool) -> None:
+    h = len(work) // 2
+    upper, lower = [tuple([part[half] for part in found]) for half in (slice(h), slice(h, None))]
+    _eliminate(work[:h, :h], upper, trivial[:h] & ~work[h:, :h].any(axis=0), True)
     first = work[:h, :h]
     unit = np.tril(first, -1) + np.eye(h, dtype=work.dtype)
     work[:h, h:] = np.linalg.solve(unit, work[:h, h:])
     work[h:, :h] = np.linalg.solve(np.triu(first).T, work[h:, :h].T).T
     work[h:, h:] -= np.matmul(work[h:, :h], work[:h, h:])
-    _eliminate(work[h:, h:], signs[h:], skipped[h:], trivial[h:])
+    after = trivial[h:] & ~work[:h, h:].any(axis=0) if deep else trivial[h:]
+    _eliminate(work[h:, h:], lower, after, deep)
