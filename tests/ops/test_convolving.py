@@ -72,6 +72,7 @@ def test_windows(world, ranks, data):
     world.run(ranks, program)
 
 
+@pytest.mark.host
 def test_windows_cannot_be_written_to(world, ranks):
     def program(group):
         mesh = DeviceMesh(group, (ranks,))

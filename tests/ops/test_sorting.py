@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import distarray
 from distarray import DeviceMesh, Replicate, Shard
 from distarray.config import config
+from distarray.ops.sorting import buckets
 from distarray.testing import assert_matches, assert_same_error
 
 from .likeness import check
@@ -130,6 +131,24 @@ def test_long_lines_are_cut_evenly(world, ranks, pattern):
         assert t.bytes <= share + 20_000, t
 
     world.run(ranks, program)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_splitting_before_sorting(world, ranks, pattern, monkeypatch):
+    monkeypatch.setattr(buckets, "_SHORT", 1)
+    monkeypatch.setattr(buckets, "_SAMPLES", 4096)
+    values = PATTERNS[pattern](4999)
+
+    def program(group):
+        x = distarray.distribute(values, DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
+        with config.override(replicate_below=0), distarray.trace() as t:
+            result = np.sort(x)
+        assert_matches(result, np.sort(values, **STABLE))
+        return len(t)
+
+    counts = world.run(ranks, program)
+    if pattern == "random":
+        assert counts[0] == (6 if ranks > 1 else 0)  # nothing had to be done twice
 
 
 def test_what_stays_local_is_not_sent(world, ranks):

@@ -2,8 +2,9 @@
 
 Every rank sorts its part; the exact cuts are found (:mod:`~distarray.ops.sorting.splitters`), so
 that each rank gets the part it is to have whatever the keys are; one all-to-all; and every rank
-merges what it received. Riders, such as positions, travel with the keys. Equal keys stay in the
-order of ranks and positions.
+merges what it received. Numbers alone are split first and sorted afterwards where that is faster
+(:mod:`~distarray.ops.sorting.buckets`). Riders, such as positions, travel with the keys. Equal keys
+stay in the order of ranks and positions.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from distarray.comm import devices
 from distarray.comm.group import Group
 from distarray.layout import Cut
+from distarray.ops.sorting.buckets import blurred, split_parts
 from distarray.ops.sorting.local import merged, merging_order, sorted_values, stable_order
 from distarray.ops.sorting.splitters import cuts_of
 
@@ -114,6 +117,13 @@ def sort_line(group: Group, block: Array, lengths: Sequence[int], stops: Sequenc
     ----
     As :class:`Routed`. Beyond the block, memory for two more.
     """
+    if not devices.on_device(block):
+        parts = split_parts(group, block, lengths, stops)
+        if parts is not None:
+            found = joined(group.alltoall_varied(parts, _PURPOSE))
+            found.sort()
+            if not blurred(group, found, block):
+                return found
     keys = sorted_values(block)
     if group.size == 1:
         return keys

@@ -12,7 +12,15 @@ import numpy as np
 from distarray.comm import devices
 from distarray.ops.sorting.packed import packed_order
 
-__all__ = ["is_nan", "merged", "merging_order", "position", "sorted_values", "stable_order"]
+__all__ = [
+    "is_nan",
+    "merged",
+    "merging_order",
+    "negative_zeros",
+    "position",
+    "sorted_values",
+    "stable_order",
+]
 
 Array = Any
 #: Kinds whose equal elements have equal bits, or (f) differ only in zeros and NaN.
@@ -44,11 +52,11 @@ def _restore(found: Array, block: Array) -> None:
         found[found.size - np.count_nonzero(lost) :] = block[lost]
     zero = found.dtype.type(0)
     first, stop = np.searchsorted(found, zero), np.searchsorted(found, zero, side="right")
-    if first < stop and _negative_zeros(block).any():
+    if first < stop and negative_zeros(block).any():
         found[first:stop] = block[block == 0]
 
 
-def _negative_zeros(block: Array) -> Array:
+def negative_zeros(block: Array) -> Array:
     """Where -0.0 is. The sorted block does not tell: vectorized sorts make it 0.0."""
     if block.dtype.itemsize > 8:
         return (block == 0) & np.signbit(block)
@@ -58,7 +66,7 @@ def _negative_zeros(block: Array) -> Array:
 
 def _restore_lines(found: Array, block: Array) -> None:
     """The same for lines along the last axis: those concerned are sorted once more, stably."""
-    wrong = np.isnan(found[..., -1]) | _negative_zeros(block).any(axis=-1)
+    wrong = np.isnan(found[..., -1]) | negative_zeros(block).any(axis=-1)
     if wrong.any():
         found[wrong] = np.sort(block[wrong], axis=-1, kind="stable")
 

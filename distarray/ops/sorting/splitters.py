@@ -24,7 +24,7 @@ from distarray.comm.group import Group
 from distarray.layout import Fold
 from distarray.ops.sorting.local import is_nan, position
 
-__all__ = ["cuts_of"]
+__all__ = ["cuts_of", "settle_cuts"]
 
 Array = Any
 _PURPOSE = "splitters"
@@ -78,21 +78,49 @@ def cuts_of(
     bounds = _sampled(group, keys, lengths, targets)
     low = np.where(inner, bounds.low, np.where(targets > 0, len(keys), 0))
     high = np.where(inner, np.maximum(bounds.high, low), low)
+    cuts = settle_cuts(group, keys, np.where(inner, targets, 0), low, high, together)
+    assert cuts is not None
+    return cuts
+
+
+def settle_cuts(
+    group: Group, keys: Array, targets: Array, low: Array, high: Array, together: bool = False
+) -> list[int] | None:
+    """The exact cuts, given bounds for them.
+
+    Parameters
+    ----------
+    group, keys, together
+        As for :func:`cuts_of`.
+    targets : array
+        How many elements of all ranks are left of each cut. 0 where `low` says where it is.
+    low, high : array
+        For each cut: this rank's elements before `low` are left of it, those from `high` on right.
+        Those between are sorted.
+
+    Returns
+    -------
+    list of int or None
+        None, on all ranks, if bounds turn out to be wrong.
+    """
+    size = group.size
     parts = [devices.to_host(keys[a:b]) for a, b in zip(low.tolist(), high.tolist(), strict=True)]
     empty = np.empty(0, keys.dtype)
     before = group.reduce_scatter([*low.reshape(-1, 1), np.zeros(1, np.int64)], Fold.SUM, _PURPOSE)
     found = group.alltoall_varied([*parts, empty], _PURPOSE)
-    mine = group.rank < size - 1 and bool(inner[group.rank])
-    left = int(targets[group.rank] - before[0]) if mine else 0
+    target = int(targets[group.rank]) if group.rank < size - 1 else 0
+    left = target - int(before[0]) if target else 0
     if together:
         replies = [_last_key(found, left)] * size
         splitters = group.alltoall_varied(replies, _PURPOSE)[:-1]
-        inside = [
-            _after(keys, s) if len(s) else int(a) for s, a in zip(splitters, low, strict=True)
-        ]
+        pairs = zip(splitters, low.tolist(), strict=True)
+        inside = [_after(keys, key) if len(key) else outer for key, outer in pairs]
     else:
         counts = _shares(found, left).reshape(-1, 1)
-        inside = (np.concatenate(group.alltoall_varied([*counts], _PURPOSE)[:-1]) + low).tolist()
+        shares = np.concatenate(group.alltoall_varied([*counts], _PURPOSE)[:-1])
+        if (shares < 0).any():
+            return None
+        inside = (shares + low).tolist()
     return [0, *inside, len(keys)]
 
 
@@ -104,19 +132,28 @@ def _after(keys: Array, splitter: Array) -> int:
 
 
 def _shares(parts: Sequence[Array], left: int) -> Array:
-    """How many of the first `left` elements in the order of the whole each rank has."""
+    """How many of the first `left` elements in the order of the whole each rank has.
+
+    -1 if there are not so many.
+    """
     if not left:
         return np.zeros(len(parts), np.int64)
-    source = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    order = np.argsort(np.concatenate(parts), kind="stable")
-    return np.bincount(source[order[:left]], minlength=len(parts))
+    if not 0 < left <= sum([len(part) for part in parts]):
+        return np.full(len(parts), -1, np.int64)
+    last = _last_key(parts, left)
+    below = np.array([np.searchsorted(part, last)[0] for part in parts])
+    upto = np.array([np.searchsorted(part, last, "right")[0] for part in parts])
+    # Of the keys that equal the last one, those of lower ranks come first.
+    equal = np.cumsum(upto - below)
+    missing = left - int(below.sum())
+    return below + np.diff(np.minimum(equal, missing), prepend=0)
 
 
 def _last_key(parts: Sequence[Array], left: int) -> Array:
     """The key of the last element left of the cut; empty if this rank is in charge of none."""
     if not left:
         return parts[0][:0]
-    return np.sort(np.concatenate(parts), kind="stable")[left - 1 : left]
+    return np.partition(np.concatenate(parts), left - 1)[left - 1 : left]
 
 
 def _sampled(group: Group, keys: Array, lengths: Sequence[int], targets: Array) -> _Bounds:
