@@ -57,8 +57,9 @@ class Ordering(Source):
             layout = layout_for(shape, np.int64, mesh, placements)
             call = self._bit_generator.call()
             return positions(Shuffle(call, shape[0]), layout, mesh)
+        x = x if isinstance(x, DistArray) else np.asarray(x)
+        axis = normalize_axis_index(axis, x.ndim)
         array = as_distarray(x, mesh)._plain()
-        axis = normalize_axis_index(axis, array.ndim)
         if not isinstance(x, DistArray) or placements is not None:
             layout = layout_for(array.shape, array.dtype, mesh, placements)
             array = to_layout(array, layout)
