@@ -76,6 +76,22 @@ def test_descending_order(world, ranks, axis):
     world.run(ranks, program)
 
 
+def test_results_of_no_dimension_can_be_assigned_to(world, ranks):
+    """As the standard's 0-d arrays; NumPy's scalars refuse it."""
+
+    def program(group):
+        x = dnp.arange(4.0, mesh=DeviceMesh(group, (ranks,)), placements=[Shard(0)])
+        total = x.sum()
+        total[()] = 2
+        assert float(total) == 2.0
+        total[dnp.asarray(True)] = dnp.nan
+        assert np.isnan(total)
+        assert total.dtype == np.float64
+        assert isinstance(total._block, np.generic)
+
+    world.run(ranks, program)
+
+
 def test_extensions_are_modules():
     for name in ("linalg", "fft"):
         assert getattr(dnp, name) is importlib.import_module(f"distarray.numpy.{name}")

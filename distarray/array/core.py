@@ -279,9 +279,7 @@ class DistArray(Operators, Methods):
     def __setitem__(self, key: Any, value: Any) -> None:
         verify(operator.setitem, (self, key, value), {})
         if isinstance(self._block, np.generic):
-            raise TypeError(
-                "a scalar (the 0-d result of an operation) does not support item assignment"
-            )
+            return self._set_scalar(key, value)
         if self._layout.partials:
             self._settle()
         if not getattr(self._block.flags, "writeable", True):  # also on ranks that hold nothing
@@ -291,6 +289,16 @@ class DistArray(Operators, Methods):
             registry.call(operator.setitem, self, key, value)
         else:
             self._view(entries)._assign(value)
+
+    def _set_scalar(self, key: Any, value: Any) -> None:
+        """Assign to the 0-d result of an operation.
+
+        NumPy's scalars refuse it. The array API standard has 0-d arrays instead, and libraries
+        that are written to it (SciPy) assign to them.
+        """
+        cell = self._like(self._mesh.xp.array(self._block))
+        cell[key] = value
+        self._block = self._mesh.scalar(cell._block)
 
     def _view(self, entries: Any) -> "DistArray":
         layout, mesh = self._layout, self._mesh
