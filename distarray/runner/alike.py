@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
+import numpy as np
+
 from distarray.runner.imports import belongs_to_program
 from distarray.runner.paths import Talk
 
@@ -34,8 +36,10 @@ def same_order() -> None:
 
 
 def install(talk: Talk) -> None:
-    """Seed `random` alike, and let the program read rank 0's clock."""
-    random.seed(talk.broadcast_object(os.urandom(32), 0))
+    """Seed `random` alike, and NumPy's for libraries; let the program read rank 0's clock."""
+    seed = talk.broadcast_object(os.urandom(32), 0)
+    random.seed(seed)
+    np.random.seed(np.frombuffer(seed, np.uint32))  # noqa: NPY002 (what libraries draw from)
     process = os.getpid()
     for name in (*CLOCKS, *(f"{name}_ns" for name in CLOCKS)):
         setattr(time, name, _shared(getattr(time, name), talk, process))

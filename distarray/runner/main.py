@@ -39,7 +39,7 @@ where they are handed a distributed one.
                      has written waits for that. Directories are made, files removed, and commands
                      run once. Each rank has its own temporary files. Files that a library writes
                      by itself, past Python's open(), are not covered (sqlite3, h5py).
-  Clock and chance   are rank 0's: time.time() and its like, the seed of `random`, os.urandom(), and
+  Clock and chance   are rank 0's: time.time() and its like, unseeded generators, os.urandom(), and
                      the order of sets. datetime.now() is each rank's own: do not branch on it.
   An exception       ends all ranks with one traceback, and names the rank if it was one alone.
 

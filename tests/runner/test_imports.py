@@ -4,6 +4,9 @@ from pathlib import Path
 
 from launching import compare, on_ranks, write_script
 
+from distarray.comm import run_threads
+from distarray.numpy import random
+
 LIBRARY = """
     import numpy as np
 
@@ -132,3 +135,30 @@ def test_files_of_a_distributed_array(tmp_path):
         figure.savefig("plot.png")
         """,
     )
+
+
+def test_random_numbers_are_the_same_on_any_number_of_ranks(tmp_path):
+    program(
+        tmp_path,
+        """
+        import numpy as np
+        import numpy.random
+        from numpy.random import default_rng
+        x = default_rng(5).normal(size=(400, 300))
+        np.random.seed(3)
+        p = np.random.permutation(100_000)
+        print(type(x).__name__, x[::100, 7], p[::30_000], np.random.rand())
+        if default_rng().random() < 0.5 and numpy.random.rand() < 0.5:
+            print(end=f"{x.max():.0f}"[:0])  # on all ranks, or the job hangs
+        """,
+    )
+    done = on_ranks(3, "program.py", cwd=tmp_path)
+    assert done.code == 0, done.err
+
+    def drawn(group):
+        x = random.default_rng(5).normal(size=(400, 300)).full()
+        state = random.RandomState(3)
+        p = state.permutation(100_000).full()
+        return f"DistArray {x[::100, 7]} {p[::30_000]} {state.rand()}\n"
+
+    assert done.out == run_threads(1, drawn)[0]

@@ -193,7 +193,7 @@ def test_names_are_numpys():
     assert wanted <= set(dnp.random.__all__)
     methods = {name for name in dir(np.random.RandomState) if not name.startswith("_")}
     assert methods <= set(dir(RandomState))
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="randint"):
         alone(lambda: RandomState(1).random_integers(5))
 
 
