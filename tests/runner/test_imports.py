@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from launching import compare, on_ranks, write_script
-
 from distarray.comm import run_threads
 from distarray.numpy import random
+from launching import compare, on_ranks, write_script
 
 LIBRARY = """
     import numpy as np
