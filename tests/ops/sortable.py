@@ -3,6 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from distarray.config import config
 from distarray.testing import mesh_shapes, shapes
 
 from .likeness import Case, operands
@@ -10,6 +11,9 @@ from .likeness import Case, operands
 NUMBERS = ("f8", "i8", "i4", "c16", "?", "f4", "u1", "f2", "g", "u8")
 OTHERS = ("S3", "U2", "M8[s]", "m8[ns]", ">f8", ">i4")
 RECORD = np.dtype([("a", "i2"), ("b", "f8"), ("c", "S2")])
+if config.device == "cuda":  # a GPU has no others
+    NUMBERS, OTHERS = ("f8", "i8", "i4", "c16", "?", "f4", "u1", "f2", "u8"), ()
+KINDS = (*NUMBERS, *OTHERS, RECORD) if OTHERS else NUMBERS
 WHOLE = ("plain", "view", "transposed", "ragged")
 
 
@@ -39,7 +43,7 @@ def tied(shape, dtype, seed, span=4):
 
 
 @st.composite
-def sorting_cases(draw, world, dtypes=(*NUMBERS, *OTHERS, RECORD), count=1, min_dims=1, max_dims=3):
+def sorting_cases(draw, world, dtypes=KINDS, count=1, min_dims=1, max_dims=3):
     """Cases of `count` operands of one shape, as :func:`likeness.cases` has them."""
     ranks = draw(st.sampled_from(world.ranks))
     mesh_shape = draw(mesh_shapes(ranks))

@@ -11,7 +11,7 @@ from distarray.config import config
 from distarray.testing import assert_matches, assert_same_error, mesh_shapes, shapes
 
 from .likeness import Case, check, operands
-from .sortable import NUMBERS, OTHERS, RECORD, WHOLE, tied
+from .sortable import KINDS, NUMBERS, WHOLE, tied
 
 
 @st.composite
@@ -19,7 +19,7 @@ def searches(draw, world):
     """A sorted array, an array to look up, and the permutation that sorts a third one."""
     ranks = draw(st.sampled_from(world.ranks))
     mesh_shape = draw(mesh_shapes(ranks))
-    dtype = draw(st.sampled_from([*NUMBERS, *OTHERS, RECORD]))
+    dtype = draw(st.sampled_from(KINDS))
     other = draw(st.sampled_from(NUMBERS)) if dtype in NUMBERS else dtype
     seed = draw(st.integers(0, 2**16))
     line = tied((draw(st.sampled_from([0, 1, 5, 70])),), dtype, seed)

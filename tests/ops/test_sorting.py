@@ -94,7 +94,7 @@ def test_partitions(world, data):
 @settings(max_examples=20)
 @given(data=st.data())
 def test_sort_complex(world, data):
-    case = data.draw(sorting_cases(world, dtypes=("f8", "c16", "i4", "u1", "f2", "g", "c8")))
+    case = data.draw(sorting_cases(world, dtypes=("f8", "c16", "i4", "u1", "f2", "c8")))
     check(world, case, np.sort_complex)
 
 
@@ -147,7 +147,7 @@ def test_splitting_before_sorting(world, ranks, pattern, monkeypatch):
         return len(t)
 
     counts = world.run(ranks, program)
-    if pattern == "random":
+    if pattern == "random" and config.device != "cuda":
         assert counts[0] == (6 if ranks > 1 else 0)  # nothing had to be done twice
 
 
@@ -250,6 +250,7 @@ def test_errors_are_numpys_on_every_rank(world, ranks, number):
     world.run(ranks, program)
 
 
+@pytest.mark.host
 @pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "u8", "i2", "?", "M8[s]", "g"])
 def test_packed_order(dtype):
     """The stable order by way of integers is NumPy's, whatever the bits are."""
@@ -270,6 +271,7 @@ def test_packed_order(dtype):
             np.testing.assert_array_equal(sorted_values(values), values[wanted])
 
 
+@pytest.mark.host
 def test_fields_after_an_order(world, ranks):
     values = tied((60,), RECORD, 8)
 

@@ -30,7 +30,7 @@ _PLAIN = "biumMSU"
 def sorted_values(block: Array, axis: int = -1) -> Array:
     """A sorted copy of a block along an axis; equal elements in the order in which they came."""
     if devices.on_device(block):
-        return np.sort(block, axis=axis)
+        return np.sort(block, axis=axis, kind="stable")
     if block.dtype.kind in _PLAIN:
         return np.sort(block, axis=axis)
     if block.dtype.kind != "f":
@@ -74,20 +74,20 @@ def _restore_lines(found: Array, block: Array) -> None:
 def stable_order(block: Array, axis: int = -1) -> Array:
     """The indices that sort a block along an axis; equal elements in the order they came in."""
     if devices.on_device(block):
-        return np.argsort(block, axis=axis)  # CuPy's is stable
+        return np.argsort(block, axis=axis, kind="stable")
     found = packed_order(block, axis)
     return np.argsort(block, axis=axis, kind="stable") if found is None else found
 
 
 def merging_order(keys: Array) -> Array:
     """As :func:`stable_order`, for a few sorted runs one after the other."""
-    return np.argsort(keys) if devices.on_device(keys) else np.argsort(keys, kind="stable")
+    return np.argsort(keys, kind="stable")
 
 
 def merged(keys: Array) -> Array:
     """A few sorted runs one after the other, merged in place."""
     if devices.on_device(keys):
-        return np.sort(keys)
+        return np.sort(keys, kind="stable")
     keys.sort(kind="stable")
     return keys
 
