@@ -1,5 +1,6 @@
 """What two arrays have in common, or not: by one sort of both, as NumPy does it."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,8 @@ import numpy as np
 from distarray.array import DistArray, as_distarray, call, common_mesh, implements, to_layout, wrap
 from distarray.comm import devices
 from distarray.config import config
-from distarray.layout import Layout
+from distarray.layout import Fold, Layout
+from distarray.ops.sets.local import distinct, shifted, unshifted
 from distarray.ops.sets.unique import unique
 from distarray.ops.sorting.searching import Haystack
 
@@ -86,7 +88,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> DistArray:
     if not both.size:
         return both  # type: ignore[no-any-return]
     both = np.sort(both)
-    new = np.ones(both.size + 1, bool, like=both)
+    new: Any = np.ones(both.size + 1, bool, like=both)
     new[1:-1] = both[1:] != both[:-1]
     found: DistArray = both[new[1:] & new[:-1]]
     return found
@@ -137,50 +139,73 @@ def isin(
 
     Cost
     ----
-    Nothing if every rank has `test_elements`. Otherwise as :func:`unique` of it; if it has few
-    distinct elements, nothing more. If it has many, an all-to-all of this rank's distinct
-    elements and an exchange of the answers, a byte each.
+    Nothing if every rank has `test_elements`. Integers in a range no wider than a block has
+    bytes: an allreduce of a byte for each that is possible. Otherwise as :func:`unique` of
+    `test_elements`; if it has few distinct elements, nothing more. If it has many, an all-to-all
+    of this rank's distinct elements and an exchange of the answers, a byte each.
     """
     element, test = _pair(element, test_elements)
     _check_kind(element, test, kind)
-    mesh = element._mesh
-    if element.dtype.hasobject or test.dtype.hasobject:
-        test = to_layout(test, Layout.replicated(test.shape, mesh.shape))
-    elif not test._layout.is_replicated:
-        test = _found_once(test, np.result_type(element.dtype, test.dtype))
-    block = devices.to_host(mesh.asarray(element._block))
-    if test._layout.is_replicated:
-        known = devices.to_host(mesh.asarray(test._block))
-        found = np.isin(block, known, invert=bool(invert), kind=kind)
-    else:
-        found = _looked_up(block, test, np.result_type(element.dtype, test.dtype))
+    known = _known(element, test, kind)
+    block = devices.to_host(element._mesh.asarray(element._block))
+    if isinstance(known, DistArray):
+        found = _looked_up(block, known, np.result_type(element.dtype, test.dtype))
         found = ~found if invert else found
-    return wrap(mesh.asarray(found), element._layout, mesh)
+    else:
+        found = np.isin(block, known, invert=bool(invert), kind=kind)
+    return wrap(element._mesh.asarray(found), element._layout, element._mesh)
 
 
-def _found_once(test: DistArray, kind: np.dtype[Any]) -> DistArray:
-    """The distinct ones among the elements that are looked for."""
-    if test.nbytes < config.replicate_below:
-        return to_layout(test, Layout.replicated(test.shape, test._mesh.shape))
-    found: DistArray = unique(test.astype(kind, copy=False))
-    return found
+def _known(element: DistArray, test: DistArray, kind: Any) -> Any:
+    """What is looked for: as an array of the host that every rank has; or sorted, and spread."""
+    mesh = test._mesh
+    parts = prod([cut.parts for cut in test._layout.cuts])
+    if parts > 1 and test.size and test.nbytes >= config.replicate_below:
+        integers = element.dtype.kind in "iub" and test.dtype.kind in "iub"
+        values = _tabulated(element, test) if integers and kind != "sort" else None
+        if values is not None:
+            return values
+        test = call(np.unique, test.astype(np.result_type(element.dtype, test.dtype), copy=False))
+        if test._layout.cuts[0].parts > 1:
+            return test
+    elif parts > 1:
+        test = to_layout(test, Layout.replicated(test.shape, mesh.shape))
+    return devices.to_host(mesh.asarray(test._block))
+
+
+def _tabulated(element: DistArray, test: DistArray) -> Array | None:
+    """The distinct integers looked for, by a table of all that are possible; None if too many."""
+    mesh = test._mesh
+    if mesh.coords is None:
+        return np.empty(0, test.dtype)
+    low, high = (int(found.full()) for found in (test.min(), test.max()))
+    # No more than every rank has of the arrays anyway.
+    if high - low >= max(element.nbytes, test.nbytes) // mesh.size():
+        return None
+    seen = np.zeros(high - low + 1, bool)
+    block = devices.to_host(mesh.asarray(test._block))
+    seen[shifted(block.reshape(-1), low)] = True
+    mesh_dims = sorted({m for cut in test._layout.cuts for m in cut.mesh_dims})
+    seen = mesh.subgroup(tuple(mesh_dims)).allreduce(seen, Fold.ANY, "elements looked for")
+    return unshifted(np.flatnonzero(seen), low, test.dtype)
 
 
 def _looked_up(block: Array, test: DistArray, kind: np.dtype[Any]) -> Array:
     """Which elements of this rank's block are in a sorted array that is cut."""
     if test._mesh.coords is None:
         return np.zeros(block.shape, bool)
-    values, inverse = np.unique(block.astype(kind, copy=False), return_inverse=True)
+    flat = block.astype(kind, copy=False).reshape(-1)
+    own = distinct(flat, False, False, True, equal_nan=True)
     here = devices.to_host(test._mesh.asarray(test._block))
 
     def answer(part: Array) -> Array:
-        place = np.searchsorted(here, part)
+        place: Any = np.searchsorted(here, part)
         inside = place < len(here)
         inside[inside] = here[place[inside]] == part[inside]
         return inside
 
-    found = Haystack(test).ask(values, "left", answer, np.dtype(bool))
-    return found[inverse].reshape(block.shape)
+    found = Haystack(test).ask(own.keys, "left", answer, np.dtype(bool))
+    return found[own.inverse].reshape(block.shape)
 
 
 def _check_kind(element: DistArray, test: DistArray, kind: Any) -> None:

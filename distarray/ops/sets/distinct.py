@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from distarray.comm.group import Group
-from distarray.ops.sets.local import Distinct, condensed
+from distarray.ops.sets.local import Distinct, condensed, kept
 from distarray.ops.sorting.engine import Routed
-from distarray.ops.sorting.local import merging_order
+from distarray.ops.sorting.local import merged, merging_order
 
 __all__ = ["Merged", "merge"]
 
@@ -96,4 +96,6 @@ def _put_together(
     keys: Array, first: Array | None, count: Array | None, equal_nan: bool, asked: Distinct
 ) -> Distinct:
     """Runs of distinct keys, one after the other, as one."""
+    if first is None and count is None and asked.inverse is None:
+        return kept(merged(keys), equal_nan)
     return condensed(keys, merging_order(keys), equal_nan, first, count, asked.inverse is not None)

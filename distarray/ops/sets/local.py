@@ -7,9 +7,11 @@ import numpy as np
 
 from distarray.ops.sorting.local import is_nan, sorted_values, stable_order
 
-__all__ = ["Distinct", "condensed", "distinct", "starts"]
+__all__ = ["Distinct", "condensed", "distinct", "kept", "shifted", "starts", "unshifted"]
 
 Array = Any
+#: Integers are tabulated if their range is not wider than so many times their number.
+_SPREAD = 2
 
 
 @dataclass(slots=True)
@@ -47,9 +49,12 @@ def starts(keys: Array, equal_nan: bool) -> Array:
 
 def distinct(block: Array, first: bool, count: bool, inverse: bool, equal_nan: bool) -> Distinct:
     """The distinct elements of a block in one dimension, and what is asked about them."""
+    if block.dtype.kind in "biu" and len(block):
+        low, high = int(block.min()), int(block.max())
+        if high - low < _SPREAD * len(block):
+            return _tabulated(block, low, high - low + 1, (first, count, inverse))
     if not (first or count or inverse):
-        keys = sorted_values(block)
-        return Distinct(keys[starts(keys, equal_nan)])
+        return kept(sorted_values(block), equal_nan)
     if not (first or inverse):
         keys = sorted_values(block)
         places = np.flatnonzero(starts(keys, equal_nan))
@@ -58,6 +63,48 @@ def distinct(block: Array, first: bool, count: bool, inverse: bool, equal_nan: b
     where = np.arange(len(block)) if first else None
     ones = np.ones(len(block), np.intp) if count else None
     return condensed(block, order, equal_nan, where, ones, inverse)
+
+
+def kept(keys: Array, equal_nan: bool) -> Distinct:
+    """The distinct ones among sorted keys."""
+    new = starts(keys, equal_nan)
+    return Distinct(keys if new.all() else keys[new])
+
+
+def _tabulated(block: Array, low: int, extent: int, asked: tuple[bool, bool, bool]) -> Distinct:
+    """The distinct ones among integers of which few are possible: by a table, without sorting."""
+    places = shifted(block, low)
+    if asked[1]:
+        counts = np.bincount(places, minlength=extent)
+        seen = counts > 0
+    else:
+        seen = np.zeros(extent, bool)
+        seen[places] = True
+    values = np.flatnonzero(seen)
+    found = Distinct(unshifted(values, low, block.dtype))
+    if asked[0]:
+        first = np.empty(extent, np.intp)
+        first[places[::-1]] = np.arange(len(block) - 1, -1, -1)  # the last one written stays
+        found.first = first[values]
+    if asked[1]:
+        found.count = counts[values]
+    if asked[2]:
+        found.inverse = (np.cumsum(seen) - 1)[places]
+    return found
+
+
+def shifted(block: Array, low: int) -> Array:
+    """How much above `low` integers are; none is further from it than an index can tell."""
+    if block.dtype.itemsize < 8:
+        return block.astype(np.intp) - low
+    return (block - block.dtype.type(low)).astype(np.intp, copy=False)
+
+
+def unshifted(places: Array, low: int, dtype: Any) -> Array:
+    """The integers of a data type that are so much above `low`."""
+    if dtype.itemsize < 8:
+        return (places + low).astype(dtype)
+    return places.astype(dtype) + dtype.type(low)
 
 
 def condensed(

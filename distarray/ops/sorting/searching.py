@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout, wrap
+from distarray.array import DistArray, as_distarray, call, common_mesh, implements, to_layout, wrap
 from distarray.array.blocks import contiguous
 from distarray.comm import devices
 from distarray.config import config
@@ -154,7 +154,8 @@ def _checked(a: DistArray, v: DistArray, side: Any, sorter: Any) -> DistArray:
     if not a.size:
         return a
     try:
-        return np.take(a, sorter)  # type: ignore[return-value]
+        found: DistArray = call(np.take, a, sorter)
+        return found
     except IndexError:
         pass
     raise ValueError("Sorter index out of range.")

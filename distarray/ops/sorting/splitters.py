@@ -141,8 +141,8 @@ def _shares(parts: Sequence[Array], left: int) -> Array:
     if not 0 < left <= sum([len(part) for part in parts]):
         return np.full(len(parts), -1, np.int64)
     last = _last_key(parts, left)
-    below = np.array([np.searchsorted(part, last)[0] for part in parts])
-    upto = np.array([np.searchsorted(part, last, "right")[0] for part in parts])
+    below = np.concatenate([position(part, last, "left") for part in parts])
+    upto = np.concatenate([position(part, last, "right") for part in parts])
     # Of the keys that equal the last one, those of lower ranks come first.
     equal = np.cumsum(upto - below)
     missing = left - int(below.sum())
