@@ -1,4 +1,4 @@
-"""Write docs/coverage.rst: which functions of NumPy's are distributed, from the ledger."""
+"""The coverage page: which functions of NumPy's are distributed, from the registry itself."""
 
 from __future__ import annotations
 
@@ -6,29 +6,19 @@ import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from pathlib import Path
 
+from distarray.ops.coverage import CLASSES, class_of, counts
 from distarray.ops.ledger import Entry, entries, ufuncs
 
-PAGE = Path(__file__).with_name("coverage.rst")
+__all__ = ["coverage"]
 
-HEAD = """\
-Coverage
-========
-
-What becomes of NumPy's functions when they are handed a ``DistArray``. This page is written by
-``docs/make_coverage.py`` from the registry that dispatch uses, and ``tests/test_ledger.py`` holds
-the two to NumPy's own list of functions that can be overridden.
-
-- **Distributed**: {implemented} functions. Each rank computes on its own part; the docstring
-  states the messages.
-- **All {ufuncs} ufuncs**, called as functions and by their methods ``reduce``, ``accumulate``,
-  ``reduceat``, ``outer`` and ``at``.
-- **Falls back**: {fallbacks} functions. The operands are gathered on every rank, NumPy computes,
-  and the result is distributed again, with one ``PerformanceWarning`` for each function, as long
-  as the operands are below ``config.fallback_limit``. Above it, and with
-  ``config.fallback = "error"``, the call raises and says what it would have moved.
-"""
+SPACES = {
+    "main": "``numpy``",
+    "linalg": "``numpy.linalg``",
+    "fft": "``numpy.fft``",
+    "random": "methods of ``random.Generator``",
+    "other": "``numpy.strings``, ``numpy.char``, ``numpy.lib.*``",
+}
 
 
 def summary(entry: Entry) -> str:
@@ -40,7 +30,7 @@ def summary(entry: Entry) -> str:
 
 def title(text: str) -> list[str]:
     """A section's title."""
-    return [text, "-" * len(text), ""]
+    return ["", text, "-" * len(text), ""]
 
 
 def listed(names: Iterable[str]) -> list[str]:
@@ -48,26 +38,31 @@ def listed(names: Iterable[str]) -> list[str]:
     return [", ".join([f"``{name}``" for name in names]), ""]
 
 
-def page() -> str:
-    """The whole page."""
-    ledger = entries()
-    done = [entry for entry in ledger if entry.implementation]
-    lists = defaultdict(list)
-    for entry in ledger:
-        if entry.reason and not entry.implementation:
-            lists[entry.reason].append(entry.name)
-    head = HEAD.format(
-        implemented=len(done), ufuncs=len(ufuncs()), fallbacks=len(ledger) - len(done)
-    )
-    lines = [head, *title("Distributed"), ".. list-table::", "   :widths: auto", ""]
-    for entry in done:
-        lines += [f"   * - ``{entry.name}``", f"     - {summary(entry)}"]
-    lines += ["", *title("Ufuncs"), *listed(ufuncs())]
-    lines += title("Falls back")
-    for reason, names in lists.items():
+def numbers() -> list[str]:
+    """The counts, as ``python -m distarray --coverage`` prints them."""
+    lines = [".. list-table::", "   :header-rows: 1", "", "   * - namespace"]
+    lines += [f"     - {name}" for name in CLASSES]
+    for space, found in counts().items():
+        lines.append(f"   * - {SPACES[space]}")
+        lines += [f"     - {found[name]}" for name in CLASSES]
+    lines += ["", f"All {len(ufuncs())} ufuncs are distributed, with their methods ``reduce``,"]
+    return [*lines, "``accumulate``, ``reduceat``, ``outer`` and ``at``.", ""]
+
+
+def coverage() -> str:
+    """What the page includes: the counts, and each function in its class."""
+    classes = defaultdict(list)
+    for entry in entries():
+        classes[class_of(entry.implementation)].append(entry)
+    lines = numbers()
+    for name in ("implemented", "composed"):
+        lines += [*title(name.capitalize()), ".. list-table::", "   :widths: auto", ""]
+        for entry in classes[name]:
+            lines += [f"   * - ``{entry.name}``", f"     - {summary(entry)}"]
+    lines += [*title("Ufuncs"), *listed(ufuncs()), *title("Falls back")]
+    reasons = defaultdict(list)
+    for entry in classes["falls back"]:
+        reasons[entry.reason or ""].append(entry.name)
+    for reason, names in reasons.items():
         lines += [f"**{reason}**", "", *listed(names)]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())

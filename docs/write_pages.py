@@ -5,6 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from shutil import rmtree
 
+from make_coverage import coverage
 from sphinx.pycode import ModuleAnalyzer
 
 from distarray.config import Settings
@@ -36,3 +37,4 @@ def write(directory: Path) -> None:
     rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     (directory / "settings.inc").write_text(settings())
+    (directory / "coverage.inc").write_text(coverage())

@@ -14,8 +14,9 @@ import numpy as np
 
 from distarray.array import FUNCTIONS
 from distarray.ops.ledger import entries, ufuncs
+from distarray.ops.random import Generator
 
-__all__ = ["CLASSES", "counts", "is_composed", "summary"]
+__all__ = ["CLASSES", "class_of", "counts", "is_composed", "summary"]
 
 CLASSES = ("implemented", "composed", "falls back")
 #: What is touched by code that works on blocks.
@@ -90,7 +91,7 @@ def counts() -> dict[str, Counter[str]]:
     """Functions by namespace and class; "main", "linalg", "fft", "random" and "other"."""
     found = {name: Counter[str]() for name in ("main", "linalg", "fft", "random", "other")}
     for entry in entries():
-        found[_space(entry.name)][_class_of(entry.implementation)] += 1
+        found[_space(entry.name)][class_of(entry.implementation)] += 1
     for method in _generator_methods().values():
         found["random"]["implemented" if method is not None else "falls back"] += 1
     return found
@@ -103,7 +104,8 @@ def _space(name: str) -> str:
     return "other" if name.startswith(_OTHERS) else "main"
 
 
-def _class_of(implementation: Callable[..., Any] | None) -> str:
+def class_of(implementation: Callable[..., Any] | None) -> str:
+    """One of `CLASSES`."""
     if implementation is None:
         return "falls back"
     return "composed" if is_composed(implementation) else "implemented"
@@ -111,8 +113,6 @@ def _class_of(implementation: Callable[..., Any] | None) -> str:
 
 def _generator_methods() -> dict[str, Any]:
     """The methods of NumPy's Generator, and ours where we have one."""
-    from distarray.ops.random import Generator
-
     names = [name for name in dir(np.random.Generator) if not name.startswith("_")]
     return {name: vars(Generator).get(name, getattr(Generator, name, None)) for name in names}
 

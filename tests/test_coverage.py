@@ -1,0 +1,41 @@
+"""The counts of what is implemented, composed and falls back."""
+
+import runpy
+import sys
+
+import numpy as np
+
+from distarray.array import FUNCTIONS
+from distarray.ops.coverage import CLASSES, counts, is_composed, summary
+from distarray.ops.ledger import entries
+
+#: How many functions of numpy, linalg, fft and random may fall back.
+MOST_FALLBACKS = 15
+
+
+def test_counts_cover_the_ledger():
+    found = counts()
+    assert set(found) == {"main", "linalg", "fft", "random", "other"}
+    assert sum([found[s].total() for s in found if s != "random"]) == len(entries())
+    assert all(set(found[space]) <= set(CLASSES) for space in found)
+
+
+def test_few_functions_fall_back():
+    falling = {space: found["falls back"] for space, found in counts().items() if space != "other"}
+    assert sum(falling.values()) <= MOST_FALLBACKS, falling
+
+
+def test_composed_is_what_touches_no_block():
+    composed = (np.trapezoid, np.diff, np.apply_over_axes, np.linalg.outer)
+    implemented = (np.sum, np.concatenate, np.cumsum, np.apply_along_axis, np.take)
+    assert all(is_composed(FUNCTIONS[function].function) for function in composed)
+    assert not any(is_composed(FUNCTIONS[function].function) for function in implemented)
+
+
+def test_command_line(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["distarray", "--coverage"])
+    runpy.run_module("distarray", run_name="__main__")
+    printed = capsys.readouterr().out
+    assert printed.strip() == summary()
+    for name in CLASSES:
+        assert name in printed.splitlines()[0]
