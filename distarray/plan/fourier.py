@@ -27,6 +27,8 @@ _LATENCY, _LATENCY_EACH = 3e-5, 3e-6
 _PER_BYTE, _PER_ELEMENT = 4e-10, 1.2e-9
 #: Seconds for the bookkeeping of a transform in steps.
 _LINE = 6e-4
+#: Bytes from which an array is not brought to all ranks, however few they are.
+_REPLICATED = 1 << 21
 
 
 class Kind(Enum):
@@ -199,7 +201,8 @@ class _Search:
         allowed = _allowed(todo, self._in_order)
         for count in range(len(allowed), 0, -1):
             for freed in combinations([p.axis for p in allowed], count):
-                for target, ranks in _moved(layout, freed):
+                small = self._in_order or layout.size * size < _REPLICATED
+                for target, ranks in _moved(layout, freed, small):
                     received = _block(target) * size * (1.0 - 1.0 / ranks)
                     yield _LATENCY + _LATENCY_EACH * ranks + received * _PER_BYTE, Move(target)
         if not self._in_order:
@@ -235,8 +238,11 @@ def _after(layout: Layout, done: Pass, cut: Cut) -> Layout:
     return layout.with_cuts(cuts)
 
 
-def _moved(layout: Layout, freed: tuple[int, ...]) -> Iterator[tuple[Layout, int]]:
-    """Layouts in which some dimensions are whole, and how many ranks exchange for each."""
+def _moved(layout: Layout, freed: tuple[int, ...], replicate: bool) -> Iterator[tuple[Layout, int]]:
+    """Layouts in which some dimensions are whole, and how many ranks exchange for each.
+
+    With `replicate`, also such in which mesh dimensions cut nothing any more.
+    """
     if layout.others:
         raise ValueError(f"{layout} has to be settled before dimensions {freed} can be whole")
     movers = [
@@ -247,7 +253,7 @@ def _moved(layout: Layout, freed: tuple[int, ...]) -> Iterator[tuple[Layout, int
     ]
     ranks = prod([size for _, size in movers])
     targets = [d for d in range(layout.ndim) if d not in freed and layout.shape[d] > 1]
-    choices = product([*targets, None], repeat=len(movers))
+    choices = product([*targets, *[None] * replicate], repeat=len(movers))
     # Different dimensions before the same one twice: a transform back then comes back to them.
     for places in sorted(choices, key=lambda places: len(places) - len(set(places))):
         owners: dict[int, list[int]] = {}
@@ -284,6 +290,8 @@ def _line_cost(line: Line, size: int) -> float:
         moves, transforms, split = 6, 3, split_length(length, cut.parts)
     work = effort(length) * 2.0 if split is None else split.effort
     block = others * length / cut.parts
+    if line.step.kind.takes_half or line.step.kind.gives_half:
+        block *= 1.0 if line.split is None else 0.6
     cost = _LINE * transforms + moves * (_LATENCY + _LATENCY_EACH * cut.parts)
     return cost + block * (moves * size * _PER_BYTE + transforms * work * _PER_ELEMENT)
 

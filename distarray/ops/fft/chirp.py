@@ -13,7 +13,7 @@ import numpy as np
 from distarray.array import DistArray, empty, to_layout
 from distarray.layout import Cut, Layout
 from distarray.ops.fft.line import Grid, fitted, fitted_view
-from distarray.ops.fft.twiddles import roots
+from distarray.ops.fft.twiddles import progression, roots
 from distarray.ops.joining import fill_parts
 from distarray.ops.shape import everything
 from distarray.plan.fourier import Kind
@@ -130,10 +130,12 @@ def _kernel(grid: Grid, n: int, sign: int, dtype: np.dtype[Any], x: DistArray) -
 def _chirp(start: int, stop: int, n: int, sign: int, dtype: np.dtype[Any], xp: Any) -> Array:
     """``exp(sign * 1j * pi * j**2 / n)`` for j from start to stop."""
     found = xp.empty(max(stop - start, 0), dtype)
+    steps = xp.arange(min(TILE, len(found)))
+    squares = roots(steps * steps % (2 * n), 2 * n, dtype)
     for first in range(start, stop, TILE):
-        step = xp.arange(min(TILE, stop - first))
-        # j**2 modulo 2 n, in whole numbers that do not overflow.
-        squares = (first * first % (2 * n) + step * (2 * first % (2 * n)) + step * step) % (2 * n)
-        part = roots(squares, 2 * n, dtype)
-        found[first - start : first - start + len(step)] = np.conjugate(part) if sign < 0 else part
-    return found
+        # (first + i)**2 = first**2 + 2 * first * i + i**2
+        part = found[first - start : first - start + TILE]
+        part[...] = progression(2 * first, len(part), 2 * n, dtype, xp)
+        part *= squares[: len(part)]
+        part *= roots(xp.full(1, first * first % (2 * n)), 2 * n, dtype)
+    return np.conjugate(found) if sign < 0 else found
