@@ -21,7 +21,6 @@ from distarray.array import (
     wrap,
 )
 from distarray.array.blocks import on_host
-from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout
 from distarray.layout.cut import Interval
 from distarray.ops.halos import spanning
@@ -258,16 +257,13 @@ def _windows(x: DistArray, shape: Any, axes: Any, reach: list[int], writeable: b
     found = block._block
     if not all(local) or mesh.coords is None:
         view = mesh.xp.empty(local, x.dtype)
+        if mesh.device_type == "cpu":
+            view.flags.writeable = writeable
     else:
-        strides = (*found.strides, *[found.strides[dim] for dim in axes])
-        view = _strided(found, local, strides, mesh)
-    if mesh.device_type == "cpu" and not writeable:  # CuPy knows no such flag
-        view.flags.writeable = False
+        # On a device every view can be written to, and there is no word for it.
+        named = {"writeable": writeable} if mesh.device_type == "cpu" else {}
+        view = np.lib.stride_tricks.sliding_window_view(found, shape, axes, **named)
     return wrap(view, layout, mesh)
-
-
-def _strided(block: Array, shape: Any, strides: Any, mesh: DeviceMesh) -> Array:
-    return mesh.xp.lib.stride_tricks.as_strided(block, shape, strides)
 
 
 def _beyond(x: DistArray, dim: int, windows: Cut, beyond: int) -> Array:

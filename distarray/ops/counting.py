@@ -9,9 +9,11 @@ import numpy as np
 from distarray.array import DistArray, as_distarray, common_mesh, implements, wrap
 from distarray.array.blocks import on_host
 from distarray.comm import DeviceMesh
-from distarray.layout import Cut, Layout, Partial
+from distarray.comm.agree import agree
+from distarray.layout import Cut, Fold, Layout, Partial
 from distarray.ops.blockwise import prepare
 from distarray.ops.estimators import bin_count
+from distarray.ops.folds import identity
 
 __all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
@@ -33,7 +35,7 @@ def _limits(a: DistArray, limits: Any) -> tuple[Any, Any]:
         return limits  # type: ignore[no-any-return]
     if not a.size:
         return 0, 1
-    low, high = (_number(found) for found in (a.min(), a.max()))
+    low, high = _extremes(a)
     if not (np.isfinite(low) and np.isfinite(high)):
         raise ValueError(f"autodetected range of [{low}, {high}] is not finite")
     return low, high
@@ -44,9 +46,19 @@ def _countable(a: Any, mesh: DeviceMesh) -> DistArray:
     return a.astype(np.uint8) if a.dtype == bool else a  # type: ignore[no-any-return]
 
 
-def _number(x: DistArray) -> Any:
-    """A reduction's result as NumPy's scalar."""
-    return x.full()[()]
+def _extremes(a: DistArray) -> tuple[Any, Any]:
+    """The least and the greatest element, as NumPy's scalars, by one small allgather."""
+    a = a._plain()  # a column of points may live on one rank
+    block, mesh = a._block, a._mesh
+    if mesh.coords is None:
+        return a.dtype.type(0), a.dtype.type(0)
+    if block.size:
+        own = np.stack([mesh.to_host(block.min()), mesh.to_host(block.max())])
+    else:
+        own = np.stack([identity(ufunc, a.dtype) for ufunc in (np.minimum, np.maximum)])
+    cutting = tuple(sorted({m for cut in a._layout.cuts for m in cut.mesh_dims}))
+    found = mesh.subgroup(cutting).allgather(own) if cutting else own[None]
+    return found[:, 0].min(), found[:, 1].max()
 
 
 def _operands(a: Any, weights: Any) -> tuple[list[Any], Layout, DeviceMesh]:
@@ -71,8 +83,8 @@ def histogram(
 
     Cost
     ----
-    One allreduce of the counts, and two of one number if no `range` is given; with a rule that
-    chooses the number of bins, what the statistics that it needs cost.
+    One allreduce of the counts, and one allgather of two numbers if no `range` is given; with a
+    rule that chooses the number of bins, what the statistics that it needs cost.
     """
     a = _countable(a, common_mesh(a, weights))
     bins, limits = _settings(a, bins, range, weights)
@@ -98,7 +110,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 
     Cost
     ----
-    Two allreduces of one number if no `range` is given; and what a rule needs, as for
+    One allgather of two numbers if no `range` is given; and what a rule needs, as for
     :func:`histogram`.
     """
     a = _countable(a, common_mesh(a, bins, weights))
@@ -242,19 +254,23 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
 
     Cost
     ----
-    One allreduce of two numbers and one of the counts.
+    One allreduce to agree on errors, one of the length and one of the counts.
     """
     x = as_distarray(x, common_mesh(x, weights))
     np.bincount(np.zeros((0,) * x.ndim, x.dtype), minlength=minlength)  # NumPy's complaints
     if weights is not None and np.shape(weights) != x.shape:
         raise ValueError("The weights and list don't have the same length.")
-    length = minlength
-    if x.size:
-        if int(x.min()) < 0:
-            raise ValueError("'list' argument must have no negative elements")
-        length = max(minlength, int(x.max()) + 1)
     found, layout, mesh = _operands(x, weights)
-    counts = np.bincount(found[0], _rest(found), length)
+    counts: Any = None
+    error = None
+    try:
+        counts = np.bincount(found[0], _rest(found), minlength)
+    except ValueError as caught:  # it finds the greatest element, and negative ones, by itself
+        error = caught
+    agree(mesh.group, error)
+    length = int(mesh.group.allreduce(np.array(len(counts)), Fold.MAX))
+    if len(counts) < length:
+        counts = np.concatenate([counts, np.zeros(length - len(counts), counts.dtype, like=counts)])
     if x.size and weights is not None:
         counts = counts.astype(np.float64)  # NumPy counts integers where a rank has no element
     return _added(counts, layout, mesh)

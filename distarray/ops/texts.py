@@ -5,7 +5,6 @@ the longest element wherever it is.
 """
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -74,7 +73,7 @@ def by_element(
     taken = [x if _is_single(x) else next(pieces) for x in operands]
     shape = layout.local_shape(mesh.coords)
     found, error = None, None
-    if mesh.coords is not None and (prod(shape) or not layout.size):
+    if mesh.coords is not None and (0 not in shape or not layout.size):
         try:
             value = on_host(function, *taken)
             found = list(value) if isinstance(value, tuple) else [value]

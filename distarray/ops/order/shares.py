@@ -1,7 +1,6 @@
 """Weighted quantiles over axes of arrays: lines, their weights, and NaN among them."""
 
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -76,8 +75,9 @@ class WeightedCall:
         lead = [Cut.whole(extent) for extent in self.shares.shape]
         result = Layout.from_cuts([*lead, *plan.layout.cuts], layout.mesh_shape)
         shape = result.local_shape(mesh.coords)
-        part, error = np.zeros(shape, x.dtype), None
-        if mesh.coords is not None and prod(shape):
+        part: Any = np.zeros(shape, x.dtype)
+        error = None
+        if mesh.coords is not None and 0 not in shape:
             group = mesh.subgroup(plan.mesh_dims) if plan.mesh_dims else None
             try:
                 part = self._part(block, scale, axes, keepdims, group)
