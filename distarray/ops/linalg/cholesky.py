@@ -7,6 +7,8 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.layout import Layout
 from distarray.ops.linalg.cyclic import Dealing, collected, dealt, panel_width
+from distarray.ops.linalg.lapack import subtract_product
+from distarray.ops.linalg.triangular import inverse_of_lower
 
 __all__ = ["factor"]
 
@@ -65,7 +67,7 @@ def _factored(work: Array, dealing: Dealing, panel: int) -> Array | None:
         lower = _lower(mesh.to_host(own[start:stop]))
         message[-1] = lower is not None
         if lower is not None:
-            below = mesh.asarray(np.linalg.inv(lower).conj().T)
+            below = mesh.asarray(inverse_of_lower(lower).conj().T)
             own[:start] = 0
             own[start:stop] = mesh.asarray(lower)
             own[stop:] = own[stop:] @ below
@@ -86,4 +88,5 @@ def _update(work: Array, dealing: Dealing, panel: int, later: int, column: Array
     start, stop = dealing.interval(later)
     place, first = dealing.place(later), dealing.interval(panel)[0]
     own = work[start:, place : place + stop - start]
-    own -= column[start - first :] @ column[start - first : stop - first].conj().T
+    other = column[start - first : stop - first].conj().T
+    subtract_product(own, column[start - first :], other)

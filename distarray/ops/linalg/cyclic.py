@@ -21,15 +21,12 @@ __all__ = [
     "dealt",
     "panel_width",
     "row_layout",
-    "subtract_product",
 ]
 
 Array = Any
 
 #: Columns in a panel, if the matrix is large enough.
 PANEL = 128
-#: Rows of a product that are subtracted at a time: the product then is still in cache.
-_TILE_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +143,3 @@ def collected(own: Array, dealing: Dealing, layout: Layout) -> DistArray:
         block[:, columns] = part
     moved = movement.moved(block, rows, layout, mesh)
     return wrap(moved, layout, mesh)
-
-
-def subtract_product(target: Array, left: Array, right: Array) -> None:
-    """``target -= left @ right`` in tiles of rows, without a temporary of the size of `target`."""
-    if not right.size:
-        return
-    for start in range(0, len(target), _TILE_ROWS):
-        tile = slice(start, start + _TILE_ROWS)
-        target[tile] -= left[tile] @ right

@@ -1,36 +1,39 @@
-"""The LU factorization of a panel: in the LAPACK that NumPy itself calls, or in NumPy.
+"""What NumPy's library of linear algebra can do and NumPy has no function for.
 
-NumPy has no function that gives the factors of an LU factorization, but the extension module of
-``numpy.linalg`` is linked with a library that has. It is asked for the routine by its name, of
-which there are few spellings; where none is found (no such library, a static link, another
-platform), the same factorization is made of NumPy's operations, several times slower.
+The factors of an LU factorization, and a product that is subtracted where the result lies: the
+extension module of ``numpy.linalg`` is linked with a library that has both. It is asked for the
+routines by their names, of which there are few spellings; where none is found (no such library, a
+static link, another platform, an array on a device), the same is made of NumPy's operations, which
+takes longer: ten times as long for a panel of an LU factorization.
 """
 
 import ctypes
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-__all__ = ["factor_panel", "row_order"]
+__all__ = ["factor_panel", "row_order", "subtract_product"]
 
-Array = np.ndarray[Any, Any]
+Array = Any
 
-#: Names under which LAPACK's routines are exported: before, after, and the width of an integer.
+#: Names under which Fortran routines are exported: before, after, and the width of an integer.
 _SPELLINGS: tuple[tuple[str, str, type], ...] = (
     ("scipy_", "_64_", ctypes.c_int64),  # the wheels of NumPy
     ("", "_64_", ctypes.c_int64),
     ("", "_", ctypes.c_int32),
 )
-_ROUTINES = {np.dtype(np.float64): "dgetrf", np.dtype(np.complex128): "zgetrf"}
+_LETTERS = {np.dtype(np.float64): "d", np.dtype(np.complex128): "z"}
 
 #: Columns of a panel that are factored one by one before the rest of it is updated by a product.
 _NARROW = 8
+#: Rows of a product that are subtracted at a time: the product then is still in cache.
+_TILE_ROWS = 256
 
 
 def factor_panel(columns: Array) -> Array:
-    """Factor a panel of columns in place, rows exchanged so that no multiplier exceeds 1.
+    """Factor a panel of columns in place, rows exchanged lest multipliers grow.
 
     Parameters
     ----------
@@ -47,7 +50,7 @@ def factor_panel(columns: Array) -> Array:
     -----
     A column without a nonzero pivot leaves a zero on the diagonal of U, and is not divided by it.
     """
-    routine = _routine(columns.dtype)
+    routine = _getrf(columns.dtype)
     if routine is None:
         pivots = np.empty(len(columns), np.int64)
         with np.errstate(all="ignore"):
@@ -61,58 +64,128 @@ def row_order(pivots: Array, rows: int) -> tuple[Array, Array]:
     order = list(range(rows))
     for row, other in enumerate(pivots.tolist()):
         order[row], order[other] = order[other], order[row]
-    places = np.asarray(order)
+    places = np.array(order, np.intp)
     changed = np.flatnonzero(places != np.arange(rows))
     return changed, places[changed]
 
 
+def subtract_product(target: Array, left: Array, right: Array) -> None:
+    """``target -= left @ right`` without a temporary of the size of `target`; all of one dtype."""
+    if not right.size or not target.size:
+        return
+    if type(target) is np.ndarray and target.strides[1] == target.itemsize:
+        operands = _operand(left), _operand(right), _operand(target)
+        routine = _gemm(target.dtype)
+        if routine is not None and all(operands):
+            routine(target, left, right, operands)
+            return
+    for start in range(0, len(target), _TILE_ROWS):
+        tile = slice(start, start + _TILE_ROWS)
+        target[tile] -= left[tile] @ right
+
+
+# -- routines of the library -----------------------------------------------------------------------
+
+
 @cache
-def _routine(dtype: np.dtype[Any]) -> Callable[[Array], Array] | None:
-    """LAPACK's ``getrf`` for a data type, if it can be found."""
-    module = getattr(np.linalg, "_umath_linalg", None)
-    path = getattr(module, "__file__", None)
-    if path is None:
-        return None
+def _library() -> Any:
+    """The library behind ``numpy.linalg``, if it can be asked for routines."""
+    path = getattr(getattr(np.linalg, "_umath_linalg", None), "__file__", None)
     try:
-        library = ctypes.CDLL(path)
+        return None if path is None else ctypes.CDLL(path)
     except OSError:
         return None
+
+
+def _routine(name: str) -> tuple[Any, type] | None:
+    """A routine by its name in LAPACK, and the type of its integers."""
     for before, after, integer in _SPELLINGS:
-        found = getattr(library, f"{before}{_ROUTINES[dtype]}{after}", None)
+        found = getattr(_library(), f"{before}{name}{after}", None)
         if found is not None:
-            candidate = _bound(found, integer)
-            return candidate if _is_right(candidate, dtype) else None
+            found.restype = None
+            return found, integer
     return None
 
 
-def _bound(routine: Any, integer: type) -> Callable[[Array], Array]:
-    routine.restype = None
-
-    def factor(columns: Array) -> Array:
-        width, rows = columns.shape
-        pivots = np.empty(width, np.dtype(integer))
-        if not columns.size:
-            return pivots.astype(np.int64)
-        m, n, info = integer(rows), integer(width), integer(0)
-        routine(
-            ctypes.byref(m),
-            ctypes.byref(n),
-            columns.ctypes.data_as(ctypes.c_void_p),
-            ctypes.byref(m),
-            pivots.ctypes.data_as(ctypes.c_void_p),
-            ctypes.byref(info),
-        )
-        return pivots.astype(np.int64) - 1  # Fortran counts from 1
-
-    return factor
+def _address(array: Array) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
 
 
-def _is_right(candidate: Callable[[Array], Array], dtype: np.dtype[Any]) -> bool:
-    """Whether a routine found by its name does what it should: its integers may be others."""
+@cache
+def _getrf(dtype: np.dtype[Any]) -> Callable[[Array], Array] | None:
+    """LAPACK's LU factorization for a data type, if there is one that is as it should be."""
+    found = _routine(f"{_LETTERS[dtype]}getrf")
+    if found is None:
+        return None
+    factor = partial(_call_getrf, *found)
+    # A library of this name may mean integers of another width.
     columns = np.array([[1, 4, 2], [2, 8, 6]], dtype)
-    pivots = candidate(columns)
     wanted = np.array([[4, 0.5, 0.25], [8, 2, 0]], dtype)
-    return pivots.tolist() == [1, 2] and np.array_equal(columns, wanted)
+    right = factor(columns).tolist() == [1, 2] and np.array_equal(columns, wanted)
+    return factor if right else None
+
+
+def _call_getrf(routine: Any, integer: type, columns: Array) -> Array:
+    width, rows = columns.shape
+    pivots = np.empty(width, np.dtype(integer))
+    if columns.size:
+        m, n, info = integer(rows), integer(width), integer(0)
+        by = ctypes.byref
+        routine(by(m), by(n), _address(columns), by(m), _address(pivots), by(info))
+    return pivots.astype(np.int64) - 1  # Fortran counts from 1
+
+
+@cache
+def _gemm(dtype: np.dtype[Any]) -> Callable[..., None] | None:
+    """BLAS's product of matrices for a data type, if there is one that is as it should be."""
+    found = _routine(f"{_LETTERS[dtype]}gemm") if dtype in _LETTERS else None
+    if found is None:
+        return None
+    multiply = partial(_call_gemm, *found)
+    left, right = np.array([[1, 2], [3, 4]], dtype), np.array([[5, 6, 7], [8, 9, 10]], dtype)
+    target = np.zeros((2, 3), dtype)
+    multiply(target, left, right, (_operand(left), _operand(right), _operand(target)))
+    return multiply if np.array_equal(target, -(left @ right)) else None
+
+
+def _operand(x: Array) -> tuple[bool, int] | None:
+    """Whether a matrix lies in columns instead of rows, and elements from one to the next."""
+    down, right = x.strides
+    if right == x.itemsize and down >= x.shape[1] * right and not down % right:
+        return False, max(1, down // right)
+    if down == x.itemsize and right >= x.shape[0] * down and not right % down:
+        return True, max(1, right // down)
+    return None
+
+
+def _call_gemm(
+    routine: Any,
+    integer: type,
+    target: Array,
+    left: Array,
+    right: Array,
+    operands: tuple[tuple[bool, int], ...],
+) -> None:
+    """Fortran sees rows as columns: the product of the transposes, in the other order."""
+    (turned_left, rows_left), (turned_right, rows_right), (_, rows) = operands
+    number = np.array([-1, 1], target.dtype)
+    m, n, k = (integer(x) for x in (target.shape[1], target.shape[0], left.shape[1]))
+    by = ctypes.byref
+    routine(
+        ctypes.c_char_p(b"T" if turned_right else b"N"),
+        ctypes.c_char_p(b"T" if turned_left else b"N"),
+        by(m),
+        by(n),
+        by(k),
+        _address(number[:1]),
+        _address(right),
+        by(integer(rows_right)),
+        _address(left),
+        by(integer(rows_left)),
+        _address(number[1:]),
+        _address(target),
+        by(integer(rows)),
+    )
 
 
 # -- the same in NumPy -----------------------------------------------------------------------------

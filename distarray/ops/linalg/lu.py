@@ -13,8 +13,9 @@ import numpy as np
 
 from distarray.array import DistArray, to_layout, wrap
 from distarray.layout import Fold, Layout
-from distarray.ops.linalg.cyclic import Dealing, collected, dealt, panel_width, subtract_product
-from distarray.ops.linalg.lapack import factor_panel, row_order
+from distarray.ops.linalg.cyclic import Dealing, collected, dealt, panel_width
+from distarray.ops.linalg.lapack import factor_panel, row_order, subtract_product
+from distarray.ops.linalg.triangular import inverse_of_lower, solve_upper
 
 __all__ = ["inverse", "log_determinant", "solution"]
 
@@ -87,7 +88,7 @@ class _Elimination:
         if len(changed):
             rest[self.mesh.asarray(changed)] = rest[self.mesh.asarray(sources)]
         lower = np.tril(columns[:, :width].T, -1) + np.eye(width, dtype=columns.dtype)
-        rest[:width] = self.mesh.asarray(np.linalg.inv(lower)) @ rest[:width]
+        rest[:width] = self.mesh.asarray(inverse_of_lower(lower)) @ rest[:width]
         left = self.mesh.asarray(columns[:, width:]).T
         subtract_product(rest[width:], left, rest[:width])
 
@@ -192,7 +193,7 @@ def _wide(own: Array, sides: Array, dealing: Dealing) -> Array:
             upper[...] = work[:stop, place : place + stop - start]
         mesh.group.broadcast(upper, dealing.owner(panel), "panel of U")
         if found.size:
-            found[start:stop] = np.linalg.solve(np.triu(upper[start:]), found[start:stop])
+            found[start:stop] = solve_upper(upper[start:], found[start:stop])
             subtract_product(found[:start], upper[:start], found[start:stop])
     return found
 
@@ -212,6 +213,6 @@ def _narrow(own: Array, sides: Array, dealing: Dealing) -> Array:
         if mesh.rank == dealing.owner(panel):
             place = dealing.place(panel)
             upper = work[:stop, place : place + stop - start]
-            found[start:stop] = np.linalg.solve(np.triu(upper[start:]), rest)
+            found[start:stop] = solve_upper(upper[start:], rest)
             taken[:start] += upper[:start] @ found[start:stop]
     return mesh.group.allreduce(found, Fold.SUM, "solution")

@@ -213,7 +213,8 @@ def _step(
         root = np.sqrt(np.maximum(a * a - 4 * b * c, 0))
         step = np.where(a <= 0, (a - root) / (2 * c), 2 * b / (a + root))
         alone = lower + dpsi * lower * lower / (f - dpsi * lower)
-    return np.where(final, alone, step)
+    chosen: Array = np.where(final, alone, step)
+    return chosen
 
 
 def vectors(

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from distarray.ops.linalg.cyclic import Dealing, subtract_product
+from distarray.ops.linalg.cyclic import Dealing
+from distarray.ops.linalg.lapack import subtract_product
 
 __all__ = ["Tridiagonal", "reduced"]
 
