@@ -1,6 +1,7 @@
 """Making distributed arrays from arrays, blocks and nothing, and reading operands."""
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -40,10 +41,10 @@ def default_layout(shape: Sequence[int], itemsize: int, mesh: DeviceMesh) -> Lay
     dimension, or along the longest one when the first is too short to give every rank a part.
     """
     shape = tuple(shape)
-    size = itemsize * int(np.prod(shape, dtype=object))
+    size = itemsize * prod(shape)
     if not shape or size < config.replicate_below:
         return Layout.replicated(shape, mesh.shape)
-    ranks = int(np.prod(mesh.shape))
+    ranks = prod(mesh.shape)
     dim = 0 if shape[0] >= ranks else int(np.argmax(shape))
     return Layout.chunked(shape, mesh.shape, [Shard(dim)] * len(mesh.shape))
 
@@ -230,7 +231,8 @@ def placed_layout(
     LayoutError
         If the placements do not fit, ask for a pending fold, or cut an array of Python objects.
     """
-    verify_text(f"a new array {dtype} {tuple(shape)} {placements or ''}", mesh)
+    if config.check:  # the text costs more than what follows
+        verify_text(f"a new array {dtype} {tuple(shape)} {placements or ''}", mesh)
     if placements is None:
         size = 0 if dtype.hasobject else dtype.itemsize  # objects stay where they are
         return default_layout(shape, size, mesh)
