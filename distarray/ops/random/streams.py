@@ -38,36 +38,42 @@ _WORD = (1 << 64) - 1
 class Call:
     """The numbers of one call, or of as many calls as it needs: a stream for each tile."""
 
-    __slots__ = ("_base", "_counter", "_generator", "_philox", "_second", "_state")
+    __slots__ = ("_base", "_machine", "_words")
 
-    def __init__(self, philox: np.random.Philox, generator: np.random.Generator, base: int) -> None:
-        self._philox = philox
-        self._generator = generator
+    def __init__(self, machine: "_Machine", base: int) -> None:
+        self._machine = machine
         self._base = base
-        # Lists, which are read several times as fast as arrays.
-        self._counter = _words(base)
-        self._second = self._counter[1]
-        state = philox.state
-        key = [int(word) for word in state["state"]["key"]]
-        self._state: Any = {
-            **state,
-            "state": {"counter": self._counter, "key": key},
-            "buffer": [0, 0, 0, 0],
-            "buffer_pos": 4,
-            "has_uint32": 0,
-        }
+        self._words = _words(base)
 
     def after(self, tiles: int) -> "Call":
         """The same streams, numbered from a later one on."""
-        return Call(self._philox, self._generator, (self._base + (tiles << 64)) % _END)
+        return Call(self._machine, (self._base + (tiles << 64)) % _END)
 
     def tile(self, number: int) -> np.random.Generator:
         """NumPy's generator at the beginning of a tile's stream; valid until the next is asked."""
-        second = self._second + number
+        first, second, third, fourth = self._words
+        second += number
         if second >> 64:
-            self._counter[:] = _words((self._base + (number << 64)) % _END)
-        else:
-            self._counter[1] = second
+            return self._machine.at(_words((self._base + (number << 64)) % _END))
+        return self._machine.at([first, second, third, fourth])
+
+
+class _Machine:
+    """NumPy's generator, put at any counter in a microsecond."""
+
+    __slots__ = ("_generator", "_philox", "_state", "key")
+
+    def __init__(self, philox: np.random.Philox) -> None:
+        self._philox = philox
+        self._generator = np.random.Generator(philox)
+        state = philox.state
+        # Lists are read several times as fast as arrays.
+        self.key = [int(word) for word in state["state"]["key"]]
+        self._state: Any = {**state, "buffer": [0, 0, 0, 0], "buffer_pos": 4, "has_uint32": 0}
+
+    def at(self, counter: list[int]) -> np.random.Generator:
+        """The generator at a counter."""
+        self._state["state"] = {"counter": counter, "key": self.key}
         self._philox.state = self._state
         return self._generator
 
@@ -98,7 +104,7 @@ class Philox:
         What children are spawned from.
     """
 
-    __slots__ = ("_generator", "_philox", "_position", "lock", "seed_seq")
+    __slots__ = ("_machine", "_position", "lock", "seed_seq")
 
     def __init__(
         self,
@@ -128,9 +134,8 @@ class Philox:
         return self
 
     def _start(self, philox: np.random.Philox) -> None:
-        self._philox = philox
-        self._generator = np.random.Generator(philox)
         words = [int(word) for word in philox.state["state"]["counter"]]
+        self._machine = _Machine(philox)
         self._position = sum([word << 64 * place for place, word in enumerate(words)])
         self.lock = Lock()
 
@@ -140,16 +145,22 @@ class Philox:
         """The numbers of the next call."""
         base = self._position
         self._position = (base + _CALL) % _END
-        return Call(self._philox, self._generator, base)
+        return Call(self._machine, base)
 
     @property
     def state(self) -> dict[str, Any]:
         """Key and counter, in the form that NumPy's Philox has; can be assigned."""
-        state: dict[str, Any] = dict(self._philox.state)
-        words = np.array(_words(self._position), np.uint64)
-        state["state"] = {"counter": words, "key": state["state"]["key"]}
-        state.update(buffer=np.zeros(4, np.uint64), buffer_pos=4, has_uint32=0, uinteger=0)
-        return state
+        return {
+            "bit_generator": "Philox",
+            "state": {
+                "counter": np.array(_words(self._position), np.uint64),
+                "key": np.array(self._machine.key, np.uint64),
+            },
+            "buffer": np.zeros(4, np.uint64),
+            "buffer_pos": 4,
+            "has_uint32": 0,
+            "uinteger": 0,
+        }
 
     @state.setter
     def state(self, value: dict[str, Any]) -> None:
