@@ -293,6 +293,25 @@ def test_reproducible(world, ranks):
     world.run(ranks, program)
 
 
+def test_a_rank_outside_of_the_mesh(world, lines_first):
+    ranks = world.ranks[-1]
+    if ranks == 1:
+        pytest.skip("no rank to leave out")
+    values = np.arange(24.0 * 5).reshape(24, 5)
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks - 1,), ranks=range(1, ranks))
+        for placement in (Shard(0), Shard(1), Replicate()):
+            x = distarray.distribute(values, mesh, [placement], src=None)
+            for function in (np.fft.fft2, np.fft.rfft2, np.fft.irfft2, np.fft.fftshift):
+                close(function(x), function(values))
+            for n in (24, 23):
+                close(np.fft.fft(x, n, 0), np.fft.fft(values, n, 0))
+                close(np.fft.hfft(x, n, 0), np.fft.hfft(values, n, 0))
+
+    world.run(ranks, program)
+
+
 # -- bad input -----------------------------------------------------------------------------------
 
 BAD = {
@@ -307,6 +326,7 @@ BAD = {
     "axes": lambda x: np.fft.fftn(x, axes=(0, 5)),
     "axes, s": lambda x: np.fft.fftn(x, (3, 4), axes=(0, 5)),
     "no axes": lambda x: np.fft.rfftn(x, axes=()),
+    "axes a number": lambda x: np.fft.fftn(x, axes=1),
     "lengths": lambda x: np.fft.fftn(x, (3, 4), axes=(0,)),
     "rfft of complex": lambda x: np.fft.rfft(x + 1j),
     "rfftn of complex": lambda x: np.fft.rfftn(x + 1j),

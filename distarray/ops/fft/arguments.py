@@ -54,7 +54,7 @@ def along_axis(x: DistArray, kind: Kind, n: Any, axis: Any, norm: Any, out: Any)
     """The request of a transform along one dimension."""
     if n is None:
         n = (x.shape[axis] - 1) * 2 if kind.takes_half else x.shape[axis]
-    return _checked(x, ((kind, n, axis),), norm, out)
+    return _request(x, ((kind, n, axis),), norm, out)
 
 
 def along_axes(
@@ -79,12 +79,12 @@ def along_axes(
     if others is not last:
         asked[-1] = last, extents[-1], dims[-1]
     if last.takes_half:
-        return _checked(x, tuple(asked), norm, out)
+        return _request(x, tuple(asked), norm, out)
     if last.gives_half:
         asked = [asked[-1], *reversed(asked[:-1])]
     else:
         asked.reverse()
-    return _checked(x, tuple(asked), norm, out)
+    return _request(x, tuple(asked), norm, out)
 
 
 def _shape_and_axes(
@@ -93,7 +93,7 @@ def _shape_and_axes(
     """The length of each transform and its dimension, by NumPy's rules."""
     shapeless = s is None
     if shapeless:
-        extents = list(shape) if axes is None else list(np.take(shape, axes))
+        extents = list(shape) if axes is None else [int(n) for n in np.take(shape, axes)]
     else:
         extents = list(s)
     if axes is None:
@@ -125,16 +125,31 @@ def _warn(text: str) -> None:
     warnings.warn(text, DeprecationWarning, stacklevel=6)
 
 
-def _checked(x: DistArray, asked: Sequence[_Asked], norm: Any, out: Any) -> Request:
-    shape, dtype, between = x.shape, x.dtype, x.dtype
+def _request(x: DistArray, asked: tuple[_Asked, ...], norm: Any, out: Any) -> Request:
+    if out is not None or not (norm is None or type(norm) is str):
+        return _checked(x.shape, x.dtype, asked, norm, out)
+    for _, n, axis in asked:
+        if type(n) is not int or type(axis) is not int:
+            return _checked(x.shape, x.dtype, asked, norm)
+    return _known(x.shape, x.dtype, asked, norm)
+
+
+def _checked(
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    asked: tuple[_Asked, ...],
+    norm: Any,
+    out: Any = None,
+) -> Request:
+    between, ndim = dtype, len(shape)
     passes = []
     # Real results need an array of another kind than what is between: it alone goes into `out`.
     first_written = len(asked) - 1 if asked and asked[-1][0].takes_half else 0
     for number, (kind, n, axis) in enumerate(asked):
         if n is None:  # as an element of `s`, where it is deprecated
             n = (shape[axis] - 1) * 2 if kind.takes_half else shape[axis]
-        given = _dtype_of(kind, n, axis, norm, x.ndim, dtype)
-        step = Pass(kind, normalize_axis_index(axis, x.ndim), operator.index(n))
+        given = _probe(kind, n, axis, norm, ndim, dtype)
+        step = Pass(kind, normalize_axis_index(axis, ndim), operator.index(n))
         if out is not None and number >= first_written:
             _check_out(shape, dtype, step, out)
         dtype = given
@@ -144,24 +159,16 @@ def _checked(x: DistArray, asked: Sequence[_Asked], norm: Any, out: Any) -> Requ
     return Request(tuple(passes), norm, between, dtype)
 
 
-def _dtype_of(
-    kind: Kind, n: Any, axis: Any, norm: Any, ndim: int, dtype: np.dtype[Any]
-) -> np.dtype[Any]:
-    """The data type that a pass gives; or NumPy's exception."""
-    points = n if n < 1 else 2 - n % 2
-    if type(n) is int and type(axis) is int and (norm is None or type(norm) is str):
-        return _probed(kind, points, axis, norm, ndim, dtype)
-    return _probe(kind, points, axis, norm, ndim, dtype)
+_known = lru_cache(maxsize=1024)(_checked)
 
 
 def _probe(
-    kind: Kind, points: Any, axis: Any, norm: Any, ndim: int, dtype: np.dtype[Any]
+    kind: Kind, n: Any, axis: Any, norm: Any, ndim: int, dtype: np.dtype[Any]
 ) -> np.dtype[Any]:
+    """The data type that a pass gives; or NumPy's exception."""
     tiny = np.zeros((1,) * ndim, dtype)
+    points = n if n < 1 else 2 - n % 2
     return getattr(np.fft, kind.value)(tiny, points, axis, norm).dtype  # type: ignore[no-any-return]
-
-
-_probed = lru_cache(maxsize=1024)(_probe)
 
 
 def _check_out(shape: tuple[int, ...], dtype: np.dtype[Any], step: Pass, out: Any) -> None:
