@@ -6,7 +6,7 @@ from typing import Any, cast
 import numpy as np
 from mpi4py import MPI
 
-from distarray.comm import algorithms, hooks, tune
+from distarray.comm import algorithms, hooks, objects, tune
 from distarray.comm.algorithms import GATHER_BELOW, split_views
 from distarray.comm.datatypes import LARGE, carrier, in_place, message, message_parts
 from distarray.comm.folding import UFUNCS, prepared
@@ -91,6 +91,9 @@ class MPIGroup(Group):
             world.Free()
 
     def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None:
+        if (sends or receives) and (sends or receives)[0][1].dtype.hasobject:
+            objects.exchange(self, sends, receives)
+            return
         comm = self.comm
         requests = []
         packed = []
@@ -167,6 +170,9 @@ class MPIGroup(Group):
     def _broadcast(self, block: Array, root: int) -> None:
         if self.size == 1 or not block.nbytes:
             return
+        if block.dtype.hasobject:
+            objects.broadcast(self, block, root)
+            return
         whole = in_place(block)
         if whole is not None:
             self.comm.Bcast(whole, root)
@@ -177,6 +183,8 @@ class MPIGroup(Group):
             block[...] = packed
 
     def _allgather(self, block: Array) -> Array:
+        if block.dtype.hasobject:
+            return np.stack(objects.allgather(self, block))
         result = np.empty((self.size, *block.shape), block.dtype)
         if not block.nbytes:
             return result
@@ -190,6 +198,9 @@ class MPIGroup(Group):
         return result
 
     def _allgather_varied(self, block: Array, counts: Sequence[int] | None) -> list[Array]:
+        if block.dtype.hasobject:
+            parts = objects.allgather(self, block)
+            return split_views(np.concatenate(parts), [len(part) for part in parts])
         if counts is None:
             counts = self._allgather(np.array(len(block))).tolist()
         whole = np.empty((sum(counts), *block.shape[1:]), block.dtype)

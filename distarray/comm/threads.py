@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from distarray.comm import objects
 from distarray.comm.algorithms import split_views
 from distarray.comm.group import Array, Group, Pair
 from distarray.errors import DistArrayError, DivergenceError
@@ -210,9 +211,7 @@ class ThreadGroup(Group):
 def _parcel(view: Array) -> Array:
     """A copy to send: its owner may change the original as soon as the call returns."""
     if view.dtype.hasobject:
-        raise TypeError(
-            f"elements of dtype {view.dtype} are references and cannot leave the process"
-        )
+        return objects.unpacked(objects.packed(view))
     return np.array(view, order="C")
 
 

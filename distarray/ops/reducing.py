@@ -129,9 +129,11 @@ def reduce(
     matters (subtract, divide, ...): the ranks along the axis take turns, each passing one slab on.
     """
     x: DistArray = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out, where))
-    if type(axis) is not int and axis is not None and type(axis) is not tuple:
-        axis = operator.index(axis)
+    known = type(axis) is int or axis is None or type(axis) is tuple
+    axis = axis if known else operator.index(axis)
     keepdims = keepdims is not NoValue and bool(keepdims)
+    if x._block.dtype.hasobject:
+        return _of_objects(ufunc, x, axis, dtype, out, keepdims, initial, where)
     if out is None and initial is NoValue and (where is True or where is NoValue):
         plan, mask = plan_of(ufunc, x._layout, x._block.dtype, axis, dtype, keepdims), None
         if plan.direct and x._block.size and not (plan.rounds and config.settings.reproducible):
@@ -154,6 +156,29 @@ def reduce(
         x, plan = _settled(x, plan)
     part = _contribution(ufunc, x, plan, dtype, initial, mask)
     return finish(part, plan, ufunc, x._mesh, out)
+
+
+def _of_objects(
+    ufunc: Ufunc,
+    x: DistArray,
+    axis: Any,
+    dtype: Any,
+    out: Any,
+    keepdims: bool,
+    initial: Any,
+    where: Any,
+) -> Any:
+    """The same for Python objects, gathered: of them nobody knows whether order matters."""
+    given: dict[str, Any] = {} if initial is NoValue else {"initial": initial}
+    if where is not True and where is not NoValue:
+        given["where"] = where.full() if isinstance(where, DistArray) else where
+    value = ufunc.reduce(x.full(), axis, dtype, None, keepdims, **given)
+    if out is not None:
+        out[...] = value
+        return out
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return value
+    return as_distarray(value, x._mesh)
 
 
 @lru_cache(maxsize=4096)

@@ -327,10 +327,28 @@ def test_read_only_blocks_can_be_sent(world, ranks):
     world.run(ranks, program)
 
 
-def test_objects_cannot_be_sent(world, ranks):
+def test_objects_travel_pickled(world, ranks):
     def program(group):
-        with pytest.raises(TypeError, match="references"):
-            group.broadcast(np.array([None, {}], dtype=object), 0)
+        up, down = (group.rank + 1) % group.size, (group.rank - 1) % group.size
+        block = np.array([[group.rank, None], [{"a": [1]}, "text"]], dtype=object)
+        into = np.empty((2,), object)
+        if group.size > 1:
+            group.exchange([(up, block[:, 0])], [(down, into)])
+            assert into.tolist() == [down, {"a": [1]}]
+        assert group.allgather(block).tolist()[-1][0] == [group.size - 1, None]
+        parts = group.allgather_varied(block[: group.rank % 2 + 1])
+        assert [len(part) for part in parts] == [rank % 2 + 1 for rank in range(group.size)]
+        assert group.broadcast(block, 0)[0, 0] == 0
+        total = group.allreduce(np.array([group.rank, 1 << 80], object), Fold.SUM)
+        assert total.tolist() == [sum(range(group.size)), group.size << 80]
+
+    world.run(ranks, program)
+
+
+def test_objects_that_cannot_be_pickled(world, ranks):
+    def program(group):
+        with pytest.raises(TypeError, match="cannot be sent"):
+            group.broadcast(np.array([lambda: None], dtype=object), 0)
 
     if ranks > 1:
         world.run(ranks, program)

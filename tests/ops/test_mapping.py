@@ -223,6 +223,24 @@ def test_python_ufuncs(world, ranks, data):
     world.run(ranks, program)
 
 
+def test_objects_go_where_arrays_go(world, ranks):
+    values = np.arange(7)
+    words = np.frompyfunc(lambda n: f"<{n}>", 1, 1)
+
+    def program(group):
+        x = distarray.distribute(values, DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
+        found = words(x)
+        assert np.array_equal(found.full(), words(values))
+        assert found[3] == "<3>"
+        assert found[::2].redistribute(placements=[Replicate()]).to_local().tolist()[-1] == "<6>"
+        assert np.array_equal(found[np.array([5, 0, 5])].full(), words(values)[[5, 0, 5]])
+        assert np.sum(found) == "<0><1><2><3><4><5><6>"
+        vectorized = dnp.vectorize(lambda n: {n}, otypes=[object])
+        assert vectorized(x.redistribute([Replicate()])).full().tolist() == [{n} for n in range(7)]
+
+    world.run(ranks, program)
+
+
 def test_generalized_ufuncs(world, ranks):
     from numpy.linalg import _umath_linalg
 

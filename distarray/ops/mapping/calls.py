@@ -214,7 +214,7 @@ def placed(loop: Loop, block: Array) -> DistArray:
         for layout in (loop.layout, loop.follow)
     )
     result = wrap(block, made, loop.mesh)
-    if made is wanted or block.dtype.hasobject or result.nbytes >= config.replicate_below:
+    if made is wanted or result.nbytes >= config.replicate_below:
         return result
     return to_layout(result, wanted)
 
