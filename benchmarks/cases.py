@@ -197,4 +197,28 @@ CASES = [
         {"n": 512},
         messages="p + 1",
     ),
+    Case(
+        "fft2 2000²",
+        "a = place(rng.random((n, n)) + 1j * rng.random((n, n)))",
+        everywhere("np.fft.fft2(a)", heat="ht.fft.fft2(a)", dtensor="torch.fft.fft2(a)"),
+        {"n": 2000},
+        {"n": 24},
+        messages="p - 1",
+    ),
+    Case(
+        "fftn 128³",
+        "a = place(rng.random((n, n, n)) + 1j * rng.random((n, n, n)))",
+        everywhere("np.fft.fftn(a)", heat="ht.fft.fftn(a)", dtensor="torch.fft.fftn(a)"),
+        {"n": 128},
+        {"n": 12},
+        messages="p - 1",
+    ),
+    Case(
+        "fft 4M",
+        "a = place(rng.random(n) + 1j * rng.random(n))",
+        everywhere("np.fft.fft(a)", heat="ht.fft.fft(a)", dtensor="torch.fft.fft(a)"),
+        {"n": 4 * MILLION},
+        {"n": 512},
+        messages="(3 if n > 1 << 17 else 1) * (p - 1)",
+    ),
 ]
