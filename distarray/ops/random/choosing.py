@@ -12,11 +12,12 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Layout, Shard
 from distarray.ops.placing import Placements, as_shape
 from distarray.ops.random.ordering import positions
-from distarray.ops.random.parameters import as_parameters
-from distarray.ops.random.sampling import Array, Source, filled, layout_for, probe
+from distarray.ops.random.parameters import Placed, as_parameters
+from distarray.ops.random.sampling import Array, Source, fill, filled, layout_for, probe
 from distarray.ops.random.shuffling import WHOLE, Shuffle
 from distarray.ops.random.streams import Call
 from distarray.ops.random.tiles import Tile
+from distarray.ops.random.weighted import Weights, check_weights
 
 __all__ = ["Choosing"]
 
@@ -64,8 +65,9 @@ class Choosing(Source):
         ----
         None for integers with replacement. Without replacement as :meth:`permutation`, of which
         only the beginning travels. Elements of a distributed array are fetched as ``a[index]``
-        fetches them. Probabilities are gathered if they are distributed; without replacement and
-        with probabilities, one exponential number for each of the population is sorted.
+        fetches them. Distributed probabilities stay where they are (see
+        :mod:`distarray.ops.random.weighted`); without replacement, one exponential number for each
+        of the population is sorted.
         """
         mesh = self._mesh_for(mesh, a, p)
         population, count = _population(a, axis)
@@ -122,28 +124,35 @@ def _population(a: Any, axis: int) -> tuple[Any, int]:
 
 
 def _probabilities(p: Any, count: int, chosen: int, replace: bool) -> Any:
-    """Probabilities as every rank has them, checked by NumPy."""
+    """Probabilities, checked as NumPy checks them."""
     if p is not None:
         (p,) = as_parameters([p])
-        p = p.full() if isinstance(p, DistArray) else np.asarray(p)
-        probe("choice", count, 0, True, p)
+        if isinstance(p, DistArray):
+            check_weights(p, count)
+            p = p.full() if count <= WHOLE else p
+        else:
+            p = np.asarray(p)
+            probe("choice", count, 0, True, p)
     if not replace:
         if chosen > count:
             raise ValueError("Cannot take a larger sample than population when replace is False")
-        if p is not None and np.count_nonzero(p > 0) < chosen:
+        if p is not None and int(np.count_nonzero(p > 0)) < chosen:
             raise ValueError("Fewer non-zero entries in p than size")
     return p
 
 
-def _weighted(call: Call, layout: Layout, p: Array, mesh: DeviceMesh) -> DistArray:
+def _weighted(call: Call, layout: Layout, p: Any, mesh: DeviceMesh) -> DistArray:
     """With replacement: where uniform numbers fall among the accumulated probabilities."""
-    bounds = np.cumsum(p, dtype=np.float64)
-    bounds /= bounds[-1:]
 
     def draw(generator: np.random.Generator, tile: Tile) -> Array:
-        return np.asarray(bounds.searchsorted(generator.random(tile.extents), side="right"))
+        return generator.random(tile.extents)
 
-    return filled(layout, mesh, np.int64, call, draw)
+    uniform = np.zeros(layout.local_shape(mesh.coords))
+    if mesh.coords is None:
+        return wrap(mesh.asarray(uniform.astype(np.int64)), layout, mesh)
+    fill(uniform, layout.shape, layout.section(mesh.coords), call, draw)
+    found = Weights(p, mesh).positions(uniform.reshape(-1))
+    return wrap(mesh.asarray(found.reshape(uniform.shape)), layout, mesh)
 
 
 def _distinct(call: Call, count: int, layout: Layout, p: Any, mesh: DeviceMesh) -> DistArray:
@@ -174,18 +183,18 @@ def _key(layout: Layout, mesh: DeviceMesh) -> tuple[slice, ...]:
     return tuple([slice(start, stop) for start, stop in layout.section(mesh.coords)])
 
 
-def _race(call: Call, count: int, p: Array, mesh: DeviceMesh) -> DistArray:
+def _race(call: Call, count: int, p: Any, mesh: DeviceMesh) -> DistArray:
     """All positions in the order in which they are drawn without replacement.
 
     Exponential clocks of rates p: the first to ring is i with probability p[i], and of the others
     the next is again so.
     """
     layout = Layout.chunked((count,), mesh.shape, [Shard(0)] * len(mesh.shape))
+    rates = Placed(p, layout, mesh)
 
     def draw(generator: np.random.Generator, tile: Tile) -> Array:
-        rates = p[tile.start[0] : tile.start[0] + tile.extents[0]]
         with np.errstate(divide="ignore"):
-            return generator.standard_exponential(tile.extents) / rates
+            return generator.standard_exponential(tile.extents) / rates.part(tile)
 
     clocks = filled(layout, mesh, np.float64, call, draw)
     return np.argsort(clocks, kind="stable")  # type: ignore[return-value]

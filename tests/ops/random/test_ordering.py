@@ -203,6 +203,34 @@ def test_choice_of_elements(world, ranks):
     world.run(ranks, program)
 
 
+def test_distributed_probabilities(world, ranks):
+    n = 5 * LONG
+    weights = np.random.default_rng(1).random(n)
+    weights[::3] = 0
+    weights[n // 2 :] *= 1e-3
+    weights /= weights.sum()
+    wanted = alone(
+        lambda rng: [rng.choice(n, (150, 30), p=weights).full(), rng.choice(n, 200, False, weights)]
+    )
+    assert (weights[wanted[0]] > 0).all()
+
+    def program(group):
+        p = put(weights)
+        rng = default_rng(7)
+        for where in (None, [Shard(0)], [Shard(1)]):
+            rng = default_rng(7)
+            assert_matches(rng.choice(n, (150, 30), p=p, placements=where), wanted[0])
+        assert_matches(rng.choice(n, 200, replace=False, p=p), np.asarray(wanted[1]))
+        with distarray.trace() as book:
+            default_rng(7).choice(n, 10, p=p)
+        assert book.bytes < 8 * n // 10
+        for bad, text in ((-p, "non-negative"), (p * 2, "sum to 1"), (p[1:], "same size")):
+            with pytest.raises(ValueError, match=text):
+                rng.choice(n, 3, p=bad)
+
+    world.run(ranks, program)
+
+
 def test_bucketed_permutations_are_uniform():
     """Where elements come to lie, and which neighbours they get, over many permutations."""
     from distarray.ops.random import shuffling
