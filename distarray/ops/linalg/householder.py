@@ -17,7 +17,7 @@ from distarray.comm.group import Group
 from distarray.layout import Cut, Fold, Layout, Shard
 from distarray.ops.linalg.tsqr import TallQR
 
-__all__ = ["Factored", "by_rows", "factored"]
+__all__ = ["Factored", "by_rows", "factored", "set_ones"]
 
 Array = Any
 
@@ -63,8 +63,7 @@ class Factored:
         rows = min(max(width - first, 0), len(y))
         if rows:
             y[:rows] = np.tril(y[:rows], first - 1)
-            places = np.arange(rows)
-            y[places, places + first] = 1
+            set_ones(y, first, rows)
         return low, y
 
     def apply(self, c: Array, adjoint: bool, corner: bool = False) -> None:
@@ -100,11 +99,16 @@ class Factored:
     def _unit(self, columns: int) -> DistArray:
         """The first columns of the unit matrix, cut as this one's rows."""
         layout = self.layout.with_cuts([self.layout.cuts[0], Cut.whole(columns)])
-        block = np.zeros_like(self.block, shape=layout.local_shape(self.mesh.coords))
+        block = np.zeros_like(self.block, order="C", shape=layout.local_shape(self.mesh.coords))
         start, stop = layout.section(self.mesh.coords)[0]
-        places = np.arange(start, max(start, min(stop, columns)))
-        block[places - start, places] = 1
+        set_ones(block, start, max(0, min(stop, columns) - start))
         return wrap(block, layout, self.mesh)
+
+
+def set_ones(block: Array, first: int, count: int) -> None:
+    """Set `count` elements to one along the diagonal that begins in column `first` of row 0."""
+    step = block.shape[1] + 1
+    block.reshape(-1)[first : first + count * step : step] = 1
 
 
 def reflect(c: Array, y: Array, t: Array, group: Group) -> None:

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, call, wrap
+from distarray.array.blocks import contiguous
 from distarray.comm.group import Group
 from distarray.layout import Cut, Fold, Layout
 from distarray.ops.linalg import small
+from distarray.ops.linalg.householder import set_ones
 from distarray.ops.ufuncs import call_ufunc
 
 __all__ = ["values_and_vectors"]
@@ -78,15 +80,15 @@ def values_and_vectors(x: DistArray, vectors: bool = True) -> Any:
         return s
     whole = [Cut.whole(n), Cut.ragged(counts, cut.mesh_dims, cut.radix)]
     layout = Layout.from_cuts(whole, mesh.shape)
-    made = wrap(np.ascontiguousarray(found[:n]), layout, mesh)
-    rotations = wrap(np.ascontiguousarray(found[n:]), layout, mesh)
+    made = wrap(contiguous(found[:n]), layout, mesh)
+    rotations = wrap(contiguous(found[n:]), layout, mesh)
     v = _orthonormal(call(np.take, made, order, axis=1))
     return call(np.take, rotations, order, axis=1), s, v
 
 
 def _scaled(block: Array, group: Group) -> tuple[Array, int]:
     """The block times a power of two, so that squares neither overflow nor vanish."""
-    here = np.array(np.max(np.abs(block)) if block.size else 0.0)
+    here = np.array(float(np.max(np.abs(block))) if block.size else 0.0)
     largest = float(group.allreduce(here, Fold.MAX))
     if not np.isfinite(largest):
         raise np.linalg.LinAlgError("SVD did not converge")
@@ -124,19 +126,18 @@ class _Tournament:
         first = cut.interval(group.rank)[0]
         both = columns
         if vectors:
-            rotations = np.zeros_like(columns, shape=columns.shape)
-            places = np.arange(columns.shape[1])
-            rotations[places + first, places] = 1
+            rotations = np.zeros_like(columns, order="C")
+            set_ones(rotations[first:], 0, columns.shape[1])
             both = np.concatenate([columns, rotations])
         middle = half[group.rank][0]
         self.blocks = [
-            _Block(2 * group.rank, np.ascontiguousarray(both[:, :middle])),
-            _Block(2 * group.rank + 1, np.ascontiguousarray(both[:, middle:])),
+            _Block(2 * group.rank, contiguous(both[:, :middle])),
+            _Block(2 * group.rank + 1, contiguous(both[:, middle:])),
         ]
         # The numbers in the upper and the lower row of the tournament.
         self._upper = list(range(0, 2 * group.size, 2))
         self._lower = list(range(1, 2 * group.size, 2))
-        squares = np.array(np.sum(np.abs(columns) ** 2))
+        squares = np.array(float(np.sum(np.abs(columns) ** 2)))
         self._size = float(np.sqrt(group.allreduce(squares, Fold.SUM)))
         self._enough = 16 * np.finfo(columns.dtype).eps * np.sqrt(self._rows)
 
@@ -168,8 +169,8 @@ class _Tournament:
             return _SETTLED
         _, _, vh = np.linalg.svd(np.linalg.qr(both[:n], mode="r"))
         both = np.matmul(both, vh.conj().T)
-        low.columns = np.ascontiguousarray(both[:, :middle])
-        high.columns = np.ascontiguousarray(both[:, middle:])
+        low.columns = contiguous(both[:, :middle])
+        high.columns = contiguous(both[:, middle:])
         return _ROTATED
 
     def _coupling(self, a: Array, b: Array) -> float:

@@ -57,7 +57,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     m, n = x.shape
     if rcond is None:
         rcond = np.finfo(np.float64).eps * max(n, m)
-    if small.is_small(x, right, limit=_SMALL) or not right.shape[1] or not min(m, n):
+    if small.is_small(x, right, limit=SMALL_BYTES) or not right.shape[1] or not min(m, n):
         return small.at_once(partial(np.linalg.lstsq, rcond=rcond), x, y)
     if x._mesh.coords is not None and is_tall(x, extra=right.shape[1]):
         solution, residuals, rank, s = _tall(x, right, rcond)
@@ -67,7 +67,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
 
 
 #: Problems of fewer bytes are gathered.
-_SMALL = 1 << 16
+SMALL_BYTES = 1 << 16
 
 
 def _tall(a: DistArray, b: DistArray, rcond: float) -> Any:
@@ -152,4 +152,4 @@ def _adjoints(x: DistArray) -> DistArray:
     """The conjugate transpose of each matrix of a stack."""
     axes = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
     flipped = wrap(x._block.transpose(axes), x._layout.transpose(axes), x._mesh)
-    return call(np.conjugate, flipped) if x.dtype.kind == "c" else flipped
+    return call_ufunc(np.conjugate, flipped) if x.dtype.kind == "c" else flipped

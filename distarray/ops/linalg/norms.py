@@ -97,7 +97,7 @@ def _of_vectors(a: DistArray, ord: Any, axes: tuple[Any, ...], keepdims: bool) -
     if isinstance(ord, str):
         raise ValueError(f"Invalid norm order '{ord}' for vectors")
     powers = call_ufunc(np.absolute, a)
-    powers = call_ufunc(np.power, powers, ord, out=powers)
+    powers = call_ufunc(np.power, powers, ord, out=powers if powers.ndim else None)
     total = call(np.sum, powers, **how)
     return call_ufunc(np.power, total, np.reciprocal(ord, dtype=total.dtype))
 

@@ -138,14 +138,18 @@ def real_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 # -- at once ---------------------------------------------------------------------------------------
 
 
-def is_small(*operands: DistArray, limit: int = SMALL_BYTES) -> bool:
+def is_small(*operands: DistArray, limit: int | None = None) -> bool:
     """Whether LAPACK does it at once: all of it is on every rank, or `limit` bytes at most are not.
 
     The same on all ranks.
     """
     if operands[0]._mesh.size() == 1:
         return True
-    return sum([x.nbytes for x in operands if not x._layout.is_replicated]) <= limit
+    limit = SMALL_BYTES if limit is None else limit
+    return (
+        all(x._layout.is_replicated for x in operands)
+        or sum([x.nbytes for x in operands if not x._layout.is_replicated]) <= limit
+    )
 
 
 def at_once(function: Callable[..., Any], *operands: DistArray) -> Any:

@@ -12,6 +12,7 @@ from distarray.ops.linalg import small
 from distarray.ops.linalg.householder import by_rows
 from distarray.ops.linalg.jacobi import values_and_vectors
 from distarray.ops.linalg.qr import is_tall, orthogonal, tall_qr, triangle_of
+from distarray.ops.ufuncs import call_ufunc
 
 __all__ = ["svd", "svdvals"]
 
@@ -80,16 +81,16 @@ def svdvals(x: Any, /) -> Any:
 def _hermitian(x: DistArray, vectors: bool) -> Any:
     """From eigenvalues and eigenvectors, which are put in the order of falling magnitude."""
     if not vectors:
-        values = call(np.abs, call(np.linalg.eigvalsh, x))
+        values = call_ufunc(np.abs, call(np.linalg.eigvalsh, x))
         return call(np.sort, values)[..., ::-1]
     values, u = call(np.linalg.eigh, x)
-    signs = call(np.copysign, 1.0, values)
-    values = call(np.abs, values)
+    signs = call_ufunc(np.copysign, 1.0, values)
+    values = call_ufunc(np.abs, values)
     order = call(np.argsort, values)[..., ::-1]
     signs = call(np.take_along_axis, signs, order, axis=-1)
     values = call(np.take_along_axis, values, order, axis=-1)
     u = call(np.take_along_axis, u, order[..., None, :], axis=-1)
-    vt = call(np.conjugate, call(np.swapaxes, u * signs[..., None, :], -1, -2))
+    vt = call_ufunc(np.conjugate, call(np.swapaxes, u * signs[..., None, :], -1, -2))
     return SVDResult(u, values, vt)
 
 
@@ -109,7 +110,7 @@ def _matrix(x: DistArray, full: bool, vectors: bool) -> Any:
 def adjoint(x: DistArray) -> DistArray:
     """The conjugate transpose; of real numbers a view."""
     flipped = wrap(x._block.transpose(), x._layout.transpose((1, 0)), x._mesh)
-    return call(np.conjugate, flipped) if x.dtype.kind == "c" else flipped
+    return call_ufunc(np.conjugate, flipped) if x.dtype.kind == "c" else flipped
 
 
 def _tall(x: DistArray, full: bool, vectors: bool) -> Any:

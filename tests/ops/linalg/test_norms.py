@@ -1,0 +1,169 @@
+"""norm and its relatives, cross and multi_dot: as NumPy, whatever the placement."""
+
+import warnings
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distarray import DeviceMesh, Shard, distribute, trace
+from distarray.testing import array_values, assert_matches, mesh_shapes, recipes
+
+from .matrices import run
+
+LA = np.linalg
+KINDS = ("plain", "view", "transposed", "ragged", "partial")
+DTYPES = ("f8", "i8", "c16", "f4", "?", "u1")
+SHAPES = ((7,), (1,), (5, 4), (3, 8), (2, 3, 4), (6, 1), (4, 0, 3), ())
+
+
+def laid(draw, world, *values):
+    """A number of ranks, the shape of a mesh of them, and a recipe for each array."""
+    ranks = draw(st.sampled_from(world.ranks))
+    mesh_shape = draw(mesh_shapes(ranks))
+    return ranks, mesh_shape, [draw(recipes(v.shape, mesh_shape, v.dtype, KINDS)) for v in values]
+
+
+def outcome(call, *args):
+    """What NumPy gives, or the exception it raises."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return call(*args)
+        except Exception as error:
+            return error
+
+
+def compare(world, drawn, values, call):
+    """A call on distributed operands against NumPy's; the same exception where that raises."""
+    expected = outcome(call, *values)
+    single = getattr(expected, "dtype", np.dtype("f8")).char in "efF"
+    exact = {"rtol": 2e-3 if single else 1e-10, "atol": 1e-6 if single else 1e-11}
+
+    def check(*arrays):
+        if isinstance(expected, Exception):
+            with pytest.raises(type(expected)) as found:
+                call(*arrays)
+            assert str(found.value) == str(expected)
+            return
+        with np.errstate(all="ignore"):
+            assert_matches(call(*arrays), expected, exact=False, **exact)
+
+    run(world, drawn, values, check)
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_norm(world, data):
+    a = data.draw(array_values(data.draw(st.sampled_from(SHAPES)), DTYPES))
+    orders = st.sampled_from([None, "fro", "nuc", inf, -inf, 0, 1, -1, 2, -2, 3, 0.5, "odd"])
+    order, keepdims = data.draw(orders), data.draw(st.booleans())
+    axis = data.draw(st.sampled_from([None, 0, -1, (0,), (0, 1), (-1, 0), (1, 1), 5, "x"]))
+    drawn = laid(data.draw, world, a)
+    compare(world, drawn, [a], lambda x: LA.norm(x, order, axis, keepdims))
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_vector_norm(world, data):
+    a = data.draw(array_values(data.draw(st.sampled_from(SHAPES)), DTYPES))
+    order = data.draw(st.sampled_from([inf, -inf, 0, 1, 2, 3, -1, 0.5, "fro"]))
+    axis = data.draw(st.sampled_from([None, 0, -1, (0, 1), (1, 0), (0, 2), ()]))
+    keepdims = data.draw(st.booleans())
+    drawn = laid(data.draw, world, a)
+    compare(world, drawn, [a], lambda x: LA.vector_norm(x, axis=axis, ord=order, keepdims=keepdims))
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_matrix_norm(world, data):
+    a = data.draw(array_values(data.draw(st.sampled_from(SHAPES)), DTYPES))
+    order = data.draw(st.sampled_from(["fro", "nuc", inf, -inf, 1, -1, 2, -2, 0]))
+    keepdims = data.draw(st.booleans())
+    drawn = laid(data.draw, world, a)
+    compare(world, drawn, [a], lambda x: LA.matrix_norm(x, ord=order, keepdims=keepdims))
+
+
+@pytest.mark.parametrize("p", [1, -1, 2, inf, -inf, "fro", "nuc"])
+def test_cond(world, ranks, p):
+    """Of a matrix, of a singular one (infinite), of one with NaN."""
+    rng = np.random.default_rng(5)
+    regular = rng.standard_normal((6, 6))
+    singular, odd = np.ones((6, 6)), regular.copy()
+    odd[2, 3] = np.nan
+    for a in (regular, singular, *([odd] if p not in (2, "nuc") else [])):
+        drawn = (ranks, (ranks,), [Laid()])
+        if a is not singular or p != "nuc":
+            compare(world, drawn, [a], lambda x: np.isinf(LA.cond(x, p)))
+        if a is regular:
+            compare(world, drawn, [a], lambda x: LA.cond(x, p))
+
+
+class Laid:
+    """Rows are cut."""
+
+    def build(self, values, mesh):
+        return distribute(values, mesh, [Shard(0)], src=None)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_cross(world, data):
+    lengths = data.draw(st.sampled_from([(3, 3), (3, 3), (3, 2), (2, 3), (2, 2), (3, 4)]))
+    stacks = data.draw(st.sampled_from([((), ()), ((5,), (5,)), ((4,), ()), ((2, 1), (6,))]))
+    axes = data.draw(st.sampled_from([{}, {}, {"axisa": 0}, {"axisb": 0}, {"axisc": 0}]))
+    shapes = [[*stack, length] for stack, length in zip(stacks, lengths, strict=True)]
+    for shape, name in zip(shapes, ("axisa", "axisb"), strict=True):
+        if name in axes:
+            shape.insert(0, shape.pop())
+    a, b = [data.draw(array_values(tuple(shape), ("f8", "i4", "c16"))) for shape in shapes]
+    drawn = laid(data.draw, world, a, b)
+
+    def call(x, y):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return np.cross(x, y, **axes)
+
+    compare(world, drawn, [a, b], call)
+
+
+def test_cross_of_the_standard(world, ranks):
+    a, b = np.arange(12.0).reshape(3, 4), np.arange(12.0)[::-1].reshape(3, 4)
+    drawn = (ranks, (ranks,), [Laid(), Laid()])
+    compare(world, drawn, [a, b], lambda x, y: LA.cross(x, y, axis=0))
+    compare(world, drawn, [a, b], LA.cross)
+    with pytest.warns(DeprecationWarning, match="2-dimensional vectors"):
+        run(world, drawn, [a[:, :2], b[:, :2]], np.cross)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_multi_dot(world, data):
+    count = data.draw(st.integers(1, 5))
+    sides = [data.draw(st.sampled_from([1, 2, 3, 5, 9])) for _ in range(count + 1)]
+    shapes = [tuple(sides[i : i + 2]) for i in range(count)]
+    shapes[0] = data.draw(st.sampled_from([shapes[0], shapes[0][1:]]))
+    shapes[-1] = data.draw(st.sampled_from([shapes[-1], shapes[-1][:1]]))
+    values = [data.draw(array_values(shape, ("f8", "i4"))) for shape in shapes]
+    drawn = laid(data.draw, world, *values)
+    compare(world, drawn, values, lambda *arrays: LA.multi_dot(arrays))
+
+
+def test_multi_dot_takes_the_cheapest_order(world, ranks):
+    """A vector at the end: no product of two matrices is formed; `out` receives the result."""
+    a, b, v = np.ones((60, 50)), np.ones((50, 60)), np.ones(60)
+
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        arrays = [distribute(x, mesh, [Shard(0)], src=None) for x in (a, b, a, v[:50])]
+        out = distribute(np.zeros((60, 1)), mesh, [Shard(0)], src=None)
+        with trace() as found:
+            assert_matches(LA.multi_dot(arrays), LA.multi_dot([a, b, a, v[:50]]))
+        assert found.bytes <= 8 * 60 * 4 * group.size
+        result = LA.multi_dot([*arrays[:3], arrays[3][:, None]], out=out)
+        assert result is out
+        assert_matches(out, LA.multi_dot([a, b, a, v[:50]])[:, None])
+
+    world.run(ranks, program)
