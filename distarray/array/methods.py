@@ -182,7 +182,7 @@ class Methods(Base):
         self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None
     ) -> None:
         """Sort in place; see :func:`numpy.sort`."""
-        self[...] = call(np.sort, self, axis=axis, kind=kind, order=order, stable=stable)  # type: ignore[index]
+        call(Methods.sort, self, axis, kind, order, stable=stable)
 
     def partition(
         self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None

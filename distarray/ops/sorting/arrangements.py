@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, as_distarray, call, common_mesh, implements, wrap
+from distarray.array import DistArray, as_distarray, call, common_mesh, implements, to_layout, wrap
 from distarray.comm import devices
+from distarray.layout import Layout
 from distarray.ops.blockwise import prepare
 from distarray.ops.sorting.engine import order_line, sort_line
 from distarray.ops.sorting.lines import Line, Work, along_axis
@@ -17,6 +18,7 @@ __all__ = ["argpartition", "argsort", "lexsort", "partition", "sort", "sort_comp
 
 Array = Any
 _INDEX = np.dtype(np.intp)
+_SIGN, _ONE = np.uint64(1 << 63), np.uint64(1)
 
 
 @implements(np.sort)
@@ -60,14 +62,32 @@ def sort(
     return _viewed(_sorted(keys, axis), x.dtype)
 
 
-def _sorted(keys: DistArray, axis: int) -> DistArray:
+@implements(DistArray.sort, at=True)
+def sort_in_place(
+    x: DistArray, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> None:
+    """``x.sort()``: as :func:`sort`, and the elements stay in the array's own layout and memory."""
+    if not x._layout.is_plain or x.dtype.hasobject or not x.ndim:
+        x[...] = call(np.sort, x, axis, kind, order, stable=stable)
+        return
+    _operand(np.sort, x, axis, kind=kind, order=order, stable=stable)
+    if not getattr(x._block.flags, "writeable", True):
+        raise ValueError("sort array is read-only")
+    axis = normalize_axis_index(axis, x.ndim)
+    # The blocks of a reversed view do not ascend with the ranks.
+    target = x._layout if x._layout.cuts[axis].step > 0 else None
+    found = _viewed(_sorted(_keys(x, order), axis, target), x.dtype)
+    x._block[...] = to_layout(found, x._layout)._block
+
+
+def _sorted(keys: DistArray, axis: int, target: Layout | None = None) -> DistArray:
     def whole(blocks: Sequence[Array], axis: int) -> Array:
         return sorted_values(blocks[0], axis)
 
     def spread(parts: Sequence[Array], line: Line) -> Array:
         return sort_line(line.group, parts[0], line.lengths, line.stops)
 
-    return along_axis([keys], axis, Work(whole, spread, keys.dtype))
+    return along_axis([keys], axis, Work(whole, spread, keys.dtype), target)
 
 
 @implements(np.argsort)
@@ -127,7 +147,9 @@ def _keys(x: DistArray, order: Any) -> DistArray:
         }
         return _viewed(x, np.dtype(described))
     if not dtype.isnative:
-        return x._like(x._block.astype(dtype.newbyteorder("=")))
+        x = x._like(x._block.astype(dtype.newbyteorder("=")))
+    if dtype.kind in "mM":  # NumPy sorts integers several times faster; NaT becomes the greatest
+        return x._like((x._block.view(np.uint64) ^ _SIGN) - _ONE)
     return x
 
 
@@ -135,6 +157,9 @@ def _viewed(x: DistArray, dtype: np.dtype[Any]) -> DistArray:
     """The array with the data type that it had before `_keys`."""
     if x.dtype == dtype:
         return x
+    if dtype.kind in "mM":
+        native = ((x._block + _ONE) ^ _SIGN).view(dtype.newbyteorder("="))
+        return x._like(native.astype(dtype, copy=False))
     return x._like(x._block.view(dtype) if dtype.names is not None else x._block.astype(dtype))
 
 

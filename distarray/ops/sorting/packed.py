@@ -20,22 +20,32 @@ _TOP = {size: np.uint64(1 << (8 * size - 1)) for size in (1, 2, 4, 8)}
 def packed_order(block: Array, axis: int) -> Array | None:
     """The stable argsort of a block, or None where it is not to be had in this way."""
     dtype = block.dtype
-    if block.ndim != 1 or block.size < _SHORT or not dtype.isnative:
+    if block.size < _SHORT or dtype.kind not in "biufmM" or not 0 < dtype.itemsize <= 8:
         return None
-    if dtype.kind not in "biufmM" or dtype.itemsize > 8:
-        return None
-    keys = _as_unsigned(block)
+    if not dtype.isnative or (dtype.itemsize < 4 and dtype.kind != "f"):
+        return None  # small integers: NumPy's stable sort counts digits
+    last = np.moveaxis(block, axis, -1)
+    lines = last.reshape(-1, last.shape[-1])
+    if block.ndim == 1 and (block[1:] >= block[:-1]).all():
+        return np.arange(block.size)
+    order = _order_lines(lines)
+    return None if order is None else np.moveaxis(order.reshape(last.shape), -1, axis)
+
+
+def _order_lines(lines: Array) -> Array | None:
+    """The stable argsort along the second of two axes."""
+    length = lines.shape[1]
+    keys = _as_unsigned(lines)
     keys -= keys.min()
-    bits = int(block.size - 1).bit_length()
+    bits = (length - 1).bit_length()
     spare = 64 - bits - int(keys.max()).bit_length()
     if spare < 0:
         exact = keys.copy()
         keys >>= np.uint64(-spare)
     keys <<= np.uint64(bits)
-    keys |= np.arange(block.size, dtype=np.uint64)
-    keys.sort()
-    mask = np.uint64((1 << bits) - 1)
-    order = (keys & mask).view(np.int64)
+    keys |= np.arange(length, dtype=np.uint64)
+    keys.sort(axis=1)
+    order = (keys & np.uint64((1 << bits) - 1)).view(np.int64)
     if spare < 0:
         keys >>= np.uint64(bits)
         if not _put_right(order, keys, exact):
@@ -52,7 +62,7 @@ def _as_unsigned(block: Array) -> Array:
         return block.astype(np.int64).view(np.uint64) ^ _TOP[8]
     if kind in "mM":
         return (block.view(np.int64).view(np.uint64) ^ _TOP[8]) - np.uint64(1)
-    block = block + block.dtype.type(0)  # -0.0 is 0.0
+    block = block + block.dtype.type(0)  # -0.0 becomes 0.0
     bits = block.view(f"i{size}")
     # The order of negative numbers is that of their bits, reversed.
     bits = bits ^ ((bits >> (8 * size - 1)) & np.iinfo(bits.dtype).max)
@@ -63,14 +73,17 @@ def _as_unsigned(block: Array) -> Array:
 
 def _put_right(order: Array, cut: Array, exact: Array) -> bool:
     """Sort the elements whose shortened keys are equal; False if they are too many for that."""
-    same = cut[1:] == cut[:-1]
+    same = np.zeros(cut.shape, bool)
+    np.equal(cut[:, 1:], cut[:, :-1], out=same[:, 1:])
     doubtful = np.flatnonzero(same)
     if not doubtful.size:
         return True
     if doubtful.size > order.size // 8:
         return False
-    places = np.union1d(doubtful, doubtful + 1)
-    found = order[places]
+    places = np.union1d(doubtful - 1, doubtful)
+    flat = order.reshape(-1)
+    line, found = places // order.shape[1], flat[places]
     # Runs of equal shortened keys follow one another, so sorting by these first keeps them apart.
-    order[places] = found[np.lexsort((found, exact[found]))]
+    keys = exact.reshape(-1)[line * order.shape[1] + found]
+    flat[places] = found[np.lexsort((found, keys, line))]
     return True
