@@ -77,6 +77,8 @@ COLUMNS = {
     "dtensor": "a.redistribute(placements=[Shard(1)])",
     "local": "block.copy()",
 }
+#: NumPy's, or ours; the same bits for the first 16,384 numbers.
+PHILOX = "np.random.Generator(np.random.Philox(5))"
 WITH_BLOCK = "a = place(rng.random((n, n)))\nblock = local(a)"
 
 CASES = [
@@ -220,5 +222,56 @@ CASES = [
         {"n": 4 * MILLION},
         {"n": 512},
         messages="(3 if n > 1 << 17 else 1) * (p - 1)",
+    ),
+    Case(
+        "normals 4M",
+        "",
+        everywhere(
+            PHILOX + ".standard_normal(n)",
+            heat="ht.random.randn(n, split=0)",
+            dtensor="",
+        ),
+        {"n": 4 * MILLION},
+        {"n": 64},
+    ),
+    Case(
+        "permutation 4M",
+        "",
+        everywhere(PHILOX + ".permutation(n)", heat="ht.random.randperm(n)", dtensor=""),
+        {"n": 4 * MILLION},
+        {"n": 64},
+        messages="p + 3 if n > 1 << 16 else 0",
+    ),
+    Case(
+        "sort 4M",
+        LINE,
+        everywhere("np.sort(a)", heat="ht.sort(a)", dtensor=""),
+        {"n": 4 * MILLION},
+        {"n": 40_000},
+        messages="6 if n >= p << 15 else 5",  # samples, bounds, two of cuts, the keys; a check
+    ),
+    Case(
+        "argsort 4M",
+        LINE,
+        everywhere("np.argsort(a)", heat="", dtensor=""),
+        {"n": 4 * MILLION},
+        {"n": 40_000},
+        messages="6",
+    ),
+    Case(
+        "unique 4M",
+        "a = place(rng.integers(0, 1000, n))",
+        everywhere("np.unique(a)", heat="ht.unique(a, sorted=True)", dtensor=""),
+        {"n": 4 * MILLION},
+        {"n": 40_000},
+        messages="2",
+    ),
+    Case(
+        "searchsorted 1M in 4M",
+        "a = place(numpy.sort(rng.random(n)))\nv = place(rng.random(n // 4))",
+        everywhere("np.searchsorted(a, v)", heat="", dtensor=""),
+        {"n": 4 * MILLION},
+        {"n": 40_000},
+        messages="p + 1",
     ),
 ]

@@ -87,6 +87,9 @@ GOALS = [
     Goal("fftn 128³, speed of NumPy", faster("fftn 128³"), 1.6, "x", True),
     Goal("fft of 4M, speed of NumPy", faster("fft 4M"), 1.6, "x", True),
     Goal("import distarray.numpy", lambda f: f["import", "distarray", 1].median, 0.15, " s"),
+    Goal("normals 4M, speed of NumPy's Philox", faster("normals 4M"), 1.6, "x", True),
+    Goal("sort 4M, speed of NumPy", faster("sort 4M"), 1.5, "x", True),
+    Goal("unique 4M, speed of NumPy", faster("unique 4M"), 2, "x", True),
 ]
 
 
