@@ -59,7 +59,9 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
         rcond = np.finfo(np.float64).eps * max(n, m)
     if small.is_small(x, right, limit=SMALL_BYTES) or not right.shape[1] or not min(m, n):
         return small.at_once(partial(np.linalg.lstsq, rcond=rcond), x, y)
-    if x._mesh.coords is not None and is_tall(x, extra=right.shape[1]):
+    if x._mesh.coords is None:
+        solution, residuals, rank, s = _outside(x, right)
+    elif is_tall(x, extra=right.shape[1]):
         solution, residuals, rank, s = _tall(x, right, rcond)
     else:
         solution, residuals, rank, s = _by_values(x, right, rcond)
@@ -87,6 +89,20 @@ def _tall(a: DistArray, b: DistArray, rcond: float) -> Any:
     real = small.real_type(dtype)
     parts = x.astype(dtype), outside.astype(real), rank, s.astype(real)
     return tuple([small.replicated(part, mesh) for part in parts])
+
+
+def _outside(a: DistArray, b: DistArray) -> Any:
+    """What a rank outside of the mesh gets: shapes and dtypes, as if the rank of `a` were full."""
+    (m, n), k = a.shape, b.shape[1]
+    _, dtype = small.common_type(a.dtype, b.dtype)
+    real = small.real_type(dtype)
+    parts = (
+        np.empty((n, k), dtype),
+        np.empty(k if m > n else 0, real),
+        np.int32(n),
+        np.empty(min(m, n), real),
+    )
+    return tuple([small.replicated(part, a._mesh) for part in parts])
 
 
 def _by_values(a: DistArray, b: DistArray, rcond: float) -> Any:
