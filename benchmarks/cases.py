@@ -274,4 +274,47 @@ CASES = [
         {"n": 40_000},
         messages="p + 1",
     ),
+    Case(
+        "solve 2000",
+        "a, b = place(rng.standard_normal((n, n))), place(rng.random(n))",
+        everywhere("np.linalg.solve(a, b)", heat="", dtensor="")
+        | {"numpy-2": "np.linalg.solve(a, b)"},
+        {"n": 2000},
+        {"n": 24},
+        messages="2 * (p - 1) + (1 if n < 768 else 33)",  # panels of 128: broadcasts, then sums
+    ),
+    Case(
+        "cholesky 2000",
+        "a = rng.random((n, n))\na = place(a + a.T + 2 * n * numpy.eye(n))",
+        everywhere("np.linalg.cholesky(a)", heat="", dtensor="")
+        | {"numpy-2": "np.linalg.cholesky(a)"},
+        {"n": 2000},
+        {"n": 24},
+        messages="p if n < 768 else 2 * (p - 1) + 16",
+    ),
+    Case(
+        "inv 500",
+        "a = place(rng.standard_normal((n, n)))",
+        everywhere("np.linalg.inv(a)", heat="ht.linalg.inv(a)", dtensor=""),
+        {"n": 500},
+        {"n": 24},
+        messages="p",
+    ),
+    Case(
+        "det 500",
+        "a = place(rng.standard_normal((n, n)) / n**0.5)",
+        everywhere("np.linalg.det(a)", heat="ht.linalg.det(a)", dtensor=""),
+        {"n": 500},
+        {"n": 24},
+        messages="p",
+    ),
+    Case(
+        "eigh 2048",
+        "a = rng.random((n, n))\na = place(a + a.T)",
+        everywhere("np.linalg.eigh(a)[0]", heat="", dtensor="")
+        | {"numpy-2": "np.linalg.eigh(a)[0]"},
+        {"n": 2048},
+        {"n": 24},
+        messages="p if n < 2048 else 8 * (p - 1) + 3 * n",
+    ),
 ]
