@@ -59,14 +59,13 @@ def factor_panel(columns: Array) -> Array:
     return routine(columns)
 
 
-def row_order(pivots: Array, rows: int) -> tuple[Array, Array]:
+def row_order(pivots: Array) -> tuple[Array, Array]:
     """What exchanging rows comes to: the rows that change, and the rows they are taken from."""
-    order = list(range(rows))
+    order: dict[int, int] = {}
     for row, other in enumerate(pivots.tolist()):
-        order[row], order[other] = order[other], order[row]
-    places = np.array(order, np.intp)
-    changed = np.flatnonzero(places != np.arange(rows))
-    return changed, places[changed]
+        if row != other:
+            order[row], order[other] = order.get(other, other), order.get(row, row)
+    return np.array(list(order), np.intp), np.array(list(order.values()), np.intp)
 
 
 def subtract_product(target: Array, left: Array, right: Array) -> None:

@@ -57,12 +57,15 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     m, n = x.shape
     if rcond is None:
         rcond = np.finfo(np.float64).eps * max(n, m)
-    if small.is_small(x, right, limit=SMALL_BYTES) or not right.shape[1] or not min(m, n):
-        return small.at_once(partial(np.linalg.lstsq, rcond=rcond), x, y)
-    if x._mesh.coords is None:
-        solution, residuals, rank, s = _outside(x, right)
-    elif is_tall(x, extra=right.shape[1]):
+    function = partial(np.linalg.lstsq, rcond=rcond)
+    if not right.shape[1] or not min(m, n):
+        return small.at_once(function, x, y)
+    if x._mesh.coords is not None and is_tall(x, extra=right.shape[1]):
         solution, residuals, rank, s = _tall(x, right, rcond)
+    elif small.is_small(x, right, limit=SMALL_BYTES):
+        return small.at_once(function, x, y)
+    elif x._mesh.coords is None:
+        solution, residuals, rank, s = _outside(x, right)
     else:
         solution, residuals, rank, s = _by_values(x, right, rcond)
     return (solution[:, 0] if vector else solution), residuals, rank, s

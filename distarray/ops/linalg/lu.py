@@ -84,7 +84,7 @@ class _Elimination:
         rest = self.work[start:, self.dealing.place(panel + 1) :]
         if not rest.size:
             return
-        changed, sources = row_order(pivots, len(rest))
+        changed, sources = row_order(pivots)
         if len(changed):
             rest[self.mesh.asarray(changed)] = rest[self.mesh.asarray(sources)]
         lower = np.tril(columns[:, :width].T, -1) + np.eye(width, dtype=columns.dtype)

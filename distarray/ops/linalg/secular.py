@@ -157,22 +157,19 @@ def _solve(d: Array, weights: Array, ends: Array, start: int, stop: int) -> Arra
     """The roots number `start` to `stop`: origins and offsets."""
     which = np.arange(start, stop)
     half = (ends[which + 1] - ends[which]) / 2
-    below = np.arange(len(d))[:, None] <= which
     final = which == len(d) - 1
-    table = (d[:, None] - d[which]) - half
-    middle = 1 + (weights[:, None] / table).sum(axis=0)
+    middle = 1 + np.reciprocal(d - d[which, None] - half[:, None]) @ weights
     right = (middle < 0) & ~final
     origin = which + right
     low = np.where(right, -half, np.where((middle < 0) & final, half, 0))
     high = np.where(right, 0, np.where(final & (middle < 0), 2 * half, half))
     tau = np.where(right, -half, half)
-    base = d[:, None] - d[origin]
+    sums = _Sums(d - d[origin, None], weights, start, stop)
     near = ends[which] - d[origin], ends[which + 1] - d[origin]
     active = np.arange(len(which))
     for _ in range(_STEPS):
         t = tau[active]
-        table = base[:, active] - t
-        state = _evaluated(weights, table, below[:, active])
+        state = sums.at(t, active)
         f = 1 + state[0] + state[1]
         low[active] = np.where(f < 0, t, low[active])
         high[active] = np.where(f < 0, high[active], t)
@@ -190,15 +187,37 @@ def _solve(d: Array, weights: Array, ends: Array, start: int, stop: int) -> Arra
     return np.stack([origin.astype(float), tau])
 
 
-def _evaluated(weights: Array, table: Array, below: Array) -> tuple[Array, Array, Array, Array]:
-    """The sums over the poles below and above each root, and their derivatives."""
-    terms = weights[:, None] / table
-    slopes = terms / table
-    psi = np.where(below, terms, 0).sum(axis=0)
-    phi = np.where(below, 0, terms).sum(axis=0)
-    dpsi = np.where(below, slopes, 0).sum(axis=0)
-    dphi = np.where(below, 0, slopes).sum(axis=0)
-    return psi, phi, dpsi, dphi
+class _Sums:
+    """The sums over the poles below and above each of some roots, and their derivatives.
+
+    Apart, because those below are negative and those above positive: what is left of their sum at
+    a root says nothing about either.
+    """
+
+    def __init__(self, table: Array, weights: Array, start: int, stop: int) -> None:
+        self.table = table  # a line for each root: poles minus its origin
+        self.weights = weights
+        self.start, self.stop = start, stop
+        self.below = np.tri(stop - start)  # of the poles between the first root and the last
+
+    def at(self, offsets: Array, active: Array) -> tuple[Array, Array, Array, Array]:
+        """Sum below, sum above, derivative of either, at offsets from the origins."""
+        terms = self.table[active]
+        terms -= offsets[:, None]
+        np.reciprocal(terms, out=terms)
+        psi, phi = self._apart(terms, active)
+        terms *= terms
+        return psi, phi, *self._apart(terms, active)
+
+    def _apart(self, terms: Array, active: Array) -> tuple[Array, Array]:
+        first, last, weights = self.start, self.stop, self.weights
+        between = terms[:, first:last] * weights[first:last]
+        lower = between * self.below[active]
+        upper = between - lower  # exact: one of them is zero
+        return (
+            terms[:, :first] @ weights[:first] + lower.sum(axis=1),
+            terms[:, last:] @ weights[last:] + upper.sum(axis=1),
+        )
 
 
 def _step(

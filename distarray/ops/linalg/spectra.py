@@ -24,7 +24,7 @@ __all__ = ["HERMITIAN_FROM", "eig", "eigh", "eigvals", "eigvalsh"]
 Array = Any
 
 #: Hermitian matrices of so many rows are solved by all ranks together.
-HERMITIAN_FROM = 768
+HERMITIAN_FROM = 2048
 
 
 def _triangle(UPLO: Any) -> str:
