@@ -237,7 +237,7 @@ def _consolidated(rows: Array) -> Array:
 
 
 @implements(np.unique_all)
-def unique_all(x: Any, /) -> Any:
+def unique_all(x: Any) -> Any:
     """Distinct elements, first places, inverse and counts; see :func:`numpy.unique_all`.
 
     Cost
@@ -248,7 +248,7 @@ def unique_all(x: Any, /) -> Any:
 
 
 @implements(np.unique_counts)
-def unique_counts(x: Any, /) -> Any:
+def unique_counts(x: Any) -> Any:
     """Distinct elements and how often each is there; see :func:`numpy.unique_counts`.
 
     Cost
@@ -259,7 +259,7 @@ def unique_counts(x: Any, /) -> Any:
 
 
 @implements(np.unique_inverse)
-def unique_inverse(x: Any, /) -> Any:
+def unique_inverse(x: Any) -> Any:
     """Distinct elements and the inverse; see :func:`numpy.unique_inverse`.
 
     Cost
@@ -270,7 +270,7 @@ def unique_inverse(x: Any, /) -> Any:
 
 
 @implements(np.unique_values)
-def unique_values(x: Any, /) -> DistArray:
+def unique_values(x: Any) -> DistArray:
     """Distinct elements; see :func:`numpy.unique_values`.
 
     Cost
