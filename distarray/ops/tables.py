@@ -1,6 +1,6 @@
 """Functions that look each element up in a small table, which every rank has.
 
-The table (sample points, bins, coefficients) is gathered on every rank if it is distributed: each
+The table (bins, coefficients) is gathered on every rank if it is distributed: each
 element may need any entry of it. It obeys `config.gather_limit`.
 """
 
@@ -12,26 +12,7 @@ from distarray.array import as_distarray, common_mesh, implements
 from distarray.array.blocks import beside
 from distarray.ops.blockwise import apply_blockwise
 
-__all__ = ["digitize", "interp", "piecewise", "polyval"]
-
-
-@implements(np.interp)
-def interp(
-    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
-) -> Any:
-    """Values between sample points, linearly interpolated; see :func:`numpy.interp`.
-
-    Cost
-    ----
-    That of gathering `xp` and `fp` if they are distributed; `x` stays where it is.
-    """
-    xp, fp = np.asarray(xp), np.asarray(fp)
-    np.interp(np.empty(0), xp, fp, left, right, period)  # NumPy's complaints, on every rank
-    x = as_distarray(x, common_mesh(x))
-    return apply_blockwise(
-        lambda block: np.interp(block, beside(xp, block), beside(fp, block), left, right, period),
-        [x.astype(float, copy=False)],
-    )
+__all__ = ["digitize", "piecewise", "polyval"]
 
 
 @implements(np.digitize)

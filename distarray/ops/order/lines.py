@@ -32,7 +32,7 @@ __all__ = [
 Array = Any
 
 #: Arrays of fewer bytes are gathered on every rank, where NumPy takes less time than a message.
-REPLICATED_BELOW = 1 << 15
+REPLICATED_BELOW = 1 << 17
 #: Lines of fewer elements are rather moved whole to one rank each.
 LONG = 1 << 14
 
