@@ -56,9 +56,9 @@ class Shuffle:
         self.buckets = 1
         if not self.is_short:
             self.buckets = min(1 << ceil(log2(length / _BUCKET)), _MOST_BUCKETS)
-        ids = tile_count((length,))
+        ids = 0 if self.is_short else tile_count((length,))
         self._ids = call.after(number * (ids + self.buckets))
-        self._orders = call.after(number * (ids + self.buckets) + ids)
+        self._orders = self._ids.after(ids)
 
     def bucket_of(self, start: int, stop: int) -> Array:
         """The bucket that each position of an interval has drawn."""

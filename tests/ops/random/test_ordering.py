@@ -130,6 +130,23 @@ def test_permuted_into_out(world, ranks):
     world.run(ranks, program)
 
 
+@pytest.mark.parametrize(
+    ("method", "args", "keywords"),
+    [
+        ("permutation", (5000,), {}),
+        ("permutation", (np.arange(60).reshape(20, 3),), {}),
+        ("permuted", (np.arange(600).reshape(20, 30),), {"axis": 1}),
+        ("choice", (500, 30), {"replace": False}),
+        ("choice", (500, (30, 4)), {}),
+        ("choice", (5, 30), {"p": [0.125, 0.125, 0.25, 0.25, 0.25]}),
+    ],
+)
+def test_what_is_short_is_numpys_own(method, args, keywords):
+    found = alone(lambda rng: getattr(rng, method)(*args, **keywords).full())
+    theirs = np.random.Generator(np.random.Philox(7))
+    np.testing.assert_array_equal(found, getattr(theirs, method)(*args, **keywords))
+
+
 P = np.random.default_rng(5).random(LONG)
 P /= P.sum()
 
