@@ -15,6 +15,7 @@ from distarray.plan import Exchange, Route, moved_elements, plan_exchange
 __all__ = [
     "Piece",
     "assign",
+    "assign_each",
     "gathered",
     "moved",
     "part_of",
@@ -72,15 +73,22 @@ def _talk(
     plan: Exchange, block: Array, received: Sequence[Array], mesh: DeviceMesh, route: Route
 ) -> None:
     """Send what others lack, and receive into the given arrays."""
-    if ledger.watching and moved_elements(*route):
-        # Whoever has nothing to send must refuse too, lest it wait for those that refuse.
-        ledger.check_allowed("exchange", plan.elements_sent * block.dtype.itemsize, route)
+    _check_allowed(plan, block, route)
     if plan.sends or plan.receives:
         mesh.group.exchange(
             [(t.peer, part_of(block, t.slices)) for t in plan.sends],
             [(t.peer, part) for t, part in zip(plan.receives, received, strict=True)],
             route,
         )
+
+
+def _check_allowed(plan: Exchange, block: Array, route: Route) -> None:
+    """Refuse an exchange where communication is forbidden.
+
+    Whoever has nothing to send must refuse too, lest it wait for those that refuse.
+    """
+    if ledger.watching and moved_elements(*route):
+        ledger.check_allowed("exchange", plan.elements_sent * block.dtype.itemsize, route)
 
 
 def _run(plan: Exchange, block: Array, target: Array, mesh: DeviceMesh, route: Route) -> None:
@@ -107,6 +115,34 @@ def assign(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMe
             target[slices] = part
         return
     _run(plan, block, target, mesh, Route(src, dst))
+
+
+def assign_each(parts: Sequence[tuple[Array, Layout, Array, Layout]], mesh: DeviceMesh) -> None:
+    """As :func:`assign` for several (target, dst, block, src), all of them in one exchange.
+
+    What goes one way then need not wait for what goes the other. Ranks that have to take one part
+    after the other, because theirs overlap in memory, still meet the others: messages between two
+    ranks arrive in the order of the parts.
+    """
+    if any(np.may_share_memory(target, block) for target, _, block, _ in parts):
+        for part in parts:
+            assign(*part, mesh)
+        return
+    sends, receives, kept, routes = [], [], [], []
+    for target, dst, block, src in parts:
+        plan, route = plan_exchange(src, dst, mesh.coords), Route(src, dst)
+        _check_allowed(plan, block, route)
+        if block.dtype != target.dtype and plan.sends:
+            block = block.astype(target.dtype)
+        sends += [(t.peer, part_of(block, t.slices)) for t in plan.sends]
+        receives += [(t.peer, part_of(target, t.slices)) for t in plan.receives]
+        kept += [(target, plan.kept[1], block, plan.kept[0])] if plan.kept else []
+        routes.append(route)
+    if sends or receives:
+        note = " and ".join(dict.fromkeys(map(str, routes))) if ledger.watching else None
+        mesh.group.exchange(sends, receives, note)
+    for target, into, block, of in kept:
+        target[into] = block[of]
 
 
 def settled(

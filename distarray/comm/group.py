@@ -62,9 +62,10 @@ class Group(ABC):
         Parameters
         ----------
         sends, receives : sequence of (int, array)
-            Peer and view. At most one message per ordered pair of ranks; what one side sends the
-            other receives with equal dtype and number of elements, in C order of the view. Empty
-            views and the rank's own part are left out by the caller.
+            Peer and view. What one side sends the other receives with equal dtype and number of
+            elements, in C order of the view; several messages between two ranks, which may belong
+            to several calls, in the order in which both sides list them. Empty views and the
+            rank's own part are left out by the caller.
         note : object, optional
             What it is for, for the ledger.
         """

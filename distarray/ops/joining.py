@@ -61,7 +61,7 @@ def assemble(
 
     Cost
     ----
-    For each part one message a pair of ranks at most, with what the receiver lacks.
+    One exchange. For each part one message a pair of ranks at most, with what the receiver lacks.
     """
     if layout is None:
         layout = joined_layout(shape, tuple([(x._layout, origin) for origin, x in parts]))
@@ -84,13 +84,14 @@ def placed_by_size(
 
 
 def fill_parts(result: DistArray, parts: Sequence[Part]) -> None:
-    """Assign each part to its box of an array."""
+    """Assign each part to its box of an array, all in one exchange."""
+    found = []
     for origin, part in parts:
         if part.size:
             entries = [(a, 1, n) for a, n in zip(origin, part.shape, strict=True)]
             box = result._view(tuple(entries))
-            block = part.to_local()
-            movement.assign(box._block, box._layout, block, part._layout, result._mesh)
+            found.append((box._block, box._layout, part.to_local(), part._layout))
+    movement.assign_each(found, result._mesh)
 
 
 # -- along an axis that exists -------------------------------------------------------------------
