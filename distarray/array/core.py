@@ -110,7 +110,7 @@ class DistArray(Operators, Methods):
     @property
     def device(self) -> str:
         """Where this rank's block is: "cpu" or "cuda:N"."""
-        return "cpu" if self._mesh.device_type == "cpu" else f"cuda:{self._block.device.id}"
+        return self._mesh.device  # type: ignore[no-any-return]
 
     # -- local blocks ------------------------------------------------------------------------
 
@@ -279,7 +279,8 @@ class DistArray(Operators, Methods):
     def __setitem__(self, key: Any, value: Any) -> None:
         verify(operator.setitem, (self, key, value), {})
         if isinstance(self._block, np.generic):
-            return self._set_scalar(key, value)
+            self._set_scalar(key, value)
+            return
         if self._layout.partials:
             self._settle()
         if not getattr(self._block.flags, "writeable", True):  # also on ranks that hold nothing

@@ -157,6 +157,11 @@ class DeviceMesh:
                 self._xp = cupy
         return self._xp
 
+    @property
+    def device(self) -> str:
+        """Where this rank's blocks live: "cpu" or "cuda:N"."""
+        return "cpu" if self.device_type == "cpu" else f"cuda:{self.xp.cuda.Device().id}"
+
     def coords_of(self, rank: int) -> tuple[int, ...]:
         """The place of a rank of the mesh, numbered in row-major order."""
         if not 0 <= rank < len(self.ranks):

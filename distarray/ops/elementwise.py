@@ -286,9 +286,9 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = Non
     ----
     No message.
     """
-    if device is not None and device != x.mesh.device_type:
+    if device not in (None, x.mesh.device_type, x.device):
         raise ValueError(
-            f'Device not understood. Only "{x.mesh.device_type}" is allowed, but received: {device}'
+            f'Device not understood. Only "{x.device}" is allowed, but received: {device}'
         )
     return x.astype(dtype, copy=copy)
 

@@ -74,7 +74,7 @@ def place(
     mesh, placements
         What the caller asks for: the default mesh, and its default layout, if None.
     device : str, optional
-        Must be the mesh's device type.
+        "cpu", "cuda" or what ``x.device`` says; must be the mesh's where one is given.
     like : DistArray or ndarray, optional
         The mesh of a DistArray is taken where none is given.
     """
@@ -84,9 +84,9 @@ def place(
             "NumPy's own function for arrays of another library"
         )
     mesh = common_mesh(like) if mesh is None else mesh
-    if device is not None and device != mesh.device_type:
+    if device is not None and device not in (mesh.device_type, mesh.device):
         raise ValueError(
-            f'Device not understood. Only "{mesh.device_type}" is allowed on this mesh, '
+            f'Device not understood. Only "{mesh.device}" is allowed on this mesh, '
             f"but received: {device}"
         )
     return placed_layout(tuple(shape), np.dtype(dtype), mesh, placements), mesh

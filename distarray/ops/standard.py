@@ -11,7 +11,6 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray
 from distarray.comm import default_mesh
-from distarray.config import config
 
 __all__ = ["API_VERSION", "NamespaceInfo", "argsort", "sort"]
 
@@ -28,11 +27,12 @@ class NamespaceInfo(_Info):  # type: ignore[misc]
 
     def default_device(self) -> str:
         """The device of arrays on the default mesh, as this rank sees it: "cpu" or "cuda:N"."""
-        return _own_gpu() if config.device == "cuda" else "cpu"
+        return default_mesh().device
 
     def devices(self) -> tuple[str, ...]:
         """The devices that this rank can make arrays on."""
-        return ("cpu", _own_gpu()) if config.device == "cuda" else ("cpu",)
+        own = default_mesh().device
+        return ("cpu",) if own == "cpu" else ("cpu", own)
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
         """The data types of arrays for which none is asked, by kind."""
@@ -50,10 +50,6 @@ class NamespaceInfo(_Info):  # type: ignore[misc]
                 f"Device not understood. There is {', '.join(map(repr, self.devices()))}, but "
                 f"received: {device}"
             )
-
-
-def _own_gpu() -> str:
-    return f"cuda:{default_mesh().xp.cuda.Device().id}"
 
 
 def sort(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, fall_back, wrap
+from distarray.array.blocks import call_ufunc
 from distarray.comm import alone
 from distarray.comm.agree import agree
 from distarray.ops.blockwise import prepare
@@ -94,7 +95,7 @@ def _generalized(
     if not shape:
         operands = [x[None] for x in operands]
     loop = make_loop(operands, cores, divide=False)
-    value, error = attempted(lambda: ufunc(*loop.blocks, **keywords))
+    value, error = attempted(lambda: call_ufunc(ufunc, *loop.blocks, **keywords))
     agree(mesh.group, error)
     found = [placed(loop, block) for block in (value if ufunc.nout > 1 else (value,))]
     found = [_scalar(unlooped(result)) for result in found] if not shape else found
