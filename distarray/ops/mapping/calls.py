@@ -167,12 +167,15 @@ def looped(
     group, shape = loop.mesh.group, loop.shape
     indices: Iterator[tuple[int, ...]] = np.ndindex(shape)
     index = next(indices, None)
+    convert = loop.mesh.xp.asarray
+
+    def plain(value: Any) -> Array:
+        # A distributed result is this rank's own.
+        return convert(value.to_local() if isinstance(value, DistArray) else value)
 
     def call_first() -> list[Array]:
         with alone(loop.mesh):
-            return (
-                [_plain(loop.mesh, value) for value in function(index)] if index is not None else []
-            )
+            return [] if index is None else [plain(value) for value in function(index)]
 
     first, error = attempted(call_first)
     agree(group, error)
@@ -189,16 +192,11 @@ def looped(
         with alone(loop.mesh):
             for place in indices:
                 for target, value in zip(made, function(place), strict=True):
-                    target[place] = _plain(loop.mesh, value)
+                    target[place] = plain(value)
 
     _, error = attempted(call_rest)
     agree(group, error)
     return made
-
-
-def _plain(mesh: DeviceMesh, value: Any) -> Array:
-    """A result as an array of the mesh's kind; a distributed one is this rank's own."""
-    return mesh.asarray(value.to_local() if isinstance(value, DistArray) else value)
 
 
 def placed(loop: Loop, block: Array) -> DistArray:

@@ -201,6 +201,8 @@ def _unpack(grown: Array, patches: tuple[Patch, ...], landed: Array) -> None:
 def _fill(grown: Array, plan: Halo, beyond: list[Any]) -> None:
     """Set what lies beyond the array, axis by axis, as :func:`numpy.pad` does."""
     for axis, ((before, after), value) in enumerate(zip(plan.fills, beyond, strict=True)):
+        if not before and not after:
+            continue
         lines = np.moveaxis(grown, axis, 0)
         high = len(lines) - after
         if before:
