@@ -1,5 +1,6 @@
 """Norms of vectors and matrices, of what each rank has, with one fold across the ranks."""
 
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -41,6 +42,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     that need singular values (2, -2, "nuc"): that of :func:`numpy.linalg.svdvals`.
     """
     (a,) = small.read(x)
+    if a._layout.is_replicated and isinstance(a._block, (np.ndarray, np.generic)):
+        return small.at_once(partial(np.linalg.norm, ord=ord, axis=axis, keepdims=keepdims), a)
     if not issubclass(a.dtype.type, (np.inexact, np.object_)):
         a = a.astype(float)
     if axis is None and _is_plain_sum(a, ord):
@@ -166,6 +169,9 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     One allreduce of the result where a reduced dimension is cut.
     """
     (a,) = small.read(x)
+    if a._layout.is_replicated and isinstance(a._block, (np.ndarray, np.generic)):
+        function = partial(np.linalg.vector_norm, axis=axis, keepdims=keepdims, ord=ord)
+        return small.at_once(function, a)
     if not issubclass(a.dtype.type, (np.inexact, np.object_)):
         a = a.astype(float)
     if axis is None and (ord is None or ord == 2) and a.ndim:

@@ -77,10 +77,10 @@ def _checked(mode: str) -> str:
             "The 'full' option is deprecated in favor of 'reduced'.\n"
             "For backward compatibility let mode default."
         )
-        warnings.warn(text, DeprecationWarning, stacklevel=4)
+        warnings.warn(text, DeprecationWarning, stacklevel=5)
         return "reduced"
     if mode in ("e", "economic"):
-        warnings.warn("The 'economic' option is deprecated.", DeprecationWarning, stacklevel=4)
+        warnings.warn("The 'economic' option is deprecated.", DeprecationWarning, stacklevel=5)
         return "economic"
     raise ValueError(f"Unrecognized mode '{mode}'")
 

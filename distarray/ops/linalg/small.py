@@ -16,6 +16,7 @@ An error that depends on the elements (a singular matrix) is agreed on before it
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -60,7 +61,7 @@ LinAlgError = np.linalg.LinAlgError
 
 #: Operands of fewer bytes together are gathered, and every rank calls LAPACK on its copy. A
 #: caller whose algorithm costs more or fewer messages passes a limit of its own.
-SMALL_BYTES = 1 << 21
+SMALL_BYTES = 1 << 22
 
 #: What CuPy does for stacks of matrices as NumPy does it, and the keywords that it takes.
 _ON_DEVICE: dict[str, tuple[str, ...]] = {
@@ -146,10 +147,8 @@ def is_small(*operands: DistArray, limit: int | None = None) -> bool:
     if operands[0]._mesh.size() == 1:
         return True
     limit = SMALL_BYTES if limit is None else limit
-    return (
-        all(x._layout.is_replicated for x in operands)
-        or sum([x.nbytes for x in operands if not x._layout.is_replicated]) <= limit
-    )
+    elsewhere = [x.nbytes for x in operands if not x._layout.is_replicated]
+    return not elsewhere or sum(elsewhere) <= limit
 
 
 def at_once(function: Callable[..., Any], *operands: DistArray) -> Any:
@@ -186,10 +185,10 @@ def at_once(function: Callable[..., Any], *operands: DistArray) -> Any:
     mesh = operands[0]._mesh
     if mesh.coords is None:
         return _wrapped(function(*[_unit(x) for x in operands]), mesh)
-    talks = not all(x._layout.is_replicated for x in operands)
+    if all(x._layout.is_replicated for x in operands):
+        return _wrapped(call_linalg(function, *[x.to_local() for x in operands]), mesh)
     copies = [_whole(x) for x in operands]
-    value = agreed(mesh, lambda: call_linalg(function, *copies), talks)
-    return _wrapped(value, mesh)
+    return _wrapped(agreed(mesh, lambda: call_linalg(function, *copies)), mesh)
 
 
 def agreed(mesh: DeviceMesh, compute: Callable[[], Any], collective: bool = True) -> Any:
@@ -301,6 +300,9 @@ def stackwise(
     redistributed first, so that their stack is cut instead.
     """
     mesh = operands[0]._mesh
+    if mesh.coords is not None and all(x._layout.is_replicated for x in operands):
+        blocks = [x.to_local() for x in operands]
+        return _wrapped((function if anywhere else partial(call_linalg, function))(*blocks), mesh)
     cores = [2] * len(operands) if cores is None else cores
     empty = [_empty_stack(x, core) for x, core in zip(operands, cores, strict=True)]
     made = function(*empty)  # NumPy's words about shapes; shapes and dtypes of the results
