@@ -71,6 +71,14 @@ def sweeps(u, count):
         )
 """
 
+PCA = """
+a = place(rng.random((n, 64)) * (1.0 + numpy.arange(64)))
+def principal(x, count):
+    x = x - x.mean(axis=0)
+    values = (ht if 'ht' in globals() else np).linalg.svd(x, full_matrices=False)[1]
+    return values[:count] ** 2 / (x.shape[0] - 1)
+"""
+
 COLUMNS = {
     "distarray": "a.redistribute(placements=[Shard(1)])",
     "heat": "ht.resplit(a, 1)",
@@ -228,7 +236,7 @@ CASES = [
         "",
         everywhere(
             PHILOX + ".standard_normal(n)",
-            heat="ht.random.randn(n, split=0)",
+            heat="ht.random.randn(n, dtype=ht.float64, split=0)",
             dtensor="",
         ),
         {"n": 4 * MILLION},
@@ -316,5 +324,77 @@ CASES = [
         {"n": 2048},
         {"n": 24},
         messages="p if n < 2048 else 8 * (p - 1) + 3 * n",
+    ),
+    Case(
+        "qr 262144 x 32",
+        "a = place(rng.random((n, 32)))",
+        everywhere(
+            "np.linalg.qr(a)[1].diagonal()", heat="ht.linalg.qr(a)[1]", dtensor="torch.linalg.qr(a)"
+        ),
+        {"n": 1 << 18},
+        {"n": 2048},
+        messages="(p - 1).bit_length() + 1",
+    ),
+    Case(
+        "svd 20000 x 50",
+        "a = place(rng.random((n, 50)))",
+        everywhere(
+            "np.linalg.svd(a, full_matrices=False)[1]",
+            heat="ht.linalg.svd(a, full_matrices=False)[1]",
+            dtensor="torch.linalg.svd(a, full_matrices=False)",
+        ),
+        {"n": 20_000},
+        {"n": 1000},
+        messages="(p - 1).bit_length() + 2",
+    ),
+    Case(
+        "lstsq 262144 x 32",
+        "a, b = place(rng.random((n, 32))), place(rng.random(n))",
+        everywhere("np.linalg.lstsq(a, b)[3]", heat="", dtensor=""),
+        {"n": 1 << 18},
+        {"n": 2048},
+        messages="(p - 1).bit_length() + 2",
+    ),
+    Case(
+        "PCA 200000 x 64",
+        PCA,
+        everywhere("principal(a, 8)", dtensor=""),
+        {"n": 200_000},
+        {"n": 4096},
+        messages="(p - 1).bit_length() + 3",
+    ),
+    Case(
+        "median 4M",
+        LINE,
+        everywhere("np.median(a)", heat="ht.median(a)", dtensor=""),
+        {"n": 4 * MILLION},
+        {"n": 40_000},
+        messages="6 if n > 1 << 18 else 4",  # sizes; samples and counts, a round; candidates
+    ),
+    Case(
+        "percentile 4M",
+        LINE,
+        everywhere("np.percentile(a, [25, 50, 75])", dtensor="")
+        | {"heat": "ht.percentile(a, [25, 50, 75])"},
+        {"n": 4 * MILLION},
+        {"n": 40_000},
+        messages="6 if n > 1 << 18 else 4",
+    ),
+    Case(
+        "histogram 4M",
+        LINE,
+        everywhere("float(np.histogram(a, 50)[0].sum())", dtensor="")
+        | {"heat": "float(ht.histogram(a, 50)[0].sum())"},
+        {"n": 4 * MILLION},
+        {"n": 64},
+        messages="2",
+    ),
+    Case(
+        "convolve 4M x 101",
+        "a, v = place(rng.random(n)), place(rng.random(101), None)",
+        everywhere("np.convolve(a, v, 'same')", heat="ht.convolve(a, v, 'same')", dtensor=""),
+        {"n": 4 * MILLION},
+        {"n": 4096},
+        messages="min(p - 1, 2)",
     ),
 ]

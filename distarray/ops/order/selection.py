@@ -25,14 +25,14 @@ __all__ = ["select"]
 
 Array = Any
 
-#: So many candidates, of all searches together, are gathered on every rank and sorted.
+#: So many candidates of a search are gathered on every rank and sorted; fewer of many searches.
 GATHERED = 1 << 14
-#: At least so many of each search are.
+#: At least so many of each search are, and are drawn in a sample.
 FEW = 256
-#: Elements of the samples of a round, of all searches together; at least `FEW` of each search.
+#: Elements of a sample; fewer of many searches.
 SAMPLED = 1 << 12
-#: Half width of a bracket in standard deviations of the sampled position: one in 80 misses.
-SPREAD = 2.5
+#: Half width of a bracket in standard deviations of the sampled position: one in 2000 misses.
+SPREAD = 3.5
 #: With more brackets than this in one line, the rank's own candidates are sorted once.
 SORTED_ABOVE = 8
 
@@ -128,7 +128,7 @@ def select(
     ]
     rounds = 0
     while searches:
-        limit = max(FEW, GATHERED // len(searches))
+        limit = _each(GATHERED, len(searches))
         few = [search for search in searches if search.total <= limit]
         many = [search for search in searches if search.total > limit]
         _gather(few, found, group, to_host)
@@ -136,6 +136,11 @@ def select(
         rounds += 1
     _sign_zeros(lines, found, group)
     return found
+
+
+def _each(few: int, searches: int) -> int:
+    """The share of one search of what the messages of a round may hold."""
+    return max(FEW, few // max(1, searches // 4))
 
 
 def _shared(parts: Sequence[Array], counts: Array, group: Group) -> list[Array]:
@@ -188,7 +193,7 @@ def _samples(searches: Sequence[_Search], group: Group, to_host: Any, rounds: in
     generator = np.random.default_rng((rounds, group.rank))
     counts, parts = [], []
     for search in searches:
-        asked = max(FEW, SAMPLED // len(searches)) + 32 * len(search.wanted)
+        asked = _each(SAMPLED, len(searches)) + 32 * len(search.wanted)
         shares = -(-search.sizes * asked // search.total)
         counts.append(shares)
         chosen = generator.integers(0, max(1, search.values.size), int(shares[group.rank]))
@@ -202,7 +207,8 @@ def _brackets(search: _Search, sample: Array) -> list[_Bracket]:
     spans: list[tuple[int, int, list[int]]] = []
     for position in search.wanted:
         share = (position - search.below + 0.5) / total
-        width = SPREAD * sqrt(size * share * (1 - share)) + 1
+        # At most a quarter on either side: then at least one end of the bracket exists.
+        width = min(SPREAD * sqrt(size * share * (1 - share)) + 1, size / 4)
         low, high = floor(share * size - width), ceil(share * size + width)
         # A bracket of more than half of everything would not narrow the search down.
         if spans and low <= spans[-1][1] and high - spans[-1][0] < size // 2:

@@ -194,7 +194,7 @@ def _bracket(search: _Search, sample: Weighted, rounds: int) -> tuple[Any, Any]:
     if not rounds % 2 and weights[-1] > 0 and search.weight > 0:
         target = float(search.target.share) * search.target.total - search.below
         middle = int(np.searchsorted(weights, weights[-1] * target / search.weight))
-    width = int(SPREAD * sqrt(size) / 2) + 1
+    width = min(int(SPREAD * sqrt(size) / 2) + 1, size // 4)
     low = sample.values[middle - width] if middle >= width else None
     high = sample.values[middle + width] if middle + width < size else None
     return low, high
