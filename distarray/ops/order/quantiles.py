@@ -26,12 +26,15 @@ class _Median:
     dtype: np.dtype[Any]
 
     def wanted(self, n: int) -> list[int]:
+        """The positions needed of a line of n elements."""
         return sorted({(n - 1) // 2, n // 2})
 
     def value(self, n: int, found: dict[int, Any]) -> Any:
+        """The statistic of the elements at these positions."""
         return self._of([found[position] for position in self.wanted(n)])
 
     def unknown(self, nan: Any) -> Any:
+        """The statistic of a line without one."""
         return self._of([nan])
 
     def _of(self, middle: list[Any]) -> Any:
@@ -48,9 +51,11 @@ class _Quantiles:
     weak: bool
 
     def wanted(self, n: int) -> list[int]:
+        """The positions needed of a line of n elements."""
         return self._places(n).wanted
 
     def value(self, n: int, found: dict[int, Any]) -> Any:
+        """The statistic of the elements at these positions."""
         at = self._places(n)
         previous, following = (_taken(found, index) for index in (at.previous, at.following))
         if at.gamma is None:
@@ -58,6 +63,7 @@ class _Quantiles:
         return interpolated(previous, following, at.gamma)
 
     def unknown(self, nan: Any) -> Any:
+        """The statistic of a line without one."""
         if self.function in (np.nanquantile, np.nanpercentile):
             self.function(np.array([nan]), 0)  # warns
         return np.full(self.q.shape, nan)

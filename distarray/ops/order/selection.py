@@ -66,6 +66,7 @@ class _Search:
 
     @property
     def total(self) -> int:
+        """Number of elements of the stretch, on all ranks."""
         return int(self.sizes.sum())
 
 
