@@ -72,6 +72,8 @@ def argpartition(
 
     def whole(blocks: Sequence[Array], axis: int) -> Array:
         block = blocks[0]
+        if not block.size:  # a rank that has no lines
+            return stable_order(block, axis)
         labels = 0
         for place in places:
             found = np.take(np.partition(block, place, axis), [place], axis)
