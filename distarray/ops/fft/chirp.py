@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, empty, to_layout
+from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout
 from distarray.ops.fft.line import Grid, fitted, fitted_view
 from distarray.ops.fft.twiddles import progression, roots
@@ -100,18 +101,17 @@ def _convolved(x: DistArray, n: int, sign: int, dtype: np.dtype[Any]) -> DistArr
     length = good_length(2 * n - 1, cut.parts)
     split = split_length(length, cut.parts) or Split(length, 1, 0.0)
     grid = Grid(split.rows, split.columns, cut.mesh_dims, cut.radix)
-    spread = fitted(x._like(x._block * chirp), length, grid.flat)
-    spectrum = grid.forward(grid.by_rows(spread), Kind.FFT, None)
-    kernel = _kernel(grid, n, -sign, dtype, x)
-    spectrum._block *= kernel._block.reshape((1,) * (x.ndim - 1) + kernel._block.shape)
-    result = grid.flattened(grid.backward(spectrum, Kind.IFFT, None))
-    result = to_layout(fitted_view(result, n), x._layout)
-    return result._like(result._block * chirp)
+    # One name for what is between: each is twice as large as the array and more.
+    y = fitted(x._like(x._block * chirp), length, grid.flat)
+    y = grid.forward(grid.by_rows(y), Kind.FFT, None)
+    y._block *= _kernel(grid, n, -sign, dtype, mesh)._block
+    y = grid.flattened(grid.backward(y, Kind.IFFT, None))
+    y = to_layout(fitted_view(y, n), x._layout)
+    return y._like(y._block * chirp)
 
 
-def _kernel(grid: Grid, n: int, sign: int, dtype: np.dtype[Any], x: DistArray) -> DistArray:
+def _kernel(grid: Grid, n: int, sign: int, dtype: np.dtype[Any], mesh: DeviceMesh) -> DistArray:
     """The transform of the chirp that is convolved with, out of order as the operand's is."""
-    mesh = x._mesh
     layout = Layout.from_cuts([grid.flat], mesh.shape)
     line = empty(layout, dtype, mesh)
     start, stop = layout.section(mesh.coords)[-1]

@@ -70,17 +70,22 @@ def transformed_line(x: DistArray, line: Line, norm: Any, dtype: np.dtype[Any]) 
 def _in_steps(x: DistArray, step: Pass, grid: "Grid", norm: Any, dtype: np.dtype[Any]) -> DistArray:
     """The transform by the steps above."""
     kind = step.kind
-    if kind in (Kind.FFT, Kind.IFFT):
-        rows = grid.by_rows(_cast(fitted(x, grid.length, grid.flat), dtype))
-        return grid.in_order(grid.forward(rows, kind, norm))
-    if kind.gives_half:
-        rows = grid.by_rows(_cast(fitted(x, grid.length, grid.flat), np.zeros(0, dtype).real.dtype))
-        half = grid.half_in_order(grid.forward(rows, Kind.RFFT, norm), step.given)
-        return half._like(np.conjugate(half._block)) if kind is Kind.IHFFT else half
-    given = _cast(x, dtype)
-    if kind is Kind.HFFT:
-        given = given._like(np.conjugate(given._block))
-    return grid.flattened(grid.backward(grid.half_spectrum(given, step.taken), Kind.IRFFT, norm))
+    if kind.takes_half:
+        given = _cast(x, dtype)
+        if kind is Kind.HFFT:
+            given = given._like(np.conjugate(given._block))
+        half = grid.half_spectrum(given, step.taken)
+        return grid.flattened(grid.backward(half, Kind.IRFFT, norm))
+    # Nothing here holds on to what is between, which is as large as the array.
+    if not kind.gives_half:
+        x = grid.forward(grid.by_rows(_cast(fitted(x, grid.length, grid.flat), dtype)), kind, norm)
+        return grid.in_order(x)
+    real = np.zeros(0, dtype).real.dtype
+    x = grid.by_rows(_cast(fitted(x, grid.length, grid.flat), real))
+    x = grid.half_in_order(grid.forward(x, Kind.RFFT, norm), step.given)
+    if kind is Kind.IHFFT:
+        _conjugate(x._block)
+    return x
 
 
 def _cast(x: DistArray, dtype: Any) -> DistArray:
@@ -178,11 +183,11 @@ class Grid:
         origin = (0,) * len(lead)
         direct = x._view((*lead, (0, 1, height), (0, 1, width)))
         parts = [((*origin, 0, 0), direct)]
-        if n1 > width:  # X[n - k] is the conjugate of X[k]
-            other = x._like(np.conjugate(x._block))
+        if n1 > width:
             mirrored = ((n2 - 1, -1, height), (n1 - width, -1, n1 - width))
-            parts.append(((*origin, 0, width), other._view((*lead, *mirrored))))
+            parts.append(((*origin, 0, width), x._view((*lead, *mirrored))))
         fill_parts(result, parts)
+        _conjugate(result._block[..., width:])  # X[n - k] is the conjugate of X[k]
         flat = Layout.from_cuts(
             [*result._layout.cuts[:-2], self._flat(height, n1)], result._layout.mesh_shape
         )
@@ -203,16 +208,16 @@ class Grid:
         lead = everything(rows)[:-2]
         origin = (0,) * len(lead)
         direct = (n2 + 1) // 2
-        other = rows._like(np.conjugate(rows._block))
         parts = [((*origin, 0, 0), rows._view((*lead, (0, 1, direct), (0, 1, width))))]
         rest = n2 - direct
         if rest:
             first = ((rest, -1, rest), (0, 1, 1))
-            parts.append(((*origin, direct, 0), other._view((*lead, *first))))
+            parts.append(((*origin, direct, 0), rows._view((*lead, *first))))
         if rest and width > 1:
             mirrored = ((rest - 1, -1, rest), (n1 - 1, -1, width - 1))
-            parts.append(((*origin, direct, 1), other._view((*lead, *mirrored))))
+            parts.append(((*origin, direct, 1), rows._view((*lead, *mirrored))))
         fill_parts(result, parts)
+        _conjugate(result._block[..., direct:, :])
         return result
 
     # -- the work of one rank --------------------------------------------------------------------
@@ -267,6 +272,11 @@ class Grid:
         step = Pass(kind, x.ndim - 2, self._columns)
         shape = x._layout.local_shape(x._mesh.coords)
         return x._like(local.transformed(x._block, step, norm, shape, x.dtype, x._mesh.xp))
+
+
+def _conjugate(block: Array) -> None:
+    if block.size:
+        np.conjugate(block, out=block)
 
 
 def fitted_view(x: DistArray, extent: int) -> DistArray:
