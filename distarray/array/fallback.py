@@ -105,9 +105,9 @@ def _distributed(value: Any, mesh: DeviceMesh, originals: dict[int, DistArray]) 
     if id(value) in originals:
         return originals[id(value)]
     if isinstance(value, (np.ndarray, np.generic)):
-        if value.dtype.hasobject or not isinstance(value, (np.generic, np.ndarray)):
-            return value
         layout = Layout.replicated(value.shape, mesh.shape)
+        if value.dtype.hasobject:
+            return wrap(value, layout, mesh) if mesh.device_type == "cpu" else value
         target = default_layout(value.shape, value.dtype.itemsize, mesh)
         block = value if isinstance(value, np.generic) else mesh.asarray(value)
         part = moved(block, layout, target, mesh)

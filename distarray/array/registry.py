@@ -44,6 +44,8 @@ class Row:
     like: bool = False
     #: Position of the parameter `out`; -1 if it has none that can be given by position.
     out: int = -1
+    #: Whether it cannot work on blocks of Python objects: it compares or measures elements.
+    measures: bool = False
 
 
 #: NumPy function -> row. Other callables that stand for an operation (`operator.getitem`) too.
@@ -51,6 +53,11 @@ FUNCTIONS: dict[Callable[..., Any], Row] = {}
 #: Method of a ufunc ("__call__", "reduce", ...) -> function(ufunc, *inputs, **keywords).
 UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 
+#: Where the functions are that compare elements across ranks or count their bytes. Python objects
+#: that are cut are gathered for these.
+_MEASURING = tuple(
+    [f"distarray.ops.{name}" for name in ("sorting", "sets", "order", "extremes", "statistics")]
+)
 #: Types of arguments that are what they are.
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, type})
 
@@ -81,7 +88,8 @@ def implements(
         for numpy_function in numpy_functions:
             if numpy_function in FUNCTIONS:
                 raise ValueError(f"{numpy_function!r} is registered already")
-            row = Row(function, frozenset(through), at, like, _position_of_out(function))
+            out, measures = _position_of_out(function), function.__module__.startswith(_MEASURING)
+            row = Row(function, frozenset(through), at, like, out, measures)
             FUNCTIONS[numpy_function] = row
         return function
 
@@ -240,13 +248,27 @@ def settled_arguments(
     return found, named
 
 
+def _is_cut_object(value: Base) -> bool:
+    return value._block.dtype.hasobject and not value._layout.is_replicated
+
+
+def _holds_cut_objects(values: Iterable[Any]) -> bool:
+    """Whether there are Python objects of which no rank has all."""
+    for value in values:
+        if isinstance(value, (tuple, list)) and _holds_cut_objects(value):
+            return True
+        if isinstance(value, Base) and _is_cut_object(value):
+            return True
+    return False
+
+
 def _as_they_are(values: Iterable[Any]) -> bool:
     """Whether no argument can be, or hold, an array that has to be settled."""
     for value in values:
         if type(value) in _ATOMS:
             continue
         if isinstance(value, Base):
-            if not value._layout.is_plain:
+            if not value._layout.is_plain or _is_cut_object(value):
                 return False
         elif isinstance(value, (tuple, list)) and not _as_they_are(value):
             return False
@@ -261,5 +283,7 @@ def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return _fallback[0](numpy_function, args, kwargs)
     if _as_they_are(args) and _as_they_are(kwargs.values()):
         return row.function(*args, **kwargs)
+    if row.measures and _holds_cut_objects([*args, *kwargs.values()]):
+        return _fallback[0](numpy_function, args, kwargs)
     given, named = settled_arguments(row, args, kwargs)
     return row.function(*given, **named)

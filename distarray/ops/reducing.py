@@ -132,7 +132,7 @@ def reduce(
     known = type(axis) is int or axis is None or type(axis) is tuple
     axis = axis if known else operator.index(axis)
     keepdims = keepdims is not NoValue and bool(keepdims)
-    if x._block.dtype.hasobject:
+    if x._block.dtype.hasobject or (ufunc not in RULES and _calls_python(ufunc)):
         return _of_objects(ufunc, x, axis, dtype, out, keepdims, initial, where)
     if out is None and initial is NoValue and (where is True or where is NoValue):
         plan, mask = plan_of(ufunc, x._layout, x._block.dtype, axis, dtype, keepdims), None
@@ -156,6 +156,12 @@ def reduce(
         x, plan = _settled(x, plan)
     part = _contribution(ufunc, x, plan, dtype, initial, mask)
     return finish(part, plan, ufunc, x._mesh, out)
+
+
+@lru_cache(maxsize=256)
+def _calls_python(ufunc: Ufunc) -> bool:
+    """Whether a ufunc is one of :func:`numpy.frompyfunc`, which take and give objects."""
+    return all(set(loop) <= set("O->") for loop in ufunc.types)
 
 
 def _of_objects(

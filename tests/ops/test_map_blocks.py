@@ -12,7 +12,8 @@ from distarray.array import DistArray
 from distarray.array.operators import Operators
 from distarray.array.registry import FUNCTIONS
 from distarray.comm import DeviceMesh
-from distarray.errors import LayoutError
+from distarray.config import config
+from distarray.errors import DivergenceError, LayoutError
 from distarray.testing import array_values, assert_matches, mesh_shapes, recipes, shapes
 
 KINDS = ("plain", "view", "transposed", "ragged", "partial")
@@ -233,6 +234,28 @@ def test_local_map_may_communicate(world, ranks):
             lambda b: mesh.group.allreduce(b.sum(0), distarray.Fold.SUM), [Replicate()]
         )
         assert_matches(total(x), np.full(2, 2.0 * ranks + 1))
+
+    world.run(ranks, program)
+
+
+def test_divergence_is_noticed(world):
+    """Under `config.check` the ranks compare what they are about to do."""
+    calls = {
+        "map_blocks": lambda x, rank: map_blocks(lambda b: b, x[rank:]),
+        "map_overlap": lambda x, rank: map_overlap(lambda b: b, x, rank),
+        "vectorize": lambda x, rank: dnp.vectorize(abs)(x[rank:]),
+        "local_map": lambda x, rank: local_map(lambda b: b, [Shard(0)])(x[rank:]),
+    }
+    ranks = world.ranks[-1]
+
+    def program(group):
+        x = dnp.ones((2 * ranks, 5), mesh=DeviceMesh(group, (ranks,)), placements=[Shard(0)])
+        with config.override(check=True):
+            for call in calls.values():
+                if ranks > 1:
+                    with pytest.raises(DivergenceError, match="same call"):
+                        call(x, group.rank)
+                call(x, 0)
 
     world.run(ranks, program)
 

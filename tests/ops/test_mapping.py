@@ -241,6 +241,41 @@ def test_objects_go_where_arrays_go(world, ranks):
     world.run(ranks, program)
 
 
+OBJECT_CALLS = {
+    "reduce": lambda words, x: np.frompyfunc(max, 2, 1).reduce(x),
+    "accumulate": lambda words, x: np.frompyfunc(max, 2, 1).accumulate(x),
+    "outer": lambda words, x: np.frompyfunc(max, 2, 1).outer(x, x),
+    "add": lambda words, x: words + words,
+    "compare": lambda words, x: words == "<3>",
+    "sort": lambda words, x: np.sort(words),
+    "argsort": lambda words, x: np.argsort(words),
+    "unique": lambda words, x: np.unique(words),
+    "max": lambda words, x: words.max(),
+    "concatenate": lambda words, x: np.concatenate([words, words[1:]]),
+    "where": lambda words, x: np.where(x > 2, words, "-"),
+    "reshape": lambda words, x: words[:6].reshape(2, 3),
+    "astype": lambda words, x: words.astype("U3"),
+    "tolist": lambda words, x: words.tolist(),
+}
+
+
+@pytest.mark.parametrize("name", sorted(OBJECT_CALLS))
+@pytest.mark.filterwarnings("ignore::distarray.errors.PerformanceWarning")
+def test_objects_are_not_taken_for_numbers(world, ranks, name):
+    values = np.array([3, 11, 2, 5, 0, 7, 2])
+    words = np.frompyfunc(lambda n: f"<{n}>", 1, 1)
+    wanted = OBJECT_CALLS[name](words(values), values)
+
+    def program(group):
+        x = distarray.distribute(values, DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
+        found = OBJECT_CALLS[name](words(x), x)
+        whole = found.full() if isinstance(found, distarray.DistArray) else found
+        assert np.array_equal(np.asarray(whole, object), np.asarray(wanted, object))
+        assert getattr(found, "dtype", None) == getattr(wanted, "dtype", None)
+
+    world.run(ranks, program)
+
+
 def test_generalized_ufuncs(world, ranks):
     from numpy.linalg import _umath_linalg
 

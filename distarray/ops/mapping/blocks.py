@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, wrap
+from distarray.array.divergence import verify
 from distarray.comm import DeviceMesh, alone
 from distarray.errors import LayoutError
 from distarray.layout import Cut, Layout, Placement, normalize_placements, recounted_cut
@@ -74,6 +75,7 @@ def map_blocks(
     """
     if not arrays:
         raise ValueError("map_blocks: give at least one array")
+    verify(map_blocks, arrays, kwargs)
     blocks, layout, mesh = prepare(*[x._plain() if isinstance(x, DistArray) else x for x in arrays])
     local = layout.local_shape(mesh.coords)
     runs = mesh.coords is not None and (0 not in local or not layout.size)

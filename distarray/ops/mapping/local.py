@@ -6,6 +6,7 @@ from typing import Any
 
 from distarray.array import DistArray, from_local
 from distarray.array.base import Base
+from distarray.array.divergence import verify
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.errors import LayoutError
@@ -93,6 +94,7 @@ def local_map(
         mesh = _mesh(flat, device_mesh)
         if mesh is None:
             return function(*args, **kwargs)
+        verify(function, args, kwargs)
         wanted = _checked(flat, in_placements)
         blocks = iter(
             [_block(x, p, redistribute_inputs) for x, p in zip(flat, wanted, strict=True)]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, movement, wrap
+from distarray.array.divergence import verify
 from distarray.comm import DeviceMesh, alone, ledger
 from distarray.ops.mapping.calls import attempted
 from distarray.ops.mapping.concluding import concluded
@@ -84,6 +85,7 @@ def map_overlap(
     >>> distarray.map_overlap(rise, x, 1, "periodic").full()
     array([-5.,  1.,  1.,  1.,  1.,  1.])
     """
+    verify(map_overlap, (x, depth, boundary), kwargs)
     array: DistArray = as_distarray(x)._plain()
     depths = [_pair(value) for value in _per_axis(depth, array.ndim, 0, "depth")]
     beyond = _per_axis(boundary, array.ndim, "none", "boundary")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh
+from distarray.array.divergence import verify
 from distarray.comm import DeviceMesh, alone
 from distarray.comm.agree import agree
 from distarray.ops.mapping.calls import Loop, attempted, looped, make_loop, placed, unlooped
@@ -43,6 +44,7 @@ class vectorize(np.vectorize):
     def _vectorize_call(self, func: Function, args: Sequence[Any]) -> Any:
         if not any(isinstance(arg, DistArray) for arg in args):
             return super()._vectorize_call(func, args)  # type: ignore[misc]
+        verify(vectorize, args, {})
         mesh = common_mesh(*args)
         operands = [as_distarray(arg, mesh)._plain() for arg in args]
         if self.signature is not None:
