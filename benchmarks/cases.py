@@ -360,7 +360,7 @@ CASES = [
         PCA,
         everywhere("principal(np.linalg, a, 8)", heat="principal(ht.linalg, a, 8)", dtensor=""),
         {"n": 200_000},
-        {"n": 4096},
+        {"n": 1000},
         messages="(p - 1).bit_length() + 3",
     ),
     Case(
