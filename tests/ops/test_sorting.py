@@ -1,5 +1,7 @@
 """sort, argsort, lexsort, partition and their relatives against NumPy, on every layout."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -157,6 +159,24 @@ def test_splitting_before_sorting(world, ranks, pattern, monkeypatch):
     counts = world.run(ranks, program)
     if pattern == "random" and config.device != "cuda":
         assert counts[0] == (6 if ranks > 1 else 0)  # nothing had to be done twice
+
+
+@pytest.mark.host
+@pytest.mark.mpi  # threads copy what they send
+@pytest.mark.parametrize("few", [False, True])
+def test_memory_for_twice_the_block(world, ranks, few):
+    values = np.random.default_rng(2).random(1_000_000)
+    values = np.floor(values * 9) if few else values
+
+    def program(group):
+        x = distarray.distribute(values, DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
+        tracemalloc.start()
+        np.sort(x)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak <= 2.1 * x.to_local().nbytes + 1_500_000
+
+    world.run(ranks, program)
 
 
 def test_what_stays_local_is_not_sent(world, ranks):

@@ -135,11 +135,14 @@ def _by_lines(arrays: Sequence[DistArray], axis: int, work: Work, target: Layout
     """This rank's block of the result, one line after the other."""
     x = arrays[0]
     mesh, cut = x._mesh, x._layout.cuts[axis]
-    result = mesh.xp.empty(target.local_shape(mesh.coords), work.dtype)
+    shape = target.local_shape(mesh.coords)
     if mesh.coords is None:
-        return result
+        return mesh.xp.empty(shape, work.dtype)
     line = Line(mesh.subgroup(cut.mesh_dims), lengths_of(cut), stops_of(target.cuts[axis]))
     lines = [_lined(mesh.asarray(a._block), axis) for a in arrays]
+    if len(lines[0]) == 1:
+        return work.spread([parts[0] for parts in lines], line).reshape(shape)
+    result = mesh.xp.empty(shape, work.dtype)
     into = np.moveaxis(result, axis, -1)
     for number, place in enumerate(np.ndindex(into.shape[:-1])):
         into[place] = work.spread([parts[number] for parts in lines], line)
