@@ -58,7 +58,9 @@ VECTORS = {
     "multivariate_normal": ([1.0, 2.0, 3.0], np.diag([1.0, 2.0, 3.0]) + 0.5),
 }
 #: Cuts of a shape that fall into tiles, and of one that is all one tile.
-SHAPES = [(150, 370), (7, 5), (20011,)]
+SHAPES = [(150, 270), (7, 5), (20011,)]
+#: One that takes a fixed part of its stream, one that rejects, one of another type.
+CLOSELY = ("random", "gamma", "integers")
 
 
 def alone(program):
@@ -79,7 +81,7 @@ def numpys(seed):
 def test_the_same_on_any_ranks_and_layout(world, method):
     wanted = {
         shape: alone(lambda rng, s=shape: getattr(rng, method)(*METHODS[method], size=s).full())
-        for shape in SHAPES[:: 1 if method in ("standard_normal", "gamma", "integers") else 2]
+        for shape in (SHAPES if method in CLOSELY else SHAPES[:1])
     }
     expected_scalar = getattr(numpys(7), method)(*METHODS[method])
 
@@ -96,7 +98,7 @@ def test_the_same_on_any_ranks_and_layout(world, method):
         assert scalar == expected_scalar
         assert type(scalar) is type(expected_scalar)
 
-    for ranks in world.ranks[1:] or world.ranks:
+    for ranks in world.ranks if method in CLOSELY else world.ranks[-1:]:
         world.run(ranks, program)
 
 
