@@ -13,7 +13,7 @@ import numpy as np
 from distarray.array import DistArray, empty, to_layout
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout
-from distarray.ops.fft.line import Grid, fitted, fitted_view
+from distarray.ops.fft.grid import Grid, fitted, fitted_view
 from distarray.ops.fft.twiddles import progression, roots
 from distarray.ops.joining import fill_parts
 from distarray.ops.shape import everything
