@@ -34,8 +34,8 @@ def _many_rounds(monkeypatch):
     monkeypatch.setattr(lines, "REPLICATED_BELOW", 0)
     for module in (selection, weighted):
         monkeypatch.setattr(module, "GATHERED", 4)
-        monkeypatch.setattr(module, "FEW", 8)
         monkeypatch.setattr(module, "SAMPLED", 16)
+    monkeypatch.setattr(selection, "FEW", 8)
     monkeypatch.setattr(selection, "SORTED_ABOVE", 2)
 
 
@@ -138,6 +138,21 @@ def test_weights(world, ranks, data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         world.run(ranks, program)
+
+
+def test_weights_are_summed_exactly(world, ranks):
+    """The element does not depend on the ranks, be it at the very edge of a share."""
+    values = np.random.default_rng(1).permutation(1000).astype(float)
+    weights = np.full(1000, 0.001)
+    q = np.arange(1, 1000) / 1000
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        x, heavy = (distarray.distribute(v, mesh, [Shard(0)], src=None) for v in (values, weights))
+        found = np.quantile(x, q[::27], method="inverted_cdf", weights=heavy)
+        assert_matches(found, np.arange(0.0, 999.0)[::27])
+
+    world.run(ranks, program)
 
 
 @pytest.mark.parametrize("case", ["random", "equal", "few", "rising", "heavy tail", "zeros", "M8"])

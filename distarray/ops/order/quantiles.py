@@ -158,7 +158,8 @@ def quantile(
     axis, out, overwrite_input, method, keepdims
         As in :func:`numpy.quantile`.
     weights : array_like, optional
-        Lie best as `a` does.
+        Lie best as `a` does. They are summed exactly: where NumPy's sums, which it rounds, and a
+        quantile meet, it may take the next element.
 
     Returns
     -------

@@ -21,7 +21,7 @@ from distarray.comm.group import Group
 from distarray.layout import Fold
 from distarray.ops.tiles import TILE
 
-__all__ = ["select"]
+__all__ = ["each", "select"]
 
 Array = Any
 
@@ -129,7 +129,7 @@ def select(
     ]
     rounds = 0
     while searches:
-        limit = _each(GATHERED, len(searches))
+        limit = each(GATHERED, len(searches))
         few = [search for search in searches if search.total <= limit]
         many = [search for search in searches if search.total > limit]
         _gather(few, found, group, to_host)
@@ -139,7 +139,7 @@ def select(
     return found
 
 
-def _each(few: int, searches: int) -> int:
+def each(few: int, searches: int) -> int:
     """The share of one search of what the messages of a round may hold."""
     return max(FEW, few // max(1, searches // 4))
 
@@ -194,7 +194,7 @@ def _samples(searches: Sequence[_Search], group: Group, to_host: Any, rounds: in
     generator = np.random.default_rng((rounds, group.rank))
     counts, parts = [], []
     for search in searches:
-        asked = _each(SAMPLED, len(searches)) + 32 * len(search.wanted)
+        asked = each(SAMPLED, len(searches)) + 32 * len(search.wanted)
         shares = -(-search.sizes * asked // search.total)
         counts.append(shares)
         chosen = generator.integers(0, max(1, search.values.size), int(shares[group.rank]))

@@ -1,5 +1,6 @@
 """Weighted quantiles over axes of arrays: lines, their weights, and NaN among them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,9 +79,8 @@ class WeightedCall:
         part: Any = np.zeros(shape, x.dtype)
         error = None
         if mesh.coords is not None and 0 not in shape:
-            group = mesh.subgroup(plan.mesh_dims) if plan.mesh_dims else None
             try:
-                part = self._part(block, scale, axes, keepdims, group)
+                part = self._part(block, scale, axes, mesh.subgroup(plan.mesh_dims))
             except ValueError as caught:
                 error = caught
         agree(mesh.group, error)
@@ -88,38 +88,45 @@ class WeightedCall:
             return part, result
         return mesh.asarray(part).reshape(shape), result
 
-    def _part(
-        self, block: Array, scale: Array, axes: Any, keepdims: bool, group: Group | None
-    ) -> Array:
-        if group is None:
-            return self.function(
-                block, self.q, axes, method="inverted_cdf", keepdims=keepdims, weights=scale
-            )
+    def _part(self, block: Array, scale: Array, axes: Any, group: Group) -> Any:
+        """The quantiles of this rank's lines; the other dimensions in one, the last."""
         pairs = zip(lines_of(block, axes), lines_of(scale, axes), strict=True)
         lines = [Weighted(line, weights.astype(np.float64)) for line, weights in pairs]
         kept = [line.where(~np.isnan(line.values)) for line in lines]
-        own = [(*line.sums(), whole.values.size) for line, whole in zip(kept, lines, strict=True)]
-        sums = group.allgather(np.array(own))
-        counted = self._good(sums)
-        sizes = np.where(counted, sums[:, :, 0], 0).astype(np.int64)
-        totals = sums[:, :, 1].sum(0)
-        if not np.isfinite(totals[counted]).all() or (totals[counted] == 0).any():
-            raise ValueError("Weights included NaN, inf or were all zero.")
-        found = select_weighted(kept, sizes, totals.tolist(), self.shares.reshape(-1), group)
-        nan = missing(block.dtype)
+        own = [(k.values.size, w.values.size) for k, w in zip(kept, lines, strict=True)]
+        counts = group.allgather(np.array(own, np.int64))
+        totals = _totals(kept if self.skips_nan else lines, group)
+        counted = self._good(counts)
+        if any(good and not total for good, total in zip(counted, totals, strict=True)):
+            raise ValueError(_UNWEIGHABLE)
+        sizes = np.where(counted, counts[:, :, 0], 0)
+        found = select_weighted(kept, sizes, totals, self.shares.reshape(-1), group)
         rows = [
-            row.reshape(self.shares.shape) if good else self._unknown(nan)
+            row.reshape(self.shares.shape) if good else self._unknown(missing(block.dtype))
             for row, good in zip(found, counted, strict=True)
         ]
         # NumPy gives a single quantile with weights as 0-d array, save that NaN is a scalar.
         return rows[0] if len(rows) == 1 else np.stack(rows, axis=-1)
 
-    def _good(self, sums: Array) -> Array:
+    def _good(self, counts: Array) -> Array:
         """Of each line, whether its quantiles are numbers."""
-        left, whole = sums[:, :, 0].sum(0), sums[:, :, 2].sum(0)
+        left, whole = counts[:, :, 0].sum(0), counts[:, :, 1].sum(0)
         return left > 0 if self.skips_nan else left == whole
 
     def _unknown(self, nan: Any) -> Array:
         if self.skips_nan:
             self.function(np.array([nan]), 0)  # warns
         return np.full(self.shares.shape, nan)[()]
+
+
+_UNWEIGHABLE = "Weights included NaN, inf or were all zero."
+
+
+def _totals(lines: Sequence[Weighted], group: Group) -> list[int]:
+    """The exact sums of the weights of lines; raises on all ranks if one is infinite or NaN."""
+    finite = all(np.isfinite(line.weights).all() for line in lines)
+    own = [line.weight for line in lines] if finite else None
+    found = group.allgather_object(own)
+    if None in found:
+        raise ValueError(_UNWEIGHABLE)
+    return [sum(of_ranks) for of_ranks in zip(*found, strict=True)]

@@ -1,7 +1,8 @@
 """Weighted quantiles: the least element at which the share of the weights reaches a quantile.
 
 As in :mod:`distarray.ops.order.selection` a sample brackets the element, here by the weights of
-the sample, and the weights below, inside and at the ends of the bracket are summed.
+the sample, and the weights below, inside and at the ends of the bracket are summed: exactly, so
+that the element found is the same on any number of ranks.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from distarray.comm.group import Group
-from distarray.ops.order.selection import FEW, GATHERED, SAMPLED, SPREAD
+from distarray.ops.order.exact import exact_sum
+from distarray.ops.order.selection import GATHERED, SAMPLED, SPREAD, each
 
 __all__ = ["Weighted", "select_weighted"]
 
@@ -30,9 +32,10 @@ class Weighted:
         """Those that a mask or indices choose."""
         return Weighted(self.values[chosen], self.weights[chosen])
 
-    def sums(self) -> tuple[int, float]:
-        """How many elements, and the sum of their weights."""
-        return self.values.size, float(self.weights.sum())
+    @property
+    def weight(self) -> int:
+        """The sum of the weights, see :func:`exact_sum`."""
+        return exact_sum(self.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,11 @@ class _Target:
     line: int
     number: int
     share: Any
-    total: float
+    total: int
 
-    def reached(self, weight: float) -> bool:
-        """Whether elements that weigh so much reach the share; NumPy's comparison."""
-        part = np.float64(weight) / self.total
+    def reached(self, weight: int) -> bool:
+        """Whether elements that weigh so much reach the share, rounded as NumPy rounds it."""
+        part = np.float64(weight / self.total)
         if self.share.dtype.kind == "f":
             part = part.astype(self.share.dtype)
         return bool(weight > 0 and part >= self.share)
@@ -63,7 +66,7 @@ class _Search:
         This rank's elements of it.
     sizes : array of int
         How many each rank has.
-    weight, below : float
+    weight, below : int
         The weight of the stretch, and of what comes before.
     cap : scalar or None
         The element after the stretch, which is the answer if none inside is.
@@ -72,13 +75,19 @@ class _Search:
     target: _Target
     part: Weighted
     sizes: Array
-    weight: float
-    below: float
+    weight: int
+    below: int
     cap: Any = None
+
+    @property
+    def share(self) -> float:
+        """How much of the stretch's weight comes before the answer, to rounding."""
+        whole = self.target.total
+        return (float(self.target.share) - self.below / whole) * (whole / max(1, self.weight))
 
 
 def select_weighted(
-    lines: Sequence[Weighted], sizes: Array, totals: Sequence[float], shares: Array, group: Group
+    lines: Sequence[Weighted], sizes: Array, totals: Sequence[int], shares: Array, group: Group
 ) -> list[Array]:
     """The weighted quantiles of lines that several ranks share.
 
@@ -88,8 +97,8 @@ def select_weighted(
         Of each line this rank's elements, without NaN, in host memory.
     sizes : array of int
         How many elements of it each rank has: (ranks, lines). A line without elements gets zeros.
-    totals : sequence of float
-        The sums of their weights.
+    totals : sequence of int
+        The sums of their weights, see :func:`exact_sum`.
     shares : array
         1-d, from 0 to 1.
     group : Group
@@ -110,12 +119,12 @@ def select_weighted(
     for number, (line, total) in enumerate(zip(lines, totals, strict=True)):
         if sizes[:, number].any():
             searches += [
-                _Search(_Target(number, i, share, total), line, sizes[:, number], total, 0.0)
+                _Search(_Target(number, i, share, total), line, sizes[:, number], total, 0)
                 for i, share in enumerate(shares)
             ]
     rounds = 0
     while searches:
-        limit = max(FEW, GATHERED // len(searches))
+        limit = each(GATHERED, len(searches))
         few = [search for search in searches if search.sizes.sum() <= limit]
         many = [search for search in searches if search.sizes.sum() > limit]
         for search, whole in zip(few, _shared(few, None, group), strict=True):
@@ -149,16 +158,32 @@ def _shared(
 
 def _shares(search: _Search, searches: int) -> Array:
     """How many elements of a sample each rank brings."""
-    asked = max(FEW, SAMPLED // searches)
+    asked = each(SAMPLED, searches)
     return -(-search.sizes * asked // search.sizes.sum())
 
 
 def _answer(search: _Search, whole: Weighted) -> Any:
     """The first of the sorted candidates at which the share is reached."""
-    for value, weight in zip(whole.values, search.below + np.cumsum(whole.weights), strict=True):
-        if search.target.reached(weight):
-            return value
-    return whole.values[-1] if search.cap is None else search.cap
+    count = len(whole.values)
+    if not count:
+        return search.cap
+    place = _guess(search, whole.weights)
+    while place and search.target.reached(search.below + exact_sum(whole.weights[:place])):
+        place -= 1
+    while not search.target.reached(search.below + exact_sum(whole.weights[: place + 1])):
+        place += 1
+        if place == count:
+            return whole.values[-1] if search.cap is None else search.cap
+    return whole.values[place]
+
+
+def _guess(search: _Search, weights: Array) -> int:
+    """Where the share is reached, to rounding."""
+    running = np.cumsum(weights)
+    if not (search.weight and running[-1] > 0):
+        return 0
+    target = running[-1] * search.share
+    return min(int(np.searchsorted(running, target)), len(weights) - 1)
 
 
 def _narrow(
@@ -177,10 +202,12 @@ def _narrow(
     samples = _shared(searches, chosen, group)
     brackets = [_bracket(s, sample, rounds) for s, sample in zip(searches, samples, strict=True)]
     own = [_measured(s.part, *ends) for s, ends in zip(searches, brackets, strict=True)]
-    sums = group.allgather(np.array(own))
+    sizes = group.allgather(np.array([counts for counts, _ in own]))
+    weights = group.allgather_object([sums for _, sums in own])
     remaining = []
     for number, (search, ends) in enumerate(zip(searches, brackets, strict=True)):
-        left = _continued(search, ends, sums[:, number], found)
+        sums = [sum(of_ranks) for of_ranks in zip(*[r[number] for r in weights], strict=True)]
+        left = _continued(search, ends, sizes[:, number], sums, found)
         remaining += [] if left is None else [left]
     return remaining
 
@@ -192,15 +219,14 @@ def _bracket(search: _Search, sample: Weighted, rounds: int) -> tuple[Any, Any]:
     middle = size // 2
     # Every other round halves the elements instead: a few heavy ones may have escaped the sample.
     if not rounds % 2 and weights[-1] > 0 and search.weight > 0:
-        target = float(search.target.share) * search.target.total - search.below
-        middle = int(np.searchsorted(weights, weights[-1] * target / search.weight))
+        middle = int(np.searchsorted(weights, weights[-1] * search.share))
     width = min(int(SPREAD * sqrt(size) / 2) + 1, size // 4)
     low = sample.values[middle - width] if middle >= width else None
     high = sample.values[middle + width] if middle + width < size else None
     return low, high
 
 
-def _measured(part: Weighted, low: Any, high: Any) -> tuple[float, ...]:
+def _measured(part: Weighted, low: Any, high: Any) -> tuple[list[int], list[int]]:
     """Numbers and weights of what lies below and inside, and of what equals either end."""
     values = part.values
     nothing = np.zeros(values.shape, bool)
@@ -209,17 +235,16 @@ def _measured(part: Weighted, low: Any, high: Any) -> tuple[float, ...]:
     ends = [nothing if end is None else values == end for end in (low, high)]
     if low is not None and high is not None and low == high:
         ends[1] = nothing
-    sums = [part.where(mask).sums() for mask in (under, inside, *ends)]
-    return (*[float(size) for size, _ in sums], *[weight for _, weight in sums])
+    found = [part.where(mask) for mask in (under, inside, *ends)]
+    return [one.values.size for one in found], [one.weight for one in found]
 
 
 def _continued(
-    search: _Search, ends: tuple[Any, Any], sums: Array, found: list[Array]
+    search: _Search, ends: tuple[Any, Any], sizes: Array, sums: Sequence[int], found: list[Array]
 ) -> _Search | None:
     """The search for fewer candidates; None where the answer is an end of the bracket."""
     (low, high), target, part = ends, search.target, search.part
-    sizes = sums[:, :4].astype(np.int64)
-    w_below, w_inside, w_low, w_high = sums[:, 4:].sum(0).tolist()
+    w_below, w_inside, w_low, w_high = sums
     before = search.below + w_below
     answers, number = found[target.line], target.number
     if low is not None and target.reached(before):

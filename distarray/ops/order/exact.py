@@ -1,0 +1,36 @@
+"""Sums without rounding, which therefore do not depend on how the addends are spread."""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["exact_sum"]
+
+Array = Any
+
+#: Sums are integers, in units of two to the power of minus this: all of float64 is a multiple.
+UNIT = 1126
+#: Bits of the lower halves of significands; so many addends of a half have an exact float sum.
+HALF, MOST = 27, 1 << 26
+
+
+def exact_sum(values: Array) -> int:
+    """The sum of finite float64 numbers, not negative, as an integer multiple of a tiny unit."""
+    total = 0
+    for start in range(0, values.size, MOST):
+        total += _exact_sum(values[start : start + MOST])
+    return total
+
+
+def _exact_sum(values: Array) -> int:
+    significands, exponents = np.frexp(values)
+    whole = np.ldexp(significands, 53).astype(np.int64)
+    lowest = int(exponents.min())
+    exponents = exponents - lowest
+    lower = np.bincount(exponents, whole & ((1 << HALF) - 1))
+    upper = np.bincount(exponents, whole >> HALF)
+    total = 0
+    for place in np.flatnonzero(lower + upper).tolist():
+        units = (int(upper[place]) << HALF) + int(lower[place])
+        total += units << (place + lowest - 53 + UNIT)
+    return total
