@@ -112,7 +112,7 @@ def test_lines(world, lines_first, data):
     function = data.draw(st.sampled_from(ONE))
     ranks = data.draw(st.sampled_from(world.ranks))
     mesh_shape = data.draw(mesh_shapes(ranks))
-    dtypes = ["f8", "f4", "g"] + ["c16", "c8", "G"] * (function not in REAL)
+    dtypes = ["f8", "f4", "g", "i4", "f2", ">f8"] + ["c16", "c8", "G"] * (function not in REAL)
     extent = data.draw(st.integers(1, 150))
     shape = data.draw(st.sampled_from([(extent,), (2, extent), (extent, 3)]))
     values = data.draw(array_values(shape=shape, dtypes=dtypes))
@@ -287,8 +287,9 @@ def test_reproducible(world, ranks):
                 x = distarray.distribute(plane, mesh, [place], src=None)
                 assert_matches(np.fft.fft2(x), np.fft.fft2(plane))
                 assert_matches(np.fft.rfft2(x), np.fft.rfft2(plane))
-            x = distarray.distribute(line, mesh, [Shard(0)], src=None)
-            assert_matches(np.fft.fft(x), np.fft.fft(line))
+            for values in (line, line.astype("f2")):
+                x = distarray.distribute(values, mesh, [Shard(0)], src=None)
+                assert_matches(np.fft.ifft(x), np.fft.ifft(values))
 
     world.run(ranks, program)
 

@@ -14,7 +14,7 @@ from distarray.ops.fft import local
 from distarray.ops.fft.arguments import Request
 from distarray.ops.fft.line import transformed_line
 from distarray.ops.reducing import write
-from distarray.plan.fourier import Line, Move, Pass, plan_transform
+from distarray.plan.fourier import Kind, Line, Move, Pass, plan_transform
 
 __all__ = ["transform"]
 
@@ -48,6 +48,8 @@ def _result(x: DistArray, request: Request) -> DistArray:
     if not x._layout.is_plain and not _stays(x, request.passes):
         x = x._plain()
     strict = config.settings.reproducible
+    if x.dtype == np.float16 and not strict:
+        return _half_precision(x, request)
     sizes = x.itemsize, request.between.itemsize, request.dtype.itemsize
     mesh, layout, block = x._mesh, x._layout, x._block
     for step in plan_transform(layout, request.passes, sizes, strict):
@@ -64,6 +66,28 @@ def _result(x: DistArray, request: Request) -> DistArray:
             block = local.transformed(block, step.step, request.norm, held, dtype, mesh.xp)
         layout = step.layout
     return wrap(block, layout, mesh)
+
+
+def _half_precision(x: DistArray, request: Request) -> DistArray:
+    """As NumPy has it: computed in single precision, but scaled by a factor of half precision.
+
+    The factor is that of the first pass, whichever comes first here.
+    """
+    kinds = {step.kind for step in request.passes}
+    forward = bool(kinds & {Kind.FFT, Kind.RFFT, Kind.HFFT})
+    single = request._replace(norm="backward" if forward else "forward")
+    if single.dtype == np.float16:
+        single = single._replace(dtype=np.dtype(np.float32))
+    result = _result(x._like(x._block.astype(np.float32)), single)
+    if request.norm == "ortho" or forward == (request.norm == "forward"):
+        precision: Any = np.float16
+        for step in request.passes:
+            length: Any = step.length
+            if request.norm == "ortho":
+                length = np.sqrt(length, dtype=precision)
+            result._block *= np.float32(np.reciprocal(length, dtype=precision))
+            precision = np.float32
+    return result._like(result._block.astype(request.dtype, copy=False))
 
 
 def _stays(x: DistArray, passes: Sequence[Pass]) -> bool:
