@@ -17,6 +17,7 @@ from distarray.comm.group import Group
 from distarray.layout import Fold
 from distarray.ops.sorting.local import negative_zeros
 from distarray.ops.sorting.splitters import settle_cuts
+from distarray.ops.tiles import TILE
 
 __all__ = ["blurred", "split_parts"]
 
@@ -34,6 +35,7 @@ _DEVIATIONS = 4
 _TIES = 8
 #: The fractional part of the golden ratio: its multiples are spread evenly and hit no period.
 _GOLDEN = 0.6180339887498949
+_NOWHERE = np.empty(0, np.intp)
 
 
 def split_parts(
@@ -144,7 +146,7 @@ def _split(work: Array, start: int, brackets: Sequence[tuple[Any, Any]], ends: l
         return
     middle = len(brackets) // 2
     low, high = brackets[middle]
-    below = int(np.count_nonzero(work < low))
+    below = sum([int(np.count_nonzero(tile < low)) for tile in _tiles(work)])
     if 0 < below < len(work):
         work.partition(below)
     inside = below + _gather_front(work[below:], high)
@@ -157,12 +159,17 @@ def _split(work: Array, start: int, brackets: Sequence[tuple[Any, Any]], ends: l
 
 def _gather_front(work: Array, high: Any) -> int:
     """Move what is not above a value to the front, sorted; there is little of it."""
-    places = np.flatnonzero(work <= high)
-    count = len(places)
-    found = work[places]
+    found = [np.flatnonzero(tile <= high) for tile in _tiles(work)]
+    places = np.concatenate([part + n * TILE for n, part in enumerate(found)] or [_NOWHERE])
+    count, inside = len(places), work[places]
     taken = np.zeros(count, bool)
     taken[places[places < count]] = True
     work[places[places >= count]] = work[:count][~taken]
-    found.sort()
-    work[:count] = found
+    inside.sort()
+    work[:count] = inside
     return count
+
+
+def _tiles(work: Array) -> list[Array]:
+    """The array in parts that stay in the cache while they are compared and counted."""
+    return [work[start : start + TILE] for start in range(0, len(work), TILE)]
