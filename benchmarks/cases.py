@@ -289,7 +289,7 @@ CASES = [
         | {"numpy-2": "np.linalg.solve(a, b)"},
         {"n": 2000},
         {"n": 24},
-        messages="2 * (p - 1) + (1 if n < 768 else 33)",  # panels of 128: broadcasts, then sums
+        messages="2 * (p - 1) + (1 if n < 1024 else 33)",  # panels of 128: broadcasts, then sums
     ),
     Case(
         "cholesky 2000",
@@ -298,7 +298,7 @@ CASES = [
         | {"numpy-2": "np.linalg.cholesky(a)"},
         {"n": 2000},
         {"n": 24},
-        messages="p if n < 768 else 2 * (p - 1) + 16",
+        messages="p if n < 1024 else 2 * (p - 1) + 16",
     ),
     Case(
         "inv 500",

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray
+from distarray.array import DistArray, empty
 from distarray.layout import Layout
 from distarray.ops.linalg.cyclic import Dealing, collected, dealt, panel_width
 from distarray.ops.linalg.lapack import subtract_product
@@ -42,6 +42,8 @@ def factor(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
     1/3 n**3 operations over all ranks. After the exchange that deals out the columns each rank
     receives n**2 / 2 elements in n / PANEL broadcasts.
     """
+    if a._mesh.coords is None:
+        return empty(layout, dtype, a._mesh)
     dealing = Dealing(a._mesh, a.shape[1], panel_width(a.shape[1], a._mesh))
     work = dealt(a, dealing, dtype)
     for panel in range(dealing.panels):

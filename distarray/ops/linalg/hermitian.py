@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, movement, wrap
+from distarray.array import DistArray, empty, movement, wrap
 from distarray.comm import DeviceMesh
 from distarray.layout import Fold, Layout, Shard
 from distarray.ops.linalg.cyclic import Dealing, dealt
@@ -57,6 +57,8 @@ def eigen(
     No rank has more than a few times its share of the n**2 elements.
     """
     mesh = a._mesh
+    if mesh.coords is None:
+        return np.empty(0), None if layout is None else empty(layout, dtype, mesh)
     width = max(1, min(WIDTH, -(-a.shape[1] // (2 * mesh.size()))))
     dealing = Dealing(mesh, a.shape[1], width)
     own = _both_triangles(a, lower, dealing, dtype)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, to_layout, wrap
+from distarray.array import DistArray, empty, to_layout, wrap
 from distarray.layout import Fold, Layout
 from distarray.ops.linalg.cyclic import Dealing, collected, dealt, panel_width
 from distarray.ops.linalg.lapack import factor_panel, row_order, subtract_product
@@ -118,6 +118,8 @@ def log_determinant(a: DistArray, dtype: np.dtype[Any]) -> tuple[Any, Any]:
     broadcasts, after the exchange that deals out the columns.
     """
     mesh = a._mesh
+    if mesh.coords is None:
+        return dtype.type(1), 0.0
     dealing = Dealing(mesh, a.shape[1], panel_width(a.shape[1], mesh))
     elimination = _Elimination(dealt(a, dealing, dtype), dealing)
     if not elimination.run(_is_singular):
@@ -132,6 +134,8 @@ def log_determinant(a: DistArray, dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
 def inverse(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
     """The inverse of a large matrix, in the given layout; costs as :func:`solution`."""
+    if a._mesh.coords is None:
+        return empty(layout, dtype, a._mesh)
     dealing = Dealing(a._mesh, a.shape[1], panel_width(a.shape[1], a._mesh))
     own = dealt(a, dealing, dtype)
     columns = dealing.indices(a._mesh.rank)
@@ -167,6 +171,8 @@ def solution(a: DistArray, b: DistArray, dtype: np.dtype[Any], layout: Layout) -
     rank has all of them, and a round for each panel adds up what the ranks contribute.
     """
     mesh = a._mesh
+    if mesh.coords is None:
+        return empty(layout, dtype, mesh)
     dealing = Dealing(mesh, a.shape[1], panel_width(a.shape[1], mesh))
     own = dealt(a, dealing, dtype)
     if b.shape[1] > FEW:

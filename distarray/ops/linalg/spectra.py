@@ -104,7 +104,7 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:
 
 def _values(values: Array, made: np.dtype[Any], a: DistArray) -> DistArray:
     """Eigenvalues that every rank has as a replicated array."""
-    layout = Layout.replicated(values.shape, a._mesh.shape)
+    layout = Layout.replicated(a.shape[-1:], a._mesh.shape)
     return wrap(a._mesh.asarray(values.astype(real_type(made), copy=False)), layout, a._mesh)
 
 

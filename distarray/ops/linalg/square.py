@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 #: Matrices of so many rows are factored by all ranks together; smaller ones by every rank at once.
-BLOCKED_FROM = 768
+BLOCKED_FROM = 1024
 
 
 def each_matrix(

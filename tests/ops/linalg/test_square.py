@@ -219,6 +219,35 @@ def test_axes_of_tensorsolve(world, ranks):
     world.run(ranks, program)
 
 
+OUTSIDE = {
+    **{name: call for name, (call, _) in CALLS.items()},
+    "solve": lambda x: LA.solve(x, x[:, :2]),
+    "solve many": lambda x: LA.solve(x, x),
+    "vector": lambda x: LA.solve(x, x[0]),
+    "eigh": lambda x: LA.eigh(x)[0],
+    "eigenvectors": lambda x: np.abs(LA.eigh(x)[1]),
+    "eigvalsh": LA.eigvalsh,
+}
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_rank_outside_of_the_mesh_takes_no_part(world, large):
+    ranks = world.ranks[-1]
+    if ranks == 1:
+        pytest.skip("no rank to leave out")
+    a = positive(9)
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks - 1,), ranks=range(1, ranks))
+        for placement in (Shard(0), Shard(1), Replicate()):
+            x = distribute(a, mesh, [placement], src=None)
+            for call in OUTSIDE.values():
+                assert_matches(call(x), call(a), exact=False, rtol=1e-6, atol=1e-6)
+
+    with blocked() if large else nullcontext():
+        world.run(ranks, program)
+
+
 def test_not_a_number(world, ranks):
     """What NumPy makes of it is no error, and none here."""
     a = well(7)
