@@ -79,7 +79,8 @@ class Choosing(Source):
                 if population is not None
                 else "a must be a positive integer unless no samples are taken"
             )
-        p = _probabilities(p, count, chosen, replace)
+        if mesh.coords is not None:
+            p = _probabilities(p, count, chosen, replace)
         index = self._index(count, shape, replace, p, mesh, placements)
         if population is None:
             return index
@@ -99,9 +100,10 @@ class Choosing(Source):
     ) -> Any:
         """The chosen positions; a scalar for `shape` None."""
         if replace and p is None:
-            drawn = self._sample("integers", (0, count), shape, mesh, placements, dtype=np.int64)
+            bounds = 0, max(count, 1)  # of no population, nothing is taken
+            drawn = self._sample("integers", bounds, shape, mesh, placements, dtype=np.int64)
             return int(drawn) if shape is None else drawn
-        call = self._bit_generator.call()
+        call = self._begin("choice", mesh)
         layout = layout_for(() if shape is None else shape, np.int64, mesh, placements)
         if not replace:
             index = _distinct(call, count, layout, p, mesh)

@@ -10,6 +10,7 @@ from distarray.ops.random.choosing import Choosing
 from distarray.ops.random.continuous import Continuous
 from distarray.ops.random.discrete import Discrete
 from distarray.ops.random.ordering import Ordering
+from distarray.ops.random.sampling import Source
 from distarray.ops.random.seeds import sequence_of
 from distarray.ops.random.standard import Standard
 from distarray.ops.random.streams import Philox
@@ -110,6 +111,6 @@ def default_rng(seed: Any = None, *, mesh: DeviceMesh | None = None) -> Generato
     """
     if isinstance(seed, Generator):
         return seed
-    if isinstance(seed, Philox):
-        return Generator(seed, mesh=mesh)
+    if isinstance(seed, Philox | Source):
+        return Generator(getattr(seed, "_bit_generator", seed), mesh=mesh)
     return Generator(Philox.of(sequence_of(seed, mesh)), mesh=mesh)

@@ -6,6 +6,7 @@ The numbers are those of :class:`~distarray.ops.random.Generator`, by position; 
 import warnings
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from operator import index
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -189,6 +190,8 @@ def function(method: Method) -> Method:
     def call(*args: Any, **keywords: Any) -> Any:
         return getattr(_shared(), name)(*args, **keywords)
 
+    own = signature(method)
+    call.__signature__ = own.replace(parameters=[*own.parameters.values()][1:])  # type: ignore[attr-defined]
     return cast(Method, call)
 
 

@@ -55,7 +55,7 @@ class Ordering(Source):
         if isinstance(x, (int, np.integer)):
             shape = (max(int(x), 0),)
             layout = layout_for(shape, np.int64, mesh, placements)
-            call = self._bit_generator.call()
+            call = self._begin("permutation", mesh)
             return positions(Shuffle(call, shape[0]), layout, mesh)
         x = x if isinstance(x, DistArray) else np.asarray(x)
         axis = normalize_axis_index(axis, x.ndim)
@@ -63,7 +63,7 @@ class Ordering(Source):
         if not isinstance(x, DistArray) or placements is not None:
             layout = layout_for(array.shape, array.dtype, mesh, placements)
             array = to_layout(array, layout)
-        return shuffled(array, axis, Shuffle(self._bit_generator.call(), array.shape[axis]))
+        return shuffled(array, axis, Shuffle(self._begin("permutation", mesh), array.shape[axis]))
 
     def shuffle(self, x: Any, axis: int = 0) -> None:
         """Permute an array in place along an axis.
@@ -80,7 +80,7 @@ class Ordering(Source):
         As :meth:`permutation`; a copy of the array.
         """
         if not isinstance(x, (DistArray, np.ndarray)):
-            self._bit_generator.call().tile(0).shuffle(x, axis)
+            self._begin("shuffle", self._mesh_for(None)).tile(0).shuffle(x, axis)
             return
         if not x.ndim:
             raise TypeError("len() of unsized object")
@@ -90,7 +90,7 @@ class Ordering(Source):
         block = x._block if isinstance(x, DistArray) else x
         if not getattr(block.flags, "writeable", True):
             raise ValueError("array is read-only")
-        shuffle = Shuffle(self._bit_generator.call(), x.shape[axis])
+        shuffle = Shuffle(self._begin("shuffle", self._mesh_for(None, x)), x.shape[axis])
         if isinstance(x, DistArray):
             x._assign(shuffled(x._plain(), axis, shuffle))
         else:
@@ -137,7 +137,7 @@ class Ordering(Source):
         _check_out(array, out)
         if not isinstance(x, DistArray) or placements is not None:
             array = to_layout(array, layout_for(array.shape, array.dtype, mesh, placements))
-        call = self._bit_generator.call()
+        call = self._begin("permuted", mesh)
         if axis is None:
             flat: DistArray = array if array.ndim == 1 else array.ravel()
             flat = shuffled(flat._plain(), 0, Shuffle(call, array.size))

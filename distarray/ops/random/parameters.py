@@ -34,7 +34,9 @@ def _as_parameter(value: Any) -> Parameter:
         if not isinstance(value, DistArray):
             return value
         value = value._plain()
-        return value.mesh.to_host(value._block) if value._layout.is_replicated else value
+        if value._layout.is_replicated and value.mesh.coords is not None:
+            return value.mesh.to_host(value._block)
+        return value
     if isinstance(value, (list, tuple)):
         return np.asarray(value)
     return value

@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, common_mesh, movement, placed_layout, wrap
-from distarray.comm import DeviceMesh
+from distarray.array.divergence import verify_text
+from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree
+from distarray.config import config
+from distarray.errors import MeshError
 from distarray.layout import Box, Cut, Layout
 from distarray.ops.placing import Placements, as_shape
 from distarray.ops.random.distributions import Distribution, distribution, surely_valid
@@ -117,11 +120,23 @@ class Source:
         self._mesh = mesh
 
     def _mesh_for(self, mesh: DeviceMesh | None, *operands: Any) -> DeviceMesh:
-        if mesh is not None:
-            return mesh
-        if any(isinstance(operand, DistArray) for operand in operands) or self._mesh is None:
-            return common_mesh(*operands)
-        return self._mesh
+        """The mesh that is asked for, that of distributed operands, or the generator's."""
+        arrays = [x for x in operands if isinstance(x, DistArray) and x.ndim]
+        if not arrays:
+            return mesh or self._mesh or default_mesh()
+        found = common_mesh(*arrays)
+        if mesh is not None and mesh is not found:
+            raise MeshError(
+                f"operands live on {found}, not on {mesh}; bring them there with "
+                "x.redistribute(mesh, placements)"
+            )
+        return found
+
+    def _begin(self, name: str, mesh: DeviceMesh) -> Call:
+        """The numbers of the next call; where `config.check` asks for it, the same on all ranks."""
+        if config.check:
+            verify_text(f"Generator.{name} of {self._bit_generator.summary()}", mesh)
+        return self._bit_generator.call()
 
     def _sample(
         self,
@@ -155,7 +170,7 @@ class Source:
             parts = [value.part(tile) for value in placed]
             return method(generator, *parts, size=tile.extents, **keywords)
 
-        result = filled(work, mesh, dtype, self._bit_generator.call(), draw)
+        result = filled(work, mesh, dtype, self._begin(name, mesh), draw)
         if work is layout:
             return result
         return wrap(movement.moved(result._block, work, layout, mesh), layout, mesh)
@@ -172,7 +187,7 @@ class Source:
         """The same for every element, so that nothing has to be placed."""
         shape = None if size is None else as_shape(size)
         sample = probe(name, *parameters, **keywords)
-        call = self._bit_generator.call()
+        call = self._begin(name, mesh)
         if shape is None:
             return getattr(call.tile(0), name)(*parameters, **keywords)
         method = getattr(np.random.Generator, name)

@@ -123,7 +123,7 @@ class Standard(Source):
     def bytes(self, length: int) -> bytes:
         """Random bytes, the same on all ranks."""
         probe("bytes", min(length, 0))
-        return self._bit_generator.call().tile(0).bytes(length)
+        return self._begin("bytes", self._mesh_for(None)).tile(0).bytes(length)
 
     def _standard(
         self,
@@ -141,11 +141,11 @@ class Standard(Source):
         if out is not None:
             size, mesh, layout = _target(out, size, dtype)
         elif size is None:
-            return method(self._bit_generator.call().tile(0), **keywords)
+            return method(self._begin(name, self._mesh_for(mesh)).tile(0), **keywords)
         else:
             mesh = self._mesh_for(mesh)
             layout = layout_for(as_shape(size), dtype, mesh, placements)
-        call = self._bit_generator.call()
+        call = self._begin(name, mesh)
 
         def draw(generator: np.random.Generator, tile: Tile) -> Array:
             return method(generator, size=tile.extents, **keywords)

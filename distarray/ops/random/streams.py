@@ -188,5 +188,10 @@ class Philox:
     def __reduce__(self) -> tuple[Callable[..., "Philox"], tuple[Any, ...]]:
         return type(self).of, (self.seed_seq, self.state)
 
+    def summary(self) -> str:
+        """Key and counter in a few words."""
+        key = "".join([f"{word:016x}" for word in self._machine.key])
+        return f"key {key}, counter {self._position:#x}"
+
     def __repr__(self) -> str:
-        return f"<{type(self).__module__}.{type(self).__name__} at {self._position >> 128} calls>"
+        return f"<{type(self).__name__}: {self.summary()}>"

@@ -105,21 +105,22 @@ def tiles(shape: tuple[int, ...], section: Box, room: int = TILE) -> Iterator[Ti
         limit = section[dim][1] if dim == slowest else shape[dim]
         ranges.append(_along(*section[dim], extents[dim], limit, stride))
         stride *= -(-shape[dim] // extents[dim])
-    for parts in product(*reversed(ranges)):
-        numbers, starts, sizes, wanted, target, whole = zip(*parts, strict=True)
-        yield Tile(sum(numbers), starts, sizes, wanted, target, all(whole))
+    first, *others = reversed(ranges)
+    inner = list(product(*others))  # the first dimension may be of any length
+    for part in first:
+        for parts in inner:
+            numbers, starts, sizes, wanted, target, whole = zip(part, *parts, strict=True)
+            yield Tile(sum(numbers), starts, sizes, wanted, target, all(whole))
 
 
 def _along(
     start: int, stop: int, extent: int, limit: int, stride: int
-) -> list[tuple[int, int, int, slice, slice, bool]]:
+) -> Iterator[tuple[int, int, int, slice, slice, bool]]:
     """One dimension's part of each tile that an interval meets."""
-    found = []
     for number in range(start // extent, -(-stop // extent)):
         low = number * extent
         high = min(low + extent, limit)
         first, last = max(low, start), min(high, stop)
         wanted, target = slice(first - low, last - low), slice(first - start, last - start)
         whole = first == low and last == high
-        found.append((number * stride, low, high - low, wanted, target, whole))
-    return found
+        yield number * stride, low, high - low, wanted, target, whole

@@ -28,8 +28,15 @@ __all__ = ["Vectors", "on_host"]
 
 
 def on_host(value: Any) -> Any:
-    """A parameter that every rank needs whole; a distributed one is gathered."""
-    return value.full() if isinstance(value, DistArray) else value
+    """A parameter that every rank needs whole; a distributed one is gathered.
+
+    A rank outside of its mesh learns its shape and type alone.
+    """
+    if not isinstance(value, DistArray):
+        return value
+    if value.mesh.coords is None:
+        return np.zeros(value.shape, value.dtype)
+    return value.full()
 
 
 def _at_most_one(n: Any, pvals: Any) -> Any:
@@ -72,8 +79,10 @@ class Vectors(Source):
         """
         mesh = self._mesh_for(mesh, mean, cov)
         mean, cov = np.asarray(on_host(mean)), np.asarray(on_host(cov))
-        probe("multivariate_normal", mean, cov, None, check_valid, tol, method=method)
-        factor = _factor(cov.astype(np.float64), method)
+        factor = cov
+        if mesh.coords is not None:
+            probe("multivariate_normal", mean, cov, None, check_valid, tol, method=method)
+            factor = _factor(cov.astype(np.float64), method)
 
         def draw(generator: np.random.Generator, tile: Tile) -> Array:
             normals = generator.standard_normal((*tile.extents, len(mean)))
@@ -98,7 +107,9 @@ class Vectors(Source):
         """
         mesh = self._mesh_for(mesh, alpha)
         alpha = on_host(alpha)
-        width = probe("dirichlet", alpha).shape[-1]
+        if mesh.coords is not None:
+            probe("dirichlet", alpha)
+        width = len(alpha)
 
         def draw(generator: np.random.Generator, tile: Tile) -> Array:
             return generator.dirichlet(alpha, tile.extents)
@@ -124,7 +135,9 @@ class Vectors(Source):
         """
         mesh = self._mesh_for(mesh, colors, nsample)
         colors, nsample = on_host(colors), on_host(nsample)
-        width = probe("multivariate_hypergeometric", colors, nsample, method=method).shape[-1]
+        if mesh.coords is not None:
+            probe("multivariate_hypergeometric", colors, nsample, method=method)
+        width = len(colors)
 
         def draw(generator: np.random.Generator, tile: Tile) -> Array:
             return generator.multivariate_hypergeometric(colors, nsample, tile.extents, method)
@@ -183,7 +196,7 @@ class Vectors(Source):
         """A new array of vectors along its last dimension."""
         *lanes, width = layout.shape
         block = np.empty(layout.local_shape(mesh.coords), dtype)
-        call = self._bit_generator.call()
+        call = self._begin("vectors", mesh)
         if block.size:
             *section, (start, stop) = layout.section(mesh.coords)
 

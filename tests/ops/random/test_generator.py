@@ -8,7 +8,7 @@ import pytest
 
 import distarray
 import distarray.numpy as dnp
-from distarray import Shard
+from distarray import DeviceMesh, Replicate, Shard
 from distarray.comm import run_threads
 from distarray.numpy.random import (
     MT19937,
@@ -245,6 +245,13 @@ def test_divergent_seeds_are_found(world):
     def program(group):
         with distarray.config.override(check=True), pytest.raises(distarray.errors.DivergenceError):
             default_rng(group.rank)
+        with distarray.config.override(check=True):
+            rng = default_rng(5)
+            rng.normal(size=3)
+            if group.rank == 0:
+                rng.bit_generator.advance(1 << 128)
+            with pytest.raises(distarray.errors.DivergenceError):
+                rng.normal(size=3)
 
     if ranks > 1:
         world.run(ranks, program)
@@ -258,5 +265,58 @@ def test_new_arrays_go_where_they_are_asked_to(world, ranks):
         assert rng.random(10, placements=[Shard(0)]).placements == (Shard(0),)
         with pytest.raises(distarray.errors.LayoutError):
             rng.random(10, placements=[Shard(1)])
+
+    world.run(ranks, program)
+
+
+def test_ranks_outside_the_mesh(world, ranks):
+    """They draw nothing and ask nobody, and their generators stay in step."""
+
+    def program(group):
+        inside = max(1, ranks // 2)
+        mesh = DeviceMesh(group, (inside,), ranks=range(inside))
+        rng = default_rng(3, mesh=mesh)
+        x = distarray.distribute(np.arange(70_007.0), mesh, [Shard(0)], src=None)
+        p = x / np.sum(x)
+        few = distarray.distribute(np.array([1.0, 2.0]), mesh, [Replicate()], src=None)
+        found = [
+            rng.normal(size=(300, 200)),
+            rng.random(40_000),
+            rng.normal(few, 1.0),
+            rng.normal(x),
+            rng.poisson(x),
+            rng.permutation(70_007),
+            rng.permutation(x),
+            rng.permuted(x.reshape(-1, 7), axis=0),
+            rng.choice(x, 50),
+            rng.choice(70_007, 50, p=p),
+            rng.choice(70_007, 50, replace=False, p=p),
+            rng.choice(70_007, 50, replace=False),
+            rng.choice(70_007, (100, 300), replace=False),
+            rng.multinomial(x.astype(int), [0.5, 0.5]),
+            rng.dirichlet(few, 5),
+            rng.multivariate_normal(few, [[1, 0], [0, 1]], 5),
+            rng.multivariate_hypergeometric(few.astype(int), 2, 5),
+        ]
+        rng.shuffle(x)
+        shapes = [y.shape for y in found]
+        assert all(y.mesh is mesh for y in found)
+        if group.rank >= inside:
+            assert all(y.to_local().size == 0 for y in found)
+        return shapes, rng.random(), rng.bit_generator.summary()
+
+    results = [repr(result) for result in world.run(ranks, program)]
+    assert len(set(results)) == 1
+
+
+def test_operands_of_another_mesh(world, ranks):
+    def program(group):
+        x = distarray.distribute(np.arange(10.0), placements=[Shard(0)], src=None)
+        other = DeviceMesh(group, (1, ranks))
+        with pytest.raises(distarray.errors.MeshError):
+            default_rng(3).normal(x, mesh=other)
+        assert default_rng(3, mesh=other).normal(size=5).mesh is other
+        assert default_rng(3, mesh=other).normal(x).mesh is x.mesh
+        assert default_rng(3, mesh=other).normal(x.sum(), size=5).mesh is other
 
     world.run(ranks, program)

@@ -147,6 +147,14 @@ def test_what_is_short_is_numpys_own(method, args, keywords):
     np.testing.assert_array_equal(found, getattr(theirs, method)(*args, **keywords))
 
 
+@pytest.mark.parametrize("args", [(0, 0), ([], 0), (5, 0), (5, (3, 0))])
+def test_nothing_is_chosen(args):
+    for replace in (True, False):
+        found = alone(lambda rng, replace=replace: rng.choice(*args, replace=replace).full())
+        wanted = np.random.default_rng(0).choice(*args, replace=replace)
+        assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+
+
 P = np.random.default_rng(5).random(LONG)
 P /= P.sum()
 
