@@ -223,7 +223,10 @@ def vander(
         raise ValueError("x must be a one-dimensional array or sequence.")
     columns = x.size if N is None else index(plain(N))
     layout = Layout.from_cuts([*x._layout.cuts, Cut.whole(columns)], x.mesh.shape)
-    result = wrap(x.mesh.xp.vander(x._block, columns, increasing), layout, x.mesh)
+    powers = x.mesh.xp.vander(x._block, columns, increasing)
+    if x.mesh.coords is None:
+        powers = powers[:, :0]
+    result = wrap(powers, layout, x.mesh)
     moves = placements is not None or mesh not in (None, x.mesh)
     return distribute(result, mesh, placements) if moves else result
 
