@@ -158,20 +158,20 @@ def histogramdd(
     coordinates = _coordinates(sample)
     mesh = common_mesh(*coordinates, weights)
     coordinates = [as_distarray(x, mesh) for x in coordinates]
-    edges = _edges(coordinates, bins, range)
+    listed = _edges(coordinates, bins, range)
+    edges = tuple([as_distarray(edge, mesh) for edge in listed])
     operands = [*coordinates] if weights is None else [*coordinates, weights]
     found, layout, mesh = prepare(*operands)
     points = found[: len(coordinates)]
     weighed = found[-1] if weights is not None else None
-    listed = [np.asarray(edge) for edge in edges]
     counts, _ = on_host(np.histogramdd, points, listed, weights=weighed)
     total: Any = _added(counts, layout, mesh)
     if density:
         whole = np.sum(total)
-        for dim, edge in enumerate(edges):
+        for dim, edge in enumerate(listed):
             shape = [1] * total.ndim
             shape[dim] = -1
-            total = total / np.diff(np.asarray(edge)).reshape(shape)
+            total = total / np.diff(edge).reshape(shape)
         total = total / whole
     return total, edges
 
@@ -189,7 +189,7 @@ def _length(bins: Any) -> int | None:
     return len(bins) if hasattr(bins, "__len__") and getattr(bins, "shape", None) != () else None
 
 
-def _edges(coordinates: Sequence[DistArray], bins: Any, limits: Any) -> tuple[DistArray, ...]:
+def _edges(coordinates: Sequence[DistArray], bins: Any, limits: Any) -> list[Any]:
     """The edges along each coordinate."""
     count = len(coordinates)
     if _length(bins) is None:
@@ -200,12 +200,10 @@ def _edges(coordinates: Sequence[DistArray], bins: Any, limits: Any) -> tuple[Di
         limits = [None] * count
     elif len(limits) != count:
         raise ValueError("range argument must have one entry per dimension")
-    return tuple(
-        [
-            as_distarray(_edges_along(x, wanted, limit), x.mesh)
-            for x, wanted, limit in zip(coordinates, bins, limits, strict=True)
-        ]
-    )
+    return [
+        _edges_along(x, wanted, limit)
+        for x, wanted, limit in zip(coordinates, bins, limits, strict=True)
+    ]
 
 
 def _edges_along(x: DistArray, bins: Any, limit: Any) -> Any:

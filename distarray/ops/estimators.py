@@ -125,7 +125,7 @@ def bin_count(name: str, a: DistArray, limits: Limits, given: bool) -> int:
         kept = (x >= low) & (x <= high)
         if not bool(np.all(kept)):
             x = x[kept]
-    if not x.size:
+    if not x.size or x.mesh.coords is None:
         return 1
     width = ESTIMATORS[name](x, limits)
     if not width:

@@ -98,7 +98,8 @@ def along(
     result = Layout.from_cuts(cuts, layout.mesh_shape)
     shape = result.local_shape(x._mesh.coords)
     if x._mesh.coords is None or not prod(shape):
-        return x._mesh.xp.zeros(shape, statistic.dtype), result
+        part = x._mesh.xp.zeros(shape, statistic.dtype)
+        return part if shape else x._mesh.scalar(part), result
     if plan.mesh_dims:
         part = _selected(statistic, x, axes, x._mesh.subgroup(plan.mesh_dims))
     else:
