@@ -10,7 +10,7 @@ from distarray.comm import devices
 from distarray.comm.arguments import checked_names, checked_ranks, checked_shape
 from distarray.comm.group import Group
 from distarray.comm.outside import OutsideGroup
-from distarray.comm.own import own_mesh
+from distarray.comm.own import entered, left, preferred_mesh
 from distarray.comm.threads import current_world
 from distarray.comm.tune import use_own_gpu
 from distarray.config import config
@@ -30,7 +30,7 @@ class DeviceMesh:
     """An n-d grid of ranks; one object for equal arguments on one communicator.
 
     Making a mesh is collective over its ranks. On a rank that is not among them `coords` is None
-    and nothing is ever sent or waited for.
+    and nothing is ever sent or waited for. Inside ``with mesh:`` new arrays go to it.
 
     Parameters
     ----------
@@ -310,6 +310,14 @@ class DeviceMesh:
             return OutsideGroup(len(ranks))
         return cast("Group", self._root.subset(ranks))
 
+    def __enter__(self) -> "DeviceMesh":
+        """Make this the mesh of new arrays: ``with mesh: x = np.zeros(...)``."""
+        entered(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        left()
+
     # -- identity -----------------------------------------------------------------------------
 
     def _identity(self) -> tuple[Any, ...]:
@@ -393,11 +401,11 @@ def world_group() -> Group:
 
 
 def default_mesh() -> DeviceMesh:
-    """The 1-d mesh over all ranks; of this rank by itself inside ``alone``."""
+    """The mesh of new arrays: that of a ``with mesh:`` block, else the 1-d mesh over all ranks."""
     global _default
-    own = own_mesh()
-    if own is not None:
-        return own
+    chosen = preferred_mesh()
+    if chosen is not None:
+        return chosen
     world = current_world()
     if world is not None:
         return DeviceMesh(world, (world.size,))

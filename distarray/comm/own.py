@@ -1,4 +1,7 @@
-"""What each rank does by itself: calls of functions of the user's, as many as fall to it."""
+"""Which mesh new arrays go to: of this rank by itself, that of a ``with mesh:``, or the default.
+
+A rank is by itself in calls of functions of the user's, of which it makes as many as fall to it.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +13,10 @@ from distarray.comm.ledger import forbid_communication
 if TYPE_CHECKING:
     from distarray.comm.mesh import DeviceMesh
 
-__all__ = ["alone", "own_mesh"]
+__all__ = ["alone", "entered", "left", "own_mesh", "preferred_mesh"]
 
 _own: ContextVar["DeviceMesh | None"] = ContextVar("distarray_own_mesh", default=None)
+_entered: ContextVar[tuple["DeviceMesh", ...]] = ContextVar("distarray_meshes", default=())
 
 
 @contextmanager
@@ -32,6 +36,25 @@ def alone(mesh: "DeviceMesh") -> Iterator[None]:
             yield
     finally:
         _own.reset(token)
+
+
+def entered(mesh: "DeviceMesh") -> None:
+    """Begin a ``with mesh:``."""
+    _entered.set((*_entered.get(), mesh))
+
+
+def left() -> None:
+    """End the innermost ``with mesh:``."""
+    _entered.set(_entered.get()[:-1])
+
+
+def preferred_mesh() -> "DeviceMesh | None":
+    """The mesh of new arrays, where it is not the default one."""
+    own = _own.get()
+    if own is not None:
+        return own
+    meshes = _entered.get()
+    return meshes[-1] if meshes else None
 
 
 def own_mesh() -> "DeviceMesh | None":

@@ -284,3 +284,22 @@ def test_communicators_come_and_go(world, ranks):
             comm.Free()
 
     world.run(ranks, program)
+
+
+def test_new_arrays_go_to_the_mesh_of_a_with_block(world, ranks):
+    import distarray.numpy as dnp
+
+    def program(group):
+        flat, grid = DeviceMesh(group, (ranks,)), DeviceMesh(group, (1, ranks))
+        with grid as entered:
+            assert entered is grid
+            assert default_mesh() is grid
+            assert dnp.zeros(3).mesh is grid
+            with flat:
+                assert dnp.zeros(3).mesh is flat
+            assert dnp.zeros(3).mesh is grid
+        with pytest.raises(KeyError), grid:
+            raise KeyError
+        assert default_mesh() is not grid
+
+    world.run(ranks, program)
