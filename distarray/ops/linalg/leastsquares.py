@@ -8,8 +8,9 @@ import numpy as np
 from distarray.array import DistArray, call, implements, movement, wrap
 from distarray.layout import Cut
 from distarray.ops.linalg import small
-from distarray.ops.linalg.qr import is_tall, rows_of
-from distarray.ops.linalg.svd import adjoint, svd
+from distarray.ops.linalg.householder import factored
+from distarray.ops.linalg.qr import is_tall, rows_of, triangle_of
+from distarray.ops.linalg.svd import SQUARE_BYTES, adjoint, svd
 from distarray.ops.linalg.tsqr import TallQR
 from distarray.ops.ufuncs import call_ufunc
 
@@ -35,7 +36,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     Returns
     -------
     x, residuals, rank, s
-        For a tall `a` all of them replicated.
+        All of them replicated if `a` has more rows than columns.
 
     Raises
     ------
@@ -44,8 +45,9 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
 
     Cost
     ----
-    Tall: the triangle of `a` and `b` side by side, by one tall QR factorization without Q, and the
-    small problem that is left on every rank. Others: that of the singular value decomposition.
+    More rows than columns: the triangle of `a` and `b` side by side, by one QR factorization
+    without Q, and the small problem that is left on every rank. Others, and triangles above 32 MiB:
+    that of the singular value decomposition.
     """
     x, y = small.read(a, b)
     vector = y.ndim == 1
@@ -60,12 +62,15 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     function = partial(np.linalg.lstsq, rcond=rcond)
     if not right.shape[1] or not min(m, n):
         return small.at_once(function, x, y)
+    width = n + right.shape[1]
     if x._mesh.coords is not None and is_tall(x, extra=right.shape[1]):
-        solution, residuals, rank, s = _tall(x, right, rcond)
+        solution, residuals, rank, s = _by_triangle(x, right, rcond)
     elif small.is_small(x, right, limit=SMALL_BYTES):
         return small.at_once(function, x, y)
     elif x._mesh.coords is None:
         solution, residuals, rank, s = _outside(x, right)
+    elif m >= width and width**2 * 16 <= SQUARE_BYTES:
+        solution, residuals, rank, s = _by_triangle(x, right, rcond)
     else:
         solution, residuals, rank, s = _by_values(x, right, rcond)
     return (solution[:, 0] if vector else solution), residuals, rank, s
@@ -75,7 +80,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
 SMALL_BYTES = 1 << 16
 
 
-def _tall(a: DistArray, b: DistArray, rcond: float) -> Any:
+def _by_triangle(a: DistArray, b: DistArray, rcond: float) -> Any:
     """From the triangle of [a b]: R of a, Q^H b, and below it what b has outside of a's range."""
     n, mesh = a.shape[1], a._mesh
     work, dtype = small.common_type(a.dtype, b.dtype)
@@ -83,9 +88,13 @@ def _tall(a: DistArray, b: DistArray, rcond: float) -> Any:
     wanted = layout.with_cuts([layout.cuts[0], Cut.whole(b.shape[1])])
     side = movement.moved(b._block, b._layout, wanted, mesh)
     both = np.concatenate([block.astype(work, copy=False), side.astype(work, copy=False)], axis=1)
-    start = layout.section(mesh.coords)[0][0]
-    group = mesh.subgroup(layout.cuts[0].mesh_dims)
-    r = mesh.to_host(TallQR(both, start, a.shape[0], group, with_q=False).r)
+    if is_tall(a, extra=b.shape[1]):
+        start = layout.section(mesh.coords)[0][0]
+        group = mesh.subgroup(layout.cuts[0].mesh_dims)
+        r = mesh.to_host(TallQR(both, start, a.shape[0], group, with_q=False).r)
+    else:
+        whole = layout.with_cuts([layout.cuts[0], Cut.whole(both.shape[1])])
+        r = triangle_of(factored(both, whole, mesh), work).full()
     found = small.agreed(mesh, lambda: np.linalg.lstsq(r[:n, :n], r[:n, n:], rcond))
     x, _, rank, s = found
     outside = np.sum(np.abs(r[n:, n:]) ** 2, axis=0) if rank == n else np.empty(0)

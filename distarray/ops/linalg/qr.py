@@ -11,7 +11,7 @@ from distarray.array import DistArray, call, implements, movement, to_layout, wr
 from distarray.layout import Layout, Replicate
 from distarray.ops.linalg import small
 from distarray.ops.linalg.householder import Factored, by_rows, factored
-from distarray.ops.linalg.tsqr import TallQR
+from distarray.ops.linalg.tsqr import MOST_COLUMNS, TallQR
 
 __all__ = ["is_tall", "orthogonal", "qr", "rows_of", "tall_qr", "triangle_of"]
 
@@ -50,8 +50,8 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
     Cost
     ----
-    Tall (each rank has at least twice as many rows as there are columns): about log2(p) rounds of
-    one message of N**2 elements. Short: a gather of the first M columns. Others: for each 64
+    Tall (at most 128 columns, and twice as many rows on each rank): about log2(p) rounds of one
+    message of N**2 elements. Short: a gather of the first M columns. Others: for each 64
     columns the rounds of a tall matrix and an allreduce of what is on their right
     (:func:`~distarray.ops.linalg.householder.factored`). Stacks of at least as many matrices as
     ranks: nothing where the stack is cut. Matrices whose columns are cut are redistributed to rows.
@@ -103,11 +103,15 @@ def _matrix(x: DistArray, mode: str) -> Any:
 
 
 def is_tall(x: DistArray, extra: int = 0) -> bool:
-    """Whether a matrix is to be factored by :class:`TallQR`; with so many columns more."""
+    """Whether a matrix is to be factored by :class:`TallQR`; with so many columns more.
+
+    Every rank has at least twice as many rows as there are columns, and there are few columns: more
+    are faster in panels.
+    """
     m, n = x.shape
     parts = by_rows(x._layout).cuts[0].parts
     limit = TALL_BYTES if parts > 1 else TALL_BYTES * 16
-    return x.nbytes > limit and n > 0 and m // parts >= 2 * (n + extra)
+    return x.nbytes > limit and 0 < n + extra <= MOST_COLUMNS and m // parts >= 2 * (n + extra)
 
 
 def rows_of(x: DistArray, fresh: bool = False) -> tuple[Array, Layout]:

@@ -19,9 +19,9 @@ __all__ = ["svd", "svdvals"]
 Array = Any
 SVDResult: Any = _linalg.SVDResult
 
-#: Matrices that are neither tall nor wide are gathered up to this many bytes: LAPACK takes so long
-#: for them that the gather does not show, and the iteration for larger ones costs several times
-#: as much arithmetic.
+#: Matrices of similar sides, and triangles, are gathered up to this many bytes: LAPACK takes so
+#: long for them that the gather does not show, and the iteration for larger ones costs several
+#: times as much arithmetic.
 SQUARE_BYTES = 1 << 25
 
 
@@ -101,7 +101,7 @@ def _matrix(x: DistArray, full: bool, vectors: bool) -> Any:
         return SVDResult(adjoint(found[2]), found[1], adjoint(found[0])) if vectors else found
     if is_tall(x):
         return _tall(x, full, vectors)
-    if small.is_small(x, limit=SQUARE_BYTES):
+    if small.is_small(x, limit=SQUARE_BYTES if m < 2 * n else small.SMALL_BYTES):
         function = partial(np.linalg.svd, full_matrices=full, compute_uv=vectors)
         return small.at_once(function, x)
     return _large(x, full, vectors) if x._mesh.coords is not None else _outside(x, full, vectors)

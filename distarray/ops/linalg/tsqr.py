@@ -20,15 +20,15 @@ import numpy as np
 from distarray.comm.group import Group
 from distarray.layout import Fold
 
-__all__ = ["Reflections", "TallQR", "signed_elimination"]
+__all__ = ["MOST_COLUMNS", "Reflections", "TallQR", "signed_elimination"]
 
 Array = Any
 
 #: Rows of a chunk that is factored at once; at least `_CHUNK_WIDTHS` times as many as columns.
 _CHUNK_ROWS = 512
 _CHUNK_WIDTHS = 4
-#: Wider matrices are left to LAPACK's own blocking.
-_MOST_COLUMNS = 256
+#: Wider matrices are not factored in chunks; see also :func:`distarray.ops.linalg.qr.is_tall`.
+MOST_COLUMNS = 128
 #: Up to this order an elimination goes column by column.
 _LEAF = 32
 
@@ -48,7 +48,7 @@ class _Rows:
         self.triangle: Array
         self.rows, self.columns = m, n = block.shape
         chunk = max(_CHUNK_ROWS, _CHUNK_WIDTHS * n)
-        self._count = m // chunk if n <= _MOST_COLUMNS and type(block) is np.ndarray else 0
+        self._count = m // chunk if n <= MOST_COLUMNS and type(block) is np.ndarray else 0
         if m < n:
             self.triangle = block
         elif self._count < 2 and not keep:

@@ -29,6 +29,7 @@ def distributed(short=0):
         (small, "SMALL_BYTES", -1),
         (svd, "SQUARE_BYTES", -1),
         (leastsquares, "SMALL_BYTES", -1),
+        (leastsquares, "SQUARE_BYTES", short),
         (householder, "PANEL", 3),
         (tsqr, "_CHUNK_ROWS", 6),
         (tsqr, "_CHUNK_WIDTHS", 1),
@@ -141,8 +142,8 @@ def deficient(shape, rank, dtype="f8"):
     return made((shape[0], rank), dtype) @ made((rank, shape[1]), dtype, seed=1)
 
 
-@pytest.mark.parametrize("large", [0, 1])
-@settings(max_examples=25)
+@pytest.mark.parametrize("large", [0, 1, 1 << 20])
+@settings(max_examples=20)
 @given(data=st.data())
 def test_lstsq(world, large, data):
     shape = data.draw(st.sampled_from(SHAPES))
