@@ -79,6 +79,12 @@ def principal(linalg, x, count):
     return values[:count] ** 2 / (x.shape[0] - 1)
 """
 
+OVERLAP = """
+import distarray
+a = place(rng.random((n, n)))
+def laplace(u):
+    return u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4.0 * u[1:-1, 1:-1]
+"""
 COLUMNS = {
     "distarray": "a.redistribute(placements=[Shard(1)])",
     "heat": "ht.resplit(a, 1)",
@@ -396,5 +402,33 @@ CASES = [
         {"n": 4 * MILLION},
         {"n": 4096},
         messages="min(p - 1, 2)",
+    ),
+    Case(
+        "map_overlap 2048²",
+        OVERLAP,
+        {
+            "numpy": "laplace(numpy.pad(a, 1, 'wrap'))",
+            "distarray": "distarray.map_overlap(laplace, a, 1, 'periodic')",
+        },
+        {"n": 2048},
+        {"n": 24},
+        traffic="32 * n * n",
+        messages="min(p - 1, 2) + 1",  # and what they agree on
+    ),
+    Case(
+        "vectorize 512k",
+        LINE + "\nhat = np.vectorize(lambda v: 2 * v if v < 0.5 else 2 - 2 * v)",
+        everywhere("hat(a)", heat="", dtensor=""),
+        {"n": MILLION // 2},
+        {"n": 64},
+        messages="3",
+    ),
+    Case(
+        "apply_along_axis 4096 x 256",
+        "a = place(rng.random((n, 256)))",
+        everywhere("np.apply_along_axis(numpy.ptp, 1, a)", heat="", dtensor=""),
+        {"n": 4096},
+        {"n": 64},
+        messages="3",
     ),
 ]
