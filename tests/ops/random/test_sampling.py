@@ -12,6 +12,7 @@ import distarray
 from distarray import DeviceMesh, Replicate, Shard
 from distarray.comm import run_threads
 from distarray.numpy.random import Generator, default_rng
+from distarray.ops.random.distributions import DISTRIBUTIONS
 from distarray.testing import assert_matches, assert_same_error, mesh_shapes, recipes, shapes
 
 #: Method -> scalar parameters.
@@ -357,3 +358,17 @@ def test_errors_are_numpys_on_all_ranks(world, ranks):
         assert rng.bit_generator.state["state"]["counter"][2] == 0  # nothing has been drawn
 
     world.run(ranks, program)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name in DISTRIBUTIONS])
+def test_steady_means_that_parameters_do_not_move_the_stream(method):
+    """What lets a rank draw elements that it has no parameters of."""
+    if not DISTRIBUTIONS[method].steady:
+        return
+    states = []
+    for scale in (1.0, 0.3, 3.0):
+        source = np.random.Philox(5)
+        args = [np.full(5000, scale * value) for value in METHODS[method]]
+        getattr(np.random.Generator(source), method)(*args)
+        states.append(repr(source.state))
+    assert len(set(states)) == 1
