@@ -53,7 +53,7 @@ def interp(
         return _sent_around(x, xp, as_distarray(fp, mesh), (left, right), kind)
     xp, fp = np.asarray(xp), np.asarray(fp)
     if mesh.coords is None and not (xp.size and fp.size):  # whatever an outsider has of them
-        return x._like(np.interp(x._block, np.zeros(1), np.zeros(1, fp.dtype), left, right))
+        xp, fp = np.zeros(1), np.zeros(1, fp.dtype)
     np.interp(np.empty(0), xp, fp, left, right, period)  # NumPy's complaints, on every rank
     return apply_blockwise(
         lambda block: np.interp(block, beside(xp, block), beside(fp, block), left, right, period),

@@ -1,8 +1,9 @@
 """The engine of the order statistics: lines of an array along axes, and what is made of each.
 
-Where the axes are not cut, NumPy does it all on each rank. Where they are, short lines are
-brought together, each on one rank, if there are enough of them to keep all ranks busy; otherwise
-the ranks find the order statistics together (:mod:`distarray.ops.order.selection`).
+Where the axes are not cut, NumPy does it all on each rank; a GPU, whose block would have to go to
+the host for it, selects from long lines itself. Where they are cut, short lines are brought
+together, each on one rank, if there are enough of them to keep all ranks busy; otherwise the ranks
+find the order statistics together (:mod:`distarray.ops.order.selection`).
 """
 
 from collections.abc import Callable, Sequence
@@ -100,7 +101,7 @@ def along(
     if x._mesh.coords is None or not prod(shape):
         part = x._mesh.xp.zeros(shape, statistic.dtype)
         return part if shape else x._mesh.scalar(part), result
-    if plan.mesh_dims:
+    if plan.mesh_dims or _stays_on_device(x, axes):
         part = _selected(statistic, x, axes, x._mesh.subgroup(plan.mesh_dims))
     else:
         part = on_host(statistic.function, x._block, axis=axes, keepdims=keepdims)
@@ -108,6 +109,11 @@ def along(
     dtype = as_array(part).dtype if len(axes) == x.ndim else statistic.dtype
     part = x._mesh.asarray(part, dtype).reshape(shape)
     return part if part.ndim else x._mesh.scalar(part), result
+
+
+def _stays_on_device(x: DistArray, axes: tuple[int, ...]) -> bool:
+    """Whether the lines, of which this rank has all, are too long to go through the host."""
+    return x._mesh.device_type != "cpu" and prod([x.shape[axis] for axis in axes]) >= LONG
 
 
 def brought(layout: Layout, axes: tuple[int, ...], nbytes: int) -> Layout:
