@@ -52,7 +52,7 @@ def transformed_awkward(
         spectrum = _whole_spectrum(given, n, chunked, dtype)
         result = _convolved(spectrum, n, 1, dtype)
         result = _scaled(result, n, norm, inverse=True)
-        return result._like(np.ascontiguousarray(result._block.real))
+        return result._like(result._block.real.copy())
     inverse = kind is Kind.IFFT
     result = _convolved(fitted(x, n, chunked), n, 1 if inverse else -1, dtype)
     result = _scaled(result, n, norm, inverse)
