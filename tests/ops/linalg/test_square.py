@@ -46,7 +46,7 @@ def test_one_matrix(world, name, large, data):
 
 
 @pytest.mark.parametrize("large", [False, True])
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_solve(world, large, data):
     n = data.draw(st.sampled_from(SIDES))
@@ -235,11 +235,11 @@ def test_a_rank_outside_of_the_mesh_takes_no_part(world, large):
     ranks = world.ranks[-1]
     if ranks == 1:
         pytest.skip("no rank to leave out")
-    a = positive(9)
+    a = positive(6)
 
     def program(group):
         mesh = DeviceMesh(group, (ranks - 1,), ranks=range(1, ranks))
-        for placement in (Shard(0), Shard(1), Replicate()):
+        for placement in (Shard(0), Replicate()):
             x = distribute(a, mesh, [placement], src=None)
             for call in OUTSIDE.values():
                 assert_matches(call(x), call(a), exact=False, rtol=1e-6, atol=1e-6)
