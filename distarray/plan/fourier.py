@@ -136,7 +136,7 @@ def plan_transform(
     return _Search(sizes, in_order).best(layout, passes, True)[1]
 
 
-def whole(cut: Cut) -> bool:
+def _whole(cut: Cut) -> bool:
     """Whether each rank has all indices of a dimension."""
     return cut.parts == 1
 
@@ -160,7 +160,7 @@ class _Search:
     def _cheapest(self, layout: Layout, todo: tuple[Pass, ...], fresh: bool) -> _Plan:
         cost, steps = 0.0, []
         while True:
-            here = [p for p in _allowed(todo, self._in_order) if whole(layout.cuts[p.axis])]
+            here = [p for p in _allowed(todo, self._in_order) if _whole(layout.cuts[p.axis])]
             if not here:
                 break
             chosen = here[0]
@@ -189,7 +189,7 @@ class _Search:
         elements = layout.size / prod(layout.mesh_shape)
         elements *= prod([min(1.0, p.given / max(layout.shape[p.axis], 1)) for p in todo])
         cost = _PER_ELEMENT * elements * sum([effort(p.length) for p in todo])
-        if not all(whole(layout.cuts[p.axis]) for p in todo):
+        if not all(_whole(layout.cuts[p.axis]) for p in todo):
             cost += _LATENCY + elements * min(self._sizes) * 0.5 * _PER_BYTE
         return cost
 
@@ -283,7 +283,7 @@ def _line(layout: Layout, step: Pass) -> Line:
 def _line_cost(line: Line, size: int) -> float:
     """Three redistributions and two transforms; several times that by Bluestein's detour."""
     cut = line.layout.cuts[line.step.axis]
-    others = _block(line.layout) / max(largest(cut), 1)
+    others = _block(line.layout) / max(_largest(cut), 1)
     moves, transforms, length, split = 3, 1, line.step.length, line.split
     if split is None:
         length = good_length(2 * length - 1, cut.parts)
@@ -298,10 +298,10 @@ def _line_cost(line: Line, size: int) -> float:
 
 def _block(layout: Layout) -> int:
     """Elements of the largest block."""
-    return prod([largest(cut) for cut in layout.cuts])
+    return prod([_largest(cut) for cut in layout.cuts])
 
 
-def largest(cut: Cut) -> int:
+def _largest(cut: Cut) -> int:
     """Indices that a rank has at most; for views, an upper bound."""
     if cut.parts == 1:
         return cut.extent
