@@ -43,7 +43,8 @@ class Generator(Standard, Continuous, Discrete, Vectors, Ordering, Choosing):
     Notes
     -----
     All ranks make the same calls, also for scalars. Each call takes the next part of the sequence,
-    so that ``rng.random(3)`` twice is not ``rng.random(6)``.
+    so that ``rng.random(3)`` twice is not ``rng.random(6)``. For arrays on a GPU the host draws,
+    and what it has drawn is copied: the numbers are the same as without one.
 
     Examples
     --------

@@ -12,8 +12,7 @@ entirely on one rank of the result move by less than their length. A bucket fits
 makes this faster than NumPy's shuffle on one rank, too.
 """
 
-import itertools
-from math import ceil, log2
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -55,7 +54,7 @@ class Shuffle:
         self.is_short = length <= WHOLE
         self.buckets = 1
         if not self.is_short:
-            self.buckets = min(1 << ceil(log2(length / _BUCKET)), _MOST_BUCKETS)
+            self.buckets = min(1 << ((length - 1) // _BUCKET).bit_length(), _MOST_BUCKETS)
         ids = 0 if self.is_short else tile_count((length,))
         self._ids = call.after(number * (ids + self.buckets))
         self._orders = self._ids.after(ids)
@@ -67,10 +66,7 @@ class Shuffle:
         def draw(generator: np.random.Generator, tile: Tile) -> Array:
             return generator.integers(0, self.buckets, tile.extents, np.uint16)
 
-        def draw_into(generator: np.random.Generator, target: Array) -> None:
-            target[...] = generator.integers(0, self.buckets, target.shape, np.uint16)
-
-        fill(found, (self.length,), ((start, stop),), self._ids, draw, draw_into)
+        fill(found, (self.length,), ((start, stop),), self._ids, draw)
         return found
 
     def order_in(self, bucket: int, count: int) -> Array:
@@ -175,7 +171,7 @@ def _scattered(
     order = np.argsort(buckets, kind="stable")
     places = np.concatenate([[0], np.cumsum(counts)])
     parts, sizes = [], []
-    for first, last in itertools.pairwise(bounds):
+    for first, last in pairwise(bounds):
         chosen = order[places[first] : places[last]]
         parts.append(take(rows, beside(chosen, rows), 0))
         sizes.append(counts[first:last])

@@ -5,7 +5,7 @@ that the sums do not depend on who has which part. Every rank knows the tiles' s
 tile a uniform number falls; within the tile, its owner looks.
 """
 
-import itertools
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -103,7 +103,7 @@ class Weights:
         found = np.empty(len(tiles), np.int64)
         order = np.argsort(tiles, kind="stable")
         marks = np.flatnonzero(np.diff(tiles[order], prepend=-1, append=-1))
-        for start, stop in itertools.pairwise(marks):
+        for start, stop in pairwise(marks):
             chosen = order[start:stop]
             tile = int(tiles[chosen[0]])
             sums = self._sums[tile - self._first]
