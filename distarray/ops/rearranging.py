@@ -50,11 +50,14 @@ def roll(a: Any, shift: Any, axis: Any = None) -> DistArray:
     Cost
     ----
     Along a dimension that is not sharded, nothing. Along a sharded one, the rows that cross the
-    boundaries between blocks: `shift` rows a rank for small shifts.
+    boundaries between blocks: `shift` rows a rank for small shifts. All in one exchange.
     """
     a = as_distarray(a)
     if axis is None:
-        return reshaped(roll(ravel(a), shift, 0), a.shape)
+        flat = np.broadcast_to(np.False_, (a.size,))
+        np.roll(flat[:0], shift, 0)  # raises for a shift that is none
+        total = sum([int(amount) for amount in np.atleast_1d(shift)])
+        return _assembled(a, _flat_runs(a.shape, total % (a.size or 1)))
     axes = normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
     pairs = np.broadcast(shift, axes)
     if pairs.ndim > 1:
@@ -65,16 +68,38 @@ def roll(a: Any, shift: Any, axis: Any = None) -> DistArray:
     return _rolled(a, {d: s % (a.shape[d] or 1) for d, s in shifts.items()})
 
 
+def _shifted_runs(extent: int, shift: int) -> list[tuple[int, int, int, int]]:
+    """(origin in the result, start, length, times round the end) of one dimension's two parts."""
+    parts = [(shift, 0, extent - shift, 0), (0, extent - shift, shift, 1)]
+    return [part for part in parts if part[2]] or parts[:1]
+
+
 def _rolled(a: DistArray, shifts: dict[int, int]) -> DistArray:
-    runs: list[list[tuple[int, int, int]]] = []  # (origin in the result, start in a, length)
-    for dim, extent in enumerate(a.shape):
-        shift = shifts[dim]
-        pieces = [(shift, 0, extent - shift)] + ([(0, extent - shift, shift)] if shift else [])
-        runs.append(pieces)
+    runs = [_shifted_runs(extent, shifts[dim]) for dim, extent in enumerate(a.shape)]
+    return _assembled(a, [tuple(zip(*choice, strict=True))[:3] for choice in product(*runs)])
+
+
+def _flat_runs(shape: tuple[int, ...], shift: int) -> list[Any]:
+    """The boxes that a shift of the flattened array moves, each as a whole."""
+    found: list[Any] = [((), (), (), 0)]
+    row = 1
+    for extent in reversed(shape):
+        amount = shift // row % (extent or 1)
+        row *= extent or 1
+        found = [
+            ((to, *tos), (start, *starts), (length, *lengths), carry)
+            for tos, starts, lengths, carried in found
+            for to, start, length, carry in _shifted_runs(extent, amount + carried)
+        ]
+    return [run[:3] for run in found]
+
+
+def _assembled(a: DistArray, runs: Sequence[Any]) -> DistArray:
     parts: list[Part] = []
-    for choice in product(*runs):
-        origin = tuple([to for to, _, _ in choice])
-        parts.append((origin, a._view(tuple([(start, 1, n) for _, start, n in choice]))))
+    for run in runs:
+        origin, starts, lengths = run or ((), (), ())
+        entries = [(start, 1, n) for start, n in zip(starts, lengths, strict=True)]
+        parts.append((origin, a._view(tuple(entries))))
     return assemble(a.shape, a.dtype, parts, a._mesh, a._layout)
 
 

@@ -103,6 +103,22 @@ def test_roll_by_one_sends_one_row_a_boundary(world, ranks, shift):
     world.run(ranks, program)
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+def test_a_flat_roll_moves_what_crosses_boundaries(world, ranks, dim):
+    def program(group):
+        values = np.arange(24.0 * 24).reshape(24, 24)
+        x = distribute(values, DeviceMesh(group, (group.size,)), [Shard(dim)], src=None)
+        for shift in (2, -2, (24, 3), 24 * 24 - 1):
+            with trace() as t:
+                rolled = np.roll(x, shift)
+            assert rolled.layout is x.layout
+            assert_matches(rolled, np.roll(values, shift))
+            assert len(t) == (group.size > 1)
+            assert t.bytes <= (3 * 24 + 2) * 8
+
+    world.run(ranks, program)
+
+
 def test_repetitions_stay_where_they_are(world, ranks):
     def program(group):
         mesh = DeviceMesh(group, (group.size,))
