@@ -84,7 +84,7 @@ def _line(function: Any, a: Any, axis: Any, **keywords: Any) -> tuple[DistArray,
     x = as_distarray(a)
     function(np.zeros([min(extent, 1) for extent in x.shape], x.dtype), axis=axis, **keywords)
     if axis is None or not x.ndim:
-        return as_distarray(x.ravel(), x._mesh), 0
+        return as_distarray(x.ravel(), x._mesh)._plain(), 0
     return x, normalize_axis_index(axis, x.ndim)
 
 

@@ -28,7 +28,7 @@ def _small_pieces(monkeypatch):
     monkeypatch.setattr(convolving, "PIECE", 4)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_convolution(world, ranks, data):
     mesh_shape = data.draw(mesh_shapes(ranks))
@@ -49,7 +49,7 @@ def test_convolution(world, ranks, data):
         world.run(ranks, program)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_windows(world, ranks, data):
     values = data.draw(array_values(dtypes=("f8", "u1"), min_dims=1))

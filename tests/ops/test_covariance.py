@@ -23,7 +23,7 @@ def _all_distributed(monkeypatch):
     monkeypatch.setattr(covariance, "REPLICATED_BELOW", 0)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(data=st.data())
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_covariance(world, ranks, data):

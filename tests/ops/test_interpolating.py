@@ -10,7 +10,7 @@ from distarray.ops import interpolating
 from distarray.testing import assert_matches, mesh_shapes, recipes, shapes
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_sample_points_that_are_cut(world, ranks, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))

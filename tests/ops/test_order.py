@@ -53,7 +53,7 @@ def axes_of(draw, ndim):
     return draw(st.sampled_from([*single, *[tuple(range(k)) for k in range(2, ndim + 1)]]))
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_quantiles_along_axes(world, ranks, data):
     values = data.draw(array_values(dtypes=("f8", "i4", "f4", "u1"), min_dims=1))
@@ -81,7 +81,7 @@ def test_quantiles_along_axes(world, ranks, data):
     world.run(ranks, program)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_nan(world, ranks, data):
     values = data.draw(array_values(dtypes=("f8", "i4"), min_dims=1, max_dims=2))
@@ -107,7 +107,7 @@ def test_nan(world, ranks, data):
         world.run(ranks, program)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_weights(world, ranks, data):
     values = data.draw(array_values(dtypes=("f8", "i4"), min_dims=1, max_dims=2))

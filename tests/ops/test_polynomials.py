@@ -116,7 +116,7 @@ def test_bad_input(world, ranks, what):
     world.run(ranks, program)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_bits(world, ranks, data):
     values = data.draw(array_values(dtypes=("u1",), min_dims=1, max_dims=2))
