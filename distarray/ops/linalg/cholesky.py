@@ -45,7 +45,7 @@ def factor(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
     if a._mesh.coords is None:
         return empty(layout, dtype, a._mesh)
     dealing = Dealing(a._mesh, a.shape[1], panel_width(a.shape[1], a._mesh))
-    work = dealt(a, dealing, dtype)
+    work = dealt(a, dealing, dealing.empty(len(a), dtype))
     for panel in range(dealing.panels):
         column = _factored(work, dealing, panel)
         if column is None:

@@ -70,6 +70,11 @@ class Dealing:
         """Number of columns that a rank has."""
         return len(self.indices(rank))
 
+    def empty(self, rows: int, dtype: Any, extra: int = 0) -> Array:
+        """Room for so many rows of this rank's columns, and of `extra` columns after them."""
+        shape = (rows, self.count(self.mesh.rank) + extra)
+        return self.mesh.xp.empty(shape, dtype)
+
     def indices(self, rank: int) -> Array:
         """The global columns of a rank, in its order."""
         every = np.arange(self.columns)
@@ -91,8 +96,17 @@ def row_layout(x: DistArray) -> Layout:
     return Layout.chunked(x.shape, mesh.shape, [Shard(0)] * mesh.ndim)
 
 
-def dealt(x: DistArray, dealing: Dealing, dtype: Any) -> Array:
-    """This rank's columns of a matrix, all rows of them, in memory of their own.
+def dealt(x: DistArray, dealing: Dealing, target: Array) -> Array:
+    """Fill an array with this rank's columns of a matrix, all rows of them; returns it.
+
+    Parameters
+    ----------
+    x : DistArray, shape (n, dealing.columns)
+        Placed as it may be.
+    dealing : Dealing
+        Which columns are whose.
+    target : array, shape (n, own columns)
+        May be a part of a larger array.
 
     Cost
     ----
@@ -100,12 +114,12 @@ def dealt(x: DistArray, dealing: Dealing, dtype: Any) -> Array:
     otherwise; each moves what a rank does not have yet.
     """
     mesh = x._mesh
-    own = dealing.indices(mesh.rank)
+    own = mesh.asarray(dealing.indices(mesh.rank))
     if x._layout.is_replicated:
-        return mesh.asarray(x._block)[:, mesh.asarray(own)].astype(dtype, copy=False)
+        target[...] = mesh.asarray(x._block)[:, own]
+        return target
     rows = row_layout(x)
     block = to_layout(x, rows)._block
-    target = mesh.xp.empty((x.shape[0], len(own)), dtype)
     sends, receives = [], []
     for rank in range(mesh.size()):
         start, stop = rows.section(mesh.coords_of(rank))[0]
@@ -114,7 +128,7 @@ def dealt(x: DistArray, dealing: Dealing, dtype: Any) -> Array:
             target[start:stop] = block[:, columns]
             continue
         if len(block) and len(columns):
-            sends.append((rank, block[:, columns].astype(dtype, copy=False)))
+            sends.append((rank, block[:, columns].astype(target.dtype, copy=False)))
         if stop > start and len(own):
             receives.append((rank, target[start:stop]))
     mesh.group.exchange(sends, receives, "panels of columns")

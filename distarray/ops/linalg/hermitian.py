@@ -81,8 +81,8 @@ def eigen(
 def _both_triangles(a: DistArray, lower: bool, dealing: Dealing, dtype: Any) -> Array:
     """This rank's columns of the Hermitian matrix of which `a` has one triangle."""
     mesh = a._mesh
-    stored = dealt(a, dealing, dtype)
-    mirrored = np.conjugate(dealt(a.T, dealing, dtype))
+    stored = dealt(a, dealing, dealing.empty(len(a), dtype))
+    mirrored = np.conjugate(dealt(a.T, dealing, dealing.empty(len(a), dtype)))
     columns = dealing.indices(mesh.rank)
     down = np.arange(len(stored))[:, None] >= columns
     own: Array = np.where(mesh.asarray(down if lower else ~down), stored, mirrored)

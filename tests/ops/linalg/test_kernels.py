@@ -187,7 +187,7 @@ def test_dealt_and_collected(world, ranks, placement):
         mesh = DeviceMesh(group, (group.size,))
         x = distribute(a, mesh, [placement], src=None)
         dealing = cyclic.Dealing(mesh, 11, 2)
-        own = cyclic.dealt(x, dealing, np.dtype("f8"))
+        own = cyclic.dealt(x, dealing, dealing.empty(7, "f8"))
         host = mesh.to_host(own)
         np.testing.assert_array_equal(host, a[:, dealing.indices(group.rank)])
         own[...] = -own
