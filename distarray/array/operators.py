@@ -5,13 +5,14 @@ through the ufunc's general engine otherwise. Large results go into a temporary 
 where there is one.
 """
 
+import operator
 from collections.abc import Callable
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
-from distarray.array.registry import Base, operator_listeners
+from distarray.array.registry import Base, call, operator_listeners
 from distarray.array.temporaries import LARGE, compute
 
 __all__ = ["Operators"]
@@ -19,6 +20,8 @@ __all__ = ["Operators"]
 _POWER: Any = np.power
 _divmod: Any = np.divmod
 _matmul: Any = np.matmul
+#: What stands behind `==` and `!=` of records, for which there is no ufunc.
+_equal, _not_equal = operator.eq, operator.ne
 _SCALARS = frozenset({int, float, complex, bool})
 
 
@@ -106,6 +109,8 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Callable[[Any, Any], Any]:
             if type(error).__qualname__ != "_UFuncNoLoopError":
                 raise
         other = other if isinstance(other, Base) else np.asarray(other)
+        if "V" in (self.dtype.kind, other.dtype.kind):
+            return call(_not_equal if otherwise else _equal, self, other)
         shape = np.broadcast_shapes(self.shape, other.shape)
         return np.full_like(self, otherwise, dtype=bool, shape=shape)[()]
 

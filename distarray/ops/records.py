@@ -1,0 +1,26 @@
+"""`==` and `!=` of structured arrays, which NumPy answers without a ufunc."""
+
+import operator
+from typing import Any
+
+from distarray.array import implements
+from distarray.ops.blockwise import apply_blockwise
+
+__all__ = ["equal_records", "unequal_records"]
+
+
+@implements(operator.eq)
+def equal_records(a: Any, b: Any) -> Any:
+    """Whether records are equal, field by field; operands broadcast.
+
+    Cost
+    ----
+    Nothing where the operands lie alike; else one message a pair of ranks for what has to move.
+    """
+    return apply_blockwise(operator.eq, (a, b))
+
+
+@implements(operator.ne)
+def unequal_records(a: Any, b: Any) -> Any:
+    """Whether records differ in a field; as :func:`equal_records`."""
+    return apply_blockwise(operator.ne, (a, b))
