@@ -21,7 +21,7 @@ def absolute(values):
     return values + 0 if values.dtype.kind in "fc" else values
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_unique(world, data):
     case = data.draw(sorting_cases(world))
@@ -53,7 +53,7 @@ def test_the_first_of_equal_elements_is_given(world, data):
     world.run(case.ranks, program)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_slices(world, data):
     case = data.draw(sorting_cases(world, dtypes=(*NUMBERS[:6], *OTHERS[:3:2])))
@@ -102,7 +102,7 @@ def pairs(draw, world):
     return Case(ranks, mesh_shape, tuple(found), draw(st.integers(0, 3)) > 0)
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_two_arrays(world, data):
     case = data.draw(pairs(world))
@@ -118,7 +118,7 @@ def test_two_arrays(world, data):
     check(world, case, call)
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_isin(world, data):
     case = data.draw(pairs(world))

@@ -100,11 +100,16 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> DistArray:
 
     Cost
     ----
-    As :func:`unique` of the first array and :func:`isin`.
+    As :func:`unique` of both arrays and :func:`isin`.
     """
     ar1, ar2 = _pair(ar1, ar2)
-    ar1 = _flat(ar1) if assume_unique else unique(ar1)
-    found: DistArray = ar1[isin(ar1, ar2, assume_unique=True, invert=True)]
+    if assume_unique:
+        ar1 = _flat(ar1)
+        inside = isin(ar1, ar2)
+    else:
+        ar1, ar2 = unique(ar1), unique(ar2)
+        inside = _inside(ar1, ar2, False, None, distinct_both=True)
+    found: DistArray = ar1[~inside]
     return found
 
 
@@ -146,17 +151,27 @@ def isin(
     """
     element, test = _pair(element, test_elements)
     _check_kind(element, test, kind)
-    known = _known(element, test, kind)
+    return _inside(element, test, bool(invert), kind)
+
+
+def _inside(
+    element: DistArray, test: DistArray, invert: bool, kind: Any, distinct_both: bool = False
+) -> DistArray:
+    """As :func:`isin`, of arguments that have been looked at.
+
+    With `distinct_both` no element of either array repeats, and `test` ascends.
+    """
+    known = _known(element, test, kind, distinct_both)
     block = devices.to_host(element._mesh.asarray(element._block))
     if isinstance(known, DistArray):
         found = _looked_up(block, known, np.result_type(element.dtype, test.dtype))
         found = ~found if invert else found
     else:
-        found = np.isin(block, known, invert=bool(invert), kind=kind)
+        found = np.isin(block, known, distinct_both, invert, kind=kind)
     return wrap(element._mesh.asarray(found), element._layout, element._mesh)
 
 
-def _known(element: DistArray, test: DistArray, kind: Any) -> Any:
+def _known(element: DistArray, test: DistArray, kind: Any, ready: bool) -> Any:
     """What is looked for: as an array of the host that every rank has; or sorted, and spread."""
     mesh = test._mesh
     parts = prod([cut.parts for cut in test._layout.cuts])
@@ -165,6 +180,8 @@ def _known(element: DistArray, test: DistArray, kind: Any) -> Any:
         values = _tabulated(element, test) if integers and kind != "sort" else None
         if values is not None:
             return values
+        if ready:
+            return test
         test = call(np.unique, test.astype(np.result_type(element.dtype, test.dtype), copy=False))
         if test._layout.cuts[0].parts > 1:
             return test

@@ -54,6 +54,8 @@ def distinct(block: Array, first: bool, count: bool, inverse: bool, equal_nan: b
         if high - low < _SPREAD * len(block):
             return _tabulated(block, low, high - low + 1, (first, count, inverse))
     if not (first or count or inverse):
+        if block.dtype.kind in "SU" and _seem_few(block):
+            return Distinct(np.unique(block))  # by hashing
         return kept(sorted_values(block), equal_nan)
     if not (first or inverse):
         keys = sorted_values(block)
@@ -63,6 +65,12 @@ def distinct(block: Array, first: bool, count: bool, inverse: bool, equal_nan: b
     where = np.arange(len(block)) if first else None
     ones = np.ones(len(block), np.intp) if count else None
     return condensed(block, order, equal_nan, where, ones, inverse)
+
+
+def _seem_few(block: Array) -> bool:
+    """Whether a sample repeats itself."""
+    sample = np.sort(block[:: len(block) // 1024 + 1])
+    return 2 * int(np.count_nonzero(starts(sample, False))) <= len(sample)
 
 
 def kept(keys: Array, equal_nan: bool) -> Distinct:
