@@ -266,6 +266,10 @@ def test_pending_sums_and_rows(world, ranks):
         assert spectrum.placements == (Partial(),)
         close(spectrum, np.fft.rfft2(values))
         close(row, np.fft.fft(values[2]))
+        with distarray.config.override(replicate_below=1):
+            shared = np.fft.rfft2(distarray.DistArray.from_local(share, mesh, [Partial()]))
+        assert shared.layout.is_plain
+        close(shared, np.fft.rfft2(values))
         counted = distarray.DistArray.from_local(
             mesh.asarray(np.full((3,), 100, "i1")), mesh, [Partial()]
         )

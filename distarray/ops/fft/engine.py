@@ -29,7 +29,8 @@ def transform(x: DistArray, request: Request, out: Any = None) -> Any:
     Parameters
     ----------
     x : DistArray
-        Any placement; pending sums and lone coordinates stay such if nothing has to move.
+        Any placement; what lives at one coordinate stays there if nothing has to move, and so
+        does a small pending sum.
     request : Request
         The passes in NumPy's order, checked.
     out : DistArray or ndarray, optional
@@ -91,11 +92,17 @@ def _half_precision(x: DistArray, request: Request) -> DistArray:
 
 
 def _stays(x: DistArray, passes: Sequence[Pass]) -> bool:
-    """Whether an array that is not plain can be transformed where it is."""
+    """Whether an array that is not plain can be transformed where it is, and is better so.
+
+    Of a large pending sum every rank would transform all; it is carried out first, and divided.
+    """
     layout = x._layout
     if any(layout.cuts[step.axis].parts > 1 for step in passes):
         return False
-    return not layout.partials or (x.dtype.char in _SUMMABLE and not config.settings.reproducible)
+    if not layout.partials:
+        return True
+    small = x.nbytes < config.replicate_below
+    return small and x.dtype.char in _SUMMABLE and not config.settings.reproducible
 
 
 def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any], x: DistArray) -> DistArray:

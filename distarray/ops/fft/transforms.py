@@ -58,7 +58,7 @@ def fft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None
     Parameters
     ----------
     a : DistArray
-        Any placement; pending sums are transformed as they are if `axis` is whole.
+        Any placement; small pending sums are transformed as they are if `axis` is whole.
     n : int, optional
         Length of the transform; the dimension is cropped or padded with zeros to it.
     axis : int
@@ -152,7 +152,7 @@ def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = N
     Parameters
     ----------
     a : DistArray
-        Any placement; pending sums are transformed as they are if the dimensions are whole.
+        Any placement; small pending sums are transformed as they are if `axes` are whole.
     s : sequence of int, optional
         Length of each transform; the dimension is cropped or padded with zeros to it. -1 takes it
         as it is.
