@@ -101,14 +101,16 @@ def along(
     if x._mesh.coords is None or not prod(shape):
         part = x._mesh.xp.zeros(shape, statistic.dtype)
         return part if shape else x._mesh.scalar(part), result
-    if plan.mesh_dims or _stays_on_device(x, axes):
+    together = bool(plan.mesh_dims) or _stays_on_device(x, axes)
+    if together:
         part = _selected(statistic, x, axes, x._mesh.subgroup(plan.mesh_dims))
     else:
         part = on_host(statistic.function, x._block, axis=axes, keepdims=keepdims)
+    scalar = together or isinstance(part, np.generic)  # NumPy gives either for a 0-d operand
     # A single line of nothing but NaN gives NaN of its own data type.
     dtype = as_array(part).dtype if len(axes) == x.ndim else statistic.dtype
     part = x._mesh.asarray(part, dtype).reshape(shape)
-    return part if part.ndim else x._mesh.scalar(part), result
+    return x._mesh.scalar(part) if scalar and not shape else part, result
 
 
 def _stays_on_device(x: DistArray, axes: tuple[int, ...]) -> bool:
