@@ -7,7 +7,7 @@ import numpy as np
 from distarray.array import DistArray, empty
 from distarray.layout import Layout
 from distarray.ops.linalg.cyclic import Dealing, collected, dealt, panel_width
-from distarray.ops.linalg.lapack import subtract_product
+from distarray.ops.linalg.lapack import divide_by_adjoint, subtract_product
 from distarray.ops.linalg.triangular import inverse_of_lower
 
 __all__ = ["factor"]
@@ -69,10 +69,10 @@ def _factored(work: Array, dealing: Dealing, panel: int) -> Array | None:
         lower = _lower(mesh.to_host(own[start:stop]))
         message[-1] = lower is not None
         if lower is not None:
-            below = mesh.asarray(inverse_of_lower(lower).conj().T)
             own[:start] = 0
             own[start:stop] = mesh.asarray(lower)
-            own[stop:] = own[stop:] @ below
+            if not divide_by_adjoint(own[stop:], lower):
+                own[stop:] = own[stop:] @ mesh.asarray(inverse_of_lower(lower).conj().T)
             message[:-1] = own[start:]
     mesh.group.broadcast(message, dealing.owner(panel), "panel of the factor")
     return message[:-1] if bool(message[-1, 0]) else None

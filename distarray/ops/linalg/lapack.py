@@ -14,7 +14,13 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["factor_panel", "row_order", "subtract_product"]
+__all__ = [
+    "divide_by_adjoint",
+    "factor_panel",
+    "row_order",
+    "solve_unit_lower",
+    "subtract_product",
+]
 
 Array = Any
 
@@ -83,6 +89,42 @@ def subtract_product(target: Array, left: Array, right: Array) -> None:
         target[tile] -= left[tile] @ right
 
 
+def solve_unit_lower(columns: Array, sides: Array) -> bool:
+    """Solve a system with the L of a factored panel in place, if the library is there to do it.
+
+    Parameters
+    ----------
+    columns : ndarray, shape (w, m)
+        As :func:`factor_panel` leaves it; L is in its first w rows.
+    sides : array, shape (w, r)
+        Right-hand sides, of the same dtype.
+    """
+    return _solve_in_place(b"RLTU", columns, sides)
+
+
+def divide_by_adjoint(sides: Array, lower: Array) -> bool:
+    """``sides @ inv(lower.conj().T)`` in place, if the library is there to do it.
+
+    Parameters
+    ----------
+    sides : array, shape (r, w)
+        Of the dtype of `lower`.
+    lower : ndarray, shape (w, w)
+        C-contiguous; what stands above its diagonal is not read.
+    """
+    return _solve_in_place(b"LUCN", lower, sides)
+
+
+def _solve_in_place(how: bytes, triangle: Array, sides: Array) -> bool:
+    if type(sides) is not np.ndarray or not sides.size:
+        return False
+    routine, place = _trsm(sides.dtype), _operand(sides)
+    if routine is None or place is None or place[0]:
+        return False
+    routine(how, triangle, sides)
+    return True
+
+
 # -- routines of the library -----------------------------------------------------------------------
 
 
@@ -145,6 +187,42 @@ def _gemm(dtype: np.dtype[Any]) -> Callable[..., None] | None:
     target = np.zeros((2, 3), dtype)
     multiply(target, left, right, (_operand(left), _operand(right), _operand(target)))
     return multiply if np.array_equal(target, -(left @ right)) else None
+
+
+@cache
+def _trsm(dtype: np.dtype[Any]) -> Callable[[bytes, Array, Array], None] | None:
+    """BLAS's solver of triangular systems, if there is one that is as it should be."""
+    found = _routine(f"{_LETTERS[dtype]}trsm") if dtype in _LETTERS else None
+    if found is None:
+        return None
+    solve = partial(_call_trsm, *found)
+    columns, sides = (
+        np.array([[9, 2, 7], [8, 9, 7]], dtype),
+        np.array([[1, 2, 3], [4, 6, 8]], dtype),
+    )
+    solve(b"RLTU", columns, sides)
+    return solve if np.array_equal(sides, [[1, 2, 3], [2, 2, 2]]) else None
+
+
+def _call_trsm(routine: Any, integer: type, how: bytes, triangle: Array, sides: Array) -> None:
+    """Solve for the transposed sides, which is how Fortran sees rows.
+
+    `how` says from which side the triangle multiplies them, whether it is the lower or the upper
+    one as Fortran sees it, whether it is transposed (and conjugated), and whether it has a unit
+    diagonal.
+    """
+    one = np.ones(1, sides.dtype)
+    by = ctypes.byref
+    routine(
+        *(ctypes.c_char_p(how[n : n + 1]) for n in range(4)),
+        by(integer(sides.shape[1])),
+        by(integer(len(sides))),
+        _address(one),
+        _address(triangle),
+        by(integer(max(1, triangle.strides[0] // triangle.itemsize))),
+        _address(sides),
+        by(integer(max(1, sides.strides[0] // sides.itemsize))),
+    )
 
 
 def _operand(x: Array) -> tuple[bool, int] | None:

@@ -14,7 +14,12 @@ import numpy as np
 from distarray.array import DistArray, empty, to_layout, wrap
 from distarray.layout import Fold, Layout
 from distarray.ops.linalg.cyclic import Dealing, collected, dealt, panel_width
-from distarray.ops.linalg.lapack import factor_panel, row_order, subtract_product
+from distarray.ops.linalg.lapack import (
+    factor_panel,
+    row_order,
+    solve_unit_lower,
+    subtract_product,
+)
 from distarray.ops.linalg.triangular import inverse_of_lower, solve_upper
 
 __all__ = ["inverse", "log_determinant", "solution"]
@@ -91,8 +96,9 @@ class _Elimination:
         changed, sources = row_order(pivots)
         if len(changed):
             rest[self.mesh.asarray(changed)] = rest[self.mesh.asarray(sources)]
-        lower = np.tril(columns[:, :width].T, -1) + np.eye(width, dtype=columns.dtype)
-        rest[:width] = self.mesh.asarray(inverse_of_lower(lower)) @ rest[:width]
+        if not solve_unit_lower(columns, rest[:width]):
+            lower = np.tril(columns[:, :width].T, -1) + np.eye(width, dtype=columns.dtype)
+            rest[:width] = self.mesh.asarray(inverse_of_lower(lower)) @ rest[:width]
         left = self.mesh.asarray(columns[:, width:]).T
         subtract_product(rest[width:], left, rest[:width])
 

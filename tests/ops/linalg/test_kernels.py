@@ -8,6 +8,8 @@ from distarray.comm import run_threads
 from distarray.layout import Layout
 from distarray.ops.linalg import cyclic, divide, lapack, secular, triangular
 
+from .matrices import blocked, positive, well
+
 RNG = np.random.default_rng(3)
 
 
@@ -24,6 +26,7 @@ def kernels(request, monkeypatch):
     if request.param == "numpy":
         monkeypatch.setattr(lapack, "_getrf", lambda dtype: None)
         monkeypatch.setattr(lapack, "_gemm", lambda dtype: None)
+        monkeypatch.setattr(lapack, "_trsm", lambda dtype: None)
     return request.param
 
 
@@ -34,6 +37,7 @@ def test_the_library_of_numpys_wheels_is_found():
     for dtype in (np.dtype("f8"), np.dtype("c16")):
         assert lapack._getrf(dtype) is not None
         assert lapack._gemm(dtype) is not None
+        assert lapack._trsm(dtype) is not None
 
 
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
@@ -80,6 +84,41 @@ def test_subtracting_a_product(kernels, dtype, orders):
     expected = reverse - reverse @ reverse
     lapack.subtract_product(reverse, reverse.copy(), reverse.copy())
     np.testing.assert_allclose(reverse, expected, atol=1e-12 if dtype != "f4" else 1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_the_lower_triangle_of_a_panel(kernels, dtype):
+    for width, rows, count in ((1, 1, 1), (4, 9, 6), (4, 4, 1), (20, 31, 3), (3, 5, 0)):
+        columns, whole = random((width, rows), dtype), random((width, count + 2), dtype)
+        lower = np.tril(columns[:, :width].T, -1) + np.eye(width)
+        sides = whole[:, 1 : count + 1]
+        expected = np.linalg.solve(lower, sides)
+        done = lapack.solve_unit_lower(columns, sides)
+        assert done == (kernels == "library" and bool(count))
+        if done:
+            np.testing.assert_allclose(sides, expected, rtol=1e-9)
+        sides = random((count + 3, width + 2), dtype)[1 : count + 1, 1:-1]
+        square = np.ascontiguousarray(lower + np.triu(np.full((width, width), np.nan), 1))
+        expected = sides @ np.linalg.inv(lower.conj().T)
+        assert lapack.divide_by_adjoint(sides, square) == done
+        if done:
+            np.testing.assert_allclose(sides, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("large_dtype", ["f8", "c16"])
+@pytest.mark.parametrize("many", [1, 9])
+def test_systems_without_the_library(world, kernels, large_dtype, many):
+    ranks = world.ranks[-1]
+    a, b, s = well(19, large_dtype), random((19, many)), positive(19, large_dtype)
+
+    def program(group):
+        x = distribute(a, DeviceMesh(group, (group.size,)), [Shard(0)], src=None)
+        np.testing.assert_allclose(np.linalg.solve(x, b).full(), np.linalg.solve(a, b))
+        y = distribute(s, DeviceMesh(group, (group.size,)), [Shard(0)], src=None)
+        np.testing.assert_allclose(np.linalg.cholesky(y).full(), np.linalg.cholesky(s), atol=1e-9)
+
+    with blocked():
+        world.run(ranks, program)
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 32, 33, 71])

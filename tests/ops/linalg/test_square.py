@@ -263,17 +263,24 @@ def test_not_a_number(world, ranks):
         world.run(ranks, program)
 
 
-def test_an_ill_conditioned_system_is_solved_backward_stably(world, ranks):
+def test_ill_conditioned_matrices_are_treated_backward_stably(world, ranks):
     n = 24
     a = 1 / (np.arange(n)[:, None] + np.arange(n) + 1.0)
     b = a.sum(axis=1)
+    basis = LA.qr(well(n))[0]
+    spread = (basis * 10.0 ** -np.linspace(0, 13, n)) @ basis.T
+    spread = (spread + spread.T) / 2
 
     def program(group):
-        x = distribute(a, DeviceMesh(group, (group.size,)), [Shard(0)], src=None)
+        mesh = DeviceMesh(group, (group.size,))
+        x = distribute(a, mesh, [Shard(0)], src=None)
         for sides in (b, np.stack([b] * 6, axis=1)):
             found = LA.solve(x, sides).full()
             residual = np.abs(a @ found - sides).max()
             assert residual < 1e-13 * np.abs(found).max() * np.abs(a).sum(axis=1).max()
+        y = distribute(spread, mesh, [Shard(0)], src=None)
+        factor = LA.cholesky(y).full()
+        assert np.abs(factor @ factor.T - spread).max() < 1e-14
 
     with blocked():
         world.run(ranks, program)
