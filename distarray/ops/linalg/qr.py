@@ -159,7 +159,7 @@ def _short(x: DistArray, mode: str) -> Any:
     mesh = x._mesh
     work, dtype = small.common_type(x.dtype)
     layout = by_rows(x._layout.transpose((1, 0))).transpose((1, 0))
-    first = x[:, :m].astype(work)
+    first = to_layout(x[:, :m], Layout.replicated((m, m), mesh.shape)).astype(work, copy=False)
     q, r = small.at_once(np.linalg.qr, first)
     raw, tau = small.at_once(partial(np.linalg.qr, mode="raw"), first)
     block = movement.moved(x._block, x._layout, layout, mesh)

@@ -43,8 +43,8 @@ def svd(
     -------
     SVDResult, or the singular values alone
         For a tall matrix U is cut along its rows as `a` is, singular values and Vh are replicated;
-        for a wide one Vh is cut along its columns. Signs are those of LAPACK for a matrix twice as
-        tall as wide.
+        for a wide one Vh is cut along its columns. Signs are LAPACK's where one
+        side is twice as long as the other.
 
     Raises
     ------
@@ -95,25 +95,35 @@ def _hermitian(x: DistArray, vectors: bool) -> Any:
 
 
 def _matrix(x: DistArray, full: bool, vectors: bool) -> Any:
-    m, n = x.shape
-    if m < n:
-        found = _matrix(adjoint(x), full, vectors)
-        return SVDResult(adjoint(found[2]), found[1], adjoint(found[0])) if vectors else found
-    if is_tall(x):
-        return _tall(x, full, vectors)
-    if small.is_small(x, limit=SQUARE_BYTES if m < 2 * n else small.SMALL_BYTES):
+    wide = x.shape[0] < x.shape[1]
+    tall = _transposed(x) if wide else x
+    m, n = tall.shape
+    limit = SQUARE_BYTES if m < 2 * n else small.SMALL_BYTES
+    if is_tall(tall):
+        found = _tall(adjoint(x) if wide else x, full, vectors, wide)
+    elif small.is_small(x, limit=limit):
         function = partial(np.linalg.svd, full_matrices=full, compute_uv=vectors)
         return small.at_once(function, x)
-    return _large(x, full, vectors) if x._mesh.coords is not None else _outside(x, full, vectors)
+    elif x._mesh.coords is None:
+        found = _outside(tall, full, vectors)
+    else:
+        found = _large(adjoint(x) if wide else x, full, vectors)
+    if not wide or not vectors:
+        return found
+    return SVDResult(adjoint(found[2]), found[1], adjoint(found[0]))
+
+
+def _transposed(x: DistArray) -> DistArray:
+    return wrap(x._block.transpose(), x._layout.transpose((1, 0)), x._mesh)
 
 
 def adjoint(x: DistArray) -> DistArray:
     """The conjugate transpose; of real numbers a view."""
-    flipped = wrap(x._block.transpose(), x._layout.transpose((1, 0)), x._mesh)
+    flipped = _transposed(x)
     return call_ufunc(np.conjugate, flipped) if x.dtype.kind == "c" else flipped
 
 
-def _tall(x: DistArray, full: bool, vectors: bool) -> Any:
+def _tall(x: DistArray, full: bool, vectors: bool, flipped: bool) -> Any:
     """The decomposition of the triangle, on every rank; its left vectors times Q."""
     m, n = x.shape
     mesh = x._mesh
@@ -122,11 +132,11 @@ def _tall(x: DistArray, full: bool, vectors: bool) -> Any:
     _, dtype = small.common_type(x.dtype)
     layout = by_rows(x._layout)
     if mesh.coords is None:
-        value: Any = _of_triangle(np.eye(n, dtype=dtype), vectors)
+        value: Any = _of_triangle(np.eye(n, dtype=dtype), vectors, False)
         block = mesh.xp.empty(layout.local_shape(None), dtype)
     else:
         tall, layout = tall_qr(x, with_q=vectors)
-        value = small.agreed(mesh, lambda: _of_triangle(tall.r, vectors))
+        value = small.agreed(mesh, lambda: _of_triangle(tall.r, vectors, flipped))
         block = tall.times(mesh.asarray(value[0])) if vectors else None
     s = (value[1] if vectors else value).astype(small.real_type(dtype), copy=False)
     s = small.replicated(s, mesh)
@@ -136,8 +146,13 @@ def _tall(x: DistArray, full: bool, vectors: bool) -> Any:
     return SVDResult(u, s, small.replicated(value[2].astype(dtype, copy=False), mesh))
 
 
-def _of_triangle(r: Array, vectors: bool) -> Any:
-    return small.call_linalg(partial(np.linalg.svd, compute_uv=vectors), r)
+def _of_triangle(r: Array, vectors: bool, flipped: bool) -> Any:
+    """The decomposition of R; by that of its adjoint for a wide matrix, as LAPACK has it."""
+    function = partial(np.linalg.svd, compute_uv=vectors)
+    if not (flipped and vectors):
+        return small.call_linalg(function, r)
+    u, s, vh = small.call_linalg(function, r.conj().T)
+    return vh.conj().T, s, u.conj().T
 
 
 def _completed(x: DistArray) -> Any:

@@ -54,7 +54,7 @@ def compare(world, drawn, values, call):
     run(world, drawn, values, check)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_norm(world, data):
     a = data.draw(array_values(data.draw(st.sampled_from(SHAPES)), DTYPES))
@@ -65,7 +65,7 @@ def test_norm(world, data):
     compare(world, drawn, [a], lambda x: LA.norm(x, order, axis, keepdims))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_vector_norm(world, data):
     a = data.draw(array_values(data.draw(st.sampled_from(SHAPES)), DTYPES))
@@ -108,7 +108,7 @@ class Laid:
         return distribute(values, mesh, [Shard(0)], src=None)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_cross(world, data):
     lengths = data.draw(st.sampled_from([(3, 3), (3, 3), (3, 2), (2, 3), (2, 2), (3, 4)]))
@@ -138,7 +138,7 @@ def test_cross_of_the_standard(world, ranks):
         run(world, drawn, [a[:, :2], b[:, :2]], np.cross)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_multi_dot(world, data):
     count = data.draw(st.integers(1, 5))

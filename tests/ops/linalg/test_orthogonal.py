@@ -60,7 +60,7 @@ def in_either_way(world, drawn, values, check, large):
 
 @pytest.mark.parametrize("large", [0, 1, 1 << 20])
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_qr_has_lapacks_signs(world, mode, large, data):
     shape, dtype = data.draw(st.sampled_from(SHAPES)), data.draw(st.sampled_from(DTYPES))
@@ -114,7 +114,7 @@ def test_special_matrices(world, ranks, name):
 
 
 @pytest.mark.parametrize("large", [0, 1])
-@settings(max_examples=25)
+@settings(max_examples=18)
 @given(data=st.data())
 def test_svd(world, large, data):
     shape, dtype = data.draw(st.sampled_from(SHAPES)), data.draw(st.sampled_from(DTYPES))
@@ -143,7 +143,7 @@ def deficient(shape, rank, dtype="f8"):
 
 
 @pytest.mark.parametrize("large", [0, 1, 1 << 20])
-@settings(max_examples=20)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_lstsq(world, large, data):
     shape = data.draw(st.sampled_from(SHAPES))
