@@ -138,6 +138,21 @@ def test_svd(world, large, data):
     in_either_way(world, data.draw(placed(world, shape)), [a], check, large)
 
 
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_singular_vectors_of_tall_and_wide_matrices_have_lapacks_signs(world, ranks, dtype):
+    a = made((2048, 5), dtype)
+
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        for values, dim in ((a, 0), (a.conj().T, 1), (a.T, 0)):
+            x = distribute(values, mesh, [Shard(dim)], src=None)
+            expected = LA.svd(values, full_matrices=False)
+            found = LA.svd(x, full_matrices=False)
+            assert_matches(found, expected, exact=False, rtol=1e-9, atol=1e-10)
+
+    world.run(ranks, program)
+
+
 def deficient(shape, rank, dtype="f8"):
     return made((shape[0], rank), dtype) @ made((rank, shape[1]), dtype, seed=1)
 
