@@ -63,14 +63,18 @@ def cov(
     weights = analytic if frequencies is None else frequencies
     if frequencies is not None and analytic is not None:
         weights = frequencies * analytic
-    mean, total = np.average(x, axis=1, weights=weights, returned=True)
+    if weights is None:
+        mean, total = np.mean(x, axis=1), None
+    else:
+        mean, total = np.average(x, axis=1, weights=weights, returned=True)
     factor = _freedom(x, weights, analytic, total, ddof)
     if factor <= 0:
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
         factor = 0.0
     x = x - mean[:, None]
     other = x if weights is None else x * weights
-    product = np.dot(x, np.conjugate(other.T))
+    # Of an array with its own transpose, not a copy of it, BLAS computes one half.
+    product = np.dot(x, np.conjugate(other.T) if x.dtype.kind == "c" else other.T)
     return np.squeeze(product * np.true_divide(1, factor))
 
 
