@@ -164,10 +164,10 @@ def positions(
 ) -> DistArray:
     """The first of the positions that a permutation gives, in a layout of this length."""
     length = shuffle.length if length is None else length
-    if shuffle.is_short or layout.is_replicated:
-        order = shuffle.whole()[:length]
+    if shuffle.is_short or layout.cuts[0].parts == 1:
         key = tuple([slice(start, stop) for start, stop in layout.section(mesh.coords)])
-        return wrap(mesh.asarray(order[key].copy()), layout, mesh)
+        order = shuffle.whole(length) if mesh.coords is not None else np.empty(0, np.int64)
+        return wrap(mesh.asarray(np.ascontiguousarray(order[key])), layout, mesh)
     cut = layout.cuts[0]
     source = Layout.from_cuts(
         [Cut.chunked(shuffle.length, cut.mesh_dims, cut.radix)], layout.mesh_shape

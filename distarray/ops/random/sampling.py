@@ -85,6 +85,8 @@ def fill(
         generator = call.tile(tile.number)
         if draw_into is not None and tile.whole and target.flags.c_contiguous:
             draw_into(generator, target)
+        elif tile.whole:
+            target[...] = draw(generator, tile)
         else:
             target[...] = draw(generator, tile)[tile.wanted]
 

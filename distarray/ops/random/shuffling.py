@@ -32,7 +32,7 @@ Array = Any
 WHOLE = 1 << 16
 #: Elements of a bucket, about.
 _BUCKET = 1 << 15
-#: Bucket numbers of 16 bits are sorted by radix.
+#: Bucket numbers of 16 bits are sorted by radix, those of 8 bits in one pass.
 _MOST_BUCKETS = 1 << 16
 
 
@@ -56,15 +56,16 @@ class Shuffle:
         if not self.is_short:
             self.buckets = min(1 << ((length - 1) // _BUCKET).bit_length(), _MOST_BUCKETS)
         ids = 0 if self.is_short else tile_count((length,))
+        self.dtype = np.uint8 if self.buckets <= 1 << 8 else np.uint16
         self._ids = call.after(number * (ids + self.buckets))
         self._orders = self._ids.after(ids)
 
     def bucket_of(self, start: int, stop: int) -> Array:
         """The bucket that each position of an interval has drawn."""
-        found = np.empty(stop - start, np.uint16)
+        found = np.empty(stop - start, self.dtype)
 
         def draw(generator: np.random.Generator, tile: Tile) -> Array:
-            return generator.integers(0, self.buckets, tile.extents, np.uint16)
+            return generator.integers(0, self.buckets, tile.extents, self.dtype)
 
         fill(found, (self.length,), ((start, stop),), self._ids, draw)
         return found
@@ -73,19 +74,24 @@ class Shuffle:
         """The order of a bucket's members."""
         return self._orders.tile(bucket).permutation(count)
 
-    def whole(self) -> Array:
-        """The permutation: position -> what comes there."""
+    def whole(self, length: int | None = None) -> Array:
+        """The permutation, or its beginning: position -> what comes there."""
         if self.is_short:
-            return self.order_in(0, self.length)
+            return self.order_in(0, self.length)[:length]
         buckets = self.bucket_of(0, self.length)
-        return self.ordered(buckets, np.bincount(buckets, minlength=self.buckets), 0)
+        counts = np.bincount(buckets, minlength=self.buckets)
+        if length is None or length == self.length:
+            return self.ordered(buckets, counts, 0)
+        wanted = int(np.searchsorted(np.cumsum(counts), length)) + 1
+        members = np.flatnonzero(buckets < wanted)
+        return members[self.ordered(buckets[members], counts[:wanted], 0)][:length]
 
     def ordered(self, buckets: Array, counts: Array, first: int) -> Array:
         """Places of the members of consecutive buckets in their new order.
 
         Parameters
         ----------
-        buckets : array of uint16
+        buckets : array of int
             Of each member.
         counts : array of int
             How many members each of the buckets has.
@@ -133,7 +139,7 @@ def shuffled(x: DistArray, axis: int, shuffle: Shuffle, length: int | None = Non
     if mesh.coords is None:
         return wrap(mesh.xp.empty(result.local_shape(None), x.dtype), result, mesh)
     if cut.parts == 1 or shuffle.is_short:
-        order = shuffle.whole()[:length]
+        order = shuffle.whole(length)
         if cut.parts == 1:
             block = mesh.asarray(x._block)
             return wrap(take(block, beside(order, block), axis), result, mesh)
@@ -168,7 +174,11 @@ def _scattered(
     wanted = int(np.searchsorted(starts, length))
     firsts = np.searchsorted(starts, [goal.interval(part)[0] for part in range(goal.parts)])
     bounds = [*np.minimum(firsts, wanted).tolist(), wanted]
-    order = np.argsort(buckets, kind="stable")
+    if wanted == shuffle.buckets:
+        order = np.argsort(buckets, kind="stable")
+    else:
+        members = np.flatnonzero(buckets < wanted)
+        order = members[np.argsort(buckets[members], kind="stable")]
     places = np.concatenate([[0], np.cumsum(counts)])
     parts, sizes = [], []
     for first, last in pairwise(bounds):
@@ -182,7 +192,7 @@ def _scattered(
     own = sum(received[: group.rank])
     landing[own : own + received[group.rank]] = parts[group.rank]
     swap(group, parts, landing, received)
-    names = np.tile(np.arange(first, last, dtype=np.uint16), group.size)
+    names = np.tile(np.arange(first, last, dtype=shuffle.dtype), group.size)
     merged = shuffle.ordered(np.repeat(names, found.ravel()), found.sum(axis=0), first)
     limits = np.minimum(np.concatenate([starts, ends[-1:]])[bounds], length)
     held = np.diff(limits).tolist()

@@ -5,13 +5,17 @@ tiles that its section meets, each from the beginning up to the last row that it
 its part. What it draws in vain is therefore bounded: where a cut falls into a tile, that tile.
 
 * A tile has about 16,384 elements, 0.1 ms of normals, against which addressing it counts little;
-  a section that is smaller than a tile costs at most one tile.
+  a section that is smaller than a tile costs at most one tile. Of arrays of 4M elements and more,
+  tiles that are one piece of the flattened array have twice as many.
 * A dimension of more than 16 elements gives a tile at most one part in eight of its length, so
   that cuts along any dimension fall mostly between tiles; of the last dimension, at least 16 and
   at most 128 elements, whose rows are still copied at the speed of memory.
 * Dimensions of 16 elements and less are not divided when they are the last: their rows lie in one
   piece in the block, and numbers are drawn straight into it. A program that cuts such a dimension
   draws on each rank all of its rows.
+
+Of (4096, 4096) on 6 ranks, a rank draws 1.13 times its part if rows are cut, and 1.31 times if
+columns are; on 2, 4, 8 or 16 ranks just its part.
 """
 
 from collections.abc import Iterator
@@ -32,6 +36,8 @@ _NARROW = 16
 _WIDE = 128
 #: A cut of a dimension in so many parts falls between tiles.
 _PARTS = 8
+#: Arrays of so many elements have tiles of twice the size, if those are one piece of them.
+_LARGE = 1 << 22
 
 
 class Tile(NamedTuple):
@@ -72,6 +78,8 @@ def tile_extents(shape: tuple[int, ...], room: int = TILE) -> tuple[int, ...]:
                 if others * longer > room:
                     break
                 found[dim] = longer
+    if room == TILE and prod(shape) >= _LARGE and tuple(found[1:]) == shape[1:]:
+        found[0] *= 2
     return tuple(found)
 
 
@@ -105,6 +113,10 @@ def tiles(shape: tuple[int, ...], section: Box, room: int = TILE) -> Iterator[Ti
         limit = section[dim][1] if dim == slowest else shape[dim]
         ranges.append(_along(*section[dim], extents[dim], limit, stride))
         stride *= -(-shape[dim] // extents[dim])
+    if len(shape) == 1:
+        for number, low, size, mine, there, complete in ranges[0]:
+            yield Tile(number, (low,), (size,), (mine,), (there,), complete)
+        return
     first, *others = reversed(ranges)
     inner = list(product(*others))  # the first dimension may be of any length
     for part in first:

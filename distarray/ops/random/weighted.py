@@ -5,7 +5,6 @@ that the sums do not depend on who has which part. Every rank knows the tiles' s
 tile a uniform number falls; within the tile, its owner looks.
 """
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -57,24 +56,28 @@ class Weights:
 
     def __init__(self, p: Any, mesh: DeviceMesh) -> None:
         self._group: Group | None = None
-        self._first = 0
+        self._start = 0
         block = p
         if isinstance(p, DistArray):
-            cut = p._layout.cuts[0]
             layout = Layout.chunked(p.shape, mesh.shape, p._layout.placements)
             layout = tiled_layout(layout, (TILE,))
             block = mesh.to_host(movement.moved(p._block, p._layout, layout, mesh))
-            self._group = mesh.subgroup(cut.mesh_dims)
-            self._first = -(-layout.section(mesh.coords)[0][0] // TILE)
+            self._group = mesh.subgroup(layout.cuts[0].mesh_dims)
+            self._start = layout.section(mesh.coords)[0][0]
             self._firsts = _first_tiles(layout.cuts[0])
         rows = -(-len(block) // TILE)
-        padded = np.zeros((rows, TILE))
-        padded.reshape(-1)[: len(block)] = block
-        self._sums = np.cumsum(padded, axis=1, out=padded)
-        sums = self._sums[:, -1].copy()
-        if self._group is not None and mesh.coords is not None:
-            sums = np.concatenate(self._group.allgather_varied(sums, None, "sums of tiles"))
-        self._bounds = np.cumsum(sums)
+        sums = np.zeros((rows, TILE))
+        sums.reshape(-1)[: len(block)] = block
+        np.cumsum(sums, axis=1, out=sums)
+        tiles = sums[:, -1].copy()
+        if self._group is not None:
+            tiles = np.concatenate(self._group.allgather_varied(tiles, None, "sums of tiles"))
+        #: Up to the end of each tile, of all ranks' tiles.
+        self._bounds = np.cumsum(tiles)
+        first = -(-self._start // TILE)
+        sums += np.concatenate([[0.0], self._bounds])[first : first + rows, None]
+        #: Up to the end of each position, of this rank's.
+        self._sums = sums.reshape(-1)[: len(block)]
 
     def positions(self, uniform: Array) -> Array:
         """Where uniform numbers on [0, 1) fall; of this rank's numbers, in one dimension.
@@ -82,35 +85,26 @@ class Weights:
         Collective if the probabilities are distributed: two all-to-alls.
         """
         values = uniform * self._bounds[-1]
-        last = np.searchsorted(self._bounds, self._bounds[-1])  # of those that are not all zero
-        tiles = np.minimum(np.searchsorted(self._bounds, values, side="right"), last)
-        before = np.concatenate([[0.0], self._bounds[:-1]])
-        rests = values - before[tiles]
         if self._group is None:
-            return self._search(tiles, rests)
+            return self._search(values)
+        last = np.searchsorted(self._bounds, self._bounds[-1])  # the last that is not all zero
+        tiles = np.minimum(np.searchsorted(self._bounds, values, side="right"), last)
         owners = np.searchsorted(self._firsts, tiles, side="right") - 1
         order, counts = grouped_by_owner(owners, self._group.size)
-        # As floating-point numbers, which hold tiles exactly up to 2^53 of them.
-        requests = np.stack([tiles[order].astype(np.float64), rests[order]], axis=1)
-        asked = self._group.alltoall_varied(segments(requests, counts), "uniform numbers")
-        replies = [self._search(part[:, 0].astype(np.intp), part[:, 1]) for part in asked]
+        asked = self._group.alltoall_varied(segments(values[order], counts), "uniform numbers")
+        replies = self._group.alltoall_varied([self._search(part) for part in asked], "positions")
         found = np.empty(len(values), np.int64)
-        found[order] = np.concatenate(self._group.alltoall_varied(replies, "positions"))
+        found[order] = np.concatenate(replies)
         return found
 
-    def _search(self, tiles: Array, rests: Array) -> Array:
-        """Positions of numbers that fall into tiles of this rank."""
-        found = np.empty(len(tiles), np.int64)
-        order = np.argsort(tiles, kind="stable")
-        marks = np.flatnonzero(np.diff(tiles[order], prepend=-1, append=-1))
-        for start, stop in pairwise(marks):
-            chosen = order[start:stop]
-            tile = int(tiles[chosen[0]])
-            sums = self._sums[tile - self._first]
-            places = np.searchsorted(sums, rests[chosen], side="right")
-            last = np.searchsorted(sums, sums[-1])
-            found[chosen] = np.minimum(places, last) + tile * TILE
-        return found
+    def _search(self, values: Array) -> Array:
+        """Positions of numbers that fall into tiles of this rank.
+
+        Rounding may carry a number to the very end; the last position of any probability is its.
+        """
+        last = np.searchsorted(self._sums, self._bounds[-1])
+        found = np.searchsorted(self._sums, values, side="right")
+        return np.minimum(found, last, out=found) + self._start
 
 
 def _first_tiles(cut: Cut) -> Array:
