@@ -23,7 +23,7 @@ PADS = {"periodic": "wrap", "reflect": "symmetric", "mirror": "reflect", "neares
 # -- map_blocks ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_map_blocks(world, ranks, data):
     values = data.draw(array_values(dtypes=("f8", "i4", "?")))
@@ -100,7 +100,7 @@ def windows(padded, before, after):
     return sum([padded[k : k + n] for k in range(before + after + 1)])
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_map_overlap(world, ranks, data):
     shape = data.draw(shapes(min_dims=1, max_dims=2).filter(lambda shape: 0 not in shape))

@@ -35,7 +35,7 @@ def full_shapes(**keywords):
     return shapes(**keywords).filter(lambda shape: 0 not in shape)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_apply_along_axis(world, ranks, data):
     shape = data.draw(full_shapes(min_dims=1))
@@ -117,7 +117,7 @@ ELEMENT_CALLS = {
 }
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_vectorize(world, ranks, data):
     shape = data.draw(full_shapes())
@@ -147,7 +147,7 @@ SIGNATURES = {
 }
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_vectorize_with_a_signature(world, ranks, data):
     shape = data.draw(full_shapes(min_dims=2))
@@ -195,7 +195,7 @@ def test_vectorize_is_numpys_for_numpy_arrays():
     assert issubclass(dnp.vectorize, np.vectorize)
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_python_ufuncs(world, ranks, data):
     values = data.draw(array_values(dtypes=("f8", "i8", "?")))

@@ -46,7 +46,7 @@ def grown_reference(values, layout, reaches, coords):
     return values[tuple(key)]
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(problem=problems())
 def test_blocks_grow_as_numpy_pads(problem):
     layout, reaches = problem
