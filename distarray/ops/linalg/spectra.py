@@ -12,6 +12,7 @@ from distarray.ops.linalg.small import (
     at_once,
     check_square,
     common_type,
+    is_small,
     is_stack,
     read,
     real_type,
@@ -139,7 +140,7 @@ def eig(a: Any) -> Any:
     (a,) = read(a)
     check_square(a)
     common_type(a.dtype)
-    if a.ndim == 2 or not is_stack(a):
+    if a.ndim == 2 or (is_small(a) and not is_stack(a)):
         return at_once(np.linalg.eig, a)
     values, vectors = stackwise(_complex_eig, a)
     kind: Any = type(np.linalg.eig(np.eye(1)))
@@ -154,7 +155,7 @@ def eigvals(a: Any) -> Any:
     (a,) = read(a)
     check_square(a)
     common_type(a.dtype)
-    if a.ndim == 2 or not is_stack(a):
+    if a.ndim == 2 or (is_small(a) and not is_stack(a)):
         return at_once(np.linalg.eigvals, a)
     values = stackwise(_complex_eigvals, a)
     return values if a.dtype.kind == "c" or _any_imaginary(values) else _real(values)

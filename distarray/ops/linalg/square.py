@@ -16,6 +16,7 @@ from distarray.ops.linalg.small import (
     at_once,
     check_square,
     common_type,
+    is_small,
     is_stack,
     one_by_one,
     read,
@@ -59,9 +60,10 @@ def each_matrix(
         Rows from which on a matrix is large; `BLOCKED_FROM` by default.
     """
     limit = BLOCKED_FROM if blocked_from is None else blocked_from
-    if a.ndim > 2 and is_stack(a):
+    alone = a._mesh.size() == 1 or a.shape[-1] < limit
+    if a.ndim > 2 and (is_stack(a) or (alone and not is_small(a))):
         return stackwise(function, a)
-    if a._mesh.size() == 1 or a.shape[-1] < limit:
+    if alone:
         return at_once(function, a)
     return large(a) if a.ndim == 2 else one_by_one(large, a)
 
@@ -235,9 +237,11 @@ def solve(a: Any, b: Any) -> Any:
 def _solved(a: DistArray, b: DistArray, work: np.dtype[Any], made: np.dtype[Any]) -> Any:
     """Solutions for matrices of right-hand sides, known to fit."""
     stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    if stack and (prod(stack) >= a._mesh.size() or not prod(stack)):
+    many = prod(stack) >= a._mesh.size() or not prod(stack)
+    alone = a._mesh.size() == 1 or a.shape[-1] < BLOCKED_FROM
+    if stack and (many or (alone and not is_small(a, b))):
         return stackwise(np.linalg.solve, a, b)
-    if a._mesh.size() == 1 or a.shape[-1] < BLOCKED_FROM:
+    if alone:
         return at_once(np.linalg.solve, a, b)
     if not stack:
         return _as(lu.solution(a, b, work, b._layout), made)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distarray import DeviceMesh, Replicate, Shard, distribute, trace
-from distarray.ops.linalg import square
+from distarray.ops.linalg import small, square
 from distarray.testing import assert_matches
 
 from .matrices import SIDES, blocked, placed, positive, rounding, run, well
@@ -337,6 +337,23 @@ def test_nothing_is_gathered(world, ranks):
             assert solve.get("allgather", 0) <= 8 * n
             for kinds, passes in ((solve, 1), (cholesky, 1), (inverse, 2)):
                 assert kinds["broadcast"] <= passes * 0.75 * share * (1 + ranks / 8) + 4000
+
+
+def test_a_few_matrices_are_not_gathered(world, ranks, monkeypatch):
+    """Fewer than there are ranks: some are idle, and none has all."""
+    monkeypatch.setattr(small, "SMALL_BYTES", 64)
+    a = well(5, stack=(2,))
+
+    def program(group):
+        x = distribute(a, DeviceMesh(group, (group.size,)), [Shard(1)], src=None)
+        for call in (LA.inv, LA.eigvals, LA.eigvalsh, lambda y: LA.solve(y, y)):
+            result = call(x)
+            close = {"rtol": 1e-9, "atol": 1e-9}
+            assert_matches(result, call(a), exact=False, **close)
+            if group.size > 1:
+                assert result.placements == (Shard(0),)
+
+    world.run(ranks, program)
 
 
 def test_small_matrices_are_not_dealt_out(world, ranks):
