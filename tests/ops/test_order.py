@@ -32,6 +32,7 @@ SHARES = [0.5, 0, 1, [0.25, 0.5, 0.75], [0.0, 1.0], [[0.1], [0.9]], np.linspace(
 def _many_rounds(monkeypatch):
     """Small arrays too go through the rounds that large ones need."""
     monkeypatch.setattr(lines, "REPLICATED_BELOW", 0)
+    monkeypatch.setattr(lines, "LONG", lines.LONG)
     for module in (selection, weighted):
         monkeypatch.setattr(module, "GATHERED", 4)
         monkeypatch.setattr(module, "SAMPLED", 16)
@@ -77,7 +78,7 @@ def test_quantiles_along_axes(world, ranks, data):
         percent = np.multiply(q, 100)
         assert_matches(np.percentile(x, percent, **named), np.percentile(values, percent, **named))
 
-    lines.LONG = 0 if long else 1 << 14
+    lines.LONG = 0 if long else 1 << 15
     world.run(ranks, program)
 
 

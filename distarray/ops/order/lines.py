@@ -34,8 +34,9 @@ Array = Any
 
 #: Arrays of fewer bytes are gathered on every rank, where NumPy takes less time than a message.
 REPLICATED_BELOW = 1 << 17
-#: Lines of fewer elements are rather moved whole to one rank each.
-LONG = 1 << 14
+#: Lines of which a rank has fewer elements are rather moved whole to one rank each: a search takes
+#: as long as NumPy takes for about so many.
+LONG = 1 << 15
 
 
 class Rule(Protocol):
@@ -120,12 +121,12 @@ def _stays_on_device(x: DistArray, axes: tuple[int, ...]) -> bool:
 
 def brought(layout: Layout, axes: tuple[int, ...], nbytes: int) -> Layout:
     """Where the lines along axes are worked on; the array's own layout if that is where it is."""
-    mesh_dims = {m for axis in axes for m in layout.cuts[axis].mesh_dims}
-    if all(layout.mesh_shape[m] == 1 for m in mesh_dims):
+    parts = prod([layout.cuts[axis].parts for axis in axes])
+    if parts == 1:
         return layout
     if nbytes < REPLICATED_BELOW:
         return Layout.replicated(layout.shape, layout.mesh_shape)
-    if prod([layout.shape[axis] for axis in axes]) >= LONG:
+    if prod([layout.shape[axis] for axis in axes]) >= LONG * parts:
         return layout
     return whole_lines(layout, axes) or layout
 
