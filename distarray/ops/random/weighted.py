@@ -103,8 +103,8 @@ class Weights:
         Rounding may carry a number to the very end; the last position of any probability is its.
         """
         last = np.searchsorted(self._sums, self._bounds[-1])
-        found = np.searchsorted(self._sums, values, side="right")
-        return np.minimum(found, last, out=found) + self._start
+        found: Array = np.searchsorted(self._sums, values, side="right")
+        return np.minimum(found, last) + self._start
 
 
 def _first_tiles(cut: Cut) -> Array:
