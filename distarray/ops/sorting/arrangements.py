@@ -1,6 +1,7 @@
 """sort, argsort, lexsort and sort_complex."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -122,8 +123,18 @@ def _ordered(keys: DistArray, axis: int) -> DistArray:
 def _operand(function: Any, a: Any, axis: Any, **keywords: Any) -> tuple[DistArray, Any]:
     """The operand, flattened if there is no axis, and the axis; raises what NumPy raises."""
     x = as_distarray(a)
-    function(np.zeros([min(extent, 1) for extent in x.shape], x.dtype), axis=axis, **keywords)
+    order = keywords["order"]
+    if isinstance(order, list):
+        keywords["order"] = tuple(order)
+    _check(function, len(x.shape), x.dtype, axis, **keywords)
     return (call(np.ravel, x)._plain(), -1) if axis is None else (x, axis)
+
+
+@lru_cache(maxsize=1024)
+def _check(function: Any, ndim: int, dtype: np.dtype[Any], axis: Any, **keywords: Any) -> None:
+    order = keywords.pop("order")
+    order = list(order) if isinstance(order, tuple) else order
+    function(np.zeros((1,) * ndim, dtype), axis=axis, order=order, **keywords)
 
 
 def _by_numpy(function: Any, x: DistArray, axis: Any, **keywords: Any) -> DistArray:

@@ -25,6 +25,8 @@ __all__ = [
 Array = Any
 #: Kinds whose equal elements have equal bits.
 _PLAIN = "biumMSU"
+#: Up to this many numbers a stable sort takes less time than a look at the zeros.
+_SHORT = 256
 
 
 def sorted_values(block: Array, axis: int = -1) -> Array:
@@ -35,7 +37,7 @@ def sorted_values(block: Array, axis: int = -1) -> Array:
         return np.sort(block, axis=axis, kind="stable")  # which counts digits
     if block.dtype.kind in _PLAIN or (block.dtype.kind == "c" and _equal_is_same(block)):
         return np.sort(block, axis=axis)
-    if block.dtype.kind != "f":
+    if block.dtype.kind != "f" or block.size <= _SHORT:
         return np.sort(block, axis=axis, kind="stable")
     found = np.sort(block, axis=axis)
     if block.ndim == 1:
