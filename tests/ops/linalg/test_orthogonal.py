@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distarray import DeviceMesh, Replicate, Shard, distribute, trace
+from distarray.config import config
 from distarray.ops.linalg import householder, leastsquares, qr, small, svd, tsqr
 from distarray.testing import assert_matches
 
@@ -280,3 +281,22 @@ def test_tall_matrices_cost_little(world, ranks):
         np.testing.assert_allclose(r.full(), LA.qr(x).R.full(), rtol=1e-9, atol=1e-9)
 
     world.run(ranks, program)
+
+
+@pytest.mark.parametrize("name", ["qr", "svd", "svdvals", "matrix_rank"])
+def test_nothing_gathers_a_large_matrix(world, ranks, name):
+    """No message carries what a gather would: three quarters of the operand, or a block."""
+    if ranks < 4:
+        pytest.skip("a block is too large a part of the matrix")
+    a = made((72, 72), "f8")
+
+    def program(group):
+        x = distribute(a, DeviceMesh(group, (group.size,)), [Shard(0)], src=None)
+        with config.override(replicate_below=0), trace() as found:
+            getattr(LA, name)(x)
+        for event in found.events:
+            least = 16 * len(a) if event.kind == "allgather" else a.nbytes // 2
+            assert event.bytes <= least, event
+
+    with distributed():
+        world.run(ranks, program)
