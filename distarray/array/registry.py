@@ -131,6 +131,9 @@ def register_function(
 
     def register(function: Function) -> Function:
         before = FUNCTIONS.get(numpy_function)
+        if isinstance(numpy_function, np.ufunc):
+            for listener in operator_listeners:
+                listener(numpy_function)
 
         @wraps(function)
         def first(*args: Any, **kwargs: Any) -> Any:
@@ -173,9 +176,6 @@ def register_ufunc(
     """
     if method != "__call__" and method not in UFUNC_METHODS:
         raise ValueError(f"a ufunc has no method {method!r}; there are {sorted(UFUNC_METHODS)}")
-    if method == "__call__":
-        for listener in operator_listeners:
-            listener(ufunc)
     key: Any = ufunc if method == "__call__" else (ufunc, method)
     return register_function(key, through=through)
 
