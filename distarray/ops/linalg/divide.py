@@ -52,7 +52,8 @@ def tridiagonal_eigen(
     Cost
     ----
     4/3 n**3 operations over all ranks for the vectors, fewer the more eigenvalues cluster; n**2
-    on each rank, and two gathers of n elements at each joining of more than some hundred rows.
+    on each rank, and a broadcast and two gathers of n elements at each joining of some hundred rows
+    or more.
     """
     size = len(diagonal)
     scale = max(np.abs(diagonal).max(initial=0), np.abs(below).max(initial=0))
@@ -118,6 +119,9 @@ class _Problem:
         edges = self.edges[:, stretch]
         edges[1, :half] = edges[0, half:] = 0
         parts = secular.deflated(self.values[stretch], z, 2 * rho)
+        if self._is_shared(stop - start):
+            # Ranks of unlike processors may have rounded otherwise: all go by what one has found.
+            parts = self.mesh.group.broadcast_object(parts, 0, "what is deflated")
         sides = np.zeros((2, stop - start), bool)  # where a vector is not zero: above, below
         sides[0, :half] = sides[1, half:] = True
         self._rotate(parts.rotations, stretch, sides)
@@ -176,11 +180,14 @@ class _Problem:
                 new[mesh.asarray(target), columns] = mesh.asarray(block[side].T) @ part
         old[...] = new
 
+    def _is_shared(self, count: int) -> bool:
+        return count >= SHARED_FROM and self.mesh.size() > 1
+
     def _share(self, count: int, compute: Callable[[int, int], Array]) -> Array:
         """All of what `compute` gives from parts that the ranks compute, joined in the last dim."""
-        ranks = self.mesh.size()
-        if count < SHARED_FROM or ranks == 1:
+        if not self._is_shared(count):
             return compute(0, count)
+        ranks = self.mesh.size()
         bounds = [count * rank // ranks for rank in range(ranks + 1)]
         mine = compute(bounds[self.mesh.rank], bounds[self.mesh.rank + 1])
         counts = np.diff(bounds).tolist()

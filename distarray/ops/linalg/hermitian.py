@@ -67,6 +67,8 @@ def eigen(
         own /= scale
     form = reduced(own, dealing)
     del own
+    for part in (form.diagonal, form.below):
+        mesh.group.broadcast(part, 0, "tridiagonal form")
     rows = Layout.chunked(a.shape, mesh.shape, [Shard(0)] * mesh.ndim)
     first, last = rows.section(mesh.coords)[0]
     wanted = (first, last) if layout is not None else (0, 0)
