@@ -18,6 +18,7 @@ from distarray.ops.reducing import place
 __all__ = ["WeightedCall", "checked"]
 
 Array = Any
+_UNWEIGHABLE = "Weights included NaN, inf or were all zero."
 
 
 def checked(weights: Any, x: DistArray, axis: Any, method: str) -> DistArray:
@@ -117,9 +118,6 @@ class WeightedCall:
         if self.skips_nan:
             self.function(np.array([nan]), 0)  # warns
         return np.full(self.shares.shape, nan)[()]
-
-
-_UNWEIGHABLE = "Weights included NaN, inf or were all zero."
 
 
 def _totals(lines: Sequence[Weighted], group: Group) -> list[int]:
