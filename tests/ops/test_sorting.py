@@ -136,7 +136,8 @@ def test_long_lines_are_cut_evenly(world, ranks, pattern):
         assert_matches(order, np.argsort(values, **STABLE))
         assert result.layout.is_canonical
         assert order.layout is result.layout
-        assert len(t) <= (6 if ranks > 1 else 0), t
+        # The range of integers; samples, bounds, two of cuts; the elements.
+        assert len(t) <= (7 if ranks > 1 else 0), t
         share = -(-values.nbytes // ranks)
         assert t.bytes <= share + 20_000, t
 
@@ -175,6 +176,25 @@ def test_memory_for_twice_the_block(world, ranks, few):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak <= 2.1 * x.to_local().nbytes + 1_500_000
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i2", "u1", "?", "i1", "i4"])
+def test_integers_of_which_few_are_possible(world, ranks, dtype):
+    rng = np.random.default_rng(6)
+    values = rng.integers(0, 2 if dtype == "?" else 60, 3000).astype(dtype)
+    values += np.dtype(dtype).type(0 if dtype in "?u1i1" else 1 << 14)
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        with config.override(replicate_below=0):
+            x = distarray.distribute(values, mesh, [Shard(0)], src=None)
+            with distarray.trace() as t:
+                result = np.sort(x)
+        assert_matches(result, np.sort(values))
+        if config.device != "cuda" and dtype != "i2":
+            assert {event.kind for event in t.events} <= {"allreduce"}
 
     world.run(ranks, program)
 

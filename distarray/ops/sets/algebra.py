@@ -9,8 +9,9 @@ from distarray.array import DistArray, as_distarray, call, common_mesh, implemen
 from distarray.comm import devices
 from distarray.config import config
 from distarray.layout import Fold, Layout
-from distarray.ops.sets.local import distinct, shifted, unshifted
+from distarray.ops.sets.local import distinct
 from distarray.ops.sets.unique import unique
+from distarray.ops.sorting.counted import shifted, unshifted
 from distarray.ops.sorting.searching import Haystack
 
 __all__ = ["intersect1d", "isin", "setdiff1d", "setxor1d", "union1d"]

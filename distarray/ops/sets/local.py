@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from distarray.ops.sorting.counted import shifted, unshifted
 from distarray.ops.sorting.local import is_nan, sorted_values, stable_order
 
-__all__ = ["Distinct", "condensed", "distinct", "kept", "shifted", "starts", "unshifted"]
+__all__ = ["Distinct", "condensed", "distinct", "kept", "starts"]
 
 Array = Any
 #: Integers are tabulated if their range is not wider than so many times their number.
@@ -99,20 +100,6 @@ def _tabulated(block: Array, low: int, extent: int, asked: tuple[bool, bool, boo
     if asked[2]:
         found.inverse = (np.cumsum(seen) - 1)[places]
     return found
-
-
-def shifted(block: Array, low: int) -> Array:
-    """How much above `low` integers are; none is further from it than an index can tell."""
-    if block.dtype.itemsize < 8:
-        return block.astype(np.intp) - low
-    return (block - block.dtype.type(low)).astype(np.intp, copy=False)
-
-
-def unshifted(places: Array, low: int, dtype: Any) -> Array:
-    """The integers of a data type that are so much above `low`."""
-    if dtype.itemsize < 8:
-        return (places + low).astype(dtype)
-    return places.astype(dtype) + dtype.type(low)
 
 
 def condensed(

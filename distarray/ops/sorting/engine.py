@@ -3,7 +3,8 @@
 Every rank sorts its part; the exact cuts are found (:mod:`~distarray.ops.sorting.splitters`), so
 that each rank gets the part it is to have whatever the keys are; one all-to-all; and every rank
 merges what it received. Numbers alone are split first and sorted afterwards where that is faster
-(:mod:`~distarray.ops.sorting.buckets`). Riders, such as positions, travel with the keys. Equal keys
+(:mod:`~distarray.ops.sorting.buckets`); integers of which few are possible are counted
+(:mod:`~distarray.ops.sorting.counted`). Riders, such as positions, travel with the keys. Equal keys
 stay in the order of ranks and positions.
 """
 
@@ -17,6 +18,7 @@ from distarray.comm import devices
 from distarray.comm.group import Group
 from distarray.layout import Cut
 from distarray.ops.sorting.buckets import blurred, split_parts
+from distarray.ops.sorting.counted import counted_part
 from distarray.ops.sorting.local import merged, merging_order, sorted_values, stable_order
 from distarray.ops.sorting.splitters import cuts_of
 
@@ -115,7 +117,8 @@ def sort_line(group: Group, block: Array, lengths: Sequence[int], stops: Sequenc
 
     Cost
     ----
-    As :class:`Routed`. Beyond the block, memory for two more.
+    As :class:`Routed`; no more than allreduces where integers are counted. Beyond the block,
+    memory for two more.
     """
     if not devices.on_device(block):
         parts = split_parts(group, block, lengths, stops)
@@ -124,6 +127,10 @@ def sort_line(group: Group, block: Array, lengths: Sequence[int], stops: Sequenc
             found.sort()
             if not blurred(group, found, block):
                 return found
+        elif group.size > 1:
+            part = counted_part(group, block, lengths, stops)
+            if part is not None:
+                return part
     keys = sorted_values(block)
     if group.size == 1:
         return keys
