@@ -24,9 +24,8 @@ class Continuous(Source):
     No message, and the time that NumPy takes for this rank's part, if the parameters are scalars
     or known on all ranks. Distributed parameters are brought to where the result is, if they lie
     elsewhere, and the ranks agree that all are within bounds. Where they decide how many numbers
-    the sampler takes from its stream
-    (the gamma family, `vonmises`, `weibull`),
-    those of the tiles that a cut divides are exchanged, too.
+    the sampler takes from its stream (the gamma family, `vonmises`, `weibull`), those of the tiles
+    that a cut divides are exchanged, too.
     """
 
     def beta(

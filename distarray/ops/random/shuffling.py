@@ -192,6 +192,7 @@ def _scattered(
     own = sum(received[: group.rank])
     landing[own : own + received[group.rank]] = parts[group.rank]
     swap(group, parts, landing, received)
+    del parts, order  # as much memory as the rank's part each
     names = np.tile(np.arange(first, last, dtype=shuffle.dtype), group.size)
     merged = shuffle.ordered(np.repeat(names, found.ravel()), found.sum(axis=0), first)
     limits = np.minimum(np.concatenate([starts, ends[-1:]])[bounds], length)
