@@ -262,7 +262,7 @@ def _shares(
     skips = function in (np.nanquantile, np.nanpercentile)
     if weights is not None and x.size:
         axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
-        parts = WeightedCall(function, q, shares).along(x, weights, axes, keepdims)
+        parts = WeightedCall(function, shares).along(x, weights, axes, keepdims)
         return write(*parts, x._mesh, out)
     rule = _Quantiles(function, arguments["method"], shares, weak)
 

@@ -51,14 +51,11 @@ class WeightedCall:
     ----------
     function : callable
         Of NumPy's.
-    q : array_like
-        As it was given.
     shares : array
         The quantiles from 0 to 1.
     """
 
     function: Any
-    q: Any
     shares: Array
 
     @property
