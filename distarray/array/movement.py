@@ -160,6 +160,7 @@ def settled(
         return block, layout.settled()
     if layout.ats:
         block, layout = _from_coordinate(block, layout, mesh)
+    dtype = block.dtype
     folds: dict[Fold, list[int]] = {}
     for mesh_dim in layout.partials:
         fold = layout.placements[mesh_dim].op  # type: ignore[attr-defined]
@@ -171,6 +172,8 @@ def settled(
     for fold, mesh_dims in folds.items():
         route = Route(layout, layout.settled())
         block = mesh.subgroup(tuple(mesh_dims)).allreduce(block, fold, route)
+    if not dtype.isnative and block.dtype == dtype.newbyteorder("="):
+        block = block.astype(dtype)  # folded in native byte order
     return block, layout.settled()
 
 

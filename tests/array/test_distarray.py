@@ -269,6 +269,16 @@ def test_redistribute_between_subsets_of_ranks(world, ranks):
     world.run(ranks, program)
 
 
+def test_folded_numbers_keep_their_byte_order(world, ranks):
+    def program(group):
+        ones = np.ones((2, 3), ">f8")
+        x = DistArray.from_local(ones, line(group), Partial())
+        assert_matches(x.redistribute(placements=Shard(1)), ranks * ones)
+        assert x.full().dtype == ones.dtype
+
+    world.run(ranks, program)
+
+
 def test_redistribute_refuses(world, ranks):
     def program(group):
         x = distarray.distribute(np.zeros((3, 4)), line(group), Shard(0))
