@@ -13,8 +13,6 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
-import numpy as np
-
 from distarray.runner.imports import belongs_to_program
 from distarray.runner.paths import Talk
 
@@ -37,6 +35,8 @@ def same_order() -> None:
 
 def install(talk: Talk) -> None:
     """Seed `random` alike, and NumPy's for libraries; let the program read rank 0's clock."""
+    import numpy as np  # not before `open` has been replaced, which NumPy keeps in tables
+
     seed = talk.broadcast_object(os.urandom(32), 0)
     random.seed(seed)
     np.random.seed(np.frombuffer(seed, np.uint32))  # noqa: NPY002 (what libraries draw from)

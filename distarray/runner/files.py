@@ -35,6 +35,8 @@ class Files:
 
         Early, before NumPy is imported, which keeps it in tables; until `start`, nothing changes.
         """
+        if "numpy" in sys.modules:
+            raise RuntimeError("NumPy was imported before `open` was replaced")
         os.open = self.os_open
         for name, module in list(sys.modules.items()):
             names = getattr(module, "__dict__", {})
