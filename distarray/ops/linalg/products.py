@@ -138,11 +138,12 @@ def cross(
     if 3 in lengths:
         axisc = normalize_axis_index(axisc, max(x.ndim, y.ndim), msg_prefix="axisc")
     result: DistArray = small.stackwise(_components, x, y, cores=(1, 1), anywhere=True)
-    if 3 not in lengths:
-        return result
+    mesh = result._mesh
+    if 3 not in lengths:  # without dimensions NumPy gives an array, no scalar
+        return wrap(mesh.asarray(result._block), result._layout, mesh)
     order = list(range(result.ndim - 1))
     order.insert(axisc, result.ndim - 1)
-    return wrap(result._block.transpose(order), result._layout.transpose(order), result._mesh)
+    return wrap(result._block.transpose(order), result._layout.transpose(order), mesh)
 
 
 def _last(x: DistArray, axis: int) -> DistArray:
