@@ -55,7 +55,7 @@ def launch(argv: list[str], ranks: int) -> tuple[int | None, str]:
     """Run argv in a process group of its own; after LIMIT ask for stacks, then end it."""
     environment = dict(os.environ, PYTHONFAULTHANDLER="1", OMPI_ALLOW_RUN_AS_ROOT="1")
     # More ranks than cores take turns; thread ranks have drawn many more examples already.
-    environment.setdefault("DISTARRAY_TEST_EXAMPLES", str(min(10, 24 // ranks)))
+    environment.setdefault("DISTARRAY_TEST_EXAMPLES", str(min(6, 12 // ranks)))
     environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     job = subprocess.Popen(
         argv,
