@@ -139,6 +139,21 @@ def _only_rank_0_reports(config: pytest.Config) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if MPI.COMM_WORLD.rank and reporter is not None:
         reporter._tw._file = open(os.devnull, "w")  # noqa: SIM115
+        config.pluginmanager.register(_Failures(MPI.COMM_WORLD.rank))
+
+
+class _Failures:
+    """One line from another rank than 0 for each of its failures: it may be alone with it."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            said = crash.message.splitlines()[0] if crash else ""
+            line = f"FAILED {report.nodeid} on rank {self._rank} - {said}"
+            print(line, file=sys.__stderr__, flush=True)
 
 
 @pytest.fixture(scope="session")
