@@ -28,6 +28,7 @@ __all__ = [
     "Plan",
     "check_out",
     "finish",
+    "hollow",
     "local_mask",
     "loop_dtype",
     "place",
@@ -244,8 +245,8 @@ def _checked(
     if mask is not None:
         if not _broadcasts(mask.shape, x.shape):
             where = np.broadcast_to(np.False_, mask.shape)
-            hollow = _hollow(x.shape, x.dtype)
-            ufunc.reduce(hollow, axis, dtype, None, keepdims, where=where, **given)
+            whole = hollow(x.shape, x.dtype)
+            ufunc.reduce(whole, axis, dtype, None, keepdims, where=where, **given)
         given["where"] = np.zeros([min(extent, 1) for extent in mask.shape], mask.dtype)
     tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
     value = ufunc.reduce(tiny, axis, dtype, None, keepdims, **given)
@@ -261,15 +262,15 @@ def check_out(
     if isinstance(out, DistArray) and isinstance(out._block, np.generic):
         raise TypeError("return arrays must be of ArrayType")
     if tuple(out.shape) != place(x._layout, axis, keepdims, x.dtype).layout.shape:
-        hollow = _hollow(x.shape, x.dtype)
-        other = _hollow(tuple(out.shape), x.dtype)
-        np.add.reduce(hollow, axis, None, out=other, keepdims=keepdims)
+        whole = hollow(x.shape, x.dtype)
+        other = hollow(tuple(out.shape), x.dtype)
+        np.add.reduce(whole, axis, None, out=other, keepdims=keepdims)
     tiny = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
     small = np.zeros([min(extent, 1) for extent in out.shape], out.dtype)
     function(tiny, axis=axis, out=small, keepdims=keepdims, **keywords)
 
 
-def _hollow(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def hollow(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An array of any shape and one element of memory, for NumPy to complain about."""
     return as_strided(np.zeros(1, dtype), shape, (0,) * len(shape))
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
-from numpy.lib.stride_tricks import as_strided
 
 from distarray.array import DistArray
+from distarray.ops.reducing import hollow
 from distarray.plan.fourier import Kind, Pass
 
 __all__ = ["Request", "along_axes", "along_axis"]
@@ -187,15 +187,10 @@ def _check_out(shape: tuple[int, ...], dtype: np.dtype[Any], step: Pass, out: An
         if dim != step.axis
     ]
     if any(have not in (1, want) for have, want in others):
-        source, target = _hollow(shape, dtype), _hollow(out.shape, out.dtype)
+        source, target = hollow(shape, dtype), hollow(out.shape, out.dtype)
         function(source, step.length, step.axis, out=target)
     small = [1] * len(shape)
     tiny = np.zeros(small, dtype)
     points = 2 - step.length % 2
     small[step.axis] = step._replace(length=points).given
     function(tiny, points, step.axis, out=np.zeros(small, out.dtype))
-
-
-def _hollow(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An array of any shape and one element of memory, for NumPy to complain about."""
-    return as_strided(np.zeros(1, dtype), shape, (0,) * len(shape))

@@ -16,8 +16,9 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.array.keys import INVALID, as_index
 from distarray.layout import Cut, Entries, Layout
+from distarray.plan import shape_text
 
-__all__ = ["AdvancedKey", "advanced_key", "index_shape", "tight"]
+__all__ = ["AdvancedKey", "advanced_key", "index_shape"]
 
 Array = Any
 _FULL = slice(None)
@@ -287,12 +288,7 @@ def index_shape(indices: Sequence[Array]) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*[array.shape for array in indices])
     except ValueError:
-        listed = " ".join([tight(array.shape) for array in indices if array.ndim])
+        listed = " ".join([shape_text(array.shape) for array in indices if array.ndim])
         raise IndexError(
             f"shape mismatch: indexing arrays could not be broadcast together with shapes {listed} "
         ) from None
-
-
-def tight(shape: Sequence[int]) -> str:
-    """A shape as NumPy's messages print it, without blanks."""
-    return str(tuple(shape)).replace(" ", "")

@@ -7,8 +7,7 @@ import numpy as np
 from distarray.array import DistArray, as_distarray, movement
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
-from distarray.ops.indexing.keys import tight
-from distarray.plan import restrict
+from distarray.plan import restrict, shape_text
 
 __all__ = ["MISMATCH", "Values", "as_values", "plain"]
 
@@ -69,7 +68,7 @@ class Values:
             value = value[0]
         pairs = zip(reversed(value.shape), reversed(shape), strict=False)
         if value.ndim > len(shape) or any(have not in (want, 1) for have, want in pairs):
-            raise ValueError(text.format(tight(given), tight(shape)))
+            raise ValueError(text.format(shape_text(given), shape_text(shape)))
         self.value = value
 
     @property
