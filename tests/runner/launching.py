@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -14,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.launcher import AS_ROOT, mpiexec
+
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 180
 # What Open MPI's launcher has to say about a status that is not 0.
@@ -21,17 +22,6 @@ BANNER = re.compile(r"^-{20,}\n.*?^-{20,}\n?", re.MULTILINE | re.DOTALL)
 
 
 @functools.cache
-def mpiexec() -> tuple[str, ...]:
-    """The launcher that goes with this interpreter, with what it needs to start 4 ranks."""
-    beside = Path(sys.executable).with_name("mpiexec")
-    path = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if path is None:
-        return ()
-    version = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30)
-    is_open = "Open MPI" in version.stdout or "OpenRTE" in version.stdout
-    return (path, "--oversubscribe") if is_open else (path,)
-
-
 @dataclass(frozen=True)
 class Run:
     """How a program ended."""
@@ -43,8 +33,7 @@ class Run:
 
 def environment() -> dict[str, str]:
     settings = dict(os.environ, PYTHONPATH=str(ROOT), MPLBACKEND="Agg", PYTHONWARNINGS="")
-    settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return settings
+    return settings | AS_ROOT
 
 
 def run(argv: list[str], cwd: Path, stdin: str = "", timeout: float = TIMEOUT) -> Run:
