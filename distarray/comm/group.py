@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from distarray.comm import algorithms, devices, ledger
+from distarray.comm.pending import FINISHED, Pending
 from distarray.layout.placement import Fold
 
 __all__ = ["Array", "Group", "Pair"]
@@ -122,6 +123,29 @@ class Group(ABC):
         if type(block) is not _ndarray:
             return self._staged(self._allreduce, block, fold)
         return self._allreduce(block, fold)
+
+    def begin_allreduce(self, block: Array, fold: Fold, note: object = None) -> Pending:
+        """Begin to fold the ranks' blocks in place.
+
+        Parameters
+        ----------
+        block : ndarray
+            C-contiguous host memory of equal shape and dtype on every rank, and of a dtype that
+            the fold keeps. Until the end it belongs to the conversation.
+        fold : Fold
+            As for `allreduce`.
+        note : object, optional
+            What it is for, for the ledger.
+
+        Returns
+        -------
+        Pending
+            After its `wait` the block holds the result, the same bits on every rank. Several may
+            be under way if all ranks begin them in the same order.
+        """
+        if ledger.watching:
+            self._write("allreduce", block.nbytes, note)
+        return self._begin_allreduce(block, fold)
 
     def reduce_scatter(self, blocks: Sequence[Array], fold: Fold, note: object = None) -> Array:
         """Fold ``blocks[i]`` of all ranks on rank i.
@@ -378,6 +402,10 @@ class Group(ABC):
 
     def _allreduce(self, block: Array, fold: Fold) -> Array:
         return algorithms.allreduce(self, block, fold)
+
+    def _begin_allreduce(self, block: Array, fold: Fold) -> Pending:
+        block[...] = self._allreduce(block, fold)
+        return FINISHED
 
     def _reduce_scatter(self, blocks: Sequence[Array], fold: Fold) -> Array:
         return algorithms.reduce_scatter(self, blocks, fold)

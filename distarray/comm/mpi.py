@@ -11,6 +11,7 @@ from distarray.comm.algorithms import GATHER_BELOW, split_views
 from distarray.comm.datatypes import LARGE, carrier, in_place, message, message_parts
 from distarray.comm.folding import UFUNCS, prepared
 from distarray.comm.group import Array, Group, Pair
+from distarray.comm.pending import FINISHED, Pending, Requested
 from distarray.errors import MeshError
 from distarray.layout.placement import Fold
 
@@ -123,6 +124,15 @@ class MPIGroup(Group):
             else:
                 self.comm.Allreduce(_IN_PLACE, (total, rule[1]), rule[0])
         return total
+
+    def _begin_allreduce(self, block: Array, fold: Fold) -> Pending:
+        if self.size == 1 and fold is not Fold.AVG:
+            return FINISHED
+        rule = _NATIVE[fold._value_].get(block.dtype)
+        if rule is None or block.size > LARGE:
+            return super()._begin_allreduce(block, fold)
+        request = self.comm.Iallreduce(_IN_PLACE, (block, rule[1]), rule[0])
+        return Requested(request, block)
 
     def _in_pieces(
         self, call: Callable[..., None], total: Array, rule: tuple[MPI.Op, MPI.Datatype]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from distarray.comm.group import Array, Group, Pair
+from distarray.comm.pending import FINISHED, Pending
 from distarray.layout.placement import Fold
 
 __all__ = ["OutsideGroup"]
@@ -35,6 +36,10 @@ class OutsideGroup(Group):
     def allreduce(self, block: Array, fold: Fold, note: object = None) -> Array:
         """The block."""
         return block
+
+    def begin_allreduce(self, block: Array, fold: Fold, note: object = None) -> Pending:
+        """Nothing: the block stays as it is."""
+        return FINISHED
 
     def reduce_scatter(self, blocks: Sequence[Array], fold: Fold, note: object = None) -> Array:
         """The first block."""

@@ -1,0 +1,68 @@
+"""What has been begun and not finished: a fold that goes on while the program computes."""
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["FINISHED", "Pending"]
+
+
+class Pending:
+    """A conversation under way. The base class stands for one that is over.
+
+    Every rank of the group calls `wait` once it needs the result; the order does not matter.
+    """
+
+    __slots__ = ()
+
+    def poke(self) -> bool:
+        """Let it go on as far as it can without waiting; whether it is over."""
+        return True
+
+    def wait(self) -> None:
+        """Return when it is over."""
+
+
+FINISHED = Pending()
+
+
+class Requested(Pending):
+    """One MPI request, and the array that must live as long."""
+
+    __slots__ = ("_kept", "_request")
+
+    def __init__(self, request: Any, kept: Any) -> None:
+        self._request = request
+        self._kept = kept
+
+    def poke(self) -> bool:
+        """Ask MPI, which goes on only when it is asked."""
+        if self._request is not None and self._request.Test():
+            self._request = self._kept = None
+        return self._request is None
+
+    def wait(self) -> None:
+        """Wait for the request."""
+        if self._request is not None:
+            self._request.Wait()
+            self._request = self._kept = None
+
+
+class Finishing(Pending):
+    """Another one, and what is to be done once it is over."""
+
+    __slots__ = ("_finish", "_first")
+
+    def __init__(self, first: Pending, finish: Callable[[], None]) -> None:
+        self._first: Pending | None = first
+        self._finish = finish
+
+    def poke(self) -> bool:
+        """Go on; the finish waits for `wait`."""
+        return self._first is None or self._first.poke()
+
+    def wait(self) -> None:
+        """Wait, then finish, once."""
+        if self._first is not None:
+            self._first.wait()
+            self._first = None
+            self._finish()
