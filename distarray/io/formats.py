@@ -1,0 +1,139 @@
+"""Which file format a name or a file's first bytes stand for, and where its code is.
+
+A format's module offers two functions:
+
+``open_file(path, mesh, **options) -> Contents``
+    The stored arrays of a file. Local to a rank, called on every rank alike.
+``write_file(path, arrays, mesh, **options) -> None``
+    Write a file of named arrays, all or nothing. Collective over the mesh. `arrays` maps names
+    to DistArrays on the mesh; a format without names takes the one that is named "".
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from distarray.io.sections import Source
+
+__all__ = ["FORMATS", "Contents", "Format", "find_format", "needs", "module_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One file format.
+
+    Attributes
+    ----------
+    name : str
+        What ``format=`` takes.
+    suffixes : tuple of str
+        Endings of file names, lower case.
+    module : str
+        The module that reads and writes it; imported at the first use.
+    magic : tuple of bytes
+        What files of it begin with.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    module: str
+    magic: tuple[bytes, ...] = ()
+
+
+FORMATS: tuple[Format, ...] = (
+    Format("hdf5", (".h5", ".hdf5", ".he5", ".hdf"), "distarray.io.hdf5", (b"\x89HDF\r\n\x1a\n",)),
+    Format("netcdf", (".nc", ".nc4", ".cdf"), "distarray.io.netcdf", (b"CDF\x01", b"CDF\x02")),
+    Format("safetensors", (".safetensors", ".safetensors.index.json"), "distarray.io.safetensors"),
+)
+
+
+@dataclass(slots=True)
+class Contents:
+    """What a file holds, as one rank sees it.
+
+    Attributes
+    ----------
+    arrays : mapping of str to Source
+        The stored arrays by name; by "" the only one of a file that has no names.
+    attrs : mapping
+        What the file says about itself.
+    dims : mapping of str to tuple of str
+        Names of the dimensions of those arrays that have such.
+    array_attrs : mapping of str to mapping
+        What the file says about an array.
+    close : callable
+        Gives up what is open.
+    """
+
+    arrays: Mapping[str, Source]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    array_attrs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    close: Any = None
+
+
+def find_format(path: str, name: str | None = None) -> Format:
+    """The format of a path, by what the caller says, else by its ending, else by its content.
+
+    Raises
+    ------
+    ValueError
+        If nothing tells the format; names those that there are.
+    """
+    if name is not None:
+        for known in FORMATS:
+            if known.name == name:
+                return known
+        raise ValueError(f"format={name!r}: the formats are {_names(FORMATS)}")
+    lower = path.rstrip("/").lower()
+    matches = [(s, f) for f in FORMATS for s in f.suffixes if lower.endswith(s)]
+    if matches:
+        return max(matches, key=lambda match: len(match[0]))[1]
+    start = _first_bytes(path)
+    for known in FORMATS:
+        if start.startswith(known.magic or b"\0\0\0\0\0\0\0\0\0"):
+            return known
+    endings = ", ".join(s for f in FORMATS for s in f.suffixes)
+    raise ValueError(
+        f"{path}: neither its ending (known: {endings}) nor its first bytes tell the format; "
+        f"say format=..., one of {_names(FORMATS)}"
+    )
+
+
+def _first_bytes(path: str) -> bytes:
+    if "://" in path or not Path(path).is_file():
+        return b""
+    with Path(path).open("rb") as file:
+        return file.read(16)
+
+
+def _names(formats: Iterable[Format]) -> str:
+    return ", ".join(repr(known.name) for known in formats)
+
+
+def module_of(known: Format) -> ModuleType:
+    """The module of a format."""
+    return import_module(known.module)
+
+
+def needs(module: str, extra: str = "io") -> Any:
+    """Import a library that is an extra of this one.
+
+    Raises
+    ------
+    ImportError
+        That names the extra, if it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as missing:
+        if missing.name is None or missing.name.partition(".")[0] != module.partition(".")[0]:
+            raise
+        raise ImportError(
+            f"this needs {module.partition('.')[0]}, which is not installed: "
+            f"pip install 'distarray-mpi[{extra}]'",
+            name=missing.name,
+        ) from None

@@ -1,0 +1,239 @@
+"""Reading and writing arrays section by section: the engine that all file formats share.
+
+A format says where bytes are (:class:`Source`) or where they go (:class:`Sink`); which rank
+touches which, how replicas and pending folds are treated, and how one rank's failing disk becomes
+every rank's error, is decided here.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from distarray.array import DistArray, wrap
+from distarray.array.creation import placed_layout
+from distarray.array.movement import moved, part_of, settled
+from distarray.comm import DeviceMesh, default_mesh
+from distarray.comm.agree import agree
+from distarray.errors import DistArrayError
+from distarray.io.shares import shares
+from distarray.layout import Box, Layout, Placement
+
+__all__ = ["Sink", "Source", "pieces_of", "read_array", "read_block", "write_array"]
+
+Array = Any
+Placements = list[Placement] | tuple[Placement, ...] | Placement | None
+
+#: Bytes that travel to a single writer at a time.
+_PIECE = 1 << 25
+
+
+class Source(Protocol):
+    """A stored array that each rank reads by itself."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole array."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of its elements, which are no Python objects."""
+
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        """Shape of the pieces that are read whole; None if any box costs its own bytes."""
+
+    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
+        """Fill `out` with the elements of a box, (start, stop) a dimension; never an empty one."""
+
+
+class Sink(Protocol):
+    """A place for an array."""
+
+    @property
+    def writers(self) -> Literal["all", "one"]:
+        """Whether every rank writes its own parts, all at the same time, or rank 0 alone.
+
+        With "one" the other ranks of the mesh send theirs to rank 0.
+        """
+
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        """Pieces that no two ranks may write parts of; None if any disjoint boxes will do."""
+
+    def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
+        """Store the elements of a box; `block` may be strided and is never empty."""
+
+
+def read_array(
+    source: Source, mesh: DeviceMesh | None = None, placements: Placements = None
+) -> DistArray:
+    """A stored array, each rank reading what it needs; collective.
+
+    Parameters
+    ----------
+    source : Source
+        The same array on every rank.
+    mesh : DeviceMesh, optional
+        The default mesh if not given.
+    placements : sequence of Placement, optional
+        As for :func:`distarray.distribute`: large arrays are cut and small ones replicated if
+        nothing is said.
+
+    Raises
+    ------
+    DistArrayError, OSError, ...
+        What went wrong on the lowest rank where something did, on all ranks.
+
+    Cost
+    ----
+    Each byte is read once: along replicating mesh dimensions every rank reads a part, cut where
+    the storage is cut, and the parts are exchanged. One small broadcast and one allreduce of an
+    integer besides. Peak memory is the block, and twice the block where parts are exchanged.
+    """
+    mesh = default_mesh() if mesh is None else mesh
+    shape, dtype, chunks = _agreed(source, mesh)
+    layout = placed_layout(shape, dtype, mesh, placements)
+    reading = shares(layout, chunks, dtype.itemsize)
+    block, reading = settled(read_block(source, reading, dtype, mesh), reading, mesh)
+    return wrap(moved(block, reading, layout, mesh), layout, mesh)
+
+
+def _agreed(source: Source, mesh: DeviceMesh) -> tuple[tuple[int, ...], Any, Any]:
+    """Shape, dtype and chunks as the first rank sees them; an error if another one differs."""
+    own = (tuple(source.shape), source.dtype, source.chunks)
+    first: tuple[tuple[int, ...], Any, Any] = mesh.group.broadcast_object(own, 0)
+    error = None
+    if own[:2] != first[:2]:
+        error = DistArrayError(
+            f"rank {mesh.rank} finds an array {own[1]} {own[0]} in the file where rank 0 finds "
+            f"{first[1]} {first[0]}: the ranks do not see the same file"
+        )
+    agree(mesh.group, error)
+    return first
+
+
+def read_block(source: Source, layout: Layout, dtype: Any, mesh: DeviceMesh) -> Array:
+    """This rank's block of a layout, from storage; raises on all ranks if it fails on one."""
+    block: Any = np.empty(layout.local_shape(mesh.coords), dtype)
+    error = None
+    if block.size and layout.holds(mesh.coords):
+        try:
+            source.read(layout.section(mesh.coords), block)
+        except Exception as caught:
+            error = caught
+    agree(mesh.group, error)
+    return mesh.asarray(block)
+
+
+def write_array(sink: Sink, x: DistArray) -> None:
+    """Store an array, each element once; collective.
+
+    Parameters
+    ----------
+    sink : Sink
+        Where to; the same place on every rank.
+    x : DistArray
+        Pending folds are carried out first. Replicas are written by one rank each part.
+
+    Raises
+    ------
+    OSError, ...
+        What went wrong on the lowest rank where something did, on all ranks.
+
+    Cost
+    ----
+    Nothing is sent where all ranks write and blocks end where chunks do; otherwise each rank
+    receives what it lacks of the chunks it writes. To a single writer the blocks travel in
+    pieces of 32 MiB, one at a time.
+    """
+    x = x._plain()
+    alone = sink.writers == "one"
+    writing = shares(x.layout, None if alone else sink.chunks, x.itemsize, strict=True)
+    block = x.to_local() if writing.ats else moved(x.to_local(), x.layout, writing, x.mesh)
+    block = x.mesh.to_host(block)
+    if alone:
+        error = _gathered_to_one(sink, block, writing, x.mesh)
+    elif writing.holds(x.mesh.coords):
+        error = _stored(sink, writing.section(x.mesh.coords), block)
+    else:
+        error = None
+    agree(x.mesh.group, error)
+
+
+def _gathered_to_one(sink: Sink, block: Any, writing: Layout, mesh: DeviceMesh) -> Exception | None:
+    """Rank 0 writes its own part, then what the others send, one rank after the other.
+
+    A rank waits for a word before it sends: after a failure nothing more need travel.
+    """
+    error: Exception | None = None
+    if mesh.rank == 0:
+        error = _stored(sink, writing.section(mesh.coords), block)
+        for rank in range(1, mesh.size()):
+            coords = mesh.coords_of(rank)
+            box = writing.section(coords)
+            if writing.holds(coords) and all(start < stop for start, stop in box):
+                error = _receive(sink, box, block.dtype, mesh, rank, error)
+    elif writing.holds(mesh.coords) and block.size:
+        word = np.empty(1, np.uint8)
+        mesh.group.exchange([], [(0, word)])
+        if word[0]:
+            box = writing.section(mesh.coords)
+            for piece in pieces_of(box, block.dtype.itemsize):
+                mesh.group.exchange([(0, part_of(block, _within(piece, box)))], [])
+    return error
+
+
+def _receive(
+    sink: Sink, box: Box, dtype: Any, mesh: DeviceMesh, rank: int, error: Exception | None
+) -> Exception | None:
+    """Take one rank's part, if nothing has failed so far, and store it."""
+    mesh.group.exchange([(rank, np.array([error is None], np.uint8))], [])
+    if error is not None:
+        return error
+    for piece in pieces_of(box, dtype.itemsize):
+        part = np.empty([stop - start for start, stop in piece], dtype)
+        mesh.group.exchange([], [(rank, part)])
+        error = error or _stored(sink, piece, part)
+    return error
+
+
+def _stored(sink: Sink, section: Box, block: Any) -> Exception | None:
+    """Write, and give back what went wrong."""
+    try:
+        if block.size:
+            sink.write(section, block)
+    except Exception as caught:
+        return caught
+    return None
+
+
+def _within(piece: Box, box: Box) -> tuple[slice, ...]:
+    """A piece of a box as slices of the box's block."""
+    return tuple([slice(a - low, b - low) for (a, b), (low, _) in zip(piece, box, strict=True)])
+
+
+def pieces_of(box: Box, itemsize: int, limit: int = _PIECE) -> Iterator[Box]:
+    """A box in pieces of at most `limit` bytes (one element at least), in C order.
+
+    Examples
+    --------
+    >>> list(pieces_of(((0, 4), (0, 3)), 8, limit=48))
+    [((0, 2), (0, 3)), ((2, 4), (0, 3))]
+    """
+    steps = []
+    room = max(1, limit // max(1, itemsize))
+    for start, stop in reversed(box):
+        length = max(1, min(stop - start, room))
+        steps.append(length)
+        room //= length
+        room = max(1, room)
+    ranges = [range(start, stop, step) for (start, stop), step in zip(box, reversed(steps))]
+    for corner in product(*ranges):
+        yield tuple(
+            [
+                (at, min(at + step, stop))
+                for at, step, (_, stop) in zip(corner, reversed(steps), box)
+            ]
+        )
