@@ -6,6 +6,7 @@ Each derives from the built-in type that NumPy would raise for the same mistake,
 
 __all__ = [
     "CommunicationForbidden",
+    "CopyRequiredError",
     "DistArrayError",
     "DivergenceError",
     "GatherLimitError",
@@ -30,6 +31,13 @@ class MeshError(DistArrayError, ValueError):
 
 class DivergenceError(DistArrayError, RuntimeError):
     """The ranks are not making the same call."""
+
+
+class CopyRequiredError(DistArrayError, ValueError, BufferError):
+    """Memory cannot be shared as it is, and no copy was asked for.
+
+    The array API standard has consumers of DLPack expect ValueError or BufferError.
+    """
 
 
 class CommunicationForbidden(DistArrayError, RuntimeError):

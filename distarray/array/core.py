@@ -9,6 +9,7 @@ import numpy as np
 from distarray.array import movement, printing, registry
 from distarray.array.assigning import assign
 from distarray.array.divergence import verify
+from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
 from distarray.array.keys import basic_entries
 from distarray.array.methods import Methods
 from distarray.array.operators import Operators
@@ -218,7 +219,12 @@ class DistArray(Operators, Methods):
         if key in registry.FUNCTIONS:
             return registry.call(key, *inputs, **kwargs)
         verify(ufunc, inputs, kwargs)
-        return registry.UFUNC_METHODS[method](ufunc, *inputs, **kwargs)
+        function = registry.UFUNC_METHODS[method]
+        if error_state() is not NORMAL and raises():
+            mesh = mesh_concerned([*inputs, *kwargs.values()])
+            if mesh is not None:
+                return agreed(mesh, function, ufunc, *inputs, **kwargs)
+        return function(ufunc, *inputs, **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         for kind in types:
@@ -280,7 +286,12 @@ class DistArray(Operators, Methods):
         verify(operator.setitem, (self, key, value), {})
         if isinstance(self._block, np.generic):
             self._set_scalar(key, value)
-            return
+        elif error_state() is not NORMAL and raises() and not self._layout.is_replicated:
+            agreed(self._mesh, self._set, key, value)
+        else:
+            self._set(key, value)
+
+    def _set(self, key: Any, value: Any) -> None:
         if self._layout.partials:
             self._settle()
         if not getattr(self._block.flags, "writeable", True):  # also on ranks that hold nothing

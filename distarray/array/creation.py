@@ -275,6 +275,8 @@ def from_local(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
     shape: Sequence[int] | None = None,
+    *,
+    check: bool = True,
 ) -> DistArray:
     """A distributed array of the blocks that the ranks hold; not copied.
 
@@ -290,6 +292,9 @@ def from_local(
         The global shape, which then must fit the blocks that the canonical layout gives, so that
         nothing has to be asked. Without it the lengths of the blocks are exchanged, and blocks of
         unequal length are kept as they are.
+    check : bool
+        False: nothing is exchanged, `shape` is needed, and the caller vouches that all ranks bring
+        what fits; a block that does not fit is then an error on its own rank alone.
 
     Returns
     -------
@@ -302,7 +307,7 @@ def from_local(
 
     Cost
     ----
-    One small allgather of shapes and dtypes.
+    One small allgather of shapes and dtypes; nothing with ``check=False`` or on one rank.
     """
     mesh = default_mesh() if mesh is None else mesh
     block = mesh.asarray(block)
@@ -310,6 +315,8 @@ def from_local(
         placements = [Shard(0) if block.ndim else Replicate()] + [Replicate()] * (
             len(mesh.shape) - 1
         )
+    if len(mesh.ranks) == 1 or not check:
+        return _vouched(block, mesh, _listed(placements, mesh), shape)
     described = mesh.group.allgather_object(
         (block.shape, block.dtype.str, _listed(placements, mesh), shape and tuple(shape))
     )
@@ -327,6 +334,24 @@ def from_local(
                 f"one of shape {wanted} there"
                 + ("; leave out `shape` to keep blocks of any length" if shape is not None else "")
             )
+    return wrap(block, layout, mesh)
+
+
+def _vouched(
+    block: Any, mesh: DeviceMesh, placements: list[Placement], shape: Sequence[int] | None
+) -> DistArray:
+    """`from_local` where there is nobody to ask, or the caller says that there is no need."""
+    if shape is None:
+        if len(mesh.ranks) > 1:
+            raise LayoutError("from_local: check=False needs the global shape, shape=(...)")
+        shape = block.shape
+    layout = Layout.chunked(shape, mesh.shape, placements)
+    wanted = layout.local_shape(mesh.coords)
+    if block.shape != wanted:
+        raise LayoutError(
+            f"from_local: rank {mesh.rank} brings a block of shape {block.shape}, but {layout} "
+            f"puts one of shape {wanted} there"
+        )
     return wrap(block, layout, mesh)
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from distarray.array.base import Base
+from distarray.comm.group import Group
 from distarray.config import config
 from distarray.errors import DivergenceError
 
-__all__ = ["verify", "verify_text"]
+__all__ = ["verify", "verify_among", "verify_text"]
 
 
 def verify(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any]) -> None:
@@ -39,9 +40,13 @@ def verify(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, 
 
 def verify_text(text: str, mesh: Any) -> None:
     """Raise on every rank of a mesh if they do not bring the same description of their call."""
-    if not config.settings.check or mesh.coords is None:
-        return
-    texts = mesh.group.allgather_object(text, "check")
+    if config.settings.check and mesh.coords is not None:
+        verify_among(mesh.group, text)
+
+
+def verify_among(group: Group, text: str) -> None:
+    """Raise on every rank of a group if they do not bring the same description of their call."""
+    texts = group.allgather_object(text, "check")
     if len(set(texts)) > 1:
         raise DivergenceError(
             "the ranks are not making the same call (checked because config.check is on):"

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from distarray.array.blocks import cast as cast_block
+from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
 from distarray.array.registry import Base, call
 from distarray.comm.agree import agree
 
@@ -247,6 +248,8 @@ class Methods(Base):
         No message, except for a pending fold that the cast does not commute with, and one
         allreduce of an integer where text is read: a rank may find some that is no number.
         """
+        if error_state() is not NORMAL and raises() and not self._layout.is_replicated:
+            return agreed(self._mesh, self.astype, dtype, order, casting, subok, copy)
         dtype = np.dtype(dtype)
         kind, wanted = self._block.dtype.kind, dtype.kind
         linear = kind in "fc" and np.can_cast(self._block.dtype, dtype)

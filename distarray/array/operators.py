@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
 from distarray.array.registry import Base, call, operator_listeners
 from distarray.array.temporaries import LARGE, compute
 
@@ -64,7 +65,7 @@ def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     def operate(self: Any, other: Any) -> Any:
         kind = type(other)
         layout = self._layout
-        if not layout.partials:
+        if not layout.partials and (error_state() is NORMAL or not raises()):
             if kind is type(self):
                 if other._layout is layout and other._mesh is self._mesh:
                     if layout.size >= LARGE:
@@ -84,7 +85,8 @@ def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
 def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     def operate(self: Any, other: Any) -> Any:
         layout = self._layout
-        if type(other) in _SCALARS and not layout.partials:
+        plain = type(other) in _SCALARS and not layout.partials
+        if plain and (error_state() is NORMAL or not raises()):
             if layout.size >= LARGE:
                 counts = 0, getrefcount(self)
                 return self._computed(compute(ufunc, other, self, counts))
@@ -122,7 +124,7 @@ def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
         layout, block = self._layout, self._block
         if isinstance(block, np.generic):  # a scalar, as NumPy's: not changed but replaced
             return ufunc(self, other)
-        if not layout.partials:
+        if not layout.partials and (error_state() is NORMAL or not raises()):
             kind = type(other)
             if kind in _SCALARS:
                 ufunc(block, other, out=block)
@@ -142,7 +144,7 @@ def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
 
 def _unary(ufunc: np.ufunc) -> Callable[[Any], Any]:
     def operate(self: Any) -> Any:
-        if not self._layout.partials:
+        if not self._layout.partials and (error_state() is NORMAL or not raises()):
             return self._computed(ufunc(self._block))
         return ufunc(self)
 
@@ -229,6 +231,8 @@ class Operators(Base):  # noqa: PLW1641 (DistArray has __hash__)
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
         if modulo is not None:
             return NotImplemented
+        if error_state() is not NORMAL and raises() and not self._layout.is_replicated:
+            return agreed(self._mesh, operator.pow, self, other)
         # NumPy turns the powers that users write most into cheaper functions, with other bits.
         exponent = _exponent(other)
         if exponent is not None and not self._layout.partials and not _refuses(self, exponent):
@@ -243,6 +247,8 @@ class Operators(Base):  # noqa: PLW1641 (DistArray has __hash__)
         return _POWER(other, self) if self._block.dtype.kind == "i" else self._rpower(other)
 
     def __ipow__(self, other: Any) -> Any:  # type: ignore[misc]
+        if error_state() is not NORMAL and raises() and not self._layout.is_replicated:
+            return agreed(self._mesh, operator.ipow, self, other)
         exponent = _exponent(other)
         block, folded = self._block, bool(self._layout.partials)
         if exponent is None or folded or isinstance(block, np.generic) or _refuses(self, exponent):

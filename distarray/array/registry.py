@@ -6,15 +6,16 @@ and one that lives at a single coordinate (:class:`~distarray.layout.At`) unless
 is given as `out` stays where it is: it is written to, and may be a view of another array.
 """
 
+import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from distarray.array.base import Base
 from distarray.array.divergence import verify
+from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
 from distarray.layout import Fold
 
 __all__ = [
@@ -34,8 +35,7 @@ __all__ = [
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """An implementation and what it may be handed."""
 
     function: Callable[..., Any]
@@ -46,6 +46,8 @@ class Row:
     out: int = -1
     #: Whether it cannot work on blocks of Python objects: it compares or measures elements.
     measures: bool = False
+    #: Whether it computes with elements, so that floating-point errors may be raised.
+    computes: bool = True
 
 
 #: NumPy function -> row. Other callables that stand for an operation (`operator.getitem`) too.
@@ -58,6 +60,14 @@ UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 _MEASURING = tuple(
     [f"distarray.ops.{name}" for name in ("sorting", "sets", "order", "extremes", "statistics")]
 )
+#: Where the functions are that only describe and rearrange elements, and which of the others do.
+_MOVING = tuple(
+    [
+        f"distarray.ops.{name}"
+        for name in ("flattening", "metadata", "printing", "reshape", "shape", "splitting")
+    ]
+)
+_READING = frozenset({np.real, np.imag, operator.getitem})
 #: Types of arguments that are what they are.
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, type})
 
@@ -88,9 +98,16 @@ def implements(
         for numpy_function in numpy_functions:
             if numpy_function in FUNCTIONS:
                 raise ValueError(f"{numpy_function!r} is registered already")
-            out, measures = _position_of_out(function), function.__module__.startswith(_MEASURING)
-            row = Row(function, frozenset(through), at, like, out, measures)
-            FUNCTIONS[numpy_function] = row
+            module = function.__module__
+            FUNCTIONS[numpy_function] = Row(
+                function,
+                frozenset(through),
+                at,
+                like,
+                _position_of_out(function),
+                measures=module.startswith(_MEASURING),
+                computes=numpy_function not in _READING and not module.startswith(_MOVING),
+            )
         return function
 
     return register
@@ -279,6 +296,10 @@ def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call what stands behind a NumPy function, or the fallback."""
     verify(numpy_function, args, kwargs)
     row = FUNCTIONS.get(numpy_function)
+    if error_state() is not NORMAL and raises() and (row is None or row.computes):
+        mesh = mesh_concerned([*args, *kwargs.values()])
+        if mesh is not None:
+            return agreed(mesh, call, numpy_function, *args, **kwargs)
     if row is None:
         return _fallback[0](numpy_function, args, kwargs)
     if _as_they_are(args) and _as_they_are(kwargs.values()):

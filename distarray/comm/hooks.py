@@ -1,21 +1,24 @@
 """One rank's uncaught error ends the whole job: its traceback once, then MPI_Abort.
 
 Without this the other ranks wait for the lost one until the batch system's limit. Covered are
-exceptions that reach the top of the main thread or of another thread, and ``sys.exit`` with a
-status other than zero; a killed process is noticed by the launcher.
+exceptions that reach the top of the main thread or of another thread, and an exit with a status
+other than zero (``sys.exit(1)``, ``raise SystemExit(1)``); a killed process is noticed by the
+launcher.
 """
 
 import contextlib
+import ctypes
+import gc
 import os
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, NoReturn
+from types import MemberDescriptorType, TracebackType
+from typing import Any
 
-__all__ = ["end_job", "install"]
+__all__ = ["AgreedExit", "end_job", "install"]
 
 _TAG = 32001
 #: Ranks wait for one another's word before they print, so that an error that all have is told once.
@@ -28,20 +31,19 @@ _DRAIN = 0.05
 _installed = False
 _process = 0
 _ending = threading.Lock()
-_plain_exit: Callable[..., NoReturn] = sys.exit
 _plain_hook: Callable[..., Any] = sys.__excepthook__
 _plain_thread_hook: Callable[..., Any] = threading.__excepthook__
 
 
 def install() -> None:
     """Put the hooks in place; once, when the first MPI group is made."""
-    global _installed, _process, _plain_exit, _plain_hook, _plain_thread_hook
+    global _installed, _process, _plain_hook, _plain_thread_hook
     if _installed:
         return
     _installed, _process = True, os.getpid()
     _plain_hook, sys.excepthook = sys.excepthook, _on_exception
     _plain_thread_hook, threading.excepthook = threading.excepthook, _on_thread_exception
-    _plain_exit, sys.exit = sys.exit, _exit
+    _watch_exits()
 
 
 def end_job(error: BaseException, code: int = 1) -> None:
@@ -80,32 +82,44 @@ def _on_thread_exception(args: Any) -> None:
         _end(1, lambda: f"in thread {name}\n{_told(args.exc_value, args.exc_traceback)}")
 
 
-class _JobExit(SystemExit):
-    """What ``sys.exit(status)`` raises for a status other than zero.
+class AgreedExit(SystemExit):
+    """An exit with a status that all ranks have agreed on: nobody is to be ended any more."""
 
-    The interpreter reads `code` once nobody has caught it, from no Python frame at all; that is
-    the only moment at which it is known that the process really ends with this status.
-    """
+    #: Hides `SystemExit.code`, which tells the other ranks.
+    code: Any = None
 
     def __init__(self, status: object) -> None:
         super().__init__(status)
-        self._status = status
-
-    def _read(self) -> object:
-        if sys._getframe(0).f_back is None and not _alone():
-            status = self._status
-            text = "" if isinstance(status, int) else str(status)
-            _end(status if isinstance(status, int) else 1, lambda: text)
-        return self._status
-
-    code = property(_read)
+        self.code = status
 
 
-def _exit(status: Any = None, /) -> NoReturn:
-    """Exit, and end the other ranks as well if the status is not zero."""
-    if status is None or (isinstance(status, int) and status == 0):
-        _plain_exit(status)
-    raise _JobExit(status)
+def _watch_exits() -> None:
+    """Learn of it when the process ends with a status, by whatever way it came to.
+
+    The interpreter calls no hook then. It reads the attribute `code` of the SystemExit that
+    nobody has caught, from no Python frame at all, which is the only moment at which it is known
+    that the process really ends with this status. So the attribute is read through us: the
+    member that does it stays, inside of a property. Where the class is built otherwise than in
+    CPython it is left alone.
+    """
+    spaces = [found for found in gc.get_referents(SystemExit.__dict__) if type(found) is dict]
+    member = SystemExit.__dict__.get("code")
+    if len(spaces) != 1 or type(member) is not MemberDescriptorType:
+        return
+
+    def read(error: SystemExit) -> Any:
+        status = member.__get__(error)
+        if sys._getframe(0).f_back is None and not _is_good(status) and not _alone():
+            number = status if isinstance(status, int) else 1
+            _end(number, lambda: "" if isinstance(status, int) else str(status))
+        return status
+
+    spaces[0]["code"] = property(read, member.__set__, doc=member.__doc__)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))
+
+
+def _is_good(status: object) -> bool:
+    return status is None or (isinstance(status, int) and status == 0)
 
 
 def _told(error: BaseException, tb: TracebackType | None) -> str:

@@ -9,10 +9,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +34,7 @@ _HOUSE = (
 _PASSAGES = ("contextlib", "functools", "runpy", "threading", "contextvars")
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One conversation, as this rank took part in it.
 
     Attributes

@@ -5,8 +5,7 @@ is; the shorter one is gathered, in pieces if it is long itself, and meets the s
 longer one that the outputs of this rank are made of.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -111,8 +110,7 @@ def _outputs(n: int, m: int, mode: Any, backwards: bool) -> Interval:
 _MODES = {"valid": 0, "same": 1, "full": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class _Outputs:
+class _Outputs(NamedTuple):
     """Which outputs of a full convolution are wanted, of a long operand and a short one.
 
     Attributes

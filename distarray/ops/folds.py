@@ -7,9 +7,8 @@ rank after rank, in :mod:`distarray.ops.chains`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +28,7 @@ GATHER_BELOW = 1 << 16
 SMALL = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """What an associative and commutative ufunc allows.
 
     Attributes

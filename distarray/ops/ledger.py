@@ -7,7 +7,7 @@ result, within the limits of `config.fallback` and `config.fallback_limit`.
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.char
@@ -42,8 +42,7 @@ REASONS: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What stands behind one function of NumPy's.
 
     Attributes

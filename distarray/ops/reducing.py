@@ -6,9 +6,8 @@ NumPy's own error before anything is sent.
 """
 
 import operator
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -53,8 +52,7 @@ _NAMED: dict[Ufunc, Any] = {
 _HOST = (np.ndarray, np.generic)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What a reduction does to an array of one layout.
 
     Attributes
@@ -205,7 +203,7 @@ def _with_rule(ufunc: Ufunc, layout: Layout, plan: Plan) -> Plan:
         return plan
     total = rule.fold if plan.mesh_dims and not plan.layout.shape else None
     rounds = rule.rounds and plan.dtype.kind in "fc"
-    return replace(plan, direct=layout.is_plain, rounds=rounds, total=total)
+    return plan._replace(direct=layout.is_plain, rounds=rounds, total=total)
 
 
 def _total(ufunc: Ufunc, x: DistArray, plan: Plan, dtype: Any) -> DistArray:
@@ -292,7 +290,7 @@ def _settled(x: DistArray, plan: Plan) -> tuple[DistArray, Plan]:
     """The operand in a plain layout, and the plan that then holds."""
     x = x._plain()
     placed = place(x._layout, plan.axes, plan.keepdims, plan.dtype)
-    return x, replace(placed, rounds=plan.rounds)
+    return x, placed._replace(rounds=plan.rounds)
 
 
 def _passes(ufunc: Ufunc, x: DistArray, plan: Plan, mask: Any) -> bool:

@@ -1,9 +1,8 @@
 """reshape and ravel: views where every element can stay on its rank, one redistribution else."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -120,8 +119,7 @@ def _new_shape(size: int, shape: Any, order: Any) -> tuple[int, ...]:
     return tuple(found.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reshape:
+class _Reshape(NamedTuple):
     """How arrays of a layout get another shape.
 
     Attributes

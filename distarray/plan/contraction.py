@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 from distarray.layout import Cut, Layout, Partial
 from distarray.plan.cost import moved_elements
@@ -63,8 +64,7 @@ class Contraction:
         return tuple([self.extents[label] for label in self.out])
 
 
-@dataclass(frozen=True, slots=True)
-class ContractionPlan:
+class ContractionPlan(NamedTuple):
     """What becomes of the operands, of each rank's product, and of the result.
 
     Attributes
@@ -275,8 +275,7 @@ def _cost(
 # -- bounded memory ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Panels:
+class Panels(NamedTuple):
     """A contraction done in stretches of one label, so that operands need not be whole at once.
 
     Attributes

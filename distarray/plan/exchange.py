@@ -8,7 +8,6 @@ as far as there are any, so that no replica becomes a bottleneck.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -32,8 +31,7 @@ __all__ = [
 Slices = tuple[slice, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(NamedTuple):
     """One box that moves between this rank and a peer.
 
     Attributes
@@ -69,8 +67,7 @@ class Route(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(NamedTuple):
     """What one rank does to bring an array from one layout to another.
 
     Attributes

@@ -11,10 +11,10 @@ survives are passed through whole, and ranks talk only along the mesh dimensions
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 from distarray.layout import (
     Box,
@@ -31,8 +31,7 @@ from distarray.plan.exchange import Slices, intersect, rank_of
 __all__ = ["FlatExchange", "FlatPiece", "Landing", "plan_reshape"]
 
 
-@dataclass(frozen=True, slots=True)
-class Landing:
+class Landing(NamedTuple):
     """A strided view of a target block, found without copying.
 
     Attributes
@@ -53,8 +52,7 @@ class Landing:
     slices: Slices
 
 
-@dataclass(frozen=True, slots=True)
-class FlatPiece:
+class FlatPiece(NamedTuple):
     """A box that goes from a source block to a target block.
 
     Attributes
@@ -74,8 +72,7 @@ class FlatPiece:
         return prod([part.stop - part.start for part in self.slices])
 
 
-@dataclass(frozen=True, slots=True)
-class FlatExchange:
+class FlatExchange(NamedTuple):
     """One rank's part of a reshape: pieces to and from each peer, in matching order."""
 
     sends: tuple[tuple[int, tuple[FlatPiece, ...]], ...]

@@ -9,7 +9,6 @@ the one is taken for which the busiest rank is done first, by the constants belo
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from itertools import combinations, product
@@ -80,23 +79,20 @@ class Pass(NamedTuple):
         return self.length // 2 + 1 if self.kind.gives_half else self.length
 
 
-@dataclass(frozen=True, slots=True)
-class Local:
+class Local(NamedTuple):
     """Each rank transforms its block, and then has its block of `layout`."""
 
     step: Pass
     layout: Layout
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """The array is redistributed to `layout`."""
 
     layout: Layout
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A dimension is transformed as it is cut, and the result is cut likewise (`layout`).
 
     Attributes

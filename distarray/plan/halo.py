@@ -7,7 +7,6 @@ along their edges into stretches. A stretch may lie on any ranks, however thin t
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
@@ -68,8 +67,7 @@ class Patch(NamedTuple):
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Halo:
+class Halo(NamedTuple):
     """What one rank does to grow its block.
 
     Attributes

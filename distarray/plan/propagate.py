@@ -7,8 +7,8 @@ their common middle. It moves no more than either, and where a program writes an
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from distarray.layout import Cut, Layout, Placement
 from distarray.plan.cost import moved_elements
@@ -16,8 +16,7 @@ from distarray.plan.cost import moved_elements
 __all__ = ["Propagation", "broadcast_shapes", "propagate", "restrict", "shape_text"]
 
 
-@dataclass(frozen=True, slots=True)
-class Propagation:
+class Propagation(NamedTuple):
     """Layouts of an elementwise operation: of its result, and wanted of each operand."""
 
     result: Layout

@@ -13,6 +13,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 import distarray
+from distarray.comm.hooks import AgreedExit
 from distarray.config import config
 from distarray.runner import alike, imports, output
 from distarray.runner.disk import Disk
@@ -106,9 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if isinstance(program, str):
         _answer(program, sys.stdout)
         sys.exit(0)
-    code = run(program)
-    # Not sys.exit: the ranks have agreed, and nobody is to be ended any more.
-    raise SystemExit(code)
+    raise AgreedExit(run(program))
 
 
 def run(program: Program) -> int:

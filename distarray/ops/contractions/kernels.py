@@ -1,11 +1,10 @@
 """What one rank does: multiplying blocks, with BLAS wherever the labels allow it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from string import ascii_letters
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -105,8 +104,7 @@ def _einsum(terms: Sequence[Labels], out: Labels) -> Kernel:
     return multiply
 
 
-@dataclass(frozen=True, slots=True)
-class _Arrangement:
+class _Arrangement(NamedTuple):
     """Two operands as stacks of matrices: the order of their axes, and of the product's.
 
     Attributes

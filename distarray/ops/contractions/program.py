@@ -1,9 +1,8 @@
 """A contraction decided down to the last message, before the first one."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +28,7 @@ Kernel = Callable[[Sequence[Array], np.dtype[Any], Array | None], Array]
 PANEL_BYTES = 1 << 25
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(NamedTuple):
     """A contraction that is decided down to the last message, for operands that lie so.
 
     Attributes

@@ -4,9 +4,8 @@ Made from metadata alone, and kept, so that a call in a loop is read once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -18,8 +17,7 @@ __all__ = ["Recipe", "Step", "recipe"]
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One contraction: its operands leave the list, and its result joins it at the end.
 
     Attributes
@@ -37,8 +35,7 @@ class Step:
     axes: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(NamedTuple):
     """A call of einsum, understood.
 
     Attributes
@@ -112,8 +109,7 @@ def recipe(
     return Recipe(tuple(merged), tuple(steps), shape, dtype, isinstance(made, np.generic))
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(NamedTuple):
     """The call as it was written, for NumPy to judge."""
 
     subscripts: tuple[Any, ...]

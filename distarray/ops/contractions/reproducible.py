@@ -11,11 +11,10 @@ for numbers of very different sizes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,8 +59,7 @@ def contract(
     return execute(program, operands, out)
 
 
-@dataclass(frozen=True, slots=True)
-class _Slicing:
+class _Slicing(NamedTuple):
     """How operands are cut into slices.
 
     Attributes
@@ -84,8 +82,7 @@ class _Slicing:
         return range(len(self.slices), self.last + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Scaled:
+class _Scaled(NamedTuple):
     """An operand times powers of two, so that its largest elements reach :func:`_top` at most.
 
     That leaves the most room below: elements of any size keep all their bits.

@@ -1,9 +1,8 @@
 """Reading einsum's subscripts, as a string or as lists, into labels."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["Subscripts", "parse"]
 
@@ -12,8 +11,7 @@ Label = str | int | tuple[str, int]
 Term = tuple[Label, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Subscripts:
+class Subscripts(NamedTuple):
     """One label for each dimension of each operand and of the result.
 
     Labels of dimensions that an ellipsis stands for are ``("...", n)``, n counted from the last.

@@ -7,9 +7,8 @@ in the result: where the first of them stood if they stood side by side, else in
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import index
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +24,7 @@ _FULL = slice(None)
 _ARRAYS = (np.ndarray, DistArray)
 
 
-@dataclass(frozen=True, slots=True)
-class AdvancedKey:
+class AdvancedKey(NamedTuple):
     """What an advanced key selects.
 
     Attributes

@@ -1,9 +1,8 @@
 """Index arrays brought side by side, checked against the bounds, counted from the front."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +19,7 @@ __all__ = ["Located", "flattened", "local_part", "locate"]
 Array = Any
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(NamedTuple):
     """Index arrays as this rank has them.
 
     Attributes

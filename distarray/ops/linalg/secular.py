@@ -13,8 +13,7 @@ stably and efficiently, LAPACK Working Note 89 (1993).
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,8 +30,7 @@ _TABLE = 1 << 17
 _STEPS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Deflation:
+class Deflation(NamedTuple):
     """Which eigenvalues stay as they are.
 
     Attributes
@@ -95,8 +93,7 @@ def deflated(diagonal: Array, z: Array, rho: float) -> Deflation:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Roots:
+class Roots(NamedTuple):
     """Eigenvalues as differences from elements of D, which keeps them exact to the last bit.
 
     Attributes

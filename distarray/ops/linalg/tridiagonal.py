@@ -7,8 +7,7 @@ updated by a product of matrices. Both triangles are kept, so that the product w
 whole columns.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +19,7 @@ __all__ = ["Tridiagonal", "reduced"]
 Array = Any
 
 
-@dataclass(frozen=True, slots=True)
-class Tridiagonal:
+class Tridiagonal(NamedTuple):
     """A Hermitian matrix as reflections times a real tridiagonal matrix times reflections.
 
     Attributes

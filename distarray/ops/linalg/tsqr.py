@@ -12,8 +12,7 @@ Nguyen, Reconstructing Householder vectors from tall-skinny QR, J. Parallel Dist
 2015). The result therefore does not depend on the number of ranks, except to rounding.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -257,8 +256,7 @@ def _unpacked(buffer: Array) -> Array:
 # -- Householder's signs --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Reflections:
+class Reflections(NamedTuple):
     """How LAPACK's reflections make the columns of an orthonormal matrix.
 
     ``Q * signs`` is the first columns of ``I - Y T Y^H``, whose Y is unit lower triangular in its

@@ -7,10 +7,9 @@ then do they agree on what was raised.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +25,7 @@ __all__ = ["Loop", "attempted", "looped", "make_loop", "placed", "unlooped"]
 Array = Any
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(NamedTuple):
     """Where the calls are made.
 
     Attributes

@@ -1,7 +1,6 @@
 """numpy.vectorize for distributed arguments."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,7 @@ class vectorize(np.vectorize):
         if not shape:
             operands = [x[None] for x in operands]
         loop = make_loop(operands, [len(names) for names in inputs])
-        loop = replace(loop, blocks=[loop.mesh.to_host(block) for block in loop.blocks])
+        loop = loop._replace(blocks=[loop.mesh.to_host(block) for block in loop.blocks])
         call = _Checked(func, loop, outputs, sizes)
         found = [placed(loop, block) for block in looped(loop, call, self.otypes or ())]
         found = found if shape else [unlooped(result) for result in found]

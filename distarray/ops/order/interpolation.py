@@ -9,8 +9,7 @@ R. J. Hyndman, Y. Fan, Sample quantiles in statistical packages, The American St
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +18,7 @@ __all__ = ["Places", "interpolated", "places"]
 Array = Any
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(NamedTuple):
     """The positions, in a sorted line, of the neighbours of some quantiles.
 
     Attributes

@@ -7,9 +7,8 @@ find the order statistics together (:mod:`distarray.ops.order.selection`).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -52,8 +51,7 @@ class Rule(Protocol):
         """The statistic of a line with NaN, or without anything but NaN where it is left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statistic:
+class Statistic(NamedTuple):
     """A call of one of NumPy's functions.
 
     Attributes

@@ -1,8 +1,7 @@
 """median, percentile, quantile, and their versions that leave NaN out."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -18,8 +17,7 @@ __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", 
 Array = Any
 
 
-@dataclass(frozen=True, slots=True)
-class _Median:
+class _Median(NamedTuple):
     """The middle element of a line, or the mean of the two in the middle, as NumPy makes it."""
 
     function: Callable[..., Any]
@@ -41,8 +39,7 @@ class _Median:
         return self.function(np.array(middle), out=np.empty((), self.dtype))
 
 
-@dataclass(frozen=True, slots=True)
-class _Quantiles:
+class _Quantiles(NamedTuple):
     """The quantiles of a line at the shares `q` of it."""
 
     function: Callable[..., Any]

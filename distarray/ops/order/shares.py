@@ -1,8 +1,7 @@
 """Weighted quantiles over axes of arrays: lines, their weights, and NaN among them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -43,8 +42,7 @@ def checked(weights: Any, x: DistArray, axis: Any, method: str) -> DistArray:
     return weights._plain()  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, slots=True)
-class WeightedCall:
+class WeightedCall(NamedTuple):
     """A call of one of the functions with weights.
 
     Attributes

@@ -8,7 +8,7 @@ that the element found is the same on any number of ranks.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,8 +38,7 @@ class Weighted:
         return exact_sum(self.weights)
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
+class _Target(NamedTuple):
     """What is looked for: the quantile `share` of a line whose weights sum to `total`."""
 
     line: int

@@ -6,8 +6,7 @@ only others are shown to NumPy as a whole.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +24,7 @@ _UNIT = (0.0, 1.0)
 _PROBABILITY = (_LEAST, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(NamedTuple):
     """One method of NumPy's Generator.
 
     Attributes

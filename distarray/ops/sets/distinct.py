@@ -5,8 +5,7 @@ parallel sort to the rank that has their place, equal ones to the same rank.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +20,7 @@ Array = Any
 _PURPOSE = "distinct elements"
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(NamedTuple):
     """The distinct elements of all ranks.
 
     Attributes

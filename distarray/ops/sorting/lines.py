@@ -8,9 +8,8 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +24,7 @@ __all__ = ["Line", "Work", "along_axis", "canonical_along", "freed"]
 Array = Any
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """Where one line along an axis lies.
 
     Attributes
@@ -44,8 +42,7 @@ class Line:
     stops: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """What is done along an axis.
 
     Attributes
