@@ -1,0 +1,49 @@
+"""The torch bridge: blocks and tensors that share memory, and torch models on a device mesh.
+
+Everything here works on CPU, CUDA and HPU (Intel Gaudi) tensors and talks over MPI, without
+``torch.distributed``. Names are loaded on first use, so that importing this imports no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distarray.errors import CopyRequiredError as CopyRequiredError
+    from distarray.torch.bridge import distribute_tensor as distribute_tensor
+    from distarray.torch.bridge import from_torch as from_torch
+    from distarray.torch.bridge import to_torch as to_torch
+    from distarray.torch.counting import transfers as transfers
+    from distarray.torch.hosting import host as host
+    from distarray.torch.hosting import shares_memory as shares_memory
+
+#: Where each public name lives.
+_WHERE = {
+    "CopyRequiredError": "distarray.errors",
+    "distribute_tensor": "distarray.torch.bridge",
+    "from_torch": "distarray.torch.bridge",
+    "host": "distarray.torch.hosting",
+    "shares_memory": "distarray.torch.hosting",
+    "to_torch": "distarray.torch.bridge",
+    "transfers": "distarray.torch.counting",
+}
+
+__all__ = list(_WHERE)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        value = getattr(import_module(_WHERE[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name == "torch":
+            raise ImportError(
+                f"distarray.torch.{name} needs PyTorch: pip install distarray-mpi[torch]"
+            ) from error
+        raise
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

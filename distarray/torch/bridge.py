@@ -1,0 +1,310 @@
+"""Blocks as tensors and tensors as blocks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from distarray.array import DistArray, distribute, from_local
+from distarray.comm import DeviceMesh, default_mesh, devices
+from distarray.comm.agree import agree
+from distarray.errors import CopyRequiredError
+from distarray.layout import Placement
+from distarray.torch import counting
+from distarray.torch.dtypes import as_torch_dtype, numpy_view, tensor_view, torch_dtype
+from distarray.torch.refusals import (
+    check_device_dtype,
+    checked_tensor,
+    refuse_bits,
+    refuse_block,
+    refuse_gradient,
+)
+
+__all__ = ["block_of", "distribute_tensor", "from_torch", "to_torch"]
+
+Placements = Sequence[Placement] | Placement
+
+_ndarray = np.ndarray
+_CPU = torch.device("cpu")
+
+
+def to_torch(x: Any, *, device: Any = None, dtype: Any = None, copy: bool | None = None) -> Any:
+    """This rank's block as a tensor.
+
+    On the block's own device the tensor shares the block's memory: what is written to one is seen
+    in the other. To another device the block is copied, by one blocking copy.
+
+    Parameters
+    ----------
+    x : DistArray or array
+        A distributed array stands for its block on this rank (of a replicated array that is the
+        whole array, of one with a pending fold this rank's contribution). A NumPy or CuPy array
+        is taken as it is: ``to_torch(x.full())`` is the whole array.
+    device : torch.device or str, optional
+        The block's own by default; "hpu" for an Intel Gaudi.
+    dtype : torch.dtype or NumPy dtype, optional
+        The block's own by default; another is converted to, on the block's device.
+    copy : bool, optional
+        True: memory of its own in any case. False: never copy. By default only what `device` and
+        `dtype` ask for is copied.
+
+    Returns
+    -------
+    Tensor
+        Without grad.
+
+    Raises
+    ------
+    CopyRequiredError
+        If the block cannot be shared (it is read-only, has negative strides or foreign byte
+        order) and ``copy=True`` is not given; or a copy is needed and ``copy=False`` is.
+    TypeError
+        If torch has no such data type; or float64 or complex numbers are to go to an HPU, which
+        has neither.
+
+    Cost
+    ----
+    Nothing is sent.
+    """
+    block = x._block if type(x) is DistArray else x
+    plain = type(block) is _ndarray and block.flags.writeable
+    if plain and device is None and dtype is None and copy is None:
+        try:
+            t = torch.from_numpy(block)
+        except (TypeError, ValueError):
+            pass  # told below, or shared another way
+        else:
+            if counting.watching:
+                counting.record("shared", block.nbytes)
+            return t
+    return _tensor_of(block, device, dtype, copy)
+
+
+def _tensor_of(block: Any, device: Any, dtype: Any, copy: bool | None) -> Any:
+    """`to_torch` of a block in all other cases."""
+    if isinstance(block, np.generic):
+        if copy is False:
+            raise CopyRequiredError("to_torch: a 0-d result is a value, with no memory to share")
+        block, copy = np.asarray(block), True
+    if not isinstance(block, _ndarray) and not devices.on_device(block):
+        raise TypeError(f"to_torch: a DistArray or array is wanted, not {type(block).__name__}")
+    native = torch_dtype(block.dtype)
+    if native is None:
+        refuse_block(block, "to_torch")
+    wanted = native if dtype is None else as_torch_dtype(dtype)
+    here = _device_of(block)
+    target = here if device is None else torch.device(device)
+    check_device_dtype(wanted, target, "to_torch")
+    if wanted == native and _same(here, target):
+        return _on_own_device(block, copy)
+    if copy is False:
+        raise CopyRequiredError(
+            f"to_torch: {block.dtype} on {here} becomes {wanted} on {target} by a copy only; leave "
+            "copy=False out"
+        )
+    return _converted(block, wanted, target)
+
+
+def _on_own_device(block: Any, copy: bool | None) -> Any:
+    """A tensor over the block's memory, or over a copy of it where one was asked for."""
+    shareable = _shareable(block)
+    if not shareable and not copy:
+        refuse_block(block, "to_torch")
+    t = _view(block) if shareable else tensor_view(_native(block))
+    counting.told("copied" if copy else "shared", block.nbytes)
+    return t.clone() if copy and shareable else t
+
+
+def _converted(block: Any, dtype: Any, target: Any) -> Any:
+    """A tensor on another device or of another data type; converted first, then moved."""
+    if devices.on_device(block) and target.type == "cpu":
+        counting.told("d2h", block.nbytes)
+        return tensor_view(devices.to_host(block)).to(dtype)
+    t = _view(block) if _shareable(block) else tensor_view(_native(block))
+    if t.dtype != dtype:
+        t = t.to(dtype)
+        counting.told("copied", t.nbytes)
+    if not _same(t.device, target):
+        counting.told("h2d", t.nbytes)
+        t = t.to(target)  # blocking: the block may change as soon as this returns
+    return t
+
+
+def _shareable(block: Any) -> bool:
+    """Whether torch can use the block's memory as it is."""
+    return devices.on_device(block) or (
+        block.dtype.isnative
+        and block.flags.writeable
+        and all(stride >= 0 and not stride % block.itemsize for stride in block.strides)
+    )
+
+
+def _view(block: Any) -> Any:
+    return torch.from_dlpack(block) if devices.on_device(block) else tensor_view(block)
+
+
+def _native(block: Any) -> Any:
+    """A fresh C-contiguous copy in this machine's byte order."""
+    return np.array(block, block.dtype.newbyteorder("="), order="C", copy=True)
+
+
+def _device_of(block: Any) -> Any:
+    return torch.device("cuda", block.device.id) if devices.on_device(block) else _CPU
+
+
+def _same(here: Any, target: Any) -> bool:
+    """Whether a device is the one asked for; one without a number is any of its kind."""
+    return here.type == target.type and target.index in (None, here.index)
+
+
+def from_torch(
+    t: Any,
+    *,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+    shape: Sequence[int] | None = None,
+    copy: bool | None = None,
+    check: bool = True,
+) -> DistArray:
+    """A distributed array of the tensors that the ranks hold; collective.
+
+    On the mesh's own kind of device the array shares the tensors' memory. From another device the
+    tensor is copied, by one blocking copy.
+
+    Parameters
+    ----------
+    t : Tensor
+        This rank's block, or contribution where the placement is Partial; with
+        ``placements=[Replicate()]`` the whole array, of which every rank brings the same.
+    mesh : DeviceMesh, optional
+        The default mesh if not given. Blocks of an array beside HPU tensors are in host memory,
+        on a "cpu" mesh.
+    placements : sequence of Placement, optional
+        One a mesh dimension; Shard(0) along the first and Replicate along others by default.
+    shape : tuple of int, optional
+        The global shape; otherwise it follows from the blocks, which may be of any length.
+    copy : bool, optional
+        True: memory of its own in any case. False: never copy. By default only what the device
+        asks for is copied.
+    check : bool
+        False: nothing is sent, `shape` is needed, and the caller vouches that all ranks bring
+        what fits; a block that does not fit is then an error on its own rank alone.
+
+    Returns
+    -------
+    DistArray
+        It holds on to the tensor's memory.
+
+    Raises
+    ------
+    TypeError
+        For a DTensor (see :func:`from_dtensor`) or another tensor without strided memory, and for
+        a data type that NumPy has not.
+    ValueError
+        If the tensor requires grad.
+    CopyRequiredError
+        If it cannot be shared and ``copy=True`` is not given: a lazy conjugate or negative; with
+        ``copy=False`` also a tensor on another device.
+    LayoutError
+        If the blocks do not fit together.
+
+    All of them on every rank, whichever rank's tensor it is.
+
+    Cost
+    ----
+    An agreement (one allreduce of an integer) and one small allgather of shapes and dtypes;
+    nothing with ``check=False`` or on a mesh of one rank.
+    """
+    mesh = default_mesh() if mesh is None else mesh
+    if not check or mesh.size() == 1:
+        return from_local(block_of(t, mesh, copy), mesh, placements, shape, check=check)
+    block, error = None, None
+    try:
+        block = block_of(t, mesh, copy)
+    except Exception as problem:
+        error = problem
+    agree(mesh.group, error)
+    return from_local(block, mesh, placements, shape)
+
+
+def block_of(t: Any, mesh: DeviceMesh, copy: bool | None = None, call: str = "from_torch") -> Any:
+    """The tensor as a block on the mesh's kind of device; does not communicate."""
+    if copy is None and mesh.device_type == "cpu" and isinstance(t, torch.Tensor):
+        try:
+            block = t.numpy()
+        except (TypeError, ValueError, RuntimeError):
+            pass  # told below, or shared another way
+        else:
+            if counting.watching:
+                counting.record("shared", block.nbytes)
+            return block
+    t = checked_tensor(t, call)
+    refuse_gradient(t, call)
+    if copy:
+        t = t.resolve_conj().resolve_neg()
+    refuse_bits(t, call)
+    if t.device.type == mesh.device_type:
+        counting.told("copied" if copy else "shared", t.nbytes)
+        return array_view(t.clone() if copy else t, mesh, call)
+    if copy is False:
+        raise CopyRequiredError(
+            f"{call}: a tensor on {t.device} becomes a block on {mesh.device_type!r} by a copy "
+            "only; leave copy=False out"
+        )
+    return _fetched(t, mesh, call)
+
+
+def _fetched(t: Any, mesh: DeviceMesh, call: str) -> Any:
+    """The block of a tensor that is on another kind of device."""
+    if t.device.type != "cpu":
+        counting.told("d2h", t.nbytes)
+        t = t.cpu()  # blocking: the values are there when this returns
+    if mesh.device_type != "cpu":
+        counting.told("h2d", t.nbytes)
+    return mesh.asarray(numpy_view(t, call))
+
+
+def array_view(t: Any, mesh: DeviceMesh, call: str) -> Any:
+    """The block over a tensor that is on the mesh's kind of device."""
+    return numpy_view(t, call) if mesh.device_type == "cpu" else mesh.xp.from_dlpack(t)
+
+
+def distribute_tensor(
+    t: Any,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+    src: int | None = 0,
+) -> DistArray:
+    """Split a whole tensor over a mesh; collective.
+
+    Parameters
+    ----------
+    t : Tensor
+        The global array. With `src=r` only rank r's is read, and other ranks may pass None.
+    mesh, placements, src
+        As for :func:`distarray.distribute`.
+
+    Returns
+    -------
+    DistArray
+        It shares no memory with `t`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`from_torch` does, on all ranks.
+
+    Cost
+    ----
+    One copy from the device where `t` is on one, and that of :func:`distarray.distribute`.
+    """
+    mesh = default_mesh() if mesh is None else mesh
+    block, error = None, None
+    if src is None or mesh.rank == src:
+        try:
+            block = block_of(t, mesh, call="distribute_tensor")
+        except Exception as problem:
+            error = problem
+    agree(mesh.group, error)
+    return distribute(block, mesh, placements, src)

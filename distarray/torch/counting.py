@@ -1,0 +1,97 @@
+"""What the bridge shared and what it copied, in calls and bytes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Lock
+
+__all__ = ["Transfers", "record", "told", "transfers"]
+
+#: How many ``transfers()`` blocks are open, in all threads together; nobody listening costs one
+#: test of it.
+watching = 0
+
+_lock = Lock()
+_logs: ContextVar[tuple["Transfers", ...]] = ContextVar("distarray_transfers", default=())
+
+
+class Transfers:
+    """What happened to the data of one ``with transfers() as log:`` block, on this rank.
+
+    Attributes
+    ----------
+    shared, copied, h2d, d2h : int
+        How many blocks were handed over in place, copied within the host's (or within the
+        device's) memory, brought from host to device, and from device to host.
+    shared_bytes, copied_bytes, h2d_bytes, d2h_bytes : int
+        The bytes of those.
+    """
+
+    __slots__ = (
+        "copied",
+        "copied_bytes",
+        "d2h",
+        "d2h_bytes",
+        "h2d",
+        "h2d_bytes",
+        "shared",
+        "shared_bytes",
+    )
+
+    def __init__(self) -> None:
+        self.shared = self.copied = self.h2d = self.d2h = 0
+        self.shared_bytes = self.copied_bytes = self.h2d_bytes = self.d2h_bytes = 0
+
+    def __repr__(self) -> str:
+        told = [
+            f"{kind} {getattr(self, kind)} ({getattr(self, kind + '_bytes')} bytes)"
+            for kind in ("shared", "copied", "h2d", "d2h")
+        ]
+        return f"<Transfers: {', '.join(told)}>"
+
+
+@contextmanager
+def transfers() -> Iterator[Transfers]:
+    """Count what the bridge shares and copies inside the block, on this rank.
+
+    Yields
+    ------
+    Transfers
+        Counts and bytes of blocks that were shared, copied, brought to a device and back.
+
+    Cost
+    ----
+    Nothing is sent. Outside of such a block nothing is counted.
+
+    Examples
+    --------
+    >>> import numpy, distarray.torch as dt
+    >>> with dt.transfers() as log:  # doctest: +SKIP
+    ...     t = dt.to_torch(numpy.zeros(4))
+    >>> log.shared_bytes, log.copied_bytes  # doctest: +SKIP
+    (32, 0)
+    """
+    global watching
+    log = Transfers()
+    token = _logs.set((*_logs.get(), log))
+    with _lock:
+        watching += 1
+    try:
+        yield log
+    finally:
+        with _lock:
+            watching -= 1
+        _logs.reset(token)
+
+
+def record(kind: str, nbytes: int) -> None:
+    """Write one event of a kind ("shared", "copied", "h2d", "d2h") into the open logs."""
+    for log in _logs.get():
+        setattr(log, kind, getattr(log, kind) + 1)
+        setattr(log, kind + "_bytes", getattr(log, kind + "_bytes") + nbytes)
+
+
+def told(kind: str, nbytes: int) -> None:
+    """As :func:`record`, where somebody listens."""
+    if watching:
+        record(kind, nbytes)

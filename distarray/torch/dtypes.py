@@ -1,0 +1,108 @@
+"""Data types of torch and of NumPy, side by side.
+
+bfloat16 and the 8-bit floats are no data types of NumPy's own: ml_dtypes has them. Neither
+``Tensor.numpy`` nor ``torch.from_numpy`` knows those, so they cross as integers of their size.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+__all__ = ["as_torch_dtype", "numpy_view", "tensor_view", "torch_dtype"]
+
+#: torch's data types that ml_dtypes has for NumPy, and the integer they cross as.
+_FOREIGN = {
+    name: torch.int16 if name == "bfloat16" else torch.uint8
+    for name in (
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+    )
+    if hasattr(torch, name)
+}
+_BY_TORCH = {getattr(torch, name): (name, carrier) for name, carrier in _FOREIGN.items()}
+
+_NATIVE = {
+    np.dtype(name): getattr(torch, name)
+    for name in (
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+    )
+    if hasattr(torch, name)
+}
+
+
+def numpy_view(t: Any, call: str) -> Any:
+    """A NumPy array over a strided CPU tensor that needs no gradient.
+
+    Raises
+    ------
+    TypeError
+        If NumPy has no such data type, naming `call`.
+    """
+    foreign = _BY_TORCH.get(t.dtype)
+    if foreign is None:
+        if t.dtype not in _NATIVE.values():
+            raise TypeError(f"{call}: NumPy has no data type {t.dtype}; t.to(...) another first")
+        return t.numpy()
+    name, carrier = foreign
+    return t.view(carrier).numpy().view(getattr(_ml_dtypes(name), name))
+
+
+def tensor_view(block: Any) -> Any:
+    """A tensor over a writable NumPy array of native byte order; TypeError without one."""
+    name = block.dtype.name
+    if name not in _FOREIGN:
+        return torch.from_numpy(block)
+    carrier = np.int16 if name == "bfloat16" else np.uint8
+    return torch.from_numpy(block.view(carrier)).view(getattr(torch, name))
+
+
+def torch_dtype(dtype: Any) -> Any:
+    """The torch data type of a NumPy data type (in any byte order); None if there is none."""
+    known = _NATIVE.get(dtype.newbyteorder("="))
+    return known if known is not None or dtype.name not in _FOREIGN else getattr(torch, dtype.name)
+
+
+def as_torch_dtype(dtype: Any) -> Any:
+    """What a user gave as ``dtype=``, torch's or NumPy's, as a torch data type.
+
+    Raises
+    ------
+    TypeError
+        If torch has no such data type.
+    """
+    if dtype is None or isinstance(dtype, torch.dtype):
+        return dtype
+    if isinstance(dtype, str) and dtype in _FOREIGN:
+        return getattr(torch, dtype)
+    found = torch_dtype(np.dtype(dtype))
+    if found is None:
+        raise TypeError(f"torch has no data type {np.dtype(dtype)}")
+    return found
+
+
+def _ml_dtypes(name: str) -> Any:
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise ImportError(
+            f"NumPy has {name} by the package ml_dtypes: pip install distarray-mpi[torch]"
+        ) from error
+    return ml_dtypes

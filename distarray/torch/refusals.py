@@ -1,0 +1,132 @@
+"""Tensors and blocks that cannot be handed over as they are, and what to do instead."""
+
+from typing import Any, NoReturn
+
+import torch
+
+from distarray.errors import CopyRequiredError
+from distarray.torch.dtypes import torch_dtype
+
+__all__ = [
+    "check_device_dtype",
+    "checked_tensor",
+    "refuse_bits",
+    "refuse_block",
+    "refuse_gradient",
+]
+
+_COPY = "pass copy=True for a tensor with memory of its own"
+
+
+def checked_tensor(t: Any, call: str) -> Any:
+    """A tensor whose memory is its value, or the reason why it is none.
+
+    Parameters
+    ----------
+    t : Tensor
+        Whatever the user brought.
+    call : str
+        Name of the function, for the message.
+
+    Returns
+    -------
+    Tensor
+        `t` itself; an asynchronous collective's result is waited for.
+
+    Raises
+    ------
+    TypeError
+        For what is no tensor with strided memory.
+    """
+    if not isinstance(t, torch.Tensor):
+        raise TypeError(f"{call}: a torch.Tensor is wanted, not {type(t).__name__}")
+    if type(t).__name__ == "AsyncCollectiveTensor":
+        t = t.wait()
+    if hasattr(t, "_local_tensor"):
+        raise TypeError(
+            f"{call}: a DTensor has no memory of its own; from_dtensor(t) makes a DistArray of it, "
+            "t.to_local() is this rank's block"
+        )
+    for kind, found, instead in (
+        ("a nested tensor", t.is_nested, "t.to_padded_tensor(0) is a plain one"),
+        ("a quantized tensor", t.is_quantized, "t.dequantize() is a plain one"),
+        ("a tensor on the meta device, without values", t.is_meta, "give it a device first"),
+        (
+            f"a tensor of layout {t.layout}",
+            t.layout != torch.strided,
+            "t.to_dense() is a plain one",
+        ),
+    ):
+        if found:
+            raise TypeError(f"{call}: {kind} has no strided memory to hand over; {instead}")
+    if _has_no_memory(t):
+        raise TypeError(
+            f"{call}: a {type(t).__name__} wraps other tensors and has no memory of its own; bring "
+            "the plain tensor that it holds"
+        )
+    return t
+
+
+def _has_no_memory(t: Any) -> bool:
+    own_dispatch = type(t).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+    if own_dispatch and type(t).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
+        return True
+    try:
+        return bool(t.data_ptr() == 0 and t.numel())
+    except RuntimeError:  # fake and functional tensors refuse to say
+        return True
+
+
+def refuse_gradient(t: Any, call: str) -> None:
+    """Raise ValueError if autograd watches the tensor."""
+    if t.requires_grad:
+        raise ValueError(
+            f"{call}: the tensor requires grad, and what is done to the array would be hidden from "
+            "autograd; pass t.detach()"
+        )
+
+
+def refuse_bits(t: Any, call: str) -> None:
+    """Raise CopyRequiredError if the memory holds the conjugate or the negative of the values."""
+    for kind, found in (("conjugate", t.is_conj()), ("negative", t.is_neg())):
+        if found:
+            raise CopyRequiredError(
+                f"{call}: the tensor's memory holds the {kind} of its values (a lazy view); pass "
+                f"copy=True, or t.resolve_{kind[:4].rstrip('a')}()"
+            )
+
+
+def refuse_block(block: Any, call: str) -> NoReturn:
+    """Say why no tensor can share the memory of a block."""
+    dtype = block.dtype
+    if torch_dtype(dtype) is None:
+        raise TypeError(
+            f"{call}: torch has no data type {dtype}; convert first, as in x.astype('float64') or "
+            "x.view('int64')"
+        )
+    if not dtype.isnative:
+        raise CopyRequiredError(f"{call}: the block is of byte order {dtype.str}; {_COPY}")
+    if not block.flags.writeable:
+        raise CopyRequiredError(
+            f"{call}: the block is read-only, and torch would write to it all the same; {_COPY}"
+        )
+    if any(stride < 0 for stride in block.strides):
+        raise CopyRequiredError(
+            f"{call}: the block has negative strides {block.strides}, which tensors cannot have; "
+            f"{_COPY}"
+        )
+    raise CopyRequiredError(
+        f"{call}: the block's strides {block.strides} are no multiples of its {dtype.itemsize} "
+        f"bytes an element; {_COPY}"
+    )
+
+
+def check_device_dtype(dtype: Any, device: Any, call: str) -> None:
+    """Refuse data types that a Gaudi does not hold as they are."""
+    if device.type != "hpu":
+        return
+    if dtype in (torch.float64, torch.complex64, torch.complex128):
+        held = "holds float64 as float32" if dtype == torch.float64 else "has no complex numbers"
+        raise TypeError(
+            f"{call}: the HPU {held}; pass dtype=torch.float32 (or another) to say what is wanted"
+        )
