@@ -1,0 +1,273 @@
+"""What the collectives do, without gradients: tensors in, tensors out, one call of a group each."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from distarray.array.divergence import verify_among
+from distarray.comm.algorithms import joined
+from distarray.comm.mesh import DeviceMesh
+from distarray.comm.pending import FINISHED, Pending
+from distarray.config import config
+from distarray.errors import DivergenceError
+from distarray.layout.placement import Fold
+from distarray.torch.blocks import (
+    foldable,
+    folded_back,
+    folds_in_place,
+    movable,
+    moved_back,
+    plain,
+)
+
+__all__ = [
+    "MeshDim",
+    "Sizes",
+    "Work",
+    "along",
+    "begin_fold",
+    "chunk_sizes",
+    "coming_sizes",
+    "cut_sizes",
+    "folded",
+    "gathered",
+    "own_part",
+    "part_sizes",
+    "scattered",
+    "sent",
+    "swapped",
+]
+
+Array = Any
+Tensor = Any
+Group = Any
+MeshDim = int | str | tuple[int | str, ...] | None
+Sizes = int | Sequence[int] | None
+Parts = tuple[int, ...]
+
+
+# -- arguments --------------------------------------------------------------------------------
+
+
+def along(call: str, tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim) -> tuple[Tensor, Group]:
+    """The tensor, if it is one that can be sent, and the ranks that talk."""
+    tensor = plain(call, tensor)
+    if type(mesh) is not DeviceMesh:
+        raise TypeError(f"{call}: mesh is a distarray.DeviceMesh, not {type(mesh).__name__}")
+    if mesh_dim is None:
+        group = mesh.group
+    else:
+        group = mesh.subgroup(mesh_dim if isinstance(mesh_dim, tuple) else (mesh_dim,))
+    if config.settings.check:
+        verify_among(group, f"{call}({tensor.dtype}, {tensor.ndim}-d, {mesh_dim=})")
+    return tensor, group
+
+
+def chunk_sizes(extent: int, count: int) -> Parts:
+    """The extents of the blocks that ``Shard`` cuts a dimension into."""
+    block = -(-extent // count)
+    return tuple([max(0, min(block, extent - part * block)) for part in range(count)])
+
+
+def part_sizes(
+    call: str, tensor: Tensor, group: Group, dim: int, sizes: Sizes
+) -> tuple[int, Parts]:
+    """The dimension, counted from the front, and the extents along it of all ranks' tensors."""
+    dim = _dim(call, tensor, dim)
+    extent = tensor.shape[dim]
+    if sizes is None:
+        return dim, _told(call, tensor, group, dim, (dim,))
+    parts = _parts(call, group, sizes)
+    if group.rank >= 0 and parts[group.rank] != extent:
+        raise ValueError(
+            f"{call}: sizes {parts} along dimension {dim} say that rank {group.rank} has "
+            f"{parts[group.rank]}; it has a tensor of shape {tuple(tensor.shape)}"
+        )
+    return dim, parts
+
+
+def cut_sizes(call: str, tensor: Tensor, group: Group, dim: int, sizes: Sizes) -> tuple[int, Parts]:
+    """The dimension, counted from the front, and the extents that a tensor is cut into."""
+    dim = _dim(call, tensor, dim)
+    extent = tensor.shape[dim]
+    parts = _parts(call, group, extent if sizes is None else sizes)
+    if sum(parts) != extent:
+        raise ValueError(
+            f"{call}: sizes {parts} do not cut dimension {dim} of a tensor of shape "
+            f"{tuple(tensor.shape)}"
+        )
+    return dim, parts
+
+
+def coming_sizes(
+    tensor: Tensor, group: Group, split_dim: int, gone: Parts, dim: int, sizes: Sizes
+) -> tuple[int, Parts]:
+    """The dimension along which all_to_all joins, and the extents of what comes."""
+    dim = _dim("all_to_all", tensor, dim)
+    if sizes is not None:
+        return dim, _parts("all_to_all", group, sizes)
+    if dim != split_dim:
+        return dim, _told("all_to_all", tensor, group, dim, (dim,))
+    if group.rank < 0:
+        return dim, gone
+    columns = group.allgather(np.array(gone), "all_to_all: sizes")
+    return dim, tuple(columns[:, group.rank].tolist())
+
+
+def _dim(call: str, tensor: Tensor, dim: int) -> int:
+    if not -tensor.ndim <= dim < tensor.ndim:
+        raise IndexError(
+            f"{call}: dimension {dim} is out of range for a tensor of {tensor.ndim} dimension(s)"
+        )
+    return dim % tensor.ndim
+
+
+def _parts(call: str, group: Group, sizes: int | Sequence[int]) -> Parts:
+    if isinstance(sizes, int):
+        return chunk_sizes(sizes, group.size)
+    parts = tuple([int(size) for size in sizes])
+    if len(parts) != group.size or min(parts) < 0:
+        raise ValueError(f"{call}: {group.size} rank(s) need as many sizes, not {parts}")
+    return parts
+
+
+def _told(call: str, tensor: Tensor, group: Group, dim: int, free: Parts) -> Parts:
+    """The ranks tell one another their extents; what must be alike is compared on the way."""
+    if group.rank < 0:
+        return (tensor.shape[dim],)
+    extents = [0 if d in free else n for d, n in enumerate(tensor.shape)]
+    mine = np.array([tensor.ndim, tensor.element_size(), tensor.shape[dim], hash(tuple(extents))])
+    rows = group.allgather(mine, f"{call}: sizes")
+    alike = rows[:, [0, 1, 3]]
+    if (alike != alike[0]).any():
+        texts = group.allgather_object(f"{tensor.dtype} {tuple(tensor.shape)}")
+        lines = "".join([f"\n    rank {rank}  {text}" for rank, text in enumerate(texts)])
+        raise DivergenceError(
+            f"{call}: the ranks' tensors differ in more than dimension {dim}:{lines}"
+        )
+    return tuple(rows[:, 2].tolist())
+
+
+# -- conversations ----------------------------------------------------------------------------
+
+
+def folded(tensor: Tensor, group: Group, fold: Fold) -> Tensor:
+    """The fold of all ranks' tensors."""
+    return folded_back(group.allreduce(foldable(tensor, fold), fold), tensor, fold)
+
+
+def gathered(tensor: Tensor, group: Group, dim: int, parts: Parts) -> Tensor:
+    """All ranks' tensors, one after the other along a dimension."""
+    if group.rank < 0:
+        return tensor
+    block = np.moveaxis(movable(tensor), dim, 0)
+    whole = joined(group.allgather_varied(block, parts))
+    return moved_back(np.moveaxis(whole, 0, dim), tensor)
+
+
+def scattered(tensor: Tensor, group: Group, dim: int, parts: Parts, fold: Fold) -> Tensor:
+    """This rank's part of the fold of all ranks' tensors."""
+    if group.rank < 0:
+        return tensor
+    blocks = _pieces(foldable(tensor, fold), dim, parts)
+    return folded_back(group.reduce_scatter(blocks, fold), tensor, fold)
+
+
+def swapped(
+    tensor: Tensor, group: Group, split_dim: int, gone: Parts, concat_dim: int, come: Parts
+) -> Tensor:
+    """The parts that the ranks have for this one, one after the other."""
+    if group.rank < 0:
+        return tensor
+    block = movable(tensor)
+    shape = list(block.shape)
+    shape[split_dim] = gone[group.rank]
+    shape[concat_dim] = sum(come)
+    result = np.empty(shape, block.dtype)
+    going, coming = _pieces(block, split_dim, gone), _pieces(result, concat_dim, come)
+    others = [rank for rank in range(group.size) if rank != group.rank]
+    group.exchange(
+        [(rank, going[rank]) for rank in others if going[rank].size],
+        [(rank, coming[rank]) for rank in others if coming[rank].size],
+        "all_to_all",
+    )
+    coming[group.rank][...] = going[group.rank]
+    return moved_back(result, tensor)
+
+
+def sent(tensor: Tensor, group: Group, root: int) -> Tensor:
+    """A copy of root's tensor."""
+    block = movable(tensor)
+    here = block.copy() if group.rank in (root, -1) else np.empty(block.shape, block.dtype)
+    return moved_back(group.broadcast(here, root), tensor)
+
+
+def own_part(tensor: Tensor, group: Group, dim: int, parts: Parts) -> Tensor:
+    """A copy of this rank's part of a tensor; nothing is sent."""
+    if group.rank < 0:
+        return tensor.clone()
+    return tensor.narrow(dim, sum(parts[: group.rank]), parts[group.rank]).clone()
+
+
+def _pieces(block: Array, dim: int, parts: Parts) -> list[Array]:
+    """Views of consecutive pieces along a dimension."""
+    before = (slice(None),) * dim
+    pieces, start = [], 0
+    for size in parts:
+        pieces.append(block[(*before, slice(start, start + size))])
+        start += size
+    return pieces
+
+
+# -- in place ---------------------------------------------------------------------------------
+
+
+class Work:
+    """A fold in place that may still be under way."""
+
+    __slots__ = ("_finish", "_pending", "_tensor")
+
+    def __init__(self, tensor: Tensor, pending: Pending, finish: Callable[[], None]) -> None:
+        self._tensor = tensor
+        self._pending: Pending | None = pending
+        self._finish = finish
+
+    def poke(self) -> bool:
+        """Let MPI go on without waiting; whether there is nothing left to wait for."""
+        return self._pending is None or self._pending.poke()
+
+    def wait(self) -> Tensor:
+        """The tensor, when it holds the result."""
+        if self._pending is not None:
+            self._pending.wait()
+            self._pending = None
+            self._finish()
+        return self._tensor
+
+
+def begin_fold(tensor: Tensor, group: Group, fold: Fold, async_op: bool) -> Work:
+    """Begin to fold the ranks' tensors in place; finish, too, unless `async_op`."""
+    ready = foldable(tensor, fold)
+    direct = folds_in_place(tensor, fold)
+    block = ready if direct else np.array(ready, order="C")
+    # A mean is a sum that is divided when it is there.
+    count = group.size if fold is Fold.AVG and group.rank >= 0 else 1
+    summing = Fold.SUM if fold is Fold.AVG else fold
+
+    def finish() -> None:
+        if count > 1:
+            np.divide(block, count, out=block)
+        if direct:
+            torch.autograd.graph.increment_version(tensor)
+        else:
+            with torch.no_grad():
+                tensor.copy_(folded_back(block, tensor, fold))
+
+    work = Work(
+        tensor, group.begin_allreduce(block, summing) if tensor.numel() else FINISHED, finish
+    )
+    if not async_op:
+        work.wait()
+    return work

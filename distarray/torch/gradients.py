@@ -1,0 +1,142 @@
+"""The collectives as autograd functions: each knows which other one its gradient is.
+
+A gradient is made by one of these functions, so that it can itself be differentiated. Shapes,
+sizes and groups have been checked by :mod:`distarray.torch.collectives`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from distarray.layout.placement import Fold
+from distarray.torch import conversations as talk
+
+__all__ = [
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "broadcast",
+    "copy_to",
+    "extreme",
+    "gather_from",
+    "reduce_from",
+    "reduce_scatter",
+    "scatter_to",
+    "sum_on_root",
+]
+
+Tensor = Any
+Group = Any
+
+
+def _function(
+    name: str, forward: Callable[..., Tensor], backward: Callable[..., Tensor], arguments: int
+) -> Callable[..., Tensor]:
+    """An autograd function of one tensor and some arguments, which it keeps for the gradient."""
+
+    def run(ctx: Any, tensor: Tensor, *rest: Any) -> Tensor:
+        ctx.rest = rest
+        return forward(tensor, *rest)
+
+    def gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        return backward(grad, ctx.rest), *(None,) * arguments
+
+    methods = {"forward": staticmethod(run), "backward": staticmethod(gradient)}
+    made: Any = type(name, (torch.autograd.Function,), methods)
+    apply: Callable[..., Tensor] = made.apply
+    return apply
+
+
+def _share(total: Tensor, group: Group, fold: Fold) -> Tensor:
+    return total if fold is Fold.SUM else total / group.size
+
+
+# -- linear maps: of the sum of all ranks' losses ---------------------------------------------
+
+all_reduce = _function("AllReduce", talk.folded, lambda grad, rest: all_reduce(grad, *rest), 2)
+all_gather = _function(
+    "AllGather",
+    talk.gathered,
+    lambda grad, rest: reduce_scatter(grad, *rest, Fold.SUM),
+    3,
+)
+reduce_scatter = _function(
+    "ReduceScatter",
+    talk.scattered,
+    lambda grad, rest: _share(all_gather(grad, *rest[:-1]), rest[0], rest[-1]),
+    4,
+)
+all_to_all = _function(
+    "AllToAll",
+    talk.swapped,
+    lambda grad, rest: all_to_all(grad, rest[0], *rest[3:], *rest[1:3]),
+    5,
+)
+broadcast = _function("Broadcast", talk.sent, lambda grad, rest: sum_on_root(grad, *rest), 2)
+
+
+def _sum_on_root(tensor: Tensor, group: Group, root: int) -> Tensor:
+    total = talk.folded(tensor, group, Fold.SUM)
+    return total if group.rank == root else torch.zeros_like(total)
+
+
+sum_on_root = _function("SumOnRoot", _sum_on_root, lambda grad, rest: broadcast(grad, *rest), 2)
+
+# -- borders of what is replicated: of one loss -----------------------------------------------
+
+copy_to = _function(
+    "CopyTo",
+    lambda tensor, group: tensor.view_as(tensor),
+    lambda grad, rest: reduce_from(grad, *rest, Fold.SUM),
+    1,
+)
+reduce_from = _function(
+    "ReduceFrom",
+    talk.folded,
+    lambda grad, rest: _share(copy_to(grad, rest[0]), *rest),
+    2,
+)
+gather_from = _function(
+    "GatherFrom",
+    talk.gathered,
+    lambda grad, rest: scatter_to(grad, *rest),
+    3,
+)
+scatter_to = _function(
+    "ScatterTo",
+    talk.own_part,
+    lambda grad, rest: gather_from(grad, *rest),
+    3,
+)
+
+# -- folds whose gradient depends on the values -----------------------------------------------
+
+
+def _extreme(ctx: Any, tensor: Tensor, group: Group, fold: Fold) -> Tensor:
+    result = talk.folded(tensor, group, fold)
+    ctx.rest = group, fold
+    ctx.save_for_backward(tensor, result)
+    return result
+
+
+def _extreme_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    group, fold = ctx.rest
+    tensor, result = ctx.saved_tensors
+    if fold is Fold.PROD:
+        rows = all_gather(tensor[None], group, 0, (1,) * group.size)
+        others = torch.cat([rows[: group.rank], rows[group.rank + 1 :]]).prod(0)
+        return all_reduce(grad, group, Fold.SUM) * others, None, None
+    # NaN wins, and is equal to nothing.
+    holds = ((tensor == result) | (tensor != tensor)).to(grad.dtype)
+    total, holders = all_reduce(torch.stack([grad, holds]), group, Fold.SUM)
+    return holds * total / holders, None, None
+
+
+_made: Any = type(
+    "Extreme",
+    (torch.autograd.Function,),
+    {"forward": staticmethod(_extreme), "backward": staticmethod(_extreme_gradient)},
+)
+#: MIN, MAX and PROD.
+extreme: Callable[..., Tensor] = _made.apply
