@@ -12,6 +12,17 @@ if TYPE_CHECKING:
     from distarray.torch.bridge import distribute_tensor as distribute_tensor
     from distarray.torch.bridge import from_torch as from_torch
     from distarray.torch.bridge import to_torch as to_torch
+    from distarray.torch.collectives import Work as Work
+    from distarray.torch.collectives import all_gather as all_gather
+    from distarray.torch.collectives import all_reduce as all_reduce
+    from distarray.torch.collectives import all_reduce_ as all_reduce_
+    from distarray.torch.collectives import all_to_all as all_to_all
+    from distarray.torch.collectives import broadcast as broadcast
+    from distarray.torch.collectives import copy_to as copy_to
+    from distarray.torch.collectives import gather_from as gather_from
+    from distarray.torch.collectives import reduce_from as reduce_from
+    from distarray.torch.collectives import reduce_scatter as reduce_scatter
+    from distarray.torch.collectives import scatter_to as scatter_to
     from distarray.torch.counting import transfers as transfers
     from distarray.torch.hosting import host as host
     from distarray.torch.hosting import shares_memory as shares_memory
@@ -20,6 +31,17 @@ if TYPE_CHECKING:
 _WHERE = {
     "CopyRequiredError": "distarray.errors",
     "distribute_tensor": "distarray.torch.bridge",
+    "Work": "distarray.torch.collectives",
+    "all_gather": "distarray.torch.collectives",
+    "all_reduce": "distarray.torch.collectives",
+    "all_reduce_": "distarray.torch.collectives",
+    "all_to_all": "distarray.torch.collectives",
+    "broadcast": "distarray.torch.collectives",
+    "copy_to": "distarray.torch.collectives",
+    "gather_from": "distarray.torch.collectives",
+    "reduce_from": "distarray.torch.collectives",
+    "reduce_scatter": "distarray.torch.collectives",
+    "scatter_to": "distarray.torch.collectives",
     "from_torch": "distarray.torch.bridge",
     "host": "distarray.torch.hosting",
     "shares_memory": "distarray.torch.hosting",
