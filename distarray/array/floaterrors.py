@@ -1,0 +1,143 @@
+"""Floating-point errors that raise: on all ranks, or on none.
+
+Under ``numpy.errstate(divide="raise")`` NumPy raises FloatingPointError on the ranks that hold an
+element which asks for it. The others would go on, and wait for those at the next message. So while
+any kind of error is to be raised, NumPy is told to write it down instead, and at the end of the
+call the ranks agree on what has been written.
+
+What Python's own ``warnings`` make of NumPy's warnings is each rank's affair.
+"""
+
+from collections.abc import Callable, Iterable
+from contextvars import Context
+from typing import Any
+
+import numpy as np
+
+from distarray.array.base import Base
+from distarray.layout import Fold
+
+__all__ = ["NORMAL", "agreed", "error_state", "mesh_concerned", "raises"]
+
+#: What NumPy calls a kind of error -> its name in :func:`numpy.errstate`, in the order in which
+#: NumPy looks at them.
+_KINDS = {
+    "divide by zero": "divide",
+    "overflow": "over",
+    "underflow": "under",
+    "invalid value": "invalid",
+}
+
+
+def _reader() -> Callable[[], object]:
+    """What tells in some 30 ns whether the error state is what it was; ``geterr`` takes 1 us.
+
+    Without it every state seems new, and :func:`raises` asks NumPy.
+    """
+    core = getattr(np, "_core", None)
+    variable = getattr(getattr(core, "umath", None), "_extobj_contextvar", None)
+    return variable.get if variable is not None else object
+
+
+#: An object that stands for the state of :func:`numpy.errstate` in force.
+error_state = _reader()
+#: What it gives where nobody has changed the state. Nothing raises then.
+NORMAL = Context().run(error_state)
+
+_seen: tuple[object, bool] = (NORMAL, False)
+
+
+def raises() -> bool:
+    """Whether any kind of floating-point error is to be raised."""
+    global _seen
+    state, (known, answer) = error_state(), _seen
+    if state is not known:
+        answer = "raise" in np.geterr().values()
+        _seen = state, answer
+    return answer
+
+
+def mesh_concerned(values: Iterable[Any]) -> Any:
+    """The mesh on which a call with these arguments has to agree on errors; None for no mesh.
+
+    What works on replicated arrays alone raises alike everywhere, without a word.
+    """
+    for value in values:
+        found = value._mesh if isinstance(value, Base) and not value._layout.is_replicated else None
+        if isinstance(value, (list, tuple)):
+            found = mesh_concerned(value)
+        if found is not None:
+            return found
+    return None
+
+
+def agreed(mesh: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function; floating-point errors that are to be raised are raised on all ranks.
+
+    Parameters
+    ----------
+    mesh : DeviceMesh
+        The ranks, all of which make the call.
+    function, *args, **kwargs
+        The call.
+
+    Raises
+    ------
+    FloatingPointError
+        With NumPy's text. Of different errors on different ranks it is the one that NumPy looks
+        for first, and the lowest rank's.
+
+    Cost
+    ----
+    That of the call, and one allreduce of an integer.
+    """
+    modes = np.geterr()
+    notes = _Notes(modes)
+    wanted: Any = {kind: "log" for kind, mode in modes.items() if mode == "raise"}
+    with np.errstate(call=notes, **wanted):
+        value = function(*args, **kwargs)
+    _agree(mesh.group, notes.first)
+    return value
+
+
+def _agree(group: Any, text: str | None) -> None:
+    """Raise on all ranks if NumPy has reported anything on one of them."""
+    if group.size > 1:
+        nothing = len(_KINDS) * group.size
+        mine = nothing if text is None else _place(text) * group.size + group.rank
+        first = int(group.allreduce(np.array(mine), Fold.MIN, "agreement on errors"))
+        if first == nothing:
+            return
+        text = group.broadcast_object(text, first % group.size, "agreement on errors")
+    if text is not None:
+        raise FloatingPointError(text)
+
+
+def _kind(text: str) -> str:
+    return text.partition(" encountered")[0]
+
+
+def _place(text: str) -> int:
+    """Where NumPy looks for a kind of error, among the kinds."""
+    return list(_KINDS).index(_kind(text))
+
+
+class _Notes:
+    """What NumPy reports in place of raising; what it has to report otherwise is passed on."""
+
+    def __init__(self, modes: Any) -> None:
+        self._modes = modes
+        self._others: Any = np.geterrcall()
+        self.first: str | None = None
+
+    def write(self, line: str) -> None:
+        """Take a line of NumPy's log."""
+        text = line.removeprefix("Warning: ").rstrip("\n")
+        if self._modes[_KINDS[_kind(text)]] != "raise":
+            self._others.write(line)
+        elif self.first is None:
+            self.first = text
+
+    def __call__(self, kind: str, flag: int) -> None:
+        """Hand an error of a kind that the program handles by a function to that function."""
+        self._others(kind, flag)
