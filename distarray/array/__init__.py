@@ -7,13 +7,12 @@ from distarray.array.creation import (
     default_layout,
     distribute,
     empty,
-    from_blocks,
-    from_local,
     from_section,
     placed_layout,
     to_layout,
 )
 from distarray.array.fallback import NEAREST, fall_back
+from distarray.array.local import from_blocks, from_local
 from distarray.array.registry import (
     FUNCTIONS,
     UFUNC_METHODS,

@@ -14,8 +14,7 @@ from distarray.array.registry import implements
 from distarray.comm import DeviceMesh, default_mesh, own_mesh
 from distarray.config import config
 from distarray.errors import LayoutError, MeshError
-from distarray.layout import At, Cut, Fold, Layout, Partial, Placement, Replicate, Shard
-from distarray.layout import normalize_placements as normalized
+from distarray.layout import Fold, Layout, Placement, Replicate, Shard
 from distarray.plan import Route, plan_across
 
 __all__ = [
@@ -24,9 +23,8 @@ __all__ = [
     "default_layout",
     "distribute",
     "empty",
-    "from_blocks",
-    "from_local",
     "from_section",
+    "listed",
     "placed_layout",
     "to_layout",
 ]
@@ -236,7 +234,7 @@ def placed_layout(
     if placements is None:
         size = 0 if dtype.hasobject else dtype.itemsize  # objects stay where they are
         return default_layout(shape, size, mesh)
-    layout = Layout.chunked(shape, mesh.shape, _listed(placements, mesh))
+    layout = Layout.chunked(shape, mesh.shape, listed(placements, mesh))
     if dtype.hasobject and not layout.is_replicated:
         raise LayoutError(
             f"an array of {dtype} cannot be placed as {list(layout.placements)}: Python objects do "
@@ -250,7 +248,8 @@ def placed_layout(
     return layout
 
 
-def _listed(placements: Placements, mesh: DeviceMesh) -> list[Placement]:
+def listed(placements: Placements, mesh: DeviceMesh) -> list[Placement]:
+    """Placements as a list, of which one alone is allowed."""
     return [placements] if isinstance(placements, Placement) else list(placements)
 
 
@@ -259,136 +258,6 @@ def _copied(x: DistArray, layout: Layout) -> DistArray:
     block = moved(x._block, x._layout, layout, x._mesh)
     shared = block is x._block or block.base is not None
     return wrap(block.copy() if shared else block, layout, x._mesh)
-
-
-def from_blocks(
-    block: Any, counts: Sequence[int], dim: int, mesh: DeviceMesh, mesh_dim: int
-) -> DistArray:
-    """An array whose blocks along one dimension have the given lengths."""
-    cuts = [Cut.whole(extent) for extent in block.shape]
-    cuts[dim] = Cut.ragged(counts, (mesh_dim,), (mesh.shape[mesh_dim],))
-    return wrap(block, Layout.from_cuts(cuts, mesh.shape), mesh)
-
-
-def from_local(
-    block: Any,
-    mesh: DeviceMesh | None = None,
-    placements: Placements | None = None,
-    shape: Sequence[int] | None = None,
-    *,
-    check: bool = True,
-) -> DistArray:
-    """A distributed array of the blocks that the ranks hold; not copied.
-
-    Parameters
-    ----------
-    block : array_like
-        This rank's block, or contribution where the placement is Partial.
-    mesh : DeviceMesh, optional
-        The default mesh if not given.
-    placements : sequence of Placement, optional
-        One a mesh dimension; Shard(0) along the first and Replicate along others by default.
-    shape : tuple of int, optional
-        The global shape, which then must fit the blocks that the canonical layout gives, so that
-        nothing has to be asked. Without it the lengths of the blocks are exchanged, and blocks of
-        unequal length are kept as they are.
-    check : bool
-        False: nothing is exchanged, `shape` is needed, and the caller vouches that all ranks bring
-        what fits; a block that does not fit is then an error on its own rank alone.
-
-    Returns
-    -------
-    DistArray
-
-    Raises
-    ------
-    LayoutError
-        On all ranks, if the blocks do not fit together or do not fit `shape`.
-
-    Cost
-    ----
-    One small allgather of shapes and dtypes; nothing with ``check=False`` or on one rank.
-    """
-    mesh = default_mesh() if mesh is None else mesh
-    block = mesh.asarray(block)
-    if placements is None:
-        placements = [Shard(0) if block.ndim else Replicate()] + [Replicate()] * (
-            len(mesh.shape) - 1
-        )
-    if len(mesh.ranks) == 1 or not check:
-        return _vouched(block, mesh, _listed(placements, mesh), shape)
-    described = mesh.group.allgather_object(
-        (block.shape, block.dtype.str, _listed(placements, mesh), shape and tuple(shape))
-    )
-    _check_alike(described, mesh)
-    placed = normalized(_listed(placements, mesh), block.ndim, mesh.shape)
-    if shape is not None:
-        layout = Layout.chunked(shape, mesh.shape, placed)
-    else:
-        layout = _layout_of_blocks([d[0] for d in described], placed, mesh)
-    for rank, (found, *_) in enumerate(described):
-        wanted = layout.local_shape(mesh.coords_of(rank))
-        if tuple(found) != wanted:
-            raise LayoutError(
-                f"from_local: rank {rank} brings a block of shape {found}, but {layout} puts "
-                f"one of shape {wanted} there"
-                + ("; leave out `shape` to keep blocks of any length" if shape is not None else "")
-            )
-    return wrap(block, layout, mesh)
-
-
-def _vouched(
-    block: Any, mesh: DeviceMesh, placements: list[Placement], shape: Sequence[int] | None
-) -> DistArray:
-    """`from_local` where there is nobody to ask, or the caller says that there is no need."""
-    if shape is None:
-        if len(mesh.ranks) > 1:
-            raise LayoutError("from_local: check=False needs the global shape, shape=(...)")
-        shape = block.shape
-    layout = Layout.chunked(shape, mesh.shape, placements)
-    wanted = layout.local_shape(mesh.coords)
-    if block.shape != wanted:
-        raise LayoutError(
-            f"from_local: rank {mesh.rank} brings a block of shape {block.shape}, but {layout} "
-            f"puts one of shape {wanted} there"
-        )
-    return wrap(block, layout, mesh)
-
-
-def _check_alike(described: Sequence[tuple[Any, ...]], mesh: DeviceMesh) -> None:
-    for position, what in ((1, "dtype"), (2, "placements"), (3, "shape")):
-        values = [entry[position] for entry in described]
-        for rank, value in enumerate(values):
-            if value != values[0]:
-                raise LayoutError(
-                    f"from_local: rank 0 brings {what} {values[0]}, rank {rank} {value}; all ranks "
-                    "of the mesh must bring the same"
-                )
-    ndims = [len(entry[0]) for entry in described]
-    if len(set(ndims)) > 1:
-        raise LayoutError(f"from_local: the blocks have different numbers of dimensions, {ndims}")
-
-
-def _layout_of_blocks(
-    shapes: Sequence[tuple[int, ...]], placements: Sequence[Placement], mesh: DeviceMesh
-) -> Layout:
-    """The layout that keeps every block; the lengths come from the ranks along each cut."""
-    if not shapes:
-        return Layout.chunked((), mesh.shape, [Replicate()] * len(mesh.shape))
-    cuts = []
-    for dim in range(len(shapes[0])):
-        mesh_dims = tuple([m for m, p in enumerate(placements) if p == Shard(dim)])
-        radix = tuple([mesh.shape[m] for m in mesh_dims])
-        if not mesh_dims:
-            cuts.append(Cut.whole(shapes[0][dim]))
-            continue
-        counts = [0] * int(np.prod(radix))
-        probe = Cut.chunked(0, mesh_dims, radix)
-        for rank, shape in enumerate(shapes):
-            counts[probe.part(mesh.coords_of(rank))] = shape[dim]
-        cuts.append(Cut.ragged(counts, mesh_dims, radix))
-    others = {m: p for m, p in enumerate(placements) if isinstance(p, (Partial, At))}
-    return Layout.from_cuts(cuts, mesh.shape, others)
 
 
 @implements(DistArray.redistribute, through=Fold, at=True)
@@ -400,7 +269,7 @@ def _redistribute(
     target = x._mesh if mesh is None else mesh
     if placements is None:
         placements = [Replicate()] * len(target.shape)
-    layout = Layout.chunked(x.shape, target.shape, _listed(placements, target))
+    layout = Layout.chunked(x.shape, target.shape, listed(placements, target))
     if target is x._mesh and layout.partials:
         return _keep_partial(x, layout)
     if layout.partials:
@@ -436,6 +305,3 @@ def _across(x: DistArray, layout: Layout, mesh: DeviceMesh) -> DistArray:
     if plan.kept:
         target[plan.kept[1]] = x._block[plan.kept[0]]
     return wrap(target, layout, mesh)
-
-
-DistArray.from_local = staticmethod(from_local)  # type: ignore[attr-defined]

@@ -1,0 +1,161 @@
+"""Making distributed arrays of the blocks that the ranks hold already."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from distarray.array.core import DistArray, wrap
+from distarray.array.creation import Placements, listed
+from distarray.comm import DeviceMesh, default_mesh
+from distarray.errors import LayoutError
+from distarray.layout import At, Cut, Layout, Partial, Placement, Replicate, Shard
+from distarray.layout import normalize_placements as normalized
+
+__all__ = ["from_blocks", "from_local"]
+
+_ROWS = Shard(0)
+_WHOLE = Replicate()
+
+
+def from_blocks(
+    block: Any, counts: Sequence[int], dim: int, mesh: DeviceMesh, mesh_dim: int
+) -> DistArray:
+    """An array whose blocks along one dimension have the given lengths."""
+    cuts = [Cut.whole(extent) for extent in block.shape]
+    cuts[dim] = Cut.ragged(counts, (mesh_dim,), (mesh.shape[mesh_dim],))
+    return wrap(block, Layout.from_cuts(cuts, mesh.shape), mesh)
+
+
+def from_local(
+    block: Any,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+    shape: Sequence[int] | None = None,
+    *,
+    check: bool = True,
+) -> DistArray:
+    """A distributed array of the blocks that the ranks hold; not copied.
+
+    Parameters
+    ----------
+    block : array_like
+        This rank's block, or contribution where the placement is Partial.
+    mesh : DeviceMesh, optional
+        The default mesh if not given.
+    placements : sequence of Placement, optional
+        One a mesh dimension; Shard(0) along the first and Replicate along others by default.
+    shape : tuple of int, optional
+        The global shape, which then must fit the blocks that the canonical layout gives, so that
+        nothing has to be asked. Without it the lengths of the blocks are exchanged, and blocks of
+        unequal length are kept as they are.
+    check : bool
+        False: nothing is exchanged, `shape` is needed, and the caller vouches that all ranks bring
+        what fits; a block that does not fit is then an error on its own rank alone.
+
+    Returns
+    -------
+    DistArray
+
+    Raises
+    ------
+    LayoutError
+        On all ranks, if the blocks do not fit together or do not fit `shape`.
+
+    Cost
+    ----
+    One small allgather of shapes and dtypes; nothing with ``check=False`` or on one rank.
+    """
+    mesh = default_mesh() if mesh is None else mesh
+    block = mesh.asarray(block)
+    if placements is None:
+        placements = ((_ROWS if block.ndim else _WHOLE), *(_WHOLE,) * (mesh.ndim - 1))
+    if len(mesh.ranks) == 1 or not check:
+        return _vouched(block, mesh, listed(placements, mesh), shape)
+    described = mesh.group.allgather_object(
+        (block.shape, block.dtype.str, listed(placements, mesh), shape and tuple(shape))
+    )
+    _check_alike(described, mesh)
+    placed = normalized(listed(placements, mesh), block.ndim, mesh.shape)
+    if shape is not None:
+        layout = Layout.chunked(shape, mesh.shape, placed)
+    else:
+        layout = _layout_of_blocks([d[0] for d in described], placed, mesh)
+    for rank, (found, *_) in enumerate(described):
+        wanted = layout.local_shape(mesh.coords_of(rank))
+        if tuple(found) != wanted:
+            raise LayoutError(
+                f"from_local: rank {rank} brings a block of shape {found}, but {layout} puts "
+                f"one of shape {wanted} there"
+                + ("; leave out `shape` to keep blocks of any length" if shape is not None else "")
+            )
+    return wrap(block, layout, mesh)
+
+
+def _vouched(
+    block: Any, mesh: DeviceMesh, placements: list[Placement], shape: Sequence[int] | None
+) -> DistArray:
+    """`from_local` where there is nobody to ask, or the caller says that there is no need."""
+    if shape is None:
+        if len(mesh.ranks) > 1:
+            raise LayoutError("from_local: check=False needs the global shape, shape=(...)")
+        shape = block.shape
+    layout, wanted = _chunked_at(tuple(shape), mesh.shape, tuple(placements), mesh.coords)
+    if block.shape != wanted:
+        raise LayoutError(
+            f"from_local: rank {mesh.rank} brings a block of shape {block.shape}, but {layout} "
+            f"puts one of shape {wanted} there"
+        )
+    return wrap(block, layout, mesh)
+
+
+@lru_cache(maxsize=1024)
+def _chunked_at(
+    shape: tuple[int, ...],
+    mesh_shape: tuple[int, ...],
+    placements: tuple[Placement, ...],
+    coords: tuple[int, ...] | None,
+) -> tuple[Layout, tuple[int, ...]]:
+    """The canonical layout and the shape of one rank's block: a training loop asks for few."""
+    layout = Layout.chunked(shape, mesh_shape, placements)
+    return layout, layout.local_shape(coords)
+
+
+def _check_alike(described: Sequence[tuple[Any, ...]], mesh: DeviceMesh) -> None:
+    for position, what in ((1, "dtype"), (2, "placements"), (3, "shape")):
+        values = [entry[position] for entry in described]
+        for rank, value in enumerate(values):
+            if value != values[0]:
+                raise LayoutError(
+                    f"from_local: rank 0 brings {what} {values[0]}, rank {rank} {value}; all ranks "
+                    "of the mesh must bring the same"
+                )
+    ndims = [len(entry[0]) for entry in described]
+    if len(set(ndims)) > 1:
+        raise LayoutError(f"from_local: the blocks have different numbers of dimensions, {ndims}")
+
+
+def _layout_of_blocks(
+    shapes: Sequence[tuple[int, ...]], placements: Sequence[Placement], mesh: DeviceMesh
+) -> Layout:
+    """The layout that keeps every block; the lengths come from the ranks along each cut."""
+    if not shapes:
+        return Layout.chunked((), mesh.shape, [Replicate()] * len(mesh.shape))
+    cuts = []
+    for dim in range(len(shapes[0])):
+        mesh_dims = tuple([m for m, p in enumerate(placements) if p == Shard(dim)])
+        radix = tuple([mesh.shape[m] for m in mesh_dims])
+        if not mesh_dims:
+            cuts.append(Cut.whole(shapes[0][dim]))
+            continue
+        counts = [0] * int(np.prod(radix))
+        probe = Cut.chunked(0, mesh_dims, radix)
+        for rank, shape in enumerate(shapes):
+            counts[probe.part(mesh.coords_of(rank))] = shape[dim]
+        cuts.append(Cut.ragged(counts, mesh_dims, radix))
+    others = {m: p for m, p in enumerate(placements) if isinstance(p, (Partial, At))}
+    return Layout.from_cuts(cuts, mesh.shape, others)
+
+
+DistArray.from_local = staticmethod(from_local)  # type: ignore[attr-defined]
