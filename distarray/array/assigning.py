@@ -7,9 +7,11 @@ import numpy as np
 
 from distarray.array import movement
 from distarray.array.base import Base
+from distarray.config import config
+from distarray.layout import Shard
 from distarray.plan import restrict, shape_text
 
-__all__ = ["assign"]
+__all__ = ["assign", "brought"]
 
 
 def assign(target: Any, value: Any) -> None:
@@ -29,7 +31,8 @@ def assign(target: Any, value: Any) -> None:
 
     Cost
     ----
-    No message for values that every rank has. A DistArray is brought to the layout of the target.
+    No message for values that every rank has. A DistArray is brought to the layout of the target,
+    also from another mesh.
     """
     shape = value._layout.shape if isinstance(value, Base) else np.shape(value)
     if not _fits(shape, target.shape):
@@ -47,9 +50,18 @@ def assign(target: Any, value: Any) -> None:
         target._block[...] = value
 
 
+def brought(value: Any, mesh: Any) -> Any:
+    """A distributed value on the mesh of what it is assigned to; evenly cut there unless small."""
+    if value._mesh is mesh:
+        return value
+    if value.nbytes < config.replicate_below:
+        return value.redistribute(mesh)
+    longest = value.shape.index(max(value.shape))
+    return value.redistribute(mesh, [Shard(longest)] * mesh.ndim)
+
+
 def _assign_distributed(target: Any, value: Any) -> None:
-    if value._mesh is not target._mesh:
-        value = value.redistribute(target._mesh)
+    value = brought(value, target._mesh)
     if value._layout.partials:
         value._settle()
     if value.dtype.kind in "SUO" and target.dtype.kind not in "SUO":

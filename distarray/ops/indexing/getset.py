@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from distarray.array import UFUNC_METHODS, DistArray, as_distarray, common_mesh, implements, wrap
+from distarray.array.assigning import brought
 from distarray.array.keys import basic_entries
+from distarray.comm import own_mesh
 from distarray.layout import Cut
 from distarray.ops.indexing import masks
 from distarray.ops.indexing.gather import fetch
@@ -74,7 +76,7 @@ def setitem(x: DistArray, key: Any, value: Any) -> None:
     key : object
         As for reading.
     value : array_like or DistArray
-        Broadcast to what `key` selects.
+        Broadcast to what `key` selects. It may be on another mesh; then it is redistributed.
 
     Cost
     ----
@@ -90,7 +92,8 @@ def setitem(x: DistArray, key: Any, value: Any) -> None:
     if _names_fields(key):
         _fields(x, key)._assign(value)
         return
-    common_mesh(x, value)
+    if isinstance(value, DistArray) and own_mesh() is None:
+        value = brought(value, x._mesh)
     _write(x, _read(x, key), as_values(value, x.dtype), assign, MISMATCH)
 
 

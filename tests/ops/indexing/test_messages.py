@@ -232,3 +232,22 @@ def test_structured_arrays(world, ranks):
         assert_matches(x[[3, 1]]["a"], expected[[3, 1]]["a"])
 
     run(world, ranks, program)
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 18])
+def test_values_come_from_another_mesh(world, ranks, limit):
+    """As in `x[:] = values`; what they select is worked out where the array is."""
+
+    def program(group):
+        mesh, other = DeviceMesh(group, (ranks,)), DeviceMesh(group, (1, ranks))
+        values = distribute(-A, other, [Replicate(), Shard(1)], src=None)
+        for key in (np.arange(24)[::-1], np.arange(24) % 3 == 0, (slice(None), [1, 0]), slice(4)):
+            x, expected = rows(mesh), A.copy()
+            expected[key] = -A[key]
+            with config.override(replicate_below=limit):
+                x[key] = values[key]
+            assert_matches(x, expected)
+        with pytest.raises(ValueError, match="different meshes"):
+            rows(mesh)[values < 0]
+
+    run(world, ranks, program)
