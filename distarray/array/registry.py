@@ -16,6 +16,7 @@ import numpy as np
 from distarray.array.base import Base
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
+from distarray.config import config
 from distarray.layout import Fold
 
 __all__ = [
@@ -285,7 +286,9 @@ def _as_they_are(values: Iterable[Any]) -> bool:
         if type(value) in _ATOMS:
             continue
         if isinstance(value, Base):
-            if not value._layout.is_plain or _is_cut_object(value):
+            if not value._layout.is_plain or (
+                value._block.dtype.hasobject and _is_cut_object(value)
+            ):
                 return False
         elif isinstance(value, (tuple, list)) and not _as_they_are(value):
             return False
@@ -294,7 +297,8 @@ def _as_they_are(values: Iterable[Any]) -> bool:
 
 def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call what stands behind a NumPy function, or the fallback."""
-    verify(numpy_function, args, kwargs)
+    if config.settings.check:
+        verify(numpy_function, args, kwargs)
     row = FUNCTIONS.get(numpy_function)
     if error_state() is not NORMAL and raises() and (row is None or row.computes):
         mesh = mesh_concerned([*args, *kwargs.values()])
@@ -302,7 +306,7 @@ def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             return agreed(mesh, call, numpy_function, *args, **kwargs)
     if row is None:
         return _fallback[0](numpy_function, args, kwargs)
-    if _as_they_are(args) and _as_they_are(kwargs.values()):
+    if _as_they_are(args) and (not kwargs or _as_they_are(kwargs.values())):
         return row.function(*args, **kwargs)
     if row.measures and _holds_cut_objects([*args, *kwargs.values()]):
         return _fallback[0](numpy_function, args, kwargs)
