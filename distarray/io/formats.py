@@ -9,7 +9,7 @@ A format's module offers two functions:
     to DistArrays on the mesh; a format without names takes the one that is named "".
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 from distarray.io.sections import Source
 
-__all__ = ["FORMATS", "Contents", "Format", "find_format", "needs", "module_of"]
+__all__ = ["FORMATS", "Contents", "Format", "Lazy", "find_format", "module_of", "needs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,28 @@ class Contents:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     array_attrs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    close: Any = None
+    close: Callable[[], None] | None = None
+
+
+class Lazy(Mapping[str, Any]):
+    """A mapping whose values are made when they are asked for."""
+
+    __slots__ = ("_make", "_names")
+
+    def __init__(self, names: Iterable[str], make: Callable[[str], Any]) -> None:
+        self._names = dict.fromkeys(names)
+        self._make = make
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._make(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def find_format(path: str, name: str | None = None) -> Format:

@@ -1,0 +1,232 @@
+"""HDF5 files, by h5py.
+
+With an h5py that was built for MPI all ranks write at the same time. Otherwise rank 0 writes what
+the others send it: one process alone has the file open for writing, so that none can damage what
+another one wrote. Reading is parallel either way.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.comm import DeviceMesh
+from distarray.io.aside import agreed, replacing
+from distarray.io.formats import Contents, Lazy, needs
+from distarray.io.sections import pieces_of, write_array
+from distarray.layout import Box
+
+__all__ = ["open_file", "write_file"]
+
+#: Bytes that are handed to HDF5 at a time where a block has to be brought into C order.
+_PIECE = 1 << 25
+
+
+class _Stored:
+    """A dataset, for reading."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self.shape: tuple[int, ...] = tuple(dataset.shape or ())
+        self.dtype: np.dtype[Any] = np.dtype(dataset.dtype)
+        self.chunks: tuple[int, ...] | None = dataset.chunks
+
+    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
+        """Read a box."""
+        if self._dataset.shape is None or self.dtype.hasobject:
+            kind = "is empty" if self._dataset.shape is None else "has elements of varying length"
+            raise TypeError(
+                f"{self._dataset.name} {kind}: it has no form as a distributed array; read it with "
+                "h5py on one rank"
+            )
+        for piece, part in _contiguous(section, out, self.dtype.itemsize):
+            key = tuple([slice(start, stop) for start, stop in piece])
+            if part.flags.c_contiguous:
+                self._dataset.read_direct(part, key)
+            else:
+                part[...] = self._dataset[key]
+
+
+class _Target:
+    """A dataset, for writing."""
+
+    chunks = None
+
+    def __init__(self, dataset: Any, writers: Literal["all", "one"]) -> None:
+        self._dataset = dataset
+        self.writers: Literal["all", "one"] = writers
+
+    def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
+        """Write a box."""
+        for piece, part in _contiguous(section, block, block.dtype.itemsize):
+            key = tuple([slice(start, stop) for start, stop in piece])
+            self._dataset[key] = np.asarray(part, order="C").view(self._dataset.dtype)
+
+
+def _contiguous(
+    section: Box, block: np.ndarray[Any, Any], itemsize: int
+) -> Iterator[tuple[Box, np.ndarray[Any, Any]]]:
+    """A block whole if it is in C order, else in pieces: copies of those are small."""
+    if block.flags.c_contiguous:
+        yield section, block
+        return
+    for piece in pieces_of(section, itemsize, _PIECE):
+        slices = [slice(a - low, b - low) for (a, b), (low, _) in zip(piece, section, strict=True)]
+        yield piece, block[tuple(slices)]
+
+
+def open_file(path: str, mesh: DeviceMesh, **options: Any) -> Contents:
+    """The datasets of a file, also of its groups: ``group/subgroup/dataset``.
+
+    Parameters
+    ----------
+    path : str
+        A file, or a URL that fsspec can open.
+    mesh : DeviceMesh
+        Not asked: each rank opens the file by itself.
+    **options
+        For `h5py.File`; or for fsspec where the path is a URL.
+    """
+    h5py = needs("h5py")
+    remote = None
+    if "://" in path:
+        remote = needs("fsspec").open(path, "rb", **options).open()
+        file = h5py.File(remote, "r")
+    else:
+        file = h5py.File(path, "r", **{"locking": "best-effort", **options})
+    names: list[str] = []
+    file.visititems(lambda name, item: names.append(name) if hasattr(item, "dtype") else None)
+    kept = [name for name in names if isinstance(file[name], h5py.Dataset)]
+
+    def close() -> None:
+        file.close()
+        if remote is not None:
+            remote.close()
+
+    return Contents(
+        {name: _Stored(file[name]) for name in kept},
+        dict(file.attrs),
+        Lazy(kept, lambda name: _dims(file[name])),
+        Lazy(kept, lambda name: dict(file[name].attrs)),
+        close,
+    )
+
+
+def _dims(dataset: Any) -> tuple[str, ...]:
+    """Names of the dimensions: their labels, else the names of the scales attached to them."""
+    names = []
+    for dim in dataset.dims:
+        scale = dim.keys()[0] if len(dim) else ""
+        names.append(str(dim.label or scale))
+    return tuple(names) if any(names) else ()
+
+
+def write_file(
+    path: str,
+    arrays: Mapping[str, DistArray],
+    mesh: DeviceMesh,
+    *,
+    attrs: Mapping[str, Any] | None = None,
+    array_attrs: Mapping[str, Mapping[str, Any]] | None = None,
+    dims: Mapping[str, tuple[str, ...]] | None = None,
+    **options: Any,
+) -> None:
+    """Write a file of datasets, whole or not at all; collective.
+
+    Parameters
+    ----------
+    path : str
+        The file, replaced if it exists.
+    arrays : mapping of str to DistArray
+        By name; a slash in a name makes groups.
+    mesh : DeviceMesh
+        Whose ranks write.
+    attrs, array_attrs : mapping, optional
+        Attributes of the file, and by name those of the arrays.
+    dims : mapping of str to tuple of str, optional
+        Labels of the dimensions, by array.
+    **options
+        For `h5py.Group.create_dataset`, such as ``chunks=True, compression="gzip"``. A scalar
+        array takes none of them. With any of them rank 0 writes alone.
+    """
+    if "" in arrays:
+        raise TypeError(
+            f"{path}: arrays in an HDF5 file have names; write a dict, {{'name': array}}"
+        )
+    h5py = agreed(mesh.group, lambda: needs("h5py"))
+    parallel = bool(h5py.get_config().mpi and hasattr(mesh.group, "comm") and not options)
+    writers: Literal["all", "one"] = "all" if parallel else "one"
+    if mesh.coords is None:
+        return
+
+    with (
+        replacing(path, mesh.group, writers=writers) as aside,
+        _opened(h5py, aside, mesh, parallel) as file,
+    ):
+        labels = _Labels(attrs or {}, array_attrs or {}, dims or {})
+        made = agreed(mesh.group, lambda: _created(h5py, file, arrays, labels, options))
+        for name, x in arrays.items():
+            write_array(_Target(made.get(name), writers), x)
+
+
+class _Labels(NamedTuple):
+    """What is said about a file, its arrays and their dimensions."""
+
+    attrs: Mapping[str, Any]
+    array_attrs: Mapping[str, Mapping[str, Any]]
+    dims: Mapping[str, tuple[str, ...]]
+
+
+def _created(
+    h5py: Any,
+    file: Any,
+    arrays: Mapping[str, DistArray],
+    labels: _Labels,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The datasets of a new file, by name; none where the file is not open."""
+    if file is None:
+        return {}
+    file.attrs.update(labels.attrs)
+    made = {name: _dataset(h5py, file, name, x, options) for name, x in arrays.items()}
+    for name, words in labels.dims.items():
+        for dim, word in zip(made[name].dims, words, strict=True):
+            dim.label = word
+    for name, values in labels.array_attrs.items():
+        made[name].attrs.update(values)
+    return made
+
+
+def _dataset(h5py: Any, file: Any, name: str, x: DistArray, options: Mapping[str, Any]) -> Any:
+    """A dataset for an array, empty yet."""
+    dtype: Any = x.dtype
+    if dtype.kind in "mM":
+        dtype = h5py.opaque_dtype(dtype)
+    elif dtype.kind == "U":
+        raise TypeError(
+            f"{name} has dtype {dtype}, which HDF5 has no type for; write x.astype('S...'), or "
+            "numpy.strings.encode(x)"
+        )
+    return file.create_dataset(name, x.shape, dtype, **(options if x.size and x.ndim else {}))
+
+
+@contextmanager
+def _opened(h5py: Any, name: str, mesh: DeviceMesh, parallel: bool) -> Iterator[Any]:
+    """A new file open for writing, on rank 0 alone unless in parallel: None on the others."""
+
+    def create() -> Any:
+        if parallel:
+            return h5py.File(name, "w-", driver="mpio", comm=mesh.comm())
+        return h5py.File(name, "w-") if mesh.rank == 0 else None
+
+    file = agreed(mesh.group, create)
+    try:
+        yield file
+    except BaseException:
+        with suppress(Exception):
+            if file is not None:
+                file.close()
+        raise
+    agreed(mesh.group, lambda: None if file is None else file.close())
