@@ -102,7 +102,8 @@ def movable(tensor: Tensor) -> Array:
 
 def moved_back(result: Array, like: Tensor) -> Tensor:
     """What was received, as a tensor of the dtype and on the device of what was sent."""
-    tensor = torch.from_numpy(np.ascontiguousarray(result))
+    # not ascontiguousarray, which gives a number a dimension
+    tensor = torch.from_numpy(np.asarray(result, order="C"))
     if like.dtype in _TRAVELS_AS:
         tensor = tensor.view(like.dtype)
     return tensor if like.device.type == "cpu" else _to_device(tensor, like)
