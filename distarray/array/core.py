@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from distarray.array import movement, printing, registry
+from distarray.array import exporting, movement, printing, registry
 from distarray.array.assigning import assign
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
@@ -253,13 +253,16 @@ class DistArray(Operators, Methods):
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return registry.call(DistArray.__array_namespace__, api_version=api_version)
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        if not self._layout.is_replicated:
-            raise BufferError(
-                f"{self._summary()} is partitioned; export this rank's block, x.to_local(), "
-                "or the whole array, x.full()"
-            )
-        return self.to_local().__dlpack__(**kwargs)
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        block = self.to_local()
+        return exporting.capsule(self, block, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.to_local().__dlpack_device__()  # type: ignore[no-any-return]
