@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from distarray.torch.collectives import reduce_scatter as reduce_scatter
     from distarray.torch.collectives import scatter_to as scatter_to
     from distarray.torch.counting import transfers as transfers
+    from distarray.torch.data_parallel import data_parallel as data_parallel
+    from distarray.torch.data_parallel import no_sync as no_sync
     from distarray.torch.hosting import host as host
     from distarray.torch.hosting import shares_memory as shares_memory
+    from distarray.torch.sharding import fully_shard as fully_shard
 
 #: Where each public name lives.
 _WHERE = {
@@ -42,8 +45,11 @@ _WHERE = {
     "reduce_from": "distarray.torch.collectives",
     "reduce_scatter": "distarray.torch.collectives",
     "scatter_to": "distarray.torch.collectives",
+    "data_parallel": "distarray.torch.data_parallel",
     "from_torch": "distarray.torch.bridge",
+    "fully_shard": "distarray.torch.sharding",
     "host": "distarray.torch.hosting",
+    "no_sync": "distarray.torch.data_parallel",
     "shares_memory": "distarray.torch.hosting",
     "to_torch": "distarray.torch.bridge",
     "transfers": "distarray.torch.counting",

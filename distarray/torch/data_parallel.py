@@ -1,0 +1,313 @@
+"""Data parallel: replicas of a module whose gradients are averaged while they are computed.
+
+Every rank along a mesh dimension runs the same module on its own part of the batch. During the
+backward pass the gradients are packed into buckets in the order in which they come, last layers
+first; a bucket that is full is averaged by an allreduce that goes on while the pass goes on. At
+the end of the pass every rank has the same gradients, bit for bit, and so every optimizer makes
+the same step.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from distarray.comm.mesh import DeviceMesh, default_mesh
+from distarray.torch import conversations as talk
+from distarray.torch.collectives import Work, all_reduce_
+from distarray.torch.conversations import MeshDim
+from distarray.torch.units import at_end_of_backward, in_backward, tensors_in
+
+__all__ = ["data_parallel", "no_sync"]
+
+Tensor = Any
+Module = Any
+
+#: The bucket that is full first is small, so that the first allreduce begins early.
+FIRST_BUCKET = 1 << 20
+
+
+def data_parallel(
+    module: Module,
+    mesh: DeviceMesh | None = None,
+    mesh_dim: MeshDim = None,
+    *,
+    fold: str = "avg",
+    bucket_bytes: int = 25 << 20,
+    src_data_rank: int | None = 0,
+    broadcast_buffers: bool = True,
+) -> Module:
+    """Average a module's gradients over a dimension of a mesh, from now on.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Changed in place. It may be tensor-parallel already, along another mesh dimension.
+    mesh : DeviceMesh, optional
+        By default all ranks.
+    mesh_dim : int or str, optional
+        The dimension along which the ranks have different parts of the batch; all of the mesh by
+        default.
+    fold : {"avg", "sum"}
+        The mean of the ranks' gradients, for losses that are means over equal parts of the batch;
+        or their sum, for losses that are divided by the size of the whole batch, as they should
+        be where the parts differ in size.
+    bucket_bytes : int
+        Bytes of gradients that are averaged at once.
+    src_data_rank : int or None
+        Coordinate along `mesh_dim` whose parameters and buffers the others take over. None says
+        that they are equal already; nothing is sent then.
+    broadcast_buffers : bool
+        Take buffers (running statistics) over from coordinate 0 before each forward in training.
+
+    Returns
+    -------
+    torch.nn.Module
+        `module`.
+
+    Raises
+    ------
+    ValueError
+        If `fold` is another one, `bucket_bytes` is not positive, or the module is data-parallel
+        already; on every rank.
+
+    Cost
+    ----
+    One broadcast for each parameter and buffer now; then one allreduce a bucket in each backward
+    pass. Gradients are copied once, into their bucket, and are views of it afterwards.
+
+    Notes
+    -----
+    All ranks must run the backward pass. A parameter that no rank used keeps its gradient (None,
+    in general); one that some ranks used gets the average, zero counting for the others.
+    ``torch.autograd.grad`` returns the rank's own gradients.
+
+    Examples
+    --------
+    >>> model = data_parallel(model, mesh, "dp")  # doctest: +SKIP
+    >>> loss_of(model(my_part_of_the_batch)).backward()  # doctest: +SKIP
+    """
+    _check(module, fold, bucket_bytes)
+    mesh = default_mesh() if mesh is None else mesh
+    _, group = talk.along("data_parallel", torch.empty(0), mesh, mesh_dim)
+    if src_data_rank is not None and group.size > 1:
+        _take_over([*module.parameters(), *module.buffers()], group, src_data_rank)
+    averager = _Averager(module, mesh, mesh_dim, group, fold, bucket_bytes, broadcast_buffers)
+    _AVERAGERS[module] = averager
+    if group.size > 1:
+        averager.attach(module)
+    return module
+
+
+@contextmanager
+def no_sync(module: Module) -> Iterator[None]:
+    """Backward passes inside the block accumulate this rank's own gradients.
+
+    The next pass outside averages what has come together, so that several small batches cost one
+    allreduce.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        One given to :func:`data_parallel`.
+    """
+    averager = _AVERAGERS.get(module)
+    if averager is None:
+        raise ValueError(f"no_sync: {type(module).__name__} is not data-parallel: data_parallel it")
+    averager.paused += 1
+    try:
+        yield
+    finally:
+        averager.paused -= 1
+
+
+def _check(module: Module, fold: str, bucket_bytes: int) -> None:
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"data_parallel takes a torch.nn.Module, not {type(module).__name__}")
+    if fold not in ("avg", "sum"):
+        raise ValueError(f"data_parallel: fold is 'avg' or 'sum', not {fold!r}")
+    if bucket_bytes <= 0:
+        raise ValueError(f"data_parallel: bucket_bytes is a positive number, not {bucket_bytes}")
+    for name, part in module.named_modules():
+        if part in _AVERAGERS:
+            raise ValueError(
+                f"data_parallel: {name or 'the module'} is data-parallel already; its gradients "
+                "would be averaged twice"
+            )
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def _take_over(tensors: Sequence[Tensor], group: Any, root: int) -> None:
+    """Copy root's values to all ranks."""
+    for tensor in tensors:
+        if tensor.numel():
+            tensor.copy_(talk.sent(tensor, group, root))
+
+
+class _Bucket:
+    """Gradients of one dtype and device that are averaged together."""
+
+    __slots__ = ("flat", "missing", "parameters", "size", "work")
+
+    def __init__(self) -> None:
+        self.parameters: list[Tensor] = []
+        self.size = 0
+        self.missing = 0
+        self.flat: Tensor = None
+        self.work: Work | None = None
+
+    def add(self, parameter: Tensor) -> None:
+        self.parameters.append(parameter)
+        self.size += parameter.numel() * parameter.element_size()
+        self.missing += 1
+
+    def begin(self, mesh: DeviceMesh, mesh_dim: MeshDim) -> None:
+        """Pack the gradients, and who has one, and begin to sum them up."""
+        grads = [p.grad for p in self.parameters]
+        first = self.parameters[0]
+        have = first.new_tensor([grad is not None for grad in grads])
+        parts = [
+            parameter.new_zeros(parameter.numel()) if grad is None else grad.reshape(-1)
+            for parameter, grad in zip(self.parameters, grads)
+        ]
+        self.flat = torch.cat([*parts, have])
+        self.work = all_reduce_(self.flat, mesh, mesh_dim, async_op=True)
+
+    def take(self, ranks: int) -> None:
+        """Wait for the sums; the gradients are views of their mean."""
+        assert self.work is not None
+        self.work.wait()
+        count = len(self.parameters)
+        have = self.flat[-count:].tolist()
+        sums = self.flat[:-count].div_(ranks).split([p.numel() for p in self.parameters])
+        for parameter, owners, part in zip(self.parameters, have, sums):
+            if owners:
+                parameter.grad = part.view(parameter.shape)
+        self.flat = self.work = None
+        self.missing = count
+
+
+class _Averager:
+    """What is known of one data-parallel module."""
+
+    def __init__(
+        self,
+        module: Module,
+        mesh: DeviceMesh,
+        mesh_dim: MeshDim,
+        group: Any,
+        fold: str,
+        bucket_bytes: int,
+        broadcast_buffers: bool,
+    ) -> None:
+        self.mesh, self.mesh_dim = mesh, mesh_dim
+        self.group = group
+        self.fold, self.bucket_bytes = fold, bucket_bytes
+        self.broadcast_buffers = broadcast_buffers
+        self.parameters = list(module.parameters())
+        self.watched: set[Tensor] = set()
+        self.buckets: list[_Bucket] = []
+        self.bucket_of: dict[Tensor, _Bucket] = {}
+        self.paused = 0
+        self.begun = 0
+        self.passing = False
+
+    def attach(self, module: Module) -> None:
+        """Hang hooks on the module and on its parameters."""
+        self.watch()
+        module.register_forward_pre_hook(self.before_forward)
+        module.register_forward_hook(self.after_forward)
+
+    def watch(self) -> None:
+        """Put hooks on parameters that have become trainable, and fill the buckets anew."""
+        for parameter in self.parameters:
+            if parameter.requires_grad and parameter not in self.watched:
+                self.watched.add(parameter)
+                if self.fold == "sum":  # the mean of these is the sum
+                    parameter.register_hook(self._scaled)
+                parameter.register_post_accumulate_grad_hook(self.arrived)
+        self._fill_buckets()
+
+    def _scaled(self, grad: Tensor) -> Tensor:
+        return grad * self.group.size
+
+    def _fill_buckets(self) -> None:
+        self.buckets, self.bucket_of = [], {}
+        latest: dict[Any, _Bucket] = {}
+        for parameter in reversed(self.parameters):
+            if parameter not in self.watched:
+                continue
+            kind = parameter.dtype, parameter.device
+            bucket = latest.get(kind)
+            limit = self.bucket_bytes if len(self.buckets) > 1 else FIRST_BUCKET
+            if bucket is None or bucket.size >= min(limit, self.bucket_bytes):
+                bucket = latest[kind] = _Bucket()
+                self.buckets.append(bucket)
+            bucket.add(parameter)
+            self.bucket_of[parameter] = bucket
+
+    # -- hooks --------------------------------------------------------------------------------
+
+    def before_forward(self, module: Module, args: Any) -> None:
+        """Look for parameters that are trainable now, and equalize buffers."""
+        if _AVERAGERS.get(module) is not self or in_backward():
+            return  # a copy of the module, or a forward repeated within a backward pass
+        if self.passing:
+            self.finish()  # a pass that ended in an error
+        if any(p.requires_grad and p not in self.watched for p in self.parameters):
+            self.watch()
+        if self.broadcast_buffers and module.training and not self.paused:
+            _take_over(list(module.buffers()), self.group, 0)
+
+    def after_forward(self, module: Module, args: Any, output: Any) -> None:
+        """Learn of the backward pass before the first gradient comes."""
+        if torch.is_grad_enabled() and _AVERAGERS.get(module) is self:
+            for tensor in tensors_in(output):
+                if tensor.requires_grad:
+                    tensor.register_hook(self.begin)
+
+    def begin(self, *_: Any) -> None:
+        """Begin a pass, unless it has begun."""
+        if not self.passing and not self.paused:
+            self.passing, self.begun = True, 0
+            at_end_of_backward(self.finish)
+
+    def arrived(self, parameter: Tensor) -> None:
+        """A parameter has its gradient: begin with the buckets that are full."""
+        if self.paused:
+            return
+        self.begin()
+        if parameter.grad.layout is not torch.strided:
+            raise TypeError(
+                f"data_parallel: a gradient has layout {parameter.grad.layout}; sparse ones are "
+                "not averaged: make the embedding with sparse=False"
+            )
+        bucket = self.bucket_of[parameter]
+        if bucket.work is not None:
+            raise RuntimeError(
+                "data_parallel: a parameter got a second gradient in one backward pass, after the "
+                "first was sent; checkpoint with use_reentrant=False, and call backward() once"
+            )
+        bucket.missing -= 1
+        while self.begun < len(self.buckets) and self.buckets[self.begun].missing <= 0:
+            self._begin_next()
+        for under_way in self.buckets[: self.begun]:
+            if under_way.work is not None:
+                under_way.work.poke()
+
+    def _begin_next(self) -> None:
+        self.buckets[self.begun].begin(self.mesh, self.mesh_dim)
+        self.begun += 1
+
+    def finish(self) -> None:
+        """The pass is over: begin what is left, wait for all."""
+        while self.begun < len(self.buckets):
+            self._begin_next()
+        for bucket in self.buckets:
+            bucket.take(self.group.size)
+        self.passing = False
+
+
+_AVERAGERS: "WeakKeyDictionary[Module, _Averager]" = WeakKeyDictionary()
