@@ -1,0 +1,306 @@
+"""NetCDF files, by netCDF4: read by every rank, written by rank 0.
+
+Values are read as they are meant: packed integers are scaled, missing values are NaN, by the rules
+of the CF conventions that xarray follows. ``decode=False`` gives what is stored.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from threading import RLock
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.comm import DeviceMesh
+from distarray.io.aside import agreed, replacing
+from distarray.io.formats import Contents, Lazy, needs
+from distarray.io.sections import write_array
+from distarray.layout import Box
+
+__all__ = ["open_file", "write_file"]
+
+#: The library behind netCDF4 bears one thread at a time.
+_lock = RLock()
+_MISSING = ("_FillValue", "missing_value")
+
+
+class _Packing(NamedTuple):
+    """How stored values stand for those that are meant."""
+
+    dtype: np.dtype[Any]
+    missing: tuple[Any, ...] = ()
+    scale: Any = None
+    offset: Any = None
+    unsigned: bool = False
+
+    @classmethod
+    def of(cls, stored: np.dtype[Any], attrs: Mapping[str, Any]) -> "_Packing":
+        """By a variable's attributes."""
+        unsigned = attrs.get("_Unsigned") == "true" and stored.kind == "i"
+        if unsigned:
+            stored = np.dtype(f"{stored.byteorder}u{stored.itemsize}")
+        if stored.kind not in "iuf":
+            return cls(stored)
+        missing: list[Any] = []
+        for name in _MISSING:
+            missing += np.ravel(np.asarray(attrs.get(name, []))).astype(stored).tolist()
+        scale, offset = attrs.get("scale_factor"), attrs.get("add_offset")
+        if not missing and scale is None and offset is None:
+            return cls(stored, unsigned=unsigned)
+        found = _float_for(stored, scale, offset)
+        return cls(found, tuple(dict.fromkeys(missing)), scale, offset, unsigned)
+
+    def unpack(self, values: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:
+        """Fill `out` with what the stored values mean."""
+        if self.unsigned:
+            values = values.view(values.dtype.str.replace("i", "u"))
+        out[...] = values
+        absent = np.isin(values, [m for m in self.missing if m == m])  # NaN is NaN already
+        if self.scale is not None:
+            out *= self.scale
+        if self.offset is not None:
+            out += self.offset
+        if absent.any():
+            out[absent] = np.nan
+
+
+def _float_for(stored: np.dtype[Any], scale: Any, offset: Any) -> np.dtype[Any]:
+    """The floating-point type that values are unpacked to, which is xarray's choice, too.
+
+    The one that scale and offset have if they agree, where it holds the packed integers; else
+    single precision for what it holds exactly, and double precision.
+    """
+    kinds = [np.asarray(value).dtype for value in (scale, offset) if value is not None]
+    if kinds:
+        alike = kinds[0] == kinds[-1] and kinds[0] in (np.float32, np.float64)
+        if offset is None:
+            return kinds[0] if kinds[0].kind == "f" else np.dtype(np.float64)
+        wide = stored.kind in "iu" and stored.itemsize >= 4
+        if scale is not None and alike and not wide:
+            return kinds[0]
+        return np.dtype(np.float64)
+    narrow = stored.itemsize <= (4 if stored.kind == "f" else 2)
+    return np.dtype(np.float32 if narrow else np.float64)
+
+
+class _Stored:
+    """A variable, for reading."""
+
+    def __init__(self, variable: Any, decode: bool) -> None:
+        self._variable = variable
+        self.shape: tuple[int, ...] = tuple([int(n) for n in variable.shape])
+        stored = np.dtype(object) if variable.dtype is str else np.dtype(variable.dtype)
+        self._packing = _Packing.of(stored, _attrs(variable)) if decode else _Packing(stored)
+        self.dtype: np.dtype[Any] = self._packing.dtype
+        chunks = variable.chunking()
+        self.chunks: tuple[int, ...] | None = tuple(chunks) if isinstance(chunks, list) else None
+
+    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
+        """Read a box."""
+        if self.dtype.hasobject:
+            raise TypeError(
+                f"{self._variable.name} holds strings of varying length: it has no form as a "
+                "distributed array; read it with netCDF4 on one rank"
+            )
+        with _lock:
+            values = self._variable[tuple([slice(start, stop) for start, stop in section])]
+        values = np.asarray(values).reshape(out.shape)
+        self._packing.unpack(values, out)
+
+
+def open_file(path: str, mesh: DeviceMesh, *, decode: bool = True) -> Contents:
+    """The variables of a file, also of its groups: ``group/variable``.
+
+    Parameters
+    ----------
+    path : str
+        A NetCDF-4 or classic file, or an OPeNDAP URL where the library has been built for it.
+    mesh : DeviceMesh
+        Not asked: each rank opens the file by itself.
+    decode : bool
+        Scale packed integers and make missing values NaN.
+    """
+    netcdf = needs("netCDF4")
+    with _lock:
+        file = netcdf.Dataset(path, "r")
+        variables = dict(_variables(file, ""))
+        for variable in variables.values():
+            variable.set_auto_maskandscale(False)
+            variable.set_auto_chartostring(False)
+        arrays = {name: _Stored(variable, decode) for name, variable in variables.items()}
+        attrs = _attrs(file)
+        dims = {name: tuple(variable.dimensions) for name, variable in variables.items()}
+
+    def close() -> None:
+        with _lock:
+            file.close()
+
+    return Contents(
+        arrays, attrs, dims, Lazy(variables, lambda name: _attrs(variables[name])), close
+    )
+
+
+def _variables(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, variable in group.variables.items():
+        yield prefix + name, variable
+    for name, below in group.groups.items():
+        yield from _variables(below, f"{prefix}{name}/")
+
+
+def _attrs(item: Any) -> dict[str, Any]:
+    with _lock:
+        return {name: item.getncattr(name) for name in item.ncattrs()}
+
+
+class _Target:
+    """A variable, for writing."""
+
+    chunks = None
+    writers: Literal["all", "one"] = "one"
+
+    def __init__(self, variable: Any) -> None:
+        self._variable = variable
+
+    def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
+        """Write a box."""
+        with _lock:
+            self._variable[tuple([slice(start, stop) for start, stop in section])] = block
+
+
+def write_file(
+    path: str,
+    arrays: Mapping[str, DistArray],
+    mesh: DeviceMesh,
+    *,
+    dims: Mapping[str, tuple[str, ...]] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    array_attrs: Mapping[str, Mapping[str, Any]] | None = None,
+    **options: Any,
+) -> None:
+    """Write a NetCDF-4 file of variables, whole or not at all; collective.
+
+    Parameters
+    ----------
+    path : str
+        The file, replaced if it exists.
+    arrays : mapping of str to DistArray
+        By name. An array whose name is that of its only dimension is a coordinate.
+    mesh : DeviceMesh
+        Whose ranks hold the arrays; rank 0 writes.
+    dims : mapping of str to tuple of str, optional
+        Names of the dimensions, by array; ``<array>_0``, ... where it says nothing.
+    attrs, array_attrs : mapping, optional
+        Attributes of the file, and by name those of the arrays.
+    **options
+        For `netCDF4.Dataset.createVariable`, such as ``compression="zlib"``.
+
+    Raises
+    ------
+    ValueError
+        If two arrays give one dimension different lengths, or `dims` does not fit an array.
+    """
+    if "" in arrays:
+        raise TypeError(
+            f"{path}: variables in a NetCDF file have names; write a dict, {{'name': array}}"
+        )
+    named = {name: _named(name, x, dims or {}) for name, x in arrays.items()}
+    lengths = _lengths(arrays, named)
+    netcdf = agreed(mesh.group, lambda: needs("netCDF4"))
+    if mesh.coords is None:
+        return
+
+    def create() -> dict[str, Any]:
+        if file is None:
+            return {}
+        with _lock:
+            file.setncatts(dict(attrs or {}))
+            for dim, length in lengths.items():
+                file.createDimension(dim, length)
+            return {
+                name: _created(file, name, x, named[name], (array_attrs or {}).get(name), options)
+                for name, x in arrays.items()
+            }
+
+    with (
+        replacing(path, mesh.group, writers="one") as aside,
+        _opened(netcdf, aside, mesh) as file,
+    ):
+        made = agreed(mesh.group, create)
+        for name, x in arrays.items():
+            write_array(_Target(made.get(name)), x)
+
+
+def _named(name: str, x: DistArray, dims: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The names of an array's dimensions."""
+    found = dims.get(name)
+    if found is None:
+        flat = name.replace("/", "_")
+        return tuple([f"{flat}_{dim}" for dim in range(x.ndim)])
+    if len(found) != x.ndim:
+        raise ValueError(
+            f"dims[{name!r}] = {tuple(found)} names {len(found)} dimension(s) of an array of "
+            f"{x.ndim}"
+        )
+    return tuple(found)
+
+
+def _lengths(
+    arrays: Mapping[str, DistArray], named: Mapping[str, tuple[str, ...]]
+) -> dict[str, int]:
+    """The length of each dimension of the file."""
+    lengths: dict[str, int] = {}
+    for name, x in arrays.items():
+        for dim, length in zip(named[name], x.shape, strict=True):
+            if lengths.setdefault(dim, length) != length:
+                raise ValueError(
+                    f"dimension {dim!r} has length {lengths[dim]} in one array and {length} in "
+                    f"{name!r}"
+                )
+    return lengths
+
+
+def _created(
+    file: Any,
+    name: str,
+    x: DistArray,
+    dims: tuple[str, ...],
+    attrs: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+) -> Any:
+    """A variable for an array, empty yet."""
+    dtype = x.dtype.newbyteorder("=")
+    if dtype.kind not in "iuf" or dtype.itemsize not in (1, 2, 4, 8) or dtype == np.float16:
+        raise TypeError(
+            f"{name} has dtype {dtype}, which NetCDF has no type for; convert it with "
+            'x.astype("i1") (bool), x.real and x.imag (complex), x.astype("i8") (times)'
+        )
+    values = dict(attrs or {})
+    fill = values.pop("_FillValue", None)
+    variable = file.createVariable(name, dtype, dims, fill_value=fill, **options)
+    variable.set_auto_maskandscale(False)
+    variable.setncatts(values)
+    return variable
+
+
+@contextmanager
+def _opened(netcdf: Any, name: str, mesh: DeviceMesh) -> Iterator[Any]:
+    """A new file open for writing on rank 0; None on the others."""
+
+    def create() -> Any:
+        with _lock:
+            return netcdf.Dataset(name, "w", clobber=False) if mesh.rank == 0 else None
+
+    def close() -> None:
+        with _lock:
+            if file is not None:
+                file.close()
+
+    file = agreed(mesh.group, create)
+    try:
+        yield file
+    except BaseException:
+        with suppress(Exception):
+            close()
+        raise
+    agreed(mesh.group, close)
