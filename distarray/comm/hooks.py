@@ -16,7 +16,7 @@ import time
 import traceback
 from collections.abc import Callable
 from types import MemberDescriptorType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["AgreedExit", "end_job", "install"]
 
@@ -43,7 +43,8 @@ def install() -> None:
     _installed, _process = True, os.getpid()
     _plain_hook, sys.excepthook = sys.excepthook, _on_exception
     _plain_thread_hook, threading.excepthook = threading.excepthook, _on_thread_exception
-    _watch_exits()
+    if _watch_exits():
+        sys.exit = _exit
 
 
 def end_job(error: BaseException, code: int = 1) -> None:
@@ -93,19 +94,19 @@ class AgreedExit(SystemExit):
         self.code = status
 
 
-def _watch_exits() -> None:
+def _watch_exits() -> bool:
     """Learn of it when the process ends with a status, by whatever way it came to.
 
     The interpreter calls no hook then. It reads the attribute `code` of the SystemExit that
     nobody has caught, from no Python frame at all, which is the only moment at which it is known
     that the process really ends with this status. So the attribute is read through us: the
     member that does it stays, inside of a property. Where the class is built otherwise than in
-    CPython it is left alone.
+    CPython it is left alone, and the answer is no.
     """
     spaces = [found for found in gc.get_referents(SystemExit.__dict__) if type(found) is dict]
     member = SystemExit.__dict__.get("code")
     if len(spaces) != 1 or type(member) is not MemberDescriptorType:
-        return
+        return False
 
     def read(error: SystemExit) -> Any:
         status = member.__get__(error)
@@ -116,6 +117,12 @@ def _watch_exits() -> None:
 
     spaces[0]["code"] = property(read, member.__set__, doc=member.__doc__)
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))
+    return True
+
+
+def _exit(status: Any = None, /) -> NoReturn:
+    """Exit by an exception that exists: Python 3.11's own leaves it at a type and a status."""
+    raise SystemExit(status)
 
 
 def _is_good(status: object) -> bool:

@@ -28,6 +28,10 @@ if group.rank in ranks:
         sys.exit(3)
     if how == "words":
         sys.exit("the reason")
+    if how == "bare":
+        raise SystemExit(3)
+    if how == "bare words":
+        raise SystemExit("the reason")
     if how == "interrupt":
         raise KeyboardInterrupt
     if how == "caught":
@@ -35,6 +39,10 @@ if group.rank in ranks:
             sys.exit(4)
         except SystemExit as error:
             print("caught", error.code, flush=True)
+        try:
+            raise SystemExit(4)
+        except SystemExit as error:
+            assert (error.code, error.args) == (4, (4,))
     if how == "child":
         child = os.fork()
         if not child:  # as multiprocessing ends its children
@@ -48,6 +56,8 @@ if group.rank in ranks:
         os.kill(os.getpid(), signal.SIGKILL)
 if how == "zero":
     sys.exit(0)
+if how == "bare zero":
+    raise SystemExit
 group.barrier()
 """
 
@@ -98,6 +108,8 @@ def only_once(request):
         ("thread", "3", 3, "ZeroDivisionError: division by zero"),
         ("words", "1", 1, "ends the job: the reason"),
         ("exit", "1", 1, "ends the job: exit status 3"),
+        ("bare", "1", 1, "ends the job: exit status 3"),
+        ("bare words", "2", 2, "ends the job: the reason"),
         ("interrupt", "0123", 0, "ends the job: interrupted"),
     ],
 )
@@ -122,7 +134,7 @@ def test_the_status_is_passed_on(tmp_path):
     assert status == 3
 
 
-@pytest.mark.parametrize("how", ["caught", "zero"])
+@pytest.mark.parametrize("how", ["caught", "zero", "bare zero"])
 def test_what_is_handled_ends_nothing(tmp_path, how):
     status, output, _ = launch(tmp_path, how, "1")
     assert status == 0, output
