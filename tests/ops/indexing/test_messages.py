@@ -250,4 +250,4 @@ def test_values_come_from_another_mesh(world, ranks, limit):
         with pytest.raises(ValueError, match="different meshes"):
             rows(mesh)[values < 0]
 
-    run(world, ranks, program)
+    world.run(ranks, program)
