@@ -1,0 +1,301 @@
+"""Safetensors files, and models of several such files with an index, as Hugging Face has them.
+
+A file is eight bytes with the length of a header, the header, which is JSON, and the tensors in C
+order. Nothing in it can run code. Every offset is checked against the shapes and the size of the
+file before anything is read.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.comm import DeviceMesh
+from distarray.comm.files import STRETCH
+from distarray.comm.files import open_file as open_shared
+from distarray.io.aside import replacing
+from distarray.io.bodies import runs, whole, write_body
+from distarray.io.formats import Contents, Lazy, needs
+from distarray.layout import Box
+
+__all__ = ["open_file", "write_file"]
+
+#: Largest header that the format allows, in bytes.
+_HEADER = 100_000_000
+#: Rows up to this many bytes are read whole: many small reads cost more than an exchange.
+_ROW = 1 << 16
+_NUMPY = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
+    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1", "C64": "<c8",
+}  # fmt: skip
+#: Types that NumPy itself does not have.
+_ML = {
+    "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+    "F8_E8M0": "float8_e8m0fnu",
+}  # fmt: skip
+_ALIGNMENT = 8
+
+
+class _Entry(NamedTuple):
+    """A tensor as a header describes it."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    #: First byte in the file.
+    offset: int
+
+
+class _Stored:
+    """A tensor, for reading."""
+
+    def __init__(self, file: BinaryIO, path: str, entry: _Entry) -> None:
+        self._file, self._path, self._offset = file, path, entry.offset
+        self.dtype, self.shape = entry.dtype, entry.shape
+        row = entry.dtype.itemsize * (entry.shape[-1] if entry.shape else 1)
+        small = len(entry.shape) > 1 and row <= _ROW
+        self.chunks = (*(1,) * (len(entry.shape) - 1), entry.shape[-1]) if small else None
+
+    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
+        """Read a box: a stretch of bytes for each run of it that is contiguous in the file."""
+        if not section:
+            self._fill(self._offset, out)
+            return
+        for offset, key in runs(section, self.shape, self.dtype.itemsize, STRETCH):
+            part = out[key]
+            if part.flags.c_contiguous:
+                self._fill(self._offset + offset, part)
+            else:
+                found = np.empty(part.shape, part.dtype)
+                self._fill(self._offset + offset, found)
+                part[...] = found
+
+    def _fill(self, offset: int, part: np.ndarray[Any, Any]) -> None:
+        """Read bytes into an array in C order."""
+        view = part.reshape(-1).view(np.uint8).data
+        while view:
+            count = os.preadv(self._file.fileno(), [view], offset)
+            if not count:
+                raise OSError(f"{self._path} ends at byte {offset}, within a tensor")
+            view, offset = view[count:], offset + count
+
+
+def open_file(path: str, mesh: DeviceMesh) -> Contents:
+    """The tensors of a file, or of all files that an index names.
+
+    Parameters
+    ----------
+    path : str
+        ``*.safetensors``, or ``*.safetensors.index.json``.
+    mesh : DeviceMesh
+        Not asked: each rank opens the files by itself.
+
+    Raises
+    ------
+    ValueError
+        If the file is no safetensors file, or says what cannot be so.
+    """
+    with ExitStack() as stack:
+        if path.endswith(".json"):
+            arrays, attrs = _indexed(path, stack)
+        else:
+            arrays, attrs = _single(path, stack)
+        return Contents(arrays, attrs, close=stack.pop_all().close)
+
+
+def _single(path: str, stack: ExitStack) -> tuple[Mapping[str, _Stored], dict[str, Any]]:
+    file = stack.enter_context(Path(path).open("rb"))  # noqa: SIM115
+    entries, attrs = _header(file, path)
+    return Lazy(entries, lambda name: _Stored(file, path, entries[name])), attrs
+
+
+def _indexed(path: str, stack: ExitStack) -> tuple[Mapping[str, _Stored], dict[str, Any]]:
+    """The tensors of a model in several files."""
+    with Path(path).open("rb") as file:
+        index = _json(file.read(_HEADER + 1), path)
+    places = index.get("weight_map")
+    if not isinstance(places, dict) or not all(map(_is_file_name, places.values())):
+        raise ValueError(f"{path}: weight_map must give each tensor a file of this directory")
+    files = {
+        name: _single(str(Path(path).parent / name), stack)[0]
+        for name in dict.fromkeys(places.values())
+    }
+    for tensor, name in places.items():
+        if tensor not in files[name]:
+            raise ValueError(
+                f"{path}: {name} has no tensor {tensor!r}, which the index says it has"
+            )
+    attrs = index.get("metadata")
+    return Lazy(places, lambda tensor: files[places[tensor]][tensor]), (
+        attrs if isinstance(attrs, dict) else {}
+    )
+
+
+def _is_file_name(name: object) -> bool:
+    """Whether it names a file of the same directory, and no other place."""
+    return isinstance(name, str) and name == os.path.basename(name) and name.strip(".") != ""
+
+
+def _json(data: bytes, path: str) -> dict[str, Any]:
+    try:
+        found = json.loads(data, object_pairs_hook=lambda pairs: _distinct(pairs, path))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} is no safetensors file or index: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is no safetensors file or index: its JSON is no object")
+    return found
+
+
+def _distinct(pairs: list[tuple[str, Any]], path: str) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"{path}: a name occurs twice in its header")
+    return found
+
+
+def _header(file: BinaryIO, path: str) -> tuple[dict[str, _Entry], dict[str, Any]]:
+    """What a file holds, checked against its size."""
+    size = os.fstat(file.fileno()).st_size
+    start = file.read(8)
+    length = int.from_bytes(start, "little")
+    if len(start) < 8 or length > min(_HEADER, size - 8):
+        raise ValueError(
+            f"{path} is no safetensors file, or is truncated: it has {size} bytes and begins with "
+            f"the length of its header, {length}"
+        )
+    described = _json(file.read(length), path)
+    attrs = described.pop("__metadata__", {})
+    entries, spans = {}, []
+    for name, about in described.items():
+        entries[name], span = _entry(name, about, 8 + length, path)
+        spans.append(span)
+    _check_spans(spans, size - 8 - length, path)
+    return entries, attrs if isinstance(attrs, dict) else {}
+
+
+def _entry(name: str, about: Any, body: int, path: str) -> tuple[_Entry, tuple[int, int]]:
+    """One tensor of a header, and the bytes of the body that are its."""
+    try:
+        kind, shape = about["dtype"], tuple(about["shape"])
+        first, last = about["data_offsets"]
+        counts = (*shape, first, last)
+    except (TypeError, KeyError, ValueError):
+        raise ValueError(f"{path}: the header says nothing sensible of {name!r}") from None
+    if not all(type(count) is int and count >= 0 for count in counts):
+        raise ValueError(f"{path}: {name!r} has shape {shape}, offsets {first} and {last}")
+    dtype = _dtype(kind, name, path)
+    if last - first != dtype.itemsize * prod(shape):
+        raise ValueError(
+            f"{path}: {name!r} of shape {shape} and type {kind} does not have {last - first} bytes"
+        )
+    return _Entry(dtype, shape, body + first), (first, last)
+
+
+def _dtype(kind: Any, name: str, path: str) -> np.dtype[Any]:
+    if isinstance(kind, str) and kind in _NUMPY:
+        return np.dtype(_NUMPY[kind])
+    if isinstance(kind, str) and kind in _ML:
+        found: np.dtype[Any] = np.dtype(getattr(needs("ml_dtypes"), _ML[kind]))
+        return found
+    raise ValueError(f"{path}: {name!r} has type {kind!r}; known are {', '.join([*_NUMPY, *_ML])}")
+
+
+def _check_spans(spans: list[tuple[int, int]], size: int, path: str) -> None:
+    """Tensors fill the body, without holes in which anything might hide, nor overlap."""
+    at = 0
+    for first, last in sorted(spans):
+        if first != at:
+            raise ValueError(f"{path}: tensors overlap or leave a hole at byte {at} of the body")
+        at = last
+    if at != size:
+        raise ValueError(
+            f"{path} is truncated, or not what its header says: the tensors take {at} bytes, and "
+            f"the file has {size} for them"
+        )
+
+
+def write_file(
+    path: str,
+    arrays: Mapping[str, DistArray],
+    mesh: DeviceMesh,
+    *,
+    attrs: Mapping[str, str] | None = None,
+) -> None:
+    """Write a file of tensors, whole or not at all; collective, each rank its own parts.
+
+    Parameters
+    ----------
+    path : str
+        The file, replaced if it exists.
+    arrays : mapping of str to DistArray
+        By name.
+    mesh : DeviceMesh
+        Whose ranks write.
+    attrs : mapping of str to str, optional
+        What the file says about itself.
+
+    Raises
+    ------
+    TypeError
+        If the format has no type for an array's, or an attribute is no text.
+    """
+    if "" in arrays or "__metadata__" in arrays:
+        raise TypeError(
+            f"{path}: tensors have names, other than '__metadata__'; write {{'name': array}}"
+        )
+    header, offsets, size = _described(arrays, attrs or {})
+    if mesh.coords is None:
+        return
+    with replacing(path, mesh.group) as aside, open_shared(mesh.group, aside, "w", size) as file:
+        file.write_all(0, header if mesh.rank == 0 else None)
+        for name, x in arrays.items():
+            x = x._plain()
+            native = x.astype(x.dtype.newbyteorder("<")) if x.dtype.byteorder == ">" else x
+            if x.ndim:
+                write_body(file, offsets[name], native)
+            else:
+                file.write_all(offsets[name], whole(native, False))
+
+
+def _described(
+    arrays: Mapping[str, DistArray], attrs: Mapping[str, str]
+) -> tuple[bytes, dict[str, int], int]:
+    """The header with its length, where each array begins, and the size of the file."""
+    if not all(isinstance(text, str) for item in attrs.items() for text in item):
+        raise TypeError(f"attributes of a safetensors file are text, not {dict(attrs)}")
+    about: dict[str, Any] = {"__metadata__": dict(attrs)} if attrs else {}
+    offsets: dict[str, int] = {}
+    at = 0
+    # The widest types first, as the reference library lays them out: so all are aligned.
+    for name in sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name)):
+        x = arrays[name]
+        offsets[name], end = at, at + x.nbytes
+        about[name] = {"dtype": _kind(name, x), "shape": x.shape, "data_offsets": (at, end)}
+        at = end
+    text = json.dumps(about, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    start = 8 + len(text)
+    return (
+        len(text).to_bytes(8, "little") + text,
+        {name: start + offset for name, offset in offsets.items()},
+        start + at,
+    )
+
+
+def _kind(name: str, x: DistArray) -> str:
+    """What the format calls an array's type."""
+    for kind, text in _NUMPY.items():
+        if x.dtype.newbyteorder("<") == np.dtype(text):
+            return kind
+    for kind, known in _ML.items():
+        if x.dtype.name == known:
+            return kind
+    raise TypeError(
+        f"{name} has dtype {x.dtype}, which safetensors has no type for; convert it with "
+        "x.astype(...)"
+    )
