@@ -36,7 +36,11 @@ class ThreadWorld:
 
 
 class MPIWorld:
-    """Ranks are the processes that mpiexec started; as many as there are."""
+    """Ranks are the processes that mpiexec started; as many as there are.
+
+    ``DISTARRAY_TEST_PARTS=1``: every number up to theirs, while the others wait; one launch then
+    serves all numbers of ranks.
+    """
 
     name = "mpi"
 
@@ -44,23 +48,31 @@ class MPIWorld:
         from distarray.comm.mpi import group_of
 
         self.group = group_of()
-        self.ranks = (self.group.size,)
+        self.ranks = mpi_ranks(self.group.size)
 
     def run(self, n: int, program: Callable[[Any], Any], timeout: float = PATIENCE) -> list[Any]:
         """Run ``program(group)``; this rank's result alone. A failure is every rank's failure."""
-        assert n == self.group.size, f"{n} ranks asked for, mpiexec started {self.group.size}"
+        assert n in self.ranks, f"{n} ranks asked for, mpiexec started {self.group.size}"
         failure, text, result = None, None, None
+        part = self.group.subset(range(n))
         try:
-            result = program(self.group)
+            result = None if part is None else program(part)
         except Exception as error:
             failure, text = error, traceback.format_exc()
         texts = self.group.allgather_object(text)
         failed = [rank for rank, words in enumerate(texts) if words is not None]
         if not failed:
             return [result]
+        if len(failed) == n and n < self.group.size:
+            failure = self.group.broadcast_object(failure)
         if failure is not None and len(failed) == n:
             raise failure  # all ranks alike: what the test may be waiting for
         raise AssertionError(f"failed on ranks {failed} of {n}; on the first:\n{texts[failed[0]]}")
+
+
+def mpi_ranks(size: int) -> tuple[int, ...]:
+    """The numbers of ranks that tests run on under MPI."""
+    return tuple(range(1, size + 1)) if os.environ.get("DISTARRAY_TEST_PARTS") else (size,)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -168,7 +180,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if metafunc.config.option.mpi:
             from mpi4py import MPI
 
-            counts: tuple[int, ...] = (MPI.COMM_WORLD.size,)
+            counts = mpi_ranks(MPI.COMM_WORLD.size)
         else:
             counts = ThreadWorld.ranks
         metafunc.parametrize("ranks", counts)

