@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from distarray import io as io
+    from distarray import job as job
     from distarray.array import (
         DistArray,
         distribute,
@@ -78,8 +80,13 @@ _HOMES = {
     "trace": "distarray.comm",
 }
 
+#: Modules that are attributes without having been imported.
+_ROOMS = ("io", "job")
+
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"distarray.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'distarray' has no attribute {name!r}")
@@ -91,4 +98,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__, *_ROOMS})

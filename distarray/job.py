@@ -1,0 +1,212 @@
+"""Batch jobs: being told to stop in time, by the scheduler or by the clock, on all ranks alike.
+
+A scheduler that needs the nodes, or a job that comes to the end of its time, leaves a program some
+seconds to save what it has. Which rank gets the signal, and when, depends on the scheduler and the
+launcher; what a program needs is one answer for all ranks, at the same iteration::
+
+    with distarray.job.preemption(margin=120) as p:
+        for step in range(first, steps):
+            ...
+            if p.requested:
+                distarray.checkpoint.save("run", state, step=step)
+                break
+"""
+
+import math
+import os
+import signal as signals
+import subprocess
+import time
+from collections.abc import Iterable
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from distarray.comm import Group, world_group
+from distarray.comm.threads import current_world
+from distarray.layout.placement import Fold
+
+__all__ = ["Preemption", "preemption", "time_left"]
+
+#: What schedulers send: Slurm and most others SIGTERM, many sites' scripts SIGUSR1.
+_SIGNALS = (signals.SIGTERM, signals.SIGUSR1)
+#: Environment variables with the end of the job, in seconds since 1970; the first that is set.
+_ENDS = ("DISTARRAY_JOB_END", "SLURM_JOB_END_TIME")
+#: Seconds that the scheduler's own program may take to answer.
+_PATIENCE = 10.0
+
+
+class Preemption:
+    """Whether the job is to stop; see :func:`preemption`.
+
+    Attributes
+    ----------
+    signal : signal.Signals or None
+        What some rank was sent, once all ranks know of it.
+    """
+
+    def __init__(
+        self, watched: tuple[signals.Signals, ...], margin: float | None, group: Group
+    ) -> None:
+        self.signal: signals.Signals | None = None
+        self._watched = watched
+        self._margin = margin
+        self._group = group
+        self._caught = 0
+        self._agreed = False
+        self._before: dict[signals.Signals, Any] = {}
+        self._end: float | None = None
+
+    @property
+    def requested(self) -> bool:
+        """Whether any rank has been told to stop, or the time is up; equal on all ranks.
+
+        Collective, unlike other attributes: every rank asks at the same place of the program.
+        Once it is true it stays true, and costs nothing.
+
+        Cost
+        ----
+        One allreduce of an integer.
+        """
+        if not self._agreed:
+            late = self._end is not None and time.monotonic() >= self._end
+            mine = np.array([self._caught, self._caught or late], np.int64)
+            number, stop = self._group.allreduce(mine, Fold.MAX, "is the job to stop?").tolist()
+            self._agreed = bool(stop)
+            self.signal = signals.Signals(number) if number else None
+        return self._agreed
+
+    def request(self) -> None:
+        """Ask for the end by the program's own wish; on any rank, which need not be all."""
+        self._end = -math.inf
+
+    def __enter__(self) -> Self:
+        if self._margin is not None:
+            left = time_left(self._group)
+            self._end = None if left is None else time.monotonic() + left - self._margin
+        if current_world() is None:
+            for number in self._watched:
+                self._before[number] = signals.signal(number, self._on_signal)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signals.signal(number, signals.SIG_DFL if handler is None else handler)
+        self._before.clear()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._caught = number
+
+
+def preemption(
+    signal: int | Iterable[int] = _SIGNALS,
+    *,
+    margin: float | None = None,
+    group: Group | None = None,
+) -> Preemption:
+    """Watch for the end of the job, in a ``with`` statement; collective.
+
+    Inside of it the signals no longer end the process: the program looks at ``p.requested`` where
+    it can stop, on all ranks at the same place, and saves. What was done with the signals before
+    is put back in place at the end of the block. Ranks that are threads watch no signals, which
+    belong to the process.
+
+    Parameters
+    ----------
+    signal : int or iterable of int
+        What the scheduler sends; any of them on any rank is enough.
+    margin : float, optional
+        Seconds before the end of the job's time at which to stop without having been told, as far
+        as :func:`time_left` knows of an end.
+    group : Group, optional
+        Whose ranks agree; all ranks of the job by default.
+
+    Returns
+    -------
+    Preemption
+
+    Raises
+    ------
+    ValueError
+        If a signal cannot be caught (SIGKILL), or this is not the main thread.
+
+    Cost
+    ----
+    With `margin` that of :func:`time_left`, once; then one allreduce of an integer each time that
+    ``p.requested`` is read.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> with distarray.job.preemption() as p:
+    ...     p.requested
+    False
+    """
+    numbers = (signal,) if isinstance(signal, int) else tuple(signal)
+    watched = tuple([signals.Signals(number) for number in numbers])
+    for number in watched:
+        if number in (signals.SIGKILL, signals.SIGSTOP):
+            raise ValueError(f"{number.name} cannot be caught; have the scheduler send another")
+    return Preemption(watched, margin, world_group() if group is None else group)
+
+
+def time_left(group: Group | None = None) -> float | None:
+    """Seconds until the scheduler ends the job, equal on all ranks; None if nobody knows.
+
+    The end is taken from the environment, where Slurm writes it (SLURM_JOB_END_TIME) and other
+    schedulers' job scripts can (DISTARRAY_JOB_END, seconds since 1970); older Slurms are asked.
+
+    Parameters
+    ----------
+    group : Group, optional
+        Whose ranks ask together; all ranks of the job by default.
+
+    Cost
+    ----
+    One small broadcast; on one rank and where the environment says nothing, a run of ``squeue``.
+    """
+    group = world_group() if group is None else group
+    left: float | None = group.broadcast_object(_left() if group.rank == 0 else None, 0)
+    return left
+
+
+def _left() -> float | None:
+    """Seconds left, as this rank finds out."""
+    for name in _ENDS:
+        try:
+            return float(os.environ[name]) - time.time()
+        except (KeyError, ValueError):
+            continue
+    job = os.environ.get("SLURM_JOB_ID")
+    if job is None:
+        return None
+    command = ["squeue", "--noheader", "--jobs", job, "--format", "%L"]
+    try:
+        told = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PATIENCE, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return _seconds(told.stdout)
+
+
+def _seconds(text: str) -> float | None:
+    """Slurm's ``days-hours:minutes:seconds``, of which the front may be missing.
+
+    >>> _seconds("1-02:03:04"), _seconds("5:06"), _seconds("UNLIMITED")
+    (93784.0, 306.0, None)
+    """
+    days, _, clock = text.strip().rpartition("-")
+    parts = clock.split(":")
+    if not all(part.isdigit() for part in (*parts, days or "0")):
+        return None
+    total = 0
+    for part in parts:
+        total = 60 * total + int(part)
+    return float(total + 86400 * int(days or 0))
