@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from distarray.comm.mesh import world_group as world_group
     from distarray.comm.own import alone as alone
     from distarray.comm.own import own_mesh as own_mesh
+    from distarray.comm.threads import current_world as current_world
     from distarray.comm.threads import run_threads as run_threads
 
 _WHERE = {
@@ -26,6 +27,7 @@ _WHERE = {
     "Group": "group",
     "Trace": "ledger",
     "alone": "own",
+    "current_world": "threads",
     "default_mesh": "mesh",
     "forbid_communication": "ledger",
     "init_device_mesh": "mesh",

@@ -3,11 +3,20 @@
 import ctypes
 import os
 import platform
-from typing import Any
+from typing import Any, NamedTuple
 
 from distarray.config import config
 
-__all__ = ["blas_threads", "keep_freed_memory", "share_of_cores", "start", "use_own_gpu"]
+__all__ = [
+    "Node",
+    "blas_threads",
+    "keep_freed_memory",
+    "own_threads",
+    "share_of_cores",
+    "start",
+    "this_node",
+    "use_own_gpu",
+]
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -25,6 +34,24 @@ _USER_CHOICES = (
 
 _started = False
 _node_rank = 0
+_node_size = 1
+_share = 0
+
+
+class Node(NamedTuple):
+    """This rank's part of its node.
+
+    Attributes
+    ----------
+    rank, size : int
+        Its number among the job's ranks on this node, and how many they are.
+    cores : int
+        Cores it has for itself.
+    """
+
+    rank: int
+    size: int
+    cores: int
 
 
 def start(comm: Any) -> None:
@@ -39,13 +66,24 @@ def start(comm: Any) -> None:
     -----
     ``config.arena`` and ``config.blas_threads`` switch the two parts off.
     """
-    global _started
+    global _started, _share
     if not _started and config.arena:
         keep_freed_memory()
     _started = True
     share = share_of_cores(comm)
-    if config.blas_threads and not any(name in os.environ for name in _USER_CHOICES):
+    _share = min(_share, share) if _share else share
+    if own_threads():
         blas_threads(share)
+
+
+def own_threads() -> bool:
+    """Whether the ranks of a node divide its cores: unless the user has chosen otherwise."""
+    return config.blas_threads and not any(name in os.environ for name in _USER_CHOICES)
+
+
+def this_node() -> Node:
+    """What MPI says about the node, as far as it was asked: all of it once a group was made."""
+    return Node(_node_rank, _node_size, _share or len(_allowed_cores()))
 
 
 def keep_freed_memory() -> bool:
@@ -73,13 +111,14 @@ def share_of_cores(comm: Any) -> int:
     """Cores for this rank: each core it may run on, divided by the ranks that may run there."""
     from mpi4py import MPI
 
-    global _node_rank
+    global _node_rank, _node_size
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     _node_rank = max(_node_rank, node.Get_rank())
     try:
         masks = node.allgather(_allowed_cores())
     finally:
         node.Free()
+    _node_size = max(_node_size, len(masks))
     users: dict[int, int] = {}
     for mask in masks:
         for core in mask:

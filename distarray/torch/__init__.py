@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from distarray.torch.counting import transfers as transfers
     from distarray.torch.data_parallel import data_parallel as data_parallel
     from distarray.torch.data_parallel import no_sync as no_sync
+    from distarray.torch.dtensor import ensure_process_group as ensure_process_group
+    from distarray.torch.dtensor import from_dtensor as from_dtensor
+    from distarray.torch.dtensor import to_dtensor as to_dtensor
     from distarray.torch.hosting import host as host
     from distarray.torch.hosting import shares_memory as shares_memory
+    from distarray.torch.launch import start as start
     from distarray.torch.sharding import fully_shard as fully_shard
 
 #: Where each public name lives.
@@ -46,11 +50,15 @@ _WHERE = {
     "reduce_scatter": "distarray.torch.collectives",
     "scatter_to": "distarray.torch.collectives",
     "data_parallel": "distarray.torch.data_parallel",
+    "ensure_process_group": "distarray.torch.dtensor",
+    "from_dtensor": "distarray.torch.dtensor",
     "from_torch": "distarray.torch.bridge",
     "fully_shard": "distarray.torch.sharding",
     "host": "distarray.torch.hosting",
     "no_sync": "distarray.torch.data_parallel",
     "shares_memory": "distarray.torch.hosting",
+    "start": "distarray.torch.launch",
+    "to_dtensor": "distarray.torch.dtensor",
     "to_torch": "distarray.torch.bridge",
     "transfers": "distarray.torch.counting",
 }

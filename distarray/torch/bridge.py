@@ -21,7 +21,7 @@ from distarray.torch.refusals import (
     refuse_gradient,
 )
 
-__all__ = ["block_of", "distribute_tensor", "from_torch", "to_torch"]
+__all__ = ["block_of", "distribute_tensor", "from_torch", "is_block", "to_torch"]
 
 Placements = Sequence[Placement] | Placement
 
@@ -87,7 +87,7 @@ def _tensor_of(block: Any, device: Any, dtype: Any, copy: bool | None) -> Any:
         if copy is False:
             raise CopyRequiredError("to_torch: a 0-d result is a value, with no memory to share")
         block, copy = np.asarray(block), True
-    if not isinstance(block, _ndarray) and not devices.on_device(block):
+    if not is_block(block):
         raise TypeError(f"to_torch: a DistArray or array is wanted, not {type(block).__name__}")
     native = torch_dtype(block.dtype)
     if native is None:
@@ -104,6 +104,11 @@ def _tensor_of(block: Any, device: Any, dtype: Any, copy: bool | None) -> Any:
             "copy=False out"
         )
     return _converted(block, wanted, target)
+
+
+def is_block(x: Any) -> bool:
+    """Whether it is a NumPy or CuPy array; tensors have CuPy's interface, too."""
+    return isinstance(x, _ndarray) or (devices.on_device(x) and not isinstance(x, torch.Tensor))
 
 
 def _on_own_device(block: Any, copy: bool | None) -> Any:

@@ -48,7 +48,7 @@ _NATIVE = {
 }
 
 
-def numpy_view(t: Any, call: str) -> Any:
+def numpy_view(t: Any, call: str = "distarray.torch") -> Any:
     """A NumPy array over a strided CPU tensor that needs no gradient.
 
     Raises

@@ -10,6 +10,7 @@ import torch
 from distarray.array import DistArray
 from distarray.comm import devices
 from distarray.torch import counting
+from distarray.torch.bridge import is_block
 from distarray.torch.dtypes import numpy_view
 from distarray.torch.refusals import checked_tensor, refuse_bits
 
@@ -100,6 +101,10 @@ def shares_memory(x: Any, t: Any) -> bool:
     Nothing is sent.
     """
     block = x._block if isinstance(x, DistArray) else x
+    if not is_block(block) and not isinstance(block, np.generic):
+        raise TypeError(
+            f"shares_memory: a DistArray or array is wanted, not {type(block).__name__}"
+        )
     plain = checked_tensor(t, "shares_memory").detach()
     if devices.on_device(block):
         if plain.device.type != "cuda":
