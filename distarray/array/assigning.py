@@ -82,7 +82,7 @@ def _castable(value: Any, dtype: np.dtype[Any]) -> Any:
 
     Only a rank that holds elements of the target would find out by itself.
     """
-    if not hasattr(value, "dtype"):
+    if not isinstance(getattr(value, "dtype", None), np.dtype):
         if isinstance(value, (list, tuple)) or np.ndim(value):
             return np.asarray(value, dtype)
         np.empty((), dtype)[()] = value

@@ -50,7 +50,10 @@ def on_device(block: Any) -> bool:
     kind = type(block)
     known = _device_types.get(kind)
     if known is None:
-        known = hasattr(kind, "__cuda_array_interface__")
+        # Tensors have the interface on any device, and no NumPy dtype: NumPy reads them as it can.
+        known = hasattr(kind, "__cuda_array_interface__") and not hasattr(
+            kind, "__torch_function__"
+        )
         _device_types[kind] = known
     return known
 
