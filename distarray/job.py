@@ -96,6 +96,8 @@ class Preemption:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._agreed:
+            return  # schedulers say it again: let the program end in peace
         for number, handler in self._before.items():
             signals.signal(number, signals.SIG_DFL if handler is None else handler)
         self._before.clear()
@@ -113,9 +115,10 @@ def preemption(
     """Watch for the end of the job, in a ``with`` statement; collective.
 
     Inside of it the signals no longer end the process: the program looks at ``p.requested`` where
-    it can stop, on all ranks at the same place, and saves. What was done with the signals before
-    is put back in place at the end of the block. Ranks that are threads watch no signals, which
-    belong to the process.
+    it can stop, on all ranks at the same place, and saves. At the end of the block the signals
+    mean again what they did before, unless the job is to stop: schedulers send them repeatedly,
+    and a program that is about to end must not be killed over it. Ranks that are threads watch no
+    signals, which belong to the process.
 
     Parameters
     ----------
