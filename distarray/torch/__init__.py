@@ -26,16 +26,46 @@ if TYPE_CHECKING:
     from distarray.torch.counting import transfers as transfers
     from distarray.torch.data_parallel import data_parallel as data_parallel
     from distarray.torch.data_parallel import no_sync as no_sync
+    from distarray.torch.dropout import manual_seed as manual_seed
     from distarray.torch.dtensor import ensure_process_group as ensure_process_group
     from distarray.torch.dtensor import from_dtensor as from_dtensor
     from distarray.torch.dtensor import to_dtensor as to_dtensor
+    from distarray.torch.handing import ParallelStyle as ParallelStyle
     from distarray.torch.hosting import host as host
     from distarray.torch.hosting import shares_memory as shares_memory
     from distarray.torch.launch import start as start
+    from distarray.torch.modules import distribute_module as distribute_module
+    from distarray.torch.optimizers import clip_grad_norm_ as clip_grad_norm_
+    from distarray.torch.optimizers import optimizer_state as optimizer_state
+    from distarray.torch.parameters import distribute_parameter as distribute_parameter
+    from distarray.torch.plans import parallelize_module as parallelize_module
+    from distarray.torch.preparing import PrepareModuleInput as PrepareModuleInput
+    from distarray.torch.preparing import PrepareModuleInputOutput as PrepareModuleInputOutput
+    from distarray.torch.preparing import PrepareModuleOutput as PrepareModuleOutput
     from distarray.torch.sharding import fully_shard as fully_shard
+    from distarray.torch.states import module_state as module_state
+    from distarray.torch.styles import ColwiseParallel as ColwiseParallel
+    from distarray.torch.styles import DropoutParallel as DropoutParallel
+    from distarray.torch.styles import RowwiseParallel as RowwiseParallel
+    from distarray.torch.styles import SequenceParallel as SequenceParallel
+    from distarray.torch.tensor import DistTensor as DistTensor
 
 #: Where each public name lives.
 _WHERE = {
+    "ColwiseParallel": "distarray.torch.styles",
+    "DistTensor": "distarray.torch.tensor",
+    "DropoutParallel": "distarray.torch.styles",
+    "ParallelStyle": "distarray.torch.handing",
+    "PrepareModuleInput": "distarray.torch.preparing",
+    "PrepareModuleInputOutput": "distarray.torch.preparing",
+    "PrepareModuleOutput": "distarray.torch.preparing",
+    "RowwiseParallel": "distarray.torch.styles",
+    "SequenceParallel": "distarray.torch.styles",
+    "distribute_module": "distarray.torch.modules",
+    "distribute_parameter": "distarray.torch.parameters",
+    "manual_seed": "distarray.torch.dropout",
+    "module_state": "distarray.torch.states",
+    "parallelize_module": "distarray.torch.plans",
     "CopyRequiredError": "distarray.errors",
     "distribute_tensor": "distarray.torch.bridge",
     "Work": "distarray.torch.collectives",
@@ -49,6 +79,7 @@ _WHERE = {
     "reduce_from": "distarray.torch.collectives",
     "reduce_scatter": "distarray.torch.collectives",
     "scatter_to": "distarray.torch.collectives",
+    "clip_grad_norm_": "distarray.torch.optimizers",
     "data_parallel": "distarray.torch.data_parallel",
     "ensure_process_group": "distarray.torch.dtensor",
     "from_dtensor": "distarray.torch.dtensor",
@@ -56,6 +87,7 @@ _WHERE = {
     "fully_shard": "distarray.torch.sharding",
     "host": "distarray.torch.hosting",
     "no_sync": "distarray.torch.data_parallel",
+    "optimizer_state": "distarray.torch.optimizers",
     "shares_memory": "distarray.torch.hosting",
     "start": "distarray.torch.launch",
     "to_dtensor": "distarray.torch.dtensor",

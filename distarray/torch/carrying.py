@@ -1,0 +1,171 @@
+"""Tensors carried from one layout to another, and their gradients carried back.
+
+A gradient has a layout, too. What is cut has a gradient that is cut alike; of a pending sum every
+contribution has the whole sum's gradient, replicated. For what is replicated there are two cases.
+*Alike*: every rank computes the same with it, and finds the same gradient. *Pending*: each rank
+computes something else with it, so that it finds a contribution, and the sum of those is the
+gradient. The border of tensor parallelism, which passes a tensor on as it is and adds up its
+gradients, is thus the way from "replicated, gradient alike" to "replicated, gradient pending".
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from distarray.array.movement import moved
+from distarray.comm import DeviceMesh
+from distarray.layout import Fold, Layout, Partial, Replicate, Shard
+from distarray.torch import conversations as talk
+from distarray.torch.blocks import movable, moved_back
+
+__all__ = ["Route", "carried", "carry", "gradient_layout"]
+
+Tensor = Any
+
+_SUM = Partial()
+
+
+class Route(NamedTuple):
+    """From where to where, for a tensor and (the other way) for its gradient."""
+
+    src: Layout
+    dst: Layout
+    grad_src: Layout
+    grad_dst: Layout
+
+
+@lru_cache(maxsize=1024)
+def gradient_layout(layout: Layout, pending: tuple[int, ...] = ()) -> Layout:
+    """The layout of the gradient of what is laid out so.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of the tensor.
+    pending : tuple of int
+        The replicating mesh dimensions along which gradients are contributions to be summed.
+    """
+    others = {m: _SUM for m in pending if isinstance(layout.placements[m], Replicate)}
+    return Layout.from_cuts(layout.cuts, layout.mesh_shape, others)
+
+
+def carry(tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
+    """This rank's part in another layout; the gradient is carried back.
+
+    Collective where either of the two has to move.
+    """
+    if route.src is route.dst and route.grad_src is route.grad_dst:
+        return tensor
+    if not (tensor.requires_grad and torch.is_grad_enabled()):
+        return carried(tensor, mesh, route.src, route.dst)
+    return _carry(tensor, mesh, route)
+
+
+def _forward(ctx: Any, tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
+    ctx.mesh, ctx.route = mesh, route
+    result = carried(tensor, mesh, route.src, route.dst)
+    return tensor.view_as(tensor) if result is tensor else result
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    src, dst, grad_src, grad_dst = ctx.route
+    return carry(grad, ctx.mesh, Route(grad_dst, grad_src, dst, src)), None, None
+
+
+_made: Any = type(
+    "Carry",
+    (torch.autograd.Function,),
+    {"forward": staticmethod(_forward), "backward": staticmethod(_backward)},
+)
+_carry: Any = _made.apply
+
+
+# -- without gradients ------------------------------------------------------------------------
+
+
+def carried(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> Tensor:
+    """This rank's part in another layout, without a gradient.
+
+    Pending sums are carried out (allreduce, or reduce-scatter where the result is cut) or made,
+    all else is one exchange.
+    """
+    if src is dst or mesh.coords is None:
+        return tensor
+    if src.partials:
+        tensor, src = _summed(tensor, mesh, src, dst)
+    fresh = tuple([m for m in dst.partials if m not in src.partials])
+    if fresh:
+        return _contributed(tensor, mesh, src, dst, fresh)
+    return _exchanged(tensor, mesh, src, dst)
+
+
+def _exchanged(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> Tensor:
+    if src is dst:
+        return tensor
+    block = movable(tensor)
+    result = moved(block, src, dst, mesh.on("cpu"))
+    if np.may_share_memory(result, block):
+        result = result.copy()
+    return moved_back(result, tensor)
+
+
+def _summed(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> tuple[Tensor, Layout]:
+    """Pending sums carried out wherever `dst` has none."""
+    whole = []
+    for m in src.partials:
+        wanted = dst.placements[m]
+        if isinstance(wanted, Partial):
+            continue
+        if isinstance(wanted, Shard) and _cut_by(dst, m) and not src.cuts[wanted.dim].mesh_dims:
+            tensor, src = _scattered(tensor, mesh, src, dst, m, wanted.dim)
+        else:
+            whole.append(m)
+    if whole:
+        tensor = talk.folded(tensor, mesh.subgroup(tuple(whole)), Fold.SUM)
+        others = {m: p for m, p in src.others.items() if m not in whole}
+        src = Layout.from_cuts(src.cuts, src.mesh_shape, others)
+    return tensor, src
+
+
+def _cut_by(layout: Layout, m: int) -> bool:
+    """Whether a mesh dimension alone cuts the dimension that it cuts."""
+    return layout.cuts[layout.placements[m].dim].mesh_dims == (m,)  # type: ignore[attr-defined]
+
+
+def _scattered(
+    tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout, m: int, dim: int
+) -> tuple[Tensor, Layout]:
+    """One pending sum carried out so that each rank has its own part of it."""
+    cut = dst.cuts[dim]
+    parts = tuple([stop - start for start, stop in map(cut.interval, range(cut.parts))])
+    tensor = talk.scattered(tensor, mesh.subgroup((m,)), dim, parts, Fold.SUM)
+    cuts = list(src.cuts)
+    cuts[dim] = cut
+    others = {k: p for k, p in src.others.items() if k != m}
+    return tensor, Layout.from_cuts(cuts, src.mesh_shape, others)
+
+
+def _contributed(
+    tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout, fresh: tuple[int, ...]
+) -> Tensor:
+    """Contributions to a pending sum: each element is one rank's, the others have zeros."""
+    kept = {m: p for m, p in dst.others.items() if m not in fresh}
+    if all(
+        mine is theirs
+        or mine == theirs
+        or (set(mine.mesh_dims) <= set(fresh) and theirs.parts == 1)
+        for mine, theirs in zip(src.cuts, dst.cuts, strict=True)
+    ):
+        here = src
+    else:
+        here = Layout.from_cuts(dst.cuts, dst.mesh_shape, kept)
+        tensor = _exchanged(tensor, mesh, src, here)
+    coords = mesh.coords
+    assert coords is not None
+    result = tensor.new_zeros(dst.local_shape(coords))
+    if all(coords[m] == 0 for m in fresh if isinstance(here.placements[m], Replicate)):
+        box = zip(here.section(coords), dst.section(coords), strict=True)
+        result[tuple([slice(a - low, b - low) for (a, b), (low, _) in box])] = tensor
+    return result

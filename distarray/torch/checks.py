@@ -1,0 +1,75 @@
+"""What is looked at before a module is distributed: on each rank, and between the ranks."""
+
+from typing import Any
+
+import torch
+
+from distarray.comm import DeviceMesh
+from distarray.comm.agree import agree
+from distarray.errors import DivergenceError
+
+__all__ = ["agree_on_parameters", "check_parameters", "owners"]
+
+Module = Any
+
+
+def owners(root: Module) -> dict[int, list[tuple[str, Module, str]]]:
+    """For each parameter, by its id, who has it: (module's name, module, parameter's name)."""
+    found: dict[int, list[tuple[str, Module, str]]] = {}
+    for path, module in root.named_modules():
+        for name, tensor in module._parameters.items():
+            if tensor is not None:
+                found.setdefault(id(tensor), []).append((path, module, name))
+    return found
+
+
+def check_parameters(root: Module, call: str) -> None:
+    """Refuse parameters that cannot be distributed."""
+    for name, tensor in root.named_parameters():
+        if isinstance(tensor, torch.nn.parameter.UninitializedParameter):
+            raise TypeError(
+                f"{call}: {name} has no shape yet (a lazy module): call the model once first"
+            )
+        if tensor.is_meta:
+            raise TypeError(
+                f"{call}: {name} is on the meta device and has no values: module.to_empty(device) "
+                "and initialize it first"
+            )
+        if hasattr(tensor, "_local_tensor"):
+            raise TypeError(f"{call}: {name} is a DTensor already")
+        if tensor.grad is not None:
+            raise ValueError(
+                f"{call}: {name} has a gradient, which would keep the shape of the whole: call "
+                "zero_grad() before"
+            )
+    _refuse_overlap(root, call)
+
+
+def _refuse_overlap(root: Module, call: str) -> None:
+    seen: dict[int, str] = {}
+    for name, tensor in root.named_parameters():
+        where = tensor.untyped_storage().data_ptr() if tensor.numel() else 0
+        if where and where in seen:
+            raise ValueError(
+                f"{call}: {name} and {seen[where]} are two Parameters over the same memory, which "
+                "they would not share any more; tie them by assigning one Parameter to both"
+            )
+        seen[where] = name
+
+
+def agree_on_parameters(
+    root: Module, mesh: DeviceMesh, error: Exception | None, extra: Any
+) -> None:
+    """Raise on all ranks if one has an error, or if they bring different models or plans."""
+    agree(mesh.group, error)
+    mine = [(n, tuple(p.shape), str(p.dtype), p.requires_grad) for n, p in root.named_parameters()]
+    mine += [(n, tuple(b.shape), str(b.dtype), False) for n, b in root.named_buffers()]
+    told = mesh.group.allgather_object((mine, extra), "parameters of a module")
+    for rank, (theirs, plan) in enumerate(told):
+        if theirs != told[0][0] or plan != told[0][1]:
+            ours, others = dict.fromkeys(told[0][0]), dict.fromkeys(theirs)
+            differ = [str(x) for x in [*ours, *others] if (x in ours) != (x in others)]
+            raise DivergenceError(
+                f"the ranks bring different modules or plans: rank {rank} differs from rank 0 in "
+                f"{', '.join(differ[:4]) or f'the plan, {plan} and {told[0][1]}'}"
+            )

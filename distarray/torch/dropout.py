@@ -1,0 +1,163 @@
+"""Dropout that drops the same elements on every number of ranks.
+
+Whether an element is dropped is a random number of its global index (and of the seed and the number
+of the call), by the generators of :mod:`distarray.numpy.random`. Ranks that hold the same element
+drop it alike, ranks that hold parts drop what one process would, and nothing is sent.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+
+from distarray.array import wrap
+from distarray.comm import DeviceMesh, default_mesh
+from distarray.layout import Layout
+from distarray.ops.random.generator import Generator
+from distarray.ops.random.streams import Philox
+from distarray.torch.functions import joins
+from distarray.torch.tensor import DistTensor, laid_out
+
+__all__ = ["install_dropout", "is_dropout", "manual_seed", "mask", "parallel_dropout"]
+
+Tensor = Any
+Module = Any
+
+#: So many calls are remembered for activation checkpointing to make them again.
+_REMEMBERED = 4096
+_CALL = 1 << 128
+
+
+class _Stream:
+    """The random numbers of dropout on one mesh: one call after the other."""
+
+    def __init__(self, seed: int, mesh: DeviceMesh) -> None:
+        # Meshes along tensor parallelism differ by the data that their ranks see.
+        self._sequence = np.random.SeedSequence([seed % (1 << 64), mesh.ranks[0] // mesh.size()])
+        self._calls = 0
+        self._numbers: OrderedDict[int, int] = OrderedDict()
+
+    def next(self) -> Generator:
+        """The generator of the next call; of the same call again where torch repeats it.
+
+        Activation checkpointing runs a forward pass twice. It restores torch's own random state
+        for that, and a number drawn from there tells which call is being repeated.
+        """
+        ticket = int(torch.randint(1 << 62, ()))
+        if _repeating():
+            if ticket not in self._numbers:
+                raise RuntimeError(
+                    "dropout in a forward pass that is repeated for its gradient cannot tell which "
+                    "one is repeated; checkpoint with preserve_rng_state=True"
+                )
+            number = self._numbers[ticket]
+        else:
+            number = self._calls
+            self._calls += 1
+            self._numbers[ticket] = number
+            if len(self._numbers) > _REMEMBERED:
+                self._numbers.popitem(last=False)
+        return Generator(Philox.of(self._sequence).advance(number * _CALL))
+
+
+def _repeating() -> bool:
+    """Whether autograd is at work, so that this is a forward pass within a backward one."""
+    return torch._C._current_graph_task_id() != -1
+
+
+_streams: WeakKeyDictionary[DeviceMesh, _Stream] = WeakKeyDictionary()
+
+
+def manual_seed(seed: int, mesh: DeviceMesh | None = None) -> None:
+    """Begin the random numbers of dropout on a mesh anew.
+
+    Parameters
+    ----------
+    seed : int
+        Equal on all ranks; the same seed drops the same elements on any number of ranks.
+    mesh : DeviceMesh, optional
+        The default mesh if not given. Without a call of this, a mesh's numbers begin at rank 0's
+        ``torch.initial_seed()`` when dropout is first used on it.
+
+    Cost
+    ----
+    None.
+    """
+    mesh = default_mesh() if mesh is None else mesh
+    _streams[mesh] = _Stream(seed, mesh)
+
+
+def _stream(mesh: DeviceMesh) -> _Stream:
+    found = _streams.get(mesh)
+    if found is None:
+        seed = mesh.group.broadcast_object(torch.initial_seed(), 0, "seed of dropout")
+        found = _streams[mesh] = _Stream(seed, mesh)
+    return found
+
+
+def mask(layout: Layout, mesh: DeviceMesh, p: float, like: Tensor) -> Tensor:
+    """What to multiply this rank's part with: 0 with probability p, else 1 / (1 - p)."""
+    block = np.empty(layout.local_shape(mesh.coords), np.float32)
+    random = _stream(mesh).next()
+    if mesh.coords is not None:
+        random.random(dtype=np.float32, out=wrap(block, layout, mesh.on("cpu")))
+    kept = torch.from_numpy(block).ge_(p).mul_(0.0 if p == 1 else 1 / (1 - p))
+    return kept.to(like.device, like.dtype)
+
+
+def dropped(x: DistTensor, p: float, channels: int | None = None) -> DistTensor:
+    """Dropout of a distributed tensor; of whole channels, if `channels` dims precede them."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if x.layout.partials:
+        x = x.placed(x.layout.settled())
+    layout = x.layout
+    if channels is not None:
+        layout = Layout.from_cuts(layout.cuts[:channels], layout.mesh_shape)
+    factor = mask(layout, x.mesh, p, x.local)
+    if channels is not None:
+        factor = factor.reshape(*factor.shape, *(1,) * (x.ndim - channels))
+    return x.like(x.local * factor)
+
+
+_CHANNELS = {torch.nn.Dropout: None, torch.nn.Dropout1d: 2, torch.nn.Dropout2d: 2}
+_CHANNELS[torch.nn.Dropout3d] = 2
+
+
+def is_dropout(module: Module) -> bool:
+    """Whether a module is one of torch's plain dropouts."""
+    return type(module) in _CHANNELS
+
+
+def parallel_dropout(module: Module, x: DistTensor) -> DistTensor:
+    """What a dropout module does with a distributed tensor."""
+    if not module.training or module.p == 0:
+        return x
+    return dropped(x, module.p, _CHANNELS[type(module)])
+
+
+def install_dropout(module: Module, mesh: DeviceMesh) -> None:
+    """Make a dropout module drop alike on all ranks what is replicated."""
+    if is_dropout(module) and "forward" not in vars(module):
+        module.forward = partial(_forward, module, mesh)
+
+
+def _forward(module: Module, mesh: DeviceMesh, input: Any) -> Any:
+    if not module.training or module.p == 0:
+        return input
+    if isinstance(input, DistTensor):
+        return parallel_dropout(module, input)
+    whole = Layout.replicated(tuple(input.shape), mesh.shape)
+    return parallel_dropout(module, laid_out(input, mesh, whole)).to_local()
+
+
+@joins("dropout")
+def _functional(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def bound(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+        return dropped(input, p) if training and p else input
+
+    return bound(*args, **kwargs)

@@ -1,0 +1,208 @@
+"""torch's functions on distributed tensors: what each rank does with its part.
+
+The functions that work element by element are a table of names; operands of equal layout are
+computed with as they are, scalars and replicated tensors with one element stand beside them. The
+few others that a model calls between its modules are rows of their own. A function that is in
+neither table is refused with the way out: nothing is gathered behind anybody's back.
+"""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+
+from distarray.layout import Cut, Layout
+
+__all__ = ["Operators", "call", "joins", "knows"]
+
+Tensor = Any
+
+_ELEMENTWISE = frozenset(
+    {
+        *("abs", "absolute", "add", "addcdiv", "addcmul", "bfloat16", "ceil", "celu", "clamp"),
+        *("clamp_max", "clamp_min", "clone", "contiguous", "cos", "detach", "div", "divide"),
+        *("double", "elu", "eq", "erf", "exp", "expm1", "float", "floor", "ge", "gelu", "gt"),
+        *("half", "hardsigmoid", "hardswish", "hardtanh", "isfinite", "isnan", "le", "leaky_relu"),
+        *("lerp", "log", "log1p", "logsigmoid", "logical_and", "logical_not", "logical_or", "lt"),
+        *("masked_fill", "maximum", "minimum", "mish", "mul", "multiply", "nan_to_num", "ne"),
+        *("neg", "negative", "pow", "reciprocal", "relu", "relu6", "round", "rsqrt", "rsub"),
+        *("selu", "sigmoid", "sign", "silu", "sin", "softplus", "softsign", "sqrt", "square"),
+        *("sub", "subtract", "tan", "tanh", "threshold", "to", "true_divide", "type_as", "where"),
+        "zeros_like",
+    }
+)
+#: Rows that are registered by the rooms that have them: name -> function(func, args, kwargs).
+_OTHERS: dict[str, Callable[..., Any]] = {}
+
+
+def joins(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register what a torch function of one of these names does with distributed tensors."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            _OTHERS[name] = function
+        return function
+
+    return register
+
+
+def knows(name: str) -> bool:
+    """Whether a function of this name takes distributed tensors."""
+    return name in _ELEMENTWISE or name in _OTHERS
+
+
+def call(kind: type, func: Any, args: Any, kwargs: Any) -> Any:
+    """A torch function some of whose operands are distributed.
+
+    Parameters
+    ----------
+    kind : type
+        DistTensor.
+    func : callable
+        The function or method of torch.
+    args, kwargs
+        What it was called with.
+    """
+    name = getattr(func, "__name__", "")
+    if name in _OTHERS:
+        return _OTHERS[name](func, args, kwargs)
+    if name not in _ELEMENTWISE:
+        _refuse(name, kind, args, kwargs)
+    if kwargs.get("inplace") or kwargs.get("out") is not None:
+        kwargs = {k: v for k, v in kwargs.items() if k != "inplace"}
+        if "out" in kwargs:
+            raise TypeError(f"torch.{name}: out= and distributed tensors do not go together")
+    found = [x for x in (*args, *kwargs.values()) if isinstance(x, kind)]
+    settled = _alike(name, found)
+    position = iter(settled)
+
+    def local(x: Any) -> Any:
+        if isinstance(x, kind):
+            return next(position).local
+        if isinstance(x, torch.Tensor) and x.numel() != 1:
+            _refuse_mixture(name, settled[0], x)
+        return x
+
+    result = func(*[local(x) for x in args], **{k: local(v) for k, v in kwargs.items()})
+    return settled[0].like(result)
+
+
+def _alike(name: str, found: list[Any]) -> list[Any]:
+    """The operands in one layout, with one meaning of their gradients."""
+    found = [_without_sums(x) for x in found]
+    first = found[0]
+    for x in found[1:]:
+        if x.mesh is not first.mesh or x.layout is not first.layout:
+            raise TypeError(
+                f"torch.{name} wants operands laid out alike:\n    {first!r}\n    {x!r}\n"
+                "  x.redistribute(placements) lays one out as the other"
+            )
+    pending = {m for x in found for m in x.pending}
+    return [x.pended(tuple(pending)) for x in found]
+
+
+def _without_sums(x: Any) -> Any:
+    return x.placed(x.layout.settled()) if x.layout.partials else x
+
+
+def _refuse_mixture(name: str, x: Any, plain: Tensor) -> NoReturn:
+    raise TypeError(
+        f"torch.{name} was given {x!r} and a plain tensor of shape {tuple(plain.shape)}, which "
+        "does not say how it is laid out. Either x.to_local(), to go on with this rank's part, or "
+        "DistTensor.from_local(tensor, mesh, placements)"
+    )
+
+
+def _refuse(name: str, kind: type, args: Any, kwargs: Any) -> NoReturn:
+    found = next((x for x in (*args, *kwargs.values()) if isinstance(x, kind)), None)
+    raise TypeError(
+        f"torch.{name} does not take distributed tensors (here {found!r}). x.to_local() is this "
+        "rank's part and x.full_tensor() the whole as plain tensors; a parallel style with "
+        "use_local_output=True hands out plain ones"
+    )
+
+
+@joins("flatten")
+def _flatten(func: Any, args: Any, kwargs: Any) -> Any:
+    """Dimensions joined into one, none of which but the first may be cut."""
+
+    def bound(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+        x = _without_sums(x)
+        start, end = start_dim % x.ndim, end_dim % x.ndim
+        cuts = x.layout.cuts
+        if any(cut.mesh_dims for cut in cuts[start + 1 : end + 1]):
+            raise TypeError(
+                f"flatten({start_dim}, {end_dim}) of {x!r} would join a dimension that is cut; "
+                "x.redistribute(placements) first"
+            )
+        inner = 1
+        for cut in cuts[start + 1 : end + 1]:
+            inner *= cut.extent
+        joined = _times(cuts[start], inner)
+        layout = Layout.from_cuts(
+            [*cuts[:start], joined, *cuts[end + 1 :]], x.layout.mesh_shape, x.layout.others
+        )
+        return x.like(x.local.flatten(start, end), layout)
+
+    return bound(*args, **kwargs)
+
+
+def _times(cut: Cut, factor: int) -> Cut:
+    """The cut of a dimension each of whose indices becomes `factor` of them."""
+    if not cut.mesh_dims:
+        return Cut.whole(cut.extent * factor)
+    counts = [(stop - start) * factor for start, stop in map(cut.interval, range(cut.parts))]
+    return Cut.ragged(counts, cut.mesh_dims, cut.radix)
+
+
+class Operators:
+    """Python's operators, by torch's functions of the same meaning."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Any:
+        return torch.add(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return torch.add(self, other)
+
+    def __sub__(self, other: Any) -> Any:
+        return torch.sub(self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return torch.add(torch.neg(self), other)
+
+    def __mul__(self, other: Any) -> Any:
+        return torch.mul(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return torch.mul(self, other)
+
+    def __truediv__(self, other: Any) -> Any:
+        return torch.div(self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return torch.mul(torch.reciprocal(self), other)
+
+    def __pow__(self, other: Any) -> Any:
+        return torch.pow(self, other)
+
+    def __neg__(self) -> Any:
+        return torch.neg(self)
+
+    def __lt__(self, other: Any) -> Any:
+        return torch.lt(self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return torch.le(self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return torch.gt(self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return torch.ge(self, other)
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"the truth of {self!r}: x.full_tensor() is the whole as a plain tensor")
+
+    __hash__ = object.__hash__

@@ -1,0 +1,84 @@
+"""What a style is handed and hands out: plain tensors with a placement said of them."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+
+from distarray.comm import DeviceMesh
+from distarray.errors import LayoutError
+from distarray.layout import Cut, Layout, Placement, Replicate, Shard
+from distarray.torch.tensor import DistTensor, laid_out
+
+__all__ = ["ParallelStyle", "annotated", "handed_out"]
+
+Tensor = Any
+Module = Any
+
+
+class ParallelStyle(ABC):
+    """What `parallelize_module` does to one module; subclass it for styles of your own.
+
+    Attributes
+    ----------
+    shards : bool
+        Whether it leaves of the module's parameters only a part on each rank.
+    """
+
+    shards = False
+
+    def check(self, module: Module, mesh: DeviceMesh) -> None:
+        """Raise if the style cannot be applied to the module; changes and sends nothing."""
+        return
+
+    @abstractmethod
+    def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
+        """Change the module in place; collective over the one-dimensional mesh."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+def annotated(
+    x: Any, mesh: DeviceMesh, placement: Placement | None, last: Cut | None = None
+) -> Any:
+    """A plain tensor with the placement that a style says it has; others as they are.
+
+    Parameters
+    ----------
+    x : Any
+        What a module was handed.
+    mesh : DeviceMesh
+        One-dimensional.
+    placement : Placement or None
+        What is said of it.
+    last : Cut, optional
+        How the last dimension is cut if it is, which then nobody has to be asked.
+    """
+    if isinstance(x, DistTensor) or not isinstance(x, torch.Tensor) or placement is None:
+        return x
+    shape = tuple(x.shape)
+    if isinstance(placement, Replicate):
+        return laid_out(x, mesh, Layout.replicated(shape, mesh.shape))
+    if last is not None and isinstance(placement, Shard) and placement.dim in (-1, x.ndim - 1):
+        cuts = [*map(Cut.whole, shape[:-1]), last]
+        layout = Layout.from_cuts(cuts, mesh.shape)
+        if layout.local_shape(mesh.coords) != shape:
+            raise LayoutError(
+                f"the input's last dimension is {shape[-1]} long on rank {mesh.rank}, but the "
+                f"weight's part there has {layout.local_shape(mesh.coords)[-1]} columns; cut both "
+                "alike (for attention heads: multiple_of=head_dim in both styles)"
+            )
+        return laid_out(x, mesh, layout)
+    return DistTensor.from_local(x, mesh, [placement])
+
+
+def handed_out(x: DistTensor, placement: Placement, local: bool) -> Any:
+    """A result as a style promises it: plain or distributed."""
+    if local:
+        placed = x.layout.placements[0]
+        wanted = Shard(placement.dim % x.ndim) if isinstance(placement, Shard) else placement
+        if placed == wanted:
+            return x.to_local()
+        return x.to_plain(Layout.chunked(x.layout.shape, x.mesh.shape, [wanted]))
+    return x.redistribute([placement])

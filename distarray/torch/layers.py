@@ -1,0 +1,264 @@
+"""What torch's layers do when their weights, or what they are given, is cut.
+
+A rule takes a module and a distributed tensor and gives a distributed tensor. It asks for its
+operand as the weights want it, computes with the parts by torch's own function, and says how the
+result is laid out; that one ends up as NumPy's or torch's single process would have it, whatever
+the layouts. Layers without a rule whose parameters are cut compute with the whole parameters,
+which are gathered for the call.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn import functional
+
+from distarray.comm import DeviceMesh
+from distarray.layout import Cut, Layout, Partial, Placement, Replicate, Shard
+from distarray.torch.parameters import placed_of, used
+from distarray.torch.tensor import DistTensor, laid_out
+
+__all__ = ["alike", "install", "mark", "rule_of", "whole_parameters"]
+
+Tensor = Any
+Module = Any
+Rule = Callable[..., DistTensor]
+
+_SUM = Partial()
+
+
+def alike(x: DistTensor) -> list[int]:
+    """Mesh dimensions along which all ranks compute the same from a tensor."""
+    pending = x.pending
+    return [m for m, p in enumerate(x.placements) if isinstance(p, Replicate) and m not in pending]
+
+
+# -- linear and embedding ---------------------------------------------------------------------
+
+
+class _Product(NamedTuple):
+    """How a layer with a weight (rows, columns) works on an operand.
+
+    Attributes
+    ----------
+    operand : Layout
+        The operand as it has to be.
+    spread : tuple of int
+        Mesh dimensions along which each rank makes something else of it.
+    result : Layout
+        Of the product; contributions to a sum along the mesh dimensions that cut the contracted
+        dimension.
+    """
+
+    operand: Layout
+    spread: tuple[int, ...]
+    result: Layout
+
+
+def _kept(cut: Cut, free: set[int]) -> Cut:
+    """A dimension's cut with only those mesh dimensions left that the weight does not use."""
+    if set(cut.mesh_dims) <= free:
+        return cut
+    left = tuple([m for m in cut.mesh_dims if m in free])
+    radix = tuple([n for m, n in zip(cut.mesh_dims, cut.radix, strict=True) if m in free])
+    return Cut.chunked(cut.extent, left, radix)
+
+
+@lru_cache(maxsize=1024)
+def _linear_product(x: Layout, w: Layout) -> _Product:
+    """X (..., columns) times the transpose of w (rows, columns)."""
+    rows, columns = w.cuts
+    free = {m for m, p in enumerate(w.placements) if isinstance(p, Replicate)}
+    batch = [_kept(cut, free) for cut in x.cuts[:-1]]
+    operand = Layout.from_cuts([*batch, columns], x.mesh_shape)
+    pending = dict.fromkeys(columns.mesh_dims, _SUM)
+    return _Product(
+        operand, rows.mesh_dims, Layout.from_cuts([*batch, rows], x.mesh_shape, pending)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _embedding_product(x: Layout, w: Layout) -> _Product:
+    """Rows of w (rows, columns) picked by the indices x."""
+    rows, columns = w.cuts
+    free = {m for m, p in enumerate(w.placements) if isinstance(p, Replicate)}
+    batch = [_kept(cut, free) for cut in x.cuts]
+    operand = Layout.from_cuts(batch, x.mesh_shape)
+    pending = dict.fromkeys(rows.mesh_dims, _SUM)
+    return _Product(operand, (), Layout.from_cuts([*batch, columns], x.mesh_shape, pending))
+
+
+def linear(module: Module, x: DistTensor, want: Sequence[Placement] | None = None) -> DistTensor:
+    """torch.nn.Linear with rows or columns of its weight cut."""
+    product = _linear_product(x.layout, placed_of(module)["weight"].layout)
+    x = x.placed(product.operand).pended(product.spread)
+    weight = used(module, "weight", alike(x))
+    if not product.result.partials:
+        bias = used(module, "bias", alike(x))
+        return x.like(functional.linear(x.local, weight, bias), product.result)
+    result = _settled(x.like(functional.linear(x.local, weight), product.result), want)
+    bias = used(module, "bias", alike(result))
+    return result if bias is None else result.like(result.local + bias)
+
+
+def _settled(x: DistTensor, want: Sequence[Placement] | None) -> DistTensor:
+    """Pending sums carried out: as wanted, if there is one mesh dimension; replicated else."""
+    if want is not None and len(want) == 1 and isinstance(want[0], Shard):
+        return x.redistribute(want)
+    return x.placed(x.layout.settled())
+
+
+def embedding(module: Module, x: DistTensor, want: Sequence[Placement] | None = None) -> DistTensor:
+    """torch.nn.Embedding with rows or columns of its table cut."""
+    table = placed_of(module)["weight"].layout
+    product = _embedding_product(x.layout, table)
+    x = x.placed(product.operand)
+    weight = used(module, "weight", alike(x))
+    if not product.result.partials:
+        found = functional.embedding(x.local, weight, module.padding_idx)
+        return x.like(found, product.result)
+    start, stop = table.section(x.mesh.coords)[0]
+    found = _rows_here(x.local, weight, module, start, stop)
+    return _settled(x.like(found, product.result), want)
+
+
+def _rows_here(index: Tensor, weight: Tensor, module: Module, start: int, stop: int) -> Tensor:
+    """The rows that are here; zeros for those of other ranks."""
+    _check_indices(index, module.num_embeddings)
+    if start == stop:  # a rank with no rows still takes part in what follows
+        shape = (*index.shape, weight.shape[1])
+        return weight.new_zeros(shape) + weight.sum() * 0
+    padding = module.padding_idx
+    here = (index >= start) & (index < stop)
+    local = torch.where(here, index - start, 0)
+    own = padding - start if padding is not None and start <= padding < stop else None
+    found = functional.embedding(local, weight, own)
+    return found * here.unsqueeze(-1).to(found.dtype)
+
+
+def _check_indices(index: Tensor, count: int) -> None:
+    """The error of torch's own function, which here would find zeros."""
+    if index.numel() and (int(index.min()) < 0 or int(index.max()) >= count):
+        raise IndexError(
+            f"index out of range: the embedding has {count} rows, the indices lie between "
+            f"{int(index.min())} and {int(index.max())}"
+        )
+
+
+# -- norms -------------------------------------------------------------------------------------
+
+
+def _norm(function: Any, names: Sequence[str]) -> Rule:
+    """A norm over the last dimensions, which have to be whole."""
+
+    def rule(module: Module, x: DistTensor, want: Any = None) -> DistTensor:
+        shape = module.normalized_shape
+        over = range(x.ndim - len(shape), x.ndim)
+        x = x.placed(x.layout.settled().without_cut(over))
+        parts = [used(module, name, alike(x), _whole(module, name)) for name in names]
+        return x.like(function(x.local, shape, *parts, module.eps))
+
+    return rule
+
+
+def _whole(module: Module, name: str) -> Layout | None:
+    placed = placed_of(module).get(name)
+    if placed is None:
+        return None
+    return Layout.replicated(placed.layout.shape, placed.layout.mesh_shape)
+
+
+_RULES: dict[type, Rule] = {
+    torch.nn.Linear: linear,
+    torch.nn.Embedding: embedding,
+    torch.nn.LayerNorm: _norm(functional.layer_norm, ("weight", "bias")),
+}
+if hasattr(torch.nn, "RMSNorm"):
+    _RULES[torch.nn.RMSNorm] = _norm(functional.rms_norm, ("weight",))
+
+
+def rule_of(module: Module) -> Rule | None:
+    """The rule of a module's class, or of the one that it has its ``forward`` from."""
+    for kind in type(module).__mro__:
+        if kind in _RULES and type(module).forward is kind.forward:  # type: ignore[attr-defined]
+            return _RULES[kind]
+    return None
+
+
+# -- putting rules into modules ----------------------------------------------------------------
+
+
+def mark(module: Module) -> None:
+    """Attach a hook that does nothing: it keeps torch from its fused inference paths.
+
+    Those read the weights without calling the modules that own them.
+    """
+    if not any(hook is _nothing for hook in module._forward_pre_hooks.values()):
+        module.register_forward_pre_hook(_nothing)
+
+
+def _nothing(module: Module, args: Any) -> None:
+    return None
+
+
+def install(module: Module, mesh: DeviceMesh) -> None:
+    """Make a module whose parameters are placed compute what it did when they were whole."""
+    cut = any(not placed.layout.is_replicated for placed in placed_of(module).values())
+    rule = rule_of(module)
+    if rule is not None:
+        module.forward = partial(_by_rule, module, rule, mesh, module.forward if not cut else None)
+    elif cut:
+        if isinstance(module, torch.nn.RNNBase):
+            raise TypeError(
+                f"{type(module).__name__} keeps its weights in one piece of memory; replicate them"
+            )
+        module.forward = partial(_with_whole_parameters, module, module.forward)
+    if cut:
+        mark(module)
+
+
+def _by_rule(module: Module, rule: Rule, mesh: DeviceMesh, plainly: Any, input: Tensor) -> Any:
+    """A layer by its rule; a plain tensor is replicated, and gives one that is."""
+    if isinstance(input, DistTensor):
+        return rule(module, input)
+    if plainly is not None:
+        return plainly(input)
+    whole = Layout.replicated(tuple(input.shape), mesh.shape)
+    return rule(module, laid_out(input, mesh, whole)).full_tensor()
+
+
+def _with_whole_parameters(module: Module, forward: Any, *args: Any, **kwargs: Any) -> Any:
+    def plain(x: Any) -> Any:
+        return x.full_tensor() if isinstance(x, DistTensor) else x
+
+    with whole_parameters(module):
+        return forward(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+
+
+@contextmanager
+def whole_parameters(module: Module, apart: Sequence[int] = ()) -> Iterator[None]:
+    """A module's own parameters as whole tensors while it computes.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Whose.
+    apart : sequence of int
+        Mesh dimensions along which the ranks compute with other data, so that the gradients that
+        they find are to be summed.
+    """
+    names = []
+    try:
+        for name, placed in placed_of(module).items():
+            if module._parameters.get(name) is None:
+                continue
+            same = [m for m in range(len(placed.mesh.shape)) if m not in apart]
+            tensor = used(module, name, same, _whole(module, name))
+            vars(module)[name] = tensor  # found before what is registered under the name
+            names.append(name)
+        yield
+    finally:
+        for name in names:
+            del vars(module)[name]

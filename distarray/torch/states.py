@@ -1,0 +1,83 @@
+"""The state of a distributed module as arrays over the memory of its parameters."""
+
+from typing import Any
+
+from distarray.array import DistArray, wrap
+from distarray.comm import DeviceMesh
+from distarray.comm.agree import agree
+from distarray.errors import LayoutError
+from distarray.layout import Layout
+from distarray.torch.parameters import names_of, owned, placed_of
+
+__all__ = ["module_state"]
+
+Module = Any
+
+
+def module_state(module: Module, mesh: DeviceMesh | None = None) -> dict[str, DistArray]:
+    """A module's parameters and persistent buffers as distributed arrays over their memory.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        After `distribute_module` or `parallelize_module`.
+    mesh : DeviceMesh, optional
+        A mesh with named dimensions of which the parameters' own are a part, as for a model that
+        is parallel on ``mesh["tp"]``: the arrays are then on this one, replicated along the rest.
+
+    Returns
+    -------
+    dict of str to DistArray
+        By the names of ``module.state_dict()``. On the CPU nothing is copied: what an optimizer
+        does to a parameter, the array sees, and the other way round. From a device each call
+        copies once.
+
+    Raises
+    ------
+    ValueError
+        If the module is not distributed.
+    RuntimeError
+        If an array given before is still in use and its parameter has other memory by now
+        (``p.data = ...``); on all ranks.
+
+    Cost
+    ----
+    One allreduce of an integer, to agree that nothing is wrong.
+    """
+    found: dict[str, DistArray] = {}
+    error: Exception | None = None
+    group = None
+    for path, part in module.named_modules():
+        skipped = part._non_persistent_buffers_set
+        for name in names_of(part):
+            placed = placed_of(part).get(name)
+            if placed is None or name in skipped:
+                continue
+            group = placed.mesh.group if group is None or mesh is not None else group
+            full = f"{path}.{name}" if path else name
+            try:
+                array = placed.array(full, owned(part, name))
+                found[full] = array if mesh is None else _on(array, mesh)
+            except (LayoutError, RuntimeError) as caught:
+                error = error or caught
+    if group is None:
+        raise ValueError(
+            f"module_state: this {type(module).__name__} is not distributed; call "
+            "distribute_module or parallelize_module first"
+        )
+    agree(group if mesh is None else mesh.group, error)
+    return found
+
+
+def _on(array: DistArray, mesh: DeviceMesh) -> DistArray:
+    """An array of a part of a mesh on the whole of it: replicated along the other dimensions."""
+    own = array.mesh
+    if own is mesh:
+        return array
+    if own.mesh_dim_names is None or mesh.mesh_dim_names is None:
+        raise LayoutError(f"module_state: {own!r} and {mesh!r} need names to be told apart")
+    dims = tuple([mesh.mesh_dim(name) for name in own.mesh_dim_names])
+    cuts = [
+        cut._replace(mesh_dims=tuple([dims[m] for m in cut.mesh_dims])) for cut in array.layout.cuts
+    ]
+    return wrap(array._block, Layout.from_cuts(cuts, mesh.shape), mesh)

@@ -1,0 +1,287 @@
+"""The parallel styles: how one module of a tensor-parallel model is cut, and what it is handed."""
+
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from distarray.comm import DeviceMesh
+from distarray.errors import LayoutError
+from distarray.layout import Cut, Layout, Placement, Replicate, Shard
+from distarray.torch.dropout import is_dropout, parallel_dropout
+from distarray.torch.handing import ParallelStyle, annotated, handed_out
+from distarray.torch.layers import embedding, linear, mark, rule_of, whole_parameters
+from distarray.torch.parameters import owned, place, placed_of
+from distarray.torch.tensor import DistTensor
+
+__all__ = ["ColwiseParallel", "DropoutParallel", "RowwiseParallel", "SequenceParallel"]
+
+Tensor = Any
+Module = Any
+
+
+# -- weights cut -------------------------------------------------------------------------------
+
+
+class _Weights(ParallelStyle):
+    """What ColwiseParallel and RowwiseParallel have in common."""
+
+    shards = True
+
+    def __init__(
+        self,
+        input_layouts: Placement | None,
+        output_layouts: Placement | None,
+        use_local_output: bool,
+        multiple_of: int,
+    ) -> None:
+        if multiple_of < 1:
+            raise ValueError(f"multiple_of is at least 1, not {multiple_of}")
+        self.input_layouts, self.output_layouts = input_layouts, output_layouts
+        self.use_local_output, self.multiple_of = use_local_output, multiple_of
+
+    #: Dimension of the weight that is cut: of a Linear, of an Embedding.
+    _dims: tuple[int, int]
+    _default_input: Placement
+    _default_output: Placement
+
+    def check(self, module: Module, mesh: DeviceMesh) -> None:
+        """Raise TypeError for modules other than Linear and Embedding."""
+        rule = rule_of(module)
+        if rule is not linear and rule is not embedding:
+            raise TypeError(
+                f"{self!r} is for torch.nn.Linear and torch.nn.Embedding, not for "
+                f"{type(module).__name__}; a plan names the layers inside of it"
+            )
+        if rule is embedding:
+            odd = [n for n in ("max_norm", "scale_grad_by_freq", "sparse") if getattr(module, n)]
+            if odd:
+                raise TypeError(f"{self!r}: an Embedding with {odd[0]}= cannot be cut")
+        extent = module.weight.shape[self._dim(module)]
+        known = placed_of(module).get("weight")
+        if known is None and extent % self.multiple_of:
+            raise LayoutError(
+                f"{self!r}: {extent} is no multiple of multiple_of={self.multiple_of}"
+            )
+
+    def _dim(self, module: Module) -> int:
+        return self._dims[rule_of(module) is embedding]
+
+    def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
+        """Cut the weight (and a bias that goes with what is cut) and take over the forward."""
+        dim = self._dim(module)
+        for name in ("weight", "bias"):
+            tensor = module._parameters.get(name)
+            if tensor is None:
+                continue
+            cuts = [*map(Cut.whole, _whole_shape(module, name))]
+            if name == "weight" or dim == 0:
+                cuts[dim] = self._cut(cuts[dim].extent, mesh)
+            place(module, name, mesh, Layout.from_cuts(cuts, mesh.shape), src_data_rank)
+        mark(module)
+        rule = rule_of(module)
+        is_linear = rule is linear
+        given = self.input_layouts or (self._default_input if is_linear else Replicate())
+        given_out = self.output_layouts or self._default_output
+        columns = placed_of(module)["weight"].layout.cuts[1] if is_linear else None
+        if columns is not None and not columns.mesh_dims:
+            columns = Cut.chunked(columns.extent, (0,), mesh.shape)
+        module.forward = partial(
+            _weighted, module, mesh, rule, given, given_out, columns, self.use_local_output
+        )
+
+    def _cut(self, extent: int, mesh: DeviceMesh) -> Cut:
+        unit = self.multiple_of
+        units = Cut.chunked(extent // unit, (0,), mesh.shape)
+        spans = map(units.interval, range(units.parts))
+        return Cut.ragged([(stop - start) * unit for start, stop in spans], (0,), mesh.shape)
+
+
+def _whole_shape(module: Module, name: str) -> tuple[int, ...]:
+    known = placed_of(module).get(name)
+    return tuple(owned(module, name).shape) if known is None else known.layout.shape
+
+
+def _weighted(
+    module: Module,
+    mesh: DeviceMesh,
+    rule: Any,
+    given: Placement,
+    wanted: Placement,
+    columns: Cut | None,
+    local: bool,
+    input: Any,
+) -> Any:
+    x = annotated(input, mesh, given, columns)
+    return handed_out(rule(module, x, (wanted,)), wanted, local)
+
+
+class ColwiseParallel(_Weights):
+    """Cut what a layer puts out: the rows of a Linear's weight, the columns of an Embedding's.
+
+    Parameters
+    ----------
+    input_layouts : Placement, optional
+        How a plain input is laid out; ``Replicate()`` by default.
+    output_layouts : Placement, optional
+        How the output is wanted; ``Shard(-1)``, as it is computed, by default.
+    use_local_output : bool
+        Hand out this rank's part as a plain tensor (default) or a `DistTensor`.
+    multiple_of : int
+        Cut between multiples of so many features: the size of an attention head, so that ranks
+        have whole heads, also where their number is not a multiple of the ranks'.
+
+    Cost
+    ----
+    Forward none, backward one allreduce of the input's gradient, if it has one; what
+    redistributing the input and the output takes.
+    """
+
+    _dims = (0, 1)
+    _default_input: Placement = Replicate()
+    _default_output: Placement = Shard(-1)
+
+    def __init__(
+        self,
+        *,
+        input_layouts: Placement | None = None,
+        output_layouts: Placement | None = None,
+        use_local_output: bool = True,
+        multiple_of: int = 1,
+    ) -> None:
+        super().__init__(input_layouts, output_layouts, use_local_output, multiple_of)
+
+
+class RowwiseParallel(_Weights):
+    """Cut what a layer takes in: the columns of a Linear's weight, the rows of an Embedding's.
+
+    Parameters
+    ----------
+    input_layouts : Placement, optional
+        How a plain input is laid out; ``Shard(-1)`` by default, of an Embedding ``Replicate()``.
+    output_layouts : Placement, optional
+        How the output is wanted; ``Replicate()`` by default. ``Shard(1)`` leaves each rank a part
+        of the sequence.
+    use_local_output : bool
+        Hand out this rank's part as a plain tensor (default) or a `DistTensor`.
+    multiple_of : int
+        As for `ColwiseParallel`.
+
+    Cost
+    ----
+    Forward one allreduce of the output (a reduce-scatter, if it is wanted cut), backward none (an
+    allgather); what redistributing the input takes.
+    """
+
+    _dims = (1, 0)
+    _default_input: Placement = Shard(-1)
+    _default_output: Placement = Replicate()
+
+    def __init__(
+        self,
+        *,
+        input_layouts: Placement | None = None,
+        output_layouts: Placement | None = None,
+        use_local_output: bool = True,
+        multiple_of: int = 1,
+    ) -> None:
+        super().__init__(input_layouts, output_layouts, use_local_output, multiple_of)
+
+
+# -- activations cut ---------------------------------------------------------------------------
+
+
+class SequenceParallel(ParallelStyle):
+    """Run a norm, dropout or any module that works token by token on a part of the sequence.
+
+    Parameters
+    ----------
+    sequence_dim : int
+        The dimension of the activations that is cut; 1 by default.
+    use_local_output : bool
+        Hand out a plain tensor, or a `DistTensor` (default).
+
+    Notes
+    -----
+    The parameters are replicated, with rank `src_data_rank`'s values.
+
+    Cost
+    ----
+    Forward none where the input is a `DistTensor`; backward one allreduce of each parameter's
+    gradient.
+    """
+
+    def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = False) -> None:
+        self.sequence_dim, self.use_local_output = sequence_dim, use_local_output
+
+    def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
+        """Replicate the parameters and take over the forward."""
+        for part in module.modules():
+            for name, tensor in part._parameters.items():
+                if tensor is not None:
+                    layout = Layout.replicated(_whole_shape(part, name), mesh.shape)
+                    place(part, name, mesh, layout, src_data_rank)
+        mark(module)
+        module.forward = partial(_by_token, module, mesh, self, module.forward)
+
+    def __repr__(self) -> str:
+        return f"SequenceParallel(sequence_dim={self.sequence_dim})"
+
+
+def _by_token(
+    module: Module, mesh: DeviceMesh, style: SequenceParallel, forward: Any, input: Any
+) -> Any:
+    placement = Shard(style.sequence_dim)
+    x = annotated(input, mesh, placement)
+    x = x.redistribute([placement])
+    rule = rule_of(module)
+    if is_dropout(module):
+        x = parallel_dropout(module, x)
+    elif rule is not None and rule is not linear and rule is not embedding:
+        x = rule(module, x)
+    else:
+        x = _apart(module, forward, x)
+    return x.to_local() if style.use_local_output else x
+
+
+def _apart(module: Module, forward: Any, x: DistTensor) -> DistTensor:
+    """Any module on this rank's part; the gradients of its parameters are summed."""
+    with ExitStack() as stack:
+        for part in module.modules():
+            stack.enter_context(whole_parameters(part, apart=(0,)))
+        result = forward(x.to_local())
+    if tuple(result.shape) == tuple(x.local.shape):
+        return x.like(result)
+    return DistTensor.from_local(result, x.mesh, x.placements)
+
+
+class DropoutParallel(ParallelStyle):
+    """Dropout on activations that are laid out in some way, the same for every number of ranks.
+
+    Which elements are dropped depends on their global index, not on who holds them. Dropout modules
+    that no plan names count as working on replicated activations.
+
+    Parameters
+    ----------
+    input_layouts : Placement
+        How a plain input is laid out; ``Shard(-1)`` between a `ColwiseParallel` and a
+        `RowwiseParallel` layer.
+    """
+
+    def __init__(self, input_layouts: Placement = Shard(-1)) -> None:  # noqa: B008  immutable
+        self.input_layouts = input_layouts
+
+    def check(self, module: Module, mesh: DeviceMesh) -> None:
+        """Raise TypeError for anything but dropout."""
+        if not is_dropout(module):
+            raise TypeError(f"DropoutParallel is for torch.nn.Dropout, not {type(module).__name__}")
+
+    def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
+        """Take over the forward."""
+        module.forward = partial(_dropped, module, mesh, self.input_layouts)
+
+
+def _dropped(module: Module, mesh: DeviceMesh, placement: Placement, input: Any) -> Any:
+    if not module.training or module.p == 0:
+        return input
+    x = parallel_dropout(module, annotated(input, mesh, placement))
+    return x if isinstance(input, DistTensor) else x.to_local()
