@@ -9,7 +9,7 @@ from mpi4py import MPI
 from distarray.comm import algorithms, hooks, objects, tune
 from distarray.comm.algorithms import GATHER_BELOW, split_views
 from distarray.comm.datatypes import LARGE, carrier, in_place, message, message_parts
-from distarray.comm.folding import UFUNCS, prepared
+from distarray.comm.folding import UFUNCS, averaged, prepared
 from distarray.comm.group import Array, Group, Pair
 from distarray.comm.pending import FINISHED, Pending, Requested
 from distarray.errors import MeshError
@@ -153,6 +153,8 @@ class MPIGroup(Group):
         ready = prepared(block, fold)
         if ready is not block and ready.dtype in _NATIVE[fold._value_]:
             return self._allreduce(ready, fold)
+        if fold is Fold.AVG and ready.dtype in _NATIVE[Fold.SUM.value] and ready.dtype != bool:
+            return averaged(self._allreduce(ready, Fold.SUM), self.size, fold)
         return algorithms.allreduce(self, ready, fold)
 
     def _reduce_scatter(self, blocks: Sequence[Array], fold: Fold) -> Array:

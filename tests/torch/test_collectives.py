@@ -123,8 +123,9 @@ def test_folds(world, ranks, device, fold):
         if fold in ("sum", "avg"):
             torch.testing.assert_close(dt.reduce_from(mine, mesh, fold=fold).cpu(), wanted)
         dt.all_reduce_(mine, mesh, fold=fold)
-        assert torch.equal(mine.cpu(), total.cpu())
-        assert len(set(group.allgather_object(total.cpu().numpy().tobytes()))) == 1
+        torch.testing.assert_close(mine, total)
+        for same_bits in (total, mine):
+            assert len(set(group.allgather_object(same_bits.cpu().numpy().tobytes()))) == 1
 
     world.run(ranks, program)
 
@@ -232,9 +233,9 @@ def test_gradients_of_linear_maps(world, ranks, name):
             return dt.gather_from(found, mesh)
 
         whole = drawn(group.size, 2, 3, seed=4).requires_grad_()
-        assert torch.autograd.gradcheck(everything, (whole,))
+        assert torch.autograd.gradcheck(everything, (whole,), fast_mode=True)
         if name != "max" and group.size <= 3:
-            assert torch.autograd.gradgradcheck(everything, (whole,))
+            assert torch.autograd.gradgradcheck(everything, (whole,), fast_mode=True)
 
     world.run(ranks, program)
 
@@ -254,9 +255,10 @@ def test_gradients_of_borders(world, ranks, name):
     def program(group):
         mesh = line(group)
         x = drawn(ranks + 1, 3, seed=5).requires_grad_()
-        assert torch.autograd.gradcheck(lambda x: BORDERS[name](x, mesh), (x,))
+        assert torch.autograd.gradcheck(lambda x: BORDERS[name](x, mesh), (x,), fast_mode=True)
         if group.size <= 3:
-            assert torch.autograd.gradgradcheck(lambda x: BORDERS[name](x, mesh), (x,))
+            twice = torch.autograd.gradgradcheck
+            assert twice(lambda x: BORDERS[name](x, mesh), (x,), fast_mode=True)
 
     world.run(ranks, program)
 
