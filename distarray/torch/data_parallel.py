@@ -7,17 +7,18 @@ the end of the pass every rank has the same gradients, bit for bit, and so every
 the same step.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 
-from distarray.comm.mesh import DeviceMesh, default_mesh
-from distarray.torch import conversations as talk
+from distarray.comm.mesh import DeviceMesh
+from distarray.torch.alike import agree_alike, line_of, take_over
+from distarray.torch.checks import check_parameters
 from distarray.torch.collectives import Work, all_reduce_
-from distarray.torch.conversations import MeshDim
+from distarray.torch.parameters import place_rest
 from distarray.torch.units import at_end_of_backward, in_backward, tensors_in
 
 __all__ = ["data_parallel", "no_sync"]
@@ -32,7 +33,7 @@ FIRST_BUCKET = 1 << 20
 def data_parallel(
     module: Module,
     mesh: DeviceMesh | None = None,
-    mesh_dim: MeshDim = None,
+    mesh_dim: int | str | None = None,
     *,
     fold: str = "avg",
     bucket_bytes: int = 25 << 20,
@@ -48,8 +49,8 @@ def data_parallel(
     mesh : DeviceMesh, optional
         By default all ranks.
     mesh_dim : int or str, optional
-        The dimension along which the ranks have different parts of the batch; all of the mesh by
-        default.
+        The dimension along which the ranks have different parts of the batch; it can be left out
+        where the mesh has one dimension.
     fold : {"avg", "sum"}
         The mean of the ranks' gradients, for losses that are means over equal parts of the batch;
         or their sum, for losses that are divided by the size of the whole batch, as they should
@@ -89,12 +90,18 @@ def data_parallel(
     >>> model = data_parallel(model, mesh, "dp")  # doctest: +SKIP
     >>> loss_of(model(my_part_of_the_batch)).backward()  # doctest: +SKIP
     """
-    _check(module, fold, bucket_bytes)
-    mesh = default_mesh() if mesh is None else mesh
-    _, group = talk.along("data_parallel", torch.empty(0), mesh, mesh_dim)
-    if src_data_rank is not None and group.size > 1:
-        _take_over([*module.parameters(), *module.buffers()], group, src_data_rank)
-    averager = _Averager(module, mesh, mesh_dim, group, fold, bucket_bytes, broadcast_buffers)
+    mesh, _, line = line_of("data_parallel", mesh, mesh_dim)
+    group, error = line.group, None
+    try:
+        _check(module, fold, bucket_bytes)
+    except (TypeError, ValueError) as caught:
+        error = caught
+    parameters = [] if error else list(module.parameters())
+    agree_alike("data_parallel", group, error, parameters, (fold, bucket_bytes, src_data_rank))
+    if src_data_rank is not None:
+        take_over([*parameters, *module.buffers()], group, src_data_rank)
+    place_rest(module, line, None)
+    averager = _Averager(module, line, fold, bucket_bytes, broadcast_buffers)
     _AVERAGERS[module] = averager
     if group.size > 1:
         averager.attach(module)
@@ -130,20 +137,13 @@ def _check(module: Module, fold: str, bucket_bytes: int) -> None:
         raise ValueError(f"data_parallel: fold is 'avg' or 'sum', not {fold!r}")
     if bucket_bytes <= 0:
         raise ValueError(f"data_parallel: bucket_bytes is a positive number, not {bucket_bytes}")
+    check_parameters(module, "data_parallel")
     for name, part in module.named_modules():
         if part in _AVERAGERS:
             raise ValueError(
                 f"data_parallel: {name or 'the module'} is data-parallel already; its gradients "
                 "would be averaged twice"
             )
-
-
-@torch.no_grad()  # type: ignore[untyped-decorator]
-def _take_over(tensors: Sequence[Tensor], group: Any, root: int) -> None:
-    """Copy root's values to all ranks."""
-    for tensor in tensors:
-        if tensor.numel():
-            tensor.copy_(talk.sent(tensor, group, root))
 
 
 class _Bucket:
@@ -163,7 +163,7 @@ class _Bucket:
         self.size += parameter.numel() * parameter.element_size()
         self.missing += 1
 
-    def begin(self, mesh: DeviceMesh, mesh_dim: MeshDim) -> None:
+    def begin(self, mesh: DeviceMesh) -> None:
         """Pack the gradients, and who has one, and begin to sum them up."""
         grads = [p.grad for p in self.parameters]
         first = self.parameters[0]
@@ -173,7 +173,7 @@ class _Bucket:
             for parameter, grad in zip(self.parameters, grads)
         ]
         self.flat = torch.cat([*parts, have])
-        self.work = all_reduce_(self.flat, mesh, mesh_dim, async_op=True)
+        self.work = all_reduce_(self.flat, mesh, async_op=True)
 
     def take(self, ranks: int) -> None:
         """Wait for the sums; the gradients are views of their mean."""
@@ -196,14 +196,11 @@ class _Averager:
         self,
         module: Module,
         mesh: DeviceMesh,
-        mesh_dim: MeshDim,
-        group: Any,
         fold: str,
         bucket_bytes: int,
         broadcast_buffers: bool,
     ) -> None:
-        self.mesh, self.mesh_dim = mesh, mesh_dim
-        self.group = group
+        self.mesh, self.group = mesh, mesh.group
         self.fold, self.bucket_bytes = fold, bucket_bytes
         self.broadcast_buffers = broadcast_buffers
         self.parameters = list(module.parameters())
@@ -259,7 +256,7 @@ class _Averager:
         if any(p.requires_grad and p not in self.watched for p in self.parameters):
             self.watch()
         if self.broadcast_buffers and module.training and not self.paused:
-            _take_over(list(module.buffers()), self.group, 0)
+            take_over(list(module.buffers()), self.group, 0)
 
     def after_forward(self, module: Module, args: Any, output: Any) -> None:
         """Learn of the backward pass before the first gradient comes."""
@@ -298,7 +295,7 @@ class _Averager:
                 under_way.work.poke()
 
     def _begin_next(self) -> None:
-        self.buckets[self.begun].begin(self.mesh, self.mesh_dim)
+        self.buckets[self.begun].begin(self.mesh)
         self.begun += 1
 
     def finish(self) -> None:

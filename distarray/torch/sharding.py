@@ -11,9 +11,13 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from distarray.comm.mesh import DeviceMesh, default_mesh
-from distarray.errors import MeshError
-from distarray.torch import conversations as talk
+from distarray.comm.mesh import DeviceMesh
+from distarray.errors import LayoutError, MeshError
+from distarray.layout import Cut, Layout, Replicate
+from distarray.torch.alike import agree_alike, line_of, take_over
+from distarray.torch.checks import check_parameters
+from distarray.torch.conversations import chunk_sizes
+from distarray.torch.parameters import Placed, place_rest, placed_of
 from distarray.torch.units import Entry, Unit
 
 __all__ = ["fully_shard"]
@@ -21,8 +25,8 @@ __all__ = ["fully_shard"]
 Tensor = Any
 Module = Any
 
-#: Attributes of parameters: that it is a part, and of which unit it was one before.
-_PART, _WAS = "_distarray_part", "_distarray_unit"
+#: The attribute of a parameter that says which entry of a unit it is.
+_ENTRY = "_distarray_entry"
 
 _UNITS: "WeakKeyDictionary[Module, Unit]" = WeakKeyDictionary()
 
@@ -84,37 +88,30 @@ def fully_shard(
     ``torch.nn.utils.clip_grad_norm_``: see :func:`clip_grad_norm_`. ``module_state`` gives the
     parameters as distributed arrays.
     """
-    mesh, dim = _dimension(mesh, mesh_dim)
-    group = mesh.subgroup((dim,))
-    _check(module, fold)
-    name = type(module).__name__
-    entries = []
-    for owners, parameter in _own_parameters(module):
-        entry = Entry(owners, parameter, group.size)
-        entries.append(entry)
-        _divide(entry, group, src_data_rank, name)
-    unit = Unit(
-        entries,
-        group,
-        name,
-        fold == "avg",
-        None if reshard_after_forward is None else not reshard_after_forward,
+    mesh, dim, line = line_of("fully_shard", mesh, mesh_dim)
+    group, entries, error = line.group, [], None
+    try:
+        _check(module, fold)
+        entries = _entries(module, mesh, dim)
+    except (LayoutError, MeshError, TypeError, ValueError) as caught:
+        error = caught
+    parameters = [entry.parameter for entry in entries]
+    agree_alike(
+        "fully_shard", group, error, parameters, (fold, reshard_after_forward, src_data_rank)
     )
+    if src_data_rank is not None:
+        take_over([*parameters, *module.buffers()], group, src_data_rank)
+    for entry in entries:
+        entry.divide(group.rank, _around(entry, mesh, dim))
+    place_rest(module, line, None)
+    keep = None if reshard_after_forward is None else not reshard_after_forward
+    unit = Unit(entries, group, type(module).__name__, fold == "avg", keep)
+    for entry in entries:
+        setattr(entry.parameter, _ENTRY, entry)
     _UNITS[module] = unit
-    if group.size > 1 and entries:
-        module.register_forward_pre_hook(unit.before_forward, prepend=True)
-        module.register_forward_hook(unit.after_forward, always_call=True)
+    module.register_forward_pre_hook(unit.before_forward, prepend=True)
+    module.register_forward_hook(unit.after_forward, always_call=True)
     return module
-
-
-def _dimension(mesh: DeviceMesh | None, mesh_dim: int | str | None) -> tuple[DeviceMesh, int]:
-    mesh = default_mesh() if mesh is None else mesh
-    if mesh_dim is None and mesh.ndim > 1:
-        raise MeshError(
-            f"fully_shard: {mesh!r} has {mesh.ndim} dimensions; say along which one the parameters "
-            'are divided: fully_shard(module, mesh, "dp")'
-        )
-    return mesh, mesh.mesh_dim(0 if mesh_dim is None else mesh_dim)
 
 
 def _check(module: Module, fold: str) -> None:
@@ -124,6 +121,7 @@ def _check(module: Module, fold: str) -> None:
         raise ValueError(f"fully_shard: fold is 'avg' or 'sum', not {fold!r}")
     if module in _UNITS:
         raise ValueError(f"fully_shard: {type(module).__name__} is sharded already")
+    check_parameters(module, "fully_shard")
     for name, part in module.named_modules():
         if isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
             if part.max_norm is not None:
@@ -138,41 +136,76 @@ def _check(module: Module, fold: str) -> None:
                 )
 
 
-def _own_parameters(module: Module) -> list[tuple[list[tuple[Module, str]], Tensor]]:
+def _entries(module: Module, mesh: DeviceMesh, dim: int) -> list[Entry]:
     """The parameters that are in no unit yet, each with all the places where it stands."""
     places: dict[int, tuple[list[tuple[Module, str]], Tensor]] = {}
     for path, part in module.named_modules():
         for name, parameter in part._parameters.items():
-            if parameter is None or hasattr(parameter, _PART):
+            if parameter is None:
                 continue
-            unit = getattr(parameter, _WAS, None)
-            if unit is not None:
+            known: Entry | None = getattr(parameter, _ENTRY, None)
+            if known is None:
+                places.setdefault(id(parameter), ([], parameter))[0].append((part, name))
+            elif (part, name) not in known.owners:
                 raise ValueError(
-                    f"fully_shard: {path}.{name} is a parameter of {unit}, too, which is sharded "
-                    "by itself; parameters that modules share must be in one unit: shard the "
-                    "module that has both"
+                    f"fully_shard: {path}.{name} is shared with a module that is sharded by "
+                    "itself; parameters that modules share must be in one unit: shard the module "
+                    "that has them all"
                 )
-            places.setdefault(id(parameter), ([], parameter))[0].append((part, name))
-    return list(places.values())
+    size = mesh.shape[dim]
+    return [
+        Entry(owners, parameter, size, _within(*owners[0], mesh, dim))
+        for owners, parameter in places.values()
+    ]
 
 
-def _divide(entry: Entry, group: Any, src_data_rank: int | None, unit: str) -> None:
-    """Keep this rank's rows of a parameter, in all the places where it stands."""
-    whole = entry.part
-    if whole.device.type == "meta":
-        raise ValueError(f"fully_shard: {unit} has parameters without values, on the meta device")
-    with torch.no_grad():
-        if src_data_rank is not None and group.size > 1 and whole.numel():
-            values = talk.sent(whole, group, src_data_rank)
-        else:
-            values = whole
-        rows = slice(None)
-        if entry.rows:
-            start = sum(entry.rows[: group.rank])
-            rows = slice(start, start + entry.rows[group.rank])
-        part = values[rows].clone() if entry.shape else values.clone()
-    entry.part = torch.nn.Parameter(part, requires_grad=whole.requires_grad)
-    setattr(entry.part, _PART, True)
-    setattr(whole, _WAS, unit)
-    for module, name in entry.owners:
-        module._parameters[name] = entry.part
+def _within(module: Module, name: str, mesh: DeviceMesh, dim: int) -> Placed | None:
+    """How a parameter is laid out over the other dimensions of the mesh."""
+    placed = placed_of(module).get(name)
+    if placed is None:
+        return None
+    dims = _dims_in(mesh, placed.mesh)
+    for own, number in enumerate(dims):
+        if number == dim and placed.layout.placements[own] != Replicate():
+            raise LayoutError(
+                f"fully_shard: {type(module).__name__}.{name} is distributed along mesh dimension "
+                f"{dim} already, as {placed.layout}"
+            )
+    return placed
+
+
+def _dims_in(mesh: DeviceMesh, part: DeviceMesh) -> tuple[int, ...]:
+    """Which dimensions of a mesh those of another one are, that is a part of it."""
+    if part is mesh:
+        return tuple(range(mesh.ndim))
+    names = part.mesh_dim_names
+    if names is None or mesh.mesh_dim_names is None or not set(names) <= set(mesh.mesh_dim_names):
+        raise MeshError(
+            f"fully_shard: the module is distributed over {part!r}, which is no part of {mesh!r}; "
+            'pass the mesh that has both dimensions: fully_shard(module, mesh, "dp") after '
+            'parallelize_module(module, mesh["tp"], plan)'
+        )
+    return tuple([mesh.mesh_dim(name) for name in names])
+
+
+def _around(entry: Entry, mesh: DeviceMesh, dim: int) -> Placed:
+    """How a parameter's rows are laid out over the mesh: cut by others first, then along `dim`."""
+    placed = entry.within
+    if placed is None:
+        cuts, viewed = [Cut.whole(extent) for extent in entry.shape], None
+    else:
+        dims, viewed = _dims_in(mesh, placed.mesh), placed.viewed
+        cuts = [
+            cut._replace(mesh_dims=tuple([dims[m] for m in cut.mesh_dims]))
+            for cut in placed.layout.cuts
+        ]
+    if cuts:
+        cuts[0] = _cut_again(cuts[0], dim, mesh.shape[dim])
+    return Placed(mesh, Layout.from_cuts(cuts, mesh.shape), viewed)
+
+
+def _cut_again(cut: Cut, dim: int, size: int) -> Cut:
+    """Every block of a cut cut into chunks by one more mesh dimension."""
+    lengths = [stop - start for start, stop in map(cut.interval, range(cut.parts))]
+    counts = [n for length in lengths for n in chunk_sizes(length, size)]
+    return Cut.ragged(counts, (*cut.mesh_dims, dim), (*cut.radix, size))

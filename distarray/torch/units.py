@@ -8,6 +8,7 @@ parameters do not exist: what autograd wants to save of them is replaced by a no
 
 import threading
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 
 from distarray.layout.placement import Fold
 from distarray.torch import conversations as talk
+from distarray.torch.parameters import Placed, placed_of, remember
 
 __all__ = ["Entry", "Unit", "at_end_of_backward"]
 
@@ -50,35 +52,63 @@ def tensors_in(value: Any) -> list[Tensor]:
 class Entry:
     """One parameter of a unit.
 
-    Attributes
+    Parameters
     ----------
     owners : list of (Module, str)
         Where it stands; several places if modules share it.
-    part : torch.nn.Parameter
-        This rank's rows; of a parameter without dimensions, all of it.
+    parameter : torch.nn.Parameter
+        Whole, as yet.
+    size : int
+        Number of ranks.
+    within : Placed or None
+        How it is laid out over other mesh dimensions, for which the whole here is a part.
+
+    Attributes
+    ----------
     shape : tuple of int
-        Of all the rows together.
+        Of all the ranks' rows together.
+    rows : tuple of int
+        Rows of each rank; none for a parameter without dimensions, which every rank has.
     counts : tuple of int
         Elements that each rank contributes when it is gathered.
     """
 
-    __slots__ = ("counts", "owners", "part", "rows", "shape")
+    __slots__ = ("around", "counts", "owners", "parameter", "rows", "shape", "within")
 
-    def __init__(self, owners: list[tuple[Module, str]], parameter: Tensor, size: int) -> None:
-        self.owners = owners
+    def __init__(
+        self,
+        owners: list[tuple[Module, str]],
+        parameter: Tensor,
+        size: int,
+        within: Placed | None,
+    ) -> None:
+        self.owners, self.parameter, self.within = owners, parameter, within
+        self.around: Placed | None = None
         self.shape = tuple(parameter.shape)
+        self.rows: tuple[int, ...] = ()
+        self.counts = (1,) + (0,) * (size - 1)
         if self.shape:
-            self.rows = talk.chunk_sizes(self.shape[0], size)
-            inner = int(np.prod(self.shape[1:]))
+            # A packed weight is cut between the matrices that it packs.
+            packed = 1 if within is None or within.viewed is None else within.viewed[0]
+            extent, each = (packed, self.shape[0] // packed) if packed > 1 else (self.shape[0], 1)
+            self.rows = tuple([n * each for n in talk.chunk_sizes(extent, size)])
+            inner = prod(self.shape[1:])
             self.counts = tuple([rows * inner for rows in self.rows])
-        else:
-            self.rows = ()
-            self.counts = (1,) + (0,) * (size - 1)
-        self.part: Tensor = parameter
+
+    def divide(self, rank: int, around: Placed) -> None:
+        """Keep this rank's rows; `around` says how all ranks' are laid out."""
+        self.around = around
+        if self.rows:
+            start = sum(self.rows[:rank])
+            whole = self.parameter.detach()
+            self.parameter.data = whole[start : start + self.rows[rank]].clone()
+        for module, name in self.owners:
+            remember(module, name, self.parameter, around)
+            _refresh(module, name)
 
     def contribution(self, rank: int) -> Tensor:
         """What this rank brings when the parameter is gathered, flat."""
-        part = self.part.detach().reshape(-1)
+        part = self.parameter.detach().reshape(-1)
         return part if self.rows or rank == 0 else part[:0]
 
     def pieces(self, grad: Tensor, size: int) -> list[Tensor]:
@@ -86,16 +116,20 @@ class Entry:
         flat = grad.reshape(-1)
         return list(flat.split(self.counts)) if self.rows else [flat] * size
 
-    def place(self, tensor: Tensor) -> None:
-        """Let the modules see another tensor in the parameter's place."""
+    def show(self, whole: Tensor) -> None:
+        """Let the modules see the gathered parameter, and how it is laid out otherwise."""
         for module, name in self.owners:
-            module.__dict__[name] = tensor
+            module.__dict__[name] = whole
+            if self.within is not None:
+                placed_of(module)[name] = self.within
             _refresh(module, name)
 
-    def unplace(self) -> None:
+    def hide(self) -> None:
         """Let the modules see the part."""
         for module, name in self.owners:
             module.__dict__.pop(name, None)
+            if self.around is not None:
+                placed_of(module)[name] = self.around
             _refresh(module, name)
 
 
@@ -172,7 +206,7 @@ class Unit:
             wanted = [place for place in pack if have[place]]
             if wanted:
                 for place, part in zip(wanted, self._scatter(wanted, grads)):
-                    parts[place] = part.view(self.entries[place].part.shape)
+                    parts[place] = part.view(self.entries[place].parameter.shape)
         return parts
 
     def _scatter(self, pack: Sequence[int], grads: Sequence[Tensor | None]) -> list[Tensor]:
@@ -180,7 +214,7 @@ class Unit:
         pieces = []
         for place in pack:
             entry, grad = self.entries[place], grads[place]
-            grad = entry.part.new_zeros(entry.shape) if grad is None else grad
+            grad = entry.parameter.new_zeros(entry.shape) if grad is None else grad
             pieces.append(entry.pieces(grad, size))
         lengths = [len(own[self.group.rank]) for own in pieces]
         counts = [sum([len(own[r]) for own in pieces]) for r in range(size)]
@@ -213,7 +247,7 @@ def _packed(entries: Sequence[Entry]) -> list[list[int]]:
     packs: list[list[int]] = []
     small: dict[Any, list[int]] = {}
     for place, entry in enumerate(entries):
-        part = entry.part
+        part = entry.parameter
         if sum(entry.counts) * part.element_size() >= ALONE_FROM:
             packs.append([place])
         else:
@@ -245,11 +279,14 @@ class _Use:
         _forwards.depth = depth + 1
         unit = self.unit
         self.keeps = depth == 0 if unit.keep is None else unit.keep
-        self.whole = seen = unit.gather()
-        if torch.is_grad_enabled():
-            trained = [i for i, entry in enumerate(unit.entries) if entry.part.requires_grad]
+        if unit.group.size == 1:
+            seen: list[Tensor] = [entry.parameter for entry in unit.entries]
+        else:
+            self.whole = seen = unit.gather()
+        if self.whole is not None and torch.is_grad_enabled():
+            trained = [i for i, entry in enumerate(unit.entries) if entry.parameter.requires_grad]
             if trained:
-                parts = [unit.entries[i].part for i in trained]
+                parts = [unit.entries[i].parameter for i in trained]
                 seen = list(seen)
                 for i, tensor in zip(trained, _Gathered.apply(self, trained, *parts)):
                     seen[i] = tensor
@@ -259,12 +296,12 @@ class _Use:
             self.hooks = torch.autograd.graph.saved_tensors_hooks(_note, _made_again)
             self.hooks.__enter__()
         for entry, tensor in zip(unit.entries, seen):
-            entry.place(tensor)
+            entry.show(tensor)
 
     def leave(self) -> None:
         _forwards.depth = getattr(_forwards, "depth", 1) - 1
         for entry in self.unit.entries:
-            entry.unplace()
+            entry.hide()
         if self.hooks is None:
             self.whole = None
             return

@@ -1,0 +1,136 @@
+"""Optimizers of distributed parameters: their state as arrays, and norms over all ranks.
+
+An optimizer keeps for each parameter tensors of its shape. Where a rank has a part of the
+parameter it has the same part of those, without being told.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from distarray.array import DistArray
+from distarray.comm.mesh import DeviceMesh
+from distarray.layout import Fold
+from distarray.torch.parameters import Placed, placed_as
+
+__all__ = ["clip_grad_norm_", "optimizer_state", "state_tensors"]
+
+Tensor = Any
+Module = Any
+Optimizer = Any
+
+
+def state_tensors(optimizer: Optimizer) -> Iterator[tuple[int, str, Tensor, Placed | None]]:
+    """What an optimizer keeps: the parameter's number, the name, the tensor, how it is laid out.
+
+    None for the layout of what is not cut as its parameter is: numbers, and all that belongs to
+    parameters that are not distributed.
+    """
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for number, parameter in enumerate(parameters):
+        placed = placed_as(parameter)
+        for name, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, torch.Tensor):
+                alike = placed is not None and value.ndim and value.shape == parameter.shape
+                yield number, name, value, placed if alike else None
+
+
+def optimizer_state(optimizer: Optimizer, module: Module) -> dict[str, DistArray]:
+    """An optimizer's state as distributed arrays over its memory.
+
+    Parameters
+    ----------
+    optimizer : torch.optim.Optimizer
+        Of parameters of `module`, after at least one step.
+    module : torch.nn.Module
+        Distributed by `parallelize_module`, `distribute_module`, `data_parallel` or `fully_shard`.
+
+    Returns
+    -------
+    dict of str to DistArray
+        By the parameter's name and what it is of it, such as "head.weight.exp_avg"; laid out as
+        the parameter. Numbers, such as the count of steps, are not among them. On the CPU nothing
+        is copied.
+
+    Cost
+    ----
+    None.
+    """
+    names = {id(parameter): name for name, parameter in module.named_parameters()}
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    found = {}
+    for number, what, value, placed in state_tensors(optimizer):
+        if placed is not None and id(parameters[number]) in names:
+            name = f"{names[id(parameters[number])]}.{what}"
+            found[name] = Placed(placed.mesh, placed.layout, placed.viewed).array(name, value)
+    return found
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def clip_grad_norm_(
+    parameters: Module | Iterable[Tensor], max_norm: float, norm_type: float = 2.0
+) -> Tensor:
+    """Scale gradients so that their norm over all parameters of all ranks is at most `max_norm`.
+
+    What ``torch.nn.utils.clip_grad_norm_`` does in one process. That one, on a rank of several,
+    sees parts of the parameters, finds another norm on every rank, and lets replicas drift apart.
+
+    Parameters
+    ----------
+    parameters : torch.nn.Module or iterable of torch.nn.Parameter
+        Those without a gradient are left out.
+    max_norm : float
+        The largest norm that is left as it is.
+    norm_type : float
+        Of which norm; ``inf`` for the largest element.
+
+    Returns
+    -------
+    torch.Tensor
+        The norm before, a number, the same bits on every rank.
+
+    Cost
+    ----
+    One allreduce of a number for each set of mesh dimensions that cuts parameters; mostly one or
+    two.
+    """
+    if isinstance(parameters, torch.nn.Module):
+        parameters = parameters.parameters()
+    parameters = [p for p in parameters if isinstance(p, torch.Tensor)]
+    shares: dict[tuple[DeviceMesh, tuple[int, ...]] | None, list[Tensor]] = {}
+    for parameter in parameters:
+        placed = placed_as(parameter)
+        cutting = None if placed is None else _cutting(placed)
+        own = shares.setdefault(cutting, [])  # also where this rank has no gradient
+        if parameter.grad is not None:
+            wide = torch.float64 if parameter.device.type in ("cpu", "cuda") else torch.float32
+            own.append(torch.linalg.vector_norm(parameter.grad, norm_type, dtype=wide))
+    total = _folded(shares, norm_type)
+    grads = [p.grad for p in parameters if p.grad is not None]
+    if grads and total > max_norm:
+        torch._foreach_mul_(grads, max_norm / (total + 1e-6))
+    like = grads[0] if grads else torch.zeros(())
+    return like.new_tensor(total)
+
+
+def _cutting(placed: Placed) -> tuple[DeviceMesh, tuple[int, ...]] | None:
+    """The mesh and those of its dimensions that cut a parameter."""
+    dims = tuple(sorted({m for cut in placed.layout.cuts for m in cut.mesh_dims}))
+    return (placed.mesh, dims) if dims else None
+
+
+def _folded(shares: Any, norm_type: float) -> float:
+    """The norm of all, from those of this rank's parts."""
+    extreme = np.isinf(norm_type)
+    totals = []
+    for where, norms in shares.items():
+        parts = np.array([float(norm) for norm in norms])
+        part = parts.max(initial=0.0) if extreme else (parts**norm_type).sum()
+        if where is not None:
+            mesh, dims = where
+            fold = Fold.MAX if extreme else Fold.SUM
+            part = mesh.subgroup(dims).allreduce(np.array(part), fold, "norm of gradients")
+        totals.append(float(part))
+    return max(totals, default=0.0) if extreme else sum(totals) ** (1 / norm_type)
