@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from distarray import checkpoint as checkpoint
     from distarray import io as io
     from distarray import job as job
     from distarray.array import (
@@ -81,7 +82,7 @@ _HOMES = {
 }
 
 #: Modules that are attributes without having been imported.
-_ROOMS = ("io", "job")
+_ROOMS = ("checkpoint", "io", "job")
 
 
 def __getattr__(name: str) -> Any:
@@ -92,6 +93,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'distarray' has no attribute {name!r}")
     if home == "distarray.array":
         import_module("distarray.ops")  # an array without its operations is of no use
+        import_module("distarray.io.rows")
     value = getattr(import_module(home), "distribute" if name == "distribute_tensor" else name)
     globals()[name] = value
     return value

@@ -5,6 +5,7 @@ Each derives from the built-in type that NumPy would raise for the same mistake,
 """
 
 __all__ = [
+    "CheckpointError",
     "CommunicationForbidden",
     "CopyRequiredError",
     "DistArrayError",
@@ -54,3 +55,7 @@ class GatherLimitError(DistArrayError, ValueError):
 
 class PerformanceWarning(UserWarning):
     """The operation works, at a price that the message names."""
+
+
+class CheckpointError(DistArrayError, ValueError):
+    """A checkpoint is damaged, foreign, or does not fit what it is loaded into."""

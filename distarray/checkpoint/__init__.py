@@ -1,0 +1,45 @@
+"""Checkpoints: the state of a program on disk, for any number of ranks to go on with.
+
+:func:`save` writes nested dicts and lists of arrays and numbers, all of it or nothing;
+:func:`load` brings them back on any mesh with any placements. A checkpoint is a Zarr v3 group,
+whose arrays any Zarr reader opens; it holds no pickles, and loading it runs no code.
+
+Names are loaded on first use; importing this package starts no MPI.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distarray.checkpoint.adapters import register
+    from distarray.checkpoint.background import Saving
+    from distarray.checkpoint.loading import latest, load, steps, verify
+    from distarray.checkpoint.saving import save
+    from distarray.errors import CheckpointError
+
+__all__ = ["CheckpointError", "Saving", "latest", "load", "register", "save", "steps", "verify"]
+
+_HOMES = {
+    "CheckpointError": "distarray.errors",
+    "Saving": "distarray.checkpoint.background",
+    "latest": "distarray.checkpoint.loading",
+    "load": "distarray.checkpoint.loading",
+    "register": "distarray.checkpoint.adapters",
+    "save": "distarray.checkpoint.saving",
+    "steps": "distarray.checkpoint.loading",
+    "verify": "distarray.checkpoint.loading",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'distarray.checkpoint' has no attribute {name!r}")
+    import_module("distarray.ops")  # an array without its operations is of no use
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

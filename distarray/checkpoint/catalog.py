@@ -1,0 +1,233 @@
+"""Which checkpoints there are, and the one description that each of them has. On one rank."""
+
+import json
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from distarray.checkpoint.files import Flusher, checksum
+from distarray.checkpoint.metadata import Stored, array_json, parse_array
+from distarray.checkpoint.tree import Node
+from distarray.errors import CheckpointError
+from distarray.io import directories
+
+__all__ = [
+    "Catalog",
+    "directories_of",
+    "find",
+    "is_checkpoint",
+    "make_directories",
+    "read_catalog",
+    "step_path",
+    "steps",
+    "write_catalog",
+]
+
+ROOT = "zarr.json"
+_STEP = re.compile(r"step-(\d{8,18})")
+_KEY = "distarray"
+_FORMAT = 1
+_LARGEST = 1 << 30
+_NAME = re.compile(r"[A-Za-z0-9._%~-]+")
+_GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+
+
+class Catalog(NamedTuple):
+    """What a checkpoint says about itself.
+
+    Attributes
+    ----------
+    path : Path
+        Its directory.
+    step : int or None
+    node : dict
+        The description of the state.
+    arrays : dict of str to Stored
+    """
+
+    path: Path
+    step: int | None
+    node: Node
+    arrays: dict[str, Stored]
+
+
+def step_path(path: Path, step: int | None) -> Path:
+    """Where the checkpoint of a step is kept."""
+    return path if step is None else path / f"step-{step:08d}"
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether there is a whole checkpoint: a directory gets its name when it is complete."""
+    try:
+        return _KEY in _read_json(path / ROOT).get("attributes", {})
+    except (OSError, CheckpointError, AttributeError, TypeError):
+        return False
+
+
+def steps(path: Path) -> list[int]:
+    """The steps of which there are checkpoints, ascending."""
+    try:
+        names = os.listdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = [match for match in map(_STEP.fullmatch, names) if match]
+    return sorted(int(match[1]) for match in found if is_checkpoint(path / match[0]))
+
+
+def find(path: Path, step: int | None = None) -> Path:
+    """The checkpoint that a path means: itself, that of a step, or that of the last step.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none; says what there is.
+    """
+    if step is not None:
+        directories.recover(step_path(path, step))
+        if not os.path.lexists(step_path(path, step)):
+            have = ", ".join(map(str, steps(path)[-5:])) or "none"
+            raise FileNotFoundError(f"no checkpoint of step {step} in {path} (the last: {have})")
+        return step_path(path, step)
+    directories.recover(path)
+    if os.path.lexists(path / ROOT):
+        return path
+    known = steps(path)
+    if known:
+        return step_path(path, known[-1])
+    if not os.path.lexists(path):
+        raise FileNotFoundError(f"no checkpoint: {path} does not exist")
+    if not path.is_dir():
+        raise CheckpointError(
+            f"{path} is a file, not a checkpoint, which is a directory; pickles and files of "
+            "torch.save are never loaded, since loading them runs what they say"
+        )
+    raise CheckpointError(f"{path} is not a checkpoint, and has none of any step")
+
+
+def make_directories(root: Path, arrays: Sequence[Stored], flusher: Flusher) -> None:
+    """Make the directories of all arrays, with what Zarr wants to know of each."""
+    of_arrays = {root / stored.name: stored for stored in arrays}
+    for directory in sorted(directories_of(root, arrays) - {root}):
+        directory.mkdir(exist_ok=True)  # another rank may have needed it already
+        stored = of_arrays.get(directory)
+        _write_json(directory / ROOT, _GROUP if stored is None else array_json(stored), flusher)
+
+
+def directories_of(root: Path, arrays: Iterable[Stored]) -> set[Path]:
+    """A checkpoint's directory and all below it."""
+    found = {root}
+    for stored in arrays:
+        parts = stored.name.split("/")
+        found.update(root.joinpath(*parts[:end]) for end in range(1, len(parts) + 1))
+    return found
+
+
+def write_catalog(root: Path, step: int | None, node: Node, arrays: Sequence[Stored]) -> None:
+    """Write the description of a checkpoint, its last file."""
+    consolidated: dict[str, Any] = {}
+    for stored in arrays:
+        parts = stored.name.split("/")
+        for end in range(1, len(parts)):
+            consolidated.setdefault("/".join(parts[:end]), _GROUP)
+        consolidated[stored.name] = array_json(stored)
+    about = {
+        "format": _FORMAT,
+        "step": step,
+        "saved": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "state": node,
+    }
+    about["crc32c"] = _sealed(about, consolidated)
+    metadata = {
+        "zarr_format": 3,
+        "node_type": "group",
+        "attributes": {_KEY: about},
+        "consolidated_metadata": {
+            "kind": "inline",
+            "must_understand": False,
+            "metadata": consolidated,
+        },
+    }
+    with Flusher(1) as flusher:
+        _write_json(root / ROOT, metadata, flusher)
+
+
+def _sealed(about: dict[str, Any], arrays: Any) -> str:
+    """The checksum of all that is loaded by."""
+    said = {key: value for key, value in about.items() if key != "crc32c"}
+    text = json.dumps([said, arrays], sort_keys=True, separators=(",", ":"))
+    return f"{checksum(text.encode()):08x}"
+
+
+def _write_json(path: Path, value: Any, flusher: Flusher) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        with open(handle, "wb", closefd=False) as file:
+            file.write(json.dumps(value).encode())
+    except BaseException:
+        os.close(handle)
+        raise
+    flusher.put(handle)
+
+
+def read_catalog(path: Path) -> Catalog:
+    """What a checkpoint says about itself, checked as far as one can without its data.
+
+    Raises
+    ------
+    CheckpointError
+        If it is no checkpoint, or damaged, or says what no save writes.
+    """
+    whole = _read_json(path / ROOT)
+    try:
+        about = whole["attributes"][_KEY]
+        arrays = whole["consolidated_metadata"]["metadata"]
+        version, sealed, node, step = (about[k] for k in ("format", "crc32c", "state", "step"))
+    except (KeyError, TypeError):
+        raise CheckpointError(
+            f"{path} is not a checkpoint: its {ROOT} is not one that distarray.checkpoint.save "
+            "writes (distarray.io.read reads arrays of any Zarr store)"
+        ) from None
+    if version != _FORMAT:
+        raise CheckpointError(f"{path} has format {version!r}; this version reads {_FORMAT}")
+    if sealed != _sealed(about, arrays):
+        raise CheckpointError(
+            f"{path / ROOT}: the description is not the one that was saved (its checksum "
+            "differs); the file is damaged"
+        )
+    if step is not None and type(step) is not int:
+        raise CheckpointError(f"{path} claims the step {step!r}")
+    return Catalog(path, step, node, _arrays(path, arrays))
+
+
+def _arrays(path: Path, arrays: Any) -> dict[str, Stored]:
+    if not isinstance(arrays, dict):
+        raise CheckpointError(f"{path / ROOT}: the list of arrays is malformed")
+    found = {}
+    for name, metadata in arrays.items():
+        parts = name.split("/")
+        if not all(_NAME.fullmatch(part) and part.strip(".") for part in parts) or ROOT in parts:
+            raise CheckpointError(f"{path / ROOT}: {name[:200]!r} is not a name that save gives")
+        if metadata != _GROUP:
+            found[name] = parse_array(name, metadata)
+    return found
+
+
+def _read_json(path: Path) -> Any:
+    """The content of a JSON file, an ordinary one of reasonable size."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path.parent} is not a checkpoint: it has no {path.name}") from None
+    with open(handle, "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
+            raise CheckpointError(f"{path} is no ordinary file, or larger than any save makes it")
+        data = file.read(_LARGEST + 1)
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from None

@@ -1,0 +1,270 @@
+"""The files of a checkpoint on one rank: chunks and their checksums, written and read.
+
+A file is a shard: its chunks one after the other, each followed by the CRC32C of its bytes, and, if
+there may be several, an index of where each begins and how long it is, with a CRC32C of its own.
+"""
+
+import errno
+import os
+import queue
+import stat
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distarray.checkpoint.grids import Index
+from distarray.checkpoint.metadata import CHECK, Stored
+from distarray.errors import CheckpointError
+from distarray.io.formats import needs
+
+__all__ = ["ChunkFiles", "Flusher", "as_bytes", "checksum", "counted", "wrong_size", "write_shard"]
+
+Array = Any
+_ABSENT = (1 << 64) - 1
+
+#: Bytes read from the chunks of checkpoints by this process; tests look at it.
+counted = {"read": 0}
+_counting = threading.Lock()
+
+
+def checksum(data: Array) -> int:
+    """CRC32C of a contiguous NumPy array or of bytes."""
+    return int(needs("google_crc32c").value(data))
+
+
+def as_bytes(view: Array) -> Array:
+    """The bytes of a C-contiguous array, not copied."""
+    return view.reshape(-1).view(np.uint8)
+
+
+class Flusher:
+    """Threads that bring written files to disk while the next ones are being written.
+
+    Many files brought to disk at the same time share the file system's commits, of which each
+    would otherwise wait for its own. Leaving the ``with`` block waits until all are on disk, and
+    raises what went wrong.
+    """
+
+    def __init__(self, threads: int = 8) -> None:
+        self._files: queue.Queue[int | None] = queue.Queue(4 * threads)
+        self._error: OSError | None = None
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self) -> None:
+        while (handle := self._files.get()) is not None:
+            try:
+                os.fsync(handle)
+            except OSError as error:
+                self._error = self._error or error
+            finally:
+                os.close(handle)
+
+    def __enter__(self) -> "Flusher":
+        return self
+
+    def __exit__(self, kind: object, *exception: object) -> None:
+        for _ in self._threads:
+            self._files.put(None)
+        for thread in self._threads:
+            thread.join()
+        if self._error is not None and kind is None:
+            raise self._error
+
+    def put(self, handle: int) -> None:
+        """Take over an open file: flush and close it."""
+        self._files.put(handle)
+
+
+def write_shard(
+    path: Path, stored: Stored, chunks: Iterator[Array | None], flusher: Flusher
+) -> int:
+    """Write the file of a shard; the number of its bytes.
+
+    Parameters
+    ----------
+    path : Path
+        Must not exist.
+    stored : Stored
+    chunks : iterator of array or None
+        The chunks of the shard in C order, each C-contiguous and whole; None for one that lies
+        beyond the edge of the array.
+    flusher : Flusher
+        Brings the file to disk.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        at, index = 0, np.full((stored.chunks_a_file, 2), _ABSENT, "<u8")
+        for number, chunk in enumerate(chunks):
+            if chunk is not None:
+                data = as_bytes(chunk)
+                _write_all(handle, [data, _check_bytes(checksum(data))])
+                index[number] = at, data.size + CHECK
+                at += data.size + CHECK
+        if stored.index_bytes:
+            data = as_bytes(index)
+            _write_all(handle, [data, _check_bytes(checksum(data))])
+            at += stored.index_bytes
+    except BaseException:
+        os.close(handle)
+        raise
+    flusher.put(handle)
+    return at
+
+
+def _check_bytes(value: int) -> Array:
+    return np.array([value], "<u4").view(np.uint8)
+
+
+def _write_all(handle: int, buffers: list[Array]) -> None:
+    """Write all bytes of some buffers; the system may take fewer at a time."""
+    views = [memoryview(buffer) for buffer in buffers if buffer.size]
+    while views:
+        written = os.writev(handle, views)
+        while views and written >= len(views[0]):
+            written -= len(views.pop(0))
+        if views:
+            views[0] = views[0][written:]
+
+
+class ChunkFiles:
+    """Reads chunks, and checks them; keeps a few files open.
+
+    Parameters
+    ----------
+    root : Path
+        The checkpoint's directory.
+
+    Attributes
+    ----------
+    bytes : int
+        Bytes read so far.
+    """
+
+    _MOST = 32
+
+    def __init__(self, root: Path) -> None:
+        self.bytes = 0
+        self._root = root
+        self._open: OrderedDict[Path, tuple[int, Array | None]] = OrderedDict()
+
+    def __enter__(self) -> "ChunkFiles":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with _counting:
+            counted["read"] += self.bytes
+        while self._open:
+            os.close(self._open.popitem()[1][0])
+
+    def read(self, stored: Stored, chunk: Index, out: Array) -> None:
+        """Read a chunk, whole, and compare its checksum.
+
+        Parameters
+        ----------
+        stored : Stored
+        chunk : tuple of int
+            Number of the chunk along each dimension, through the whole array.
+        out : array of uint8
+            C-contiguous, of as many bytes as a chunk has.
+
+        Raises
+        ------
+        CheckpointError
+            If the file is not whole or its bytes are not those that were saved.
+        """
+        shard, number = stored.grid.place(chunk)
+        path = self._root / stored.name / stored.file_name(shard)
+        where = f"array {stored.name!r}, chunk {chunk}, in {path}"
+        handle, index = self._shard(path, stored, shard)
+        at = 0
+        if index is not None:
+            at, length = int(index[number, 0]), int(index[number, 1])
+            if length != out.size + CHECK or at > stored.file_bytes(shard) - length:
+                raise CheckpointError(f"{where}: the file's index is wrong; the file is damaged")
+        found = np.empty(CHECK, np.uint8)
+        self.bytes += _read_all(handle, [out, found], at, where)
+        if int(found.view("<u4")[0]) != checksum(out):
+            raise CheckpointError(
+                f"{where}: the bytes are not those that were saved (their checksum differs); "
+                "the file is damaged"
+            )
+
+    def _shard(self, path: Path, stored: Stored, shard: Index) -> tuple[int, Array | None]:
+        known = self._open.get(path)
+        if known is not None:
+            self._open.move_to_end(path)
+            return known
+        if len(self._open) >= self._MOST:
+            os.close(self._open.popitem(last=False)[1][0])
+        size = stored.file_bytes(shard)
+        handle = _open_plain(path, size, stored.name)
+        try:
+            index = self._index(handle, path, stored, size) if stored.index_bytes else None
+        except BaseException:
+            os.close(handle)
+            raise
+        self._open[path] = handle, index
+        return handle, index
+
+    def _index(self, handle: int, path: Path, stored: Stored, size: int) -> Array:
+        index = np.empty((stored.chunks_a_file, 2), "<u8")
+        found = np.empty(CHECK, np.uint8)
+        where = f"array {stored.name!r}: the index of {path}"
+        self.bytes += _read_all(handle, [as_bytes(index), found], size - stored.index_bytes, where)
+        if int(found.view("<u4")[0]) != checksum(as_bytes(index)):
+            raise CheckpointError(f"{where} is not the one that was saved; the file is damaged")
+        return index
+
+
+def _open_plain(path: Path, size: int, name: str) -> int:
+    """Open an ordinary file of a given size; anything else is refused."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise _cannot_open(path, name, error) from None
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+        os.close(handle)
+        raise CheckpointError(wrong_size(path, name, found, size))
+    return handle
+
+
+def _cannot_open(path: Path, name: str, error: OSError) -> Exception:
+    if error.errno == errno.ELOOP:
+        return CheckpointError(f"array {name!r}: {path} is a symbolic link, which no save makes")
+    if error.errno == errno.ENOENT:
+        return CheckpointError(f"array {name!r}: {path} is missing; the checkpoint is damaged")
+    return OSError(error.errno, f"array {name!r}: {error.strerror}", str(path))
+
+
+def wrong_size(path: Path, name: str, found: os.stat_result, size: int) -> str:
+    """What is wrong with a file that is not an ordinary one of `size` bytes."""
+    if not stat.S_ISREG(found.st_mode):
+        kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no ordinary file"
+        return f"array {name!r}: {path} is {kind}, which no save makes"
+    return (
+        f"array {name!r}: {path} has {found.st_size} bytes where {size} were saved; the file is "
+        f"{'truncated' if found.st_size < size else 'damaged'}"
+    )
+
+
+def _read_all(handle: int, buffers: list[Array], at: int, where: str) -> int:
+    """Fill buffers with a file's bytes from `at` on; their number."""
+    views = [memoryview(buffer) for buffer in buffers if buffer.size]
+    total = sum(map(len, views))
+    while views:
+        count = os.preadv(handle, views, at)
+        if count <= 0:
+            raise CheckpointError(f"{where}: the file ends too early; it is damaged")
+        at += count
+        while views and count >= len(views[0]):
+            count -= len(views.pop(0))
+        if views:
+            views[0] = views[0][count:]
+    return total

@@ -1,0 +1,310 @@
+"""Loading a state, on any number of ranks, and asking which there are."""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, wrap
+from distarray.array.creation import as_distarray, placed_layout
+from distarray.checkpoint import background
+from distarray.checkpoint.agreement import attempt, on_first, same_everywhere
+from distarray.checkpoint.catalog import Catalog, find, read_catalog
+from distarray.checkpoint.catalog import steps as steps_of
+from distarray.checkpoint.checking import check_chunks, check_files
+from distarray.checkpoint.files import ChunkFiles
+from distarray.checkpoint.matching import Fresh, Match
+from distarray.checkpoint.metadata import Stored
+from distarray.checkpoint.progress import bar
+from distarray.checkpoint.reading import Wanted, read_arrays
+from distarray.checkpoint.tree import flatten
+from distarray.comm import DeviceMesh, default_mesh
+from distarray.comm.agree import agree
+from distarray.layout import Layout, Placement, Replicate, Shard
+
+__all__ = ["latest", "load", "steps", "verify"]
+
+PathLike = str | os.PathLike[str]
+Placements = Sequence[Placement] | Placement
+ManyPlacements = (
+    Placements | Mapping[str, Placements] | Callable[[str, tuple[int, ...]], Placements | None]
+)
+_SHARD = re.compile(r"Shard\((\d{1,3})\)")
+
+
+def load(
+    path: PathLike,
+    into: Any = None,
+    mesh: DeviceMesh | None = None,
+    placements: ManyPlacements | None = None,
+    *,
+    step: int | None = None,
+    progress: bool | None = None,
+) -> Any:
+    """Load a state that was saved on any number of ranks; collective.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A checkpoint, or a directory with checkpoints of steps, of which the last is loaded.
+    into : dict, list, tuple, DistArray, ..., optional
+        A state like the one that was saved, or with some of its keys only: its arrays are filled
+        where they are, whatever their mesh and placements, its numbers replaced, its torch modules
+        and optimizers restored. Where it has None, what was saved is made anew.
+    mesh : DeviceMesh, optional
+        Where arrays go that are made. By default the mesh of the arrays of `into` if they have
+        one in common, otherwise the default mesh. All its ranks call this.
+    placements : sequence of Placement, mapping or callable, optional
+        Where arrays go that are made: placements for all; or a mapping of patterns to placements,
+        ``{"model/*": [Shard(0)]}``, whose first match counts; or ``placements(name, shape)``. Where
+        it says nothing, arrays go where they were when they were saved, if the mesh has as many
+        dimensions, and otherwise where new arrays go.
+    step : int, optional
+        The step to load instead of the last one.
+    progress : bool, optional
+        As for :func:`save`.
+
+    Returns
+    -------
+    object
+        The state: `into`, or a new one, in which objects with adapters are the states they had.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no checkpoint.
+    CheckpointError
+        If it is damaged, foreign or hostile, or does not fit `into`; names the array and the file,
+        on all ranks. Whatever can be told without reading the data (sizes of files, names, shapes,
+        types) is found before `into` is changed.
+
+    Cost
+    ----
+    Each chunk of the arrays is read once, by one rank, and verified; a rank that holds none of
+    what it reads alone is sent its part. Beyond its blocks a rank needs 32 MiB.
+    """
+    if mesh is None:
+        mesh = _mesh_of(into)
+    if mesh.coords is None:
+        return into
+    home, group, place = mesh, mesh.group, _absolute(path)
+    background.settle(mesh)
+    catalog = on_first(group, lambda: read_catalog(find(place, step)))
+    match = Match(catalog.arrays, lambda whole, kind: _item(whole, kind, home))
+    result = attempt(group, lambda: match.value(catalog.node, into, "state"))
+    attempt(group, lambda: check_files(catalog.path, _needed(catalog, match), group))
+    finish = attempt(group, lambda: _Loading(catalog, match, home, placements))
+    same_everywhere(group, finish.described, "checkpoint.load: what is loaded")
+    agree(group, finish.read(progress))
+    finish.assemble()
+    return attempt(group, result)
+
+
+def _absolute(path: PathLike) -> Path:
+    return Path(os.path.realpath(os.fspath(path)))
+
+
+def _mesh_of(into: Any) -> DeviceMesh:
+    """The mesh of the arrays of a state, if they have one in common; else the default mesh."""
+    if into is None:
+        return default_mesh()
+    flat, _ = flatten(into)
+    meshes = {leaf.value.mesh for leaf in flat.leaves if isinstance(leaf.value, DistArray)}
+    meshes.update(value.mesh for _, value in flat.items)
+    return meshes.pop() if len(meshes) == 1 else default_mesh()
+
+
+def _item(whole: Any, kind: str, mesh: DeviceMesh) -> Any:
+    """What an array without dimensions becomes."""
+    if kind == "DistArray":
+        return as_distarray(whole, mesh)
+    return whole[()] if kind == "scalar" else whole
+
+
+def _needed(catalog: Catalog, match: Match) -> list[Stored]:
+    names = dict.fromkeys([*(target.name for target in match.targets), *match.fresh])
+    return [catalog.arrays[name] for name in names]
+
+
+class _Loading:
+    """The arrays to be loaded, with memory for them."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        match: Match,
+        mesh: DeviceMesh,
+        placements: ManyPlacements | None,
+    ) -> None:
+        self._catalog, self._match, self._mesh = catalog, match, mesh
+        #: What is read on each mesh.
+        self._wanted: dict[DeviceMesh, list[Wanted]] = {}
+        #: What is done with a block on the host once it is filled.
+        self._after: list[Callable[[], object]] = []
+        for target in match.targets:
+            self._into(catalog.arrays[target.name], target.value)
+        for fresh in match.fresh.values():
+            self._make(catalog.arrays[fresh.name], fresh, placements)
+        self.described = "\n".join(
+            f"{wanted.stored.name} {wanted.layout} on {on.ranks}"
+            for on, some in self._wanted.items()
+            for wanted in some
+        )
+
+    def _want(self, mesh: DeviceMesh, wanted: Wanted) -> None:
+        self._wanted.setdefault(mesh, []).append(wanted)
+
+    def _into(self, stored: Stored, value: Any) -> None:
+        if not isinstance(value, DistArray):
+            layout = Layout.replicated(stored.shape, self._mesh.shape)
+            self._want(self._mesh, Wanted(stored, layout, value))
+        elif value.mesh.device_type == "cpu":
+            self._want(value.mesh, Wanted(stored, value.layout, value.to_local()))
+        else:
+            block, device = np.empty(value.to_local().shape, stored.dtype), value.to_local()
+            self._want(value.mesh, Wanted(stored, value.layout, block))
+            self._after.append(lambda: device.__setitem__(..., value.mesh.asarray(block)))
+
+    def _make(self, stored: Stored, fresh: Fresh, placements: ManyPlacements | None) -> None:
+        mesh = self._mesh
+        layout = Layout.replicated(stored.shape, mesh.shape)
+        if fresh.kind == "DistArray":
+            chosen = _placements(fresh, stored, mesh, placements)
+            layout = placed_layout(stored.shape, stored.dtype, mesh, chosen)
+        try:
+            block = np.empty(layout.local_shape(mesh.coords), stored.dtype)
+        except (MemoryError, ValueError) as error:
+            raise MemoryError(
+                f"array {stored.name!r} of {stored.nbytes} bytes does not fit: {error}"
+            ) from None
+        self._want(mesh, Wanted(stored, layout, block))
+
+        def keep() -> None:
+            array = fresh.kind == "ndarray"
+            made = block if array else wrap(mesh.asarray(block), layout, mesh)
+            self._match.made[fresh.name] = made
+
+        self._after.append(keep)
+
+    def read(self, progress: bool | None) -> Exception | None:
+        """Read all of it; what went wrong on this rank."""
+        total = sum(
+            prod(w.layout.local_shape(on.coords)) * w.stored.dtype.itemsize
+            for on, some in self._wanted.items()
+            for w in some
+        )
+        error = None
+        words = f"loading {self._catalog.path.name}"
+        with (
+            bar(words, total, self._mesh, progress) as tell,
+            ChunkFiles(self._catalog.path) as files,
+        ):
+            for mesh, wanted in self._wanted.items():
+                if mesh.coords is not None:
+                    found = read_arrays(files, wanted, mesh, tell)
+                    error = error or found
+        return error
+
+    def assemble(self) -> None:
+        """Make arrays of the blocks."""
+        for step in self._after:
+            step()
+
+
+def _placements(
+    fresh: Fresh, stored: Stored, mesh: DeviceMesh, placements: ManyPlacements | None
+) -> Placements | None:
+    """Where an array goes: as the caller says, else as it was, else where new arrays go."""
+    if isinstance(placements, Mapping):
+        patterns = [p for p in placements if fnmatchcase(fresh.name, p)]
+        said = placements[patterns[0]] if patterns else None
+    elif callable(placements):
+        said = placements(fresh.name, stored.shape)
+    else:
+        said = placements
+    if said is not None or len(fresh.placements) != len(mesh.shape):
+        return said
+    dims = [_SHARD.fullmatch(str(word)) for word in fresh.placements]
+    if any(found and int(found[1]) >= len(stored.shape) for found in dims):
+        return None
+    return [Shard(int(found[1])) if found else Replicate() for found in dims]
+
+
+def latest(path: PathLike, *, mesh: DeviceMesh | None = None) -> Path | None:
+    """The checkpoint of the last step in a directory, or the checkpoint at a path; collective.
+
+    Parameters
+    ----------
+    path : str or path-like
+        As for :func:`save`.
+    mesh : DeviceMesh, optional
+        Whose ranks ask; the default mesh if not given.
+
+    Returns
+    -------
+    Path or None
+        None if there is no whole checkpoint; the same on all ranks.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> distarray.checkpoint.latest("/nowhere/at/all") is None
+    True
+    """
+    mesh = default_mesh() if mesh is None else mesh
+    background.settle(mesh)
+    place = _absolute(path)
+
+    def look() -> Path | None:
+        try:
+            return find(place)
+        except (FileNotFoundError, ValueError):
+            return None
+
+    return on_first(mesh.group, look)
+
+
+def steps(path: PathLike, *, mesh: DeviceMesh | None = None) -> list[int]:
+    """The steps of which there are checkpoints in a directory, ascending; collective."""
+    mesh = default_mesh() if mesh is None else mesh
+    background.settle(mesh)
+    return on_first(mesh.group, lambda: steps_of(_absolute(path)))
+
+
+def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None = None) -> int:
+    """Read a whole checkpoint and compare all checksums, without loading it; collective.
+
+    Parameters
+    ----------
+    path, step, mesh
+        As for :func:`load`.
+
+    Returns
+    -------
+    int
+        Bytes of the arrays.
+
+    Raises
+    ------
+    CheckpointError
+        As for :func:`load`.
+
+    Cost
+    ----
+    Each rank reads its share of the chunks; 8 MiB of memory.
+    """
+    mesh = default_mesh() if mesh is None else mesh
+    background.settle(mesh)
+    group, place = mesh.group, _absolute(path)
+    catalog = on_first(group, lambda: read_catalog(find(place, step)))
+    match = Match(catalog.arrays, lambda whole, kind: None)
+    attempt(group, lambda: match.value(catalog.node, None, "state"))
+    arrays = list(catalog.arrays.values())
+    attempt(group, lambda: check_files(catalog.path, arrays, group))
+    attempt(group, lambda: check_chunks(catalog.path, arrays, group))
+    return sum(stored.nbytes for stored in arrays)

@@ -1,0 +1,200 @@
+"""Bringing together what a checkpoint describes and what it is loaded into."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.checkpoint.adapters import adapter_of
+from distarray.checkpoint.metadata import Stored, many
+from distarray.checkpoint.tree import Node, item_of, unflatten
+from distarray.errors import CheckpointError
+
+__all__ = ["Fresh", "Match", "Target"]
+
+#: Gives a value when everything has been loaded.
+Later = Callable[[], Any]
+
+
+class Target(NamedTuple):
+    """An array that is loaded into an existing one."""
+
+    name: str
+    value: Any
+
+
+class Fresh(NamedTuple):
+    """An array that is made.
+
+    Attributes
+    ----------
+    name : str
+    kind : str
+        "DistArray" or "ndarray".
+    placements : tuple of str
+        Where it was when it was saved.
+    """
+
+    name: str
+    kind: str
+    placements: tuple[str, ...]
+
+
+class Match:
+    """What is to be loaded, and what comes of it.
+
+    Parameters
+    ----------
+    arrays : dict of str to Stored
+        What the checkpoint has.
+    item : callable
+        ``item(whole, kind)`` gives what an array without dimensions becomes.
+
+    Attributes
+    ----------
+    targets : list of Target
+        Arrays of the program that are to be filled.
+    fresh : dict of str to Fresh
+        Arrays that are to be made, by name.
+    made : dict of str to DistArray or numpy.ndarray
+        To be filled in before the result is asked for.
+    """
+
+    def __init__(self, arrays: dict[str, Stored], item: Callable[[Any, str], Any]) -> None:
+        self.targets: list[Target] = []
+        self.fresh: dict[str, Fresh] = {}
+        self.made: dict[str, Any] = {}
+        self._arrays, self._item = arrays, item
+
+    def value(self, node: Any, into: Any, words: str) -> Later:
+        """Look at one value, and at what it is loaded into (None: nothing).
+
+        Raises
+        ------
+        CheckpointError
+            If one does not fit the other.
+        """
+        if isinstance(into, dict):
+            return self._dict(node, into, words)
+        if isinstance(into, (list, tuple)):
+            return self._sequence(node, into, words)
+        if isinstance(into, (DistArray, np.ndarray)):
+            return self._array(node, into, words)
+        adapter = None if _is_plain(into) else adapter_of(into)
+        if adapter is None:
+            return self._new(node)
+        if _of(node, "adapter", words) != adapter.name:
+            raise CheckpointError(
+                f"{words} is a {adapter.name!r}, but {node['adapter']!r} was saved there"
+            )
+        state = adapter.state(into)
+        inner, restore = self.value(node["state"], state, words), adapter.restore
+
+        def restored() -> Any:
+            restore(into, inner())
+            return into
+
+        return restored
+
+    def _dict(self, node: Any, into: dict[Any, Any], words: str) -> Later:
+        entries = dict(_of(node, "dict", words))
+        missing = [str(key) for key in into if key not in entries]
+        if missing:
+            raise CheckpointError(
+                f"{words}: the checkpoint has no {many(missing)} there; it has "
+                f"{many([str(key) for key in entries], 10) or 'nothing'}"
+            )
+        values = {k: self.value(entries[k], into[k], f"{words}[{k!r}]") for k in into}
+
+        def updated() -> Any:
+            into.update({key: value() for key, value in values.items()})
+            return into
+
+        return updated
+
+    def _sequence(self, node: Any, into: Any, words: str) -> Later:
+        kind = "list" if isinstance(into, list) else "tuple"
+        nodes = _of(node, kind, words)
+        if len(nodes) != len(into):
+            raise CheckpointError(
+                f"{words} has {len(into)} entries, but {len(nodes)} were saved there"
+            )
+        values = [self.value(n, v, f"{words}[{i}]") for i, (n, v) in enumerate(zip(nodes, into))]
+
+        def updated() -> Any:
+            found = [value() for value in values]
+            if kind == "tuple":
+                return into._make(found) if hasattr(into, "_make") else tuple(found)
+            into[:] = found
+            return into
+
+        return updated
+
+    def _array(self, node: Any, into: Any, words: str) -> Later:
+        if isinstance(node, dict) and "item" in node:
+            return self._filled(item_of(node), into, words)
+        name = _of(node, "array", words)
+        stored = self._stored(name)
+        _check_fit(stored.shape, stored.dtype, into, words)
+        if isinstance(into, DistArray) and into.layout.partials:
+            raise CheckpointError(
+                f"{words} has a pending fold; load into an array that is placed with Shard and "
+                "Replicate, or let load make one"
+            )
+        block = into.to_local() if isinstance(into, DistArray) else into
+        if not getattr(block.flags, "writeable", True):
+            raise CheckpointError(f"{words} is read-only")
+        if not any(target.value is into for target in self.targets):
+            self.targets.append(Target(name, into))
+        return lambda: into
+
+    def _filled(self, whole: Any, into: Any, words: str) -> Later:
+        _check_fit((), whole.dtype, into, words)
+
+        def filled() -> Any:
+            into[...] = whole
+            return into
+
+        return filled
+
+    def _new(self, node: Any) -> Later:
+        self._collect(node)
+        return lambda: unflatten(node, lambda n: self.made[n["array"]], self._item)
+
+    def _collect(self, node: Any) -> None:
+        """Find the arrays below a node, and whatever is wrong with it."""
+
+        def array(found: Node) -> None:
+            name, kind = found["array"], found["kind"]
+            self._stored(name)
+            if kind not in ("DistArray", "ndarray"):
+                raise CheckpointError(f"array {name!r} claims to be a {str(kind)[:40]!r}")
+            self.fresh[name] = Fresh(name, kind, tuple(found.get("placements", ())))
+
+        unflatten(node, array, lambda whole, kind: None)
+
+    def _stored(self, name: Any) -> Stored:
+        if not isinstance(name, str) or name not in self._arrays:
+            raise CheckpointError(f"the state names an array {str(name)[:80]!r} that is not there")
+        return self._arrays[name]
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic))
+
+
+def _of(node: Any, kind: str, words: str) -> Any:
+    """What a node of a kind holds."""
+    if not isinstance(node, dict) or kind not in node:
+        found = next(iter(node), "nothing") if isinstance(node, dict) else "nothing"
+        raise CheckpointError(f"{words} is a {kind}, but a {found} was saved there")
+    return node[kind]
+
+
+def _check_fit(shape: tuple[int, ...], dtype: Any, into: Any, words: str) -> None:
+    if tuple(into.shape) != shape or into.dtype != dtype:
+        raise CheckpointError(
+            f"{words} is {into.dtype} {tuple(into.shape)}, but {dtype} {shape} was saved there; "
+            "load without into= and convert, or make it as it was saved"
+        )

@@ -1,0 +1,283 @@
+"""A program's state as JSON and a list of arrays, and back.
+
+A node is a JSON object with one key that says what it is::
+
+    {"dict": [[key, node], ...]}   {"list": [node, ...]}   {"tuple": [node, ...]}
+    {"value": null, true, 5, "text" or 0.25}    {"float": "inf"}    {"complex": [re, im]}
+    {"bytes": "base64"}    {"item": "hexadecimal", "dtype": "<f8", "kind": "scalar"}
+    {"array": "model/weight", "kind": "DistArray", "placements": ["Shard(0)"]}
+    {"adapter": "torch.module", "state": node}
+
+Arrays without dimensions are items: a directory for each would be many for nothing.
+"""
+
+import base64
+import math
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.checkpoint.adapters import adapter_of
+from distarray.checkpoint.metadata import dtype_from, dtype_name
+from distarray.errors import CheckpointError
+from distarray.layout import Placement, Shard
+
+__all__ = ["Flat", "Leaf", "Node", "flatten", "item_of", "plain_value", "unflatten"]
+
+Node = dict[str, Any]
+
+_DEEPEST = 200
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+_LONGEST = 120
+
+
+class Leaf(NamedTuple):
+    """An array of the state.
+
+    Attributes
+    ----------
+    name : str
+        Where it is saved: the keys that lead to it, joined with slashes.
+    value : DistArray or numpy.ndarray
+    """
+
+    name: str
+    value: Any
+
+
+class Flat(NamedTuple):
+    """A state taken apart.
+
+    Attributes
+    ----------
+    node : dict
+        The description, complete once :meth:`complete` has been called.
+    leaves : list of Leaf
+    items : list of (dict, DistArray)
+        Nodes of distributed arrays without dimensions, and these.
+    """
+
+    node: Node
+    leaves: list[Leaf]
+    items: list[tuple[Node, DistArray]]
+
+    def complete(self) -> None:
+        """Put the values of arrays without dimensions in; communicates if ranks lack them."""
+        for node, value in self.items:
+            node["item"] = value.full().tobytes().hex()
+
+
+def flatten(state: Any) -> tuple[Flat, Exception | None]:
+    """Take a state apart, as far as that goes, and what hindered it; no communication."""
+    walk, node, error = _Walk(), {}, None
+    try:
+        node = walk.node(state, (), "state")
+    except Exception as caught:
+        error = caught
+    return Flat(node, walk.leaves, walk.items), error
+
+
+class _Walk:
+    """One pass over a state."""
+
+    def __init__(self) -> None:
+        self.leaves: list[Leaf] = []
+        self.items: list[tuple[Node, DistArray]] = []
+        #: What has been met, with its node; kept, so that no other object gets its id.
+        self._seen: dict[int, tuple[Any, Node]] = {}
+        self._open: set[int] = set()
+
+    def node(self, value: Any, names: tuple[str, ...], words: str) -> Node:
+        """One value; `names` lead to its directory, `words` say in a message where it is."""
+        plain = _plain_node(value, words)
+        if plain is not None:
+            return plain
+        if id(value) in self._seen:
+            return self._seen[id(value)][1]
+        if id(value) in self._open or len(names) > _DEEPEST:
+            raise ValueError(f"{words} contains itself, or is nested too deeply to be saved")
+        self._open.add(id(value))
+        if isinstance(value, DistArray) or type(value) in (np.ndarray, np.memmap):
+            node = self._array(value, names, words)
+        elif isinstance(value, dict):
+            keys = list(value)
+            node = {"dict": [self._entry(k, value[k], keys, names, words) for k in keys]}
+        elif isinstance(value, (list, tuple)):
+            kind = "list" if isinstance(value, list) else "tuple"
+            entries = enumerate(value)
+            node = {kind: [self.node(v, (*names, str(i)), f"{words}[{i}]") for i, v in entries]}
+        else:
+            node = self._adapted(value, names, words)
+        self._open.discard(id(value))
+        return node
+
+    def _entry(
+        self, key: Any, value: Any, keys: list[Any], names: tuple[str, ...], words: str
+    ) -> list[Any]:
+        if type(key) not in (str, int):
+            raise TypeError(f"{words} has the key {key!r}; keys of what is saved are str or int")
+        name = _quoted(str(key))
+        if type(key) is int and str(key) in keys:
+            name += "~int"  # beside the same digits as a string
+        return [key, self.node(value, (*names, name), f"{words}[{key!r}]")]
+
+    def _adapted(self, value: Any, names: tuple[str, ...], words: str) -> Node:
+        adapter = adapter_of(value)
+        if adapter is None:
+            raise TypeError(
+                f"{words} is a {type(value).__qualname__}, which cannot be saved: make it an "
+                "array, number, string, dict, list or tuple, or say how with "
+                "distarray.checkpoint.register"
+            )
+        return {"adapter": adapter.name, "state": self.node(adapter.state(value), names, words)}
+
+    def _array(self, value: Any, names: tuple[str, ...], words: str) -> Node:
+        _check_dtype(value.dtype, words)
+        distributed = isinstance(value, DistArray)
+        kind = "DistArray" if distributed else "ndarray"
+        if not value.shape:
+            if not distributed:
+                return _item(value, kind)
+            node: Node = {"item": "", "dtype": dtype_name(value.dtype), "kind": kind}
+            self.items.append((node, value))
+            return node
+        node = {"array": "/".join(names) or "array", "kind": kind}
+        if distributed:
+            node["placements"] = [_placement(p) for p in value.placements]
+        self.leaves.append(Leaf(node["array"], value))
+        self._seen[id(value)] = (value, node)
+        return node
+
+
+def _placement(placement: Placement) -> str:
+    """A placement in words; what is not a cut is whole on every rank when it is loaded."""
+    return str(placement) if isinstance(placement, Shard) else "Replicate()"
+
+
+def _plain_node(value: Any, words: str) -> Node | None:
+    """The node of a number, string or the like; None for anything else."""
+    if isinstance(value, np.generic):
+        _check_dtype(value.dtype, words)
+        return _item(np.asarray(value), "scalar")
+    if value is None or isinstance(value, bool):
+        return {"value": value}
+    if isinstance(value, int):
+        return {"value": int(value)}
+    if isinstance(value, str):
+        return {"value": str(value)}
+    if isinstance(value, float):
+        finite = math.isfinite(value)
+        return {"value": float(value)} if finite else {"float": repr(float(value))}
+    if isinstance(value, complex):
+        return {"complex": [value.real.hex(), value.imag.hex()]}
+    if isinstance(value, (bytes, bytearray)):
+        return {"bytes": base64.b64encode(value).decode()}
+    return None
+
+
+def _item(whole: np.ndarray[Any, Any], kind: str) -> Node:
+    return {"item": whole.tobytes().hex(), "dtype": dtype_name(whole.dtype), "kind": kind}
+
+
+def _check_dtype(dtype: np.dtype[Any], words: str) -> None:
+    try:
+        same = not dtype.hasobject and dtype_from(dtype_name(dtype)) == dtype
+    except CheckpointError:
+        same = False
+    if not same:
+        raise TypeError(
+            f"{words} has dtype {dtype}, which has no form in a checkpoint; convert it with "
+            ".astype(...)"
+        )
+
+
+def _quoted(key: str) -> str:
+    """A key as a name that is safe on any file system, and in Zarr."""
+    data = key.encode("utf-8", "surrogatepass")
+    text = "".join([chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in data])
+    if not text.strip("."):
+        text = text.replace(".", "%2E") or "%"
+    if text.startswith("__"):
+        text = "%5F" + text[1:]
+    if text == "zarr.json":
+        text = "zarr%2Ejson"
+    if len(text) > _LONGEST:
+        text = f"{text[:80]}~{sha256(text.encode()).hexdigest()[:16]}"
+    return text
+
+
+def unflatten(node: Any, array: Callable[[Node], Any], item: Callable[[Any, str], Any]) -> Any:
+    """The state that a node describes.
+
+    Parameters
+    ----------
+    node : dict
+    array : callable
+        ``array(node)`` gives the array of an array node.
+    item : callable
+        ``item(whole, kind)`` gives what an array without dimensions becomes.
+
+    Raises
+    ------
+    CheckpointError
+        If it describes none.
+    """
+    try:
+        return _state(node, array, item)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"the description of the state is malformed ({error!r})") from None
+
+
+def _state(node: Any, array: Callable[[Node], Any], item: Callable[[Any, str], Any]) -> Any:
+    if "array" in node:
+        return array(node)
+    if "dict" in node:
+        return {_key(key): _state(value, array, item) for key, value in node["dict"]}
+    if "list" in node:
+        return [_state(value, array, item) for value in node["list"]]
+    if "tuple" in node:
+        return tuple([_state(value, array, item) for value in node["tuple"]])
+    if "adapter" in node:
+        return _state(node["state"], array, item)
+    if "item" in node:
+        return item(item_of(node), node["kind"])
+    return plain_value(node)
+
+
+def _key(key: Any) -> Any:
+    if type(key) not in (str, int):
+        raise CheckpointError(f"{key!r} is not a key that is saved")
+    return key
+
+
+def item_of(node: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+    """The array without dimensions of an item node."""
+    dtype = dtype_from(node["dtype"])
+    data = bytes.fromhex(node["item"])
+    if len(data) != dtype.itemsize:
+        raise CheckpointError(f"{len(data)} bytes are not an element of {dtype}")
+    whole = np.empty((), dtype)
+    if data:
+        whole.reshape(1).view(np.uint8)[:] = np.frombuffer(data, np.uint8)
+    return whole
+
+
+def plain_value(node: Mapping[str, Any]) -> Any:
+    """The number, string or the like of a node."""
+    if "value" in node:
+        value = node["value"]
+        if not isinstance(value, (bool, int, float, str, type(None))):
+            raise CheckpointError("a value is a number, a string or null")
+        return value
+    if "float" in node:
+        return float(node["float"])
+    if "complex" in node:
+        return complex(*[float.fromhex(part) for part in node["complex"]])
+    if "bytes" in node:
+        return base64.b64decode(node["bytes"], validate=True)
+    raise CheckpointError(f"{str(node)[:80]} describes nothing that is saved")
