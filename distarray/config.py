@@ -43,6 +43,8 @@ class Settings:
     arena: bool = True
     #: Divide the BLAS threads of a node among its ranks.
     blas_threads: bool = True
+    #: Read and write shared files by MPI-IO; else every rank by itself, with ``pread``, ``pwrite``.
+    mpi_io: bool = True
 
 
 _NAMES = tuple([field.name for field in fields(Settings)])

@@ -311,6 +311,10 @@ class Methods(Base):
         """The bytes of the whole array on every rank; collective unless replicated."""
         return np.asarray(self).tobytes(order)
 
+    def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
+        """Write the elements to a file; see :meth:`numpy.ndarray.tofile`. Collective."""
+        call(Methods.tofile, self, fid, sep, format)
+
     @property
     def flat(self) -> Any:
         """The elements in C order, to be read, written and iterated over."""

@@ -79,6 +79,11 @@ from numpy import (
     seterrcall, ufunc,
 )
 
+from distarray.io.loading import load
+from distarray.io.mapped import memmap
+from distarray.io.raw import fromfile
+from distarray.io.rows import genfromtxt, loadtxt
+from distarray.io.text import fromregex
 from distarray.ops.conversion import (
     array, asanyarray, asarray, asarray_chkfinite, ascontiguousarray, asfortranarray,
     from_dlpack, frombuffer, fromiter, fromstring, require,
@@ -94,7 +99,6 @@ from distarray.ops.mapping import vectorize
 from distarray.ops.metadata import isscalar
 from distarray.ops.ndarray import ndarray
 from distarray.ops.ranges import arange, geomspace, linspace, logspace
-from distarray.ops.reading import fromfile, fromregex, genfromtxt, load, loadtxt
 from distarray.ops.standard import API_VERSION as __array_api_version__
 from distarray.ops.standard import NamespaceInfo as __array_namespace_info__
 from distarray.ops.standard import argsort, sort
@@ -140,7 +144,7 @@ __all__ = [
     "little_endian", "load", "loadtxt", "log", "log10", "log1p", "log2", "logaddexp",
     "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "logspace", "long",
     "longdouble", "longlong", "mask_indices", "matmul", "matrix_transpose", "matvec", "max",
-    "maximum", "may_share_memory", "mean", "median", "meshgrid", "mgrid", "min",
+    "maximum", "may_share_memory", "mean", "median", "memmap", "meshgrid", "mgrid", "min",
     "min_scalar_type", "minimum", "mintypecode", "mod", "modf", "moveaxis", "multiply", "nan",
     "nan_to_num", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean",
     "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum",
@@ -177,7 +181,7 @@ _NUMPY_MODULES = (
 )  # fmt: skip
 _NUMPY_NAMES = (
     "__version__", "asmatrix", "bmat", "complex256", "float128",
-    "get_include", "info", "matrix", "memmap", "recarray", "record", "show_config",
+    "get_include", "info", "matrix", "recarray", "record", "show_config",
     "show_runtime",
 )  # fmt: skip
 

@@ -25,9 +25,6 @@ Function = Callable[..., object]
 
 #: Reason -> names of the functions that fall back for it, each with its module.
 REASONS: dict[str, str] = {
-    "Files arrive with distarray.io, where each rank writes its own part.": """
-        numpy.save numpy.savetxt numpy.savez numpy.savez_compressed
-    """,
     "Structured arrays are taken apart by fields, one field at a time: x['name'].": """
         numpy.lib.recfunctions.append_fields numpy.lib.recfunctions.apply_along_fields
         numpy.lib.recfunctions.assign_fields_by_name numpy.lib.recfunctions.drop_fields
@@ -80,6 +77,7 @@ def ufuncs() -> dict[str, np.ufunc]:
 
 def entries() -> list[Entry]:
     """The ledger of the dispatchable functions, in the order of their names."""
+    importlib.import_module("distarray.io.rows")  # the room beside this one has rows, too
     reasons = {name: reason for reason, names in REASONS.items() for name in names.split()}
     ledger = []
     for name, function in dispatchable().items():

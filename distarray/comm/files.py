@@ -1,0 +1,254 @@
+"""Files that the ranks of a group read and write together, each its own stretches of bytes.
+
+Where the group is made of MPI processes the bytes go by MPI-IO, whose collective calls know the
+file system (stripes, locks, aggregators); ranks that are threads, single processes and MPI
+libraries that cannot open the file use ``pread`` and ``pwrite``. Either way it is one ordinary
+file, opened by every rank only after rank 0 has, and an error of one rank's disk is every rank's.
+"""
+
+import errno
+import os
+import stat
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from distarray.comm.agree import agree
+from distarray.comm.group import Group
+from distarray.config import config
+from distarray.layout.placement import Fold
+
+__all__ = ["STRETCH", "DescriptorFile", "SharedFile", "open_file"]
+
+Array = Any
+Mode = Literal["r", "w", "r+"]
+
+#: Bytes that are written or read in one call: more would not fit the counts of every MPI.
+STRETCH = 1 << 26
+_FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY, "r+": os.O_RDWR}
+
+
+class SharedFile(ABC):
+    """One file, open on all ranks of a group; made by :func:`open_file`.
+
+    A failure of this rank's is kept, and what it would do after that is nothing; :meth:`close`
+    (or the end of the ``with`` block) makes it an exception on all ranks. So no rank waits for
+    one that has given up.
+
+    Attributes
+    ----------
+    group : Group
+        Whose ranks have it open.
+    path : str
+        Its name.
+    size : int
+        Its length in bytes when it was opened, after what `open_file` did to it.
+    error : Exception or None
+        What went wrong on this rank.
+    """
+
+    def __init__(self, group: Group, path: str, size: int) -> None:
+        self.group = group
+        self.path = path
+        self.size = size
+        self.error: Exception | None = None
+
+    def write_all(self, offset: int, data: Array | bytes | None) -> None:
+        """Write this rank's stretch; every rank of the group calls it equally often.
+
+        Parameters
+        ----------
+        offset : int
+            Place in the file. Stretches of different ranks do not overlap.
+        data : array, bytes or None
+            C-contiguous, at most `STRETCH` bytes; None or empty if this rank has none this time.
+        """
+        view = None if self.error is not None else _bytes_of(data)
+        try:
+            self._write_all(offset, view)
+        except OSError as error:
+            self.error = self.error or error
+
+    def read_all(self, offset: int, out: Array | None) -> None:
+        """Fill `out` with this rank's stretch; as :meth:`write_all`."""
+        view = None if self.error is not None else _bytes_of(out)
+        try:
+            self._read_all(offset, view)
+        except OSError as error:
+            self.error = self.error or error
+
+    def agree(self, error: Exception | None = None) -> None:
+        """Raise what went wrong on the lowest rank where something did, on all ranks."""
+        agree(self.group, self.error or error)
+
+    def close(self) -> None:
+        """Give the file back; raises on all ranks what went wrong on one. Collective."""
+        try:
+            self._close()
+        except OSError as error:
+            self.error = self.error or error
+        agree(self.group, self.error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:  # an error that all ranks have: they have agreed, or made the same mistake
+            self._close()
+
+    @abstractmethod
+    def _write_all(self, offset: int, view: memoryview | None) -> None: ...
+
+    @abstractmethod
+    def _read_all(self, offset: int, view: memoryview | None) -> None: ...
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+
+class DescriptorFile(SharedFile):
+    """A shared file of which each rank has a descriptor of its own."""
+
+    def __init__(self, group: Group, path: str, size: int, descriptor: int) -> None:
+        super().__init__(group, path, size)
+        self.descriptor = descriptor
+
+    def _write_all(self, offset: int, view: memoryview | None) -> None:
+        while view:
+            count = os.pwrite(self.descriptor, view, offset)
+            view, offset = view[count:], offset + count
+
+    def _read_all(self, offset: int, view: memoryview | None) -> None:
+        while view:
+            count = os.preadv(self.descriptor, [view], offset)
+            if not count:
+                raise ended(self.path, offset)
+            view, offset = view[count:], offset + count
+
+    def _close(self) -> None:
+        os.close(self.descriptor)
+
+
+def ended(path: str, offset: int) -> OSError:
+    """The error of a file that is shorter than it was when it was opened."""
+    return OSError(f"{path}: the file ends at byte {offset}, and was longer when it was opened")
+
+
+def open_file(group: Group, path: str, mode: Mode = "r", size: int | None = None) -> SharedFile:
+    """Open one file on all ranks of a group; collective.
+
+    Parameters
+    ----------
+    group : Group
+        Whose ranks take part.
+    path : str
+        Equal on all ranks, on a file system that all of them see.
+    mode : {"r", "w", "r+"}
+        Read; write anew (an existing file is emptied in place, as Python's ``open`` does, once
+        all ranks have come here); read and write what there is.
+    size : int, optional
+        The length that the file is given, with "w" and "r+".
+
+    Raises
+    ------
+    OSError
+        On all ranks, if one cannot open it, or does not find the file that rank 0 has opened.
+
+    Cost
+    ----
+    A broadcast and an allreduce of an integer; two more where MPI-IO opens it, and a barrier
+    before anything is overwritten.
+    """
+    if mode != "r":
+        group.barrier()
+    descriptor, length, error = -1, 0, None
+    if group.rank == 0:
+        descriptor, length, error = _opened(path, mode, size, first=True)
+    length, failed = group.broadcast_object((length, error), 0, "opening a file")
+    if failed is not None:
+        raise failed if error is None else error
+    if group.rank:
+        descriptor, error = _followed(group, path, mode, length)
+    try:
+        agree(group, error)
+    except BaseException:
+        if descriptor >= 0:
+            os.close(descriptor)
+        raise
+    file = DescriptorFile(group, path, length, descriptor)
+    by_mpi = group.size > 1 and config.mpi_io and hasattr(group, "comm")
+    return _by_mpi(file, mode) if by_mpi else file
+
+
+def _followed(
+    group: Group, path: str, mode: Mode, length: int
+) -> tuple[int, Exception | None]:
+    """What rank 0 has opened, as another rank opens it, and what went wrong."""
+    descriptor, found, error = _opened(path, mode, None, first=False)
+    if error is None and found != length:
+        error = _other_file(path, group.rank, f"has {found} bytes", length)
+    elif isinstance(error, FileNotFoundError):
+        error = _other_file(path, group.rank, "does not exist", length)
+    return descriptor, error
+
+
+def _opened(
+    path: str, mode: Mode, size: int | None, *, first: bool
+) -> tuple[int, int, Exception | None]:
+    """A descriptor, the length of the file, and what went wrong."""
+    flags = _FLAGS[mode] | os.O_CLOEXEC
+    if mode == "w" and first:
+        flags |= os.O_CREAT | os.O_TRUNC
+    descriptor = -1
+    try:
+        descriptor = os.open(path, flags, 0o666)
+        if size is not None:
+            os.ftruncate(descriptor, size)
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return descriptor, found.st_size, None
+    except (OSError, OverflowError) as error:
+        if descriptor >= 0:
+            os.close(descriptor)
+        return -1, 0, error
+
+
+def _other_file(path: str, rank: int, found: str, length: int) -> OSError:
+    return OSError(
+        f"{path}: on rank {rank} ({os.uname().nodename}) the file {found}, where rank 0 has one of "
+        f"{length} bytes; give a path on a file system that all ranks share"
+    )
+
+
+def _by_mpi(plain: DescriptorFile, mode: Mode) -> SharedFile:
+    """The file as MPI opens it; as it is where MPI cannot."""
+    from distarray.comm.mpi_files import MPIFile
+
+    file = MPIFile.opened(plain, mode)
+    opened = np.array(file is not None)
+    if plain.group.allreduce(opened, Fold.ALL, "opening a file"):
+        assert file is not None
+        os.close(plain.descriptor)
+        return file
+    if file is not None:
+        file.abandon()
+    return plain
+
+
+def _bytes_of(data: Array | bytes | None) -> memoryview | None:
+    """The bytes of a C-contiguous array; None if there are none."""
+    if data is None:
+        return None
+    if isinstance(data, bytes):
+        return memoryview(data) if data else None
+    return memoryview(data.reshape(-1).view(np.uint8)) if data.nbytes else None

@@ -1,0 +1,78 @@
+"""Shared files by MPI-IO."""
+
+import contextlib
+import errno
+import os
+from typing import TYPE_CHECKING, Any
+
+from mpi4py import MPI
+
+from distarray.comm.files import DescriptorFile, Mode, SharedFile, ended
+
+if TYPE_CHECKING:
+    from distarray.comm.group import Group
+
+__all__ = ["MPIFile"]
+
+_MODES = {"r": MPI.MODE_RDONLY, "w": MPI.MODE_WRONLY, "r+": MPI.MODE_RDWR}
+#: What the classes of MPI's errors are called elsewhere.
+_ERRNO = {
+    MPI.ERR_ACCESS: errno.EACCES,
+    MPI.ERR_NO_SPACE: errno.ENOSPC,
+    MPI.ERR_NO_SUCH_FILE: errno.ENOENT,
+    MPI.ERR_QUOTA: errno.EDQUOT,
+    MPI.ERR_READ_ONLY: errno.EROFS,
+}
+
+
+class MPIFile(SharedFile):
+    """A file that MPI has opened on the communicator of a group."""
+
+    def __init__(self, group: "Group", path: str, size: int, handle: Any) -> None:
+        super().__init__(group, path, size)
+        self._handle = handle
+
+    @classmethod
+    def opened(cls, plain: DescriptorFile, mode: Mode) -> "MPIFile | None":
+        """The file that all ranks have opened already, as MPI opens it; None if it cannot."""
+        group: Any = plain.group
+        try:
+            handle = MPI.File.Open(group.comm, plain.path, _MODES[mode])
+        except MPI.Exception:
+            return None
+        return cls(plain.group, plain.path, plain.size, handle)
+
+    def abandon(self) -> None:
+        """Close what was opened here and not everywhere."""
+        with contextlib.suppress(MPI.Exception):
+            self._handle.Close()
+
+    def _write_all(self, offset: int, view: memoryview | None) -> None:
+        try:
+            self._handle.Write_at_all(offset, [view or b"", MPI.BYTE])
+        except MPI.Exception as error:
+            raise _os_error(error, self.path) from None
+
+    def _read_all(self, offset: int, view: memoryview | None) -> None:
+        status = MPI.Status()
+        try:
+            self._handle.Read_at_all(offset, [view or bytearray(), MPI.BYTE], status)
+        except MPI.Exception as error:
+            raise _os_error(error, self.path) from None
+        count = status.Get_count(MPI.BYTE) if view else 0
+        if view and count < len(view):
+            raise ended(self.path, offset + count)
+
+    def _close(self) -> None:
+        try:
+            self._handle.Close()
+        except MPI.Exception as error:
+            raise _os_error(error, self.path) from None
+
+
+def _os_error(error: MPI.Exception, path: str) -> OSError:
+    """MPI's error as Python has it."""
+    number = _ERRNO.get(error.Get_error_class())
+    if number is not None:
+        return OSError(number, os.strerror(number), path)
+    return OSError(errno.EIO, f"{os.strerror(errno.EIO)} ({error.Get_error_string()})", path)

@@ -1,0 +1,175 @@
+"""Reading ``.npz`` files: archives whose arrays are read when they are asked for."""
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
+from zlib import crc32
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from distarray.array import DistArray, distribute
+from distarray.comm import DeviceMesh
+from distarray.io.aside import agreed
+from distarray.io.bodies import Sum
+from distarray.io.filling import Placements, filled, kept
+from distarray.io.npy import Header, found_on_rank_0, read_header
+from distarray.io.zips import combined
+
+__all__ = ["Archive"]
+
+
+class _Member(NamedTuple):
+    """One member: its header, with places in the archive if it is stored as it is."""
+
+    header: Header | None
+    stored: bool
+    crc: int
+    lead: Sum
+
+
+class Archive(Mapping[str, DistArray]):
+    """The arrays of an ``.npz`` file by name, each read when it is asked for; collective.
+
+    Parameters
+    ----------
+    source : str or numpy.lib.npyio.NpzFile
+        A path that all ranks share, or what this rank has opened for itself.
+    rest : dict
+        Keywords of :func:`numpy.load`.
+    mesh, placements
+        Where the arrays go.
+    """
+
+    def __init__(
+        self, source: Any, rest: dict[str, Any], mesh: DeviceMesh, placements: Placements
+    ) -> None:
+        self._source, self._rest = source, rest
+        self._mesh, self._placements = mesh, placements
+        names = found_on_rank_0(lambda: _names(source), mesh)
+        #: Names without the ending ``.npy``.
+        self.files: list[str] = [name.removesuffix(".npy") for name in names]
+        self._members = dict(zip(self.files, names, strict=True)) | {name: name for name in names}
+        #: The arrays as attributes.
+        self.f = _Bag(self)
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._members:
+            raise KeyError(f"{key} is not a file in the archive")
+        if self._source is None:
+            raise ValueError("the archive is closed")
+        if not isinstance(self._source, str):
+            return self._distributed(lambda: self._source[key])
+        path, name = self._source, self._members[key]
+        member = found_on_rank_0(lambda: _looked(path, name, self._limit), self._mesh)
+        if member.header is None or member.header.dtype.hasobject:
+            return self._distributed(lambda: _by_numpy(path, key, self._rest))
+        if not member.stored:
+            return self._decompressed(path, name)
+        sums: list[Sum] = []
+        x = filled(path, member.header, self._mesh, self._placements, sums)
+        found = self._mesh.group.allgather_object(sums, "checksums")
+        if combined([member.lead, *[each for own in found for each in own]]) != member.crc:
+            raise BadZipFile(f"Bad CRC-32 for file {name!r}")
+        return x
+
+    @property
+    def _limit(self) -> int:
+        return 2**64 if self._rest["allow_pickle"] else int(self._rest["max_header_size"])
+
+    def _distributed(self, read: Any) -> Any:
+        """What every rank reads whole."""
+        value = agreed(self._mesh.group, read)
+        if not isinstance(value, np.ndarray):
+            return value
+        placements = None if value.dtype.hasobject else self._placements
+        return distribute(value, self._mesh, placements, src=None)
+
+    def _decompressed(self, path: str, name: str) -> DistArray:
+        """Every rank decompresses all, and keeps its part."""
+        archive = agreed(self._mesh.group, lambda: ZipFile(path))
+        with archive:
+            member = agreed(self._mesh.group, lambda: archive.open(name))
+            header = agreed(self._mesh.group, lambda: read_header(member, self._limit))
+            x = kept(member, header, self._mesh, self._placements)
+            agreed(self._mesh.group, lambda: member.read(1))  # at the end it checks the sum
+            return x
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._members
+
+    def __enter__(self) -> "Archive":
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        name = self._source if isinstance(self._source, str) else "object"
+        shown = ", ".join(self.files[:5]) + ("..." if len(self.files) > 5 else "")
+        return f"NpzFile {name!r} with keys: {shown}"
+
+    def close(self) -> None:
+        """Close the file."""
+        source, self._source = self._source, None
+        if hasattr(source, "close"):
+            source.close()
+
+
+class _Bag:
+    """The arrays of an archive as attributes."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._archive[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __dir__(self) -> list[str]:
+        return list(self._archive)
+
+
+def _names(source: Any) -> list[str]:
+    if not isinstance(source, str):
+        return [str(name) for name in source.zip.namelist()]
+    with ZipFile(source) as archive:
+        return archive.namelist()
+
+
+def _looked(path: str, name: str, limit: int) -> _Member:
+    """What a member is, as its header and the archive's directory say."""
+    with ZipFile(path) as archive, archive.open(name) as member:
+        entry = archive.getinfo(name)
+        stored = entry.compress_type == ZIP_STORED
+        if member.read(len(npy_format.MAGIC_PREFIX)) != npy_format.MAGIC_PREFIX:
+            return _Member(None, stored, entry.CRC, (0, 0, 0))
+        member.seek(0)
+        header = read_header(member, limit)
+        if header.dtype.hasobject:
+            return _Member(header, stored, entry.CRC, (0, 0, 0))
+        header.check_size(entry.file_size)
+        if not stored:
+            return _Member(header, stored, entry.CRC, (0, 0, 0))
+        member.seek(0)
+        lead = member.read(header.start)
+    with open(path, "rb") as file:
+        file.seek(entry.header_offset + 26)
+        name_length, extra_length = struct.unpack("<2H", file.read(4))
+    place = entry.header_offset + 30 + name_length + extra_length
+    header = header._replace(start=place + header.start)
+    return _Member(header, stored, entry.CRC, (place, len(lead), crc32(lead)))
+
+
+def _by_numpy(path: str, key: str, rest: dict[str, Any]) -> Any:
+    with np.load(path, **rest) as archive:
+        return archive[key]

@@ -1,0 +1,287 @@
+"""An array as the body of a file: its elements one after another in C order, from some byte on.
+
+Every rank touches stretches of its own. Where its block lies in long stretches (rows of a matrix
+that is cut along the first dimension, or anything with a mebibyte in one piece), they go straight
+between block and file. Otherwise (columns) the array passes in rounds: the ranks exchange elements
+so that each has a stretch of some mebibytes, which is collective buffering by the library's own
+exchange, and no rank holds more than its stretch besides its block.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from distarray.array import DistArray, wrap
+from distarray.array.movement import assign, gathered, moved, part_of
+from distarray.comm import DeviceMesh
+from distarray.comm.files import STRETCH, SharedFile
+from distarray.layout import Box, Fold, Layout, Replicate, Shard
+
+__all__ = [
+    "ALONE",
+    "Slices",
+    "Sum",
+    "pieces",
+    "read_body",
+    "reversed_dims",
+    "runs",
+    "sum_of",
+    "whole",
+    "write_body",
+]
+
+Array = Any
+#: First byte in the file, number of bytes, and their CRC-32.
+Sum = tuple[int, int, int]
+Slices = tuple[slice, ...]
+
+#: Bytes up to which a file is one rank's affair.
+ALONE = 1 << 20
+#: Bytes that a rank holds of a round.
+_ROUND = 1 << 24
+#: Bytes in one piece that are worth a call of their own.
+_RUN = 1 << 20
+
+
+def reversed_dims(x: DistArray) -> DistArray:
+    """The array with its dimensions in reverse order, a view: in C order it is Fortran's."""
+    axes = tuple(reversed(range(x.ndim)))
+    return wrap(x._block.transpose(axes), x._layout.transpose(axes), x._mesh) if axes else x
+
+
+def write_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | None = None) -> None:
+    """Write an array's elements in C order; collective over its mesh.
+
+    Parameters
+    ----------
+    file : SharedFile
+        Open on the group of the mesh.
+    start : int
+        Where the first element goes, in bytes.
+    x : DistArray
+        Without pending folds.
+    sums : list, optional
+        Takes a checksum of each stretch that this rank writes.
+
+    Cost
+    ----
+    An allreduce of an integer. Where blocks do not lie in long stretches, each element is sent
+    to the rank that writes it, in rounds of 16 MiB a rank.
+    """
+    if _is_straight(x._layout, x.itemsize):
+        box, key = _own_share(x._layout, x._mesh)
+        block = part_of(x._block, key)
+        stretches = list(runs(box, x.shape, x.itemsize, STRETCH))
+        for number in range(_most(len(stretches), file)):
+            offset, slices = stretches[number] if number < len(stretches) else (0, None)
+            part = None if slices is None else _host(x._mesh, part_of(block, slices))
+            _write(file, start + offset, part, sums)
+        return
+    for offset, view, dim in _rounds(x, x._mesh.size()):
+        target = _by_rank(view._layout, dim)
+        part = _host(x._mesh, moved(view._block, view._layout, target, x._mesh))
+        offset += _place(target, dim, x)
+        _write(file, start + offset, part, sums)
+
+
+def read_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | None = None) -> None:
+    """Fill an array from its elements in C order, each byte of the file read once; collective.
+
+    Parameters and cost are those of :func:`write_body`. Replicas get what other ranks have read.
+    """
+    if _is_straight(x._layout, x.itemsize) and not _spare(x._layout):
+        box = x._layout.section(x._mesh.coords)
+        stretches = list(runs(box, x.shape, x.itemsize, STRETCH))
+        for number in range(_most(len(stretches), file)):
+            offset, slices = stretches[number] if number < len(stretches) else (0, None)
+            target = None if slices is None else part_of(x._block, slices)
+            _fill(file, start + offset, target, x._mesh, sums)
+        return
+    for offset, view, dim in _rounds(x, x._mesh.size()):
+        layout = _by_rank(view._layout, dim)
+        part = x._mesh.xp.empty(layout.local_shape(x._mesh.coords), x.dtype)
+        _fill(file, start + offset + _place(layout, dim, x), part, x._mesh, sums)
+        assign(view._block, view._layout, part, layout, x._mesh)
+
+
+def pieces(x: DistArray, everywhere: bool) -> Iterator[Array | None]:
+    """The elements in C order, some mebibytes at a time, on rank 0 or on every rank; collective.
+
+    Yields
+    ------
+    ndarray or None
+        C-contiguous, on the host; None on a rank that has no use for them.
+    """
+    mesh = x._mesh
+    if not x.ndim:
+        yield whole(x, everywhere)
+        return
+    for _, view, _ in _rounds(x, 1):
+        layout = Layout.replicated(view.shape, mesh.shape)
+        if not everywhere:
+            layout = Layout.lone(view.shape, mesh.shape, mesh.coords_of(0))
+        part = moved(view._block, view._layout, layout, mesh)
+        yield _host(mesh, part) if everywhere or mesh.rank == 0 else None
+
+
+def whole(x: DistArray, everywhere: bool) -> Array | None:
+    """All elements on the host, on rank 0 or on every rank; None elsewhere. Collective."""
+    found = gathered(x._block, x._layout, x._mesh, None if everywhere else 0)
+    return None if found is None else _host(x._mesh, found)
+
+
+def runs(
+    box: Box, shape: tuple[int, ...], itemsize: int, limit: int
+) -> Iterator[tuple[int, Slices]]:
+    """A box of an array in C order, in pieces that lie in one stretch each.
+
+    Parameters
+    ----------
+    box : tuple of (int, int)
+        Global indices.
+    shape : tuple of int
+        Of the array.
+    itemsize, limit : int
+        Bytes an element; bytes a piece at the most, but one element at least.
+
+    Yields
+    ------
+    (int, tuple of slice)
+        Byte offset in the array, and the piece as slices of the box's own block.
+
+    Examples
+    --------
+    >>> [offset for offset, _ in runs(((0, 2), (1, 3)), (2, 4), 8, 1 << 20)]
+    [8, 40]
+    >>> [offset for offset, _ in runs(((1, 3), (0, 4)), (4, 4), 8, 1 << 20)]
+    [32]
+    """
+    if any(low >= high for low, high in box):
+        return
+    if not shape:
+        yield 0, ()
+        return
+    ndim = len(shape)
+    inner = [itemsize * prod(shape[dim + 1 :]) for dim in range(ndim)]
+    partial = [dim for dim in range(ndim) if box[dim] != (0, shape[dim])]
+    dim = next((d for d in range(max(partial, default=0), ndim) if inner[d] <= limit), ndim - 1)
+    step = max(1, limit // inner[dim]) if inner[dim] else shape[dim]
+    low, high = box[dim]
+    tail = tuple([slice(0, extent) for extent in shape[dim + 1 :]])
+    for lead in product(*[range(a, b) for a, b in box[:dim]]):
+        base = sum([index * inner[d] for d, index in enumerate(lead)])
+        head = tuple(
+            [slice(index - box[d][0], index - box[d][0] + 1) for d, index in enumerate(lead)]
+        )
+        for at in range(low, high, step):
+            rows = slice(at - low, min(at + step, high) - low)
+            yield base + at * inner[dim], (*head, rows, *tail)
+
+
+def _is_straight(layout: Layout, itemsize: int) -> bool:
+    """Whether blocks lie in stretches long enough to be read and written as they are."""
+    dims = layout.sharded_dims
+    if not dims or prod(layout.shape[: dims[-1]]) <= 1:
+        return True
+    last = dims[-1]
+    rows = -(-layout.shape[last] // layout.cuts[last].parts)
+    return itemsize * rows * prod(layout.shape[last + 1 :]) >= _RUN
+
+
+def _spare(layout: Layout) -> tuple[int, ...]:
+    """Mesh dimensions along which all ranks hold the same."""
+    placed = zip(layout.placements, layout.mesh_shape, strict=True)
+    return tuple([m for m, (p, size) in enumerate(placed) if isinstance(p, Replicate) and size > 1])
+
+
+def _own_share(layout: Layout, mesh: DeviceMesh) -> tuple[Box, Slices]:
+    """The part of its block that a rank writes, as global indices and as slices of the block.
+
+    Ranks that hold the same divide it among themselves.
+    """
+    coords = mesh.coords
+    assert coords is not None
+    box = list(layout.section(coords))
+    number, ways = 0, 1
+    for mesh_dim in _spare(layout):
+        number = number * layout.mesh_shape[mesh_dim] + coords[mesh_dim]
+        ways *= layout.mesh_shape[mesh_dim]
+    lengths = [high - low for low, high in box]
+    dim = next((d for d, length in enumerate(lengths) if length >= ways), -1)
+    if dim < 0:
+        dim = int(np.argmax(lengths))
+    low, length = box[dim][0], lengths[dim]
+    first, last = length * number // ways, length * (number + 1) // ways
+    key = [slice(0, n) for n in lengths]
+    key[dim], box[dim] = slice(first, last), (low + first, low + last)
+    return tuple(box), tuple(key)
+
+
+def _rounds(x: DistArray, ranks: int) -> Iterator[tuple[int, DistArray, int]]:
+    """The array in boxes that lie in one stretch each, with some mebibytes for each rank.
+
+    Yields the byte offset, a view, and the dimension along which to divide it.
+    """
+    shape, ndim = x.shape, x.ndim
+    if not x.size:
+        return
+    inner = [x.itemsize * prod(shape[dim + 1 :]) for dim in range(ndim)]
+    dim = next((d for d in range(ndim) if inner[d] <= _ROUND), ndim - 1)
+    rows = ranks * max(1, _ROUND // max(1, inner[dim]))
+    tail = tuple([(0, 1, extent) for extent in shape[dim + 1 :]])
+    for lead in product(*[range(extent) for extent in shape[:dim]]):
+        base = sum([index * inner[d] for d, index in enumerate(lead)])
+        head = tuple([(index, 1, 1) for index in lead])
+        for at in range(0, shape[dim], rows):
+            count = min(rows, shape[dim] - at)
+            yield base + at * inner[dim], x._view((*head, (at, 1, count), *tail)), dim
+
+
+def _by_rank(layout: Layout, dim: int) -> Layout:
+    """A box divided among all ranks, in the order of their numbers."""
+    return Layout.chunked(layout.shape, layout.mesh_shape, [Shard(dim)] * len(layout.mesh_shape))
+
+
+def _place(layout: Layout, dim: int, x: DistArray) -> int:
+    """Bytes from the beginning of a round's box to this rank's part of it."""
+    first = layout.section(x._mesh.coords)[dim][0]
+    return first * x.itemsize * prod(x.shape[dim + 1 :])
+
+
+def _most(count: int, file: SharedFile) -> int:
+    return int(file.group.allreduce(np.array(count), Fold.MAX, "stretches of a file"))
+
+
+def sum_of(offset: int, data: Array) -> Sum:
+    """The checksum of a C-contiguous array that lies at some byte of a file."""
+    return offset, data.nbytes, crc32(data.reshape(-1).view(np.uint8)) if data.nbytes else 0
+
+
+def _host(mesh: DeviceMesh, part: Array) -> Array:
+    return np.ascontiguousarray(mesh.to_host(part))
+
+
+def _write(file: SharedFile, offset: int, part: Array | None, sums: list[Sum] | None) -> None:
+    if sums is not None and part is not None and part.nbytes:
+        sums.append(sum_of(offset, part))
+    file.write_all(offset, part)
+
+
+def _fill(
+    file: SharedFile, offset: int, target: Array | None, mesh: DeviceMesh, sums: list[Sum] | None
+) -> None:
+    """Read a stretch into a part of a block, which may be strided or on a device."""
+    if target is None or not target.nbytes:
+        file.read_all(0, None)
+        return
+    direct = isinstance(target, np.ndarray) and target.flags.c_contiguous
+    host = target if direct else np.empty(target.shape, target.dtype)
+    file.read_all(offset, host)
+    if sums is not None:
+        sums.append(sum_of(offset, host))
+    if not direct:
+        target[...] = mesh.asarray(host)

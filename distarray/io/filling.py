@@ -1,0 +1,160 @@
+"""Arrays whose elements lie in a file, read: by all ranks together, or by each for itself."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from distarray.array import DistArray, empty, placed_layout, wrap
+from distarray.array.movement import moved
+from distarray.comm import DeviceMesh
+from distarray.comm.files import open_file
+from distarray.io.aside import agreed
+from distarray.io.bodies import ALONE, Slices, Sum, read_body, reversed_dims, runs, sum_of
+from distarray.io.npy import Header
+from distarray.layout import Layout, Placement
+
+__all__ = ["Placements", "filled", "kept", "taken"]
+
+Placements = list[Placement] | tuple[Placement, ...] | Placement | None
+#: Bytes that a rank reads at a time of what it reads whole.
+_PIECE = 1 << 24
+
+
+def filled(
+    path: str,
+    header: Header,
+    mesh: DeviceMesh,
+    placements: Placements,
+    sums: list[Sum] | None = None,
+) -> DistArray:
+    """An array whose elements lie in a file, each byte read once; collective over the mesh.
+
+    Parameters
+    ----------
+    path : str
+        Equal on all ranks.
+    header : Header
+        Where they lie; equal on all ranks. The file is long enough.
+    mesh, placements
+        Where they go.
+    sums : list, optional
+        Takes a checksum of each stretch that this rank reads.
+    """
+    layout = _stored_layout(header, mesh, placements)
+    if header.nbytes <= ALONE or not layout.ndim:
+        x = _handed_out(path, header, layout, mesh, sums)
+    else:
+        x = empty(layout, header.dtype, mesh)
+        if mesh.coords is not None:
+            with open_file(mesh.group, path) as file:
+                read_body(file, header.start, x, sums)
+    return reversed_dims(x) if header.fortran else x
+
+
+def _stored_layout(header: Header, mesh: DeviceMesh, placements: Placements) -> Layout:
+    """The layout of the array whose C order is that of the file."""
+    layout = placed_layout(header.shape, header.dtype, mesh, placements)
+    return layout.transpose(tuple(reversed(range(layout.ndim)))) if header.fortran else layout
+
+
+def _handed_out(
+    path: str, header: Header, layout: Layout, mesh: DeviceMesh, sums: list[Sum] | None
+) -> DistArray:
+    """A small array, which rank 0 reads and hands out."""
+
+    def read() -> Any:
+        if mesh.rank != 0:
+            return None
+        values = np.ndarray(header.stored_shape, header.dtype)
+        with open(path, "rb") as file:
+            file.seek(header.start)
+            taken(file, values)
+        if sums is not None:
+            sums.append(sum_of(header.start, values))
+        return mesh.asarray(values)
+
+    own = agreed(mesh.group, read)
+    lone = Layout.lone(layout.shape, mesh.shape, mesh.coords_of(0))
+    if not layout.is_replicated or mesh.coords is None:
+        shape = lone.local_shape(mesh.coords)
+        block = mesh.xp.empty(shape, header.dtype) if own is None else own
+        return wrap(moved(block, lone, layout, mesh).copy(), layout, mesh)
+    block = mesh.xp.empty(layout.shape, header.dtype) if own is None else own
+    return wrap(mesh.group.broadcast(block, 0), layout, mesh)
+
+
+def kept(file: Any, header: Header, mesh: DeviceMesh, placements: Placements) -> DistArray:
+    """An array of which every rank reads all, some mebibytes at a time, and keeps its part.
+
+    Parameters
+    ----------
+    file : file object
+        Stands at the elements; each rank has its own.
+    header : Header
+        Equal on all ranks.
+    mesh, placements
+        Where they go.
+    """
+    layout = _stored_layout(header, mesh, placements)
+    host = np.empty(layout.local_shape(mesh.coords), header.dtype)
+
+    def read() -> None:
+        for shape, into, of in _cuttings(layout, header.dtype.itemsize, mesh):
+            piece = np.ndarray(shape, header.dtype)
+            taken(file, piece)
+            host[into] = piece[of]
+
+    agreed(mesh.group, read)
+    x = wrap(mesh.asarray(host), layout, mesh)
+    return reversed_dims(x) if header.fortran else x
+
+
+def _cuttings(
+    layout: Layout, itemsize: int, mesh: DeviceMesh
+) -> Iterator[tuple[tuple[int, ...], Slices, Slices]]:
+    """An array in C order in pieces: the shape of each, where in the block, which part of it."""
+    box = layout.section(mesh.coords)
+    everything = tuple([(0, extent) for extent in layout.shape])
+    for _, slices in runs(everything, layout.shape, itemsize, _PIECE):
+        into, of = [], []
+        for piece, (low, high) in zip(slices, box, strict=True):
+            first = min(max(piece.start, low), high)
+            last = max(first, min(piece.stop, high))
+            into.append(slice(first - low, last - low))
+            of.append(slice(first - piece.start, last - piece.start))
+        empty_here = any(part.start == part.stop for part in into)
+        nothing = tuple([slice(0, 0)] * len(into))
+        shape = tuple([piece.stop - piece.start for piece in slices])
+        yield shape, nothing if empty_here else tuple(into), nothing if empty_here else tuple(of)
+
+
+def taken(file: Any, out: np.ndarray[Any, Any]) -> None:
+    """Fill a C-contiguous array from where a file object stands.
+
+    Raises
+    ------
+    ValueError
+        If it ends before that.
+    """
+    if not out.nbytes:
+        return
+    flat = out.reshape(-1).view(np.uint8)
+    if npy_format.isfileobj(file):
+        found = np.fromfile(file, np.uint8, flat.size)
+        flat[: found.size] = found
+        count = found.size
+    else:
+        count = 0
+        while count < flat.size:
+            data = file.read(min(flat.size - count, _PIECE))
+            if not data:
+                break
+            flat[count : count + len(data)] = np.frombuffer(data, np.uint8)
+            count += len(data)
+    if count < flat.size:
+        raise ValueError(
+            f"EOF: reading array data, expected {flat.size} bytes got {count} "
+            "(file seems not fully written?)"
+        )

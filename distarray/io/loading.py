@@ -1,0 +1,151 @@
+"""Loading what NumPy saves: from one path that all ranks read together, or their own objects."""
+
+import os
+import stat
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from distarray.array import distribute
+from distarray.comm import DeviceMesh, default_mesh
+from distarray.errors import DivergenceError
+from distarray.io.archives import Archive
+from distarray.io.aside import agreed
+from distarray.io.filling import Placements, filled, kept
+from distarray.io.mapped import mapped_file
+from distarray.io.npy import Header, found_on_rank_0, read_header
+from distarray.io.storing import alike
+
+__all__ = ["load"]
+
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+
+
+class _Facts(NamedTuple):
+    """What kind of file it is, and what its beginning says."""
+
+    kind: Literal["npy", "npz", "other"]
+    header: Header | None = None
+
+
+def load(
+    file: Any,
+    mmap_mode: Any = None,
+    allow_pickle: bool = False,
+    fix_imports: bool = True,
+    encoding: str = "ASCII",
+    *,
+    max_header_size: int = 10_000,
+    mesh: DeviceMesh | None = None,
+    placements: Placements = None,
+) -> Any:
+    """An array from an ``.npy`` file, or the archive that ``.npz`` is; see :func:`numpy.load`.
+
+    Parameters
+    ----------
+    file : path-like or file object
+        One path, equal on all ranks; or what each rank has opened, with the same content.
+    mmap_mode : {None, "r", "r+", "c"}
+        With a mode nothing is read now: blocks are mapped, and read as far as they are used. The
+        result then is a :class:`distarray.numpy.memmap`.
+    allow_pickle, fix_imports, encoding, max_header_size
+        As in NumPy. What is pickled is loaded by every rank.
+    mesh : DeviceMesh, optional
+        The default mesh if not given.
+    placements : sequence of Placement, optional
+        As for :func:`distarray.distribute`.
+
+    Returns
+    -------
+    DistArray, or an archive of them
+        In Fortran order if the file is.
+
+    Raises
+    ------
+    OSError, ValueError, ...
+        As NumPy does; on all ranks, if it happens on one.
+
+    Cost
+    ----
+    Rank 0 reads the header and tells it. Each byte is read once: by the rank that holds it, where
+    blocks lie in long stretches of the file, and else by one that sends it on, in rounds of
+    16 MiB a rank. From file objects every rank reads all, and keeps its own part.
+    """
+    if encoding not in ("ASCII", "latin1", "bytes"):
+        raise ValueError("encoding must be 'ASCII', 'latin1', or 'bytes'")
+    mesh = default_mesh() if mesh is None else mesh
+    rest = {
+        "allow_pickle": allow_pickle, "fix_imports": fix_imports, "encoding": encoding,
+        "max_header_size": max_header_size,
+    }  # fmt: skip
+    if hasattr(file, "read"):
+        return _from_object(file, rest, mesh, placements)
+    path = os.fspath(file)
+    if not alike(path, mesh.group):  # each rank has its own, in a temporary directory perhaps
+        own = agreed(mesh.group, lambda: open(path, "rb"))  # noqa: SIM115
+        return _from_object(own, rest, mesh, placements)
+    facts = found_on_rank_0(lambda: _look(path, rest), mesh)
+    if facts.kind == "npz":
+        return Archive(path, rest, mesh, placements)
+    if facts.header is None or facts.header.dtype.hasobject:
+        return _by_each(lambda: np.load(path, **rest), mesh, placements)
+    if mmap_mode:
+        return mapped_file(path, facts.header, mmap_mode, mesh, placements)
+    return filled(path, facts.header, mesh, placements)
+
+
+def _look(path: str, rest: dict[str, Any]) -> _Facts:
+    """What a path holds."""
+    with open(path, "rb") as file:
+        return _looked(file, rest)
+
+
+def _looked(file: Any, rest: dict[str, Any]) -> _Facts:
+    """What a file object stands at; it then stands at the elements of an array, else there."""
+    magic = file.read(len(npy_format.MAGIC_PREFIX))
+    if not magic:
+        raise EOFError("No data left in file")
+    file.seek(-len(magic), 1)
+    if magic.startswith(_ZIP):
+        return _Facts("npz")
+    if magic != npy_format.MAGIC_PREFIX:
+        return _Facts("other")
+    place = file.tell()
+    header = read_header(file, 2**64 if rest["allow_pickle"] else rest["max_header_size"])
+    if header.dtype.hasobject:
+        file.seek(place)
+    elif npy_format.isfileobj(file):
+        found = os.fstat(file.fileno())
+        if stat.S_ISREG(found.st_mode):
+            header.check_size(found.st_size)
+    return _Facts("npy", header)
+
+
+def _by_each(read: Callable[[], Any], mesh: DeviceMesh, placements: Placements) -> Any:
+    """What every rank reads whole, alike on all: an array is distributed, the rest as it is."""
+    found = agreed(mesh.group, read)
+    if not isinstance(found, np.ndarray):
+        return found
+    return distribute(found, mesh, None if found.dtype.hasobject else placements, src=None)
+
+
+def _from_object(file: Any, rest: dict[str, Any], mesh: DeviceMesh, placements: Placements) -> Any:
+    """From what each rank has opened."""
+    facts = agreed(mesh.group, lambda: _looked(file, rest))
+    _check_alike(facts, mesh)
+    if facts.kind == "npz":
+        opened = agreed(mesh.group, lambda: np.load(file, **rest))
+        return Archive(opened, rest, mesh, placements)
+    if facts.header is None or facts.header.dtype.hasobject:
+        return _by_each(lambda: np.load(file, **rest), mesh, placements)
+    return kept(file, facts.header, mesh, placements)
+
+
+def _check_alike(facts: _Facts, mesh: DeviceMesh) -> None:
+    """Raise on all ranks if their files do not hold the same kind of array."""
+    said = mesh.group.allgather_object(f"{facts.kind} {facts.header and facts.header[:3]}")
+    if len(set(said)) > 1:
+        lines = "".join([f"\n    rank {rank}  {text}" for rank, text in enumerate(said)])
+        raise DivergenceError(f"numpy.load: the ranks' files differ:{lines}")

@@ -1,0 +1,248 @@
+"""Files in NumPy's own format, ``.npy``: headers, saving and loading."""
+
+import os
+import struct
+import warnings
+from collections.abc import Callable
+from io import BytesIO
+from math import prod
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.comm import DeviceMesh
+from distarray.io.aside import agreed
+from distarray.io.bodies import reversed_dims
+from distarray.io.storing import Part, store
+from distarray.layout import Fold
+
+__all__ = [
+    "Header",
+    "found_on_rank_0",
+    "header_bytes",
+    "is_fortran",
+    "parts_of",
+    "read_header",
+    "save",
+    "target_of",
+]
+
+Value = TypeVar("Value")
+_VERSIONS = ((1, 0), (2, 0), (3, 0))
+_MAX_HEADER_SIZE = 10_000
+
+
+class Header(NamedTuple):
+    """What an array's header says.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    fortran : bool
+        Whether elements are in Fortran order.
+    dtype : numpy.dtype
+    start : int
+        Byte at which the elements begin.
+    """
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[Any]
+    start: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self.dtype.itemsize * prod(self.shape)
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """The shape whose C order is the order of the elements in the file."""
+        return self.shape[::-1] if self.fortran else self.shape
+
+    def check_size(self, size: int) -> None:
+        """Raise NumPy's error if a file of `size` bytes ends before the elements do."""
+        if size - self.start < self.nbytes:
+            found = max(0, size - self.start) // self.dtype.itemsize
+            raise ValueError(
+                "Failed to read all data for array. "
+                f"Expected {self.shape} = {prod(self.shape)} elements, "
+                f"could only read {found} elements. "
+                "(file seems not fully written?)"
+            )
+
+
+def read_header(file: Any, max_header_size: int = _MAX_HEADER_SIZE) -> Header:
+    """The header at which a file stands; the file then stands at the elements.
+
+    Parameters
+    ----------
+    file : file object
+        Has ``read`` and ``tell``.
+    max_header_size : int
+        As for :func:`numpy.load`.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    version = npy_format.read_magic(file)
+    if version not in _VERSIONS:
+        raise ValueError(
+            f"we only support format version (1,0), (2,0), and (3,0), not {version}"
+        )
+    size = {"max_header_size": max_header_size}
+    if version == (1, 0):
+        shape, fortran, dtype = npy_format.read_array_header_1_0(file, **size)
+    elif version == (2, 0):
+        shape, fortran, dtype = npy_format.read_array_header_2_0(file, **size)
+    else:
+        shape, fortran, dtype = npy_format.read_array_header_2_0(_in_ascii(file), **size)
+    if any(isinstance(extent, bool) or extent < 0 for extent in shape):
+        raise ValueError(f"shape is not valid: {shape!r}")
+    return Header(tuple(shape), bool(fortran), dtype, file.tell())
+
+
+def _in_ascii(file: Any) -> BytesIO:
+    """A header of version 3, whose names are in UTF-8, as one of version 2."""
+    lead = file.read(4)
+    length = struct.unpack("<I", lead)[0] if len(lead) == 4 else 0
+    text = file.read(length).decode("utf-8").encode("ascii", "backslashreplace")
+    return BytesIO(struct.pack("<I", len(text)) + text)
+
+
+def header_bytes(shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> bytes:
+    """The header that NumPy writes, in the first version of the format that can hold it."""
+    descr = npy_format.dtype_to_descr(dtype)
+    words: dict[str, Any] = {"descr": descr, "fortran_order": fortran, "shape": shape}
+    made = BytesIO()
+    try:
+        npy_format.write_array_header_1_0(made, words)
+        return made.getvalue()
+    except ValueError:
+        pass
+    made = BytesIO()
+    try:
+        npy_format.write_array_header_2_0(made, words)
+    except UnicodeEncodeError:
+        warnings.warn(
+            "Stored array in format 3.0. It can only be read by NumPy >= 1.17",
+            UserWarning,
+            stacklevel=4,
+        )
+        return _third_version(words)
+    warnings.warn(
+        "Stored array in format 2.0. It can only be read by NumPy >= 1.9",
+        UserWarning,
+        stacklevel=4,
+    )
+    return made.getvalue()
+
+
+def _third_version(words: dict[str, Any]) -> bytes:
+    """A header in UTF-8: NumPy writes this one only together with an array."""
+    text = "{" + "".join([f"'{key}': {value!r}, " for key, value in sorted(words.items())]) + "}"
+    shape = words["shape"]
+    if shape:
+        text += " " * (21 - len(repr(shape[-1 if words["fortran_order"] else 0])))
+    body = text.encode("utf-8")
+    lead = len(npy_format.MAGIC_PREFIX) + 2 + 4
+    padding = npy_format.ARRAY_ALIGN - (lead + len(body) + 1) % npy_format.ARRAY_ALIGN
+    body += b" " * padding + b"\n"
+    return npy_format.magic(3, 0) + struct.pack("<I", len(body)) + body
+
+
+def is_fortran(x: DistArray) -> bool:
+    """Whether the whole array is in Fortran order in memory, and not in C order; collective.
+
+    It is where the blocks are and the array is no slice of another one.
+
+    Cost
+    ----
+    An allreduce of two booleans, for arrays of two dimensions and more.
+    """
+    if x.ndim < 2:
+        return False
+    spread = [cut.base == cut.extent and cut.step == 1 for cut in x._layout.cuts[:-1]]
+    flags = x._block.flags
+    own = np.array([flags.f_contiguous, flags.c_contiguous])
+    columns, rows = x._mesh.group.allreduce(own, Fold.ALL, "order in memory").tolist()
+    return bool(columns and not rows and all(spread) and x._layout.cuts[-1].step == 1)
+
+
+def parts_of(x: DistArray, allow_pickle: bool = True) -> list[Part]:
+    """An array as an ``.npy`` file has it: the header and what follows; collective.
+
+    Raises
+    ------
+    ValueError
+        If the elements have to be pickled and must not be.
+    """
+    dtype = x.dtype
+    if dtype.hasobject or not getattr(type(dtype), "_legacy", True):
+        if not allow_pickle:
+            kind = "Object arrays" if dtype.hasobject else "User-defined dtypes"
+            raise ValueError(f"{kind} cannot be saved when allow_pickle=False")
+        values = x.full()
+        made = BytesIO()
+        npy_format.write_array(made, values, allow_pickle=True)
+        return [made.getvalue()]
+    fortran = is_fortran(x)
+    body = reversed_dims(x) if fortran else x
+    return [header_bytes(x.shape, fortran, dtype), body]
+
+
+def target_of(file: Any, ending: str) -> Any:
+    """What was given as a file: the object, or its path with the ending that NumPy adds."""
+    if hasattr(file, "write"):
+        return file
+    path = os.fspath(file)
+    return path if path.endswith(ending) else path + ending
+
+
+@implements(np.save)
+def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
+    """Save an array in an ``.npy`` file, byte for byte as NumPy does; see :func:`numpy.save`.
+
+    Parameters
+    ----------
+    file : path-like or file object
+        One path, equal on all ranks, is one file that all of them write together. Of files that
+        every rank has opened, rank 0 writes into its own, and so does each rank whose object is
+        not that very file (an :class:`io.BytesIO`): it gets the whole array.
+    arr : DistArray
+        Laid out anyhow. Fortran order is kept where the blocks are in it.
+    allow_pickle : bool
+        Whether an array of Python objects may be saved; they are pickled, as in NumPy.
+
+    Raises
+    ------
+    OSError
+        On all ranks, if one cannot write.
+
+    Cost
+    ----
+    Up to 1 MiB rank 0 gathers and writes. A larger file is written by all ranks at once through
+    MPI-IO; nothing is sent where blocks lie in long stretches (all layouts that cut the first
+    dimension), and otherwise each element once, in rounds of 16 MiB a rank. Into file objects
+    rank 0 writes what it gathers, 16 MiB at a time.
+    """
+    x = as_distarray(arr, common_mesh(arr))
+    target = target_of(file, ".npy")
+    store(target, parts_of(x, allow_pickle), x.mesh)
+
+
+def found_on_rank_0(look: Callable[[], Value], mesh: DeviceMesh) -> Value:
+    """What rank 0 finds on disk, on all ranks; its exception is everybody's. Collective.
+
+    All ranks then go by the same facts, and none opens what rank 0 has not seen: under
+    ``python -m distarray`` it is rank 0 that writes files.
+    """
+    if mesh.coords is None:
+        return look()
+    value = agreed(mesh.group, lambda: look() if mesh.rank == 0 else None)
+    found: Value = mesh.group.broadcast_object(value, 0)
+    return found

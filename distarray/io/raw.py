@@ -1,0 +1,120 @@
+"""Files of bare elements: ``x.tofile`` and ``numpy.fromfile``."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, common_mesh, distribute, implements
+from distarray.array.creators import creates
+from distarray.comm import DeviceMesh
+from distarray.io.aside import agreed
+from distarray.io.bodies import pieces
+from distarray.io.filling import Placements, filled
+from distarray.io.npy import Header, found_on_rank_0
+from distarray.io.storing import alike, put, store, stream, through_path
+
+__all__ = ["fromfile", "tofile"]
+
+_fromfile: Any = np.fromfile
+
+
+@implements(DistArray.tofile)
+def tofile(x: DistArray, fid: Any, sep: str = "", format: str = "%s") -> None:
+    """Write the elements in C order, as bytes or as text; see :meth:`numpy.ndarray.tofile`.
+
+    Parameters
+    ----------
+    x : DistArray
+        Without Python objects.
+    fid : path-like or file object
+        As for :func:`numpy.save` of distributed arrays.
+    sep : str
+        Text between elements; "" writes their bytes.
+    format : str
+        Of an element, in text.
+
+    Cost
+    ----
+    As :func:`numpy.save`. As text rank 0 writes what it gathers, 16 MiB at a time.
+    """
+    if x.dtype.hasobject:
+        raise OSError("cannot write object arrays to a file in binary mode")
+    target = fid if hasattr(fid, "write") else os.fspath(fid)
+    mesh = x.mesh
+    if mesh.coords is None:
+        return
+    if not sep:
+        store(target, [x], mesh)
+        return
+
+    def write(file: Any, everywhere: bool) -> Exception | None:
+        return _as_text(file, x, everywhere, sep, format)
+
+    if hasattr(target, "write"):
+        stream(target, write, mesh)
+    else:
+        through_path(target, write, mesh, everywhere=not alike(target, mesh.group))
+
+
+def _as_text(file: Any, x: DistArray, everywhere: bool, sep: str, form: str) -> Exception | None:
+    """Write the elements as text to this rank's file, if it has one; what went wrong."""
+    error: Exception | None = None
+    between = ""
+    for piece in pieces(x, everywhere):
+        if file is None or piece is None or error is not None or not piece.size:
+            continue
+        try:
+            for values in _some(piece):
+                words = [(form % (value,)) if form else str(value) for value in values]
+                put(file, (between + sep.join(words)).encode("ascii"))
+                between = sep
+        except Exception as caught:
+            error = caught
+    return error
+
+
+def _some(piece: Any) -> Iterator[list[Any]]:
+    """The elements as Python's numbers, some thousands at a time."""
+    flat = piece.reshape(-1)
+    for start in range(0, flat.size, 1 << 14):
+        yield flat[start : start + (1 << 14)].tolist()
+
+
+@creates(np.fromfile)
+def fromfile(
+    file: Any,
+    dtype: Any = None,
+    count: int = -1,
+    sep: str = "",
+    offset: int = 0,
+    *,
+    like: Any = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements = None,
+) -> DistArray:
+    """The bytes or numbers of a file as a 1-d array; see :func:`numpy.fromfile`.
+
+    Cost
+    ----
+    As :func:`numpy.load`. Text, and what comes from a file object, is read whole by every rank.
+    """
+    mesh = common_mesh(like) if mesh is None else mesh
+    kind = np.dtype(float if dtype is None else dtype)
+    bare = not sep and kind.itemsize and not kind.hasobject and not hasattr(file, "read")
+    if not bare or not alike(os.fspath(file), mesh.group):
+        values = agreed(mesh.group, lambda: _fromfile(file, kind, count, sep, offset))
+        return distribute(values, mesh, placements, src=None)
+    path = os.fspath(file)
+    header = found_on_rank_0(lambda: _elements(path, kind, count, offset), mesh)
+    return filled(path, header, mesh, placements)
+
+
+def _elements(path: str, dtype: np.dtype[Any], count: int, offset: int) -> Header:
+    """How many elements a file holds from some byte on: as many as are asked for, if it does."""
+    _fromfile(path, dtype, 0, "", offset)  # NumPy's own errors
+    with open(path, "rb") as file:
+        there = max(0, os.fstat(file.fileno()).st_size - offset) // dtype.itemsize
+    number = there if count < 0 else min(count, there)
+    return Header((number,), False, dtype, offset)

@@ -1,0 +1,194 @@
+"""Where a file goes that NumPy's functions write: one path for all ranks, or a rank's own object.
+
+A program that every rank runs hands over a path, or a file that every rank has opened. One path is
+one file, which all ranks write together. Of files that are open, rank 0 writes into its own, and so
+does every rank whose object is not that same file (an ``io.BytesIO``, a temporary file): each ends
+up with what it would have in a program of one process.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from io import BufferedRandom, BufferedWriter, FileIO, TextIOWrapper
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.comm import DeviceMesh, Group
+from distarray.comm.agree import agree
+from distarray.comm.files import open_file
+from distarray.io.aside import agreed
+from distarray.io.bodies import ALONE, pieces, whole, write_body
+from distarray.layout import Fold
+
+__all__ = ["Part", "Writing", "alike", "put", "size_of", "store", "stream", "through_path"]
+
+#: Bytes as they are, or an array whose elements follow in C order.
+Part = bytes | DistArray
+#: ``write(file, everywhere)``: communicates, writes unless `file` is None, and brings back what
+#: went wrong; `everywhere` says whether other ranks than 0 write as well.
+Writing = Callable[[Any, bool], Exception | None]
+
+_BINARY = (FileIO, BufferedWriter, BufferedRandom)
+_REAL = (*_BINARY, TextIOWrapper)
+
+
+def alike(path: str, group: Group) -> bool:
+    """Whether all ranks name the same path; collective."""
+    if group.size == 1:
+        return True
+    number = crc32(os.fsencode(os.path.abspath(path)))
+    most, least = group.allreduce(np.array([number, -number]), Fold.MAX, "a path").tolist()
+    return bool(most == -least)
+
+
+def size_of(part: Part) -> int:
+    """Bytes of a part."""
+    return part.nbytes if isinstance(part, DistArray) else len(part)
+
+
+def store(target: Any, parts: Sequence[Part], mesh: DeviceMesh) -> None:
+    """Write bytes and arrays one after another to a path or an open file; collective.
+
+    Parameters
+    ----------
+    target : str or file object
+        A path is emptied first; a file object is written to from where it stands.
+    parts : sequence of bytes or DistArray
+        Equal on all ranks; arrays on `mesh`, without pending folds.
+    mesh : DeviceMesh
+        Whose ranks take part.
+
+    Raises
+    ------
+    OSError, ...
+        On all ranks, if writing fails on one.
+    """
+
+    def write(file: Any, everywhere: bool) -> Exception | None:
+        return _copied(file, parts, everywhere)
+
+    if mesh.coords is None:
+        return
+    total = sum([size_of(part) for part in parts])
+    if hasattr(target, "write"):
+        stream(target, write, mesh)
+    elif not alike(target, mesh.group):
+        through_path(target, write, mesh, everywhere=True)
+    elif total <= ALONE or mesh.size() == 1:
+        through_path(target, write, mesh)
+    else:
+        with open_file(mesh.group, target, "w", total) as file:
+            offset = 0
+            for part in parts:
+                if isinstance(part, DistArray) and part.ndim:
+                    write_body(file, offset, part)
+                else:
+                    data = part if isinstance(part, bytes) else whole(part, False)
+                    file.write_all(offset, data if mesh.rank == 0 else None)
+                offset += size_of(part)
+
+
+def through_path(
+    path: str,
+    write: Writing,
+    mesh: DeviceMesh,
+    *,
+    everywhere: bool = False,
+    opener: Callable[[], Any] | None = None,
+) -> None:
+    """Write a file from its beginning to its end, on rank 0 or each rank its own; collective."""
+    group = mesh.group
+    group.barrier()  # nobody still reads what was there
+    opens = everywhere or group.rank == 0
+    act = opener or (lambda: open(path, "wb"))  # noqa: SIM115
+    file = agreed(group, lambda: act() if opens else None)
+    error = write(file, everywhere)
+    try:
+        if file is not None:
+            file.close()
+    except OSError as caught:
+        error = error or caught
+    agree(group, error)
+
+
+def stream(file: Any, write: Writing, mesh: DeviceMesh) -> None:
+    """Write to a file that each rank has opened; collective.
+
+    Parameters
+    ----------
+    file : file object
+        This rank's.
+    write : callable
+        See `Writing`.
+    mesh : DeviceMesh
+        Whose ranks take part.
+    """
+    group = mesh.group
+    group.barrier()  # all have opened it, and who opens it anew has emptied it
+    known = group.allgather_object(_identity(file))
+    follows = [
+        rank > 0 and own is not None and own in ("", known[0]) for rank, own in enumerate(known)
+    ]
+    writes = not follows[group.rank]
+    error = write(file if writes else None, not all(follows[1:]))
+    if writes and error is None:
+        error = _tried(lambda: file.flush() if hasattr(file, "flush") else None)
+    agree(group, error)
+    place = group.broadcast_object(_told(file) if group.rank == 0 else None, 0)
+    if not writes and place is not None:
+        file.seek(place)
+
+
+def _identity(file: Any) -> Any:
+    """What tells files on disk apart; "" for one whose content goes nowhere, None for others."""
+    if not isinstance(file, _REAL):
+        return None
+    try:
+        found = os.fstat(file.fileno())
+    except (OSError, ValueError):
+        return None
+    if stat.S_ISCHR(found.st_mode) and found.st_rdev == os.stat(os.devnull).st_rdev:
+        return ""
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return file.name, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _told(file: Any) -> int | None:
+    try:
+        place: int = file.tell()
+    except (AttributeError, OSError, ValueError):
+        return None
+    return place
+
+
+def _copied(file: Any, parts: Iterable[Part], everywhere: bool) -> Exception | None:
+    """Write parts to this rank's file, if it has one; brings back what went wrong."""
+    error: Exception | None = None
+    for part in parts:
+        for piece in [part] if isinstance(part, bytes) else pieces(part, everywhere):
+            if file is not None and piece is not None and error is None:
+                error = _tried(lambda data=piece: put(file, data))  # type: ignore[misc]
+    return error
+
+
+def _tried(act: Callable[[], object]) -> Exception | None:
+    """Do something, and give back what went wrong."""
+    try:
+        act()
+    except Exception as caught:
+        return caught
+    return None
+
+
+def put(file: Any, data: Any) -> None:
+    """Write bytes or an array to a file object, as NumPy does."""
+    if isinstance(data, bytes):
+        file.write(data)
+    elif isinstance(file, _BINARY):
+        data.tofile(file)
+    else:
+        file.write(data.tobytes())
