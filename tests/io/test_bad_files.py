@@ -1,0 +1,229 @@
+"""Files that are not what they should be, and writing that fails: clear errors, on every rank."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import distarray.io as io
+from distarray import DeviceMesh, Shard, distribute
+from distarray.errors import LayoutError
+
+h5py = pytest.importorskip("h5py")
+pytest.importorskip("netCDF4")
+
+
+def run_alike(world: Any, act: Any) -> None:
+    """Run something on the mesh of every rank; errors must be of one type and text."""
+
+    def program(group: Any) -> None:
+        mesh = DeviceMesh(group, (group.size,))
+        error = None
+        try:
+            act(mesh)
+        except Exception as caught:
+            error = caught
+        told = group.allgather_object(f"{type(error).__name__}: {error}")
+        assert len(set(told)) == 1, told
+        if error is not None:
+            raise error
+
+    world.run(world.ranks[-1], program)
+
+
+def on_first(world: Any, act: Any) -> None:
+    """Prepare something on one rank."""
+    if world.name == "threads" or world.group.rank == 0:
+        act()
+    if world.name == "mpi":
+        world.group.barrier()
+
+
+def tensor_file(header: Any, body: bytes = b"", length: int | None = None) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return (len(text) if length is None else length).to_bytes(8, "little") + text + body
+
+
+def tensor(shape: Any = (2,), first: Any = 0, last: Any = 16, dtype: Any = "F64") -> Any:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [first, last]}
+
+
+B = bytes(16)
+HOSTILE = {
+    "nothing": (b"", "truncated"),
+    "text": (b"once upon a time", "no safetensors"),
+    "a pickle": (b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix", "truncated"),
+    "huge header": (tensor_file({}, length=1 << 62), "truncated"),
+    "no JSON": (tensor_file(b"{]"), "no safetensors"),
+    "deep JSON": (tensor_file(b"[" * 100_000), "no safetensors"),
+    "a list": (tensor_file([1, 2]), "no object"),
+    "truncated": (tensor_file({"a": tensor()}, B[:9]), "truncated"),
+    "trailing": (tensor_file({"a": tensor()}, B + B), "truncated"),
+    "absurd shape": (tensor_file({"a": tensor((1 << 60, 1 << 60))}, B), "does not have 16 bytes"),
+    "negative": (tensor_file({"a": tensor((-2, -1))}, B), "has shape"),
+    "no integers": (tensor_file({"a": tensor((2.0,))}, B), "has shape"),
+    "true": (tensor_file({"a": tensor((True, 2))}, B), "has shape"),
+    "wrong size": (tensor_file({"a": tensor((3,))}, B), "does not have 16 bytes"),
+    "backwards": (tensor_file({"a": tensor((2,), 16, 0)}, B), "does not have -16 bytes"),
+    "before": (tensor_file({"a": tensor((2,), -16, 0)}, B), "has shape"),
+    "overlap": (tensor_file({"a": tensor(), "b": tensor()}, B), "overlap"),
+    "hole": (tensor_file({"a": tensor((1,), 8, 16)}, B), "hole"),
+    "type": (tensor_file({"a": tensor(dtype="PICKLE")}, B), "has type 'PICKLE'"),
+    "no type": (tensor_file({"a": tensor(dtype=[])}, B), "has type"),
+    "no entry": (tensor_file({"a": 7}, B), "nothing sensible"),
+    "twice": (tensor_file(b'{"a":' + json.dumps(tensor()).encode() + b',"a":1}', B), "twice"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_tensors_are_refused(world: Any, shared: Path, name: str) -> None:
+    content, words = HOSTILE[name]
+    path = shared / "x.safetensors"
+    on_first(world, lambda: path.write_bytes(content))
+    with pytest.raises(ValueError, match=words):
+        run_alike(world, lambda mesh: io.read(path, mesh=mesh))
+
+
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        ({"weight_map": {"a": "../outside.safetensors"}}, "file of this directory"),
+        ({"weight_map": {"a": "/etc/passwd"}}, "file of this directory"),
+        ({"weight_map": {"a": ".."}}, "file of this directory"),
+        ({"weight_map": {"a": 5}}, "file of this directory"),
+        ({"weight_map": ["a"]}, "weight_map"),
+        ({}, "weight_map"),
+        ({"weight_map": {"b": "part.safetensors"}}, "no tensor 'b'"),
+    ],
+)
+def test_an_index_names_files_beside_it(world: Any, shared: Path, index: Any, words: str) -> None:
+    path = shared / "x.safetensors.index.json"
+
+    def prepare() -> None:
+        (shared / "part.safetensors").write_bytes(tensor_file({"a": tensor()}, B))
+        path.write_text(json.dumps(index))
+
+    on_first(world, prepare)
+    with pytest.raises(ValueError, match=words):
+        run_alike(world, lambda mesh: io.read(path, mesh=mesh))
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".nc"])
+@pytest.mark.parametrize("content", [b"", b"garbage" * 100, b"\x89HDF\r\n\x1a\n" + bytes(40)])
+def test_foreign_files_are_refused(world: Any, shared: Path, suffix: str, content: bytes) -> None:
+    path = shared / f"x{suffix}"
+    on_first(world, lambda: path.write_bytes(content))
+    with pytest.raises(OSError):
+        run_alike(world, lambda mesh: io.read(path, mesh=mesh))
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".nc", ".safetensors", ".safetensors.index.json"])
+def test_files_that_are_not_there(world: Any, shared: Path, suffix: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        run_alike(world, lambda mesh: io.open(shared / f"none{suffix}", mesh=mesh))
+    path = shared / "no" / "such" / f"x{suffix.removesuffix('.index.json')}"
+    with pytest.raises(FileNotFoundError):
+        run_alike(world, lambda mesh: io.write(path, {"x": np.zeros(3)}, mesh=mesh))
+
+
+def test_a_truncated_dataset_is_no_hang(world: Any, shared: Path) -> None:
+    path = shared / "x.h5"
+
+    def prepare() -> None:
+        with h5py.File(path, "w") as file:
+            file["x"] = np.arange(100_000.0)
+        os.truncate(path, 400_000)
+
+    on_first(world, prepare)
+    with pytest.raises(OSError, match="truncated"):
+        run_alike(world, lambda mesh: io.read(path, mesh=mesh))
+
+
+def test_formats_and_names(world: Any, shared: Path) -> None:
+    path = shared / "x.h5"
+
+    def prepare() -> None:
+        with h5py.File(path, "w") as file:
+            file["x"] = np.arange(10)
+            file["words"] = "text of no fixed length"
+            file["link"] = h5py.ExternalLink("/etc/passwd", "/")
+        (shared / "content").write_bytes(path.read_bytes())
+
+    on_first(world, prepare)
+    cases: list[tuple[Any, Any, str]] = [
+        (lambda m: io.read(shared / "x.abc", mesh=m), ValueError, "format="),
+        (lambda m: io.read(path, mesh=m, format="abc"), ValueError, "the formats are"),
+        (lambda m: io.read(path, "y", mesh=m), KeyError, "it has 'words', 'x'"),
+        (lambda m: io.read(path, "link", mesh=m), KeyError, "no array 'link'"),
+        (lambda m: io.read(path, "words", mesh=m), TypeError, "varying length"),
+        (lambda m: io.read(path, "x", key=[1, 2], mesh=m), IndexError, "read a slice"),
+        (lambda m: io.read(path, "x", key=10, mesh=m), IndexError, "out of bounds"),
+        (lambda m: io.read(path, "x", mesh=m, placements=[Shard(1)]), LayoutError, "Shard"),
+        (lambda m: io.write(shared, {"x": np.zeros(2)}, mesh=m, format="hdf5"), OSError, "direc"),
+        (lambda m: io.write(path, np.zeros(2), mesh=m), TypeError, "have names"),
+        (lambda m: io.write(path, {"": np.zeros(2)}, mesh=m), TypeError, "not empty"),
+        (lambda m: io.write(path, {"x": np.array(["é"])}, mesh=m), TypeError, "no type"),
+        (lambda m: io.write(path, {"x": np.array([{}])}, mesh=m), TypeError, "Python objects"),
+        (
+            lambda m: io.write(path, {"x": np.ones(2), "x/y": np.ones(2)}, mesh=m),
+            Exception,
+            "create|group",
+        ),
+        (lambda m: io.write(path, {"x": np.ones(9)}, mesh=m, chunks=(99, 99)), Exception, "hunk"),
+    ]
+    for act, kind, words in cases:
+        with pytest.raises(kind, match=words):
+            run_alike(world, act)
+
+    def good(mesh: DeviceMesh) -> None:
+        x = io.read(shared / "content", "x", mesh=mesh)
+        with io.open(path, mesh=mesh) as file:
+            variable = file["x"]
+        with pytest.raises(ValueError, match="closed"):
+            variable[...]
+        np.testing.assert_array_equal(x.full(), np.arange(10))
+
+    run_alike(world, good)
+    assert sorted(os.listdir(shared)) == ["content", "x.h5"]
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".nc", ".safetensors"])
+def test_a_full_disk_leaves_the_old_file(
+    world: Any, shared: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = shared / f"x{suffix}"
+    run_alike(world, lambda mesh: io.write(path, {"x": np.arange(10)}, mesh=mesh))
+
+    def full(*args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    if suffix == ".safetensors":
+        from distarray.comm.files import SharedFile
+
+        monkeypatch.setattr(SharedFile, "_close", full, raising=False)
+        for kind in SharedFile.__subclasses__():
+            monkeypatch.setattr(kind, "_write_all", full)
+            monkeypatch.setattr(kind, "_read_all", full)
+    else:
+        module = __import__(f"distarray.io.{'hdf5' if suffix == '.h5' else 'netcdf'}")
+        target = getattr(module.io, "hdf5" if suffix == ".h5" else "netcdf")._Target
+        monkeypatch.setattr(target, "write", full)
+
+    def write(mesh: DeviceMesh) -> None:
+        x = distribute(np.zeros((50, 40)), mesh, [Shard(0)], src=None)
+        io.write(path, {"x": x, "y": x})
+
+    with pytest.raises(OSError, match="No space left"):
+        run_alike(world, write)
+    monkeypatch.undo()
+    assert os.listdir(shared) == [path.name]
+
+    def whole(mesh: DeviceMesh) -> None:
+        np.testing.assert_array_equal(io.read(path, "x", mesh=mesh).full(), np.arange(10))
+
+    run_alike(world, whole)
