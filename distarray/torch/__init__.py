@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distarray.errors import CopyRequiredError as CopyRequiredError
+    from distarray.torch.attention import AttentionParallel as AttentionParallel
     from distarray.torch.bridge import distribute_tensor as distribute_tensor
     from distarray.torch.bridge import from_torch as from_torch
     from distarray.torch.bridge import to_torch as to_torch
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from distarray.torch.hosting import host as host
     from distarray.torch.hosting import shares_memory as shares_memory
     from distarray.torch.launch import start as start
+    from distarray.torch.loss import loss_parallel as loss_parallel
+    from distarray.torch.loss import parallel_cross_entropy as parallel_cross_entropy
     from distarray.torch.modules import distribute_module as distribute_module
     from distarray.torch.optimizers import clip_grad_norm_ as clip_grad_norm_
     from distarray.torch.optimizers import optimizer_state as optimizer_state
@@ -52,6 +55,9 @@ if TYPE_CHECKING:
 
 #: Where each public name lives.
 _WHERE = {
+    "parallel_cross_entropy": "distarray.torch.loss",
+    "loss_parallel": "distarray.torch.loss",
+    "AttentionParallel": "distarray.torch.attention",
     "ColwiseParallel": "distarray.torch.styles",
     "DistTensor": "distarray.torch.tensor",
     "DropoutParallel": "distarray.torch.styles",

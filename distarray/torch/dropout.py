@@ -66,7 +66,7 @@ class _Stream:
 
 def _repeating() -> bool:
     """Whether autograd is at work, so that this is a forward pass within a backward one."""
-    return torch._C._current_graph_task_id() != -1
+    return bool(torch._C._current_graph_task_id() != -1)
 
 
 _streams: WeakKeyDictionary[DeviceMesh, _Stream] = WeakKeyDictionary()

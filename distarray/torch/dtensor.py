@@ -181,10 +181,9 @@ def to_dtensor(x: DistArray, *, mesh: Any = None) -> Any:
     except Exception as problem:
         error = problem
     agree(x.mesh.group, error)
-    shape = torch.Size(x.shape)
-    stride = tuple(np.cumprod([1, *map(int, shape[:0:-1])])[::-1].tolist()) if shape else ()
+    whole = torch.empty(x.shape, device="meta")
     return DTensor.from_local(
-        block, torch_mesh, placements, run_check=False, shape=shape, stride=stride
+        block, torch_mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride()
     )
 
 

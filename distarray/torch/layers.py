@@ -256,9 +256,9 @@ def whole_parameters(module: Module, apart: Sequence[int] = ()) -> Iterator[None
                 continue
             same = [m for m in range(len(placed.mesh.shape)) if m not in apart]
             tensor = used(module, name, same, _whole(module, name))
-            vars(module)[name] = tensor  # found before what is registered under the name
+            module.__dict__[name] = tensor  # found before what is registered under the name
             names.append(name)
         yield
     finally:
         for name in names:
-            del vars(module)[name]
+            del module.__dict__[name]

@@ -90,7 +90,7 @@ def distribute_module(
         install(part, mesh)
         install_dropout(part, mesh)
     mark(module)
-    vars(module)["_distarray_mesh"] = mesh
+    module.__dict__["_distarray_mesh"] = mesh
     if input_fn is None:
         module.register_forward_pre_hook(partial(_compare, mesh), with_kwargs=True)
     else:
@@ -138,7 +138,7 @@ def _compare(mesh: DeviceMesh, module: Module, args: Any, kwargs: Any) -> None:
         if isinstance(leaf, torch.Tensor):
             block = np.ascontiguousarray(movable(leaf.detach()))
             total = zlib.crc32(f"{total} {leaf.dtype} {tuple(leaf.shape)}".encode())
-            total = zlib.crc32(block.view(np.uint8).reshape(-1), total)
+            total = zlib.crc32(block.reshape(-1).view(np.uint8).data, total)
         elif isinstance(leaf, DistTensor):
             total = zlib.crc32(repr(leaf.layout).encode(), total)
     found = mesh.group.allreduce(np.array([total, -total]), Fold.MAX, "inputs of a module")

@@ -43,6 +43,8 @@ class DistTensor(functions.Operators):
 
     layout: Layout
     mesh: DeviceMesh
+    _local: Any
+    _grads: Layout
 
     def __init__(self) -> None:
         raise TypeError("make a DistTensor with DistTensor.from_local(tensor, mesh, placements)")

@@ -1,0 +1,344 @@
+"""Cross entropy of logits whose classes lie on different ranks."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from distarray.comm import DeviceMesh
+from distarray.comm.agree import agree
+from distarray.layout import Cut, Fold, Layout, Shard
+from distarray.torch import conversations as talk
+from distarray.torch.collectives import reduce_from
+from distarray.torch.functions import joins
+from distarray.torch.tensor import DistTensor, laid_out
+
+__all__ = ["loss_parallel", "parallel_cross_entropy"]
+
+Tensor = Any
+
+_WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+
+
+class _Logits(NamedTuple):
+    """This rank's logits, and where they are.
+
+    Attributes
+    ----------
+    values : Tensor
+        In float32 at least.
+    dim : int
+        The dimension of the classes.
+    classes : int
+        Of all ranks together.
+    start, stop : int
+        Those that are here.
+    mesh : DeviceMesh
+        The ranks.
+    across, along : tuple of int
+        Mesh dimensions that cut the classes, and that cut the samples.
+    samples : Layout
+        Of what has one number a sample.
+    """
+
+    values: Tensor
+    dim: int
+    classes: int
+    start: int
+    stop: int
+    mesh: DeviceMesh
+    across: tuple[int, ...]
+    along: tuple[int, ...]
+    samples: Layout
+
+
+def parallel_cross_entropy(
+    logits: DistTensor,
+    target: Any,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """:func:`torch.nn.functional.cross_entropy` without gathering the logits.
+
+    ``torch.nn.functional.cross_entropy`` and ``torch.nn.CrossEntropyLoss`` call it where the
+    logits are a `DistTensor`.
+
+    Parameters
+    ----------
+    logits : DistTensor
+        (samples, classes, ...) or (classes,), with any dimensions sharded.
+    target : torch.Tensor or DistTensor
+        Class numbers, or probabilities. A plain tensor is this rank's part of the samples: all of
+        them where only the classes are sharded. Probabilities have all classes.
+    weight : torch.Tensor, optional
+        Of all classes; equal on all ranks.
+    ignore_index, reduction, label_smoothing
+        As torch has them.
+
+    Returns
+    -------
+    torch.Tensor
+        The same on every rank; with ``reduction="none"`` a DistTensor where samples are sharded.
+
+    Raises
+    ------
+    IndexError
+        If a target is none of the classes; on all ranks.
+
+    Cost
+    ----
+    Two allreduces of one and of two (with label smoothing three) numbers a sample; none in the
+    gradient. Where samples are sharded, two allreduces of a few numbers more.
+    """
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    found = _logits(logits)
+    wanted = logits.layout.shape if _is_inexact(target) else found.samples.shape
+    if isinstance(target, DistTensor) and target.layout.shape != wanted:
+        raise ValueError(f"target has shape {target.layout.shape}; {wanted} is wanted")
+    highest = _highest(found)
+    if _is_inexact(target):
+        if weight is not None:
+            weight = weight.to(found.values.dtype)
+        losses = _of_probabilities(found, highest, target, weight, label_smoothing)
+        shares = torch.ones_like(losses)
+    else:
+        labels = _labels(found, target, ignore_index)
+        losses, shares = _of_labels(found, highest, labels, weight, ignore_index, label_smoothing)
+    return _reduced(found, losses, shares, reduction, logits.dtype)
+
+
+def _is_inexact(target: Any) -> bool:
+    return bool(target.dtype.is_floating_point)
+
+
+def _logits(logits: DistTensor) -> _Logits:
+    layout = logits.layout.settled()
+    values = logits.to_plain(layout)
+    dim = 1 if layout.ndim > 1 else 0
+    cuts = layout.cuts
+    start, stop = layout.section(logits.mesh.coords)[dim]
+    samples = Layout.from_cuts([*cuts[:dim], *cuts[dim + 1 :]], layout.mesh_shape)
+    along = tuple([m for m, p in enumerate(samples.placements) if isinstance(p, Shard)])
+    values = values.to(_WIDE.get(values.dtype, values.dtype))
+    return _Logits(
+        values, dim, cuts[dim].extent, start, stop, logits.mesh, cuts[dim].mesh_dims, along, samples
+    )
+
+
+def _highest(x: _Logits) -> Tensor:
+    """The highest logit of each sample, which keeps the exponentials finite."""
+    values = x.values.detach()
+    if x.stop > x.start:
+        highest = values.amax(x.dim)
+    else:
+        shape = [n for d, n in enumerate(values.shape) if d != x.dim]
+        highest = values.new_full(shape, float("-inf"))
+    if x.across:
+        highest = talk.folded(highest, x.mesh.subgroup(x.across), Fold.MAX)
+    return highest
+
+
+def _summed(x: _Logits, parts: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Sums over the classes of all ranks, in one conversation."""
+    if not x.across:
+        return parts
+    total = reduce_from(torch.stack(list(parts)), x.mesh, x.across)
+    return [total[position] for position in range(len(parts))]
+
+
+def _exponentials(x: _Logits, highest: Tensor) -> Tensor:
+    return torch.exp(x.values - highest.unsqueeze(x.dim)).sum(x.dim)
+
+
+# -- class numbers -----------------------------------------------------------------------------
+
+
+def _labels(x: _Logits, target: Any, ignore_index: int) -> Tensor:
+    """This rank's targets, known to be classes."""
+    if isinstance(target, DistTensor):
+        target = target.placed(x.samples).local
+    expected = tuple([n for d, n in enumerate(x.values.shape) if d != x.dim])
+    error: Exception | None = None
+    if tuple(target.shape) != expected:
+        error = ValueError(
+            f"cross_entropy: this rank has logits of {expected} samples and targets of shape "
+            f"{tuple(target.shape)}"
+        )
+    else:
+        bad = target[(target != ignore_index) & ((target < 0) | (target >= x.classes))]
+        if bad.numel():
+            error = IndexError(f"Target {int(bad[0])} is out of bounds.")
+    if x.along:
+        agree(x.mesh.group, error)
+    elif error is not None:
+        raise error
+    return target
+
+
+def _of_labels(
+    x: _Logits,
+    highest: Tensor,
+    labels: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    smoothing: float,
+) -> tuple[Tensor, Tensor]:
+    """The loss of each sample, and how much the sample counts."""
+    here = (labels >= x.start) & (labels < x.stop)
+    parts = [_exponentials(x, highest), _picked(x, labels, here)]
+    own = None if weight is None else weight.to(x.values.dtype)[x.start : x.stop]
+    if smoothing:
+        parts.append(_weighted(x, own).sum(x.dim))
+    total, picked, *rest = _summed(x, parts)
+    logarithm = highest + torch.log(total)
+    counts = labels != ignore_index
+    shares = counts.to(logarithm.dtype)
+    if weight is not None:
+        shares = shares * weight.to(logarithm.dtype)[torch.where(counts, labels, 0)]
+    losses = (logarithm - picked) * shares
+    if smoothing:
+        mass = x.classes if weight is None else weight.to(logarithm.dtype).sum()
+        smooth = (logarithm * mass - rest[0]) * (smoothing / x.classes)
+        losses = losses * (1 - smoothing) + torch.where(counts, smooth, 0)
+    return torch.where(counts, losses, 0), shares
+
+
+def _weighted(x: _Logits, weight: Tensor | None) -> Tensor:
+    if weight is None:
+        return x.values
+    return x.values * weight.view(-1, *(1,) * (x.values.ndim - 1 - x.dim))
+
+
+def _picked(x: _Logits, labels: Tensor, here: Tensor) -> Tensor:
+    """The logit of each sample's target where it is on this rank, else 0."""
+    if x.start == x.stop:  # a rank with no classes still takes part in the gradient
+        return torch.zeros_like(labels, dtype=x.values.dtype) + x.values.sum() * 0
+    index = torch.where(here, labels - x.start, 0).long()
+    found = x.values.gather(x.dim, index.unsqueeze(x.dim)).squeeze(x.dim)
+    return torch.where(here, found, 0)
+
+
+# -- probabilities -----------------------------------------------------------------------------
+
+
+def _of_probabilities(
+    x: _Logits, highest: Tensor, target: Any, weight: Tensor | None, smoothing: float
+) -> Tensor:
+    chances = _own_chances(x, target)
+    if smoothing:
+        chances = chances * (1 - smoothing) + smoothing / x.classes
+    if weight is not None:
+        view = (-1, *(1,) * (x.values.ndim - 1 - x.dim))
+        chances = chances * weight[x.start : x.stop].view(view)
+    product = torch.where(chances == 0, 0, chances * x.values)
+    parts = [_exponentials(x, highest), chances.sum(x.dim), product.sum(x.dim)]
+    total, mass, products = _summed(x, parts)
+    return (highest + torch.log(total)) * mass - products
+
+
+def _own_chances(x: _Logits, target: Any) -> Tensor:
+    """The targets of the classes and samples that are here."""
+    if isinstance(target, DistTensor):
+        cuts = list(x.samples.cuts)
+        cuts.insert(x.dim, Cut.whole(x.classes))
+        target = target.placed(Layout.from_cuts(cuts, x.samples.mesh_shape)).local
+    expected = list(x.values.shape)
+    expected[x.dim] = x.classes
+    if list(target.shape) != expected:
+        raise ValueError(
+            f"cross_entropy: probabilities of all classes have shape {tuple(expected)} on this "
+            f"rank, not {tuple(target.shape)}"
+        )
+    return target.narrow(x.dim, x.start, x.stop - x.start).to(x.values.dtype)
+
+
+# -- the whole ---------------------------------------------------------------------------------
+
+
+def _reduced(x: _Logits, losses: Tensor, shares: Tensor, reduction: str, dtype: Any) -> Any:
+    if reduction == "none":
+        losses = losses.to(dtype)
+        return laid_out(losses, x.mesh, x.samples) if x.along else losses
+    total = torch.stack([losses.sum(), shares.sum()])
+    if x.along:
+        total = reduce_from(total, x.mesh, x.along)
+    return (total[0] if reduction == "sum" else total[0] / total[1]).to(dtype)
+
+
+@joins("cross_entropy")
+def _cross_entropy(func: Any, args: Any, kwargs: Any) -> Any:
+    def bound(
+        input: Any,
+        target: Any,
+        weight: Any = None,
+        size_average: Any = None,
+        ignore_index: int = -100,
+        reduce: Any = None,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> Any:
+        if size_average is not None or reduce is not None:
+            reduction = functional._Reduction.legacy_get_string(size_average, reduce)
+        if not isinstance(input, DistTensor):
+            raise TypeError("cross_entropy of plain logits: the targets are to be plain, too")
+        return parallel_cross_entropy(
+            input,
+            target,
+            weight,
+            ignore_index=ignore_index,
+            reduction=reduction,
+            label_smoothing=label_smoothing,
+        )
+
+    return bound(*args, **kwargs)
+
+
+_Mode: Any = TorchFunctionMode
+
+
+class _SplitClasses(_Mode):  # type: ignore[misc]
+    """Inside, the logits that `cross_entropy` is given are this rank's classes."""
+
+    def __init__(self, mesh: DeviceMesh) -> None:
+        super().__init__()
+        self._mesh = mesh
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func is functional.cross_entropy:
+            logits = kwargs.pop("input") if "input" in kwargs else args[0]
+            if isinstance(logits, torch.Tensor):
+                dim = 1 if logits.ndim > 1 else 0
+                logits = DistTensor.from_local(logits, self._mesh, [Shard(dim)])
+                return _cross_entropy(func, (logits, *args[1:]), kwargs)
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def loss_parallel(mesh: DeviceMesh | None = None) -> Iterator[None]:
+    """Compute cross entropy from logits whose classes are sharded, without gathering them.
+
+    Cross entropy of a `DistTensor` is computed so in any case, inside of this and outside.
+
+    Parameters
+    ----------
+    mesh : DeviceMesh, optional
+        One-dimensional. If given, plain logits that ``torch.nn.functional.cross_entropy`` gets
+        inside are taken for this rank's classes, as a `ColwiseParallel` last layer hands them out.
+
+    Cost
+    ----
+    As `parallel_cross_entropy`; for plain logits an allgather of a few integers more.
+    """
+    if mesh is None:
+        yield
+        return
+    with _SplitClasses(mesh):
+        yield
