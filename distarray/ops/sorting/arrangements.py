@@ -15,7 +15,7 @@ from distarray.ops.sorting.engine import order_line, sort_line
 from distarray.ops.sorting.lines import Line, Work, along_axis
 from distarray.ops.sorting.local import sorted_values, stable_order
 
-__all__ = ["argsort", "comparable", "lexsort", "sort", "sort_complex", "sort_in_place"]
+__all__ = ["argsort", "comparable", "lexsort", "sort", "sort_complex", "sort_in_place", "viewed"]
 
 Array = Any
 _INDEX = np.dtype(np.intp)
@@ -60,7 +60,7 @@ def sort(
     if not x.ndim or x.dtype.hasobject:
         return _by_numpy(np.sort, x, axis, kind="stable", order=order)
     keys, axis = comparable(x, order), normalize_axis_index(axis, x.ndim)
-    return _viewed(_sorted(keys, axis), x.dtype)
+    return viewed(_sorted(keys, axis), x.dtype)
 
 
 @implements(DistArray.sort, at=True)
@@ -77,7 +77,7 @@ def sort_in_place(
     axis = normalize_axis_index(axis, x.ndim)
     # The blocks of a reversed view do not ascend with the ranks.
     target = x._layout if x._layout.cuts[axis].step > 0 else None
-    found = _viewed(_sorted(comparable(x, order), axis, target), x.dtype)
+    found = viewed(_sorted(comparable(x, order), axis, target), x.dtype)
     x._block[...] = to_layout(found, x._layout)._block
 
 
@@ -156,7 +156,7 @@ def comparable(x: DistArray, order: Any = None) -> DistArray:
             "offsets": [fields[name][1] for name in names],
             "itemsize": dtype.itemsize,
         }
-        return _viewed(x, np.dtype(described))
+        return viewed(x, np.dtype(described))
     if not dtype.isnative:
         x = x._like(x._block.astype(dtype.newbyteorder("=")))
     if dtype.kind in "mM":  # NumPy sorts integers several times faster; NaT becomes the greatest
@@ -164,7 +164,7 @@ def comparable(x: DistArray, order: Any = None) -> DistArray:
     return x
 
 
-def _viewed(x: DistArray, dtype: np.dtype[Any]) -> DistArray:
+def viewed(x: DistArray, dtype: np.dtype[Any]) -> DistArray:
     """The array with the data type that it had before `comparable`."""
     if x.dtype == dtype:
         return x

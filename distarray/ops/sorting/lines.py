@@ -54,11 +54,14 @@ class Work(NamedTuple):
         the arrays' lines.
     dtype : dtype
         Of the result.
+    undivided : bool
+        Whether no line is ever worked on by several ranks.
     """
 
     whole: Callable[[Sequence[Array], int], Array]
     spread: Callable[[Sequence[Array], Line], Array]
     dtype: np.dtype[Any]
+    undivided: bool = False
 
 
 def along_axis(
@@ -93,7 +96,11 @@ def along_axis(
         return wrap(work.whole([mesh.asarray(a._block) for a in arrays], axis), layout, mesh)
     target = canonical_along(layout, axis) if target is None else target
     small = sum([a.nbytes for a in arrays]) < config.replicate_below
-    free = Layout.replicated(layout.shape, mesh.shape) if small else freed(layout, axis)
+    free = (
+        Layout.replicated(layout.shape, mesh.shape)
+        if small
+        else freed(layout, axis, work.undivided)
+    )
     if free is not None:
         blocks = [to_layout(a, free)._block for a in arrays]
         found = wrap(work.whole(blocks, axis), free, mesh)
@@ -111,10 +118,13 @@ def canonical_along(layout: Layout, axis: int) -> Layout:
     return layout.with_cuts(cuts)
 
 
-def freed(layout: Layout, axis: int) -> Layout | None:
-    """A layout that leaves an axis whole and cuts another in its place; None if none is long."""
+def freed(layout: Layout, axis: int, surely: bool = False) -> Layout | None:
+    """A layout that leaves an axis whole and cuts another in its place; None if none is long.
+
+    With `surely` the longest other one is cut, also where some ranks then have nothing.
+    """
     moved = layout.cuts[axis]
-    best, length = None, 1.0
+    best, length = None, 0.0 if surely else 1.0
     for dim, cut in enumerate(layout.cuts):
         if dim != axis and cut.extent / (cut.parts * moved.parts) >= length:
             best, length = dim, cut.extent / (cut.parts * moved.parts)

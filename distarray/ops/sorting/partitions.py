@@ -1,7 +1,7 @@
 """partition and argpartition: NumPy's promise, in an order that every number of ranks agrees on."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,9 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray, as_distarray, call, implements
 from distarray.comm.group import Group
 from distarray.ops.order.selection import select
-from distarray.ops.sorting.arrangements import argsort, comparable, sort
-from distarray.ops.sorting.engine import order_line
+from distarray.ops.sorting.arrangements import argsort, comparable, sort, viewed
+from distarray.ops.sorting.engine import Routed, order_line
 from distarray.ops.sorting.lines import Line, Work, along_axis
-from distarray.ops.sorting.local import stable_order
 
 __all__ = ["argpartition", "partition"]
 
@@ -21,6 +20,8 @@ Array = Any
 _INDEX = np.dtype(np.intp)
 #: More places than this are not selected one by one: everything is sorted.
 _MANY = 8
+#: At least so many lines along the axis are many, unless they are longer than this many bytes.
+_LINES, _LONG = 64, 1 << 26
 
 
 @implements(np.partition)
@@ -29,28 +30,10 @@ def partition(
 ) -> DistArray:
     """A copy with certain elements where sorting puts them; see :func:`numpy.partition`.
 
-    The smaller ones stand before each, the others behind it: in sorted order, which NumPy leaves
-    open, so that every number of ranks gives the same array. A stable partition would do as well,
-    but takes NumPy as long.
-
-    Cost
-    ----
-    As :func:`sort`.
-    """
-    x = as_distarray(a)
-    _places(np.partition, x, kth, axis, kind, order)
-    return sort(x, axis, order=order)
-
-
-@implements(np.argpartition)
-def argpartition(
-    a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
-) -> DistArray:
-    """Indices that partition an array; see :func:`numpy.argpartition`.
-
-    Before, between and behind the elements asked for, and among those equal to them, indices
-    ascend, so that every number of ranks gives the same array. With many places at once, of text,
-    records and complex numbers, they are those that sort the array.
+    NumPy leaves open in which order the smaller ones stand before each and the others behind it.
+    Here every number of ranks gives the same array: one or a few long lines keep the order in
+    which they came, many shorter lines are left to NumPy, each on one rank. With many places at
+    once, and of text, records and complex numbers, the result is sorted.
 
     Returns
     -------
@@ -59,35 +42,102 @@ def argpartition(
 
     Cost
     ----
-    Nothing where the axis is whole. Where it is cut: the selection of the elements (a few small
-    allgathers), and as :func:`argsort`, but a byte and an index travel with each element.
+    Nothing where the axis is whole. Many lines: two exchanges. A long line: the selection of the
+    elements (a few small allgathers), and an all-to-all of what changes rank.
+
+    Notes
+    -----
+    On one rank a single line takes two to three times as long as in NumPy, whose order would be
+    another one on every number of ranks.
+    """
+    x = as_distarray(a)
+    places = _places(np.partition, x, kth, axis, kind, order)
+    if not _selects(x, places):
+        return sort(x, axis, order=order)
+    x, axis = _lined_up(x, axis)
+    many = _many_lines(x, axis)
+
+    def whole(blocks: Sequence[Array], axis: int) -> Array:
+        if many or not blocks[0].size:
+            return np.partition(blocks[0], places, axis)
+        return _by_line(lambda line: line[_order_at(line, places)], blocks[0], axis)
+
+    def spread(parts: Sequence[Array], line: Line) -> Array:
+        labels = _labels(parts[0], _selected(line, parts[0], places, x._mesh.to_host))
+        return _routed(parts[0], labels, line)
+
+    keys = comparable(x)
+    return viewed(along_axis([keys], axis, Work(whole, spread, keys.dtype, many)), x.dtype)
+
+
+@implements(np.argpartition)
+def argpartition(
+    a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
+) -> DistArray:
+    """Indices that partition an array; see :func:`numpy.argpartition`.
+
+    One or a few long lines: before, between and behind the elements asked for, and among those
+    equal to them, indices ascend. Otherwise as :func:`partition`, also in what it costs; indices
+    travel with what changes rank. Every number of ranks gives the same array.
+
+    Returns
+    -------
+    DistArray
+        Laid out as :func:`sort` lays out.
+
+    Cost
+    ----
+    As :func:`partition`, but a byte and an index travel with each element of a long line.
     """
     x = as_distarray(a)
     places = _places(np.argpartition, x, kth, axis, kind, order)
-    if x.dtype.kind not in "biufmM" or not x.ndim or len(places) > _MANY or not places:
+    if not _selects(x, places):
         return argsort(x, axis, order=order)
-    if axis is None:
-        x, axis = call(np.ravel, x)._plain(), -1
-    keys = comparable(x)
+    x, axis = _lined_up(x, axis)
+    many = _many_lines(x, axis)
 
     def whole(blocks: Sequence[Array], axis: int) -> Array:
-        block = blocks[0]
-        if not block.size:  # a rank that has no lines
-            return stable_order(block, axis)
-        labels = 0
-        for place in places:
-            found = np.take(np.partition(block, place, axis), [place], axis)
-            labels = labels + _label(block, found)
-        return _grouped(labels, axis)
+        if many or not blocks[0].size:
+            return np.argpartition(blocks[0], places, axis)
+        return _by_line(lambda line: _order_at(line, places), blocks[0], axis)
 
     def spread(parts: Sequence[Array], line: Line) -> Array:
-        labels = 0
-        for value in _selected(line, parts[0], places, x._mesh.to_host):
-            labels = labels + _label(parts[0], value)
-        return order_line(line.group, labels, line.lengths, line.stops, _grouped)
+        labels = _labels(parts[0], _selected(line, parts[0], places, x._mesh.to_host))
+        return order_line(line.group, labels, line.lengths, line.stops, _order)
 
-    work = Work(whole, spread, _INDEX)
-    return along_axis([keys], normalize_axis_index(operator.index(axis), x.ndim), work)
+    return along_axis([comparable(x)], axis, Work(whole, spread, _INDEX, many))
+
+
+def _selects(x: DistArray, places: Sequence[int]) -> bool:
+    """Whether places are selected, instead of everything sorted."""
+    return x.dtype.kind in "biufmM" and bool(x.ndim) and 0 < len(places) <= _MANY
+
+
+def _lined_up(x: DistArray, axis: Any) -> tuple[DistArray, int]:
+    if axis is None:
+        return call(np.ravel, x)._plain(), 0
+    return x, normalize_axis_index(operator.index(axis), x.ndim)
+
+
+def _many_lines(x: DistArray, axis: int) -> bool:
+    """Whether each line is brought to one rank; that must not depend on how many there are."""
+    others = [extent for dim, extent in enumerate(x.shape) if dim != axis]
+    longest = max(others, default=1)
+    return longest >= _LINES and x.nbytes // longest <= _LONG
+
+
+def _by_line(function: Callable[[Array], Array], block: Array, axis: int) -> Array:
+    """A function of lines, of the lines of a block along an axis."""
+    if block.ndim == 1:
+        return function(block)
+    lines = np.moveaxis(block, axis, -1)
+    found = [function(lines[place]) for place in np.ndindex(lines.shape[:-1])]
+    return np.moveaxis(np.stack(found).reshape(lines.shape), -1, axis)
+
+
+def _order_at(line: Array, places: Sequence[int]) -> Array:
+    """The order of a line that puts the right elements at certain places."""
+    return _order(_labels(line, np.partition(line, places)[places]))
 
 
 def _label(block: Array, value: Array) -> Array:
@@ -100,11 +150,26 @@ def _label(block: Array, value: Array) -> Array:
     return above.view(np.uint8) + not_below.view(np.uint8)
 
 
-def _grouped(labels: Array, axis: int = 0) -> Array:
+def _labels(line: Array, values: Any) -> Array:
+    """How many of some values are below elements, and how many are not above them, in one sum."""
+    labels = _label(line, values[0])
+    for value in values[1:]:
+        labels += _label(line, value)
+    return labels
+
+
+def _order(labels: Array) -> Array:
     """The stable argsort of a few small numbers."""
-    if labels.ndim > 1 or not labels.size:
-        return stable_order(labels, axis)
+    if not labels.size:
+        return labels.astype(_INDEX)
     return np.concatenate([np.flatnonzero(labels == n) for n in range(int(labels.max()) + 1)])
+
+
+def _routed(part: Array, labels: Array, line: Line) -> Array:
+    """This rank's part of a line in the stable order of labels."""
+    order = _order(labels)
+    routed = Routed(line.group, labels[order], line.lengths, line.stops)
+    return routed.carried(part[order])[_order(routed.keys)]
 
 
 def _selected(line: Line, block: Array, places: Sequence[int], to_host: Any) -> list[Any]:
