@@ -172,7 +172,7 @@ def test_formats_and_names(world: Any, shared: Path) -> None:
         (
             lambda m: io.write(path, {"x": np.ones(2), "x/y": np.ones(2)}, mesh=m),
             Exception,
-            "create|group",
+            "already exists",
         ),
         (lambda m: io.write(path, {"x": np.ones(9)}, mesh=m, chunks=(99, 99)), Exception, "hunk"),
     ]
