@@ -1,39 +1,18 @@
 """What the ranks must have in common before a checkpoint is touched."""
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray
 from distarray.checkpoint.files import as_bytes, checksum
 from distarray.checkpoint.tree import Flat, Leaf
-from distarray.comm.agree import agree
 from distarray.comm.group import Group
 from distarray.errors import DivergenceError
 
-__all__ = ["attempt", "check_alike", "on_first", "same_everywhere"]
-
-Result = TypeVar("Result")
-
-
-def attempt(group: Group, function: Callable[[], Result]) -> Result:
-    """Run something on every rank; if it raises on one, raise that on all."""
-    result, error = None, None
-    try:
-        result = function()
-    except Exception as caught:
-        error = caught
-    agree(group, error)
-    return result  # type: ignore[return-value]
-
-
-def on_first(group: Group, function: Callable[[], Result]) -> Result:
-    """Run something on rank 0, and give all ranks its result or its error."""
-    result = attempt(group, lambda: function() if group.rank == 0 else None)
-    found: Result = group.broadcast_object(result, 0)
-    return found
+__all__ = ["check_alike", "same_everywhere"]
 
 
 def check_alike(group: Group, flat: Flat) -> None:

@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from distarray.checkpoint.agreement import attempt, on_first
 from distarray.checkpoint.catalog import (
     directories_of,
     make_directories,
@@ -28,6 +27,7 @@ from distarray.checkpoint.tree import Node
 from distarray.checkpoint.writing import Shard, write_shards
 from distarray.comm import DeviceMesh
 from distarray.io import directories
+from distarray.io.aside import agreed, on_first
 
 __all__ = ["Aside", "Saving", "settle", "start"]
 
@@ -200,7 +200,7 @@ class _Writer:
 
 def start(aside: Aside, shards: list[Shard], mesh: DeviceMesh) -> Saving:
     """Begin to write what has been copied; collective, raises what hinders it at once."""
-    attempt(mesh.group, lambda: aside.mark(mesh.rank, "writing").touch(exist_ok=False))
+    agreed(mesh.group, lambda: aside.mark(mesh.rank, "writing").touch(exist_ok=False))
     writer = _Writer(aside, shards, mesh)
     saving = Saving(aside.final, mesh, writer)
     with _lock:
@@ -214,7 +214,7 @@ def start(aside: Aside, shards: list[Shard], mesh: DeviceMesh) -> Saving:
 def _finish(writer: _Writer, mesh: DeviceMesh) -> None:
     writer.written.wait()
     try:
-        attempt(mesh.group, lambda: _raise(writer.error if mesh.rank else None))
+        agreed(mesh.group, lambda: _raise(writer.error if mesh.rank else None))
         writer.tell(True)
     except BaseException:
         writer.tell(False)

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from distarray.checkpoint.grids import Index
 from distarray.checkpoint.metadata import CHECK, Stored
 from distarray.errors import CheckpointError
 from distarray.io.formats import needs
+from distarray.io.grids import Index
 
 __all__ = ["ChunkFiles", "Flusher", "as_bytes", "checksum", "counted", "wrong_size", "write_shard"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from distarray.array import DistArray, wrap
 from distarray.array.creation import as_distarray, placed_layout
 from distarray.checkpoint import background
-from distarray.checkpoint.agreement import attempt, on_first, same_everywhere
+from distarray.checkpoint.agreement import same_everywhere
 from distarray.checkpoint.catalog import Catalog, find, read_catalog
 from distarray.checkpoint.catalog import steps as steps_of
 from distarray.checkpoint.checking import check_chunks, check_files
@@ -25,6 +25,7 @@ from distarray.checkpoint.reading import Wanted, read_arrays
 from distarray.checkpoint.tree import flatten
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree
+from distarray.io.aside import agreed, on_first
 from distarray.layout import Layout, Placement, Replicate, Shard
 
 __all__ = ["latest", "load", "steps", "verify"]
@@ -96,13 +97,13 @@ def load(
     background.settle(mesh)
     catalog = on_first(group, lambda: read_catalog(find(place, step)))
     match = Match(catalog.arrays, lambda whole, kind: _item(whole, kind, home))
-    result = attempt(group, lambda: match.value(catalog.node, into, "state"))
-    attempt(group, lambda: check_files(catalog.path, _needed(catalog, match), group))
-    finish = attempt(group, lambda: _Loading(catalog, match, home, placements))
+    result = agreed(group, lambda: match.value(catalog.node, into, "state"))
+    agreed(group, lambda: check_files(catalog.path, _needed(catalog, match), group))
+    finish = agreed(group, lambda: _Loading(catalog, match, home, placements))
     same_everywhere(group, finish.described, "checkpoint.load: what is loaded")
     agree(group, finish.read(progress))
     finish.assemble()
-    return attempt(group, result)
+    return agreed(group, result)
 
 
 def _absolute(path: PathLike) -> Path:
@@ -303,8 +304,8 @@ def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None =
     group, place = mesh.group, _absolute(path)
     catalog = on_first(group, lambda: read_catalog(find(place, step)))
     match = Match(catalog.arrays, lambda whole, kind: None)
-    attempt(group, lambda: match.value(catalog.node, None, "state"))
+    agreed(group, lambda: match.value(catalog.node, None, "state"))
     arrays = list(catalog.arrays.values())
-    attempt(group, lambda: check_files(catalog.path, arrays, group))
-    attempt(group, lambda: check_chunks(catalog.path, arrays, group))
+    agreed(group, lambda: check_files(catalog.path, arrays, group))
+    agreed(group, lambda: check_chunks(catalog.path, arrays, group))
     return sum(stored.nbytes for stored in arrays)

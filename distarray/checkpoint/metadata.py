@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distarray.checkpoint.grids import Grid
 from distarray.errors import CheckpointError
+from distarray.io.grids import Grid
 
 __all__ = ["Stored", "array_json", "dtype_from", "dtype_name", "many", "parse_array"]
 

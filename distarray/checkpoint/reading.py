@@ -14,9 +14,9 @@ import numpy as np
 
 from distarray.array.movement import part_of
 from distarray.checkpoint.files import ChunkFiles, as_bytes
-from distarray.checkpoint.grids import Index
 from distarray.checkpoint.metadata import Stored
 from distarray.comm import DeviceMesh
+from distarray.io.grids import Index
 from distarray.layout import Box, Fold, Layout
 from distarray.plan.exchange import intersect, rank_of
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from distarray.array import DistArray
 from distarray.checkpoint import background
-from distarray.checkpoint.agreement import check_alike, on_first
+from distarray.checkpoint.agreement import check_alike
 from distarray.checkpoint.background import Aside, Saving
 from distarray.checkpoint.catalog import is_checkpoint, step_path, steps
 from distarray.checkpoint.files import Flusher
@@ -19,6 +19,7 @@ from distarray.checkpoint.writing import Item, Shard, plan_items, shard_of, stag
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree
 from distarray.io import directories
+from distarray.io.aside import on_first
 
 __all__ = ["save"]
 

@@ -9,10 +9,10 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.array.movement import Piece, part_of, pieces, starts
 from distarray.checkpoint.files import Flusher, as_bytes, write_shard
-from distarray.checkpoint.grids import Index, plan_shards
 from distarray.checkpoint.metadata import Stored
 from distarray.checkpoint.tree import Leaf
 from distarray.comm import DeviceMesh
+from distarray.io.grids import Index, plan_shards
 from distarray.layout import Box, Layout
 
 __all__ = ["Item", "Shard", "plan_items", "shard_of", "staged", "write_shards"]

@@ -9,7 +9,7 @@ from typing import TypeVar
 from distarray.comm import Group
 from distarray.comm.agree import agree
 
-__all__ = ["agreed", "replacing"]
+__all__ = ["agreed", "on_first", "replacing"]
 
 T = TypeVar("T")
 
@@ -27,6 +27,13 @@ def agreed(group: Group, act: Callable[[], T]) -> T:
         error = caught
     agree(group, error)
     return result  # type: ignore[return-value]
+
+
+def on_first(group: Group, act: Callable[[], T]) -> T:
+    """What `act` gives on rank 0, on all ranks of the group; its error on all of them."""
+    result = agreed(group, lambda: act() if group.rank == 0 else None)
+    found: T = group.broadcast_object(result, 0)
+    return found
 
 
 @contextmanager

@@ -16,7 +16,17 @@ import time
 from itertools import count
 from pathlib import Path
 
-__all__ = ["begin", "commit", "discard", "flush", "flush_up", "recover", "remove", "tidy"]
+__all__ = [
+    "begin",
+    "commit",
+    "discard",
+    "flush",
+    "flush_all",
+    "flush_up",
+    "recover",
+    "remove",
+    "tidy",
+]
 
 _NAME = re.compile(r"\.(?P<of>.+)~(?P<host>[^~]*)~(?P<pid>\d+)~\d+\.(?P<what>partial|previous)")
 _AT_FDCWD = -100
@@ -159,3 +169,17 @@ def flush_up(directories: set[Path]) -> None:
     """Bring the lists of names of many directories to disk."""
     for directory in sorted(directories, reverse=True):
         flush(directory)
+
+
+def flush_all(directory: Path) -> None:
+    """Bring a whole directory to disk: the files, then the lists of names."""
+    below = set()
+    for place, _, names in os.walk(directory):
+        below.add(Path(place))
+        for name in names:
+            handle = os.open(os.path.join(place, name), os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+    flush_up(below)

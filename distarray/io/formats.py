@@ -46,6 +46,7 @@ class Format:
 FORMATS: tuple[Format, ...] = (
     Format("hdf5", (".h5", ".hdf5", ".he5", ".hdf"), "distarray.io.hdf5", (b"\x89HDF\r\n\x1a\n",)),
     Format("netcdf", (".nc", ".nc4", ".cdf"), "distarray.io.netcdf", (b"CDF\x01", b"CDF\x02")),
+    Format("zarr", (".zarr", ".zarr.zip"), "distarray.io.zarr"),
     Format("safetensors", (".safetensors", ".safetensors.index.json"), "distarray.io.safetensors"),
 )
 

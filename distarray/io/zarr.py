@@ -1,0 +1,290 @@
+"""Zarr stores, in directories or anywhere that fsspec reaches; read versions 2 and 3, write 3.
+
+Each rank reads and writes its own chunks: an array's grid of chunks follows its layout unless the
+caller says otherwise, so that no two ranks touch one file. A directory appears under its name when
+all of it is on disk; other stores know no such thing.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.comm import DeviceMesh
+from distarray.io import directories
+from distarray.io.aside import agreed, on_first
+from distarray.io.formats import Contents, Lazy, needs
+from distarray.io.grids import plan_shards
+from distarray.io.sections import write_array
+from distarray.layout import Box
+
+__all__ = ["open_file", "write_file"]
+
+Chunks = tuple[int, ...]
+#: What marks a directory as a Zarr store.
+_MARKS = ("zarr.json", ".zgroup", ".zarray")
+
+
+class _Stored:
+    """An array of a store, for reading and for writing."""
+
+    writers: Literal["all"] = "all"
+
+    def __init__(self, array: Any, chunks: Chunks) -> None:
+        self._array = array
+        self.chunks = chunks
+        self.shape, self.dtype = tuple(array.shape), np.dtype(array.dtype)
+
+    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
+        """Decode the chunks of a box, straight into `out`."""
+        buffers = needs("zarr.core.buffer", "io").default_buffer_prototype()
+        selection = tuple([slice(start, stop) for start, stop in section])
+        if not selection:
+            out[...] = self._array[()]
+        elif out.dtype.kind in "TO" or out.ndim == 0:
+            out[...] = self._array[selection]
+        else:
+            target = buffers.nd_buffer.from_ndarray_like(out)
+            self._array.get_basic_selection(selection, out=target)
+
+    def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
+        """Encode and store the chunks of a box."""
+        self._array[tuple([slice(start, stop) for start, stop in section])] = block
+
+
+def open_file(
+    path: str, mesh: DeviceMesh, *, storage_options: Mapping[str, Any] | None = None
+) -> Contents:
+    """The arrays of a store.
+
+    Parameters
+    ----------
+    path : str
+        A directory, a ``*.zip`` of one, or a URL such as ``s3://bucket/field.zarr``.
+    mesh : DeviceMesh
+        Not asked: each rank opens the store by itself.
+    storage_options : mapping, optional
+        For fsspec.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If there is no store, or an array has elements that NumPy holds as Python objects.
+    """
+    zarr = needs("zarr")
+    node = zarr.open(path, mode="r", storage_options=_options(storage_options))
+    if isinstance(node, zarr.Array):
+        return Contents({"": _reading(path, "", node)}, array_attrs={"": dict(node.attrs)})
+    found = {
+        name: member
+        for name, member in sorted(node.members(max_depth=None))
+        if isinstance(member, zarr.Array)
+    }
+    dims = {name: _dims(array) for name, array in found.items()}
+    return Contents(
+        Lazy(found, lambda name: _reading(path, name, found[name])),
+        attrs=dict(node.attrs),
+        dims={name: names for name, names in dims.items() if names},
+        array_attrs={name: dict(array.attrs) for name, array in found.items()},
+    )
+
+
+def _reading(path: str, name: str, array: Any) -> _Stored:
+    if np.dtype(array.dtype).kind in "OT":
+        raise ValueError(
+            f"{path}: array {name!r} has elements of varying length ({array.dtype}), which are "
+            "Python objects in memory and cannot be distributed"
+        )
+    return _Stored(array, tuple(array.chunks))
+
+
+def _dims(array: Any) -> tuple[str, ...]:
+    names = getattr(array.metadata, "dimension_names", None)
+    return tuple([name or "" for name in names]) if names else ()
+
+
+def _options(storage_options: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return dict(storage_options) if storage_options else None
+
+
+def write_file(
+    path: str,
+    arrays: Mapping[str, DistArray],
+    mesh: DeviceMesh,
+    *,
+    chunks: Chunks | Mapping[str, Chunks] | None = None,
+    shards: Chunks | Mapping[str, Chunks] | None = None,
+    compressor: Any = "zstd",
+    checksum: bool = True,
+    attrs: Mapping[str, Any] | None = None,
+    dims: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a Zarr v3 store, each rank its own chunks; collective.
+
+    Parameters
+    ----------
+    path : str
+        A directory, replaced if it is a Zarr store, or a URL.
+    arrays : mapping of str to DistArray
+        By name, slashes make groups; an array named "" is stored without a group around it.
+    mesh : DeviceMesh
+        Whose ranks write.
+    chunks, shards : tuple of int or mapping of str to tuple, optional
+        Shapes of chunks, and of files of several chunks each (the sharding codec). By default
+        every rank writes one file an array, with chunks of 8 MiB at most.
+    compressor : {"zstd", "gzip", "blosc", None} or codec of zarr.codecs, or list of these
+        How chunks are compressed.
+    checksum : bool
+        Whether each chunk has a CRC32C.
+    attrs : mapping, optional
+        What the store says about itself, in JSON.
+    dims : sequence of str or mapping of str to sequence, optional
+        Names of the dimensions.
+    storage_options : mapping, optional
+        For fsspec.
+
+    Raises
+    ------
+    FileExistsError
+        If there is something at `path` that is no Zarr store.
+    TypeError
+        If Zarr has no type for an array's.
+
+    Notes
+    -----
+    A directory is written aside and renamed. On other stores (URLs) what was there is removed
+    first, and a job that is killed leaves an unfinished store.
+    """
+    needs("zarr")
+    if mesh.coords is None:
+        return
+    path = path.removeprefix("file://")
+    remote = "://" in path
+    final = Path(os.path.realpath(path))
+    place = path if remote else str(on_first(mesh.group, lambda: _begin(final)))
+    try:
+        grids = {
+            name: _grid(x, _named(chunks, name), _named(shards, name)) for name, x in arrays.items()
+        }
+        codecs = agreed(mesh.group, lambda: _codecs(compressor, checksum))
+        options = _options(storage_options)
+
+        def create() -> None:
+            _create(place, arrays, grids, codecs, attrs or {}, dims, options)
+
+        on_first(mesh.group, create)
+        for name, x in arrays.items():
+            write_array(_Written(place, name, grids[name], options), x)
+        on_first(mesh.group, lambda: None if remote else _commit(Path(place), final))
+    except BaseException:
+        if mesh.rank == 0 and not remote:
+            directories.discard(Path(place))
+        raise
+
+
+class _Written(_Stored):
+    """An array of a store that has just been created; opened when it is first written to."""
+
+    def __init__(
+        self, place: str, name: str, grid: tuple[Chunks, Chunks | None], options: Any
+    ) -> None:
+        self._place, self._name, self._options = place, name, options
+        self.chunks = grid[1] or grid[0]
+
+    def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
+        """Encode and store the chunks of a box."""
+        self._array = needs("zarr").open_array(
+            self._place, path=self._name, mode="r+", storage_options=self._options
+        )
+        super().write(section, block)
+
+
+def _begin(final: Path) -> Path:
+    directories.recover(final)
+    if os.path.lexists(final) and not any((final / mark).is_file() for mark in _MARKS):
+        if not final.is_dir() or os.listdir(final):
+            raise FileExistsError(f"{final} exists and is no Zarr store; nothing has been written")
+    if not final.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {final}: there is no directory {final.parent}")
+    return directories.begin(final)
+
+
+def _commit(aside: Path, final: Path) -> None:
+    directories.flush_all(aside)
+    directories.commit(aside, final)
+
+
+def _named(said: Any, name: str) -> Any:
+    """What was said about one array."""
+    return said.get(name) if isinstance(said, Mapping) else said
+
+
+def _grid(x: DistArray, chunks: Any, shards: Any) -> tuple[Chunks, Chunks | None]:
+    """Shapes of the chunks and of the shards, if there are any."""
+    if chunks is None and shards is None:
+        layout = x.layout.settled()
+        planned, _ = plan_shards(layout, x.itemsize)
+        return planned.chunk, planned.shard if planned.chunked else None
+    for lengths in (chunks, shards):
+        if lengths is not None and len(lengths) != x.ndim:
+            raise ValueError(
+                f"an array of shape {x.shape} has {x.ndim} dimensions; chunks and shards give one "
+                f"length for each, unlike {tuple(lengths)}"
+            )
+    whole = tuple([max(1, n) for n in x.shape])
+    return tuple(chunks or shards or whole), None if shards is None else tuple(shards)
+
+
+def _codecs(compressor: Any, checksum: bool) -> list[Any]:
+    """The codecs that turn the bytes of a chunk into those of a file."""
+    codecs = needs("zarr.codecs")
+    known = {
+        "zstd": codecs.ZstdCodec,
+        "gzip": codecs.GzipCodec,
+        "blosc": codecs.BloscCodec,
+    }
+    chosen = [] if compressor is None else compressor
+    found = []
+    for one in chosen if isinstance(chosen, (list, tuple)) else [chosen]:
+        if isinstance(one, str) and one not in known:
+            raise ValueError(f"compressor={one!r}: one of {', '.join(known)}, None, or a codec")
+        found.append(known[one]() if isinstance(one, str) else one)
+    return [*found, codecs.Crc32cCodec()] if checksum else found
+
+
+def _create(
+    place: str,
+    arrays: Mapping[str, DistArray],
+    grids: Mapping[str, tuple[Chunks, Chunks | None]],
+    codecs: list[Any],
+    attrs: Mapping[str, Any],
+    dims: Any,
+    options: Any,
+) -> None:
+    """Make the store and its arrays, yet without chunks; on one rank."""
+    zarr = needs("zarr")
+    alone = list(arrays) == [""]
+    if not alone:
+        zarr.create_group(
+            place, attributes=dict(attrs), overwrite=True, zarr_format=3, storage_options=options
+        )
+    for name, x in arrays.items():
+        chunks, shards = grids[name]
+        zarr.create_array(
+            place,
+            name=name or None,
+            shape=x.shape,
+            dtype=x.dtype,
+            chunks=chunks,
+            shards=shards,
+            compressors=codecs,
+            attributes=dict(attrs) if alone else None,
+            dimension_names=_named(dims, name),
+            overwrite=alone,
+            zarr_format=3,
+            storage_options=options,
+        )
