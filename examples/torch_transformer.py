@@ -117,12 +117,12 @@ def parallel(model, mesh, replicate):
     return dt.fully_shard(model, mesh, "dp", fold="sum")
 
 
-def train(model, text, options, device, mesh=None):
+def train(model, text, options, device, mesh=None, context=CONTEXT):
     """Train, on this rank's part of each batch; the losses of the whole batches."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.rate)
     losses = []
     for step in tqdm(range(options.steps), disable=mesh is not None and mesh.rank != 0):
-        given, wanted = batch_of(text, step, options.batch)
+        given, wanted = batch_of(text, step, options.batch, context)
         count = wanted.numel()
         if mesh is not None:
             ranks, mine = mesh.size("dp"), mesh.coords[mesh.mesh_dim("dp")]
