@@ -84,8 +84,8 @@ def load(
         return _from_object(file, rest, mesh, placements)
     path = os.fspath(file)
     if not alike(path, mesh.group):  # each rank has its own, in a temporary directory perhaps
-        own = agreed(mesh.group, lambda: open(path, "rb"))  # noqa: SIM115
-        return _from_object(own, rest, mesh, placements)
+        with agreed(mesh.group, lambda: open(path, "rb")) as own:
+            return _from_object(own, rest, mesh, placements, path)
     facts = found_on_rank_0(lambda: _look(path, rest), mesh)
     if facts.kind == "npz":
         return Archive(path, rest, mesh, placements)
@@ -131,12 +131,18 @@ def _by_each(read: Callable[[], Any], mesh: DeviceMesh, placements: Placements) 
     return distribute(found, mesh, None if found.dtype.hasobject else placements, src=None)
 
 
-def _from_object(file: Any, rest: dict[str, Any], mesh: DeviceMesh, placements: Placements) -> Any:
-    """From what each rank has opened."""
+def _from_object(
+    file: Any,
+    rest: dict[str, Any],
+    mesh: DeviceMesh,
+    placements: Placements,
+    path: str | None = None,
+) -> Any:
+    """From what each rank has opened; an archive is opened again if it has a path."""
     facts = agreed(mesh.group, lambda: _looked(file, rest))
     _check_alike(facts, mesh)
     if facts.kind == "npz":
-        opened = agreed(mesh.group, lambda: np.load(file, **rest))
+        opened = agreed(mesh.group, lambda: np.load(file if path is None else path, **rest))
         return Archive(opened, rest, mesh, placements)
     if facts.header is None or facts.header.dtype.hasobject:
         return _by_each(lambda: np.load(file, **rest), mesh, placements)

@@ -185,10 +185,15 @@ def _tried(act: Callable[[], object]) -> Exception | None:
 
 
 def put(file: Any, data: Any) -> None:
-    """Write bytes or an array to a file object, as NumPy does."""
-    if isinstance(data, bytes):
-        file.write(data)
-    elif isinstance(file, _BINARY):
-        data.tofile(file)
-    else:
-        file.write(data.tobytes())
+    """Write bytes or a C-contiguous array to a file object.
+
+    Not by ``ndarray.tofile``, which does not notice a disk that is full when it closes its stream.
+    """
+    if not isinstance(file, _BINARY):
+        file.write(data if isinstance(data, bytes) else data.tobytes())
+        return
+    if not isinstance(data, bytes):
+        data = data.reshape(-1).view(np.uint8) if data.nbytes else b""
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]

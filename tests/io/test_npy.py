@@ -1,0 +1,448 @@
+"""``.npy`` and ``.npz``: byte for byte NumPy's, on any layout; read by any number of ranks."""
+
+from __future__ import annotations
+
+import io
+import os
+import resource
+import warnings
+import zipfile
+
+import numpy
+import pytest
+
+import distarray
+import distarray.numpy as np
+from distarray import DistArray, Replicate, Shard
+from distarray.comm.files import SharedFile
+from tests.io.shared import VALUES, common, content, meshes, placements, reference, tiny
+
+__all__ = ["tiny"]
+
+
+def raised(act):
+    """What a call raises: the type and the text."""
+    try:
+        act()
+    except Exception as error:
+        return type(error), str(error)
+    return None
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_saved_and_loaded_as_numpy_does(world, ranks, tmp_path, tiny, name):
+    values = VALUES[name]
+
+    def program(group):
+        directory = common(group, tmp_path)
+        path = directory / "x.npy"
+        wanted = reference(group, directory / "n.npy", lambda p: numpy.save(p, values))
+        for mesh in meshes(group):
+            for placed in placements(mesh, values.ndim):
+                x = distarray.distribute(values, mesh, placed, src=None)
+                numpy.save(path, x)
+                assert content(group, path) == wanted, placed
+                y = np.load(path, mesh=mesh, placements=placed)
+                assert y.dtype == values.dtype
+                assert y.placements == x.placements
+                numpy.testing.assert_array_equal(y.full(), values)
+
+    world.run(ranks, program)
+
+
+def test_fortran_order_is_kept(world, ranks, tmp_path, tiny):
+    values = numpy.asfortranarray(VALUES["matrix"])
+
+    def program(group):
+        directory = common(group, tmp_path)
+        path = directory / "x.npy"
+        wanted = reference(group, directory / "n.npy", lambda p: numpy.save(p, values))
+        for mesh in meshes(group):
+            for placed in placements(mesh, 2):
+                x = distarray.distribute(values.T.copy(), mesh, placed, src=None).T
+                numpy.save(path, x)
+                assert content(group, path) == wanted or group.size > 5  # rows of one element
+                y = np.load(directory / "n.npy", mesh=mesh, placements=placed)
+                numpy.testing.assert_array_equal(y.full(), values)
+                numpy.save(path, x[1:, 1:])
+                numpy.testing.assert_array_equal(numpy.load(path), values[1:, 1:])
+                group.barrier()
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_archives(world, ranks, tmp_path, tiny, compressed):
+    function = numpy.savez_compressed if compressed else numpy.savez
+
+    def program(group):
+        directory = common(group, tmp_path)
+        path = directory / "x.npz"
+        plain = {"\u00fc": VALUES["matrix"], "b": VALUES["records"], "c": VALUES["cell"]}
+        wanted = reference(
+            group, directory / "n.npz", lambda p: function(p, VALUES["deep"], 7, **plain)
+        )
+        for mesh in meshes(group):
+            placed = [Shard(0)] * mesh.ndim
+            spread = {
+                key: distarray.distribute(value, mesh, None if not value.ndim else placed, src=None)
+                for key, value in plain.items()
+            }
+            first = distarray.distribute(VALUES["deep"], mesh, [Shard(2)] * mesh.ndim, src=None)
+            function(path, first, 7, **spread)
+            assert content(group, path) == wanted
+            with np.load(path, mesh=mesh) as archive:
+                assert archive.files == numpy.load(path).files
+                for key, value in plain.items():
+                    found = archive[key]
+                    assert isinstance(found, DistArray)
+                    numpy.testing.assert_array_equal(found.full(), value)
+                assert int(archive.f.arr_1) == 7
+                assert raised(lambda archive=archive: archive["no"])[0] is KeyError
+            group.barrier()
+
+    world.run(ranks, program)
+
+
+def test_an_archive_that_was_damaged_is_refused(world, ranks, tmp_path, tiny):
+    def program(group):
+        path = common(group, tmp_path) / "x.npz"
+        numpy.savez(path, distarray.distribute(VALUES["matrix"], meshes(group)[0], src=None))
+        if group.rank == 0:
+            data = bytearray(path.read_bytes())
+            data[300] ^= 4
+            path.write_bytes(data)
+        group.barrier()
+        archive = np.load(path, mesh=meshes(group)[0], placements=[Shard(0)])
+        return raised(lambda: archive["arr_0"])
+
+    for found in world.run(ranks, program):
+        assert found == (zipfile.BadZipFile, "Bad CRC-32 for file 'arr_0.npy'")
+
+
+def test_many_members_and_long_ones_have_numpys_structure(world, ranks, tmp_path, tiny):
+    def program(group):
+        directory = common(group, tmp_path)
+        many = {f"m{i}": numpy.full(3, i) for i in range(40)}
+        wanted = reference(group, directory / "n.npz", lambda p: numpy.savez(p, **many))
+        mesh = meshes(group)[0]
+        numpy.savez(
+            directory / "x.npz",
+            **{k: distarray.distribute(v, mesh, src=None) for k, v in many.items()},
+        )
+        assert content(group, directory / "x.npz") == wanted
+
+    world.run(ranks, program)
+
+
+def test_file_objects(world, ranks, tmp_path, tiny):
+    values = VALUES["matrix"]
+
+    def program(group):
+        directory = common(group, tmp_path)
+        mesh = meshes(group)[0]
+        x = distarray.distribute(values, mesh, [Shard(1)], src=None)
+        memory = io.BytesIO()
+        numpy.save(memory, x)
+        wanted = io.BytesIO()
+        numpy.save(wanted, values)
+        assert memory.getvalue() == wanted.getvalue()  # every rank has its own
+        with open(directory / "two", "wb") as file:  # all ranks the same
+            numpy.save(file, x)
+            numpy.save(file, x[:2])
+            place = file.tell()
+        assert place == os.path.getsize(directory / "two")
+        with open(directory / "two", "ab") as file:
+            numpy.save(file, x)
+        with open(directory / "two", "rb") as file:
+            for part in (values, values[:2], values):
+                found = np.load(file, mesh=mesh, placements=[Shard(0)])
+                numpy.testing.assert_array_equal(found.full(), part)
+            assert raised(lambda: np.load(file, mesh=mesh)) == (EOFError, "No data left in file")
+        group.barrier()
+        own = directory / f"own{group.rank}.npy"
+        numpy.save(own, x)  # another path on each rank: each has all
+        numpy.testing.assert_array_equal(numpy.load(own), values)
+        found = np.load(own, mesh=mesh, placements=[Shard(0)])
+        numpy.testing.assert_array_equal(found.full(), values)
+        memory = io.BytesIO()
+        numpy.savez(memory, x)
+        memory.seek(0)
+        numpy.testing.assert_array_equal(np.load(memory, mesh=mesh)["arr_0"].full(), values)
+
+    world.run(ranks, program)
+
+
+def test_errors_are_numpys_and_everybodys(world, ranks, tmp_path, tiny):
+    def program(group):
+        directory = common(group, tmp_path)
+        mesh = meshes(group)[0]
+        if group.rank == 0:
+            numpy.save(directory / "whole.npy", VALUES["matrix"])
+            data = (directory / "whole.npy").read_bytes()
+            (directory / "short.npy").write_bytes(data[:-9])
+            (directory / "other").write_bytes(b"no array at all")
+            (directory / "empty").write_bytes(b"")
+            (directory / "version").write_bytes(data[:6] + b"\x09\x00" + data[8:])
+            (directory / "eval.npy").write_bytes(data.replace(b"(13, 9)", b"exit(1)"))
+            (directory / "huge.npy").write_bytes(data.replace(b"(13, 9), }", b"(99999,9)}"))
+            numpy.save(directory / "objects.npy", numpy.array([None, 1]), allow_pickle=True)
+        group.barrier()
+        names = ["missing", "short.npy", "other", "empty", "version", "eval.npy", "huge.npy"]
+        for name in [*names, "objects.npy", ""]:
+            path = directory / name
+            wanted = raised(lambda path=path: numpy.load(path))
+            found = raised(lambda path=path: np.load(path, mesh=mesh))
+            assert found is not None, name
+            assert found[0] is wanted[0], name
+            assert found[1] == wanted[1] or name == "eval.npy", name
+        x = distarray.distribute(VALUES["matrix"], mesh, [Shard(0)], src=None)
+        for act in (lambda: numpy.save(directory / "no" / "where", x), lambda: numpy.save(7, x)):
+            assert raised(act)[0] in (FileNotFoundError, TypeError)
+        full = raised(lambda: _into_full(x))
+        assert full == (OSError, "[Errno 28] No space left on device"), full
+        negative = (directory / "whole.npy").read_bytes().replace(b"(13, 9), }", b"(-13, 9),}")
+        found = raised(lambda: np.load(io.BytesIO(negative), mesh=mesh))
+        assert found == (ValueError, "shape is not valid: (-13, 9)")
+
+    world.run(ranks, program)
+
+
+def _into_full(x):
+    with open("/dev/full", "wb", buffering=0) as file:
+        numpy.save(file, x)
+
+
+def test_a_file_that_may_not_grow(world, ranks, tmp_path, tiny):
+    """The limit on file sizes stands for a full disk: the second half cannot be written."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def program(group):
+        path = common(group, tmp_path) / "x.npy"
+        x = distarray.distribute(numpy.zeros(1 << 16), meshes(group)[0], [Shard(0)], src=None)
+        group.barrier()
+        return raised(lambda: numpy.save(path, x))
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, before[1]))
+    try:
+        found = world.run(ranks, program)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    for error in found:
+        assert error is not None
+        assert error[0] is OSError
+        assert "File too large" in error[1]
+
+
+def test_objects_are_pickled_as_numpy_does(world, ranks, tmp_path):
+    values = numpy.array([{"a": 1}, None, "text"], dtype=object)
+
+    def program(group):
+        directory = common(group, tmp_path)
+        mesh = meshes(group)[0]
+        x = distarray.distribute(values, mesh, src=None)
+        wanted = reference(group, directory / "n.npy", lambda p: numpy.save(p, values))
+        numpy.save(directory / "x.npy", x)
+        assert content(group, directory / "x.npy") == wanted
+        assert (
+            np.load(directory / "x.npy", mesh=mesh, allow_pickle=True).tolist() == values.tolist()
+        )
+        refused = raised(lambda: numpy.save(directory / "y.npy", x, allow_pickle=False))
+        assert refused == (ValueError, "Object arrays cannot be saved when allow_pickle=False")
+        assert not (directory / "y.npy").exists()
+
+    world.run(ranks, program)
+
+
+def test_headers_of_all_versions(world, ranks, tmp_path):
+    long = numpy.zeros(2, [(f"field{i}" + "x" * 30, "i1") for i in range(1200)])
+    wide = numpy.zeros(2, [("\u4e2d", "i4"), ("b", "f8")])
+
+    def program(group):
+        directory = common(group, tmp_path)
+        for number, values in enumerate((long, wide)):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                name = f"n{number}.npy"
+                wanted = reference(group, directory / name, lambda p, v=values: numpy.save(p, v))
+                x = distarray.distribute(values, meshes(group)[0], src=None)
+                numpy.save(directory / "x.npy", x)
+            assert content(group, directory / "x.npy") == wanted
+            found = np.load(directory / "x.npy", max_header_size=200_000, mesh=meshes(group)[0])
+            assert found.dtype == values.dtype
+
+    if ranks == 1 or world.name == "mpi":  # warnings belong to all threads
+        world.run(ranks, program)
+
+
+def test_mapped(world, ranks, tmp_path, tiny):
+    values = VALUES["matrix"]
+
+    def program(group):
+        directory = common(group, tmp_path)
+        path = directory / "x.npy"
+        mesh = meshes(group)[-1]
+        for placed in placements(mesh, 2):
+            reference(group, path, lambda p: numpy.save(p, values))
+            x = np.load(path, mmap_mode="r", mesh=mesh, placements=placed)
+            assert isinstance(x, np.memmap)
+            assert (x.mode, x.filename) == ("r", str(path))
+            numpy.testing.assert_array_equal((x[1:, :-1] * 2).full(), values[1:, :-1] * 2)
+            assert raised(lambda x=x: x.__setitem__(0, 1.0))[0] is ValueError
+            y = np.load(path, mmap_mode="c", mesh=mesh, placements=placed)
+            y[:, 0] += 1
+            numpy.testing.assert_array_equal(y.full()[:, 0], values[:, 0] + 1)
+            numpy.testing.assert_array_equal(numpy.load(path), values)
+            group.barrier()
+            z = np.load(path, mmap_mode="r+", mesh=mesh, placements=placed)
+            z[2:5] += 10  # once, whichever ranks hold them
+            z.flush()
+            wanted = values.copy()
+            wanted[2:5] += 10
+            numpy.testing.assert_array_equal(z.full(), wanted)
+            numpy.testing.assert_array_equal(numpy.load(path), wanted)
+            group.barrier()
+
+    world.run(ranks, program)
+
+
+def test_memmap_makes_files(world, ranks, tmp_path):
+    def program(group):
+        path = common(group, tmp_path) / "map"
+        mesh = meshes(group)[0]
+        x = np.memmap(path, "i4", "w+", 8, (5, 4), mesh=mesh, placements=[Shard(0)])
+        assert (x.shape, x.mode, x.offset) == ((5, 4), "w+", 8)
+        x[...] = numpy.arange(20).reshape(5, 4)
+        x.flush()
+        assert content(group, path) == bytes(8) + numpy.arange(20, dtype="i4").tobytes()
+        y = np.memmap(path, "i4", "r", 8, order="F", mesh=mesh)
+        assert y.shape == (20,)
+        assert int(y.sum()) == 190
+        assert raised(lambda: np.memmap(path, mode="a"))[0] is ValueError
+        assert (
+            raised(lambda: np.memmap(str(path) + "no", mode="r", mesh=mesh))[0] is FileNotFoundError
+        )
+        return type(y + 1) is DistArray
+
+    assert all(world.run(ranks, program))
+
+
+def test_more_than_two_to_the_31_elements(world, ranks, tmp_path):
+    """A file with a hole: only what is asked for is read."""
+    count = 2**31 + 24
+
+    def program(group):
+        path = common(group, tmp_path) / "x.npy"
+        if group.rank == 0:
+            with open(path, "wb") as file:
+                numpy.lib.format.write_array_header_1_0(
+                    file, {"descr": "<i2", "fortran_order": False, "shape": (count,)}
+                )
+                file.truncate(file.tell() + 2 * count)
+                file.seek(-4, os.SEEK_END)
+                file.write(b"\x05\x00\x07\x00")
+        x = np.load(path, mmap_mode="r", mesh=meshes(group)[0], placements=[Shard(0)])
+        assert x.shape == (count,)
+        return x[-3:].full().tolist()
+
+    for found in world.run(ranks, program):
+        assert found == [0, 5, 7]
+
+
+def test_each_byte_is_read_and_written_once(world, ranks, tmp_path, tiny, monkeypatch):
+    values = VALUES["deep"]
+    counted = []
+    for name in ("read_all", "write_all"):
+        plain = getattr(SharedFile, name)
+
+        def counting(self, offset, data, plain=plain):
+            counted.append(len(data) if isinstance(data, bytes) else getattr(data, "nbytes", 0))
+            plain(self, offset, data)
+
+        monkeypatch.setattr(SharedFile, name, counting)
+
+    def program(group):
+        path = common(group, tmp_path) / "x.npy"
+        total = []
+        for mesh in meshes(group):
+            for placed in placements(mesh, 3):
+                x = distarray.distribute(values, mesh, placed, src=None)
+                for act in (
+                    lambda x=x: numpy.save(path, x),
+                    lambda m=mesh, p=placed: np.load(path, mesh=m, placements=p),
+                ):
+                    group.barrier()
+                    if group.rank == 0 or world.name == "mpi":
+                        counted.clear()
+                    group.barrier()
+                    act()
+                    group.barrier()
+                    shares = group.allgather_object(sum(counted))
+                    total.append(sum(shares) if world.name == "mpi" else shares[0])
+                    group.barrier()
+        return total, path.stat().st_size
+
+    if ranks == 1:
+        return  # one rank has no use for shared files
+    for total, size in world.run(ranks, program):
+        assert set(total) == {size, values.nbytes}
+
+
+def test_rows_are_saved_and_loaded_without_sending_any(world, ranks, tmp_path, tiny):
+    def program(group):
+        path = common(group, tmp_path) / "x.npy"
+        x = distarray.distribute(VALUES["matrix"], meshes(group)[0], [Shard(0)], src=None)
+        with distarray.trace() as trace:
+            numpy.save(path, x)
+            np.load(path, mesh=x.mesh, placements=[Shard(0)])
+        columns = distarray.distribute(VALUES["matrix"], x.mesh, [Shard(1)], src=None)
+        with distarray.trace() as other:
+            numpy.save(path, columns)
+        sent = sum(event.bytes for event in other if event.kind == "exchange")
+        return trace.count("exchange"), sent <= columns.to_local().nbytes
+
+    assert set(world.run(ranks, program)) == {(0, True)}
+
+
+def test_bare_elements(world, ranks, tmp_path, tiny):
+    def program(group):
+        directory = common(group, tmp_path)
+        path = directory / "x"
+        mesh = meshes(group)[0]
+        for values in (VALUES["matrix"], VALUES["line"], VALUES["records"], VALUES["dates"]):
+            x = distarray.distribute(values, mesh, [Shard(values.ndim - 1)], src=None)
+            x.tofile(path)
+            assert content(group, path) == values.tobytes()
+            for keywords in ({}, {"count": 2}, {"count": 10**6}, {"offset": values.itemsize}):
+                found = np.fromfile(
+                    path, values.dtype, mesh=mesh, placements=[Shard(0)], **keywords
+                )
+                wanted = numpy.fromfile(path, values.dtype, **keywords)
+                numpy.testing.assert_array_equal(found.full(), wanted)
+            group.barrier()
+        for sep, form in ((", ", "%.3f"), ("\n", "%s"), (" ", "")):
+            values = VALUES["matrix"]
+            wanted = reference(
+                group, directory / "n", lambda p, v=values, s=sep, f=form: v.tofile(p, s, f)
+            )
+            x = distarray.distribute(values, mesh, [Shard(1)], src=None)
+            x.tofile(path, sep, form)
+            assert content(group, path) == wanted
+            found = np.fromfile(path, sep=sep, mesh=mesh)
+            numpy.testing.assert_array_equal(found.full(), numpy.fromfile(path, sep=sep))
+            group.barrier()
+        assert raised(lambda: np.fromfile(directory / "no", mesh=mesh))[0] is FileNotFoundError
+
+    world.run(ranks, program)
+
+
+def test_by_descriptors_as_by_mpi(world, ranks, tmp_path, tiny):
+    def program(group):
+        path = common(group, tmp_path) / "x.npy"
+        x = distarray.distribute(VALUES["deep"], meshes(group)[0], [Shard(2)], src=None)
+        with distarray.config.override(mpi_io=False):
+            numpy.save(path, x)
+            y = np.load(path, mesh=x.mesh, placements=[Replicate()])
+        numpy.testing.assert_array_equal(y.full(), VALUES["deep"])
+
+    world.run(ranks, program)
