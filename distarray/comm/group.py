@@ -124,6 +124,12 @@ class Group(ABC):
             return self._staged(self._allreduce, block, fold)
         return self._allreduce(block, fold)
 
+    def allreduce_in_place(self, block: Array, fold: Fold, note: object = None) -> None:
+        """Fold the ranks' blocks into them: `begin_allreduce` and `wait` in one."""
+        if ledger.watching:
+            self._write("allreduce", block.nbytes, note)
+        self._allreduce_in_place(block, fold)
+
     def begin_allreduce(self, block: Array, fold: Fold, note: object = None) -> Pending:
         """Begin to fold the ranks' blocks in place.
 
@@ -403,8 +409,11 @@ class Group(ABC):
     def _allreduce(self, block: Array, fold: Fold) -> Array:
         return algorithms.allreduce(self, block, fold)
 
-    def _begin_allreduce(self, block: Array, fold: Fold) -> Pending:
+    def _allreduce_in_place(self, block: Array, fold: Fold) -> None:
         block[...] = self._allreduce(block, fold)
+
+    def _begin_allreduce(self, block: Array, fold: Fold) -> Pending:
+        self._allreduce_in_place(block, fold)
         return FINISHED
 
     def _reduce_scatter(self, blocks: Sequence[Array], fold: Fold) -> Array:

@@ -6,7 +6,7 @@ from typing import Any, cast
 import numpy as np
 from mpi4py import MPI
 
-from distarray.comm import algorithms, hooks, objects, tune
+from distarray.comm import algorithms, hooks, large, objects, tune
 from distarray.comm.algorithms import GATHER_BELOW, split_views
 from distarray.comm.datatypes import LARGE, carrier, in_place, message, message_parts
 from distarray.comm.folding import UFUNCS, averaged, prepared
@@ -80,6 +80,9 @@ class MPIGroup(Group):
     def __init__(self, comm: MPI.Intracomm) -> None:
         super().__init__(comm.Get_rank(), comm.Get_size())
         self.comm = comm
+        #: From this many bytes on folds among ranks of one node are our own.
+        self._large = self.size * large.PIECE
+        self._one_node: bool | None = None
         comm.Set_attr(_keyval, self)
 
     @property
@@ -117,6 +120,8 @@ class MPIGroup(Group):
         rule = _NATIVE[fold._value_].get(block.dtype)
         if rule is None:
             return self._allreduce_otherwise(block, fold)
+        if block.nbytes >= self._large and self._on_one_node():
+            return self._fold_large(block, None, fold)
         total = block.copy()
         if self.size > 1:
             if total.size > LARGE:
@@ -124,6 +129,29 @@ class MPIGroup(Group):
             else:
                 self.comm.Allreduce(_IN_PLACE, (total, rule[1]), rule[0])
         return total
+
+    def _on_one_node(self) -> bool:
+        """Whether several ranks, all of them, share memory; collective when first asked."""
+        if self._one_node is None:
+            near = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
+            self._one_node = near.size == self.size > 1
+            near.Free()
+        return self._one_node
+
+    def _fold_large(self, block: Array, total: Array | None, fold: Fold) -> Array:
+        block = np.ascontiguousarray(block)
+        total = np.empty(block.shape, block.dtype) if total is None else total
+        large.allreduce(self.comm, block, total, UFUNCS[fold])
+        return total
+
+    def _allreduce_in_place(self, block: Array, fold: Fold) -> None:
+        rule = _NATIVE[fold._value_].get(block.dtype)
+        if rule is None or block.size > LARGE:
+            block[...] = self._allreduce(block, fold)
+        elif block.nbytes >= self._large and self._on_one_node():
+            self._fold_large(block, block, fold)
+        elif self.size > 1:
+            self.comm.Allreduce(_IN_PLACE, (block, rule[1]), rule[0])
 
     def _begin_allreduce(self, block: Array, fold: Fold) -> Pending:
         if self.size == 1 and fold is not Fold.AVG:
@@ -155,6 +183,9 @@ class MPIGroup(Group):
             return self._allreduce(ready, fold)
         if fold is Fold.AVG and ready.dtype in _NATIVE[Fold.SUM.value] and ready.dtype != bool:
             return averaged(self._allreduce(ready, Fold.SUM), self.size, fold)
+        plain = fold is not Fold.AVG and not ready.dtype.hasobject
+        if plain and ready.nbytes >= self._large and self._on_one_node():
+            return self._fold_large(ready, None, fold)
         return algorithms.allreduce(self, ready, fold)
 
     def _reduce_scatter(self, blocks: Sequence[Array], fold: Fold) -> Array:

@@ -37,6 +37,9 @@ class OutsideGroup(Group):
         """The block."""
         return block
 
+    def allreduce_in_place(self, block: Array, fold: Fold, note: object = None) -> None:
+        """Nothing: the block stays as it is."""
+
     def begin_allreduce(self, block: Array, fold: Fold, note: object = None) -> Pending:
         """Nothing: the block stays as it is."""
         return FINISHED

@@ -1,0 +1,83 @@
+"""Allreduce in place, begun and finished later, and of much data among the ranks of a node."""
+
+import numpy as np
+import pytest
+
+from distarray.comm.folding import UFUNCS
+from distarray.layout.placement import Fold
+
+
+def rows(count, length, dtype):
+    return [np.random.default_rng(k).integers(0, 5, length).astype(dtype) for k in range(count)]
+
+
+def folded(rows, fold):
+    total = rows[0]
+    with np.errstate(all="ignore"):
+        for row in rows[1:]:
+            total = UFUNCS[fold](total, row)
+    return total
+
+
+@pytest.mark.parametrize("fold", [Fold.SUM, Fold.MAX, Fold.PROD, Fold.BXOR])
+def test_in_place(world, ranks, fold):
+    def program(group):
+        for dtype in ("i8", "u1", "f8", "f2", "?"):
+            if fold is Fold.BXOR and dtype.startswith("f"):
+                continue
+            given = rows(ranks, 6, dtype)
+            block = given[group.rank].reshape(2, 3).copy()
+            group.allreduce_in_place(block, fold)
+            np.testing.assert_array_equal(block.ravel(), folded(given, fold))
+
+    world.run(ranks, program)
+
+
+def test_begun_and_finished_later(world, ranks):
+    """Several under way, poked and waited for in any order, other conversations in between."""
+
+    def program(group):
+        blocks = [np.full(n, group.rank + n, "f4") for n in (1, 5, 1000, 70_000)]
+        pending = [group.begin_allreduce(block, Fold.SUM) for block in blocks]
+        assert group.allreduce(np.array(1), Fold.SUM) == ranks
+        for one in pending[::-1]:
+            one.poke()
+            one.wait()
+            assert one.poke()
+            one.wait()
+        for block in blocks:
+            assert (block == sum(r + block.size for r in range(ranks))).all()
+
+    world.run(ranks, program)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "f2", "?", "D", "M8[s]", "u1"])
+def test_much_data(world, ranks, dtype, monkeypatch):
+    """The segments of large blocks, with few elements; NaN wins; the operand stays as it is."""
+    from distarray.comm import large
+
+    monkeypatch.setattr(large, "PIECE", 64)
+
+    def program(group):
+        monkeypatch.setattr(group, "_large", 64 * ranks)
+        for length in (64 * ranks, 1001):
+            given = rows(ranks, length, dtype)
+            if dtype in ("f4", "f8"):
+                given[-1][3] = np.nan
+            for fold in (Fold.SUM, Fold.MAX, Fold.MIN):
+                if dtype == "M8[s]" and fold is Fold.SUM:
+                    continue
+                mine = given[group.rank].copy()
+                total = group.allreduce(mine, fold)
+                assert total.dtype == mine.dtype
+                np.testing.assert_array_equal(total, folded(given, fold))
+                np.testing.assert_array_equal(mine, given[group.rank])
+                group.allreduce_in_place(mine, fold)
+                np.testing.assert_array_equal(mine, total)
+            turned = np.asfortranarray(given[group.rank][: 64 * ranks].reshape(8, -1))
+            total = group.allreduce(turned, Fold.MAX)
+            wanted = folded([row[: 64 * ranks] for row in given], Fold.MAX)
+            np.testing.assert_array_equal(total.ravel(), wanted)
+
+    world.run(ranks, program)
