@@ -28,11 +28,12 @@ __all__ = [
 
 Tensor = Any
 Group = Any
+Apply = Callable[..., Tensor]
 
 
 def _function(
     name: str, forward: Callable[..., Tensor], backward: Callable[..., Tensor], arguments: int
-) -> Callable[..., Tensor]:
+) -> Apply:
     """An autograd function of one tensor and some arguments, which it keeps for the gradient."""
 
     def run(ctx: Any, tensor: Tensor, *rest: Any) -> Tensor:
@@ -44,7 +45,7 @@ def _function(
 
     methods = {"forward": staticmethod(run), "backward": staticmethod(gradient)}
     made: Any = type(name, (torch.autograd.Function,), methods)
-    apply: Callable[..., Tensor] = made.apply
+    apply: Apply = made.apply
     return apply
 
 
@@ -54,26 +55,28 @@ def _share(total: Tensor, group: Group, fold: Fold) -> Tensor:
 
 # -- linear maps: of the sum of all ranks' losses ---------------------------------------------
 
-all_reduce = _function("AllReduce", talk.folded, lambda grad, rest: all_reduce(grad, *rest), 2)
-all_gather = _function(
+all_reduce: Apply = _function(
+    "AllReduce", talk.folded, lambda grad, rest: all_reduce(grad, *rest), 2
+)
+all_gather: Apply = _function(
     "AllGather",
     talk.gathered,
     lambda grad, rest: reduce_scatter(grad, *rest, Fold.SUM),
     3,
 )
-reduce_scatter = _function(
+reduce_scatter: Apply = _function(
     "ReduceScatter",
     talk.scattered,
     lambda grad, rest: _share(all_gather(grad, *rest[:-1]), rest[0], rest[-1]),
     4,
 )
-all_to_all = _function(
+all_to_all: Apply = _function(
     "AllToAll",
     talk.swapped,
     lambda grad, rest: all_to_all(grad, rest[0], *rest[3:], *rest[1:3]),
     5,
 )
-broadcast = _function("Broadcast", talk.sent, lambda grad, rest: sum_on_root(grad, *rest), 2)
+broadcast: Apply = _function("Broadcast", talk.sent, lambda grad, rest: sum_on_root(grad, *rest), 2)
 
 
 def _sum_on_root(tensor: Tensor, group: Group, root: int) -> Tensor:
@@ -81,29 +84,31 @@ def _sum_on_root(tensor: Tensor, group: Group, root: int) -> Tensor:
     return total if group.rank == root else torch.zeros_like(total)
 
 
-sum_on_root = _function("SumOnRoot", _sum_on_root, lambda grad, rest: broadcast(grad, *rest), 2)
+sum_on_root: Apply = _function(
+    "SumOnRoot", _sum_on_root, lambda grad, rest: broadcast(grad, *rest), 2
+)
 
 # -- borders of what is replicated: of one loss -----------------------------------------------
 
-copy_to = _function(
+copy_to: Apply = _function(
     "CopyTo",
     lambda tensor, group: tensor.view_as(tensor),
     lambda grad, rest: reduce_from(grad, *rest, Fold.SUM),
     1,
 )
-reduce_from = _function(
+reduce_from: Apply = _function(
     "ReduceFrom",
     talk.folded,
     lambda grad, rest: _share(copy_to(grad, rest[0]), *rest),
     2,
 )
-gather_from = _function(
+gather_from: Apply = _function(
     "GatherFrom",
     talk.gathered,
     lambda grad, rest: scatter_to(grad, *rest),
     3,
 )
-scatter_to = _function(
+scatter_to: Apply = _function(
     "ScatterTo",
     talk.own_part,
     lambda grad, rest: gather_from(grad, *rest),
@@ -139,4 +144,4 @@ _made: Any = type(
     {"forward": staticmethod(_extreme), "backward": staticmethod(_extreme_gradient)},
 )
 #: MIN, MAX and PROD.
-extreme: Callable[..., Tensor] = _made.apply
+extreme: Apply = _made.apply
