@@ -159,7 +159,8 @@ def to_dtensor(x: DistArray, *, mesh: Any = None) -> Any:
     LayoutError
         If the layout has no counterpart: views and ragged blocks, folds by any and all.
     MeshError
-        If the meshes or the process group have other ranks.
+        If the meshes or the process group have other ranks, or the mesh lists its ranks in
+        descending order.
 
     Cost
     ----
@@ -207,6 +208,7 @@ def _torch_mesh(mesh: DeviceMesh) -> Any:
         return known[1]
     ensure_process_group(mesh)
     ranks = _numbers_in_group(mesh).reshape(mesh.shape)
+    _check_ascending(ranks)
     made = TorchMesh(mesh.device_type, ranks, mesh_dim_names=mesh.mesh_dim_names)
     _meshes[mesh] = dist.group.WORLD, made
     return made
@@ -216,6 +218,16 @@ def _numbers_in_group(mesh: DeviceMesh) -> Any:
     """The mesh's ranks as ranks of the process group."""
     place = {rank: number for number, rank in enumerate(_world_ranks() or ())}
     return torch.tensor([place[rank] for rank in mesh.group.world_ranks])
+
+
+def _check_ascending(ranks: Any) -> None:
+    """Refuse grids along which torch's groups, which sort their ranks, would put blocks wrongly."""
+    if any((ranks.diff(dim=dim) < 0).any() for dim in range(ranks.ndim)):
+        raise MeshError(
+            f"a mesh of the ranks {ranks.tolist()}, in this order: torch.distributed sorts the "
+            "ranks of a group, and its DTensors would mix up their blocks; take a mesh whose ranks "
+            "ascend"
+        )
 
 
 def _checked_mesh(torch_mesh: Any, mesh: DeviceMesh) -> Any:
@@ -233,6 +245,7 @@ def _checked_mesh(torch_mesh: Any, mesh: DeviceMesh) -> Any:
             f"{torch_mesh} is another grid than {mesh!r} with ranks {list(wanted)} of the job; "
             "leave `mesh` out, or redistribute to a mesh of that grid first"
         )
+    _check_ascending(torch_mesh.mesh)
     return torch_mesh
 
 
@@ -313,6 +326,7 @@ def _our_mesh(torch_mesh: Any, mesh: DeviceMesh | None) -> DeviceMesh:
             "from_dtensor: torch.distributed numbers the ranks otherwise than MPI; let "
             "ensure_process_group() make the process group"
         )
+    _check_ascending(torch_mesh.mesh)
     ranks = tuple([known[rank] for rank in torch_mesh.mesh.flatten().tolist()])
     shape = tuple(torch_mesh.mesh.shape)
     if mesh is None:
