@@ -9,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, to_layout, wrap
 from distarray.comm import DeviceMesh
-from distarray.layout import Layout, Shard
+from distarray.layout import Cut, Layout, Shard
 from distarray.ops.placing import Placements, as_shape
 from distarray.ops.random.ordering import positions
 from distarray.ops.random.parameters import Placed, as_parameters
@@ -24,7 +24,9 @@ __all__ = ["Choosing"]
 #: So few of a large population are chosen by NumPy on every rank, in time that does not depend on
 #: the population.
 _FEW = 1 << 14
+#: Of a population so many times as large, numbers are drawn until enough are distinct.
 _RARE = 50
+_SPARE = 64
 
 
 class Choosing(Source):
@@ -64,7 +66,8 @@ class Choosing(Source):
         Cost
         ----
         None for integers with replacement. Without replacement as :meth:`permutation`, of which
-        only the beginning travels. Elements of a distributed array are fetched as ``a[index]``
+        only the beginning travels; of a population more than fifty times as large, the chosen
+        positions are sorted. Elements of a distributed array are fetched as ``a[index]``
         fetches them. Distributed probabilities stay where they are (see
         :mod:`distarray.ops.random.weighted`); without replacement, one exponential number for each
         of the population is sorted.
@@ -163,6 +166,8 @@ def _distinct(call: Call, count: int, layout: Layout, p: Any, mesh: DeviceMesh) 
     if count <= WHOLE or (p is None and layout.size <= min(_FEW, count // _RARE)):
         order = call.tile(0).choice(count, layout.size, replace=False, p=p)
         found = wrap(mesh.asarray(order[_key(line, mesh)].copy()), line, mesh)
+    elif p is None and layout.size <= count // _RARE:
+        found = to_layout(_first_distinct(call, count, line, mesh), line)
     elif p is None:
         found = positions(Shuffle(call, count), line, mesh, layout.size)
     else:
@@ -170,6 +175,26 @@ def _distinct(call: Call, count: int, layout: Layout, p: Any, mesh: DeviceMesh) 
     if layout.ndim == 1:
         return to_layout(found, layout)
     return to_layout(found.reshape(layout.shape)._plain(), layout)
+
+
+def _first_distinct(call: Call, count: int, line: Layout, mesh: DeviceMesh) -> DistArray:
+    """As many as the line is long, the first in a sequence of numbers below `count` to be new."""
+
+    def draw(generator: np.random.Generator, tile: Tile) -> Array:
+        return generator.integers(0, count, tile.extents)
+
+    wanted = line.shape[0]
+    drawn = wanted + wanted // _RARE + _SPARE  # of which a hundredth comes again
+    while True:
+        cut = Cut.chunked(drawn, line.cuts[0].mesh_dims, line.cuts[0].radix)
+        numbers: Any = filled(Layout.from_cuts([cut], mesh.shape), mesh, np.int64, call, draw)
+        order = np.argsort(numbers, kind="stable")
+        ascending = numbers[order]
+        again = order[1:][ascending[1:] == ascending[:-1]]
+        if drawn - again.size >= wanted:
+            distinct: Any = np.delete(numbers, again)
+            return distinct[:wanted]  # type: ignore[no-any-return]
+        drawn *= 2
 
 
 def _line(layout: Layout, mesh: DeviceMesh) -> Layout:

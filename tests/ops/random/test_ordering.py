@@ -342,3 +342,19 @@ def test_errors_are_numpys_on_all_ranks(world, ranks):
             default_rng(0).shuffle(scalar)
 
     world.run(ranks, program)
+
+
+def test_many_of_a_far_larger_population(world, ranks):
+    """Numbers are drawn until enough are distinct, and the first are taken."""
+    count, size = 1_000_000, 17_000
+    wanted = alone(lambda rng: rng.choice(count, size, replace=False).full())
+    assert len(set(wanted.tolist())) == size
+    assert abs(wanted.mean() / count - 0.5) < 0.01
+
+    def program(group):
+        for p in ([Shard(0)], [Replicate()]):
+            found = default_rng(7).choice(count, (100, 170), replace=False, placements=p)
+            assert found.placements == tuple(p)
+            assert_matches(found, wanted.reshape(100, 170))
+
+    world.run(ranks, program)
