@@ -117,11 +117,12 @@ def coming_sizes(
 
 
 def _dim(call: str, tensor: Tensor, dim: int) -> int:
-    if not -tensor.ndim <= dim < tensor.ndim:
+    count: int = tensor.ndim
+    if not -count <= dim < count:
         raise IndexError(
-            f"{call}: dimension {dim} is out of range for a tensor of {tensor.ndim} dimension(s)"
+            f"{call}: dimension {dim} is out of range for a tensor of {count} dimension(s)"
         )
-    return dim % tensor.ndim
+    return dim % count
 
 
 def _parts(call: str, group: Group, sizes: int | Sequence[int]) -> Parts:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import faulthandler
 import importlib.util
+import signal
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,3 +68,22 @@ def test_on_device(
         pytest.fail(f"hung: the ranks on {device} did not end\n{report(output)}", pytrace=False)
     if code != 0:
         pytest.fail(f"on {device}: exit status {code}\n{report(output)}", pytrace=False)
+
+
+def test_the_host_cannot_read_the_simulated_memory(request: pytest.FixtureRequest) -> None:
+    """A program that hands a device address to MPI dies, as it would with a real device."""
+    if request.config.option.mpi:
+        pytest.skip("starts processes of its own")
+    reason = missing("simulated")
+    if reason is not None:
+        pytest.skip(reason)
+    code = (
+        "import ctypes, torch; from tests.torch.hpu import fakehpu; fakehpu.install()\n"
+        "t = torch.ones(3).to('hpu'); print(t.tolist(), flush=True)\n"
+        "ctypes.string_at(t.data_ptr(), 4)"
+    )
+    root = Path(__file__).resolve().parents[2]
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[1.0, 1.0, 1.0]", done.stderr
+    assert done.returncode == -signal.SIGSEGV
