@@ -34,7 +34,7 @@ class Adapter(NamedTuple):
 
 _adapters: dict[type, Adapter] = {}
 #: Packages whose types get their adapters from a module of this library, imported when one is met.
-_HOMES = {"torch": "distarray.torch"}
+_HOMES = {"torch": "distarray.torch.checkpointing"}
 
 
 def register(

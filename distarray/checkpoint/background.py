@@ -160,7 +160,7 @@ class _Writer:
 
     def _conclude(self) -> None:
         try:
-            if self.error is None and self._all_done():
+            if self._all_done() and self.error is None:
                 for name in os.listdir(self.aside.directory):
                     if name.startswith(".rank-"):
                         os.unlink(self.aside.directory / name)
@@ -172,17 +172,19 @@ class _Writer:
             directories.discard(self.aside.directory)
 
     def _all_done(self) -> bool:
-        """Wait for the other ranks, or for what they have agreed on."""
+        """Wait until no rank writes any more; whether all have finished well.
+
+        Also where this rank has failed: the directory must stay as long as others write there.
+        """
         pause, deadline = 0.001, None
         while True:
             with self.told:
                 if self.verdict is not None:
                     return self.verdict
             names = [n for n in os.listdir(self.aside.directory) if n.startswith(".rank-")]
-            if sum(name.endswith(".done") for name in names) == self.ranks:
-                return True
-            if any(name.endswith(".failed") for name in names):
-                return False
+            done = sum(name.endswith(".done") for name in names)
+            if done + sum(name.endswith(".failed") for name in names) == self.ranks:
+                return done == self.ranks
             if deadline is None and not threading.main_thread().is_alive():
                 deadline = time.monotonic() + _PATIENCE
             if deadline is not None and time.monotonic() > deadline:

@@ -128,7 +128,8 @@ def dtype_from(described: Any) -> np.dtype[Any]:
         if isinstance(described, str) and re.fullmatch(r"ml_dtypes\.\w{3,30}", described):
             import ml_dtypes
 
-            return np.dtype(getattr(ml_dtypes, described.partition(".")[2]))
+            named: np.dtype[Any] = np.dtype(getattr(ml_dtypes, described.partition(".")[2]))
+            return named
         if not isinstance(described, (str, list)):
             raise TypeError("neither a string nor a list of fields")
         dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(_tupled(described))

@@ -205,9 +205,9 @@ class _Written(_Stored):
 
 def _begin(final: Path) -> Path:
     directories.recover(final)
-    if os.path.lexists(final) and not any((final / mark).is_file() for mark in _MARKS):
-        if not final.is_dir() or os.listdir(final):
-            raise FileExistsError(f"{final} exists and is no Zarr store; nothing has been written")
+    store = any((final / mark).is_file() for mark in _MARKS)
+    if os.path.lexists(final) and not store and (not final.is_dir() or os.listdir(final)):
+        raise FileExistsError(f"{final} exists and is no Zarr store; nothing has been written")
     if not final.parent.is_dir():
         raise FileNotFoundError(f"cannot write {final}: there is no directory {final.parent}")
     return directories.begin(final)
