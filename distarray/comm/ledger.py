@@ -75,10 +75,11 @@ class Trace:
         In the order in which they happened.
     """
 
-    __slots__ = ("events",)
+    __slots__ = ("_over", "events")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self._over = False
 
     @property
     def messages(self) -> int:
@@ -142,7 +143,10 @@ def trace() -> Iterator[Trace]:
     """
     book = Trace()
     with _watched(_traces, (*_traces.get(), book)):
-        yield book
+        try:
+            yield book
+        finally:
+            book._over = True  # copies of this context may outlive the block
 
 
 @contextmanager
@@ -194,7 +198,8 @@ def record(
         words = "" if text is None else str(text)
         event = Event(kind, int(nbytes), messages, peers, words, _user_line())
         for book in traces:
-            book.events.append(event)
+            if not book._over:
+                book.events.append(event)
 
 
 def _user_line() -> str:

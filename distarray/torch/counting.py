@@ -28,6 +28,7 @@ class Transfers:
     """
 
     __slots__ = (
+        "_over",
         "copied",
         "copied_bytes",
         "d2h",
@@ -39,6 +40,7 @@ class Transfers:
     )
 
     def __init__(self) -> None:
+        self._over = False
         self.shared = self.copied = self.h2d = self.d2h = 0
         self.shared_bytes = self.copied_bytes = self.h2d_bytes = self.d2h_bytes = 0
 
@@ -79,6 +81,7 @@ def transfers() -> Iterator[Transfers]:
     try:
         yield log
     finally:
+        log._over = True  # copies of this context may outlive the block
         with _lock:
             watching -= 1
         _logs.reset(token)
@@ -87,8 +90,9 @@ def transfers() -> Iterator[Transfers]:
 def record(kind: str, nbytes: int) -> None:
     """Write one event of a kind ("shared", "copied", "h2d", "d2h") into the open logs."""
     for log in _logs.get():
-        setattr(log, kind, getattr(log, kind) + 1)
-        setattr(log, kind + "_bytes", getattr(log, kind + "_bytes") + nbytes)
+        if not log._over:
+            setattr(log, kind, getattr(log, kind) + 1)
+            setattr(log, kind + "_bytes", getattr(log, kind + "_bytes") + nbytes)
 
 
 def told(kind: str, nbytes: int) -> None:

@@ -5,6 +5,7 @@ sizes and groups have been checked by :mod:`distarray.torch.collectives`.
 """
 
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any
 
 import torch
@@ -37,11 +38,16 @@ def _function(
     """An autograd function of one tensor and some arguments, which it keeps for the gradient."""
 
     def run(ctx: Any, tensor: Tensor, *rest: Any) -> Tensor:
-        ctx.rest = rest
+        ctx.rest, ctx.context = rest, None
+        if tensor.device.type != "cpu":
+            # A device's backward pass has a thread of its own, and there is no ledger in it.
+            ctx.context = copy_context()
         return forward(tensor, *rest)
 
     def gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        return backward(grad, ctx.rest), *(None,) * arguments
+        if ctx.context is None:
+            return backward(grad, ctx.rest), *(None,) * arguments
+        return ctx.context.copy().run(backward, grad, ctx.rest), *(None,) * arguments
 
     methods = {"forward": staticmethod(run), "backward": staticmethod(gradient)}
     made: Any = type(name, (torch.autograd.Function,), methods)

@@ -274,14 +274,16 @@ def test_two_layers_in_parallel(world, ranks, device):
         x2 = x.to(device).requires_grad_()
         w2 = chunks(w, p)[r].to(device).requires_grad_()
         v2 = chunks(v, p, 1)[r].to(device).requires_grad_()
-        with distarray.trace() as forward, dt.transfers() as log:
-            hidden = torch.relu(dt.copy_to(x2, mesh) @ w2.t())
-            out = dt.reduce_from(hidden @ v2.t(), mesh)
-        out.pow(2).sum().backward()
+        with distarray.trace() as step:
+            with distarray.trace() as forward, dt.transfers() as log:
+                hidden = torch.relu(dt.copy_to(x2, mesh) @ w2.t())
+                out = dt.reduce_from(hidden @ v2.t(), mesh)
+            out.pow(2).sum().backward()
         torch.testing.assert_close(x2.grad.cpu(), x1.grad)
         torch.testing.assert_close(w2.grad.cpu(), chunks(w1.grad, p)[r])
         torch.testing.assert_close(v2.grad.cpu(), chunks(v1.grad, p, 1)[r])
         assert [event.kind for event in forward] == (["allreduce"] if p > 1 else [])
+        assert [event.kind for event in step] == (["allreduce"] * 2 if p > 1 else [])
         crossed = 0 if device == "cpu" else out.nbytes
         assert (log.d2h_bytes, log.h2d_bytes) == (crossed, crossed)
 
