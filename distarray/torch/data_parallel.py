@@ -18,7 +18,7 @@ from distarray.comm.mesh import DeviceMesh
 from distarray.torch.alike import agree_alike, line_of, take_over
 from distarray.torch.checks import check_parameters
 from distarray.torch.collectives import Work, all_reduce_
-from distarray.torch.parameters import place_rest
+from distarray.torch.parameters import place_rest, surround
 from distarray.torch.units import at_end_of_backward, in_backward, tensors_in
 
 __all__ = ["data_parallel", "no_sync"]
@@ -100,7 +100,8 @@ def data_parallel(
     agree_alike("data_parallel", group, error, parameters, (fold, bucket_bytes, src_data_rank))
     if src_data_rank is not None:
         take_over([*parameters, *module.buffers()], group, src_data_rank)
-    place_rest(module, line, None)
+    place_rest(module, mesh, None)
+    surround(module, mesh)
     averager = _Averager(module, line, fold, bucket_bytes, broadcast_buffers)
     _AVERAGERS[module] = averager
     if group.size > 1:

@@ -34,7 +34,7 @@ def state_tensors(optimizer: Optimizer) -> Iterator[tuple[int, str, Tensor, Plac
         for name, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, torch.Tensor):
                 alike = placed is not None and value.ndim and value.shape == parameter.shape
-                yield number, name, value, placed if alike else None
+                yield number, name, value, placed.around if placed and alike else None
 
 
 def optimizer_state(optimizer: Optimizer, module: Module) -> dict[str, DistArray]:
@@ -102,7 +102,7 @@ def clip_grad_norm_(
     shares: dict[tuple[DeviceMesh, tuple[int, ...]] | None, list[Tensor]] = {}
     for parameter in parameters:
         placed = placed_as(parameter)
-        cutting = None if placed is None else _cutting(placed)
+        cutting = None if placed is None else _cutting(placed.around)
         own = shares.setdefault(cutting, [])  # also where this rank has no gradient
         if parameter.grad is not None:
             wide = torch.float64 if parameter.device.type in ("cpu", "cuda") else torch.float32

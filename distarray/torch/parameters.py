@@ -10,7 +10,7 @@ import torch
 from distarray.array import DistArray, wrap
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
-from distarray.errors import LayoutError
+from distarray.errors import LayoutError, MeshError
 from distarray.layout import Layout, Placement
 from distarray.torch import conversations as talk
 from distarray.torch.blocks import movable, moved_back
@@ -28,7 +28,9 @@ __all__ = [
     "placed_as",
     "placed_of",
     "remember",
+    "surround",
     "used",
+    "whole_shape",
 ]
 
 Tensor = Any
@@ -48,18 +50,70 @@ class Placed:
     viewed : tuple of int or None
         The global shape that the layout is about where it is not the parameter's own: that of the
         packed weight (3 * n, m) of queries, keys and values is (3, n, m).
+    around : Placed
+        The same on a larger mesh, if one is known, where the ranks that `mesh` does not have are
+        replicas: how all ranks together hold the parameter. Otherwise this.
     """
 
-    __slots__ = ("_array", "layout", "mesh", "viewed")
+    __slots__ = ("_around", "_array", "layout", "mesh", "viewed")
 
     def __init__(
         self, mesh: DeviceMesh, layout: Layout, viewed: tuple[int, ...] | None = None
     ) -> None:
         self.mesh, self.layout, self.viewed = mesh, layout, viewed
+        self._around: Placed | None = None
         self._array: Any = None
 
     def __deepcopy__(self, memo: Any) -> "Placed":
-        return Placed(self.mesh, self.layout, self.viewed)  # the copy's arrays are others
+        copy = Placed(self.mesh, self.layout, self.viewed)  # the copy's arrays are others
+        copy._around = self._around and self._around.__deepcopy__(memo)
+        return copy
+
+    @property
+    def around(self) -> "Placed":
+        """How all ranks together hold the parameter."""
+        return self if self._around is None else self._around
+
+    def surround(self, mesh: DeviceMesh) -> "Placed":
+        """Note a mesh that this one is a part of, along which there are replicas."""
+        if mesh is not self.mesh:
+            self._around = Placed(mesh, self.lifted(mesh), self.viewed)
+        return self.around
+
+    def dims_in(self, mesh: DeviceMesh) -> tuple[int, ...]:
+        """Which dimensions of a mesh those of the parameter's are.
+
+        Raises
+        ------
+        MeshError
+            If it is no part of that mesh.
+        """
+        own = self.mesh
+        if own is mesh:
+            return tuple(range(mesh.ndim))
+        names, others = own.mesh_dim_names, mesh.mesh_dim_names
+        if names is None or others is None or not set(names) <= set(others):
+            raise MeshError(
+                f"the module is distributed over {own!r}, which is no part of {mesh!r}; give the "
+                'mesh that has both dimensions, as in fully_shard(module, mesh, "dp") after '
+                'parallelize_module(module, mesh["tp"], plan)'
+            )
+        return tuple([mesh.mesh_dim(name) for name in names])
+
+    def lifted(self, mesh: DeviceMesh) -> Layout:
+        """The layout on a mesh that this one is a part of, replicated along its rest."""
+        dims = self.dims_in(mesh)
+        cuts = [
+            cut._replace(mesh_dims=tuple([dims[m] for m in cut.mesh_dims]))
+            for cut in self.layout.cuts
+        ]
+        return Layout.from_cuts(cuts, mesh.shape)
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """Shape of the global parameter."""
+        shape = self.layout.shape
+        return shape if self.viewed is None else (shape[0] * shape[1], *shape[2:])
 
     def local_shape(self) -> tuple[int, ...]:
         """Shape of this rank's part of the parameter."""
@@ -154,15 +208,19 @@ def distribute_parameter(
     ----
     One exchange, in which each rank gets its part; nothing if `src_data_rank` is None.
     """
-    tensor = owned(module, name)
-    full = tuple(tensor.shape)
-    known = placed_of(module).get(name)
-    if known is not None and known.viewed is None:
-        full = known.layout.shape
     layout = Layout.chunked(
-        full, mesh.shape, [placements] if isinstance(placements, Placement) else list(placements)
+        whole_shape(module, name),
+        mesh.shape,
+        [placements] if isinstance(placements, Placement) else list(placements),
     )
     place(module, name, mesh, layout, src_data_rank)
+
+
+def whole_shape(module: Module, name: str) -> tuple[int, ...]:
+    """The global shape of a module's parameter, whether it is distributed already or not."""
+    tensor = owned(module, name)
+    known = placed_of(module).get(name) or placed_as(tensor)
+    return tuple(tensor.shape) if known is None else known.whole
 
 
 def owned(module: Module, name: str) -> Tensor:
@@ -252,6 +310,13 @@ def names_of(module: Module) -> Iterator[str]:
         for name, tensor in kind.items():
             if tensor is not None:
                 yield name
+
+
+def surround(root: Module, mesh: DeviceMesh) -> None:
+    """Note for all of a module's parameters and buffers a mesh that theirs are a part of."""
+    for module in root.modules():
+        for placed in placed_of(module).values():
+            placed.surround(mesh)
 
 
 # -- using ------------------------------------------------------------------------------------

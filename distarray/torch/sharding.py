@@ -17,7 +17,7 @@ from distarray.layout import Cut, Layout, Replicate
 from distarray.torch.alike import agree_alike, line_of, take_over
 from distarray.torch.checks import check_parameters
 from distarray.torch.conversations import chunk_sizes
-from distarray.torch.parameters import Placed, place_rest, placed_of
+from distarray.torch.parameters import Placed, place_rest, placed_of, surround
 from distarray.torch.units import Entry, Unit
 
 __all__ = ["fully_shard"]
@@ -103,7 +103,8 @@ def fully_shard(
         take_over([*parameters, *module.buffers()], group, src_data_rank)
     for entry in entries:
         entry.divide(group.rank, _around(entry, mesh, dim))
-    place_rest(module, line, None)
+    place_rest(module, mesh, None)
+    surround(module, mesh)
     keep = None if reshard_after_forward is None else not reshard_after_forward
     unit = Unit(entries, group, type(module).__name__, fold == "avg", keep)
     for entry in entries:
@@ -164,8 +165,7 @@ def _within(module: Module, name: str, mesh: DeviceMesh, dim: int) -> Placed | N
     placed = placed_of(module).get(name)
     if placed is None:
         return None
-    dims = _dims_in(mesh, placed.mesh)
-    for own, number in enumerate(dims):
+    for own, number in enumerate(placed.dims_in(mesh)):
         if number == dim and placed.layout.placements[own] != Replicate():
             raise LayoutError(
                 f"fully_shard: {type(module).__name__}.{name} is distributed along mesh dimension "
@@ -174,31 +174,13 @@ def _within(module: Module, name: str, mesh: DeviceMesh, dim: int) -> Placed | N
     return placed
 
 
-def _dims_in(mesh: DeviceMesh, part: DeviceMesh) -> tuple[int, ...]:
-    """Which dimensions of a mesh those of another one are, that is a part of it."""
-    if part is mesh:
-        return tuple(range(mesh.ndim))
-    names = part.mesh_dim_names
-    if names is None or mesh.mesh_dim_names is None or not set(names) <= set(mesh.mesh_dim_names):
-        raise MeshError(
-            f"fully_shard: the module is distributed over {part!r}, which is no part of {mesh!r}; "
-            'pass the mesh that has both dimensions: fully_shard(module, mesh, "dp") after '
-            'parallelize_module(module, mesh["tp"], plan)'
-        )
-    return tuple([mesh.mesh_dim(name) for name in names])
-
-
 def _around(entry: Entry, mesh: DeviceMesh, dim: int) -> Placed:
     """How a parameter's rows are laid out over the mesh: cut by others first, then along `dim`."""
     placed = entry.within
     if placed is None:
         cuts, viewed = [Cut.whole(extent) for extent in entry.shape], None
     else:
-        dims, viewed = _dims_in(mesh, placed.mesh), placed.viewed
-        cuts = [
-            cut._replace(mesh_dims=tuple([dims[m] for m in cut.mesh_dims]))
-            for cut in placed.layout.cuts
-        ]
+        cuts, viewed = list(placed.lifted(mesh).cuts), placed.viewed
     if cuts:
         cuts[0] = _cut_again(cuts[0], dim, mesh.shape[dim])
     return Placed(mesh, Layout.from_cuts(cuts, mesh.shape), viewed)

@@ -53,6 +53,7 @@ def module_state(module: Module, mesh: DeviceMesh | None = None) -> dict[str, Di
             placed = placed_of(part).get(name)
             if placed is None or name in skipped:
                 continue
+            placed = placed.around
             group = placed.mesh.group if group is None or mesh is not None else group
             full = f"{path}.{name}" if path else name
             try:

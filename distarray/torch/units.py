@@ -111,11 +111,6 @@ class Entry:
         part = self.parameter.detach().reshape(-1)
         return part if self.rows or rank == 0 else part[:0]
 
-    def pieces(self, grad: Tensor, size: int) -> list[Tensor]:
-        """A gradient, flat, cut for the ranks that own the rows; a number is for all."""
-        flat = grad.reshape(-1)
-        return list(flat.split(self.counts)) if self.rows else [flat] * size
-
     def show(self, whole: Tensor) -> None:
         """Let the modules see the gathered parameter, and how it is laid out otherwise."""
         for module, name in self.owners:
@@ -203,30 +198,36 @@ class Unit:
         have = self.group.allreduce(have, Fold.MAX, f"gradients of {self.name}")
         parts: list[Tensor | None] = [None] * len(grads)
         for pack in self.packs:
-            wanted = [place for place in pack if have[place]]
-            if wanted:
-                for place, part in zip(wanted, self._scatter(wanted, grads)):
-                    parts[place] = part.view(self.entries[place].parameter.shape)
+            wanted = [place for place in pack if have[place] and self.entries[place].rows]
+            for place, part in zip(wanted, self._scatter(wanted, grads) if wanted else ()):
+                parts[place] = part.view(self.entries[place].parameter.shape)
+        for place, entry in enumerate(self.entries):
+            if have[place] and not entry.rows:
+                # Not scattered: every rank must find the same bits.
+                own = self._gradient(place, grads)
+                parts[place] = self._scaled(talk.folded(own, self.group, Fold.SUM))
         return parts
+
+    def _gradient(self, place: int, grads: Sequence[Tensor | None]) -> Tensor:
+        entry, grad = self.entries[place], grads[place]
+        return entry.parameter.new_zeros(entry.shape) if grad is None else grad
+
+    def _scaled(self, total: Tensor) -> Tensor:
+        return total.div_(self.group.size) if self.mean else total
 
     def _scatter(self, pack: Sequence[int], grads: Sequence[Tensor | None]) -> list[Tensor]:
         size = self.group.size
-        pieces = []
-        for place in pack:
-            entry, grad = self.entries[place], grads[place]
-            grad = entry.parameter.new_zeros(entry.shape) if grad is None else grad
-            pieces.append(entry.pieces(grad, size))
-        lengths = [len(own[self.group.rank]) for own in pieces]
-        counts = [sum([len(own[r]) for own in pieces]) for r in range(size)]
-        if len(pieces) == 1 and self.entries[pack[0]].rows:
-            flat = grads[pack[0]]
-            flat = torch.cat(pieces[0]) if flat is None else flat.reshape(-1)
+        counts = [self.entries[place].counts for place in pack]
+        flat = [self._gradient(place, grads).reshape(-1) for place in pack]
+        lengths = [own[self.group.rank] for own in counts]
+        if len(pack) == 1:
+            joined = flat[0]
         else:
-            flat = torch.cat([own[r] for r in range(size) for own in pieces])
-        total = talk.scattered(flat, self.group, 0, tuple(counts), Fold.SUM)
-        if self.mean:
-            total /= size
-        return list(total.split(lengths))
+            pieces = [grad.split(own) for grad, own in zip(flat, counts)]
+            joined = torch.cat([own[r] for r in range(size) for own in pieces])
+        sizes = tuple([sum(column) for column in zip(*counts)])
+        total = talk.scattered(joined, self.group, 0, sizes, Fold.SUM)
+        return list(self._scaled(total).split(lengths))
 
     # -- hooks on the module ------------------------------------------------------------------
 

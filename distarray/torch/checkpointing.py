@@ -1,0 +1,172 @@
+"""What of torch's objects is saved in checkpoints, and how they get it back.
+
+Importing this tells :mod:`distarray.checkpoint`, which does so when it first meets an object of
+torch's. Parameters that are distributed are saved as distributed arrays, and so is what an
+optimizer keeps of them: a checkpoint is loaded on any number of ranks, parallel in any way.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from distarray.array import DistArray, empty
+from distarray.checkpoint.adapters import register
+from distarray.torch.dtypes import numpy_view, tensor_view
+from distarray.torch.parameters import Placed, placed_as
+
+__all__ = ["register_torch"]
+
+Tensor = Any
+Module = Any
+Optimizer = Any
+State = dict[Any, Any]
+
+
+# -- tensors ----------------------------------------------------------------------------------
+
+
+def _array_of(tensor: Tensor, placed: Placed | None, name: str = "tensor") -> Any:
+    """The array over a tensor's memory: distributed, if the tensor is laid out."""
+    if placed is not None:
+        around = placed.around
+        return Placed(around.mesh, around.layout, around.viewed).array(name, tensor)
+    return numpy_view(tensor.detach().cpu())
+
+
+def _block_of(array: Any) -> Any:
+    return array.mesh.to_host(array.to_local()) if isinstance(array, DistArray) else array
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def _put_back(tensor: Tensor, array: Any) -> None:
+    """Give a tensor the values of its array; nothing is copied where they share memory."""
+    if tensor.device.type == "cpu":
+        torch.autograd.graph.increment_version(tensor)
+    else:
+        tensor.copy_(tensor_view(_block_of(array)).view(tensor.shape))
+
+
+# -- modules ----------------------------------------------------------------------------------
+
+
+def _tensors(module: Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters and persistent buffers, by the names that ``state_dict`` has."""
+    for path, part in module.named_modules():
+        for kind in (part._parameters, part._buffers):
+            for name, tensor in kind.items():
+                if tensor is not None and name not in part._non_persistent_buffers_set:
+                    yield (f"{path}.{name}" if path else name), tensor
+
+
+def _module_state(module: Module) -> State:
+    made: dict[int, Any] = {}
+    state = {}
+    for name, tensor in _tensors(module):
+        if id(tensor) not in made:  # tied parameters are saved once
+            made[id(tensor)] = _array_of(tensor, placed_as(tensor), name)
+        state[name] = made[id(tensor)]
+    return state
+
+
+def _restore_module(module: Module, state: State) -> None:
+    for name, tensor in _tensors(module):
+        _put_back(tensor, state[name])
+
+
+# -- optimizers -------------------------------------------------------------------------------
+
+
+def _parameters(optimizer: Optimizer) -> list[Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _alike(value: Any, parameter: Tensor) -> Placed | None:
+    """How a tensor that belongs to a parameter is laid out: as it, if it has its shape."""
+    return placed_as(parameter) if value.ndim and value.shape == parameter.shape else None
+
+
+def _optimizer_state(optimizer: Optimizer) -> State:
+    parameters = _parameters(optimizer)
+    numbers = {id(parameter): number for number, parameter in enumerate(parameters)}
+    kept: State = {}
+    for number, parameter in enumerate(parameters):
+        for name, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, torch.Tensor):
+                value = _array_of(value, _alike(value, parameter), name)
+            kept.setdefault(number, {})[name] = value
+    groups = [
+        {
+            name: [numbers[id(p)] for p in value] if name == "params" else value
+            for name, value in group.items()
+        }
+        for group in optimizer.param_groups
+    ]
+    # Nothing yet: whatever was saved is made.
+    return {"state": kept or None, "groups": groups}
+
+
+def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
+    for group, saved in zip(optimizer.param_groups, state["groups"], strict=True):
+        group.update({name: value for name, value in saved.items() if name != "params"})
+    for number, values in (state["state"] or {}).items():
+        parameter = _parameters(optimizer)[number]
+        mine = optimizer.state[parameter]
+        for name, value in values.items():
+            if isinstance(value, DistArray) or type(value) is np.ndarray:
+                if isinstance(mine.get(name), torch.Tensor):
+                    _put_back(mine[name], value)
+                else:
+                    mine[name] = _made(value, parameter)
+            else:
+                mine[name] = value
+
+
+def _made(value: Any, parameter: Tensor) -> Tensor:
+    """A tensor for what was saved of a parameter's state; collective."""
+    placed = placed_as(parameter)
+    around = None if placed is None else placed.around
+    if isinstance(value, DistArray) and around is not None and value.shape == around.layout.shape:
+        target = empty(around.layout, value.dtype, around.mesh)
+        target[...] = value
+        block, shape = _block_of(target), tuple(parameter.shape)
+    else:
+        block = value.full() if isinstance(value, DistArray) else value
+        shape = block.shape
+    tensor = tensor_view(block).view(shape)
+    return tensor.to(parameter.device) if tensor.ndim else tensor  # numbers stay on the host
+
+
+# -- the rest ---------------------------------------------------------------------------------
+
+
+def _restore_tensor(tensor: Tensor, state: State) -> None:
+    _put_back(tensor, state["tensor"])
+
+
+def register_torch() -> None:
+    """Tell the checkpoints how modules, optimizers, schedulers, tensors, generators are saved."""
+    register(torch.nn.Module, "torch.module", _module_state, _restore_module)
+    register(torch.optim.Optimizer, "torch.optimizer", _optimizer_state, _restore_optimizer)
+    register(
+        torch.optim.lr_scheduler.LRScheduler,
+        "torch.scheduler",
+        lambda scheduler: scheduler.state_dict(),
+        lambda scheduler, state: scheduler.load_state_dict(state),
+    )
+    register(
+        torch.Tensor,
+        "torch.tensor",
+        lambda t: {"tensor": _array_of(t, placed_as(t))},
+        _restore_tensor,
+    )
+    register(
+        torch.Generator,
+        "torch.generator",
+        lambda generator: {"state": generator.get_state().numpy()},
+        lambda generator, state: generator.set_state(torch.from_numpy(state["state"])),
+    )
+
+
+register_torch()

@@ -1,0 +1,169 @@
+"""Models, optimizers and what else training needs, saved and loaded in other layouts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("zarr")
+
+import distarray as da  # noqa: E402
+import distarray.torch as dt  # noqa: E402
+from distarray import checkpoint  # noqa: E402
+
+nn = torch.nn
+
+
+class Model(nn.Module):
+    """With a tied weight, a buffer, a number and a dtype that NumPy lacks."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(7, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.up, self.down = nn.Linear(4, 5), nn.Linear(5, 4)
+        self.scale = nn.Parameter(torch.tensor(0.5))
+        self.out = nn.Linear(4, 7)
+        self.out.weight = self.words.weight
+        self.short = nn.Linear(4, 4, dtype=torch.bfloat16)
+
+    def forward(self, x):
+        y = self.norm(self.words(x))
+        y = y + self.down(torch.relu(self.up(y))) * self.scale
+        return self.out(y) + self.short(y.bfloat16()).double().sum(1, keepdim=True)
+
+
+def model():
+    torch.manual_seed(0)
+    made = Model()
+    for part in (made.words, made.norm, made.up, made.down, made.out):
+        part.double()
+    return made
+
+
+def grid(group):
+    shape = {1: (1, 1), 2: (1, 2), 3: (3, 1), 4: (2, 2), 6: (3, 2)}[group.size]
+    return da.DeviceMesh(group, shape, ("dp", "tp"))
+
+
+def replicated(net, mesh):
+    return dt.data_parallel(net, mesh, "dp", fold="sum", broadcast_buffers=False)
+
+
+def divided(net, mesh):
+    return dt.fully_shard(net, mesh, "dp", fold="sum")
+
+
+def crossed(net, mesh):
+    plan = {"up": dt.ColwiseParallel(), "down": dt.RowwiseParallel()}
+    return divided(dt.parallelize_module(net, mesh["tp"], plan), mesh)
+
+
+def steps(net, optimizer, scheduler, count):
+    x = torch.arange(6) % 7
+    for _ in range(count):
+        optimizer.zero_grad()
+        (nn.functional.cross_entropy(net(x), (x + 1) % 7) / 3).backward()
+        optimizer.step()
+        scheduler.step()
+
+
+def trainer(net, kind=torch.optim.AdamW, **options):
+    optimizer = kind(net.parameters(), lr=0.05, **options)
+    return optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 2)
+
+
+def whole(net, mesh):
+    return {
+        n: a.full().astype(float)
+        for n, a in dt.module_state(net, mesh).items()
+        if n != "short.weight"
+    }
+
+
+@pytest.fixture
+def shared_path(world, tmp_path):
+    """One directory for all ranks."""
+    if world.name == "threads":
+        return tmp_path
+    return world.group.broadcast_object(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["AdamW", "SGD"])
+@pytest.mark.parametrize("first, second", [(crossed, replicated), (replicated, crossed)])
+def test_training_goes_on(world, ranks, shared_path, first, second, kind):
+    """Saved in one layout after two steps and loaded in another: the next steps are the same."""
+    options = {"momentum": 0.9} if kind == "SGD" else {"weight_decay": 0.1}
+    kind = getattr(torch.optim, kind)
+    nets = [(model(), model()) for _ in range(ranks)]
+
+    def body(group):
+        mesh = grid(group)
+        one, other = nets[group.rank]
+        one = first(one, mesh)
+        optimizer, scheduler = trainer(one, kind, **options)
+        steps(one, optimizer, scheduler, 2)
+        generator = torch.Generator().manual_seed(5)
+        state = {"net": one, "optimizer": optimizer, "scheduler": scheduler, "dice": generator}
+        checkpoint.save(shared_path / "saved", state)
+        rolled = torch.rand(3, generator=generator)
+        steps(one, optimizer, scheduler, 2)
+        other = second(other, mesh)
+        for p in other.parameters():
+            nn.init.zeros_(p)
+        optimizer, scheduler = trainer(other, kind, **options)
+        generator = torch.Generator()
+        state = {"net": other, "optimizer": optimizer, "scheduler": scheduler, "dice": generator}
+        checkpoint.load(shared_path / "saved", state)
+        again = torch.rand(3, generator=generator)
+        steps(other, optimizer, scheduler, 2)
+        return whole(one, mesh), whole(other, mesh), rolled, again, scheduler.last_epoch
+
+    for expected, found, rolled, again, epoch in world.run(ranks, body):
+        assert epoch == 4
+        assert torch.equal(rolled, again)
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-6, atol=1e-9, err_msg=name)
+
+
+def test_back_into_the_same(world, ranks, shared_path):
+    """Loaded into a model and an optimizer that have made other steps since."""
+    nets = [model() for _ in range(ranks)]
+
+    def body(group):
+        mesh = grid(group)
+        net = crossed(nets[group.rank], mesh)
+        optimizer, scheduler = trainer(net)
+        steps(net, optimizer, scheduler, 2)
+        checkpoint.save(shared_path / "saved", {"net": net, "optimizer": optimizer})
+        before = whole(net, mesh)
+        kept = {n: a.full() for n, a in dt.optimizer_state(optimizer, net).items()}
+        pointers = [p.data_ptr() for p in net.parameters()]
+        steps(net, optimizer, scheduler, 2)
+        checkpoint.load(shared_path / "saved", {"net": net, "optimizer": optimizer})
+        assert [p.data_ptr() for p in net.parameters()] == pointers
+        counts = {float(s["step"]) for s in optimizer.state.values()}
+        after = {n: a.full() for n, a in dt.optimizer_state(optimizer, net).items()}
+        return before, whole(net, mesh), kept, after, counts
+
+    for before, after, kept, moments, counts in world.run(ranks, body):
+        assert counts == {2.0}
+        for old, new in ((before, after), (kept, moments)):
+            assert old.keys() == new.keys()
+            for name, value in old.items():
+                np.testing.assert_array_equal(new[name], value)
+
+
+def test_another_model_is_refused(world, ranks, shared_path):
+    nets = [(model(), nn.Linear(3, 2)) for _ in range(ranks)]
+
+    def body(group):
+        mesh = grid(group)
+        net, other = nets[group.rank]
+        checkpoint.save(shared_path / "saved", {"net": divided(net, mesh)})
+        with pytest.raises(checkpoint.CheckpointError, match=r"no 'weight'|no weight"):
+            checkpoint.load(shared_path / "saved", {"net": divided(other, mesh)})
+
+    world.run(ranks, body)
