@@ -110,8 +110,7 @@ class DeviceMesh:
     ) -> "DeviceMesh":
         """Look the mesh up, or make it: see the class."""
         device_type = config.device if device_type is None else device_type
-        if device_type not in _DEVICES:
-            raise MeshError(f"device_type is one of {_DEVICES}, not {device_type!r}")
+        _check_device(device_type)
         root = _root_group(comm)
         if shape is None:
             shape = np.shape(ranks) if ranks is not None else (root.size if root else 1,)
@@ -255,8 +254,7 @@ class DeviceMesh:
 
     def on(self, device_type: str) -> "DeviceMesh":
         """The same grid of the same ranks with blocks on another kind of device."""
-        if device_type not in _DEVICES:
-            raise MeshError(f"device_type is one of {_DEVICES}, not {device_type!r}")
+        _check_device(device_type)
         return _interned(self._root, self.shape, self.mesh_dim_names, self.ranks, device_type)
 
     def joined(self, other: "DeviceMesh") -> tuple[Group | None, tuple[int, ...], tuple[int, ...]]:
@@ -413,6 +411,13 @@ def default_mesh() -> DeviceMesh:
         group = world_group()
         _default = DeviceMesh(group, (group.size,))
     return _default
+
+
+def _check_device(device_type: str) -> None:
+    if device_type not in _DEVICES:
+        gaudi = "; tensors on HPUs go with a mesh of blocks in host memory, 'cpu'"
+        hint = gaudi if device_type == "hpu" else ""
+        raise MeshError(f"device_type is one of {_DEVICES}, not {device_type!r}{hint}")
 
 
 def _root_group(comm: Any) -> Group | None:

@@ -17,7 +17,7 @@ import pytest
 from tests.launcher import AS_ROOT, mpiexec
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ["tests/ops", "tests/array", "tests/comm"]
+ROOMS = ["tests/ops", "tests/array", "tests/comm", "tests/torch/test_gpu_blocks.py"]
 #: Under MPI what differs from threads is the transport: families that talk in every way.
 TALKING = [
     f"tests/ops/{name}"
