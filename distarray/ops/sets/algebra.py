@@ -106,10 +106,10 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> DistArray:
     ar1, ar2 = _pair(ar1, ar2)
     if assume_unique:
         ar1 = _flat(ar1)
-        inside = isin(ar1, ar2)
+        inside = isin(ar1, ar2, True)
     else:
         ar1, ar2 = unique(ar1), unique(ar2)
-        inside = _inside(ar1, ar2, False, None, distinct_both=True)
+        inside = _inside(ar1, ar2, False, None, distinct=True, ascends=True)
     found: DistArray = ar1[~inside]
     return found
 
@@ -132,7 +132,8 @@ def isin(
     test_elements : DistArray or array_like
         What is looked for.
     assume_unique : bool
-        Not needed here.
+        That no element of either array repeats, which saves time. If one does, NumPy's answer is
+        arbitrary, and so is this one.
     invert : bool
         Which are not, instead.
     kind : {None, "sort", "table"}
@@ -152,23 +153,29 @@ def isin(
     """
     element, test = _pair(element, test_elements)
     _check_kind(element, test, kind)
-    return _inside(element, test, bool(invert), kind)
+    return _inside(element, test, bool(invert), kind, distinct=bool(assume_unique))
 
 
 def _inside(
-    element: DistArray, test: DistArray, invert: bool, kind: Any, distinct_both: bool = False
+    element: DistArray,
+    test: DistArray,
+    invert: bool,
+    kind: Any,
+    *,
+    distinct: bool = False,
+    ascends: bool = False,
 ) -> DistArray:
     """As :func:`isin`, of arguments that have been looked at.
 
-    With `distinct_both` no element of either array repeats, and `test` ascends.
+    With `distinct` no element of either array repeats; `ascends` says so of `test`.
     """
-    known = _known(element, test, kind, distinct_both)
+    known = _known(element, test, kind, distinct and ascends)
     block = devices.to_host(element._mesh.asarray(element._block))
     if isinstance(known, DistArray):
         found = _looked_up(block, known, np.result_type(element.dtype, test.dtype))
         found = ~found if invert else found
     else:
-        found = np.isin(block, known, distinct_both, invert, kind=kind)
+        found = np.isin(block, known, distinct, invert, kind=kind)
     return wrap(element._mesh.asarray(found), element._layout, element._mesh)
 
 
