@@ -26,7 +26,7 @@ Array = Any
 Mode = Literal["r", "w", "r+"]
 
 #: Bytes that are written or read in one call: more would not fit the counts of every MPI.
-STRETCH = 1 << 26
+STRETCH = 1 << 30
 _FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY, "r+": os.O_RDWR}
 
 
@@ -189,9 +189,7 @@ def open_file(group: Group, path: str, mode: Mode = "r", size: int | None = None
     return _by_mpi(file, mode) if by_mpi else file
 
 
-def _followed(
-    group: Group, path: str, mode: Mode, length: int
-) -> tuple[int, Exception | None]:
+def _followed(group: Group, path: str, mode: Mode, length: int) -> tuple[int, Exception | None]:
     """What rank 0 has opened, as another rank opens it, and what went wrong."""
     descriptor, found, error = _opened(path, mode, None, first=False)
     if error is None and found != length:

@@ -17,11 +17,23 @@ from distarray.io.filling import Placements, filled, kept
 from distarray.io.npy import Header, found_on_rank_0, read_header
 from distarray.io.zips import combined
 
-__all__ = ["Archive"]
+__all__ = ["Archive", "Member", "look_at"]
 
 
-class _Member(NamedTuple):
-    """One member: its header, with places in the archive if it is stored as it is."""
+class Member(NamedTuple):
+    """One member of an archive.
+
+    Attributes
+    ----------
+    header : Header or None
+        Of an array; with its place in the archive, if it is stored as it is.
+    stored : bool
+        Whether it is.
+    crc : int
+        Checksum of the member, header and all.
+    lead : Sum
+        Checksum of the header of an array that is stored as it is.
+    """
 
     header: Header | None
     stored: bool
@@ -146,28 +158,40 @@ def _names(source: Any) -> list[str]:
         return archive.namelist()
 
 
-def _looked(path: str, name: str, limit: int) -> _Member:
-    """What a member is, as its header and the archive's directory say."""
-    with ZipFile(path) as archive, archive.open(name) as member:
-        entry = archive.getinfo(name)
+def _looked(path: str, name: str, limit: int) -> Member:
+    with ZipFile(path) as archive:
+        return look_at(archive, name, limit)
+
+
+def look_at(archive: ZipFile, name: str, limit: int = 10_000) -> Member:
+    """What a member is, as its header and the archive's directory say.
+
+    Raises
+    ------
+    ValueError
+        If there is less in it than its header says.
+    """
+    entry = archive.getinfo(name)
+    with archive.open(name) as member:
         stored = entry.compress_type == ZIP_STORED
         if member.read(len(npy_format.MAGIC_PREFIX)) != npy_format.MAGIC_PREFIX:
-            return _Member(None, stored, entry.CRC, (0, 0, 0))
+            return Member(None, stored, entry.CRC, (0, 0, 0))
         member.seek(0)
         header = read_header(member, limit)
         if header.dtype.hasobject:
-            return _Member(header, stored, entry.CRC, (0, 0, 0))
+            return Member(header, stored, entry.CRC, (0, 0, 0))
         header.check_size(entry.file_size)
         if not stored:
-            return _Member(header, stored, entry.CRC, (0, 0, 0))
+            return Member(header, stored, entry.CRC, (0, 0, 0))
         member.seek(0)
         lead = member.read(header.start)
-    with open(path, "rb") as file:
+    assert archive.filename is not None
+    with open(archive.filename, "rb") as file:
         file.seek(entry.header_offset + 26)
         name_length, extra_length = struct.unpack("<2H", file.read(4))
     place = entry.header_offset + 30 + name_length + extra_length
     header = header._replace(start=place + header.start)
-    return _Member(header, stored, entry.CRC, (place, len(lead), crc32(lead)))
+    return Member(header, stored, entry.CRC, (place, len(lead), crc32(lead)))
 
 
 def _by_numpy(path: str, key: str, rest: dict[str, Any]) -> Any:

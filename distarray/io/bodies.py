@@ -75,7 +75,7 @@ def write_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | Non
     if _is_straight(x._layout, x.itemsize):
         box, key = _own_share(x._layout, x._mesh)
         block = part_of(x._block, key)
-        stretches = list(runs(box, x.shape, x.itemsize, STRETCH))
+        stretches = list(runs(box, x.shape, x.itemsize, _limit(block)))
         for number in range(_most(len(stretches), file)):
             offset, slices = stretches[number] if number < len(stretches) else (0, None)
             part = None if slices is None else _host(x._mesh, part_of(block, slices))
@@ -95,7 +95,7 @@ def read_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | None
     """
     if _is_straight(x._layout, x.itemsize) and not _spare(x._layout):
         box = x._layout.section(x._mesh.coords)
-        stretches = list(runs(box, x.shape, x.itemsize, STRETCH))
+        stretches = list(runs(box, x.shape, x.itemsize, _limit(x._block)))
         for number in range(_most(len(stretches), file)):
             offset, slices = stretches[number] if number < len(stretches) else (0, None)
             target = None if slices is None else part_of(x._block, slices)
@@ -196,6 +196,12 @@ def _spare(layout: Layout) -> tuple[int, ...]:
     """Mesh dimensions along which all ranks hold the same."""
     placed = zip(layout.placements, layout.mesh_shape, strict=True)
     return tuple([m for m, (p, size) in enumerate(placed) if isinstance(p, Replicate) and size > 1])
+
+
+def _limit(block: Array) -> int:
+    """Bytes of a call: less where they go by way of a copy."""
+    direct = isinstance(block, np.ndarray) and block.flags.c_contiguous
+    return STRETCH if direct else min(STRETCH, 4 * _ROUND)
 
 
 def _own_share(layout: Layout, mesh: DeviceMesh) -> tuple[Box, Slices]:

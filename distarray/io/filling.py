@@ -1,6 +1,5 @@
 """Arrays whose elements lie in a file, read: by all ranks together, or by each for itself."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,11 @@ from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
 from distarray.comm.files import open_file
 from distarray.io.aside import agreed
-from distarray.io.bodies import ALONE, Slices, Sum, read_body, reversed_dims, runs, sum_of
+from distarray.io.bodies import ALONE, Sum, read_body, reversed_dims, runs, sum_of
 from distarray.io.npy import Header
-from distarray.layout import Layout, Placement
+from distarray.layout import Box, Layout, Placement
 
-__all__ = ["Placements", "filled", "kept", "taken"]
+__all__ = ["Placements", "cut_from", "filled", "kept", "taken"]
 
 Placements = list[Placement] | tuple[Placement, ...] | Placement | None
 #: Bytes that a rank reads at a time of what it reads whole.
@@ -100,34 +99,38 @@ def kept(file: Any, header: Header, mesh: DeviceMesh, placements: Placements) ->
     layout = _stored_layout(header, mesh, placements)
     host = np.empty(layout.local_shape(mesh.coords), header.dtype)
 
-    def read() -> None:
-        for shape, into, of in _cuttings(layout, header.dtype.itemsize, mesh):
-            piece = np.ndarray(shape, header.dtype)
-            taken(file, piece)
-            host[into] = piece[of]
-
-    agreed(mesh.group, read)
+    box = layout.section(mesh.coords)
+    agreed(mesh.group, lambda: cut_from(file, layout.shape, box, host))
     x = wrap(mesh.asarray(host), layout, mesh)
     return reversed_dims(x) if header.fortran else x
 
 
-def _cuttings(
-    layout: Layout, itemsize: int, mesh: DeviceMesh
-) -> Iterator[tuple[tuple[int, ...], Slices, Slices]]:
-    """An array in C order in pieces: the shape of each, where in the block, which part of it."""
-    box = layout.section(mesh.coords)
-    everything = tuple([(0, extent) for extent in layout.shape])
-    for _, slices in runs(everything, layout.shape, itemsize, _PIECE):
+def cut_from(file: Any, shape: tuple[int, ...], box: Box, out: Any) -> None:
+    """Read all of an array in C order, some mebibytes at a time, and keep a box of it.
+
+    Parameters
+    ----------
+    file : file object
+        Stands at the elements.
+    shape : tuple of int
+        Of the array.
+    box : tuple of (int, int)
+        The global indices that are kept.
+    out : ndarray
+        Takes them.
+    """
+    everything = tuple([(0, extent) for extent in shape])
+    for _, slices in runs(everything, shape, out.dtype.itemsize, _PIECE):
+        piece = np.ndarray([part.stop - part.start for part in slices], out.dtype)
+        taken(file, piece)
         into, of = [], []
-        for piece, (low, high) in zip(slices, box, strict=True):
-            first = min(max(piece.start, low), high)
-            last = max(first, min(piece.stop, high))
+        for part, (low, high) in zip(slices, box, strict=True):
+            first = min(max(part.start, low), high)
+            last = max(first, min(part.stop, high))
             into.append(slice(first - low, last - low))
-            of.append(slice(first - piece.start, last - piece.start))
-        empty_here = any(part.start == part.stop for part in into)
-        nothing = tuple([slice(0, 0)] * len(into))
-        shape = tuple([piece.stop - piece.start for piece in slices])
-        yield shape, nothing if empty_here else tuple(into), nothing if empty_here else tuple(of)
+            of.append(slice(first - part.start, last - part.start))
+        if all(part.start < part.stop for part in into):
+            out[tuple(into)] = piece[tuple(of)]
 
 
 def taken(file: Any, out: np.ndarray[Any, Any]) -> None:

@@ -76,7 +76,7 @@ def load(
     if encoding not in ("ASCII", "latin1", "bytes"):
         raise ValueError("encoding must be 'ASCII', 'latin1', or 'bytes'")
     mesh = default_mesh() if mesh is None else mesh
-    rest = {
+    rest: dict[str, Any] = {
         "allow_pickle": allow_pickle, "fix_imports": fix_imports, "encoding": encoding,
         "max_header_size": max_header_size,
     }  # fmt: skip

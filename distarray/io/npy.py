@@ -13,7 +13,7 @@ from numpy.lib import format as npy_format
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.comm import DeviceMesh
-from distarray.io.aside import agreed
+from distarray.io.aside import on_first
 from distarray.io.bodies import reversed_dims
 from distarray.io.storing import Part, store
 from distarray.layout import Fold
@@ -91,9 +91,7 @@ def read_header(file: Any, max_header_size: int = _MAX_HEADER_SIZE) -> Header:
     """
     version = npy_format.read_magic(file)
     if version not in _VERSIONS:
-        raise ValueError(
-            f"we only support format version (1,0), (2,0), and (3,0), not {version}"
-        )
+        raise ValueError(f"we only support format version (1,0), (2,0), and (3,0), not {version}")
     size = {"max_header_size": max_header_size}
     if version == (1, 0):
         shape, fortran, dtype = npy_format.read_array_header_1_0(file, **size)
@@ -243,6 +241,4 @@ def found_on_rank_0(look: Callable[[], Value], mesh: DeviceMesh) -> Value:
     """
     if mesh.coords is None:
         return look()
-    value = agreed(mesh.group, lambda: look() if mesh.rank == 0 else None)
-    found: Value = mesh.group.broadcast_object(value, 0)
-    return found
+    return on_first(mesh.group, look)

@@ -14,7 +14,7 @@ from distarray.io.npy import parts_of, target_of
 from distarray.io.storing import Part, alike, size_of, stream, through_path
 from distarray.io.zips import combined, directory, local_header, placed
 
-__all__ = ["savez", "savez_compressed"]
+__all__ = ["savez", "savez_compressed", "write_archive"]
 
 Members = Mapping[str, Sequence[Part]]
 
@@ -38,15 +38,7 @@ def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None
     checksum of what it writes.
     """
     members, mesh = _members(args, kwds, allow_pickle)
-    target = target_of(file, ".npz")
-    total = sum([size_of(part) for parts in members.values() for part in parts])
-    if mesh.coords is None:
-        return
-    small = total <= ALONE or mesh.size() == 1
-    if hasattr(target, "write") or small or not alike(target, mesh.group):
-        _zipped(target, members, ZIP_STORED, mesh)
-    else:
-        _written_together(target, members, mesh)
+    write_archive(target_of(file, ".npz"), members, False, mesh)
 
 
 @implements(np.savez_compressed)
@@ -61,8 +53,31 @@ def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: A
     which nothing can be compressed before what comes before it. Zarr compresses in parallel.
     """
     members, mesh = _members(args, kwds, allow_pickle)
-    if mesh.coords is not None:
-        _zipped(target_of(file, ".npz"), members, ZIP_DEFLATED, mesh)
+    write_archive(target_of(file, ".npz"), members, True, mesh)
+
+
+def write_archive(target: Any, members: Members, compressed: bool, mesh: DeviceMesh) -> None:
+    """Write an archive; collective.
+
+    Parameters
+    ----------
+    target : str or file object
+        Where to.
+    members : mapping of str to sequence of Part
+        What each member consists of, by its name; equal on all ranks.
+    compressed : bool
+        Whether members are compressed.
+    mesh : DeviceMesh
+        Whose ranks take part.
+    """
+    if mesh.coords is None:
+        return
+    total = sum([size_of(part) for parts in members.values() for part in parts])
+    alone = compressed or total <= ALONE or mesh.size() == 1
+    if hasattr(target, "write") or alone or not alike(target, mesh.group):
+        _zipped(target, members, ZIP_DEFLATED if compressed else ZIP_STORED, mesh)
+    else:
+        _written_together(target, members, mesh)
 
 
 def _members(
@@ -163,7 +178,7 @@ def _checked(file: SharedFile, start: int, parts: Sequence[Part], mesh: DeviceMe
         if isinstance(part, DistArray) and part.ndim:
             write_body(file, start, part, sums)
         else:
-            data = part if isinstance(part, bytes) else whole(part, False)
+            data: Any = part if isinstance(part, bytes) else whole(part, False)
             if mesh.rank == 0:
                 sums.append(sum_of(start, np.frombuffer(data, np.uint8)))
             file.write_all(start, data if mesh.rank == 0 else None)

@@ -446,3 +446,36 @@ def test_by_descriptors_as_by_mpi(world, ranks, tmp_path, tiny):
         numpy.testing.assert_array_equal(y.full(), VALUES["deep"])
 
     world.run(ranks, program)
+
+
+def test_as_formats_of_open_read_and_write(world, ranks, tmp_path, tiny):
+    values = VALUES["matrix"]
+
+    def program(group):
+        directory = common(group, tmp_path)
+        mesh = meshes(group)[0]
+        x = distarray.distribute(values, mesh, [Shard(1)], src=None)
+        distarray.io.write(directory / "x.npy", x)
+        assert content(group, directory / "x.npy") == reference(
+            group, directory / "n.npy", lambda p: numpy.save(p, values)
+        )
+        numpy.save(directory / "f.npy", x.T)
+        for name, wanted in (("x.npy", values), ("f.npy", values.T)):
+            found = distarray.io.read(directory / name, mesh=mesh, placements=[Shard(0)])
+            numpy.testing.assert_array_equal(found.full(), wanted)
+            with distarray.io.open(directory / name, mesh=mesh) as stored:
+                part = stored[2:7, ::-2]
+                numpy.testing.assert_array_equal(part.full(), wanted[2:7, ::-2])
+        for compressed in (False, True):
+            path = directory / f"{compressed}.npz"
+            distarray.io.write(path, {"a": x, "b": x[3]}, compressed=compressed)
+            found = distarray.io.read(path, mesh=mesh)
+            assert set(found) == {"a", "b"}
+            numpy.testing.assert_array_equal(found["b"].full(), values[3])
+            with numpy.load(path) as plain:
+                numpy.testing.assert_array_equal(plain["a"], values)
+            with distarray.io.open(path, mesh=mesh) as file:
+                numpy.testing.assert_array_equal(file["a"][4:, 1].full(), values[4:, 1])
+        assert raised(lambda: distarray.io.write(directory / "y.npy", {"a": x}))[0] is ValueError
+
+    world.run(ranks, program)

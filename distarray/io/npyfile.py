@@ -1,0 +1,111 @@
+"""``.npy`` as one of the formats of :func:`distarray.io.open`, :func:`read` and :func:`write`."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.comm import DeviceMesh
+from distarray.io.aside import replacing
+from distarray.io.bodies import runs
+from distarray.io.filling import taken
+from distarray.io.formats import Contents
+from distarray.io.npy import Header, parts_of, read_header
+from distarray.io.storing import store
+from distarray.layout import Box
+
+__all__ = ["Stored", "open_file", "write_file"]
+
+#: Bytes in one piece that are worth a read of their own; below, pages are mapped.
+_RUN = 1 << 14
+_PIECE = 1 << 26
+
+
+class Stored:
+    """An array whose elements lie in a file one after another.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    header : Header
+        Where they lie.
+    """
+
+    chunks = None
+
+    def __init__(self, path: str, header: Header) -> None:
+        self._path, self._header = path, header
+        self.shape = header.shape
+        self.dtype = header.dtype
+
+    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
+        """Read a box."""
+        header = self._header
+        if header.fortran:
+            section, out = section[::-1], out.transpose()
+        shape, itemsize = header.stored_shape, self.dtype.itemsize
+        last = max([d for d, part in enumerate(section) if part != (0, shape[d])], default=0)
+        stretch = np.prod([stop - start for start, stop in section[last:]], dtype=object)
+        if itemsize * stretch < _RUN and out.size * itemsize > _RUN:
+            mapped = np.memmap(self._path, self.dtype, "r", header.start, shape)
+            out[...] = mapped[tuple([slice(start, stop) for start, stop in section])]
+            return
+        with open(self._path, "rb", buffering=0) as file:
+            for offset, slices in runs(section, shape, itemsize, _PIECE):
+                key: Any = (*slices, ...)
+                part = out[key]
+                whole = part if part.flags.c_contiguous else np.empty(part.shape, part.dtype)
+                file.seek(header.start + offset)
+                taken(file, whole)
+                if whole is not part:
+                    part[...] = whole
+
+
+def open_file(path: str, mesh: DeviceMesh) -> Contents:
+    """The array of a file.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    mesh : DeviceMesh
+        Not asked: each rank opens the file by itself.
+    """
+    with open(path, "rb") as file:
+        header = read_header(file)
+        refuse_objects(path, header)
+        header.check_size(os.fstat(file.fileno()).st_size)
+    return Contents({"": Stored(path, header)})
+
+
+def refuse_objects(path: str, header: Header) -> None:
+    """Raise if the elements are pickled."""
+    if header.dtype.hasobject:
+        raise ValueError(
+            f"{path} holds pickled Python objects; if you trust it, load it with "
+            "distarray.numpy.load(path, allow_pickle=True)"
+        )
+
+
+def write_file(path: str, arrays: Mapping[str, DistArray], mesh: DeviceMesh) -> None:
+    """Write the one array there is, which has no name; collective.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    arrays : mapping of str to DistArray
+        By "".
+    mesh : DeviceMesh
+        Whose ranks write.
+    """
+    if set(arrays) != {""}:
+        raise ValueError(
+            f"{path}: an .npy file holds one array without a name, not {list(arrays)}; write an "
+            ".npz file, or the array itself"
+        )
+    with replacing(path, mesh.group) as name:
+        store(name, parts_of(arrays[""]._plain()), mesh)

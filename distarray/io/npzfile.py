@@ -1,0 +1,85 @@
+"""``.npz`` as one of the formats of :func:`distarray.io.open`, :func:`read` and :func:`write`."""
+
+from collections.abc import Mapping
+from typing import Any
+from zipfile import ZipFile
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.comm import DeviceMesh
+from distarray.io.archives import look_at
+from distarray.io.aside import replacing
+from distarray.io.filling import cut_from
+from distarray.io.formats import Contents
+from distarray.io.npy import Header, parts_of, read_header
+from distarray.io.npyfile import Stored, refuse_objects
+from distarray.io.npz import write_archive
+from distarray.io.sections import Source
+from distarray.layout import Box
+
+__all__ = ["open_file", "write_file"]
+
+
+class _Compressed:
+    """A compressed array in an archive, which is read as a whole."""
+
+    def __init__(self, path: str, name: str, header: Header) -> None:
+        self._path, self._name, self._header = path, name, header
+        self.shape = header.shape
+        self.dtype = header.dtype
+        self.chunks = header.shape
+
+    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
+        """Read a box: decompress all, some mebibytes at a time, and keep the box."""
+        header = self._header
+        if header.fortran:
+            section, out = section[::-1], out.transpose()
+        with ZipFile(self._path) as archive, archive.open(self._name) as member:
+            read_header(member)
+            cut_from(member, header.stored_shape, section, out)
+            member.read(1)  # at its end it checks the sum
+
+
+def open_file(path: str, mesh: DeviceMesh) -> Contents:
+    """The arrays of an archive.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    mesh : DeviceMesh
+        Not asked: each rank opens the file by itself.
+    """
+    arrays: dict[str, Source] = {}
+    with ZipFile(path) as archive:
+        for name in archive.namelist():
+            member = look_at(archive, name) if name.endswith(".npy") else None
+            if member is None or member.header is None:
+                continue
+            refuse_objects(f"{path}, member {name}", member.header)
+            kind = Stored(path, member.header) if member.stored else None
+            found = kind or _Compressed(path, name, member.header)
+            arrays[name.removesuffix(".npy")] = found
+    return Contents(arrays)
+
+
+def write_file(
+    path: str, arrays: Mapping[str, DistArray], mesh: DeviceMesh, *, compressed: bool = False
+) -> None:
+    """Write arrays; collective.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    arrays : mapping of str to DistArray
+        By name; what has no name is called ``arr_0``, as :func:`numpy.savez` calls it.
+    mesh : DeviceMesh
+        Whose ranks write.
+    compressed : bool
+        Whether to compress. Then rank 0 alone writes.
+    """
+    members = {f"{key or 'arr_0'}.npy": parts_of(x._plain()) for key, x in arrays.items()}
+    with replacing(path, mesh.group, writers="one" if compressed else "all") as name:
+        write_archive(name, members, compressed, mesh)
