@@ -95,6 +95,11 @@ COLUMNS = {
 PHILOX = "np.random.Generator(np.random.Philox(5))"
 WITH_BLOCK = "a = place(rng.random((n, n)))\nblock = local(a)"
 
+TOY = """
+from benchmarks.toy import step_of
+step = step_of("dtensor" if "torch" in globals() else "distarray")
+"""
+
 CASES = [
     Case(
         "copy",
@@ -430,5 +435,11 @@ CASES = [
         {"n": 4096},
         {"n": 64},
         messages="3",
+    ),
+    Case(
+        "torch: tensor-parallel MLP, a step",  # forward, backward, AdamW
+        TOY,
+        {"distarray": "step()", "dtensor": "step()"},
+        messages="1",
     ),
 ]

@@ -12,33 +12,36 @@ Module = Any
 #: The attribute of modules and of parameters that says how they are laid out.
 KEY = "_distarray_placed"
 
-_watching = False
+#: How many parameters have been distributed in this process; None as long as nobody looks.
+_distributed: int | None = None
 
 
 def watch_optimizers() -> None:
-    """From now on optimizers are looked at before their first step."""
-    global _watching
-    if not _watching:
-        _watching = True
+    """Have optimizers looked at before their next step, for a parameter has been distributed."""
+    global _distributed
+    if _distributed is None:
         register_optimizer_step_pre_hook(_check_optimizer)
+    _distributed = (_distributed or 0) + 1
 
 
 def _check_optimizer(optimizer: Any, args: Any, kwargs: Any) -> None:
     """Refuse an optimizer that has gathered state about parameters while they were whole."""
-    if vars(optimizer).get(KEY):
+    if vars(optimizer).get(KEY) == _distributed:
         return
     for group in optimizer.param_groups:
         for tensor in group["params"]:
             placed = vars(tensor).get(KEY)
-            for value in optimizer.state.get(tensor, {}).values() if placed else ():
-                if isinstance(value, torch.Tensor) and value.ndim and value.shape != tensor.shape:
+            if placed is None or tuple(tensor.shape) == placed.whole:
+                continue
+            for value in optimizer.state.get(tensor, {}).values():
+                if isinstance(value, torch.Tensor) and tuple(value.shape) == placed.whole:
                     raise RuntimeError(
                         f"this {type(optimizer).__name__} has made steps before its model was "
                         f"distributed: it keeps state of shape {tuple(value.shape)} for a "
                         f"parameter that is {tuple(tensor.shape)} on this rank now. Distribute the "
                         "model first, or make a new optimizer"
                     )
-    setattr(optimizer, KEY, True)
+    setattr(optimizer, KEY, _distributed)
 
 
 def take_whole_states(module: Module) -> None:
@@ -56,10 +59,7 @@ def _cut_state(module: Module, state: Any, prefix: str, *rest: Any) -> None:
         value = state.get(prefix + name)
         if value is None or tuple(value.shape) == placed.local_shape():
             continue
-        shape = placed.layout.shape
-        if (
-            value.numel() == placed.layout.size
-            and tuple(value.shape)[1:] == shape[1:][-value.ndim + 1 :]
-        ):
+        if tuple(value.shape) == placed.whole:
             section = tuple([slice(a, b) for a, b in placed.layout.section(placed.mesh.coords)])
-            state[prefix + name] = value.reshape(shape)[section].reshape(placed.local_shape())
+            part = value.reshape(placed.layout.shape)[section]
+            state[prefix + name] = part.reshape(placed.local_shape())

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
-from torch.nn import functional
+from torch.nn import _reduction, functional
 from torch.overrides import TorchFunctionMode
 
 from distarray.comm import DeviceMesh
@@ -285,7 +285,7 @@ def _cross_entropy(func: Any, args: Any, kwargs: Any) -> Any:
         label_smoothing: float = 0.0,
     ) -> Any:
         if size_average is not None or reduce is not None:
-            reduction = functional._Reduction.legacy_get_string(size_average, reduce)
+            reduction = _reduction.legacy_get_string(size_average, reduce)
         if not isinstance(input, DistTensor):
             raise TypeError("cross_entropy of plain logits: the targets are to be plain, too")
         return parallel_cross_entropy(

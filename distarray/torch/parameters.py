@@ -55,14 +55,14 @@ class Placed:
         replicas: how all ranks together hold the parameter. Otherwise this.
     """
 
-    __slots__ = ("_around", "_array", "layout", "mesh", "viewed")
+    __slots__ = ("_around", "_arrays", "layout", "mesh", "viewed")
 
     def __init__(
         self, mesh: DeviceMesh, layout: Layout, viewed: tuple[int, ...] | None = None
     ) -> None:
         self.mesh, self.layout, self.viewed = mesh, layout, viewed
         self._around: Placed | None = None
-        self._array: Any = None
+        self._arrays: list[weakref.ref[DistArray]] = []
 
     def __deepcopy__(self, memo: Any) -> "Placed":
         copy = Placed(self.mesh, self.layout, self.viewed)  # the copy's arrays are others
@@ -128,7 +128,9 @@ class Placed:
             tensor = tensor.view(self.layout.local_shape(self.mesh.coords))
         array = wrap(_block_of(tensor, self.mesh), self.layout, self.mesh)
         # A device's block is a copy, of which nobody expects that it follows.
-        self._array = weakref.ref(array) if tensor.device.type == "cpu" else None
+        self._arrays = [known for known in self._arrays if known() is not None]
+        if tensor.device.type == self.mesh.device_type == "cpu":
+            self._arrays.append(weakref.ref(array))
         return array
 
     def _check(self, name: str, tensor: Tensor) -> None:
@@ -138,16 +140,20 @@ class Placed:
                 f"one of {self.local_shape()} on rank {self.mesh.rank}. Assign values in place, "
                 "as in p.data.copy_(values), or load them with load_state_dict"
             )
-        known = None if self._array is None else self._array()
-        if known is not None and known._block.size:
-            there = known._block.__array_interface__["data"][0]
-            if there != tensor.data_ptr():
-                raise RuntimeError(
-                    f"{name} no longer shares memory with the DistArray that module_state gave "
-                    "before and that is still in use: p.data = ..., module.to(dtype) or "
-                    "load_state_dict(assign=True) gave it other memory. Assign in place, as in "
-                    "p.data.copy_(values), or drop the old arrays and call module_state again"
-                )
+        if any(_is_elsewhere(known(), tensor) for known in self._arrays):
+            raise RuntimeError(
+                f"{name} no longer shares memory with a DistArray that module_state gave before "
+                "and that is still in use: p.data = ..., module.to(dtype) or "
+                "load_state_dict(assign=True) gave it other memory. Assign in place, as in "
+                "p.data.copy_(values), or drop the old arrays and call module_state again"
+            )
+
+
+def _is_elsewhere(array: DistArray | None, tensor: Tensor) -> bool:
+    """Whether an array that is still in use is not over the tensor's memory."""
+    if array is None or not array._block.size:
+        return False
+    return bool(array._block.ctypes.data != tensor.data_ptr())
 
 
 def placed_of(module: Module) -> dict[str, Placed]:

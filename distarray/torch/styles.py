@@ -10,7 +10,7 @@ from distarray.layout import Cut, Layout, Placement, Replicate, Shard
 from distarray.torch.dropout import is_dropout, parallel_dropout
 from distarray.torch.handing import ParallelStyle, annotated, handed_out
 from distarray.torch.layers import embedding, linear, mark, rule_of, whole_parameters
-from distarray.torch.parameters import owned, place, placed_of
+from distarray.torch.parameters import place, placed_of, whole_shape
 from distarray.torch.tensor import DistTensor
 
 __all__ = ["ColwiseParallel", "DropoutParallel", "RowwiseParallel", "SequenceParallel"]
@@ -73,7 +73,7 @@ class _Weights(ParallelStyle):
             tensor = module._parameters.get(name)
             if tensor is None:
                 continue
-            cuts = [*map(Cut.whole, _whole_shape(module, name))]
+            cuts = [*map(Cut.whole, whole_shape(module, name))]
             if name == "weight" or dim == 0:
                 cuts[dim] = self._cut(cuts[dim].extent, mesh)
             place(module, name, mesh, Layout.from_cuts(cuts, mesh.shape), src_data_rank)
@@ -94,11 +94,6 @@ class _Weights(ParallelStyle):
         units = Cut.chunked(extent // unit, (0,), mesh.shape)
         spans = map(units.interval, range(units.parts))
         return Cut.ragged([(stop - start) * unit for start, stop in spans], (0,), mesh.shape)
-
-
-def _whole_shape(module: Module, name: str) -> tuple[int, ...]:
-    known = placed_of(module).get(name)
-    return tuple(owned(module, name).shape) if known is None else known.layout.shape
 
 
 def _weighted(
@@ -218,7 +213,7 @@ class SequenceParallel(ParallelStyle):
         for part in module.modules():
             for name, tensor in part._parameters.items():
                 if tensor is not None:
-                    layout = Layout.replicated(_whole_shape(part, name), mesh.shape)
+                    layout = Layout.replicated(whole_shape(part, name), mesh.shape)
                     place(part, name, mesh, layout, src_data_rank)
         mark(module)
         module.forward = partial(_by_token, module, mesh, self, module.forward)

@@ -1,7 +1,6 @@
 """A tensor of which each rank holds a part, between the modules of a distributed model."""
 
 from collections.abc import Sequence
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -241,7 +240,7 @@ class DistTensor(functions.Operators):
                 f"a DistTensor has no {name!r}: x.to_local() is this rank's part, x.full_tensor() "
                 "the whole as a plain tensor"
             )
-        return partial(method, self)
+        return lambda *args, **kwargs: functions.call(DistTensor, method, (self, *args), kwargs)
 
     def __repr__(self) -> str:
         return (
