@@ -99,6 +99,30 @@ TOY = """
 from benchmarks.toy import step_of
 step = step_of("dtensor" if "torch" in globals() else "distarray")
 """
+ALLREDUCE = """
+if "torch" in globals():
+    from torch.distributed import all_reduce
+else:
+    import torch, distarray.torch
+    from functools import partial
+    all_reduce = partial(distarray.torch.all_reduce_, mesh=distarray.default_mesh())
+t = torch.zeros(n) + 0
+"""
+BRIDGE = """
+from distarray.torch import from_torch, to_torch
+a = place(rng.random((n, n)))
+t = to_torch(a)
+like = {"mesh": a.mesh, "placements": a.placements, "shape": a.shape}
+"""
+#: The file that is read is the one that plain writes have made.
+FILES = """
+from benchmarks.plain import Plain, scratch
+a = place(numpy.full(n, 0.5))
+path = scratch() + "/a.npy"
+plain = Plain(scratch() + "/a.raw", a)
+numpy.save(path, a)
+plain.write()
+"""
 
 CASES = [
     Case(
@@ -441,5 +465,61 @@ CASES = [
         TOY,
         {"distarray": "step()", "dtensor": "step()"},
         messages="1",
+    ),
+    Case(
+        "torch: allreduce 1 KiB",
+        ALLREDUCE,
+        {"distarray": "all_reduce(t)", "dtensor": "all_reduce(t)"},
+        {"n": 256},
+        {"n": 256},
+        messages="1",
+    ),
+    Case(
+        "torch: allreduce 32 MiB",
+        ALLREDUCE,
+        {"distarray": "all_reduce(t)", "dtensor": "all_reduce(t)"},
+        {"n": 8 * MILLION},
+        {"n": 1000},
+        messages="1",
+    ),
+    Case("to_torch 32 MiB", BRIDGE, {"distarray": "to_torch(a)"}, {"n": 2048}, {"n": 16}),
+    Case(
+        "from_torch 32 MiB",
+        BRIDGE,
+        {"distarray": "from_torch(t, check=False, **like)"},
+        {"n": 2048},
+        {"n": 16},
+    ),
+    Case(
+        "from_torch, compared",
+        BRIDGE,
+        {"distarray": "from_torch(t, **like)"},
+        {"n": 2048},
+        {"n": 16},
+        messages="2",
+    ),
+    Case(
+        "write .npy 1 GiB",
+        FILES,
+        {
+            "numpy": "numpy.save(path, a)",
+            "distarray": "numpy.save(path, a)",
+            "local": "plain.write()",
+        },
+        {"n": 128 * MILLION},
+        {"n": 64},
+        messages="5",  # whether the path is one; all are here; it is open; the values; all is well
+    ),
+    Case(
+        "read .npy 1 GiB",
+        FILES,
+        {
+            "numpy": "numpy.load(path)",
+            "distarray": "np.load(path, placements=[Shard(0)])",
+            "local": "plain.read()",
+        },
+        {"n": 128 * MILLION},
+        {"n": 64},
+        messages="p + 3",  # whether the path is one; the header, well read; the values, well read
     ),
 ]

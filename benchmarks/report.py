@@ -46,6 +46,12 @@ def faster(case: str, than: str = "numpy") -> Callable[[Found], float]:
     return lambda found: ours(found, case, than, 1) / ours(found, case)
 
 
+def beside_gloo(size: str) -> Callable[[Found], float]:
+    """How many times the speed of torch.distributed an allreduce of a tensor has on 2 ranks."""
+    case = f"torch: allreduce {size}"
+    return lambda found: ours(found, case, "dtensor") / ours(found, case)
+
+
 GOALS = [
     Goal(
         "a + a on 64x64, over NumPy's own",
@@ -106,6 +112,22 @@ GOALS = [
     Goal("normals 4M, speed of NumPy's Philox", faster("normals 4M"), 1.6, "x", True),
     Goal("sort 4M, speed of NumPy", faster("sort 4M"), 1.5, "x", True),
     Goal("unique 4M, speed of NumPy", faster("unique 4M"), 2, "x", True),
+    Goal("allreduce of 1 KiB, speed of gloo", beside_gloo("1 KiB"), 10, "x", True),
+    Goal("allreduce of 32 MiB, speed of gloo", beside_gloo("32 MiB"), 1, "x", True),
+    Goal("to_torch of a block", lambda f: 1e6 * ours(f, "to_torch 32 MiB"), 5, " µs"),
+    Goal("from_torch of a block", lambda f: 1e6 * ours(f, "from_torch 32 MiB"), 5, " µs"),
+    Goal(
+        "write 1 GiB as .npy, time of plain writes",
+        lambda f: ours(f, "write .npy 1 GiB") / ours(f, "write .npy 1 GiB", "local"),
+        1.2,
+        "x",
+    ),
+    Goal(
+        "read 1 GiB of .npy, time of plain reads",
+        lambda f: ours(f, "read .npy 1 GiB") / ours(f, "read .npy 1 GiB", "local"),
+        1.2,
+        "x",
+    ),
 ]
 
 
