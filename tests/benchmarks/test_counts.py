@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 
 import numpy as np
 import pytest
@@ -21,11 +22,24 @@ def value(bench: Bench, statement: str):
     return bench._names["a"] if result is None else result
 
 
+@pytest.fixture
+def scratch(tmp_path, monkeypatch):
+    """Tells all ranks, and this process, of one directory for files."""
+
+    def share(group=None):
+        name = str(tmp_path) if group is None else group.broadcast_object(str(tmp_path), 0)
+        os.environ["BENCHMARKS_SCRATCH"] = name
+
+    monkeypatch.setenv("BENCHMARKS_SCRATCH", str(tmp_path))
+    return share
+
+
 @pytest.mark.parametrize("case", OURS, ids=lambda case: case.name)
-def test_messages(world, ranks, case):
+def test_messages(world, ranks, case, scratch):
     statement = case.statements["distarray"]
 
     def program(group):
+        scratch(group)
         bench = Bench(start_distarray())
         bench.setup(case, True)
         bench.time(statement, 1, 1)
@@ -37,13 +51,15 @@ def test_messages(world, ranks, case):
 
 
 @pytest.mark.parametrize("case", [c for c in OURS if "numpy" in c.statements], ids=lambda c: c.name)
-def test_values(world, ranks, case):
+def test_values(world, ranks, case, scratch):
+    scratch()
     alone = Bench(start_numpy())
     alone.setup(case, True)
     alone.prepare()
     wanted = value(alone, case.statements["numpy"])
 
     def program(group):
+        scratch(group)
         bench = Bench(start_distarray())
         bench.setup(case, True)
         bench.prepare()

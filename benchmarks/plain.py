@@ -1,0 +1,68 @@
+"""Files without any library: what all others are measured by."""
+
+import atexit
+import os
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import numpy
+
+__all__ = ["Plain", "scratch"]
+
+_BUILD = Path(__file__).resolve().parent.parent / "build"
+
+
+def scratch() -> str:
+    """A directory for files, the same in all jobs and ranks; gone when they are."""
+    named = os.environ.get("BENCHMARKS_SCRATCH")
+    directory = Path(named) if named else _BUILD / "files"
+    directory.mkdir(parents=True, exist_ok=True)
+    if not named:
+        atexit.register(rmtree, directory, ignore_errors=True)
+    return str(directory)
+
+
+class Plain:
+    """A file that each process writes and reads its own stretch of, with one system call.
+
+    Parameters
+    ----------
+    path : str
+    a : numpy.ndarray or distarray.DistArray
+        Cut along its first dimension, or whole.
+    """
+
+    def __init__(self, path: str, a: Any) -> None:
+        whole = isinstance(a, numpy.ndarray)
+        self._path = path
+        self._block = a if whole else a.to_local()
+        row = a.nbytes // a.shape[0]
+        self._start = 0 if whole else row * a.layout.section(a.mesh.coords)[0][0]
+        self._barrier = (lambda: None) if whole else a.mesh.group.barrier
+        self._first = self._start == 0
+
+    def write(self) -> None:
+        """Write the block."""
+        if self._first:
+            os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+        self._barrier()
+        descriptor = os.open(self._path, os.O_WRONLY)
+        self._all(os.pwrite, descriptor, self._block)
+        os.close(descriptor)
+        self._barrier()
+
+    def read(self) -> Any:
+        """Read the block into new memory."""
+        block = numpy.empty_like(self._block)
+        descriptor = os.open(self._path, os.O_RDONLY)
+        self._all(lambda fd, view, at: os.preadv(fd, [view], at), descriptor, block)
+        os.close(descriptor)
+        self._barrier()
+        return block
+
+    def _all(self, call: Any, descriptor: int, block: Any) -> None:
+        view, offset = memoryview(block).cast("B"), self._start
+        while view:
+            count = call(descriptor, view, offset)
+            view, offset = view[count:], offset + count
