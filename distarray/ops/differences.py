@@ -11,6 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.layout import Fold
+from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["diff", "ediff1d", "gradient", "trapezoid", "unwrap"]
 
@@ -67,6 +68,7 @@ def _end(value: Any, a: DistArray, axis: int) -> Any:
 
 
 @implements(np.ediff1d)
+@as_numpy_on_one_rank(np.ediff1d)
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """Differences of consecutive elements of the flattened array; see :func:`numpy.ediff1d`.
 

@@ -17,6 +17,7 @@ from distarray.array import (
 )
 from distarray.layout import Cut, Fold, Interval, Layout, recounted_cut
 from distarray.ops.joining import assemble
+from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.ops.rearranging import balanced, shared_lengths
 from distarray.ops.reshape import ravel
 from distarray.ops.shape import moveaxis
@@ -83,6 +84,7 @@ def _flattened(arr: Any, axis: Any, *others: Any) -> tuple[DistArray, int]:
 
 
 @implements(np.delete)
+@as_numpy_on_one_rank(np.delete)
 def delete(arr: Any, obj: Any, axis: int | None = None) -> DistArray:
     """The array without some indices of a dimension.
 
@@ -197,6 +199,7 @@ def _deleted_by_mask(arr: DistArray, mask: DistArray, axis: int) -> DistArray:
 
 
 @implements(np.insert)
+@as_numpy_on_one_rank(np.insert)
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> DistArray:
     """The array with values before some indices of a dimension.
 

@@ -13,6 +13,7 @@ import numpy as np
 from distarray.array import DistArray, as_distarray, empty, implements, to_layout, wrap
 from distarray.layout import Cut, Fold, Layout, stretched_cut
 from distarray.ops.joining import fill_parts, placed_by_size
+from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["pad"]
 
@@ -40,6 +41,7 @@ _STATISTICS: dict[str, Callable[..., Any]] = {
 
 
 @implements(np.pad)
+@as_numpy_on_one_rank(np.pad)
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> DistArray:
     """The array with elements added at both ends of its dimensions.
 

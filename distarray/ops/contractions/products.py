@@ -18,6 +18,7 @@ from distarray.ops.contractions.operands import (
 )
 from distarray.ops.contractions.program import program_for
 from distarray.ops.contractions.reproducible import contract
+from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.ops.ufuncs import call_ufunc
 from distarray.plan import Contraction
 
@@ -102,6 +103,7 @@ def inner(a: Any, b: Any, /) -> Any:
 
 
 @implements(np.vdot)
+@as_numpy_on_one_rank(np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
     """As :func:`numpy.vdot`: sum of ``conj(a) * b`` over all elements; one allreduce.
 

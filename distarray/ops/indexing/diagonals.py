@@ -11,6 +11,7 @@ from distarray.ops.indexing.gather import fetch
 from distarray.ops.indexing.located import Located, local_part
 from distarray.ops.indexing.owners import Rows
 from distarray.ops.indexing.values import as_values
+from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["diag", "diagflat", "diagonal", "fill_diagonal"]
 
@@ -119,6 +120,7 @@ def diag(v: Any, k: int = 0) -> DistArray:
 
 
 @implements(np.diagflat)
+@as_numpy_on_one_rank(np.diagflat)
 def diagflat(v: Any, k: int = 0) -> DistArray:
     """The matrix with the elements of an array, in C order, on a diagonal; as :func:`numpy.diag`.
 

@@ -8,11 +8,13 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements
 from distarray.ops.mapping.calls import looped, make_loop, placed, unlooped
+from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["apply_along_axis", "apply_over_axes"]
 
 
 @implements(np.apply_along_axis)
+@as_numpy_on_one_rank(np.apply_along_axis)
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
 ) -> DistArray:
