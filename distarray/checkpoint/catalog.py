@@ -1,5 +1,6 @@
 """Which checkpoints there are, and the one description that each of them has. On one rank."""
 
+import errno
 import json
 import os
 import re
@@ -21,6 +22,7 @@ __all__ = [
     "find",
     "is_checkpoint",
     "make_directories",
+    "parse_catalog",
     "read_catalog",
     "step_path",
     "steps",
@@ -63,7 +65,7 @@ def step_path(path: Path, step: int | None) -> Path:
 def is_checkpoint(path: Path) -> bool:
     """Whether there is a whole checkpoint: a directory gets its name when it is complete."""
     try:
-        return _KEY in _read_json(path / ROOT).get("attributes", {})
+        return _KEY in _parsed(path / ROOT, _read(path / ROOT)).get("attributes", {})
     except (OSError, CheckpointError, AttributeError, TypeError):
         return False
 
@@ -162,6 +164,13 @@ def _sealed(about: dict[str, Any], arrays: Any) -> str:
     return f"{checksum(text.encode()):08x}"
 
 
+def _sealed_or_none(about: dict[str, Any], arrays: Any) -> str | None:
+    try:
+        return _sealed(about, arrays)
+    except RecursionError:
+        return None  # deeper than anything that is saved
+
+
 def _write_json(path: Path, value: Any, flusher: Flusher) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
@@ -173,15 +182,20 @@ def _write_json(path: Path, value: Any, flusher: Flusher) -> None:
     flusher.put(handle)
 
 
-def read_catalog(path: Path) -> Catalog:
-    """What a checkpoint says about itself, checked as far as one can without its data.
+def read_catalog(path: Path) -> bytes:
+    """What a checkpoint says about itself, as it is in the file."""
+    return _read(path / ROOT)
+
+
+def parse_catalog(path: Path, data: bytes) -> Catalog:
+    """What a checkpoint says about itself, checked as far as one can without its files.
 
     Raises
     ------
     CheckpointError
         If it is no checkpoint, or damaged, or says what no save writes.
     """
-    whole = _read_json(path / ROOT)
+    whole = _parsed(path / ROOT, data)
     try:
         about = whole["attributes"][_KEY]
         arrays = whole["consolidated_metadata"]["metadata"]
@@ -193,7 +207,7 @@ def read_catalog(path: Path) -> Catalog:
         ) from None
     if version != _FORMAT:
         raise CheckpointError(f"{path} has format {version!r}; this version reads {_FORMAT}")
-    if sealed != _sealed(about, arrays):
+    if sealed != _sealed_or_none(about, arrays):
         raise CheckpointError(
             f"{path / ROOT}: the description is not the one that was saved (its checksum "
             "differs); the file is damaged"
@@ -216,17 +230,24 @@ def _arrays(path: Path, arrays: Any) -> dict[str, Stored]:
     return found
 
 
-def _read_json(path: Path) -> Any:
-    """The content of a JSON file, an ordinary one of reasonable size."""
+def _read(path: Path) -> bytes:
+    """The content of an ordinary file of reasonable size."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise CheckpointError(f"{path.parent} is not a checkpoint: it has no {path.name}") from None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise CheckpointError(f"{path} is a symbolic link, which no save makes") from None
+        raise
     with open(handle, "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
             raise CheckpointError(f"{path} is no ordinary file, or larger than any save makes it")
-        data = file.read(_LARGEST + 1)
+        return file.read(_LARGEST + 1)
+
+
+def _parsed(path: Path, data: bytes) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

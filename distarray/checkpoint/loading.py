@@ -14,7 +14,7 @@ from distarray.array import DistArray, wrap
 from distarray.array.creation import as_distarray, placed_layout
 from distarray.checkpoint import background
 from distarray.checkpoint.agreement import same_everywhere
-from distarray.checkpoint.catalog import Catalog, find, read_catalog
+from distarray.checkpoint.catalog import Catalog, find, parse_catalog, read_catalog
 from distarray.checkpoint.catalog import steps as steps_of
 from distarray.checkpoint.checking import check_chunks, check_files
 from distarray.checkpoint.files import ChunkFiles
@@ -25,6 +25,7 @@ from distarray.checkpoint.reading import Wanted, read_arrays
 from distarray.checkpoint.tree import flatten
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree
+from distarray.comm.group import Group
 from distarray.io.aside import agreed, on_first
 from distarray.layout import Layout, Placement, Replicate, Shard
 
@@ -95,7 +96,7 @@ def load(
         return into
     home, group, place = mesh, mesh.group, _absolute(path)
     background.settle(mesh)
-    catalog = on_first(group, lambda: read_catalog(find(place, step)))
+    catalog = _catalog(place, step, group)
     match = Match(catalog.arrays, lambda whole, kind: _item(whole, kind, home))
     result = agreed(group, lambda: match.value(catalog.node, into, "state"))
     agreed(group, lambda: check_files(catalog.path, _needed(catalog, match), group))
@@ -108,6 +109,17 @@ def load(
 
 def _absolute(path: PathLike) -> Path:
     return Path(os.path.realpath(os.fspath(path)))
+
+
+def _catalog(place: Path, step: int | None, group: Group) -> Catalog:
+    """What a checkpoint says about itself: read by one rank, looked at by all."""
+
+    def look() -> tuple[Path, bytes]:
+        path = find(place, step)
+        return path, read_catalog(path)
+
+    path, data = on_first(group, look)
+    return agreed(group, lambda: parse_catalog(path, data))
 
 
 def _mesh_of(into: Any) -> DeviceMesh:
@@ -302,7 +314,7 @@ def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None =
     mesh = default_mesh() if mesh is None else mesh
     background.settle(mesh)
     group, place = mesh.group, _absolute(path)
-    catalog = on_first(group, lambda: read_catalog(find(place, step)))
+    catalog = _catalog(place, step, group)
     match = Match(catalog.arrays, lambda whole, kind: None)
     agreed(group, lambda: match.value(catalog.node, None, "state"))
     arrays = list(catalog.arrays.values())

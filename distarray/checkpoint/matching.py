@@ -8,7 +8,7 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.checkpoint.adapters import adapter_of
 from distarray.checkpoint.metadata import Stored, many
-from distarray.checkpoint.tree import Node, item_of, unflatten
+from distarray.checkpoint.tree import Node, entries_of, item_of, unflatten
 from distarray.errors import CheckpointError
 
 __all__ = ["Fresh", "Match", "Target"]
@@ -98,7 +98,7 @@ class Match:
         return restored
 
     def _dict(self, node: Any, into: dict[Any, Any], words: str) -> Later:
-        entries = dict(_of(node, "dict", words))
+        entries = entries_of(_of(node, "dict", words))
         missing = [str(key) for key in into if key not in entries]
         if missing:
             raise CheckpointError(

@@ -25,7 +25,7 @@ from distarray.checkpoint.metadata import dtype_from, dtype_name
 from distarray.errors import CheckpointError
 from distarray.layout import Placement, Shard
 
-__all__ = ["Flat", "Leaf", "Node", "flatten", "item_of", "plain_value", "unflatten"]
+__all__ = ["Flat", "Leaf", "Node", "entries_of", "flatten", "item_of", "plain_value", "unflatten"]
 
 Node = dict[str, Any]
 
@@ -237,7 +237,8 @@ def _state(node: Any, array: Callable[[Node], Any], item: Callable[[Any, str], A
     if "array" in node:
         return array(node)
     if "dict" in node:
-        return {_key(key): _state(value, array, item) for key, value in node["dict"]}
+        entries = entries_of(node["dict"])
+        return {key: _state(value, array, item) for key, value in entries.items()}
     if "list" in node:
         return [_state(value, array, item) for value in node["list"]]
     if "tuple" in node:
@@ -249,10 +250,15 @@ def _state(node: Any, array: Callable[[Node], Any], item: Callable[[Any, str], A
     return plain_value(node)
 
 
-def _key(key: Any) -> Any:
-    if type(key) not in (str, int):
-        raise CheckpointError(f"{key!r} is not a key that is saved")
-    return key
+def entries_of(pairs: Any) -> dict[Any, Any]:
+    """The nodes of a dict by their keys."""
+    try:
+        entries = {key: value for key, value in pairs}  # noqa: C416 (must be pairs)
+        if all(type(key) in (str, int) for key in entries):
+            return entries
+    except (TypeError, ValueError):
+        pass
+    raise CheckpointError(f"{str(pairs)[:80]} are not the entries of a dict")
 
 
 def item_of(node: Mapping[str, Any]) -> np.ndarray[Any, Any]:

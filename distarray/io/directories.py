@@ -54,8 +54,10 @@ def _beside(final: Path, what: str) -> Path:
 
 def tidy(final: Path) -> None:
     """Remove what killed jobs have left of earlier attempts to write `final`."""
+    whole = os.path.lexists(final)
     for entry, found in _leftovers(final):
-        if found["what"] == "partial" and entry not in _active and _abandoned(entry, found):
+        needless = found["what"] == "partial" or whole
+        if needless and entry not in _active and _abandoned(entry, found):
             remove(entry)
 
 

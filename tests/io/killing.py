@@ -1,0 +1,147 @@
+"""Saves that are killed: ``python killing.py DIRECTORY KILLS`` prints how many, of how many kinds.
+
+First at every single call that changes the file system, one after the other: a forked child stops
+there for good, as a kill or a power cut would have it, and what it leaves is looked at. Then at
+random instants, by SIGKILL, while saves follow one another. Whenever it happens, there must be a
+whole checkpoint, the old one or the new one, and never less than what a save had returned for.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import distarray as da
+from distarray import DeviceMesh, Shard, checkpoint
+from distarray.comm import run_threads
+from distarray.io import grids
+
+#: Calls that change what is on disk.
+CALLS = ("mkdir", "open", "writev", "fsync", "rename", "unlink", "rmdir")
+
+
+def save_one(path: Path, number: int, ranks: int, step: int | None, asynchronous: bool) -> None:
+    """Save a state that says in every element which one it is."""
+
+    def program(group: Any) -> None:
+        mesh = DeviceMesh(group, (ranks,))
+        x = da.distribute(np.full((9, 5), float(number)), mesh, [Shard(0)], src=None)
+        state = {"x": x, "n": number, "deep": [{"y": np.arange(4) + number}]}
+        checkpoint.save(path, state, step=step, keep=step and 2, asynchronous=asynchronous).wait()
+
+    run_threads(ranks, program)
+
+
+def load_one(path: Path) -> int | None:
+    """Which state is there; fails if it is not whole."""
+
+    def program(group: Any) -> int | None:
+        mesh = DeviceMesh(group, (1,))
+        if checkpoint.latest(path, mesh=mesh) is None:
+            return None
+        found = checkpoint.load(path, mesh=mesh)
+        number = int(found["n"])
+        assert (found["x"].full() == number).all()
+        assert (found["deep"][0]["y"] == np.arange(4) + number).all()
+        return number
+
+    return run_threads(1, program)[0]
+
+
+def stop_at(call: int) -> None:
+    """Make this process stop for good at the so-and-so-many-th change of the file system."""
+    left = [call]
+
+    def wrapped(function: Any) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                os._exit(9)
+            return function(*args, **kwargs)
+
+        return run
+
+    for name in CALLS:
+        setattr(os, name, wrapped(getattr(os, name)))
+
+
+def everywhere(directory: Path, step: int | None, two_steps: bool = False) -> int:
+    """Stop at each call in turn; the number of places."""
+    path = directory / f"everywhere-{step}-{two_steps}"
+    if two_steps:  # a system that cannot exchange names at once
+        da.io.directories._exchange_at_once = lambda a, b: False
+    save_one(path, 0, 1, step, False)
+    kept, place = 0, 0
+    while True:
+        child = os.fork()
+        if child == 0:
+            stop_at(place)
+            save_one(path, kept + 1, 1, step and step + kept + 1, False)
+            os._exit(0)
+        finished = os.waitpid(child, 0)[1] == 0
+        found = load_one(path)
+        assert found in (kept, kept + 1), (place, found, kept)
+        if finished:
+            assert found == kept + 1
+            return place
+        kept, place = found, place + 1
+
+
+def at_random(directory: Path, kills: int, saves: int) -> tuple[int, int]:
+    """Kill at random instants; the numbers of kills and of saves that had returned."""
+    path, told, done = directory / "random", directory / "told", 0
+    rng = random.Random(5)
+    for number in range(kills):
+        child = os.fork()
+        if child == 0:
+            for save in range(done + 1, done + saves):
+                save_one(path, save, 3, save, save % 2 == 0)
+                told.write_text(str(save))
+            os._exit(0)
+        time.sleep(rng.uniform(0.0, 0.25))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        said = int(told.read_text() or 0) if told.exists() else 0
+        found = load_one(path) or 0
+        assert found in (said, said + 1), (number, found, said)
+        done = found
+    return kills, done
+
+
+def under_mpi(directory: Path) -> None:
+    """One of several processes that save until one of them is killed; see test_faults.py."""
+    mesh = da.default_mesh()
+    victim, seconds, first = (int(word) for word in sys.argv[3:6])
+    if mesh.rank == victim:
+        threading.Timer(seconds / 1000, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    x = da.distribute(np.zeros((9, 5)), mesh, [Shard(0)], src=None)
+    for number in range(first, first + 1000):
+        state = {"x": x + number, "n": number, "deep": [{"y": np.arange(4) + number}]}
+        checkpoint.save(directory, state, step=number, keep=2, asynchronous=number % 2 == 0)
+        if mesh.rank == 0 and number % 2:
+            print("saved", number, flush=True)
+
+
+def main() -> None:
+    """Count."""
+    grids.CHUNK, grids.LEAST = 64, 64
+    directory = Path(sys.argv[1])
+    if sys.argv[2] == "mpi":
+        under_mpi(directory)
+        return
+    print("stopped at", everywhere(directory, None), "places of a save that replaces")
+    print("stopped at", everywhere(directory, 100), "places of a save of a step")
+    print("killed {} times in {} saves".format(*at_random(directory, int(sys.argv[2]), 1000)))
+    print("stopped at", everywhere(directory, None, True), "places where names change in two steps")
+
+
+if __name__ == "__main__":
+    main()
