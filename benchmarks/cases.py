@@ -99,6 +99,13 @@ TOY = """
 from benchmarks.toy import step_of
 step = step_of("dtensor" if "torch" in globals() else "distarray")
 """
+TRANSFORMER = """
+from benchmarks.transformer import step_of
+library = "dtensor" if "torch" in globals() else "distarray"
+step = step_of(library, p, tp, width, context, batch)
+"""
+LARGE_MODEL = {"width": 128, "context": 64, "batch": 12}
+TINY_MODEL = {"width": 32, "context": 4, "batch": 6}
 ALLREDUCE = """
 if "torch" in globals():
     from torch.distributed import all_reduce
@@ -465,6 +472,23 @@ CASES = [
         TOY,
         {"distarray": "step()", "dtensor": "step()"},
         messages="1",
+    ),
+    # Gathered: blocks twice, the rest once; scattered: three units, with who has a gradient.
+    Case(
+        "torch: transformer, dp, a step",
+        TRANSFORMER,
+        {"distarray": "step()", "dtensor": "step()"},
+        LARGE_MODEL | {"tp": 1},
+        TINY_MODEL | {"tp": 1},
+        messages="11",
+    ),
+    Case(
+        "torch: transformer, dp x tp, a step",
+        TRANSFORMER,
+        {"distarray": "step()", "dtensor": "step()"},
+        LARGE_MODEL | {"tp": 2},
+        TINY_MODEL | {"tp": 2},
+        messages="(11 if p > 2 else 0) + (14 if p % 2 == 0 else 0)",
     ),
     Case(
         "torch: allreduce 1 KiB",

@@ -46,10 +46,14 @@ def faster(case: str, than: str = "numpy") -> Callable[[Found], float]:
     return lambda found: ours(found, case, than, 1) / ours(found, case)
 
 
+def beside_torch(case: str, ranks: int = 2) -> Callable[[Found], float]:
+    """How many times the speed of torch.distributed's library."""
+    return lambda found: ours(found, case, "dtensor", ranks) / ours(found, case, ranks=ranks)
+
+
 def beside_gloo(size: str) -> Callable[[Found], float]:
     """How many times the speed of torch.distributed an allreduce of a tensor has on 2 ranks."""
-    case = f"torch: allreduce {size}"
-    return lambda found: ours(found, case, "dtensor") / ours(found, case)
+    return beside_torch(f"torch: allreduce {size}")
 
 
 GOALS = [
@@ -112,6 +116,17 @@ GOALS = [
     Goal("normals 4M, speed of NumPy's Philox", faster("normals 4M"), 1.6, "x", True),
     Goal("sort 4M, speed of NumPy", faster("sort 4M"), 1.5, "x", True),
     Goal("unique 4M, speed of NumPy", faster("unique 4M"), 2, "x", True),
+    *[
+        Goal(
+            f"transformer, {way}, {ranks} ranks, speed of DTensor with FSDP2",
+            beside_torch(f"torch: transformer, {way}, a step", ranks),
+            1,
+            "x",
+            True,
+        )
+        for way in ("dp", "dp x tp")
+        for ranks in (2, 4)
+    ],
     Goal("allreduce of 1 KiB, speed of gloo", beside_gloo("1 KiB"), 10, "x", True),
     Goal("allreduce of 32 MiB, speed of gloo", beside_gloo("32 MiB"), 1, "x", True),
     Goal("to_torch of a block", lambda f: 1e6 * ours(f, "to_torch 32 MiB"), 5, " µs"),
