@@ -121,7 +121,7 @@ a = place(rng.random((n, n)))
 t = to_torch(a)
 like = {"mesh": a.mesh, "placements": a.placements, "shape": a.shape}
 """
-#: The file that is read is the one that plain writes have made.
+#: Files that are there before they are written or read.
 FILES = """
 from benchmarks.plain import Plain, scratch
 a = place(numpy.full(n, 0.5))
