@@ -148,8 +148,9 @@ def write_file(
     dims : mapping of str to tuple of str, optional
         Labels of the dimensions, by array.
     **options
-        For `h5py.Group.create_dataset`, such as ``chunks=True, compression="gzip"``. A scalar
-        array takes none of them. With any of them rank 0 writes alone.
+        For `h5py.Group.create_dataset`, such as ``chunks=True, compression="gzip"``. Arrays that
+        are empty or without dimensions take none of them; a shape of chunks is for the arrays with
+        as many dimensions. With any of them rank 0 writes alone.
     """
     if "" in arrays:
         raise TypeError(
@@ -209,7 +210,12 @@ def _dataset(h5py: Any, file: Any, name: str, x: DistArray, options: Mapping[str
             f"{name} has dtype {dtype}, which HDF5 has no type for; write x.astype('S...'), or "
             "numpy.strings.encode(x)"
         )
-    return file.create_dataset(name, x.shape, dtype, **(options if x.size and x.ndim else {}))
+    if not x.size or not x.ndim:
+        options = {}  # HDF5 has no chunks of nothing
+    chunks = options.get("chunks")
+    if isinstance(chunks, tuple) and len(chunks) != x.ndim:
+        options = {**options, "chunks": True}
+    return file.create_dataset(name, x.shape, dtype, **options)
 
 
 @contextmanager

@@ -176,6 +176,7 @@ def write_file(
     dims: Mapping[str, tuple[str, ...]] | None = None,
     attrs: Mapping[str, Any] | None = None,
     array_attrs: Mapping[str, Mapping[str, Any]] | None = None,
+    chunks: tuple[int, ...] | None = None,
     **options: Any,
 ) -> None:
     """Write a NetCDF-4 file of variables, whole or not at all; collective.
@@ -192,6 +193,8 @@ def write_file(
         Names of the dimensions, by array; ``<array>_0``, ... where it says nothing.
     attrs, array_attrs : mapping, optional
         Attributes of the file, and by name those of the arrays.
+    chunks : tuple of int, optional
+        Shape of the pieces that arrays with as many dimensions are stored in.
     **options
         For `netCDF4.Dataset.createVariable`, such as ``compression="zlib"``.
 
@@ -204,6 +207,8 @@ def write_file(
         raise TypeError(
             f"{path}: variables in a NetCDF file have names; write a dict, {{'name': array}}"
         )
+    if chunks is not None:
+        options["chunksizes"] = tuple(chunks)
     named = {name: _named(name, x, dims or {}) for name, x in arrays.items()}
     lengths = _lengths(arrays, named)
     netcdf = agreed(mesh.group, lambda: needs("netCDF4"))
@@ -277,6 +282,9 @@ def _created(
         )
     values = dict(attrs or {})
     fill = values.pop("_FillValue", None)
+    chunks = options.get("chunksizes", ())
+    if chunks and (len(chunks) != x.ndim or not x.size):
+        options = {key: value for key, value in options.items() if key != "chunksizes"}
     variable = file.createVariable(name, dtype, dims, fill_value=fill, **options)
     variable.set_auto_maskandscale(False)
     variable.setncatts(values)

@@ -12,13 +12,15 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from distarray.array import DistArray, wrap
-from distarray.array.creation import placed_layout
+from distarray.array.creation import empty, placed_layout
 from distarray.array.movement import moved, part_of, settled
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree
 from distarray.errors import DistArrayError
+from distarray.io.rounds import fill, pour
 from distarray.io.shares import shares
 from distarray.layout import Box, Layout, Placement
+from distarray.plan import moved_elements
 
 __all__ = ["Sink", "Source", "pieces_of", "read_array", "read_block", "write_array"]
 
@@ -90,14 +92,19 @@ def read_array(
     ----
     Each byte is read once: along replicating mesh dimensions every rank reads a part, cut where
     the storage is cut, and the parts are exchanged. One small broadcast and one allreduce of an
-    integer besides. Peak memory is the block, and twice the block where parts are exchanged.
+    integer besides. Peak memory is the block, and 16 MiB where parts are exchanged; as much as a
+    block again if the layout and the storage cut all dimensions between them.
     """
     mesh = default_mesh() if mesh is None else mesh
     shape, dtype, chunks = _agreed(source, mesh)
     layout = placed_layout(shape, dtype, mesh, placements)
     reading = shares(layout, chunks, dtype.itemsize)
-    block, reading = settled(read_block(source, reading, dtype, mesh), reading, mesh)
-    return wrap(moved(block, reading, layout, mesh), layout, mesh)
+    if reading is not layout and not reading.ats:
+        result = empty(layout, dtype, mesh)
+        agree(mesh.group, fill(result, reading, chunks, source.read))
+        return result
+    block = read_block(source, reading, dtype, mesh)
+    return wrap(*settled(block, reading, mesh), mesh)
 
 
 def _agreed(source: Source, mesh: DeviceMesh) -> tuple[tuple[int, ...], Any, Any]:
@@ -145,12 +152,16 @@ def write_array(sink: Sink, x: DistArray) -> None:
     Cost
     ----
     Nothing is sent where all ranks write and blocks end where chunks do; otherwise each rank
-    receives what it lacks of the chunks it writes. To a single writer the blocks travel in
-    pieces of 32 MiB, one at a time.
+    receives what it lacks of the chunks it writes, and needs 16 MiB for it, as in
+    :func:`read_array`. To a single writer the blocks travel in pieces of 32 MiB, one at a time.
     """
     x = x._plain()
     alone = sink.writers == "one"
-    writing = shares(x.layout, None if alone else sink.chunks, x.itemsize, strict=True)
+    chunks = None if alone else sink.chunks
+    writing = shares(x.layout, chunks, x.itemsize, strict=True)
+    if not writing.ats and moved_elements(x.layout, writing):
+        agree(x.mesh.group, pour(x, writing, chunks, sink.write))
+        return
     block = x.to_local() if writing.ats else moved(x.to_local(), x.layout, writing, x.mesh)
     block = x.mesh.to_host(block)
     if alone:

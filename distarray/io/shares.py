@@ -47,7 +47,7 @@ def shares(
     Examples
     --------
     >>> from distarray.layout import Replicate, Shard
-    >>> whole = Layout.replicated((4000, 1000), (4,))
+    >>> whole = Layout.replicated((4000, 1024), (4,))
     >>> [shares(whole, None, 8).section((rank,))[0] for rank in range(4)]
     [(0, 1000), (1000, 2000), (2000, 3000), (3000, 4000)]
     >>> rows = Layout.chunked((4000, 1000), (3,), [Shard(0)])
