@@ -159,7 +159,7 @@ def _chunked(lengths: Sequence[int], itemsize: int) -> tuple[tuple[int, ...], tu
     chunk, shard = list(lengths), list(lengths)
     for dim, length in enumerate(lengths):
         row = itemsize * prod(lengths[dim + 1 :])
-        pieces = min(length, max(1, ceil(length * row / CHUNK)))
+        pieces = ceil(length / max(1, CHUNK // row))
         chunk[dim] = ceil(length / pieces)
         shard[dim] = chunk[dim] * ceil(length / chunk[dim])
         if chunk[dim] > 1 or row <= CHUNK:
