@@ -47,6 +47,9 @@ MeshDim = int | str | tuple[int | str, ...] | None
 Sizes = int | Sequence[int] | None
 Parts = tuple[int, ...]
 
+#: What takes tensors of different shapes on the ranks.
+_OF_PARTS = ("all_gather", "all_to_all", "gather_from")
+
 
 # -- arguments --------------------------------------------------------------------------------
 
@@ -61,7 +64,8 @@ def along(call: str, tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim) -> tup
     else:
         group = mesh.subgroup(mesh_dim if isinstance(mesh_dim, tuple) else (mesh_dim,))
     if config.settings.check:
-        verify_among(group, f"{call}({tensor.dtype}, {tensor.ndim}-d, {mesh_dim=})")
+        shape = f"{tensor.ndim}-d" if call in _OF_PARTS else tuple(tensor.shape)
+        verify_among(group, f"{call}({tensor.dtype} {shape}, {mesh_dim=})")
     return tensor, group
 
 
