@@ -520,7 +520,7 @@ CASES = [
         {"distarray": "from_torch(t, **like)"},
         {"n": 2048},
         {"n": 16},
-        messages="2",
+        messages="1",
     ),
     Case(
         "write .npy 1 GiB",

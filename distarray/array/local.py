@@ -3,17 +3,19 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
 from distarray.array.core import DistArray, wrap
 from distarray.array.creation import Placements, listed
 from distarray.comm import DeviceMesh, default_mesh
+from distarray.comm.agree import agree
 from distarray.errors import LayoutError
-from distarray.layout import At, Cut, Layout, Partial, Placement, Replicate, Shard
+from distarray.layout import At, Cut, Fold, Layout, Partial, Placement, Replicate, Shard
 from distarray.layout import normalize_placements as normalized
 
-__all__ = ["from_blocks", "from_local"]
+__all__ = ["from_blocks", "from_local", "from_ranks"]
 
 _ROWS = Shard(0)
 _WHOLE = Replicate()
@@ -65,43 +67,121 @@ def from_local(
 
     Cost
     ----
-    One small allgather of shapes and dtypes; nothing with ``check=False`` or on one rank.
+    One small allreduce, and one small allgather of the lengths if `shape` is not given; nothing
+    with ``check=False`` or on one rank.
     """
     mesh = default_mesh() if mesh is None else mesh
-    block = mesh.asarray(block)
-    if placements is None:
-        placements = ((_ROWS if block.ndim else _WHOLE), *(_WHOLE,) * (mesh.ndim - 1))
+    return from_ranks(mesh.asarray(block), None, mesh, placements, shape, check=check)
+
+
+def from_ranks(
+    block: Any,
+    problem: Exception | None,
+    mesh: DeviceMesh,
+    placements: Placements | None,
+    shape: Sequence[int] | None,
+    *,
+    check: bool = True,
+) -> DistArray:
+    """As :func:`from_local`, where a rank may bring a problem in place of its block.
+
+    Every rank raises the problem of the lowest rank that has one.
+    """
+    placed = () if problem else _placed(block, mesh, placements)
     if len(mesh.ranks) == 1 or not check:
-        return _vouched(block, mesh, listed(placements, mesh), shape)
+        if problem is not None:
+            raise problem
+        return _vouched(block, mesh, placed, shape)
+    layout = None if problem else _layout_if_fitting(block, mesh, placed, shape)
+    mark = 0 if problem else _mark(block.dtype, block.ndim, placed, shape and tuple(shape))
+    told = np.array([mark, -mark, layout is None])
+    high, low, wrong = mesh.group.allreduce(told, Fold.MAX, "from_local").tolist()
+    if layout is None or wrong or high != -low:
+        agree(mesh.group, problem)
+        return _compared(block, mesh, placed, shape)
+    if shape is None:
+        shapes = mesh.group.allgather(np.array(block.shape, np.int64), "from_local").tolist()
+        layout = _fitted([tuple(found) for found in shapes], mesh, placed, None)
+    return wrap(block, layout, mesh)
+
+
+def _placed(block: Any, mesh: DeviceMesh, placements: Placements | None) -> tuple[Placement, ...]:
+    if placements is None:
+        return ((_ROWS if block.ndim else _WHOLE), *(_WHOLE,) * (mesh.ndim - 1))
+    return tuple(listed(placements, mesh))
+
+
+@lru_cache(maxsize=1024)
+def _mark(
+    dtype: np.dtype[Any],
+    ndim: int,
+    placements: tuple[Placement, ...],
+    shape: tuple[int, ...] | None,
+) -> int:
+    """A number that is equal on ranks that bring the same."""
+    return crc32(repr((dtype, ndim, placements, shape)).encode())
+
+
+def _layout_if_fitting(
+    block: Any, mesh: DeviceMesh, placements: tuple[Placement, ...], shape: Sequence[int] | None
+) -> Layout | None:
+    """The layout of this global shape, if this rank's block is its block there.
+
+    Without a global shape, any layout: how long the others' blocks are is not known yet.
+    """
+    if shape is None:
+        return Layout.replicated(block.shape, mesh.shape)
+    try:
+        layout, wanted = _chunked_at(tuple(shape), mesh.shape, placements, mesh.coords)
+    except (LayoutError, TypeError):
+        return None  # told when all ranks know
+    return layout if block.shape == wanted else None
+
+
+def _compared(
+    block: Any, mesh: DeviceMesh, placements: tuple[Placement, ...], shape: Sequence[int] | None
+) -> DistArray:
+    """Find out, on every rank, what does not fit."""
     described = mesh.group.allgather_object(
-        (block.shape, block.dtype.str, listed(placements, mesh), shape and tuple(shape))
+        (block.shape, str(block.dtype), placements, shape and tuple(shape))
     )
     _check_alike(described, mesh)
-    placed = normalized(listed(placements, mesh), block.ndim, mesh.shape)
+    layout = _fitted([tuple(found) for found, *_ in described], mesh, placements, shape)
+    return wrap(block, layout, mesh)
+
+
+def _fitted(
+    shapes: Sequence[tuple[int, ...]],
+    mesh: DeviceMesh,
+    placements: tuple[Placement, ...],
+    shape: Sequence[int] | None,
+) -> Layout:
+    """The layout that the blocks of all ranks make up, or LayoutError."""
+    placed = normalized(placements, len(shapes[0]), mesh.shape)
     if shape is not None:
         layout = Layout.chunked(shape, mesh.shape, placed)
     else:
-        layout = _layout_of_blocks([d[0] for d in described], placed, mesh)
-    for rank, (found, *_) in enumerate(described):
+        layout = _layout_of_blocks(shapes, placed, mesh)
+    for rank, found in enumerate(shapes):
         wanted = layout.local_shape(mesh.coords_of(rank))
-        if tuple(found) != wanted:
+        if found != wanted:
             raise LayoutError(
                 f"from_local: rank {rank} brings a block of shape {found}, but {layout} puts "
                 f"one of shape {wanted} there"
                 + ("; leave out `shape` to keep blocks of any length" if shape is not None else "")
             )
-    return wrap(block, layout, mesh)
+    return layout
 
 
 def _vouched(
-    block: Any, mesh: DeviceMesh, placements: list[Placement], shape: Sequence[int] | None
+    block: Any, mesh: DeviceMesh, placements: tuple[Placement, ...], shape: Sequence[int] | None
 ) -> DistArray:
     """`from_local` where there is nobody to ask, or the caller says that there is no need."""
     if shape is None:
         if len(mesh.ranks) > 1:
             raise LayoutError("from_local: check=False needs the global shape, shape=(...)")
         shape = block.shape
-    layout, wanted = _chunked_at(tuple(shape), mesh.shape, tuple(placements), mesh.coords)
+    layout, wanted = _chunked_at(tuple(shape), mesh.shape, placements, mesh.coords)
     if block.shape != wanted:
         raise LayoutError(
             f"from_local: rank {mesh.rank} brings a block of shape {block.shape}, but {layout} "

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from distarray.array import DistArray, distribute, from_local
+from distarray.array import DistArray, distribute
+from distarray.array.local import from_ranks
 from distarray.comm import DeviceMesh, default_mesh, devices
 from distarray.comm.agree import agree
 from distarray.errors import CopyRequiredError
@@ -218,19 +219,16 @@ def from_torch(
 
     Cost
     ----
-    An agreement (one allreduce of an integer) and one small allgather of shapes and dtypes;
-    nothing with ``check=False`` or on a mesh of one rank.
+    One small allreduce, and one small allgather of the lengths if `shape` is not given; nothing
+    with ``check=False`` or on a mesh of one rank.
     """
     mesh = default_mesh() if mesh is None else mesh
-    if not check or mesh.size() == 1:
-        return from_local(block_of(t, mesh, copy), mesh, placements, shape, check=check)
-    block, error = None, None
+    block, problem = None, None
     try:
         block = block_of(t, mesh, copy)
-    except Exception as problem:
-        error = problem
-    agree(mesh.group, error)
-    return from_local(block, mesh, placements, shape)
+    except Exception as error:
+        problem = error
+    return from_ranks(block, problem, mesh, placements, shape, check=check)
 
 
 def block_of(t: Any, mesh: DeviceMesh, copy: bool | None = None, call: str = "from_torch") -> Any:

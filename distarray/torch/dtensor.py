@@ -7,7 +7,7 @@ has a DTensor's counterpart, block for block. What has none is refused.
 import socket
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -332,8 +332,7 @@ def _our_mesh(torch_mesh: Any, mesh: DeviceMesh | None) -> DeviceMesh:
     if mesh is None:
         kind = "cuda" if torch_mesh.device_type == "cuda" else "cpu"
         names = torch_mesh.mesh_dim_names
-        made = DeviceMesh(world_group(), shape, names, device_type=kind, ranks=np.array(ranks))
-        return cast("DeviceMesh", made)
+        return DeviceMesh(world_group(), shape, names, device_type=kind, ranks=np.array(ranks))
     if mesh.shape != shape or mesh.group.world_ranks != ranks:
         raise MeshError(
             f"from_dtensor: {mesh!r} with ranks {list(mesh.group.world_ranks)} of the job is "
