@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from distarray import checkpoint as checkpoint
     from distarray import io as io
     from distarray import job as job
+    from distarray import numpy as numpy
+    from distarray import torch as torch
     from distarray.array import (
         DistArray,
         distribute,
@@ -82,7 +84,7 @@ _HOMES = {
 }
 
 #: Modules that are attributes without having been imported.
-_ROOMS = ("checkpoint", "io", "job")
+_ROOMS = ("checkpoint", "io", "job", "numpy", "torch")
 
 
 def __getattr__(name: str) -> Any:
