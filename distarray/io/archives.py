@@ -82,7 +82,8 @@ class Archive(Mapping[str, DistArray]):
         sums: list[Sum] = []
         x = filled(path, member.header, self._mesh, self._placements, sums)
         found = self._mesh.group.allgather_object(sums, "checksums")
-        if combined([member.lead, *[each for own in found for each in own]]) != member.crc:
+        whole = combined([member.lead, *[each for own in found for each in own]])
+        if whole != member.crc and self._mesh.coords is not None:
             raise BadZipFile(f"Bad CRC-32 for file {name!r}")
         return x
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.lib import format as npy_format
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.comm import DeviceMesh
 from distarray.io.aside import on_first
 from distarray.io.bodies import reversed_dims
@@ -201,7 +201,6 @@ def target_of(file: Any, ending: str) -> Any:
     return path if path.endswith(ending) else path + ending
 
 
-@implements(np.save)
 def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     """Save an array in an ``.npy`` file, byte for byte as NumPy does; see :func:`numpy.save`.
 

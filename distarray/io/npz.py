@@ -6,7 +6,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.comm import DeviceMesh
 from distarray.comm.files import SharedFile, open_file
 from distarray.io.bodies import ALONE, Sum, pieces, sum_of, whole, write_body
@@ -19,7 +19,6 @@ __all__ = ["savez", "savez_compressed", "write_archive"]
 Members = Mapping[str, Sequence[Part]]
 
 
-@implements(np.savez)
 def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
     """Save several arrays in an ``.npz`` file, byte for byte as NumPy; see :func:`numpy.savez`.
 
@@ -41,7 +40,6 @@ def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None
     write_archive(target_of(file, ".npz"), members, False, mesh)
 
 
-@implements(np.savez_compressed)
 def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
     """Save several arrays compressed, byte for byte as NumPy; see :func:`numpy.savez_compressed`.
 

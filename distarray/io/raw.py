@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, common_mesh, distribute, implements
-from distarray.array.creators import creates
+from distarray.array import DistArray, common_mesh, distribute
 from distarray.comm import DeviceMesh
 from distarray.io.aside import agreed
 from distarray.io.bodies import pieces
@@ -20,7 +19,6 @@ __all__ = ["fromfile", "tofile"]
 _fromfile: Any = np.fromfile
 
 
-@implements(DistArray.tofile)
 def tofile(x: DistArray, fid: Any, sep: str = "", format: str = "%s") -> None:
     """Write the elements in C order, as bytes or as text; see :meth:`numpy.ndarray.tofile`.
 
@@ -82,7 +80,6 @@ def _some(piece: Any) -> Iterator[list[Any]]:
         yield flat[start : start + (1 << 14)].tolist()
 
 
-@creates(np.fromfile)
 def fromfile(
     file: Any,
     dtype: Any = None,

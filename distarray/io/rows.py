@@ -1,17 +1,48 @@
-"""What NumPy's functions do with files, registered: importing this does it."""
+"""What NumPy's functions do with files, registered; the code comes when one is called.
 
-from distarray.io.npy import save
-from distarray.io.npz import savez, savez_compressed
-from distarray.io.raw import fromfile, tofile
-from distarray.io.text import genfromtxt, loadtxt, savetxt
+Importing this registers a function for each that imports the real one: programs that touch no
+files need not wait for what reads and writes them.
+"""
 
-__all__ = [
-    "fromfile",
-    "genfromtxt",
-    "loadtxt",
-    "save",
-    "savetxt",
-    "savez",
-    "savez_compressed",
-    "tofile",
-]
+from collections.abc import Callable
+from importlib import import_module
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, implements
+
+__all__ = ["HOMES"]
+
+#: Where the function is that stands behind one of NumPy's.
+HOMES: dict[Callable[..., Any], str] = {
+    np.save: "distarray.io.npy",
+    np.savez: "distarray.io.npz",
+    np.savez_compressed: "distarray.io.npz",
+    np.savetxt: "distarray.io.text",
+    np.loadtxt: "distarray.io.text",
+    np.genfromtxt: "distarray.io.text",
+    np.fromfile: "distarray.io.raw",
+    DistArray.tofile: "distarray.io.raw",
+}
+
+
+def _found(home: str, name: str) -> Any:
+    return getattr(import_module(home), name)
+
+
+def _register(function: Callable[..., Any], home: str) -> None:
+    name = function.__name__
+
+    def late(*args: Any, **kwargs: Any) -> Any:
+        return _found(home, name)(*args, **kwargs)
+
+    late.__name__ = late.__qualname__ = name
+    late.__doc__ = function.__doc__
+    late.__signature__ = signature(function)  # type: ignore[attr-defined]
+    implements(function, like="like" in signature(function).parameters)(late)
+
+
+for _function, _home in HOMES.items():
+    _register(_function, _home)

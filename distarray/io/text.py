@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.npyio import DataSource
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.array.creators import creates
+from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
 from distarray.comm.files import open_file
@@ -35,7 +34,6 @@ _genfromtxt: Any = np.genfromtxt
 _BATCH = 1 << 16
 
 
-@implements(np.savetxt)
 def savetxt(
     fname: Any,
     X: Any,
@@ -212,7 +210,6 @@ def _encoded(rows: Any, form: dict[str, Any], coding: str) -> tuple[bytes, Excep
         return b"", error or caught
 
 
-@creates(np.loadtxt)
 def loadtxt(
     fname: Any,
     dtype: Any = float,
@@ -299,7 +296,6 @@ def _by_each(read: Any, fname: Any, mesh: DeviceMesh) -> Any:
     return agreed(mesh.group, read)
 
 
-@creates(np.genfromtxt)
 def genfromtxt(
     fname: Any,
     dtype: Any = float,

@@ -10,7 +10,13 @@ out as they are; given a DistArray they gather it, which every rank must then do
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distarray.io.loading import load
+    from distarray.io.mapped import memmap
+    from distarray.io.raw import fromfile
+    from distarray.io.text import fromregex, genfromtxt, loadtxt
 
 # fmt: off
 # isort: off
@@ -79,11 +85,6 @@ from numpy import (
     seterrcall, ufunc,
 )
 
-from distarray.io.loading import load
-from distarray.io.mapped import memmap
-from distarray.io.raw import fromfile
-from distarray.io.rows import genfromtxt, loadtxt
-from distarray.io.text import fromregex
 from distarray.ops.conversion import (
     array, asanyarray, asarray, asarray_chkfinite, ascontiguousarray, asfortranarray,
     from_dlpack, frombuffer, fromiter, fromstring, require,
@@ -175,6 +176,13 @@ __all__ = [
 # isort: on
 # fmt: on
 
+import_module("distarray.io.rows")
+#: What makes arrays of files, and comes when it is asked for.
+_FILES = {
+    "fromfile": "distarray.io.raw", "fromregex": "distarray.io.text",
+    "genfromtxt": "distarray.io.text", "load": "distarray.io.loading",
+    "loadtxt": "distarray.io.text", "memmap": "distarray.io.mapped",
+}  # fmt: skip
 _NUMPY_MODULES = (
     "char", "ctypeslib", "dtypes", "emath", "exceptions", "lib", "ma", "polynomial", "rec",
     "strings", "testing", "typing", "version",
@@ -191,6 +199,9 @@ def __getattr__(name: str) -> Any:
 
     if name in ("fft", "linalg", "random"):
         return import_module(f"distarray.numpy.{name}")
+    if name in _FILES:
+        value = globals()[name] = getattr(import_module(_FILES[name]), name)
+        return value
     if name in _NUMPY_MODULES or (name in _NUMPY_NAMES and hasattr(numpy, name)):
         return getattr(numpy, name)
     raise AttributeError(f"module 'distarray.numpy' has no attribute {name!r}")

@@ -1,19 +1,43 @@
 """Where a new array goes: what all creation functions share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from inspect import signature
 from operator import index
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from distarray.array import DistArray, common_mesh, placed_layout
-from distarray.array.creators import creates
+from distarray.array import DistArray, call, common_mesh, implements, placed_layout
 from distarray.comm import DeviceMesh
-from distarray.layout import Layout, Placement
+from distarray.layout import Fold, Layout, Placement
 
 __all__ = ["Placements", "as_shape", "creates", "follow", "place", "plain"]
 
 Placements = Sequence[Placement] | Placement
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def creates(
+    numpy_function: Callable[..., Any], through: Iterable[Fold] = (), at: bool = False
+) -> Callable[[Function], Function]:
+    """Register a creation function, and give it out under a name that can be called directly.
+
+    Called directly, it goes through the registry too, so that pending folds among its arguments
+    are settled as they are when NumPy's function of that name is called.
+    """
+
+    def register(function: Function) -> Function:
+        like = "like" in signature(function).parameters
+        implements(numpy_function, through=through, at=at, like=like)(function)
+
+        @wraps(function)
+        def public(*args: Any, **kwargs: Any) -> Any:
+            return call(numpy_function, *args, **kwargs)
+
+        return cast(Function, public)
+
+    return register
 
 
 def as_shape(shape: Any) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import io
 import os
 import resource
@@ -15,6 +17,7 @@ import distarray
 import distarray.numpy as np
 from distarray import DistArray, Replicate, Shard
 from distarray.comm.files import SharedFile
+from distarray.io.rows import HOMES
 from tests.io.shared import VALUES, common, content, meshes, placements, reference, tiny
 
 __all__ = ["tiny"]
@@ -477,5 +480,50 @@ def test_as_formats_of_open_read_and_write(world, ranks, tmp_path, tiny):
             with distarray.io.open(path, mesh=mesh) as file:
                 numpy.testing.assert_array_equal(file["a"][4:, 1].full(), values[4:, 1])
         assert raised(lambda: distarray.io.write(directory / "y.npy", {"a": x}))[0] is ValueError
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("function", HOMES, ids=lambda function: function.__name__)
+def test_signatures_are_numpys(function):
+    """Those of the functions that come when one is called; the ledger sees what stands for it."""
+    if function is DistArray.tofile:
+        function = numpy.ndarray.tofile
+    found = getattr(
+        importlib.import_module(HOMES.get(function, "distarray.io.raw")), function.__name__
+    )
+    ours = inspect.signature(found).parameters
+    assert ours["placements"].default is None if "placements" in ours else True
+    if function is numpy.ndarray.tofile:
+        return
+    wanted = inspect.signature(function).parameters
+    assert [name for name in ours if name not in ("mesh", "placements")] == list(wanted)
+    for name, parameter in wanted.items():
+        assert (ours[name].kind, ours[name].default) == (parameter.kind, parameter.default)
+
+
+def test_ranks_outside_of_the_mesh_take_no_part(world, ranks, tmp_path, tiny):
+    def program(group):
+        directory = common(group, tmp_path)
+        members = list(range(max(1, group.size - 1)))
+        mesh = distarray.DeviceMesh(group, (len(members),), ranks=members)
+        x = distarray.distribute(VALUES["matrix"], mesh, [Shard(1)], src=None)
+        numpy.save(directory / "x.npy", x)
+        numpy.savez(directory / "x.npz", x)
+        numpy.savetxt(directory / "x.txt", x)
+        x.tofile(directory / "x.raw")
+        group.barrier()  # a rank outside looks by itself
+        for y in (
+            np.load(directory / "x.npy", mesh=mesh, placements=[Shard(0)]),
+            np.load(directory / "x.npz", mesh=mesh, placements=[Shard(0)])["arr_0"],
+            np.loadtxt(directory / "x.txt", mesh=mesh, placements=[Shard(0)]),
+            np.fromfile(directory / "x.raw", mesh=mesh, placements=[Shard(0)]).reshape(13, 9),
+            np.load(directory / "x.npy", "r", mesh=mesh, placements=[Shard(0)]),
+        ):
+            assert y.shape == (13, 9)
+            if mesh.coords is not None:
+                numpy.testing.assert_array_equal(y.full(), VALUES["matrix"])
+            else:
+                assert y.to_local().size == 0
 
     world.run(ranks, program)
