@@ -14,7 +14,7 @@ from distarray.layout.placement import Fold
 from distarray.torch import counting
 from distarray.torch.refusals import checked_tensor
 
-__all__ = ["foldable", "folded_back", "folds_in_place", "movable", "moved_back", "plain"]
+__all__ = ["foldable", "folded_back", "folds_in_place", "movable", "moved_back", "plain", "refill"]
 
 Array = Any
 Tensor = Any
@@ -90,6 +90,15 @@ def folded_back(result: Array, like: Tensor, fold: Fold) -> Tensor:
         # Rounded here: a device might hold the wider dtype with fewer bits.
         tensor = tensor.to(like.dtype)
     return tensor if like.device.type == "cpu" else _to_device(tensor, like)
+
+
+def refill(tensor: Tensor, result: Array) -> None:
+    """Put a fold's result into the operand, wherever that is."""
+    values = torch.from_numpy(result).to(tensor.dtype)
+    if counting.watching and tensor.device.type != "cpu":
+        counting.record("h2d", values.nbytes)
+    with torch.no_grad():
+        tensor.copy_(values)
 
 
 def movable(tensor: Tensor) -> Array:

@@ -20,6 +20,7 @@ from distarray.torch.blocks import (
     movable,
     moved_back,
     plain,
+    refill,
 )
 
 __all__ = [
@@ -267,12 +268,13 @@ def begin_fold(tensor: Tensor, group: Group, fold: Fold, async_op: bool) -> Work
         if direct:
             torch.autograd.graph.increment_version(tensor)
         else:
-            with torch.no_grad():
-                tensor.copy_(folded_back(block, tensor, fold))
+            refill(tensor, block)
 
-    work = Work(
-        tensor, group.begin_allreduce(block, summing) if tensor.numel() else FINISHED, finish
-    )
-    if not async_op:
-        work.wait()
+    if not block.size:
+        return Work(tensor, FINISHED, finish)
+    if async_op:
+        return Work(tensor, group.begin_allreduce(block, summing), finish)
+    group.allreduce_in_place(block, summing)
+    work = Work(tensor, FINISHED, finish)
+    work.wait()
     return work

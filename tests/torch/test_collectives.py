@@ -125,7 +125,12 @@ def test_folds(world, ranks, device, fold):
             torch.testing.assert_close(dt.reduce_from(mine, mesh, fold=fold).cpu(), wanted)
         dt.all_reduce_(mine, mesh, fold=fold)
         torch.testing.assert_close(mine, total)
-        for same_bits in (total, mine):
+        later = rows[r].to(device)
+        with dt.transfers() as log:
+            dt.all_reduce_(later, mesh, fold=fold, async_op=True).wait()
+        crossed = 0 if device == "cpu" else later.nbytes
+        assert (log.d2h_bytes, log.h2d_bytes) == (crossed, crossed)
+        for same_bits in (total, mine, later):
             assert len(set(group.allgather_object(same_bits.cpu().numpy().tobytes()))) == 1
 
     world.run(ranks, program)
