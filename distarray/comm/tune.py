@@ -3,6 +3,9 @@
 import ctypes
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any, NamedTuple
 
 from distarray.config import config
@@ -11,6 +14,7 @@ __all__ = [
     "Node",
     "blas_threads",
     "keep_freed_memory",
+    "one_blas_thread",
     "own_threads",
     "share_of_cores",
     "start",
@@ -31,6 +35,11 @@ _USER_CHOICES = (
     "BLIS_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+
+_limiting = Lock()
+_limited = 0
+_limit: Any = None
+_controller: Any = None
 
 _started = False
 _node_rank = 0
@@ -139,6 +148,39 @@ def blas_threads(count: int) -> None:
     except ImportError:
         return
     threadpoolctl.threadpool_limits(count, user_api="blas")
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let BLAS use one thread for a while: how it rounds depends on how many there are.
+
+    Needs threadpoolctl, as :func:`blas_threads`. Ranks that are threads of one process leave
+    together.
+    """
+    global _limited, _limit
+    with _limiting:
+        _limited += 1
+        if _limited == 1:
+            _limit = _limiter()
+    try:
+        yield
+    finally:
+        with _limiting:
+            _limited -= 1
+            if not _limited and _limit is not None:
+                _limit.restore_original_limits()
+
+
+def _limiter() -> Any:
+    """A limit of one thread in force, that can be taken back; None without threadpoolctl."""
+    global _controller
+    try:
+        import threadpoolctl
+    except ImportError:
+        return None
+    if _controller is None:
+        _controller = threadpoolctl.ThreadpoolController()  # looks for libraries: a millisecond
+    return _controller.limit(limits=1, user_api="blas")
 
 
 def use_own_gpu(cupy: Any) -> None:

@@ -10,6 +10,7 @@ from distarray.layout import Cut
 from distarray.ops.linalg import small
 from distarray.ops.linalg.householder import factored
 from distarray.ops.linalg.qr import is_tall, rows_of, triangle_of
+from distarray.ops.linalg.repeatable import repeatable
 from distarray.ops.linalg.svd import SQUARE_BYTES, adjoint, svd
 from distarray.ops.linalg.tsqr import TallQR
 from distarray.ops.ufuncs import call_ufunc
@@ -21,6 +22,7 @@ LinAlgError = np.linalg.LinAlgError
 
 
 @implements(np.linalg.lstsq)
+@repeatable(np.linalg.lstsq, 2)
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     """As :func:`numpy.linalg.lstsq`, rank-deficient matrices included.
 

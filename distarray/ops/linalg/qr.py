@@ -11,6 +11,7 @@ from distarray.array import DistArray, call, implements, movement, to_layout, wr
 from distarray.layout import Layout, Replicate
 from distarray.ops.linalg import small
 from distarray.ops.linalg.householder import Factored, by_rows, factored
+from distarray.ops.linalg.repeatable import repeatable
 from distarray.ops.linalg.tsqr import MOST_COLUMNS, TallQR
 
 __all__ = ["is_tall", "orthogonal", "qr", "rows_of", "tall_qr", "triangle_of"]
@@ -26,6 +27,7 @@ SHORT_BYTES = 1 << 21
 
 
 @implements(np.linalg.qr)
+@repeatable(np.linalg.qr)
 def qr(a: Any, mode: str = "reduced") -> Any:
     """As :func:`numpy.linalg.qr`, with LAPACK's signs on any number of ranks.
 

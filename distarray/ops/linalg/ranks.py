@@ -8,6 +8,7 @@ import numpy as np
 from distarray.array import DistArray, call, implements
 from distarray.ops.linalg import small
 from distarray.ops.linalg.norms import norm
+from distarray.ops.linalg.repeatable import repeatable
 from distarray.ops.linalg.svd import svd
 from distarray.ops.ufuncs import call_ufunc
 
@@ -17,6 +18,7 @@ LinAlgError = np.linalg.LinAlgError
 
 
 @implements(np.linalg.matrix_rank)
+@repeatable(np.linalg.matrix_rank)
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
     """As :func:`numpy.linalg.matrix_rank`.
 
@@ -47,6 +49,7 @@ def _column(tol: Any) -> Any:
 
 
 @implements(np.linalg.cond)
+@repeatable(np.linalg.cond, stacks=False)
 def cond(x: Any, p: Any = None) -> Any:
     """As :func:`numpy.linalg.cond`, for every `p`.
 

@@ -8,6 +8,7 @@ import numpy as np
 from distarray.array import DistArray, implements, wrap
 from distarray.layout import Fold, Layout
 from distarray.ops.linalg.hermitian import eigen
+from distarray.ops.linalg.repeatable import repeatable
 from distarray.ops.linalg.small import (
     at_once,
     check_square,
@@ -36,6 +37,7 @@ def _triangle(UPLO: Any) -> str:
 
 
 @implements(np.linalg.eigh)
+@repeatable(np.linalg.eigh)
 def eigh(a: Any, UPLO: str = "L") -> Any:
     """Eigenvalues and eigenvectors of Hermitian matrices. See :func:`numpy.linalg.eigh`.
 
@@ -86,6 +88,7 @@ def eigh(a: Any, UPLO: str = "L") -> Any:
 
 
 @implements(np.linalg.eigvalsh)
+@repeatable(np.linalg.eigvalsh)
 def eigvalsh(a: Any, UPLO: str = "L") -> Any:
     """Eigenvalues of Hermitian matrices. See :func:`numpy.linalg.eigvalsh`.
 
@@ -110,6 +113,7 @@ def _values(values: Array, made: np.dtype[Any], a: DistArray) -> DistArray:
 
 
 @implements(np.linalg.eig)
+@repeatable(np.linalg.eig, stacks=False)
 def eig(a: Any) -> Any:
     """Eigenvalues and eigenvectors of square matrices. See :func:`numpy.linalg.eig`.
 
@@ -150,6 +154,7 @@ def eig(a: Any) -> Any:
 
 
 @implements(np.linalg.eigvals)
+@repeatable(np.linalg.eigvals, stacks=False)
 def eigvals(a: Any) -> Any:
     """Eigenvalues of square matrices. See :func:`numpy.linalg.eigvals`; gathers as :func:`eig`."""
     (a,) = read(a)

@@ -12,6 +12,7 @@ from distarray.array import DistArray, call, implements, wrap
 from distarray.layout import Layout
 from distarray.ops.linalg import cholesky as blocked_cholesky
 from distarray.ops.linalg import lu
+from distarray.ops.linalg.repeatable import repeatable
 from distarray.ops.linalg.small import (
     at_once,
     check_square,
@@ -74,6 +75,7 @@ def _scalar(value: Any, a: DistArray) -> DistArray:
 
 
 @implements(np.linalg.cholesky)
+@repeatable(np.linalg.cholesky)
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     """The Cholesky factor of positive definite matrices. See :func:`numpy.linalg.cholesky`.
 
@@ -119,6 +121,7 @@ def _as(x: DistArray, dtype: np.dtype[Any]) -> DistArray:
 
 
 @implements(np.linalg.inv)
+@repeatable(np.linalg.inv)
 def inv(a: Any) -> Any:
     """The inverse of matrices. See :func:`numpy.linalg.inv`.
 
@@ -148,6 +151,7 @@ def inv(a: Any) -> Any:
 
 
 @implements(np.linalg.slogdet)
+@repeatable(np.linalg.slogdet)
 def slogdet(a: Any) -> Any:
     """Sign and logarithm of the determinant. See :func:`numpy.linalg.slogdet`.
 
@@ -180,6 +184,7 @@ def slogdet(a: Any) -> Any:
 
 
 @implements(np.linalg.det)
+@repeatable(np.linalg.det)
 def det(a: Any) -> Any:
     """The determinant of matrices. See :func:`numpy.linalg.det`; costs as :func:`slogdet`."""
     (a,) = read(a)
@@ -194,6 +199,7 @@ def det(a: Any) -> Any:
 
 
 @implements(np.linalg.solve)
+@repeatable(np.linalg.solve, 2)
 def solve(a: Any, b: Any) -> Any:
     """Solutions of systems of linear equations. See :func:`numpy.linalg.solve`.
 

@@ -12,6 +12,7 @@ from distarray.ops.linalg import small
 from distarray.ops.linalg.householder import by_rows
 from distarray.ops.linalg.jacobi import values_and_vectors
 from distarray.ops.linalg.qr import is_tall, orthogonal, tall_qr, triangle_of
+from distarray.ops.linalg.repeatable import repeatable
 from distarray.ops.ufuncs import call_ufunc
 
 __all__ = ["svd", "svdvals"]
@@ -26,6 +27,7 @@ SQUARE_BYTES = 1 << 25
 
 
 @implements(np.linalg.svd)
+@repeatable(np.linalg.svd)
 def svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
 ) -> Any:
