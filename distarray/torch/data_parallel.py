@@ -14,7 +14,9 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from distarray.array.divergence import verify_among
 from distarray.comm.mesh import DeviceMesh
+from distarray.config import config
 from distarray.torch.alike import agree_alike, line_of, take_over
 from distarray.torch.checks import check_parameters
 from distarray.torch.collectives import Work, all_reduce_
@@ -91,6 +93,8 @@ def data_parallel(
     >>> loss_of(model(my_part_of_the_batch)).backward()  # doctest: +SKIP
     """
     mesh, _, line = line_of("data_parallel", mesh, mesh_dim)
+    if mesh.coords is None:
+        return module
     group, error = line.group, None
     try:
         _check(module, fold, bucket_bytes)
@@ -150,19 +154,19 @@ def _check(module: Module, fold: str, bucket_bytes: int) -> None:
 class _Bucket:
     """Gradients of one dtype and device that are averaged together."""
 
-    __slots__ = ("flat", "missing", "parameters", "size", "work")
+    __slots__ = ("awaited", "flat", "parameters", "size", "work")
 
     def __init__(self) -> None:
         self.parameters: list[Tensor] = []
         self.size = 0
-        self.missing = 0
+        self.awaited: set[int] = set()
         self.flat: Tensor = None
         self.work: Work | None = None
 
     def add(self, parameter: Tensor) -> None:
         self.parameters.append(parameter)
         self.size += parameter.numel() * parameter.element_size()
-        self.missing += 1
+        self.awaited.add(id(parameter))
 
     def begin(self, mesh: DeviceMesh) -> None:
         """Pack the gradients, and who has one, and begin to sum them up."""
@@ -187,7 +191,7 @@ class _Bucket:
             if owners:
                 parameter.grad = part.view(parameter.shape)
         self.flat = self.work = None
-        self.missing = count
+        self.awaited = set(map(id, self.parameters))
 
 
 class _Averager:
@@ -205,9 +209,9 @@ class _Averager:
         self.fold, self.bucket_bytes = fold, bucket_bytes
         self.broadcast_buffers = broadcast_buffers
         self.parameters = list(module.parameters())
-        self.watched: set[Tensor] = set()
+        self.watched: set[int] = set()
         self.buckets: list[_Bucket] = []
-        self.bucket_of: dict[Tensor, _Bucket] = {}
+        self.bucket_of: dict[int, _Bucket] = {}
         self.paused = 0
         self.begun = 0
         self.passing = False
@@ -221,21 +225,21 @@ class _Averager:
     def watch(self) -> None:
         """Put hooks on parameters that have become trainable, and fill the buckets anew."""
         for parameter in self.parameters:
-            if parameter.requires_grad and parameter not in self.watched:
-                self.watched.add(parameter)
+            if parameter.requires_grad and id(parameter) not in self.watched:
+                self.watched.add(id(parameter))
                 if self.fold == "sum":  # the mean of these is the sum
                     parameter.register_hook(self._scaled)
                 parameter.register_post_accumulate_grad_hook(self.arrived)
         self._fill_buckets()
 
-    def _scaled(self, grad: Tensor) -> Tensor:
-        return grad * self.group.size
+    def _scaled(self, grad: Tensor | None) -> Tensor | None:
+        return None if grad is None else grad * self.group.size
 
     def _fill_buckets(self) -> None:
         self.buckets, self.bucket_of = [], {}
         latest: dict[Any, _Bucket] = {}
         for parameter in reversed(self.parameters):
-            if parameter not in self.watched:
+            if id(parameter) not in self.watched:
                 continue
             kind = parameter.dtype, parameter.device
             bucket = latest.get(kind)
@@ -244,7 +248,7 @@ class _Averager:
                 bucket = latest[kind] = _Bucket()
                 self.buckets.append(bucket)
             bucket.add(parameter)
-            self.bucket_of[parameter] = bucket
+            self.bucket_of[id(parameter)] = bucket
 
     # -- hooks --------------------------------------------------------------------------------
 
@@ -254,7 +258,7 @@ class _Averager:
             return  # a copy of the module, or a forward repeated within a backward pass
         if self.passing:
             self.finish()  # a pass that ended in an error
-        if any(p.requires_grad and p not in self.watched for p in self.parameters):
+        if any(p.requires_grad and id(p) not in self.watched for p in self.parameters):
             self.watch()
         if self.broadcast_buffers and module.training and not self.paused:
             take_over(list(module.buffers()), self.group, 0)
@@ -274,7 +278,7 @@ class _Averager:
 
     def arrived(self, parameter: Tensor) -> None:
         """A parameter has its gradient: begin with the buckets that are full."""
-        if self.paused:
+        if self.paused or parameter.grad is None:
             return
         self.begin()
         if parameter.grad.layout is not torch.strided:
@@ -282,20 +286,22 @@ class _Averager:
                 f"data_parallel: a gradient has layout {parameter.grad.layout}; sparse ones are "
                 "not averaged: make the embedding with sparse=False"
             )
-        bucket = self.bucket_of[parameter]
+        bucket = self.bucket_of[id(parameter)]
         if bucket.work is not None:
             raise RuntimeError(
                 "data_parallel: a parameter got a second gradient in one backward pass, after the "
                 "first was sent; checkpoint with use_reentrant=False, and call backward() once"
             )
-        bucket.missing -= 1
-        while self.begun < len(self.buckets) and self.buckets[self.begun].missing <= 0:
+        bucket.awaited.discard(id(parameter))
+        while self.begun < len(self.buckets) and not self.buckets[self.begun].awaited:
             self._begin_next()
         for under_way in self.buckets[: self.begun]:
             if under_way.work is not None:
                 under_way.work.poke()
 
     def _begin_next(self) -> None:
+        if config.settings.check:
+            verify_among(self.group, f"data_parallel: gradients, bucket {self.begun}")
         self.buckets[self.begun].begin(self.mesh)
         self.begun += 1
 

@@ -89,6 +89,8 @@ def fully_shard(
     parameters as distributed arrays.
     """
     mesh, dim, line = line_of("fully_shard", mesh, mesh_dim)
+    if mesh.coords is None:
+        return module
     group, entries, error = line.group, [], None
     try:
         _check(module, fold)

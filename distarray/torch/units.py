@@ -14,9 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from distarray.array.divergence import verify_among
+from distarray.config import config
+from distarray.errors import LayoutError
 from distarray.layout.placement import Fold
 from distarray.torch import conversations as talk
 from distarray.torch.parameters import Placed, placed_of, remember
+from distarray.torch.tensor import DistTensor
 
 __all__ = ["Entry", "Unit", "at_end_of_backward"]
 
@@ -42,6 +46,8 @@ def tensors_in(value: Any) -> list[Tensor]:
     """The tensors in what a module returned: itself, or in lists, tuples and dicts."""
     if isinstance(value, torch.Tensor):
         return [value]
+    if isinstance(value, DistTensor):
+        return [value.local]
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -109,7 +115,15 @@ class Entry:
     def contribution(self, rank: int) -> Tensor:
         """What this rank brings when the parameter is gathered, flat."""
         part = self.parameter.detach().reshape(-1)
-        return part if self.rows or rank == 0 else part[:0]
+        if not self.rows:
+            return part if rank == 0 else part[:0]
+        if len(part) != self.counts[rank]:
+            raise LayoutError(
+                f"fully_shard: {self.owners[0][1]} has become a tensor of shape "
+                f"{tuple(self.parameter.shape)}; this rank has {self.rows[rank]} of its "
+                f"{sum(self.rows)} rows. Assign values in place, as in p.data.copy_(values)"
+            )
+        return part
 
     def show(self, whole: Tensor) -> None:
         """Let the modules see the gathered parameter, and how it is laid out otherwise."""
@@ -170,6 +184,8 @@ class Unit:
 
     def gather(self) -> list[Tensor]:
         """All parameters whole, in the entries' order; collective."""
+        if config.settings.check:
+            verify_among(self.group, f"fully_shard: parameters of {self.name}")
         whole: list[Tensor] = [None] * len(self.entries)
         with torch.no_grad():
             for pack in self.packs:
@@ -194,6 +210,8 @@ class Unit:
 
         None where no rank has a gradient. Collective.
         """
+        if config.settings.check:
+            verify_among(self.group, f"fully_shard: gradients of {self.name}")
         have = np.array([grad is not None for grad in grads], np.uint8)
         have = self.group.allreduce(have, Fold.MAX, f"gradients of {self.name}")
         parts: list[Tensor | None] = [None] * len(grads)
