@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from distarray.errors import LayoutError
 
 h5py = pytest.importorskip("h5py")
 pytest.importorskip("netCDF4")
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_alike(world: Any, act: Any) -> None:
@@ -227,3 +231,29 @@ def test_a_full_disk_leaves_the_old_file(
         np.testing.assert_array_equal(io.read(path, "x", mesh=mesh).full(), np.arange(10))
 
     run_alike(world, whole)
+
+
+def test_a_missing_library_names_its_extra(
+    world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    for act in (
+        lambda mesh: io.read(shared / "x.h5", mesh=mesh),
+        lambda mesh: io.write(shared / "x.h5", {"x": np.zeros(3)}, mesh=mesh),
+    ):
+        with pytest.raises(ImportError, match=r"pip install 'distarray-mpi\[io\]'"):
+            run_alike(world, act)
+    assert os.listdir(shared) == []
+
+
+def test_importing_loads_no_library_of_any_format(request: pytest.FixtureRequest) -> None:
+    if request.config.option.mpi:
+        pytest.skip("starts a process of its own")
+    names = ["h5py", "netCDF4", "zarr", "safetensors", "ml_dtypes", "fsspec", "tqdm", "torch"]
+    lines = (
+        f"import sys, distarray.io, distarray.job; print([n for n in {names} if n in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", lines], capture_output=True, text=True, timeout=60, cwd=ROOT
+    )
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

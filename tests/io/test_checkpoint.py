@@ -15,7 +15,7 @@ import distarray as da
 from distarray import DeviceMesh, DistArray, Partial, Replicate, Shard, checkpoint
 from distarray.checkpoint import files, reading
 from distarray.errors import CheckpointError, DivergenceError
-from distarray.io import grids
+from distarray.io import flushing, grids
 from distarray.layout import Fold
 from distarray.testing import array_values, assert_matches, mesh_shapes, recipes
 
@@ -33,6 +33,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grids, "LEAST", 64)
     monkeypatch.setattr(reading, "_ROUND", 600)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr(flushing, "_sync_system", lambda handle: None)
 
 
 @pytest.fixture(params=["one", "several"])

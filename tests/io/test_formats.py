@@ -236,6 +236,43 @@ def test_a_model_in_several_files(world: Any, ranks: int, shared: Path) -> None:
     world.run(ranks, program)
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_ranks_outside_of_the_mesh_do_not_take_part(
+    world: Any, ranks: int, suffix: str, shared: Path
+) -> None:
+    path = shared / f"{ranks}{suffix}"
+    values = NUMBERS["cube"]
+
+    def program(group: Any) -> None:
+        some = max(1, group.size - 1)
+        mesh = DeviceMesh(group, (some,), ranks=range(some))
+        io.write(path, {"x": placed(values, mesh)})
+        group.barrier()  # those outside do not wait for the writers by themselves
+        x = io.read(path, "x", mesh=mesh, placements=[Shard(1)])
+        assert (x.shape, x.dtype) == (values.shape, values.dtype)
+        assert_matches(x, values)
+
+    world.run(ranks, program)
+
+
+def test_chunks_and_compression(world: Any, ranks: int, shared: Path) -> None:
+    field = NUMBERS["field"]
+
+    def program(group: Any) -> None:
+        mesh = mesh_of(group)
+        arrays = {"field": placed(field, mesh), "small": NUMBERS["small"], "scalar": np.float64(2)}
+        for name, packed in ((f"{ranks}.h5", "gzip"), (f"{ranks}.nc", "zlib")):
+            io.write(shared / name, arrays, chunks=(7, 4), compression=packed)
+            with io.open(shared / name, mesh=mesh) as file:
+                assert file["field"].chunks == (7, 4)
+                for placements in ([Shard(0)], [Shard(1)], [Replicate()]):
+                    assert_matches(file["field"].read(placements=placements), field)
+                assert_matches(file["field"][14:, 3:9], field[14:, 3:9])
+                assert_matches(file["small"][...], NUMBERS["small"])
+
+    world.run(ranks, program)
+
+
 def test_urls_are_read_by_fsspec(world: Any) -> None:
     fsspec = pytest.importorskip("fsspec")
     content = BytesIO()

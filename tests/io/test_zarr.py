@@ -12,7 +12,7 @@ import pytest
 import distarray as da
 import distarray.io as io
 from distarray import DeviceMesh, Partial, Replicate, Shard
-from distarray.io import grids
+from distarray.io import flushing, grids
 from distarray.layout import Layout
 from distarray.testing import assert_matches
 
@@ -43,6 +43,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grids, "CHUNK", 256)
     monkeypatch.setattr(grids, "LEAST", 64)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr(flushing, "_sync_system", lambda handle: None)
 
 
 def placed(values: Any, mesh: DeviceMesh, dim: int) -> Any:
