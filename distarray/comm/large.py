@@ -14,13 +14,15 @@ from mpi4py import MPI
 
 from distarray.comm.datatypes import message
 
-__all__ = ["PIECE", "allreduce"]
+__all__ = ["SHARE", "allreduce"]
 
 Array = Any
 
-#: Bytes of the piece of a segment that one rank folds: what stays in a core's cache. A block that
-#: has one for each rank gains.
-PIECE = 1 << 20
+#: Blocks that have this many bytes for each rank gain.
+SHARE = 1 << 20
+#: Bytes of a segment, all pieces together: the next one lands in a buffer of this size. Smaller
+#: ones are folded in cache, and lose more by waiting where ranks share cores.
+SEGMENT = 1 << 23
 _CONTRIBUTION, _RESULT = 9, 10
 _Waitall = MPI.Request.Waitall
 
@@ -42,16 +44,14 @@ def allreduce(comm: MPI.Intracomm, block: Array, total: Array, ufunc: np.ufunc) 
     source, target = block.reshape(-1), total.reshape(-1)
     rank, size = comm.rank, comm.size
     others = [other for other in range(size) if other != rank]
-    piece = max(1, PIECE // block.itemsize)
-    landing = [{other: np.empty(piece, block.dtype) for other in others} for _ in range(2)]
-    cuts = [_cut(start, source.size, piece, size) for start in range(0, source.size, piece * size)]
+    segment = min(max(size, SEGMENT // block.itemsize), source.size)
+    cuts = [_cut(start, source.size, segment, size) for start in range(0, source.size, segment)]
+    places = np.empty((min(2, len(cuts)), size, -(-segment // size)), block.dtype)
 
     def ask(number: int) -> list[MPI.Request]:
-        cut, places = cuts[number], landing[number % 2]
-        mine = cut[rank + 1] - cut[rank]
-        return [
-            comm.Irecv(message(places[other][:mine]), other, _CONTRIBUTION) for other in others
-        ] + [
+        cut = cuts[number]
+        landing = places[number % 2, :, : cut[rank + 1] - cut[rank]]
+        return [comm.Irecv(message(landing[other]), other, _CONTRIBUTION) for other in others] + [
             comm.Isend(message(source[cut[other] : cut[other + 1]]), other, _CONTRIBUTION)
             for other in others
         ]
@@ -63,11 +63,9 @@ def allreduce(comm: MPI.Intracomm, block: Array, total: Array, ufunc: np.ufunc) 
         _Waitall(coming)
         coming = following
         mine = slice(cut[rank], cut[rank + 1])
-        length = cut[rank + 1] - cut[rank]
-        parts = {other: place[:length] for other, place in landing[number % 2].items()}
-        scratch = parts[others[0]]
-        parts[rank] = source[mine]
-        _fold([parts[r] for r in range(size)], target[mine], ufunc, scratch)
+        parts = list(places[number % 2, :, : cut[rank + 1] - cut[rank]])
+        scratch, parts[rank] = parts[rank], source[mine]
+        _fold(parts, target[mine], ufunc, scratch)
         for other in others:
             theirs = target[cut[other] : cut[other + 1]]
             returning.append(comm.Irecv(message(theirs), other, _RESULT))
@@ -75,9 +73,9 @@ def allreduce(comm: MPI.Intracomm, block: Array, total: Array, ufunc: np.ufunc) 
     _Waitall(returning)
 
 
-def _cut(start: int, extent: int, piece: int, size: int) -> list[int]:
+def _cut(start: int, extent: int, segment: int, size: int) -> list[int]:
     """The bounds of the ranks' pieces of the segment that begins here."""
-    length = min(piece * size, extent - start)
+    length = min(segment, extent - start)
     return [start + length * rank // size for rank in range(size + 1)]
 
 

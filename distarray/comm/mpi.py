@@ -81,7 +81,7 @@ class MPIGroup(Group):
         super().__init__(comm.Get_rank(), comm.Get_size())
         self.comm = comm
         #: From this many bytes on folds among ranks of one node are our own.
-        self._large = self.size * large.PIECE
+        self._large = self.size * large.SHARE
         self._one_node: bool | None = None
         comm.Set_attr(_keyval, self)
 

@@ -57,7 +57,7 @@ def test_much_data(world, ranks, dtype, monkeypatch):
     """The segments of large blocks, with few elements; NaN wins; the operand stays as it is."""
     from distarray.comm import large
 
-    monkeypatch.setattr(large, "PIECE", 64)
+    monkeypatch.setattr(large, "SEGMENT", 64 * ranks)
 
     def program(group):
         monkeypatch.setattr(group, "_large", 64 * ranks)
