@@ -241,25 +241,32 @@ def block_of(t: Any, mesh: DeviceMesh, copy: bool | None = None, call: str = "fr
         else:
             if counting.watching:
                 counting.record("shared", block.nbytes)
-            return block
+            return _unwritable(block) if 0 in block.strides else block
     t = checked_tensor(t, call)
     refuse_gradient(t, call)
     if copy:
         t = t.resolve_conj().resolve_neg()
     refuse_bits(t, call)
-    if t.device.type == mesh.device_type:
+    if str(t.device) == mesh.device:
         counting.told("copied" if copy else "shared", t.nbytes)
         return array_view(t.clone() if copy else t, mesh, call)
     if copy is False:
         raise CopyRequiredError(
-            f"{call}: a tensor on {t.device} becomes a block on {mesh.device_type!r} by a copy "
-            "only; leave copy=False out"
+            f"{call}: a tensor on {t.device} becomes a block on {mesh.device} by a copy only; "
+            "leave copy=False out"
         )
     return _fetched(t, mesh, call)
 
 
+def _unwritable(block: Any) -> Any:
+    """Protect an expanded tensor, several elements of which are one place in memory."""
+    if any(n > 1 and not stride for n, stride in zip(block.shape, block.strides, strict=True)):
+        block.flags.writeable = False
+    return block
+
+
 def _fetched(t: Any, mesh: DeviceMesh, call: str) -> Any:
-    """The block of a tensor that is on another kind of device."""
+    """The block of a tensor that is on another device."""
     if t.device.type != "cpu":
         counting.told("d2h", t.nbytes)
         t = t.cpu()  # blocking: the values are there when this returns
@@ -269,8 +276,10 @@ def _fetched(t: Any, mesh: DeviceMesh, call: str) -> Any:
 
 
 def array_view(t: Any, mesh: DeviceMesh, call: str) -> Any:
-    """The block over a tensor that is on the mesh's kind of device."""
-    return numpy_view(t, call) if mesh.device_type == "cpu" else mesh.xp.from_dlpack(t)
+    """The block over a tensor that is on this rank's device."""
+    if mesh.device_type != "cpu":
+        return mesh.xp.from_dlpack(t)
+    return _unwritable(numpy_view(t, call))
 
 
 def distribute_tensor(

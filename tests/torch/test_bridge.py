@@ -164,6 +164,10 @@ def test_views_and_strides_are_shared():
     y += 1
     assert t.sum() == 6
     assert bridge.to_torch(dnp.empty((0, 3))).shape == (0, 3)
+    expanded = bridge.from_torch(torch.ones(1).expand(3), placements=[Replicate()])
+    with pytest.raises(ValueError, match="read-only"):
+        expanded[:] = 2  # its elements are one place in memory
+    assert_matches(expanded + 1, np.full(3, 2, np.float32))
 
 
 def test_memory_outlives_its_owner():
@@ -334,6 +338,27 @@ def test_no_copy_to_or_from_a_device(device):
     with pytest.raises(CopyRequiredError, match="copy=False"):
         bridge.from_torch(torch.ones(2).to(device), copy=False)
     assert not bridge.shares_memory(np.ones(2), torch.ones(2).to(device))
+
+
+def test_pinned_memory_is_host_memory(device):
+    if device == "cpu":
+        pytest.skip("about devices")
+    t = torch.arange(4, dtype=torch.float32).pin_memory()
+    x = bridge.from_torch(t, placements=[Replicate()])
+    assert bridge.shares_memory(x, t)
+    assert torch.equal(bridge.to_torch(x, device=device).cpu(), t)
+
+
+def test_ranks_outside_of_the_mesh(world, ranks):
+    def program(group):
+        mesh = DeviceMesh(group, (1,), ranks=np.array([ranks - 1]))
+        inside = mesh.coords is not None
+        x = bridge.distribute_tensor(torch.arange(5.0), mesh, [Shard(0)], src=None)
+        t = bridge.to_torch(x)
+        assert t.shape == ((5,) if inside else (0,))
+        assert bridge.from_torch(t, mesh=mesh, shape=(5,)).layout is x.layout
+
+    world.run(ranks, program)
 
 
 def test_blocks_that_do_not_fit(world, ranks):
