@@ -105,8 +105,8 @@ def mask(layout: Layout, mesh: DeviceMesh, p: float, like: Tensor) -> Tensor:
     random = _stream(mesh).next()
     if mesh.coords is not None:
         random.random(dtype=np.float32, out=wrap(block, layout, mesh.on("cpu")))
-    kept = torch.from_numpy(block).ge_(p).mul_(0.0 if p == 1 else 1 / (1 - p))
-    return kept.to(like.device, like.dtype)
+    kept = torch.from_numpy(block).ge(p).to(like.device, like.dtype)
+    return kept.mul_(0.0 if p == 1 else 1 / (1 - p))
 
 
 def dropped(x: DistTensor, p: float, channels: int | None = None) -> DistTensor:

@@ -7,11 +7,13 @@ neither table is refused with the way out: nothing is gathered behind anybody's 
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NoReturn
 
 import torch
 
-from distarray.layout import Cut, Layout
+from distarray.layout import Cut, Layout, Replicate
+from distarray.torch.carrying import Route, carry, gradient_layout
 
 __all__ = ["Operators", "call", "joins", "knows"]
 
@@ -31,8 +33,10 @@ _ELEMENTWISE = frozenset(
         "zeros_like",
     }
 )
-#: Rows that are registered by the rooms that have them: name -> function(func, args, kwargs).
+#: The others: name -> function(func, args, kwargs), which the room that has it registers.
 _OTHERS: dict[str, Callable[..., Any]] = {}
+#: Rooms that build on distributed tensors, and so are not there before they are asked for.
+_ROOMS = {"cross_entropy": "distarray.torch.loss", "dropout": "distarray.torch.dropout"}
 
 
 def joins(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -48,7 +52,7 @@ def joins(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 def knows(name: str) -> bool:
     """Whether a function of this name takes distributed tensors."""
-    return name in _ELEMENTWISE or name in _OTHERS
+    return name in _ELEMENTWISE or name in _OTHERS or name in _ROOMS
 
 
 def call(kind: type, func: Any, args: Any, kwargs: Any) -> Any:
@@ -64,14 +68,20 @@ def call(kind: type, func: Any, args: Any, kwargs: Any) -> Any:
         What it was called with.
     """
     name = getattr(func, "__name__", "")
+    if name in _ROOMS:
+        import_module(_ROOMS[name])
     if name in _OTHERS:
         return _OTHERS[name](func, args, kwargs)
     if name not in _ELEMENTWISE:
         _refuse(name, kind, args, kwargs)
-    if kwargs.get("inplace") or kwargs.get("out") is not None:
-        kwargs = {k: v for k, v in kwargs.items() if k != "inplace"}
-        if "out" in kwargs:
-            raise TypeError(f"torch.{name}: out= and distributed tensors do not go together")
+    if kwargs.get("out") is not None:
+        raise TypeError(f"torch.{name}: out= and distributed tensors do not go together")
+    kwargs = {k: v for k, v in kwargs.items() if k != "inplace"}
+    return _by_part(name, kind, func, args, kwargs)
+
+
+def _by_part(name: str, kind: type, func: Any, args: Any, kwargs: Any) -> Any:
+    """An elementwise function of the ranks' parts."""
     found = [x for x in (*args, *kwargs.values()) if isinstance(x, kind)]
     settled = _alike(name, found)
     position = iter(settled)
@@ -79,12 +89,23 @@ def call(kind: type, func: Any, args: Any, kwargs: Any) -> Any:
     def local(x: Any) -> Any:
         if isinstance(x, kind):
             return next(position).local
-        if isinstance(x, torch.Tensor) and x.numel() != 1:
-            _refuse_mixture(name, settled[0], x)
+        if isinstance(x, torch.Tensor):
+            if x.numel() != 1 or x.ndim > settled[0].ndim:
+                _refuse_mixture(name, settled[0], x)
+            return _shared(x, settled[0])
         return x
 
     result = func(*[local(x) for x in args], **{k: local(v) for k, v in kwargs.items()})
     return settled[0].like(result)
+
+
+def _shared(number: Tensor, x: Any) -> Tensor:
+    """A tensor of one element beside a distributed one: its gradient is summed over the parts."""
+    layout = Layout.replicated(tuple(number.shape), x.mesh.shape)
+    apart = [m for m, p in enumerate(x.placements) if not isinstance(p, Replicate)]
+    pending = tuple(sorted({*apart, *x.pending}))
+    route = Route(layout, layout, layout, gradient_layout(layout, pending))
+    return carry(number, x.mesh, route)
 
 
 def _alike(name: str, found: list[Any]) -> list[Any]:

@@ -96,11 +96,18 @@ def linear(module: Module, x: DistTensor, want: Sequence[Placement] | None = Non
     x = x.placed(product.operand).pended(product.spread)
     weight = used(module, "weight", alike(x))
     if not product.result.partials:
-        bias = used(module, "bias", alike(x))
+        bias = _bias(module, x, product.result)
         return x.like(functional.linear(x.local, weight, bias), product.result)
     result = _settled(x.like(functional.linear(x.local, weight), product.result), want)
-    bias = used(module, "bias", alike(result))
+    bias = _bias(module, result, result.layout)
     return result if bias is None else result.like(result.local + bias)
+
+
+def _bias(module: Module, x: DistTensor, result: Layout) -> Tensor:
+    """The bias, cut as the last dimension of the result is."""
+    if module.bias is None:
+        return None
+    return used(module, "bias", alike(x), Layout.from_cuts([result.cuts[-1]], result.mesh_shape))
 
 
 def _settled(x: DistTensor, want: Sequence[Placement] | None) -> DistTensor:

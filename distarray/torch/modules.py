@@ -115,7 +115,8 @@ def _error(module: Module, mesh: DeviceMesh) -> Exception | None:
 
 def _arity(function: Callable[..., Any]) -> int:
     """DTensor's older functions take (inputs, mesh), its newer ones (module, inputs, mesh)."""
-    return len(signature(function).parameters)
+    parameters = signature(function).parameters.values()
+    return sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
 
 
 def _prepare(function: Any, arity: int, mesh: DeviceMesh, module: Module, inputs: Any) -> Any:

@@ -17,7 +17,7 @@ def line(group):
 
 def drawn(*shape, seed=0, dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator).to(dtype)
+    return torch.randn(shape, dtype=torch.float64, generator=generator).to(dtype)
 
 
 def filled(model, seed=1):

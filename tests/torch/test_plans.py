@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,6 +79,25 @@ def test_toy(world, ranks, device, zero_grad):
 
     widths = world.run(ranks, program)
     assert world.name == "mpi" or sum(widths) == 32
+
+
+def test_toy_example(world, ranks, device):
+    """The program of examples/, and the comparison that it prints."""
+    path = Path(__file__).resolve().parents[2] / "examples" / "torch_tensor_parallel.py"
+    spec = importlib.util.spec_from_file_location("torch_tensor_parallel", path)
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+
+    def body(group):
+        said = []
+        right = program.compare(line(group), torch.device(device), 3, said.append)
+        return right, said[-1]
+
+    if world.name == "threads" and ranks > 1:
+        return  # it seeds torch's own generator, which threads share
+    for right, words in world.run(ranks, body):
+        assert right
+        assert words == "the same as one process"
 
 
 def test_uneven_columns(world, ranks):

@@ -1,0 +1,503 @@
+"""distribute_module, distributed tensors, dropout, attention and losses, beside one process."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+import distarray
+import distarray.torch as dt
+from distarray import DeviceMesh, Layout, Partial, Replicate, Shard
+from distarray.errors import DivergenceError, LayoutError
+from tests.torch.models import (
+    close,
+    drawn,
+    filled,
+    line,
+    on,
+    same_gradients,
+    same_parameters,
+    tolerance,
+)
+
+
+def part_of(whole, mesh, placements):
+    """This rank's part of a tensor that every rank has."""
+    layout = Layout.chunked(tuple(whole.shape), mesh.shape, placements)
+    section = tuple([slice(*s) for s in layout.section(mesh.coords)])
+    return whole[section].clone()
+
+
+def spread(whole, mesh, placements):
+    return dt.DistTensor.from_local(part_of(whole, mesh, placements), mesh, placements)
+
+
+# -- distribute_module --------------------------------------------------------------------------
+
+
+class MyModule(nn.Module):
+    """The module of DTensor's README."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return torch.relu(self.fc1(x) + self.fc2(x))
+
+
+def cut_rows(name, module, mesh):
+    for parameter in list(module._parameters):
+        dt.distribute_parameter(module, parameter, mesh, [Shard(0)])
+
+
+FLOWS = {
+    "plain": {},
+    "distributed": {
+        "input_fn": lambda module, inputs, mesh: [
+            dt.DistTensor.from_local(inputs[0], mesh, [Replicate()])
+        ],
+        "output_fn": lambda outputs, mesh: outputs.full_tensor(),
+    },
+    "batch": {
+        "input_fn": lambda inputs, mesh: spread(inputs[0], mesh, [Shard(0)]),
+        "output_fn": lambda module, outputs, mesh: outputs.full_tensor(),
+    },
+}
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_distribute_module(world, ranks, device, flow):
+    """T6: parameters cut along rows, whatever is handed in; and without a partition_fn."""
+    reference, x = filled(MyModule()), drawn(5, 8)
+    start = copy.deepcopy(reference)
+    wanted = reference(x)
+    wanted.square().sum().backward()
+
+    def program(group):
+        mesh = line(group)
+        for cut in (cut_rows, None):
+            model = dt.distribute_module(on(start, device), mesh, cut, **FLOWS[flow])
+            height = model.fc1.weight.shape[0]
+            assert height == (8 if cut is None else len(part_of(x[0], mesh, [Shard(0)])))
+            local = x.to(model.fc1.weight.dtype).to(device)
+            with distarray.trace() as book:
+                found = model(local)
+            found.square().sum().backward()
+            assert close(found, wanted.detach(), device)
+            assert same_gradients(model, reference, device)
+            if flow == "distributed" and group.size > 1:
+                assert len(book.events) <= (cut is not None)  # one gather, at the end
+
+    world.run(ranks, program)
+
+
+def test_other_layers_with_cut_parameters(world, ranks):
+    """Convolutions, norms, embeddings and a module's own parameters, cut along any dimension."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(6, 4, padding_idx=2)
+            self.conv = nn.Conv1d(4, 5, 3, padding=1)
+            self.norm = nn.LayerNorm(5)
+            self.rms = nn.RMSNorm(5)
+            self.out = nn.Linear(5, 3)
+            self.scale = nn.Parameter(torch.ones(3, 2))
+
+        def forward(self, tokens):
+            x = self.conv(self.words(tokens).transpose(1, 2)).transpose(1, 2)
+            return self.out(self.rms(self.norm(x))) @ self.scale
+
+    reference = filled(Model())
+    start = copy.deepcopy(reference)
+    tokens = torch.tensor([[0, 5, 2, 3], [1, 1, 4, 2]])
+    wanted = reference(tokens)
+    wanted.square().sum().backward()
+
+    def program(group):
+        mesh = line(group)
+        for dim in (0, 1):
+
+            def cut(name, module, mesh, dim=dim):
+                for parameter, tensor in module._parameters.items():
+                    where = min(dim, tensor.ndim - 1)
+                    dt.distribute_parameter(module, parameter, mesh, [Shard(where)])
+
+            model = dt.distribute_module(copy.deepcopy(start), mesh, cut)
+            found = model(tokens)
+            found.square().sum().backward()
+            assert close(found, wanted.detach())
+            assert same_gradients(model, reference)
+            assert same_parameters(model, start)
+            with pytest.raises(RuntimeError, match="is distributed"):
+                dt.distribute_module(model, mesh)
+        if group.size > 1:
+            with pytest.raises(TypeError, match="one piece of memory"):
+                dt.distribute_module(nn.LSTM(3, 3), mesh, cut_rows)
+
+    world.run(ranks, program)
+
+
+def test_distribute_module_on_a_grid(world, ranks):
+    """Two mesh dimensions: weights cut by either or both, the batch by the other."""
+    if ranks not in (4, 6):
+        pytest.skip("needs a grid")
+    reference, x = filled(MyModule()), drawn(5, 8)
+    start = copy.deepcopy(reference)
+    wanted = reference(x)
+    wanted.square().sum().backward()
+    layouts = [
+        ([Replicate(), Shard(0)], [Shard(0), Replicate()]),
+        ([Shard(1), Shard(0)], [Replicate(), Replicate()]),
+        ([Shard(0), Shard(0)], [Replicate(), Shard(0)]),
+        ([Replicate(), Shard(1)], [Shard(0), Shard(1)]),
+    ]
+
+    def program(group):
+        mesh = DeviceMesh(group, (2, group.size // 2), ("dp", "tp"))
+        for weight, given in layouts:
+
+            def cut(name, module, mesh, weight=weight):
+                if isinstance(module, nn.Linear):
+                    dt.distribute_parameter(module, "weight", mesh, weight)
+                    bias = [p if p == Shard(0) else Replicate() for p in weight]
+                    dt.distribute_parameter(module, "bias", mesh, bias)
+
+            model = dt.distribute_module(
+                copy.deepcopy(start),
+                mesh,
+                cut,
+                lambda inputs, mesh, given=given: spread(inputs[0], mesh, given),
+                lambda outputs, mesh: outputs.full_tensor(),
+            )
+            found = model(x)
+            found.square().sum().backward()
+            assert close(found, wanted.detach())
+            assert same_gradients(model, reference)
+
+    world.run(ranks, program)
+
+
+def test_inputs_that_differ(world, ranks):
+    """Plain inputs count as replicated, and are compared: an error on all ranks, no hang."""
+
+    def program(group):
+        mesh = line(group)
+        model = dt.distribute_module(filled(MyModule()), mesh, cut_rows)
+        if group.size > 1:
+            with pytest.raises(DivergenceError, match="input_fn"):
+                model(drawn(2, 8, seed=group.rank))
+            with pytest.raises(DivergenceError, match="input_fn"):
+                model(drawn(2 + group.rank, 8))
+        assert model(drawn(2, 8)).shape == (2, 8)
+
+    world.run(ranks, program)
+
+
+# -- distributed tensors ------------------------------------------------------------------------
+
+
+def test_distributed_tensors(world, ranks, device):
+    """Placements, elementwise functions and what is refused."""
+
+    def program(group):
+        mesh, p = line(group), group.size
+        whole = drawn(5, 7)
+        x = spread(
+            whole.to(device) if device == "cpu" else whole.float().to(device), mesh, [Shard(0)]
+        )
+        assert x.shape == (5, 7)
+        assert (x.size(1), x.ndim, x.dim(), x.numel(), len(x)) == (7, 2, 2, 35, 5)
+        assert "DistTensor((5, 7)" in repr(x)
+        y = torch.relu(x * 2 + 1).redistribute([Shard(1)])
+        assert close(y.full_tensor(), torch.relu(whole * 2 + 1), device)
+        assert close((x.sigmoid() - x / 3).full_tensor(), whole.sigmoid() - whole / 3, device)
+        assert close((1 - x).flatten().full_tensor(), 1 - whole.flatten(), device)
+        alpha = torch.tensor(3.0, dtype=x.dtype, requires_grad=True, device=device)
+        (x * alpha).full_tensor().sum().backward()
+        assert close(alpha.grad, whole.sum(), device)
+        ragged = dt.DistTensor.from_local(x.to_local()[: 1 + p - mesh.rank], mesh, Shard(0))
+        assert close(
+            ragged.redistribute([Shard(0)]).full_tensor(),
+            ragged.full_tensor().cpu().double(),
+            device,
+        )
+        if p > 1:
+            with pytest.raises(TypeError, match="laid out alike"):
+                x + y
+            with pytest.raises(TypeError, match="does not say how"):
+                x + x.to_local().new_ones(2, 7)
+        with pytest.raises(TypeError, match="matmul does not take"):
+            torch.matmul(x, x)
+        with pytest.raises(AttributeError, match="to_local"):
+            x.cumsum(0)
+        with pytest.raises(TypeError, match="truth"):
+            bool(x > 0)
+        with pytest.raises(LayoutError, match="sum, not"):
+            dt.DistTensor.from_local(whole, mesh, [Partial("max")])
+        with pytest.raises(LayoutError):
+            dt.DistTensor.from_local(whole, mesh, [Shard(0)], (4, 7))
+
+    world.run(ranks, program)
+
+
+def test_gradients_of_redistribution(world, ranks):
+    """From any placement to any other and to whole tensors, twice; first and second gradients."""
+    whole, weights = drawn(5, 7), drawn(5, 7, seed=1)
+    places = [Replicate(), Shard(0), Shard(1), Partial()]
+
+    def program(group):
+        mesh = line(group)
+        for source, middle in itertools.product(places, places[:3]):
+            if isinstance(source, Partial):
+                local = whole.clone() if mesh.rank == 0 else torch.zeros_like(whole)
+            else:
+                local = part_of(whole, mesh, [source])
+            local.requires_grad_()
+            x = dt.DistTensor.from_local(local, mesh, [source]).redistribute([middle])
+            loss = (x * x).full_tensor().mul(weights).sum()
+            assert close(loss, (whole * whole * weights).sum())
+            (first,) = torch.autograd.grad(loss, local, create_graph=True)
+            slope = 2 * whole * weights
+            wanted = slope if isinstance(source, Partial) else part_of(slope, mesh, [source])
+            assert close(first, wanted)
+            second = torch.autograd.grad((first * first).sum(), local)[0]
+            if isinstance(source, Shard) or group.size == 1:
+                assert close(second, part_of(8 * whole * weights**2, mesh, [source]))
+
+    world.run(ranks, program)
+
+
+# -- dropout ------------------------------------------------------------------------------------
+
+
+def test_dropout_is_independent_of_the_layout(world, ranks, device):
+    whole = drawn(6, 5, 9)
+
+    def program(group):
+        mesh = line(group)
+        masks = []
+        for placement in (Replicate(), Shard(0), Shard(1), Shard(2)):
+            dt.manual_seed(3, mesh)
+            x = whole.to(device) if device == "cpu" else whole.float().to(device)
+            x = spread(x, mesh, [placement])
+            functional.dropout(x, 0.5)
+            module = dt.parallelize_module(
+                nn.ModuleDict({"drop": nn.Dropout(0.25)}),
+                mesh,
+                {"drop": dt.DropoutParallel(placement)},
+            )
+            found = module["drop"](x.to_local())
+            assert type(found) is torch.Tensor
+            full = dt.DistTensor.from_local(found, mesh, [placement]).full_tensor()
+            masks.append(full.cpu().double())
+            assert module.eval()["drop"](x.to_local()) is not None
+        assert all(torch.equal(mask, masks[0]) for mask in masks)
+        kept = masks[0] != 0
+        assert torch.allclose(masks[0][kept], (whole / 0.75)[kept], **tolerance(device))
+        assert 0.6 < float(kept.double().mean()) < 0.9
+        return masks[0]
+
+    found = world.run(ranks, program)
+    torch.testing.assert_close(found[0], MASKS.setdefault(device, found[0]))
+
+
+#: What the first number of ranks dropped.
+MASKS: dict[str, torch.Tensor] = {}
+
+
+def test_dropout_of_channels_and_checkpoints(world, ranks):
+    x = drawn(4, 3, 5, 5)
+
+    def program(group):
+        mesh = line(group)
+        layer = nn.Sequential(nn.Dropout2d(0.5), nn.Conv2d(3, 3, 1), nn.Dropout(0.5))
+        model = dt.distribute_module(filled(layer), mesh)
+        found = model(x)
+        total = dt.all_reduce(found, mesh, fold="max")
+        assert torch.equal(found, total)  # replicas drop alike
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            functional.dropout(spread(x, mesh, [Shard(0)]), 1.5)
+        if world.name == "threads" and group.size > 1:
+            return  # threads share torch's random numbers, by which a repeated pass is recognized
+        dt.manual_seed(1, mesh)
+        one = x.clone().requires_grad_()
+        model(one).square().sum().backward()
+        dt.manual_seed(1, mesh)
+        two = x.clone().requires_grad_()
+        checkpoint(model, two, use_reentrant=False).square().sum().backward()
+        assert close(two.grad, one.grad)
+        with pytest.raises(RuntimeError, match="preserve_rng_state"):
+            checkpoint(model, two, use_reentrant=False, preserve_rng_state=False).sum().backward()
+
+    world.run(ranks, program)
+
+
+# -- attention ----------------------------------------------------------------------------------
+
+KINDS = {
+    "plain": {},
+    "unequal": {"bias": False, "kdim": 7, "vdim": 9, "batch_first": True},
+    "lengthened": {"add_bias_kv": True, "add_zero_attn": True},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_attention(world, ranks, device, kind):
+    """Three heads on any number of ranks: masks, weights, gradients."""
+    options = KINDS[kind]
+    start = filled(nn.MultiheadAttention(12, 3, **options))
+    sizes = (12, options.get("kdim", 12), options.get("vdim", 12))
+    inputs = [drawn(2, n, size, seed=n) for n, size in zip((5, 6, 6), sizes)]
+    if not options.get("batch_first"):
+        inputs = [x.transpose(0, 1).contiguous() for x in inputs]
+    shut = torch.tensor([[False] * 6, [False] * 5 + [True]])
+    causal = torch.ones(5, 6, dtype=torch.bool).triu(2)
+    calls = [
+        {"need_weights": True},
+        {"need_weights": True, "average_attn_weights": False, "attn_mask": causal,
+         "key_padding_mask": shut},
+        {"need_weights": False, "attn_mask": drawn(6, 5, 6)},
+    ]  # fmt: skip
+
+    def program(group):
+        mesh = line(group)
+        for call in calls:
+            reference = copy.deepcopy(start)
+            model = dt.parallelize_module(on(start, device), mesh, dt.AttentionParallel())
+            dtype = model.out_proj.weight.dtype
+            mine = [x.clone().to(dtype).to(device).requires_grad_() for x in inputs]
+            theirs = [x.clone().requires_grad_() for x in inputs]
+            moved = {k: v.to(device) if hasattr(v, "to") else v for k, v in call.items()}
+            found, weights = model(*mine, **moved)
+            wanted, shares = reference(*theirs, **call)
+            assert close(found, wanted.detach(), device)
+            assert (weights is None) == (shares is None)
+            loss, truth = found.square().sum(), wanted.square().sum()
+            if shares is not None:
+                assert close(weights, shares.detach(), device)
+                loss, truth = loss + weights.square().sum(), truth + shares.square().sum()
+            loss.backward()
+            truth.backward()
+            assert all(close(a.grad, b.grad, device) for a, b in zip(mine, theirs))
+            assert same_gradients(model, reference, device)
+            assert same_parameters(model, reference, device)
+
+    world.run(ranks, program)
+
+
+def test_encoder_layer(world, ranks):
+    """torch's own layer, in training and in inference, and the same dropout on all rank counts."""
+    reference = filled(nn.TransformerEncoderLayer(12, 3, 20, dropout=0.3, batch_first=True))
+    x = drawn(2, 5, 12)
+    plan = {
+        "self_attn": dt.AttentionParallel(),
+        "linear1": dt.ColwiseParallel(),
+        "dropout": dt.DropoutParallel(Shard(-1)),
+        "linear2": dt.RowwiseParallel(),
+    }
+
+    with torch.no_grad():
+        wanted = reference.eval()(x)
+
+    def program(group):
+        mesh = line(group)
+        model = dt.parallelize_module(copy.deepcopy(reference), mesh, plan)
+        with torch.no_grad():
+            assert close(model.eval()(x), wanted)
+        dt.manual_seed(5, mesh)
+        return model.train()(x).detach()
+
+    found = world.run(ranks, program)
+    assert close(found[0], MASKS.setdefault("encoder", found[0]))
+
+
+# -- losses -------------------------------------------------------------------------------------
+
+
+def loss_cases(shape, dim):
+    generator = torch.Generator().manual_seed(1)
+    logits = 3 * drawn(*shape)
+    samples = [n for d, n in enumerate(shape) if d != dim]
+    labels = torch.randint(0, shape[dim], samples, generator=generator)
+    if labels.ndim:
+        labels.view(-1)[0] = -100
+    chances = torch.softmax(drawn(*shape, seed=2), dim)
+    weight = torch.rand(shape[dim], generator=generator, dtype=torch.float64)
+    for target, reduction, smoothing, weights in itertools.product(
+        (labels, chances), ("mean", "sum", "none"), (0.0, 0.1), (None, weight)
+    ):
+        options = {"reduction": reduction, "label_smoothing": smoothing, "weight": weights}
+        yield logits, target, options
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (3,), (3, 7, 4)])
+def test_cross_entropy(world, ranks, shape):
+    """Every option of torch's, with classes cut, samples cut, or both on a grid."""
+    dim = 1 if len(shape) > 1 else 0
+
+    def program(group):
+        cuts = [(line(group), [Shard(dim)])]
+        if dim and group.size in (4, 6):
+            cuts = [(DeviceMesh(group, (2, group.size // 2)), [Shard(0), Shard(dim)])]
+        elif dim and group.size == 2:
+            cuts.append((line(group), [Shard(0)]))
+        for (mesh, placements), case in itertools.product(cuts, loss_cases(shape, dim)):
+            check_loss(mesh, placements, dim, *case)
+
+    world.run(ranks, program)
+
+
+def check_loss(mesh, placements, dim, logits, target, options):
+    alone = logits.clone().requires_grad_()
+    wanted = functional.cross_entropy(alone, target, **options)
+    factors = drawn(*wanted.shape, seed=4)
+    (wanted * factors).sum().backward()
+    layout = Layout.chunked(tuple(logits.shape), mesh.shape, placements)
+    section = [slice(*s) for s in layout.section(mesh.coords)]
+    mine = logits[tuple(section)].clone().requires_grad_()
+    here = list(section)
+    if target.ndim == logits.ndim and target.is_floating_point():
+        here[dim] = slice(None)
+    else:
+        del here[dim]
+    spread_out = dt.DistTensor.from_local(mine, mesh, placements, tuple(logits.shape))
+    found = functional.cross_entropy(spread_out, target[tuple(here)], **options)
+    whole = found.full_tensor() if isinstance(found, dt.DistTensor) else found
+    assert close(whole, wanted.detach())
+    (whole * factors).sum().backward()
+    assert close(mine.grad, alone.grad[tuple(section)])
+
+
+def test_loss_parallel(world, ranks, device):
+    """Plain logits inside the context; targets that are no classes; nothing left behind."""
+    logits, labels = drawn(6, 5), torch.tensor([0, 4, 2, 3, 1, 1])
+
+    def program(group):
+        mesh = line(group)
+        x = logits.to(device) if device == "cpu" else logits.float().to(device)
+        mine = part_of(x, mesh, [Shard(1)])
+        there = labels.to(device)
+        with pytest.raises(IndexError, match="Target 6 is out of bounds"), dt.loss_parallel(mesh):
+            functional.cross_entropy(mine, there + 6)
+        wanted = functional.cross_entropy(logits, labels)
+        with dt.loss_parallel(mesh):
+            found = nn.CrossEntropyLoss()(mine, there)
+            half = functional.cross_entropy(mine.bfloat16(), there)
+        assert close(found, wanted, device)
+        assert half.dtype is torch.bfloat16
+        assert abs(float(half) - float(wanted)) < 0.05
+        assert close(functional.cross_entropy(x, there), wanted, device)
+        with pytest.raises(IndexError, match="out of bounds"):
+            functional.cross_entropy(
+                spread(x, mesh, [Shard(0)]), part_of(there, mesh, [Shard(0)]) + 2
+            )
+
+    world.run(ranks, program)
