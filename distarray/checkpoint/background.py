@@ -21,13 +21,13 @@ from distarray.checkpoint.catalog import (
     steps,
     write_catalog,
 )
-from distarray.checkpoint.files import Flusher
 from distarray.checkpoint.metadata import Stored
 from distarray.checkpoint.tree import Node
 from distarray.checkpoint.writing import Shard, write_shards
 from distarray.comm import DeviceMesh
 from distarray.io import directories
 from distarray.io.aside import agreed, on_first
+from distarray.io.flushing import Flusher, syncs_at_once
 
 __all__ = ["Aside", "Saving", "settle", "start"]
 
@@ -66,7 +66,8 @@ class Aside(NamedTuple):
 
     def commit(self) -> None:
         """Give it its name, once all files are on disk, and remove checkpoints too many; ditto."""
-        directories.flush_up(directories_of(self.directory, self.stored))
+        if not syncs_at_once(self.directory):
+            directories.flush_up(directories_of(self.directory, self.stored))
         write_catalog(self.directory, self.step, self.node, self.stored)
         directories.commit(self.directory, self.final)
         if self.keep is not None:
@@ -134,12 +135,11 @@ class _Writer:
         #: What all ranks have agreed on: to give the checkpoint its name, or to give it up.
         self.verdict: bool | None = None
         self.told = threading.Condition()
-        self.flusher = Flusher()  # threads cannot be started any more when the program has ended
         self.thread = threading.Thread(target=self._run, name=f"saving {aside.final.name}")
 
     def _run(self) -> None:
         try:
-            with self.flusher as flusher:
+            with Flusher(self.aside.directory) as flusher:
                 if self.rank == 0:
                     self.aside.describe(flusher)
                 while self.shards:  # each is given up as soon as it is written

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from distarray.checkpoint.files import Flusher, checksum
+from distarray.checkpoint.files import checksum
 from distarray.checkpoint.metadata import Stored, array_json, parse_array
 from distarray.checkpoint.tree import Node
 from distarray.errors import CheckpointError
 from distarray.io import directories
+from distarray.io.flushing import Flusher
 
 __all__ = [
     "Catalog",
@@ -153,8 +154,10 @@ def write_catalog(root: Path, step: int | None, node: Node, arrays: Sequence[Sto
             "metadata": consolidated,
         },
     }
-    with Flusher(1) as flusher:
-        _write_json(root / ROOT, metadata, flusher)
+    with open(root / ROOT, "xb") as file:
+        file.write(json.dumps(metadata).encode())
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _sealed(about: dict[str, Any], arrays: Any) -> str:

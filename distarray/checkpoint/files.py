@@ -6,7 +6,6 @@ there may be several, an index of where each begins and how long it is, with a C
 
 import errno
 import os
-import queue
 import stat
 import threading
 from collections import OrderedDict
@@ -18,10 +17,11 @@ import numpy as np
 
 from distarray.checkpoint.metadata import CHECK, Stored
 from distarray.errors import CheckpointError
+from distarray.io.flushing import Flusher
 from distarray.io.formats import needs
 from distarray.io.grids import Index
 
-__all__ = ["ChunkFiles", "Flusher", "as_bytes", "checksum", "counted", "wrong_size", "write_shard"]
+__all__ = ["ChunkFiles", "as_bytes", "checksum", "counted", "wrong_size", "write_shard"]
 
 Array = Any
 _ABSENT = (1 << 64) - 1
@@ -29,6 +29,9 @@ _ABSENT = (1 << 64) - 1
 #: Bytes read from the chunks of checkpoints by this process; tests look at it.
 counted = {"read": 0}
 _counting = threading.Lock()
+
+#: Bytes after which the system is asked to begin with a file that is still being written.
+_BEGIN = 1 << 25
 
 
 def checksum(data: Array) -> int:
@@ -39,46 +42,6 @@ def checksum(data: Array) -> int:
 def as_bytes(view: Array) -> Array:
     """The bytes of a C-contiguous array, not copied."""
     return view.reshape(-1).view(np.uint8)
-
-
-class Flusher:
-    """Threads that bring written files to disk while the next ones are being written.
-
-    Many files brought to disk at the same time share the file system's commits, of which each
-    would otherwise wait for its own. Leaving the ``with`` block waits until all are on disk, and
-    raises what went wrong.
-    """
-
-    def __init__(self, threads: int = 8) -> None:
-        self._files: queue.Queue[int | None] = queue.Queue(4 * threads)
-        self._error: OSError | None = None
-        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(threads)]
-        for thread in self._threads:
-            thread.start()
-
-    def _run(self) -> None:
-        while (handle := self._files.get()) is not None:
-            try:
-                os.fsync(handle)
-            except OSError as error:
-                self._error = self._error or error
-            finally:
-                os.close(handle)
-
-    def __enter__(self) -> "Flusher":
-        return self
-
-    def __exit__(self, kind: object, *exception: object) -> None:
-        for _ in self._threads:
-            self._files.put(None)
-        for thread in self._threads:
-            thread.join()
-        if self._error is not None and kind is None:
-            raise self._error
-
-    def put(self, handle: int) -> None:
-        """Take over an open file: flush and close it."""
-        self._files.put(handle)
 
 
 def write_shard(
@@ -99,13 +62,16 @@ def write_shard(
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
-        at, index = 0, np.full((stored.chunks_a_file, 2), _ABSENT, "<u8")
+        at, begun, index = 0, 0, np.full((stored.chunks_a_file, 2), _ABSENT, "<u8")
         for number, chunk in enumerate(chunks):
             if chunk is not None:
                 data = as_bytes(chunk)
                 _write_all(handle, [data, _check_bytes(checksum(data))])
                 index[number] = at, data.size + CHECK
                 at += data.size + CHECK
+                if at - begun >= _BEGIN:
+                    flusher.begin(handle)
+                    begun = at
         if stored.index_bytes:
             data = as_bytes(index)
             _write_all(handle, [data, _check_bytes(checksum(data))])

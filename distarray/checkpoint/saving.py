@@ -12,7 +12,6 @@ from distarray.checkpoint import background
 from distarray.checkpoint.agreement import check_alike
 from distarray.checkpoint.background import Aside, Saving
 from distarray.checkpoint.catalog import is_checkpoint, step_path, steps
-from distarray.checkpoint.files import Flusher
 from distarray.checkpoint.progress import bar
 from distarray.checkpoint.tree import Flat, flatten
 from distarray.checkpoint.writing import Item, Shard, plan_items, shard_of, staged, write_shards
@@ -20,6 +19,7 @@ from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree
 from distarray.io import directories
 from distarray.io.aside import on_first
+from distarray.io.flushing import Flusher
 
 __all__ = ["save"]
 
@@ -189,7 +189,10 @@ def _write(
     failure: Exception | None = None
     total = sum(bytes_of(item) for item in items)
     try:
-        with bar(f"saving {aside.final.name}", total, mesh, progress) as tell, Flusher() as flusher:
+        with (
+            bar(f"saving {aside.final.name}", total, mesh, progress) as tell,
+            Flusher(aside.directory) as flusher,
+        ):
             for item in items:
                 shard = shard_of(item)
                 if shard is not None and failure is None:

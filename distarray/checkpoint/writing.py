@@ -8,10 +8,11 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.array.movement import Piece, part_of, pieces, starts
-from distarray.checkpoint.files import Flusher, as_bytes, write_shard
+from distarray.checkpoint.files import as_bytes, write_shard
 from distarray.checkpoint.metadata import Stored
 from distarray.checkpoint.tree import Leaf
 from distarray.comm import DeviceMesh
+from distarray.io.flushing import Flusher
 from distarray.io.grids import Index, plan_shards
 from distarray.layout import Box, Layout
 
