@@ -92,6 +92,49 @@ PROGRAMS = {
         pathlib.Path("touched").touch()
         print(sorted(os.listdir()), os.path.isdir("tree"))
     """,
+    "arrays": """
+        import io, os, tempfile
+        import numpy as np
+        x = np.arange(240_000.0).reshape(600, 400)
+        np.save("a.npy", x)
+        print(np.load("a.npy").sum(), os.path.getsize("a.npy"))
+        with open("b.npy", "wb") as file:
+            np.save(file, x)
+            np.save(file, x[:, :3])
+            print(file.tell())
+        with open("b.npy", "rb") as file:
+            print([np.load(file).shape for _ in range(2)])
+        np.savez("c.npz", x, y=x[0], z=3)
+        with np.load("c.npz") as archive:
+            print(archive.files, archive["y"].mean(), int(archive["z"]), "arr_0" in archive)
+        np.savetxt("d.txt", x[:300, :4], fmt="%.3f", header="head")
+        with open("e.txt", "w") as file:
+            file.write("# mine\\n")
+            np.savetxt(file, x[:3, :2])
+            file.write("# end\\n")
+        print(np.loadtxt("d.txt").sum(), np.loadtxt("e.txt")[2], np.genfromtxt("e.txt").shape)
+        x[:5].tofile("f.bin")
+        mapped = np.memmap("g.bin", "f4", "w+", shape=(50, 3))
+        mapped[3] += 1
+        mapped.flush()
+        print(np.fromfile("f.bin").size, np.fromfile("g.bin", "f4").sum())
+        print(np.load("a.npy", mmap_mode="r")[5, :3], isinstance(mapped, np.memmap))
+        memory = io.BytesIO()
+        np.save(memory, x[:2])
+        print(len(memory.getvalue()))
+        with tempfile.TemporaryDirectory() as directory:
+            np.save(directory + "/x.npy", x[:7])
+            print(np.load(directory + "/x.npy").shape, os.listdir(directory))
+        with open("a.npy", "r+b") as file:
+            file.seek(-8, 2)
+            file.write(np.array(7.0).tobytes())
+        print(np.load("a.npy")[-1, -1])
+        for act in (lambda: np.load("no.npy"), lambda: np.save("no/a.npy", x)):
+            try:
+                act()
+            except FileNotFoundError as error:
+                print(error)
+    """,
     "archives and descriptors": """
         import gzip, os, tarfile, zipfile
         with zipfile.ZipFile("z.zip", "w") as z:
