@@ -2,8 +2,8 @@
 
 A statement is timed as :mod:`timeit` times it. What it may use:
 
-* `np` (NumPy, or `distarray.numpy`), `ht` (Heat), `torch`, each in its own library's statements,
-  and `numpy` in all;
+* `np` (NumPy, or `distarray.numpy`, `jax.numpy`, `dask.array`), `ht` (Heat), `torch`, each in its
+  own library's statements, and `numpy` in all; JAX's `ready(result)` waits for it;
 * `rng`, a NumPy generator, equal on every rank; the sizes of the case, such as `n`;
 * `place(values)`, which makes the library's array of NumPy values, cut along the first dimension
   (`place(values, 1)`: the second; `place(values, None)`: on every rank);
@@ -29,7 +29,8 @@ class Case:
         Run once; `before` is run before each repetition and not timed.
     statements : mapping of str to str
         What is timed. Keys: "numpy" (one process), "numpy-2" (two BLAS threads), "distarray",
-        "heat", "dtensor", and "local": what each rank does by itself, for comparison.
+        "heat", "dtensor", "jax", "dask", "mpi4py-fft", and "local": what each rank does by itself,
+        for comparison.
     sizes, tiny : mapping of str to int
         The sizes measured, and those that the tests run.
     traffic : str
@@ -77,6 +78,19 @@ def principal(linalg, x, count):
     x = x - x.mean(axis=0)
     values = linalg.svd(x, full_matrices=False)[1]
     return values[:count] ** 2 / (x.shape[0] - 1)
+"""
+
+KMEANS = """
+a = rng.random((n, 16))
+start = a[:8].copy()
+a, start = place(a), place(start, None)
+def lloyd(np, x, centers, count):
+    for _ in range(count):
+        squares = (x * x).sum(axis=1)[:, None] + (centers * centers).sum(axis=1)
+        nearest = (squares - 2.0 * (x @ centers.T)).argmin(axis=1)
+        members = (nearest[:, None] == np.arange(8)).astype(x.dtype)
+        centers = (members.T @ x) / members.sum(axis=0)[:, None]
+    return centers
 """
 
 OVERLAP = """
@@ -226,7 +240,13 @@ CASES = [
     Case(
         "cumsum 8M",
         LINE,
-        everywhere("np.cumsum(a)", heat="ht.cumsum(a, 0)", dtensor="torch.cumsum(a, 0)"),
+        everywhere(
+            "np.cumsum(a)",
+            heat="ht.cumsum(a, 0)",
+            dtensor="torch.cumsum(a, 0)",
+            jax="ready(np.cumsum(a))",
+            dask="np.cumsum(a, 0).persist()",
+        ),
         {"n": 8 * MILLION},
         {"n": 64},
         traffic="16 * n",
@@ -252,7 +272,13 @@ CASES = [
     Case(
         "fft2 2000²",
         "a = place(rng.random((n, n)) + 1j * rng.random((n, n)))",
-        everywhere("np.fft.fft2(a)", heat="ht.fft.fft2(a)", dtensor="torch.fft.fft2(a)"),
+        everywhere(
+            "np.fft.fft2(a)",
+            heat="ht.fft.fft2(a)",
+            dtensor="torch.fft.fft2(a)",
+            jax="ready(np.fft.fft2(a))",
+        )
+        | {"mpi4py-fft": "a()"},
         {"n": 2000},
         {"n": 24},
         messages="p - 1",
@@ -260,7 +286,13 @@ CASES = [
     Case(
         "fftn 128³",
         "a = place(rng.random((n, n, n)) + 1j * rng.random((n, n, n)))",
-        everywhere("np.fft.fftn(a)", heat="ht.fft.fftn(a)", dtensor="torch.fft.fftn(a)"),
+        everywhere(
+            "np.fft.fftn(a)",
+            heat="ht.fft.fftn(a)",
+            dtensor="torch.fft.fftn(a)",
+            jax="ready(np.fft.fftn(a))",
+        )
+        | {"mpi4py-fft": "a()"},
         {"n": 128},
         {"n": 12},
         messages="p - 1",
@@ -268,7 +300,12 @@ CASES = [
     Case(
         "fft 4M",
         "a = place(rng.random(n) + 1j * rng.random(n))",
-        everywhere("np.fft.fft(a)", heat="ht.fft.fft(a)", dtensor="torch.fft.fft(a)"),
+        everywhere(
+            "np.fft.fft(a)",
+            heat="ht.fft.fft(a)",
+            dtensor="torch.fft.fft(a)",
+            jax="ready(np.fft.fft(a))",
+        ),
         {"n": 4 * MILLION},
         {"n": 512},
         messages="(3 if n > 1 << 17 else 1) * (p - 1)",
@@ -280,6 +317,8 @@ CASES = [
             PHILOX + ".standard_normal(n)",
             heat="ht.random.randn(n, dtype=ht.float64, split=0)",
             dtensor="",
+            jax="ready(jax.random.normal(jax.random.key(5), n))",
+            dask="np.random.default_rng(5).standard_normal(n, chunks=-(-n // p)).persist()",
         ),
         {"n": 4 * MILLION},
         {"n": 64},
@@ -295,7 +334,7 @@ CASES = [
     Case(
         "sort 4M",
         LINE,
-        everywhere("np.sort(a)", heat="ht.sort(a)", dtensor=""),
+        everywhere("np.sort(a)", heat="ht.sort(a)", dtensor="", jax="ready(np.sort(a))"),
         {"n": 4 * MILLION},
         {"n": 40_000},
         messages="6 if n >= p << 15 else 5",  # samples, bounds, two of cuts, the keys; a check
@@ -303,7 +342,7 @@ CASES = [
     Case(
         "argsort 4M",
         LINE,
-        everywhere("np.argsort(a)", heat="", dtensor=""),
+        everywhere("np.argsort(a)", heat="", dtensor="", jax="ready(np.argsort(a))"),
         {"n": 4 * MILLION},
         {"n": 40_000},
         messages="6",
@@ -311,7 +350,13 @@ CASES = [
     Case(
         "unique 4M",
         "a = place(rng.integers(0, 1000, n))",
-        everywhere("np.unique(a)", heat="ht.unique(a, sorted=True)", dtensor=""),
+        everywhere(
+            "np.unique(a)",
+            heat="ht.unique(a, sorted=True)",
+            dtensor="",
+            jax="ready(np.unique(a))",
+            dask="np.unique(a).compute()",
+        ),
         {"n": 4 * MILLION},
         {"n": 40_000},
         messages="2",
@@ -327,7 +372,7 @@ CASES = [
     Case(
         "solve 2000",
         "a, b = place(rng.standard_normal((n, n))), place(rng.random(n))",
-        everywhere("np.linalg.solve(a, b)", heat="", dtensor="")
+        everywhere("np.linalg.solve(a, b)", heat="", dtensor="", jax="ready(np.linalg.solve(a, b))")
         | {"numpy-2": "np.linalg.solve(a, b)"},
         {"n": 2000},
         {"n": 24},
@@ -336,7 +381,7 @@ CASES = [
     Case(
         "cholesky 2000",
         "a = rng.random((n, n))\na = place(a + a.T + 2 * n * numpy.eye(n))",
-        everywhere("np.linalg.cholesky(a)", heat="", dtensor="")
+        everywhere("np.linalg.cholesky(a)", heat="", dtensor="", jax="ready(np.linalg.cholesky(a))")
         | {"numpy-2": "np.linalg.cholesky(a)"},
         {"n": 2000},
         {"n": 24},
@@ -345,7 +390,12 @@ CASES = [
     Case(
         "inv 500",
         "a = place(rng.standard_normal((n, n)))",
-        everywhere("np.linalg.inv(a)", heat="ht.linalg.inv(a)", dtensor=""),
+        everywhere(
+            "np.linalg.inv(a)",
+            heat="ht.linalg.inv(a)",
+            dtensor="",
+            jax="ready(np.linalg.inv(a))",
+        ),
         {"n": 500},
         {"n": 24},
         messages="p",
@@ -353,7 +403,12 @@ CASES = [
     Case(
         "det 500",
         "a = place(rng.standard_normal((n, n)) / n**0.5)",
-        everywhere("np.linalg.det(a)", heat="ht.linalg.det(a)", dtensor=""),
+        everywhere(
+            "np.linalg.det(a)",
+            heat="ht.linalg.det(a)",
+            dtensor="",
+            jax="ready(np.linalg.det(a))",
+        ),
         {"n": 500},
         {"n": 24},
         messages="p",
@@ -371,7 +426,11 @@ CASES = [
         "qr 262144 x 32",
         "a = place(rng.random((n, 32)))",
         everywhere(
-            "np.linalg.qr(a)[1].diagonal()", heat="ht.linalg.qr(a)[1]", dtensor="torch.linalg.qr(a)"
+            "np.linalg.qr(a)[1].diagonal()",
+            heat="ht.linalg.qr(a)[1]",
+            dtensor="torch.linalg.qr(a)",
+            jax="ready(np.linalg.qr(a)[1])",
+            dask="np.linalg.qr(a)[1].compute()",
         ),
         {"n": 1 << 18},
         {"n": 2048},
@@ -384,6 +443,8 @@ CASES = [
             "np.linalg.svd(a, full_matrices=False)[1]",
             heat="ht.linalg.svd(a, full_matrices=False)[1]",
             dtensor="torch.linalg.svd(a, full_matrices=False)",
+            jax="ready(np.linalg.svd(a, full_matrices=False)[1])",
+            dask="np.linalg.svd(a)[1].compute()",
         ),
         {"n": 20_000},
         {"n": 1000},
@@ -400,15 +461,34 @@ CASES = [
     Case(
         "PCA 200000 x 64",
         PCA,
-        everywhere("principal(np.linalg, a, 8)", heat="principal(ht.linalg, a, 8)", dtensor=""),
+        everywhere(
+            "principal(np.linalg, a, 8)",
+            heat="principal(ht.linalg, a, 8)",
+            dtensor="",
+            jax="ready(principal(np.linalg, a, 8))",
+        ),
         {"n": 200_000},
         {"n": 1000},
         messages="(p - 1).bit_length() + 3",
     ),
     Case(
+        "k-means 200000 x 16",
+        KMEANS,
+        everywhere(
+            "lloyd(np, a, start, 10)",
+            heat="ht.cluster.KMeans(8, start, 10, -1.0).fit(a)",
+            dtensor="",
+            jax="ready(lloyd(np, a, start, 10))",
+            dask="lloyd(np, a, start, 10).compute()",
+        ),
+        {"n": 200_000},
+        {"n": 1000},
+        messages="20",
+    ),
+    Case(
         "median 4M",
         LINE,
-        everywhere("np.median(a)", heat="ht.median(a)", dtensor=""),
+        everywhere("np.median(a)", heat="ht.median(a)", dtensor="", jax="ready(np.median(a))"),
         {"n": 4 * MILLION},
         {"n": 40_000},
         messages="6 if n > 1 << 18 else 4",  # sizes; samples and counts, a round; candidates
@@ -416,8 +496,12 @@ CASES = [
     Case(
         "percentile 4M",
         LINE,
-        everywhere("np.percentile(a, [25, 50, 75])", dtensor="")
-        | {"heat": "ht.percentile(a, [25, 50, 75])"},
+        everywhere(
+            "np.percentile(a, [25, 50, 75])",
+            heat="ht.percentile(a, [25, 50, 75])",
+            dtensor="",
+            jax="ready(np.percentile(a, numpy.array([25, 50, 75])))",
+        ),
         {"n": 4 * MILLION},
         {"n": 40_000},
         messages="6 if n > 1 << 18 else 4",
@@ -425,8 +509,12 @@ CASES = [
     Case(
         "histogram 4M",
         LINE,
-        everywhere("float(np.histogram(a, 50)[0].sum())", dtensor="")
-        | {"heat": "float(ht.histogram(a, 50)[0].sum())"},
+        everywhere(
+            "float(np.histogram(a, 50)[0].sum())",
+            heat="float(ht.histogram(a, 50)[0].sum())",
+            dtensor="",
+            dask="float(np.histogram(a, 50, (0.0, 1.0))[0].sum())",
+        ),
         {"n": 4 * MILLION},
         {"n": 64},
         messages="2",

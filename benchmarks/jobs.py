@@ -16,6 +16,8 @@ from benchmarks.line import Line
 __all__ = ["ROOT", "Job", "Refused", "launched", "said"]
 
 ROOT = Path(__file__).resolve().parent.parent
+#: Libraries whose ranks are threads or devices of one process.
+ONE_PROCESS = ("jax", "dask")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 START_LIMIT = 60.0  # seconds; Heat and torch load slowly
 LIMIT = 300.0  # seconds an order may take
@@ -41,11 +43,16 @@ class Job:
             self.library if self.library.startswith("numpy") else f"{self.library} on {self.ranks}"
         )
 
+    @property
+    def members(self) -> int:
+        """The processes that have a line."""
+        return 1 if self.library in ONE_PROCESS else self.ranks
+
     def ask(self, order: str, *arguments: Any) -> list[Any]:
         """Give an order to all ranks; their answers, in rank order."""
         for line in self.lines.values():
             line.send([order, arguments])
-        answers = [self.lines[rank].receive() for rank in range(self.ranks)]
+        answers = [self.lines[rank].receive() for rank in range(self.members)]
         for done, value in answers:
             if not done:
                 raise Refused(value)
@@ -71,17 +78,18 @@ def launched(library: str, ranks: int, python: str) -> Iterator[Job]:
         server.settimeout(START_LIMIT)
         port = str(server.getsockname()[1])
         worker = [python, "-m", "benchmarks.worker", library, port]
-        environment = _environment(library, key)
+        environment = _environment(library, ranks, key)
         if library == "dtensor":
             meeting = str(_free_port())
             for rank in range(ranks):
                 place = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_PORT": meeting}
                 job.processes.append(_start(worker, environment | place))
         else:
-            prefix = [] if library.startswith("numpy") else [*_mpiexec(python), "-n", str(ranks)]
+            alone = library.startswith("numpy") or library in ONE_PROCESS
+            prefix = [] if alone else [*_mpiexec(python), "-n", str(ranks)]
             job.processes.append(_start([*prefix, *worker], environment))
         try:
-            while len(job.lines) < ranks:
+            while len(job.lines) < job.members:
                 line = Line(server.accept()[0], LIMIT)
                 hello = line.receive()
                 if hello.get("key") == key:
@@ -95,12 +103,16 @@ def _start(argv: list[str], environment: dict[str, str]) -> subprocess.Popen[byt
     return subprocess.Popen(argv, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL)
 
 
-def _environment(library: str, key: str) -> dict[str, str]:
+def _environment(library: str, ranks: int, key: str) -> dict[str, str]:
     threads = "2" if library == "numpy-2" else "1"
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     settings = {"PYTHONPATH": path, "BENCHMARKS_KEY": key, "MASTER_ADDR": "127.0.0.1"}
     settings |= {"GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"}
     settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    settings["BENCHMARKS_RANKS"] = str(ranks)
+    if library == "jax":
+        settings["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={ranks}"
+        settings["JAX_PLATFORMS"] = "cpu"
     return dict(os.environ) | dict.fromkeys(THREADS, threads) | settings
 
 

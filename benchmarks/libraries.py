@@ -90,10 +90,66 @@ def start_dtensor() -> Library:
     return Library(rank, ranks, names, dist.barrier)
 
 
+def start_jax() -> Library:
+    """JAX in one process, with as many devices as ranks; a statement has to wait for its result."""
+    import jax
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    jax.config.update("jax_enable_x64", True)
+    ranks = len(jax.devices())
+    mesh = jax.make_mesh((ranks,), ("ranks",))
+
+    def place(values: Any, dim: int | None = 0) -> Any:
+        cut = () if dim is None else (*[None] * dim, "ranks")
+        if dim is not None and values.shape[dim] % ranks:
+            cut = ()
+        return jax.device_put(values, NamedSharding(mesh, PartitionSpec(*cut)))
+
+    names = {"jax": jax, "np": jax.numpy, "place": place, "ready": jax.block_until_ready}
+    return Library(0, ranks, names, lambda: None)
+
+
+def start_dask() -> Library:
+    """Dask's arrays in one process, with as many threads as ranks and a chunk for each."""
+    import dask
+    import dask.array
+
+    ranks = int(os.environ["BENCHMARKS_RANKS"])
+    dask.config.set(scheduler="threads", num_workers=ranks)
+
+    def place(values: Any, dim: int | None = 0) -> Any:
+        chunks = list(values.shape)
+        if dim is not None:
+            chunks[dim] = -(-chunks[dim] // ranks)
+        return dask.array.from_array(values, chunks=tuple(chunks))
+
+    names = {"np": dask.array, "place": place}
+    return Library(0, ranks, names, lambda: None)
+
+
+def start_mpi4py_fft() -> Library:
+    """mpi4py-fft on all ranks of an MPI job; placing an array plans its complex transform."""
+    from mpi4py import MPI
+    from mpi4py_fft import PFFT, newDistArray
+
+    comm = MPI.COMM_WORLD
+
+    def place(values: Any, dim: int | None = 0) -> Any:
+        plan = PFFT(comm, values.shape, dtype=complex)
+        block, result = newDistArray(plan, False), newDistArray(plan, True)
+        block[:] = values[block.local_slice()]
+        return lambda: plan.forward(block, result, normalize=False)
+
+    return Library(comm.Get_rank(), comm.Get_size(), {"place": place}, comm.Barrier)
+
+
 STARTS = {
     "numpy": start_numpy,
     "numpy-2": start_numpy,
     "distarray": start_distarray,
     "heat": start_heat,
     "dtensor": start_dtensor,
+    "jax": start_jax,
+    "dask": start_dask,
+    "mpi4py-fft": start_mpi4py_fft,
 }

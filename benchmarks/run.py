@@ -23,7 +23,13 @@ from benchmarks.jobs import ROOT, Job, Refused, launched, said
 
 __all__ = ["Measurement", "main"]
 
-PEERS = {"heat": "heat", "dtensor": "torch.distributed.tensor"}
+PEERS = {
+    "heat": "heat",
+    "dtensor": "torch.distributed.tensor",
+    "jax": "jax",
+    "dask": "dask.array",
+    "mpi4py-fft": "mpi4py_fft",
+}
 #: A timing shorter than this (seconds) is made of several calls.
 SHORTEST = 2e-3
 #: What the timings of one turn may take together (seconds), save that there is one.
@@ -148,7 +154,7 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--peers",
         default=str(ROOT / ".venv-peers/bin/python"),
-        help="interpreter that has Heat and torch; '' leaves them out",
+        help="interpreter that has the other libraries; '' leaves them out",
     )
     parser.add_argument("--output", type=Path, default=ROOT / "build/benchmarks.jsonl")
     return parser.parse_args(argv)
