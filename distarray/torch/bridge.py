@@ -108,8 +108,10 @@ def _tensor_of(block: Any, device: Any, dtype: Any, copy: bool | None) -> Any:
 
 
 def is_block(x: Any) -> bool:
-    """Whether it is a NumPy or CuPy array; tensors have CuPy's interface, too."""
-    return isinstance(x, _ndarray) or (devices.on_device(x) and not isinstance(x, torch.Tensor))
+    """Whether it is a NumPy or CuPy array, all of whose elements are values."""
+    if isinstance(x, _ndarray):
+        return not isinstance(x, np.ma.MaskedArray)
+    return devices.on_device(x)
 
 
 def _on_own_device(block: Any, copy: bool | None) -> Any:

@@ -122,11 +122,16 @@ def refuse_block(block: Any, call: str) -> NoReturn:
 
 
 def check_device_dtype(dtype: Any, device: Any, call: str) -> None:
-    """Refuse data types that a Gaudi does not hold as they are."""
+    """Refuse data types that a Gaudi does not hold as they are, and a Gaudi that is not there."""
     if device.type != "hpu":
         return
     if dtype in (torch.float64, torch.complex64, torch.complex128):
         held = "holds float64 as float32" if dtype == torch.float64 else "has no complex numbers"
         raise TypeError(
             f"{call}: the HPU {held}; pass dtype=torch.float32 (or another) to say what is wanted"
+        )
+    if not hasattr(torch, "hpu"):
+        raise RuntimeError(
+            f"{call}: the Gaudi software is not loaded; call distarray.torch.start('hpu') before "
+            "import torch"
         )

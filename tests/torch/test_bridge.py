@@ -246,7 +246,7 @@ def test_data_types_that_torch_has_not(block):
 
 
 def test_what_is_no_array():
-    for wrong in (3.0, [1, 2], torch.ones(2), None):
+    for wrong in (3.0, [1, 2], torch.ones(2), None, np.ma.masked_array([1.0, 2.0], [0, 1])):
         with pytest.raises(TypeError, match="a DistArray or array is wanted"):
             bridge.to_torch(wrong)
         with pytest.raises(TypeError, match="wanted"):
@@ -325,6 +325,9 @@ def test_a_gaudi_has_no_double_and_no_complex_numbers(device):
             bridge.to_torch(block, device="hpu")
     with pytest.raises(TypeError, match="HPU"):
         bridge.to_torch(np.ones(2, "f4"), device="hpu", dtype=torch.float64)
+    if not hasattr(torch, "hpu"):
+        with pytest.raises(RuntimeError, match="start"):
+            bridge.to_torch(np.ones(2, "f4"), device="hpu")
     single = bridge.to_torch(np.array([1.0, 1e-9]), device=device, dtype=torch.float32)
     assert single.dtype == torch.float32 and single.device.type == device
     assert single.cpu().numpy().tolist() == np.array([1.0, 1e-9], "f4").tolist()

@@ -169,6 +169,22 @@ def test_other_meshes(group):
         raises_everywhere(group, MeshError, lambda: bridge.to_dtensor(z), "ascend")
 
 
+def test_dtensors_on_hpus(group, theirs, device):
+    if device != "hpu":
+        pytest.skip("about HPUs")
+    bridge.ensure_process_group()
+    hpus = torch.distributed.device_mesh.DeviceMesh("hpu", list(range(group.size)))
+    mesh = DeviceMesh(group, (group.size,))
+    x = distarray.distribute(np.arange(10, dtype=np.float32), mesh, [Shard(0)])
+    with bridge.transfers() as log:
+        dt = bridge.to_dtensor(x, mesh=hpus)
+        y = bridge.from_dtensor(dt * 2)
+    assert dt.device.type == "hpu"
+    assert (log.h2d, log.d2h, log.shared, log.copied) == (1, 1, 0, 0)
+    assert y.mesh is mesh
+    assert_matches(y, np.arange(10, dtype=np.float32) * 2)
+
+
 def test_the_process_group(group):
     made = bridge.ensure_process_group()
     assert bridge.ensure_process_group(DeviceMesh(group, (1, group.size))) is made
