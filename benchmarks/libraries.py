@@ -93,11 +93,11 @@ def start_dtensor() -> Library:
 def start_jax() -> Library:
     """JAX in one process, with as many devices as ranks; a statement has to wait for its result."""
     import jax
-    from jax.sharding import NamedSharding, PartitionSpec
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     jax.config.update("jax_enable_x64", True)
     ranks = len(jax.devices())
-    mesh = jax.make_mesh((ranks,), ("ranks",))
+    mesh = Mesh(numpy.array(jax.devices()), ("ranks",))
 
     def place(values: Any, dim: int | None = 0) -> Any:
         cut = () if dim is None else (*[None] * dim, "ranks")

@@ -46,9 +46,14 @@ def faster(case: str, than: str = "numpy") -> Callable[[Found], float]:
     return lambda found: ours(found, case, than, 1) / ours(found, case)
 
 
+def beside(library: str, case: str, ranks: int = 2) -> Callable[[Found], float]:
+    """How many times the speed of another library on as many ranks."""
+    return lambda found: ours(found, case, library, ranks) / ours(found, case, ranks=ranks)
+
+
 def beside_torch(case: str, ranks: int = 2) -> Callable[[Found], float]:
     """How many times the speed of torch.distributed's library."""
-    return lambda found: ours(found, case, "dtensor", ranks) / ours(found, case, ranks=ranks)
+    return beside("dtensor", case, ranks)
 
 
 def beside_gloo(size: str) -> Callable[[Found], float]:
@@ -95,6 +100,10 @@ GOALS = [
     Goal("take of 1M from 8M, speed of NumPy", faster("take 1M of 8M"), 1, "x", True),
     Goal("fft2 2000², speed of NumPy", faster("fft2 2000²"), 1.6, "x", True),
     Goal("fftn 128³, speed of NumPy", faster("fftn 128³"), 1.6, "x", True),
+    *[
+        Goal(f"{case}, speed of mpi4py-fft", beside("mpi4py-fft", case), 1, "x", True)
+        for case in ("fft2 2000²", "fftn 128³")
+    ],
     Goal("fft of 4M, speed of NumPy", faster("fft 4M"), 1.6, "x", True),
     Goal(
         "solve 2000, speed of NumPy with two threads",
