@@ -32,6 +32,12 @@ else:
         import habana_frameworks.torch  # noqa: F401
 
 
+@pytest.fixture(autouse=True)
+def same_random_numbers() -> None:
+    """What torch draws is the same on all ranks: not every rank has run every test before."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def device() -> str:
     """The torch device that tensors of this run live on: "cpu", "hpu" or "cuda"."""
