@@ -346,7 +346,9 @@ class _Use:
 
 def _note(tensor: Tensor) -> Any:
     """What autograd keeps instead of a tensor that it saves."""
-    found = _in_use.get(tensor.untyped_storage().data_ptr()) if tensor.numel() else None
+    if tensor.layout is not torch.strided or not tensor.numel():
+        return tensor
+    found = _in_use.get(tensor.untyped_storage().data_ptr())
     if found is None:
         return tensor
     return *found, tensor.shape, tensor.stride(), tensor.storage_offset()
