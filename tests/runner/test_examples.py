@@ -39,3 +39,30 @@ def test_terrain_on_a_mesh(tmp_path):
     messages = re.findall(r"^\[.*\]\s+([\d.]+)", done.out, re.MULTILINE)
     assert [float(m) <= 4 for m in messages] == [True] * 3
     assert (tmp_path / "relief.png").stat().st_size > 0
+
+
+def test_terrain_that_is_stopped_and_goes_on(tmp_path):
+    """On other numbers of ranks, to the same heights, bit for bit."""
+    pytest.importorskip("google_crc32c")
+    if not mpiexec():
+        pytest.skip("no mpiexec")
+    program = [sys.executable, str(EXAMPLES / "terrain_checkpoint.py"), "--steps=12", "--every=5"]
+    starts = [
+        (1, ["--checkpoint", "once", "--output", "once.png"]),
+        (3, ["--stop-after", "7"]),
+        (2, []),
+    ]
+    said = []
+    for ranks, options in starts:
+        done = run([*mpiexec(), "-n", str(ranks), *program, *options], tmp_path)
+        assert done.code == 0, done.err
+        said.append(done.out)
+    once, _, done = said
+    assert "on 2 ranks, from step 7 on" in done
+    assert "step 10: saving" in done
+    assert done.splitlines()[-1] == once.splitlines()[-1]
+    assert (tmp_path / "once.png").read_bytes() == (tmp_path / "relief.png").read_bytes()
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "step-00000010",
+        "step-00000012",
+    ]
