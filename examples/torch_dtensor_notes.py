@@ -7,13 +7,19 @@ over MPI. `docs/dtensor.rst` says which of DTensor's names became what.
 """
 
 import argparse
-
-import torch
-from torch import nn
+import sys
 
 import distarray as da
 import distarray.torch as dt
 from distarray import Replicate, Shard
+
+if __name__ == "__main__" and any("hpu" in word for word in sys.argv):
+    dt.start(
+        "hpu"
+    )  # importing torch loads the Gaudi's software, which has to know its rank by then
+
+import torch
+from torch import nn
 
 
 def random(*shape, dtype=torch.float32):

@@ -13,17 +13,24 @@ drawn. Every rank runs these lines; what communicates, all ranks call; only rank
 
 import argparse
 import pydoc_data.topics
+import sys
 
 import matplotlib.figure
 import numpy as np
-import torch
-from torch import nn
-from torch.nn import functional
 from tqdm import tqdm
 
 import distarray as da
 import distarray.torch as dt
 from distarray import Replicate
+
+if __name__ == "__main__" and any("hpu" in word for word in sys.argv):
+    dt.start(
+        "hpu"
+    )  # importing torch loads the Gaudi's software, which has to know its rank by then
+
+import torch
+from torch import nn
+from torch.nn import functional
 
 CONTEXT, WIDTH, HEADS, BLOCKS = 64, 64, 4, 2
 PLAN = {
