@@ -1,11 +1,11 @@
 """Parts that ranks exchange on their way from or to storage, some mebibytes at a time.
 
 Where the ranks touch storage by another layout than the array has, each needs memory for what it
-fetches for others besides its own block. It stays small when the array passes in slabs, cut along
-a dimension that neither layout cuts, so that every rank takes part in every round.
+fetches for others besides its own block. It stays small when the array passes in slabs, across a
+dimension that the array's layout leaves whole, each of which all ranks share among them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.array.movement import assign
-from distarray.layout import Box, Entries, Layout, view_layout
+from distarray.io.shares import shares
+from distarray.layout import Box, Entries, Layout
 
 __all__ = ["fill", "pour", "slabs"]
 
@@ -23,47 +24,43 @@ _ROUND = 1 << 24
 Touch = Callable[[Box, np.ndarray[Any, Any]], None]
 
 
-def slabs(
-    touching: Layout, layout: Layout, chunks: Sequence[int] | None, itemsize: int
-) -> Iterator[Entries]:
-    """The whole array in slabs of whole chunks, as basic keys; one if both cut all dimensions.
+def slabs(layout: Layout, chunks: tuple[int, ...] | None, itemsize: int) -> Iterator[Entries]:
+    """The whole array in slabs of whole chunks, as basic keys; one if all dimensions are cut.
 
     Examples
     --------
     >>> from distarray.layout import Shard
-    >>> rows, columns = (Layout.chunked((4, 4, 1 << 23), (2,), [Shard(d)]) for d in (0, 1))
-    >>> [slab[2] for slab in slabs(rows, columns, None, 1)]
-    [(0, 1, 2097152), (2097152, 1, 2097152), (4194304, 1, 2097152), (6291456, 1, 2097152)]
+    >>> layout = Layout.chunked((1 << 22, 4, 4), (2,), [Shard(1)])
+    >>> [slab[0] for slab in slabs(layout, None, 1)]
+    [(0, 1, 2097152), (2097152, 1, 2097152)]
     """
     whole = tuple([(0, 1, extent) for extent in layout.shape])
     units = (1,) * layout.ndim if chunks is None else tuple(chunks)
-    free = [
-        dim
-        for dim, (one, other) in enumerate(zip(touching.cuts, layout.cuts, strict=True))
-        if not one.mesh_dims and not other.mesh_dims
-    ]
-    if not free:
+    free = [dim for dim, cut in enumerate(layout.cuts) if not cut.mesh_dims]
+    room = _ROUND * prod(layout.mesh_shape)
+    thick = {
+        dim: room // max(1, itemsize * layout.size // layout.shape[dim] * units[dim])
+        for dim in free
+    }
+    # Storage is in C order, or nearly so: the first dimension that makes thin enough slabs.
+    dim = next((dim for dim in free if thick[dim]), max(thick, key=thick.__getitem__, default=None))
+    if dim is None:
         yield whole
         return
-    dim = max(free, key=lambda dim: layout.shape[dim] / units[dim])
-    extent = layout.shape[dim]
-    ranks = max(1, prod([cut.parts for cut in touching.cuts]))
-    slice_bytes = max(1, itemsize * layout.size // ranks // extent * units[dim])
-    thick = units[dim] * max(1, _ROUND // slice_bytes)
-    for start in range(0, extent, thick):
-        yield (*whole[:dim], (start, 1, min(thick, extent - start)), *whole[dim + 1 :])
+    extent, step = layout.shape[dim], units[dim] * max(1, thick[dim])
+    for start in range(0, extent, step):
+        yield (*whole[:dim], (start, 1, min(step, extent - start)), *whole[dim + 1 :])
 
 
-def fill(
-    target: DistArray, reading: Layout, chunks: Sequence[int] | None, read: Touch
-) -> Exception | None:
-    """Read an array by the layout `reading`; brings back what went wrong on this rank.
+def fill(target: DistArray, chunks: tuple[int, ...] | None, read: Touch) -> Exception | None:
+    """Read an array in slabs; brings back what went wrong on this rank.
 
     Collective: after a failure this rank reads no more, but takes part until the end.
     """
     mesh, error = target.mesh, None
-    for entries in slabs(reading, target.layout, chunks, target.itemsize):
-        view, layout = target._view(entries), view_layout(reading, entries)
+    for entries in slabs(target.layout, chunks, target.itemsize):
+        view = target._view(entries)
+        layout = shares(view.layout, chunks, target.itemsize)
         part: Any = np.empty(layout.local_shape(mesh.coords), target.dtype)
         error = error or _touched(read, _placed(layout.section(mesh.coords), entries), part)
         assign(view._block, view._layout, mesh.asarray(part), layout, mesh)
@@ -71,13 +68,12 @@ def fill(
     return error
 
 
-def pour(
-    x: DistArray, writing: Layout, chunks: Sequence[int] | None, write: Touch
-) -> Exception | None:
-    """Write an array by the layout `writing`; as :func:`fill`."""
+def pour(x: DistArray, chunks: tuple[int, ...] | None, write: Touch) -> Exception | None:
+    """Write an array in slabs; as :func:`fill`."""
     mesh, error = x.mesh, None
-    for entries in slabs(writing, x.layout, chunks, x.itemsize):
-        view, layout = x._view(entries), view_layout(writing, entries)
+    for entries in slabs(x.layout, chunks, x.itemsize):
+        view = x._view(entries)
+        layout = shares(view.layout, chunks, x.itemsize, strict=True)
         part = mesh.xp.empty(layout.local_shape(mesh.coords), x.dtype)
         assign(part, layout, view._block, view._layout, mesh)
         box = _placed(layout.section(mesh.coords), entries)

@@ -93,7 +93,7 @@ def read_array(
     Each byte is read once: along replicating mesh dimensions every rank reads a part, cut where
     the storage is cut, and the parts are exchanged. One small broadcast and one allreduce of an
     integer besides. Peak memory is the block, and 16 MiB where parts are exchanged; as much as a
-    block again if the layout and the storage cut all dimensions between them.
+    block again if the layout cuts all dimensions.
     """
     mesh = default_mesh() if mesh is None else mesh
     shape, dtype, chunks = _agreed(source, mesh)
@@ -101,7 +101,7 @@ def read_array(
     reading = shares(layout, chunks, dtype.itemsize)
     if reading is not layout and not reading.ats:
         result = empty(layout, dtype, mesh)
-        agree(mesh.group, fill(result, reading, chunks, source.read))
+        agree(mesh.group, fill(result, chunks, source.read))
         return result
     block = read_block(source, reading, dtype, mesh)
     return wrap(*settled(block, reading, mesh), mesh)
@@ -109,7 +109,8 @@ def read_array(
 
 def _agreed(source: Source, mesh: DeviceMesh) -> tuple[tuple[int, ...], Any, Any]:
     """Shape, dtype and chunks as the first rank sees them; an error if another one differs."""
-    own = (tuple(source.shape), source.dtype, source.chunks)
+    chunks = None if source.chunks is None else tuple(source.chunks)
+    own = (tuple(source.shape), source.dtype, chunks)
     first: tuple[tuple[int, ...], Any, Any] = mesh.group.broadcast_object(own, 0)
     error = None
     if own[:2] != first[:2]:
@@ -157,10 +158,10 @@ def write_array(sink: Sink, x: DistArray) -> None:
     """
     x = x._plain()
     alone = sink.writers == "one"
-    chunks = None if alone else sink.chunks
+    chunks = None if alone or sink.chunks is None else tuple(sink.chunks)
     writing = shares(x.layout, chunks, x.itemsize, strict=True)
     if not writing.ats and moved_elements(x.layout, writing):
-        agree(x.mesh.group, pour(x, writing, chunks, sink.write))
+        agree(x.mesh.group, pour(x, chunks, sink.write))
         return
     block = x.to_local() if writing.ats else moved(x.to_local(), x.layout, writing, x.mesh)
     block = x.mesh.to_host(block)

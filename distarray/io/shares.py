@@ -7,6 +7,7 @@ faster than a file system and does not decompress anything twice.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from math import ceil, prod
 
@@ -20,8 +21,9 @@ _GRAIN = 1 << 16
 _UNEVEN = 2.0
 
 
+@lru_cache(maxsize=256)
 def shares(
-    layout: Layout, chunks: Sequence[int] | None, itemsize: int, *, strict: bool = False
+    layout: Layout, chunks: tuple[int, ...] | None, itemsize: int, *, strict: bool = False
 ) -> Layout:
     """The layout by which ranks touch storage: every element one rank's, cut along chunks.
 
@@ -29,7 +31,7 @@ def shares(
     ----------
     layout : Layout
         Where the elements are wanted, or are. Without pending folds.
-    chunks : sequence of int or None
+    chunks : tuple of int or None
         Shape of the pieces that storage holds, which are read and written whole. None: any box
         is as good as another.
     itemsize : int
@@ -56,7 +58,7 @@ def shares(
     """
     if not layout.size:
         return layout
-    if layout.is_replicated and layout.size * itemsize <= _GRAIN:
+    if layout.is_replicated and (not layout.ndim or layout.size * itemsize <= _GRAIN):
         return Layout.lone(layout.shape, layout.mesh_shape, (0,) * len(layout.mesh_shape))
     spare = tuple([m for m in range(len(layout.mesh_shape)) if _is_spare(layout, m)])
     units = tuple(chunks) if chunks is not None else (1,) * layout.ndim

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from distarray.array.keys import basic_entries
 from distarray.comm import DeviceMesh, trace
 from distarray.errors import DistArrayError
+from distarray.io import rounds
+from distarray.io import shares as shares_module
 from distarray.io.parts import Part
 from distarray.io.sections import pieces_of, read_array, write_array
 from distarray.io.shares import shares
@@ -65,6 +68,7 @@ def test_any_layout_is_written_and_read_once(world: Any, data: Any) -> None:
     chunks = data.draw(chunk_shapes(shape))
     writers = data.draw(st.sampled_from(["all", "one"]))
     values = np.arange(float(prod(shape))).reshape(shape)
+    room = data.draw(st.sampled_from([8, 40, 1 << 24]))  # few bytes: many rounds
 
     def program(group: Any) -> None:
         mesh = DeviceMesh(group, mesh_shape)
@@ -81,7 +85,10 @@ def test_any_layout_is_written_and_read_once(world: Any, data: Any) -> None:
         assert_matches(y, values)
         assert y.layout == Layout.chunked(shape, mesh_shape, wanted)
 
-    world.run(ranks, program)
+    with patch.object(rounds, "_ROUND", room), patch.object(shares_module, "_GRAIN", room // 4):
+        shares.cache_clear()
+        world.run(ranks, program)
+    shares.cache_clear()
 
 
 @settings(max_examples=60)
