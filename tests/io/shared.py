@@ -31,9 +31,16 @@ def common(group: Any, tmp_path: Path) -> Path:
 
 
 def meshes(group: Any) -> list[DeviceMesh]:
-    """A mesh in one dimension, and one in two if there are ranks for it."""
+    """A mesh in one dimension, and one in two if there are ranks for it; under MPI the last."""
     shapes = [(group.size,)] + ([(2, group.size // 2)] if group.size % 2 == 0 else [])
-    return [DeviceMesh(group, shape) for shape in shapes]
+    under_mpi = hasattr(group, "comm")
+    return [DeviceMesh(group, shape) for shape in shapes[-1 if under_mpi else 0 :]]
+
+
+def chosen(world: Any, name: str, *names: str) -> None:
+    """Skip a row of a table under MPI, where only what differs from threads is of interest."""
+    if world.name == "mpi" and name not in names:
+        pytest.skip("on thread ranks")
 
 
 def placements(mesh: DeviceMesh, ndim: int) -> list[list[Any]]:

@@ -11,7 +11,7 @@ import pytest
 import distarray
 import distarray.numpy as np
 from distarray import Shard
-from tests.io.shared import VALUES, common, content, meshes, placements, reference, tiny
+from tests.io.shared import VALUES, chosen, common, content, meshes, placements, reference, tiny
 
 __all__ = ["tiny"]
 
@@ -31,6 +31,7 @@ ALL = VALUES | {"deep columns": VALUES["matrix"][:, :3] * 100}
 
 @pytest.mark.parametrize("name", WRITING)
 def test_text_is_written_as_numpy_does(world, ranks, tmp_path, tiny, name):
+    chosen(world, name, "words", "one dimension", "utf-16")
     key, words = WRITING[name]
     values = ALL[key]
 
@@ -59,7 +60,7 @@ def test_text_is_written_as_numpy_does(world, ranks, tmp_path, tiny, name):
 def test_mistakes_in_writing(world, ranks, tmp_path, tiny):
     def program(group):
         directory = common(group, tmp_path)
-        mesh = meshes(group)[0]
+        mesh = distarray.DeviceMesh(group, (group.size,))
         x = distarray.distribute(VALUES["matrix"], mesh, [Shard(0)], src=None)
         for act, kind in (
             (lambda: numpy.savetxt(directory / "a", VALUES_3D(mesh)), ValueError),
@@ -86,7 +87,7 @@ def test_compressed_text(world, ranks, tmp_path, tiny):
     def program(group):
         directory = common(group, tmp_path)
         path = directory / "x.txt.gz"
-        mesh = meshes(group)[0]
+        mesh = distarray.DeviceMesh(group, (group.size,))
         x = distarray.distribute(VALUES["matrix"], mesh, [Shard(1)], src=None)
         numpy.savetxt(path, x)
         text = io.StringIO()
@@ -125,6 +126,7 @@ READING = {
 
 @pytest.mark.parametrize("name", READING)
 def test_text_is_read_as_numpy_does(world, ranks, tmp_path, tiny, name):
+    chosen(world, name, "by columns", "left out", "records", "few", "mistake", "ragged")
     text, words = READING[name]
     compare(world, ranks, tmp_path, text, numpy.loadtxt, np.loadtxt, words)
 
@@ -147,6 +149,7 @@ VALUED = {
 
 @pytest.mark.parametrize("name", VALUED)
 def test_text_with_holes_is_read_as_numpy_does(world, ranks, tmp_path, tiny, name):
+    chosen(world, name, "missing", "named", "ragged")
     text, words = VALUED[name]
     compare(world, ranks, tmp_path, text, numpy.genfromtxt, np.genfromtxt, words)
 
@@ -182,9 +185,9 @@ def test_text_that_is_not_there(world, ranks, tmp_path, tiny):
         path = common(group, tmp_path) / "no.txt"
         for function in (np.loadtxt, np.genfromtxt):
             with pytest.raises(FileNotFoundError):
-                function(path, mesh=meshes(group)[0])
+                function(path, mesh=distarray.DeviceMesh(group, (group.size,)))
         lines = ["1 2", "3 4"]
-        found = np.loadtxt(lines, mesh=meshes(group)[0])
+        found = np.loadtxt(lines, mesh=distarray.DeviceMesh(group, (group.size,)))
         numpy.testing.assert_array_equal(found.full(), [[1, 2], [3, 4]])
 
     world.run(ranks, program)
