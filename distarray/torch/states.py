@@ -5,8 +5,7 @@ from typing import Any
 from distarray.array import DistArray, wrap
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
-from distarray.errors import LayoutError
-from distarray.layout import Layout
+from distarray.errors import LayoutError, MeshError
 from distarray.torch.parameters import names_of, owned, placed_of
 
 __all__ = ["module_state"]
@@ -58,8 +57,10 @@ def module_state(module: Module, mesh: DeviceMesh | None = None) -> dict[str, Di
             full = f"{path}.{name}" if path else name
             try:
                 array = placed.array(full, owned(part, name))
-                found[full] = array if mesh is None else _on(array, mesh)
-            except (LayoutError, RuntimeError) as caught:
+                found[full] = (
+                    array if mesh is None else wrap(array._block, placed.lifted(mesh), mesh)
+                )
+            except (LayoutError, MeshError, RuntimeError) as caught:
                 error = error or caught
     if group is None:
         raise ValueError(
@@ -68,17 +69,3 @@ def module_state(module: Module, mesh: DeviceMesh | None = None) -> dict[str, Di
         )
     agree(group if mesh is None else mesh.group, error)
     return found
-
-
-def _on(array: DistArray, mesh: DeviceMesh) -> DistArray:
-    """An array of a part of a mesh on the whole of it: replicated along the other dimensions."""
-    own = array.mesh
-    if own is mesh:
-        return array
-    if own.mesh_dim_names is None or mesh.mesh_dim_names is None:
-        raise LayoutError(f"module_state: {own!r} and {mesh!r} need names to be told apart")
-    dims = tuple([mesh.mesh_dim(name) for name in own.mesh_dim_names])
-    cuts = [
-        cut._replace(mesh_dims=tuple([dims[m] for m in cut.mesh_dims])) for cut in array.layout.cuts
-    ]
-    return wrap(array._block, Layout.from_cuts(cuts, mesh.shape), mesh)
