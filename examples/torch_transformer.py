@@ -24,9 +24,8 @@ import distarray.torch as dt
 from distarray import Replicate
 
 if __name__ == "__main__" and any("hpu" in word for word in sys.argv):
-    dt.start(
-        "hpu"
-    )  # importing torch loads the Gaudi's software, which has to know its rank by then
+    # Importing torch loads the device's software, which has to know its rank by then.
+    dt.start("hpu")
 
 import torch
 from torch import nn
