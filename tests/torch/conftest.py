@@ -24,6 +24,12 @@ else:
     import torch
 
     torch.set_num_threads(1)
+    if DEVICE != "cpu":
+        # What torch imports at first use, on all ranks at once and not on one after the other.
+        import torch._dynamo
+        import torch.testing
+
+        torch.testing.assert_close(torch.ones(1), torch.ones(1))
     if DEVICE == "simulated":
         from tests.torch.hpu import fakehpu
 
