@@ -104,7 +104,8 @@ class Choosing(Source):
         """The chosen positions; a scalar for `shape` None."""
         if replace and p is None:
             bounds = 0, max(count, 1)  # of no population, nothing is taken
-            drawn = self._sample("integers", bounds, shape, mesh, placements, dtype=np.int64)
+            kind = {"dtype": np.int64, "endpoint": False}
+            drawn = self._sample("integers", bounds, shape, mesh, placements, **kind)
             return int(drawn) if shape is None else drawn
         call = self._begin("choice", mesh)
         layout = layout_for(() if shape is None else shape, np.int64, mesh, placements)

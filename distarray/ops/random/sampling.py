@@ -19,6 +19,7 @@ from distarray.config import config
 from distarray.errors import MeshError
 from distarray.layout import Box, Cut, Layout
 from distarray.ops.placing import Placements, as_shape
+from distarray.ops.random.bounded import drawing_bounded
 from distarray.ops.random.distributions import Distribution, distribution, surely_valid
 from distarray.ops.random.parameters import Placed, as_parameters, common_shape
 from distarray.ops.random.streams import Call, Philox
@@ -198,7 +199,9 @@ class Source:
         def draw(generator: np.random.Generator, tile: Tile) -> Array:
             return method(generator, *parameters, size=tile.extents, **keywords)
 
-        return filled(placed_layout(shape, dtype, mesh, placements), mesh, dtype, call, draw)
+        layout = placed_layout(shape, dtype, mesh, placements)
+        into = drawing_bounded(parameters, **keywords) if name == "integers" else None
+        return filled(layout, mesh, dtype, call, draw, into)
 
 
 def _emptied(value: Any) -> Any:
