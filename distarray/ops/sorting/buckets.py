@@ -67,9 +67,9 @@ def split_parts(
     brackets = _brackets(group, block, lengths, stops)
     if brackets is None:
         return None
-    work = block.copy()
+    work = np.empty_like(block)
     ends = [0] * (2 * len(brackets))
-    _split(work, 0, brackets, ends)
+    _split(work, 0, brackets, ends, block)
     low, high = np.array(ends[::2]), np.array(ends[1::2])
     cuts = settle_cuts(group, work, np.array(stops[:-1]), low, high)
     if cuts is None:
@@ -137,16 +137,27 @@ def blurred(group: Group, found: Array, block: Array) -> bool:
     return bool(group.allreduce(np.array(lost), Fold.ANY, _PURPOSE))
 
 
-def _split(work: Array, start: int, brackets: Sequence[tuple[Any, Any]], ends: list[int]) -> None:
+def _split(
+    work: Array,
+    start: int,
+    brackets: Sequence[tuple[Any, Any]],
+    ends: list[int],
+    source: Array | None = None,
+) -> None:
     """Bring a part of the block into the order of the brackets, by halves.
 
     `ends` receives where the elements within each bracket start, in ascending order, and stop.
+    The elements come from `source` if it is given; they are counted while they are copied.
     """
     if not brackets:
         return
     middle = len(brackets) // 2
     low, high = brackets[middle]
-    below = sum([int(np.count_nonzero(tile < low)) for tile in _tiles(work)])
+    below = 0
+    for into, tile in zip(_tiles(work), _tiles(work if source is None else source), strict=True):
+        below += int(np.count_nonzero(tile < low))
+        if source is not None:
+            into[...] = tile
     if 0 < below < len(work):
         work.partition(below)
     inside = below + _gather_front(work[below:], high)
