@@ -267,6 +267,7 @@ def test_objects_are_pickled_as_numpy_does(world, ranks, tmp_path):
     world.run(ranks, program)
 
 
+@pytest.mark.host
 def test_headers_of_all_versions(world, ranks, tmp_path):
     long = numpy.zeros(2, [(f"field{i}" + "x" * 30, "i1") for i in range(1200)])
     wide = numpy.zeros(2, [("\u4e2d", "i4"), ("b", "f8")])
@@ -294,6 +295,7 @@ def test_headers_of_all_versions(world, ranks, tmp_path):
         world.run(ranks, program)
 
 
+@pytest.mark.host
 def test_mapped(world, ranks, tmp_path, tiny):
     values = VALUES["matrix"]
 
@@ -325,6 +327,7 @@ def test_mapped(world, ranks, tmp_path, tiny):
     world.run(ranks, program)
 
 
+@pytest.mark.host
 def test_memmap_makes_files(world, ranks, tmp_path):
     def program(group):
         path = common(group, tmp_path) / "map"
