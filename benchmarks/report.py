@@ -152,6 +152,28 @@ GOALS = [
         1.2,
         "x",
     ),
+    Goal(
+        "checkpoint of 1 GiB, speed of PyTorch's",
+        lambda f: ours(f, "checkpoint 1 GiB, save", "dtensor") / ours(f, "checkpoint 1 GiB, save"),
+        2,
+        "x",
+        True,
+    ),
+    Goal(
+        "loading it as columns, time of loading it as it was",
+        lambda f: ours(f, "checkpoint 1 GiB, load columns") / ours(f, "checkpoint 1 GiB, load"),
+        1.3,
+        "x",
+    ),
+    Goal(
+        "asynchronous saving, time of copying the state",
+        lambda f: (
+            ours(f, "checkpoint 1 GiB, asynchronous")
+            / ours(f, "checkpoint 1 GiB, asynchronous", "local")
+        ),
+        1.5,
+        "x",
+    ),
 ]
 
 
