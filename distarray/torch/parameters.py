@@ -1,15 +1,17 @@
 """Parameters of which each rank holds a part, and the distributed arrays over their memory."""
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from distarray.array import DistArray, wrap
+from distarray.array.divergence import verify_among
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
+from distarray.config import config
 from distarray.errors import LayoutError, MeshError
 from distarray.layout import Layout, Placement
 from distarray.torch import conversations as talk
@@ -55,7 +57,7 @@ class Placed:
         replicas: how all ranks together hold the parameter. Otherwise this.
     """
 
-    __slots__ = ("_around", "_arrays", "layout", "mesh", "viewed")
+    __slots__ = ("_around", "_arrays", "_owner", "layout", "mesh", "viewed")
 
     def __init__(
         self, mesh: DeviceMesh, layout: Layout, viewed: tuple[int, ...] | None = None
@@ -63,11 +65,21 @@ class Placed:
         self.mesh, self.layout, self.viewed = mesh, layout, viewed
         self._around: Placed | None = None
         self._arrays: list[weakref.ref[DistArray]] = []
+        self._owner: Callable[[], Tensor | None] = lambda: None
 
     def __deepcopy__(self, memo: Any) -> "Placed":
         copy = Placed(self.mesh, self.layout, self.viewed)  # the copy's arrays are others
         copy._around = self._around and self._around.__deepcopy__(memo)
+        # A module's parameters are copied before this, and come without what was noted on them.
+        tensor = memo.get(id(self._owner()))
+        if tensor is not None:
+            copy.note_on(tensor)
         return copy
+
+    def note_on(self, tensor: Tensor) -> None:
+        """Write this down on the parameter that it is about."""
+        self._owner = weakref.ref(tensor)
+        setattr(tensor, KEY, self)
 
     @property
     def around(self) -> "Placed":
@@ -250,6 +262,8 @@ def place(
         return
     if layout.partials:
         raise LayoutError(f"{name}: a parameter is cut or replicated, not {layout.placements}")
+    if config.settings.check:
+        verify_among(mesh.group, f"{type(module).__name__}.{name} distributed as {layout}")
     tensor = owned(module, name)
     known: Placed | None = placed_of(module).get(name) or vars(tensor).get(KEY)
     if known is not None:
@@ -273,7 +287,7 @@ def place(
 def remember(module: Module, name: str, tensor: Tensor, placed: Placed) -> None:
     """Write down how a module's parameter is laid out, with the module and with the parameter."""
     module.__dict__.setdefault(KEY, {})[name] = placed
-    setattr(tensor, KEY, placed)
+    placed.note_on(tensor)
     watch_optimizers()
     take_whole_states(module)
 

@@ -442,12 +442,22 @@ def test_loading_whole_and_own_states(world, ranks):
         assert np.array_equal(state["in_proj.bias"].full(), other.in_proj.bias.detach().numpy())
         assert close(twin(x), reference(x).detach())
         assert same_parameters(twin, reference)
+        norms = [dt.clip_grad_norm_(m.parameters(), 1e9) for m in graded(model, twin)]
+        assert close(norms[0], norms[1])
         model.load_state_dict(own)
         assert close(model(x), reference(x).detach())
         with pytest.raises(RuntimeError, match="size mismatch"):
             model.load_state_dict(nn.ModuleDict({"in_proj": nn.Linear(3, 3)}).state_dict(), False)
 
     world.run(ranks, program)
+
+
+def graded(*models):
+    """The models with all gradients 1."""
+    for model in models:
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+    return models
 
 
 def test_part_of_a_mesh(world, ranks):
