@@ -31,7 +31,7 @@ _HOUSE = (
     str(Path(__file__).resolve().parents[1]),
     str(Path(np.__file__).resolve().parent),
 )
-_PASSAGES = ("contextlib", "functools", "runpy", "threading", "contextvars")
+_PASSAGES = ("contextlib", "functools", "runpy", "threading", "contextvars", "torch")
 
 
 class Event(NamedTuple):
