@@ -17,8 +17,9 @@ from distarray.layout import Cut, Layout, Replicate
 from distarray.torch.alike import agree_alike, line_of, take_over
 from distarray.torch.checks import check_parameters
 from distarray.torch.conversations import chunk_sizes
+from distarray.torch.entries import Entry
 from distarray.torch.parameters import Placed, place_rest, placed_of, surround
-from distarray.torch.units import Entry, Unit
+from distarray.torch.units import Unit
 
 __all__ = ["fully_shard"]
 

@@ -8,7 +8,6 @@ parameters do not exist: what autograd wants to save of them is replaced by a no
 
 import threading
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,20 +15,16 @@ import torch
 
 from distarray.array.divergence import verify_among
 from distarray.config import config
-from distarray.errors import LayoutError
 from distarray.layout.placement import Fold
 from distarray.torch import conversations as talk
-from distarray.torch.parameters import Placed, placed_of, remember
+from distarray.torch.entries import Entry, packed
 from distarray.torch.tensor import DistTensor
 
-__all__ = ["Entry", "Unit", "at_end_of_backward"]
+__all__ = ["Unit", "at_end_of_backward", "in_backward", "tensors_in"]
 
 Tensor = Any
 Module = Any
 Group = Any
-
-#: Parameters of fewer bytes travel together.
-ALONE_FROM = 1 << 16
 
 
 def at_end_of_backward(callback: Any) -> None:
@@ -55,100 +50,6 @@ def tensors_in(value: Any) -> list[Tensor]:
     return []
 
 
-class Entry:
-    """One parameter of a unit.
-
-    Parameters
-    ----------
-    owners : list of (Module, str)
-        Where it stands; several places if modules share it.
-    parameter : torch.nn.Parameter
-        Whole, as yet.
-    size : int
-        Number of ranks.
-    within : Placed or None
-        How it is laid out over other mesh dimensions, for which the whole here is a part.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Of all the ranks' rows together.
-    rows : tuple of int
-        Rows of each rank; none for a parameter without dimensions, which every rank has.
-    counts : tuple of int
-        Elements that each rank contributes when it is gathered.
-    """
-
-    __slots__ = ("around", "counts", "owners", "parameter", "rows", "shape", "within")
-
-    def __init__(
-        self,
-        owners: list[tuple[Module, str]],
-        parameter: Tensor,
-        size: int,
-        within: Placed | None,
-    ) -> None:
-        self.owners, self.parameter, self.within = owners, parameter, within
-        self.around: Placed | None = None
-        self.shape = tuple(parameter.shape)
-        self.rows: tuple[int, ...] = ()
-        self.counts = (1,) + (0,) * (size - 1)
-        if self.shape:
-            # A packed weight is cut between the matrices that it packs.
-            packed = 1 if within is None or within.viewed is None else within.viewed[0]
-            extent, each = (packed, self.shape[0] // packed) if packed > 1 else (self.shape[0], 1)
-            self.rows = tuple([n * each for n in talk.chunk_sizes(extent, size)])
-            inner = prod(self.shape[1:])
-            self.counts = tuple([rows * inner for rows in self.rows])
-
-    def divide(self, rank: int, around: Placed) -> None:
-        """Keep this rank's rows; `around` says how all ranks' are laid out."""
-        self.around = around
-        if self.rows:
-            start = sum(self.rows[:rank])
-            whole = self.parameter.detach()
-            self.parameter.data = whole[start : start + self.rows[rank]].clone()
-        for module, name in self.owners:
-            remember(module, name, self.parameter, around)
-            _refresh(module, name)
-
-    def contribution(self, rank: int) -> Tensor:
-        """What this rank brings when the parameter is gathered, flat."""
-        part = self.parameter.detach().reshape(-1)
-        if not self.rows:
-            return part if rank == 0 else part[:0]
-        if len(part) != self.counts[rank]:
-            raise LayoutError(
-                f"fully_shard: {self.owners[0][1]} has become a tensor of shape "
-                f"{tuple(self.parameter.shape)}; this rank has {self.rows[rank]} of its "
-                f"{sum(self.rows)} rows. Assign values in place, as in p.data.copy_(values)"
-            )
-        return part
-
-    def show(self, whole: Tensor) -> None:
-        """Let the modules see the gathered parameter, and how it is laid out otherwise."""
-        for module, name in self.owners:
-            module.__dict__[name] = whole
-            if self.within is not None:
-                placed_of(module)[name] = self.within
-            _refresh(module, name)
-
-    def hide(self) -> None:
-        """Let the modules see the part."""
-        for module, name in self.owners:
-            module.__dict__.pop(name, None)
-            if self.around is not None:
-                placed_of(module)[name] = self.around
-            _refresh(module, name)
-
-
-def _refresh(module: Module, name: str) -> None:
-    """Recurrent modules keep a list of their parameters beside them."""
-    if isinstance(module, torch.nn.RNNBase) and name in module._flat_weights_names:
-        place = module._flat_weights_names.index(name)
-        module._flat_weights[place] = getattr(module, name)
-
-
 class Unit:
     """A module's parameters that are gathered and given up together.
 
@@ -171,7 +72,7 @@ class Unit:
     ) -> None:
         self.entries = list(entries)
         self.group, self.name, self.mean, self.keep = group, name, mean, keep
-        self.packs = _packed(self.entries)
+        self.packs = packed(self.entries)
         self.open: list[_Use] = []
 
     def __reduce__(self) -> Any:
@@ -205,47 +106,60 @@ class Unit:
         parts = whole.split([entry.counts[r] for r in range(size) for entry in entries])
         return [torch.cat(parts[i :: len(entries)]) for i in range(len(entries))]
 
-    def scatter(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+    def scatter(self, places: Sequence[int], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Of each parameter's gradients, one a rank, the mean or sum of this rank's rows.
 
-        None where no rank has a gradient. Collective.
+        None where no rank has a gradient; the small parameters' pack tells which those are, and
+        goes first. Collective.
         """
         if config.settings.check:
             verify_among(self.group, f"fully_shard: gradients of {self.name}")
-        have = np.array([grad is not None for grad in grads], np.uint8)
-        have = self.group.allreduce(have, Fold.MAX, f"gradients of {self.name}")
-        parts: list[Tensor | None] = [None] * len(grads)
-        for pack in self.packs:
-            wanted = [place for place in pack if have[place] and self.entries[place].rows]
-            for place, part in zip(wanted, self._scatter(wanted, grads) if wanted else ()):
-                parts[place] = part.view(self.entries[place].parameter.shape)
-        for place, entry in enumerate(self.entries):
-            if have[place] and not entry.rows:
-                # Not scattered: every rank must find the same bits.
-                own = self._gradient(place, grads)
-                parts[place] = self._scaled(talk.folded(own, self.group, Fold.SUM))
-        return parts
+        have = [grad is not None for grad in grads]
+        whole = {
+            place: self.entries[place].zeros() if grad is None else grad
+            for place, grad in zip(places, grads)
+        }
+        cut = [place for place in places if self.entries[place].rows]
+        packs = [found for pack in self.packs if (found := [p for p in pack if p in cut])]
+        parts: dict[int, Tensor] = {}
+        carrier = next((pack for pack in packs if self.entries[pack[0]].is_small), None)
+        if carrier is None:
+            told = self.group.allreduce(np.array(have, np.uint8), Fold.MAX, "who has gradients")
+        else:
+            *found, told = self._scatter(carrier, whole, have)
+            parts.update(zip(carrier, found))
+        used = [place for place, ranks in zip(places, told.tolist()) if ranks]
+        for pack in packs:
+            wanted = [place for place in pack if place in used and pack is not carrier]
+            if wanted:
+                parts.update(zip(wanted, self._scatter(wanted, whole)))
+        for place in used:
+            if place not in cut:  # a number: every rank must find the same bits
+                parts[place] = talk.folded(whole[place], self.group, Fold.SUM)
+        return [self._finished(place, parts[place]) if place in used else None for place in places]
 
-    def _gradient(self, place: int, grads: Sequence[Tensor | None]) -> Tensor:
-        entry, grad = self.entries[place], grads[place]
-        return entry.parameter.new_zeros(entry.shape) if grad is None else grad
-
-    def _scaled(self, total: Tensor) -> Tensor:
+    def _finished(self, place: int, total: Tensor) -> Tensor:
+        total = total.view(self.entries[place].parameter.shape)
         return total.div_(self.group.size) if self.mean else total
 
-    def _scatter(self, pack: Sequence[int], grads: Sequence[Tensor | None]) -> list[Tensor]:
+    def _scatter(
+        self, pack: Sequence[int], whole: dict[int, Tensor], flags: Sequence[bool] = ()
+    ) -> list[Tensor]:
+        """This rank's part of the sums of a pack; and of flags, which every rank gets."""
         size = self.group.size
         counts = [self.entries[place].counts for place in pack]
-        flat = [self._gradient(place, grads).reshape(-1) for place in pack]
-        lengths = [own[self.group.rank] for own in counts]
-        if len(pack) == 1:
+        flat = [whole[place].reshape(-1) for place in pack]
+        if len(pack) == 1 and not flags:
             joined = flat[0]
         else:
             pieces = [grad.split(own) for grad, own in zip(flat, counts)]
+            if flags:
+                counts.append((len(flags),) * size)
+                pieces.append((flat[0].new_tensor(flags),) * size)
             joined = torch.cat([own[r] for r in range(size) for own in pieces])
         sizes = tuple([sum(column) for column in zip(*counts)])
         total = talk.scattered(joined, self.group, 0, sizes, Fold.SUM)
-        return list(self._scaled(total).split(lengths))
+        return list(total.split([own[self.group.rank] for own in counts]))
 
     # -- hooks on the module ------------------------------------------------------------------
 
@@ -259,22 +173,6 @@ class Unit:
         """Give the gathered parameters up; also after an error."""
         if self.open:
             self.open.pop().leave()
-
-
-def _packed(entries: Sequence[Entry]) -> list[list[int]]:
-    """Which entries travel together: large ones alone, small ones by dtype and device."""
-    packs: list[list[int]] = []
-    small: dict[Any, list[int]] = {}
-    for place, entry in enumerate(entries):
-        part = entry.parameter
-        if sum(entry.counts) * part.element_size() >= ALONE_FROM:
-            packs.append([place])
-        else:
-            kind = part.dtype, part.device
-            if kind not in small:
-                packs.append(small.setdefault(kind, []))
-            small[kind].append(place)
-    return packs
 
 
 #: Gathered parameters that a forward is using, by the address of their memory.
@@ -375,9 +273,5 @@ class _Gathered(torch.autograd.Function):  # type: ignore[misc]
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         use, unit = ctx.use, ctx.use.unit
-        everywhere: list[Tensor | None] = [None] * len(unit.entries)
-        for place, grad in zip(ctx.places, grads):
-            everywhere[place] = grad
         use.release()
-        parts = unit.scatter(everywhere)
-        return None, None, *[parts[place] for place in ctx.places]
+        return None, None, *unit.scatter(ctx.places, grads)
