@@ -276,8 +276,10 @@ def normalize_placements(
                 )
             placement = Shard(dim)
         elif not isinstance(placement, Placement):
+            kind = type(placement)  # such as that of torch.distributed.tensor
             raise TypeError(
-                f"a placement is Shard(dim), Replicate() or Partial(op), not {placement!r}"
+                "a placement is Shard(dim), Replicate() or Partial(op) of distarray, not "
+                f"{placement!r} of {kind.__module__}"
             )
         normal.append(placement)
     return tuple(normal)

@@ -185,6 +185,17 @@ def test_dtensors_on_hpus(group, theirs, device):
     assert_matches(y, np.arange(10, dtype=np.float32) * 2)
 
 
+def test_placements_of_the_other_library(group, theirs):
+    mesh = DeviceMesh(group, (group.size,))
+    taken_from_torch = [theirs.Shard(0)]
+    raises_everywhere(
+        group,
+        TypeError,
+        lambda: bridge.from_torch(torch.ones(2), mesh=mesh, placements=taken_from_torch),
+        r"of distarray, not Shard\(dim=0\) of torch",
+    )
+
+
 def test_the_process_group(group):
     made = bridge.ensure_process_group()
     assert bridge.ensure_process_group(DeviceMesh(group, (1, group.size))) is made
