@@ -1,0 +1,113 @@
+"""Files that ranks share: each its bytes, and one rank's failure is everybody's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distarray.comm import files
+from distarray.comm.files import open_file
+from distarray.config import config
+
+
+def common(group, tmp_path):
+    return str(Path(group.broadcast_object(str(tmp_path), 0)) / "file")
+
+
+@pytest.mark.parametrize("by_mpi", [True, False])
+def test_each_rank_writes_and_reads_its_stretch(world, ranks, tmp_path, by_mpi):
+    def program(group):
+        path = common(group, tmp_path)
+        own = np.full(3 + group.rank, group.rank, ">u2")
+        place = sum(2 * (3 + rank) for rank in range(group.rank))
+        total = 2 * sum(3 + rank for rank in range(group.size))
+        with config.override(mpi_io=by_mpi):
+            with open_file(group, path, "w", total) as file:
+                assert file.size == total
+                file.write_all(place, own)
+                file.write_all(0, b"\x07" if group.rank == 0 else None)
+            with open_file(group, path) as file:
+                found = np.empty_like(own)
+                file.read_all(place, found)
+            with open_file(group, path, "r+") as file:
+                file.write_all(total, own[:1] if group.rank == group.size - 1 else None)
+        assert os.path.getsize(path) == total + 2
+        if group.rank == 0:
+            own[0] = 0x700
+        assert found.tolist() == own.tolist()
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("by_mpi", [True, False])
+def test_a_file_that_ends_too_early(world, ranks, tmp_path, by_mpi):
+    def program(group):
+        path = common(group, tmp_path)
+        with config.override(mpi_io=by_mpi):
+            with open_file(group, path, "w") as file:
+                file.write_all(0, b"12" if group.rank == 0 else None)
+            with pytest.raises(OSError, match="the file ends at byte 2"):
+                read_three(group, path)
+
+    world.run(ranks, program)
+
+
+def read_three(group, path):
+    with open_file(group, path) as file:
+        last = group.rank == group.size - 1
+        file.read_all(0, np.empty(3, np.uint8) if last else None)
+
+
+def test_a_rank_that_does_not_see_the_file(world, ranks, tmp_path, monkeypatch):
+    plain = files._opened
+    missing = FileNotFoundError(2, "No such file or directory", "file")
+    answers = {"missing": (-1, 0, missing), "short": None}
+
+    def program(group):
+        path = common(group, tmp_path)
+        if group.rank == 0:
+            Path(path).write_bytes(b"12345")
+        group.barrier()
+        words = {"missing": "does not exist", "short": "has 3 bytes"}
+        for kind, text in words.items():
+            chosen.kind = kind
+            group.barrier()
+            if group.size == 1:
+                continue
+            with pytest.raises(OSError, match=text) as found:
+                open_file(group, path)
+            assert "rank 0 has one of 5 bytes; give a path on a file system" in str(found.value)
+            assert f"on rank {group.size - 1}" in str(found.value) or group.size > 2
+            group.barrier()
+
+    class chosen:
+        kind = ""
+
+    def opened(path, mode, size, *, first):
+        if first:
+            return plain(path, mode, size, first=first)
+        if chosen.kind == "missing":
+            return answers["missing"]
+        descriptor, _, error = plain(path, mode, size, first=first)
+        return descriptor, 3, error
+
+    monkeypatch.setattr(files, "_opened", opened)
+    world.run(ranks, program)
+
+
+def test_what_cannot_be_opened(world, ranks, tmp_path):
+    def program(group):
+        path = common(group, tmp_path)
+        for name, mode, kind in (
+            (path + "/no", "w", FileNotFoundError),
+            (path, "r", FileNotFoundError),
+            (os.path.dirname(path), "r", IsADirectoryError),
+            (os.path.dirname(path), "w", IsADirectoryError),
+        ):
+            with pytest.raises(kind):
+                open_file(group, name, mode)
+
+    world.run(ranks, program)
