@@ -1,13 +1,14 @@
 """Files that are there whole or not at all: written beside their place, and renamed onto it."""
 
 import os
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TypeVar
 
 from distarray.comm import Group
 from distarray.comm.agree import agree
+from distarray.io import directories
 
 __all__ = ["agreed", "on_first", "replacing"]
 
@@ -41,7 +42,8 @@ def replacing(path: str, group: Group, *, writers: str = "all") -> Iterator[str]
     """A name to write a file under, which becomes `path` when the block ends well; collective.
 
     When the block ends with an error, which must be one that all ranks raise, the file is removed
-    and `path` is what it was. A link is followed: what it points to is replaced.
+    and `path` is what it was. What killed jobs have left is removed by the next one that writes the
+    same file. A link is followed: what it points to is replaced.
 
     Parameters
     ----------
@@ -57,24 +59,22 @@ def replacing(path: str, group: Group, *, writers: str = "all") -> Iterator[str]
     A small broadcast and three allreduces of an integer; fsync of the file and its directory.
     """
     target = os.path.realpath(path)
-    name: str = group.broadcast_object(_beside(target), 0)
     first = group.rank == 0
-    agreed(group, lambda: _check(target) if first else None)
+    name = on_first(group, lambda: _begun(target))
     try:
         yield name
         agreed(group, lambda: _synced(name) if first or writers == "all" else None)
         agreed(group, lambda: _renamed(name, target) if first else None)
     except BaseException:
         if first:
-            with suppress(OSError):
-                os.unlink(name)
+            directories.discard(Path(name))
         raise
 
 
-def _beside(target: str) -> str:
-    """A name in the same directory that nobody else has."""
-    directory, name = os.path.split(target)
-    return os.path.join(directory, f".{name}.{secrets.token_hex(6)}.part")
+def _begun(target: str) -> str:
+    """The name of a new file in the same directory."""
+    _check(target)
+    return str(directories.begin_file(Path(target)))
 
 
 def _check(target: str) -> None:
@@ -91,7 +91,7 @@ def _check(target: str) -> None:
 
 
 def _synced(name: str) -> None:
-    """Bring to disk what this machine still has of a file or directory in memory."""
+    """Bring to disk what this machine still has of a file in memory."""
     descriptor = os.open(name, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -102,5 +102,4 @@ def _synced(name: str) -> None:
 def _renamed(name: str, target: str) -> None:
     with suppress(OSError):  # keep the access rights of what is replaced
         os.chmod(name, os.stat(target).st_mode & 0o7777)
-    os.replace(name, target)
-    _synced(os.path.dirname(target))
+    directories.rename_file(Path(name), Path(target))

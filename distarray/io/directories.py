@@ -13,18 +13,20 @@ import re
 import shutil
 import socket
 import time
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
 __all__ = [
     "begin",
+    "begin_file",
     "commit",
     "discard",
     "flush",
-    "flush_all",
     "flush_up",
     "recover",
     "remove",
+    "rename_file",
     "tidy",
 ]
 
@@ -45,6 +47,21 @@ def begin(final: Path) -> Path:
     aside.mkdir()
     _active.add(aside)
     return aside
+
+
+def begin_file(final: Path) -> Path:
+    """A name for what is to become the file `final`; clear away what killed jobs have left."""
+    tidy(final)
+    aside = _beside(final, "partial")
+    _active.add(aside)
+    return aside
+
+
+def rename_file(aside: Path, final: Path) -> None:
+    """Give a file its name, in place of what bears it now; it is on disk already."""
+    os.replace(aside, final)
+    flush(final.parent)
+    _active.discard(aside)
 
 
 def _beside(final: Path, what: str) -> Path:
@@ -140,9 +157,9 @@ def recover(final: Path) -> None:
 
 
 def discard(aside: Path) -> None:
-    """Give up a directory that was begun."""
+    """Give up a directory or file that was begun."""
     _active.discard(aside)
-    shutil.rmtree(aside, ignore_errors=True)
+    _delete(aside)
 
 
 def remove(directory: Path) -> None:
@@ -151,7 +168,16 @@ def remove(directory: Path) -> None:
     if not _NAME.fullmatch(directory.name):
         hidden = _beside(directory, "partial")
         os.rename(directory, hidden)
-    shutil.rmtree(hidden, ignore_errors=True)
+    _delete(hidden)
+
+
+def _delete(entry: Path) -> None:
+    """Delete a directory with all that is in it, or a file; as far as one may."""
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            entry.unlink()
 
 
 def flush(directory: Path) -> None:

@@ -178,7 +178,7 @@ def test_formats_and_names(world: Any, shared: Path) -> None:
             Exception,
             "already exists",
         ),
-        (lambda m: io.write(path, {"x": np.ones(9)}, mesh=m, chunks=(99, 99)), Exception, "hunk"),
+        (lambda m: io.write(path, {"x": np.ones(9)}, mesh=m, compression="no"), Exception, "no"),
     ]
     for act, kind, words in cases:
         with pytest.raises(kind, match=words):
@@ -257,3 +257,27 @@ def test_importing_loads_no_library_of_any_format(request: pytest.FixtureRequest
         [sys.executable, "-c", lines], capture_output=True, text=True, timeout=60, cwd=ROOT
     )
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_a_killed_writer_leaves_the_old_file_and_no_litter(
+    request: pytest.FixtureRequest, world: Any, shared: Path
+) -> None:
+    if request.config.option.mpi:
+        pytest.skip("starts a process of its own")
+    path = shared / "x.h5"
+    run_alike(world, lambda mesh: io.write(path, {"x": np.arange(10)}, mesh=mesh))
+    lines = (
+        "import os, numpy, distarray.io as io, distarray.io.hdf5 as hdf5\n"
+        "hdf5._Target.write = lambda *args: os.kill(os.getpid(), 9)\n"
+        f"io.write({str(path)!r}, {{'x': numpy.zeros(5)}})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", lines], timeout=60, cwd=ROOT)
+    assert done.returncode == -9
+    assert len(os.listdir(shared)) == 2
+    run_alike(world, lambda mesh: check(io.read(path, "x", mesh=mesh), np.arange(10)))
+    run_alike(world, lambda mesh: io.write(path, {"x": np.ones(3)}, mesh=mesh))
+    assert os.listdir(shared) == ["x.h5"]
+
+
+def check(x: Any, values: Any) -> None:
+    np.testing.assert_array_equal(x.full(), values)
