@@ -112,7 +112,11 @@ def shares_memory(x: Any, t: Any) -> bool:
         return _overlap(_extent_on_device(block), _extent(plain))
     if plain.device.type != "cpu" or not isinstance(block, np.ndarray):
         return False
-    return bool(np.shares_memory(block, numpy_view(_resolved(plain), "shares_memory")))
+    view = numpy_view(_resolved(plain), "shares_memory")
+    try:
+        return bool(np.shares_memory(block, view, max_work=1_000_000))
+    except np.exceptions.TooHardError:  # contrived strides, of memory of the same extent
+        return True
 
 
 def _resolved(t: Any) -> Any:
