@@ -254,7 +254,7 @@ class Layout:
 
 
 def normalize_placements(
-    placements: Sequence[Placement], ndim: int, mesh_shape: tuple[int, ...]
+    placements: Sequence[object], ndim: int, mesh_shape: tuple[int, ...]
 ) -> tuple[Placement, ...]:
     """Placements with dimensions counted from the front, checked against array and mesh."""
     placements = (placements,) if isinstance(placements, Placement) else tuple(placements)
