@@ -1,6 +1,7 @@
 """What a style is handed and hands out: plain tensors with a placement said of them."""
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -61,8 +62,7 @@ def annotated(
     if isinstance(placement, Replicate):
         return laid_out(x, mesh, Layout.replicated(shape, mesh.shape))
     if last is not None and isinstance(placement, Shard) and placement.dim in (-1, x.ndim - 1):
-        cuts = [*map(Cut.whole, shape[:-1]), last]
-        layout = Layout.from_cuts(cuts, mesh.shape)
+        layout = _layout_with(shape, last, mesh.shape)
         if layout.local_shape(mesh.coords) != shape:
             raise LayoutError(
                 f"the input's last dimension is {shape[-1]} long on rank {mesh.rank}, but the "
@@ -71,6 +71,12 @@ def annotated(
             )
         return laid_out(x, mesh, layout)
     return DistTensor.from_local(x, mesh, [placement])
+
+
+@lru_cache(maxsize=1024)
+def _layout_with(shape: tuple[int, ...], last: Cut, mesh_shape: tuple[int, ...]) -> Layout:
+    """The layout of what is cut along its last dimension alone."""
+    return Layout.from_cuts([*map(Cut.whole, shape[:-1]), last], mesh_shape)
 
 
 def handed_out(x: DistTensor, placement: Placement, local: bool) -> Any:

@@ -107,14 +107,26 @@ def _bias(module: Module, x: DistTensor, result: Layout) -> Tensor:
     """The bias, cut as the last dimension of the result is."""
     if module.bias is None:
         return None
-    return used(module, "bias", alike(x), Layout.from_cuts([result.cuts[-1]], result.mesh_shape))
+    return used(module, "bias", alike(x), _last_dim(result))
+
+
+@lru_cache(maxsize=1024)
+def _last_dim(layout: Layout) -> Layout:
+    """The layout of what has the last dimension alone."""
+    return Layout.from_cuts([layout.cuts[-1]], layout.mesh_shape)
+
+
+@lru_cache(maxsize=1024)
+def _finished(layout: Layout) -> Layout:
+    """The layout with its pending sums carried out."""
+    return layout.settled()
 
 
 def _settled(x: DistTensor, want: Sequence[Placement] | None) -> DistTensor:
     """Pending sums carried out: as wanted, if there is one mesh dimension; replicated else."""
     if want is not None and len(want) == 1 and isinstance(want[0], Shard):
         return x.redistribute(want)
-    return x.placed(x.layout.settled())
+    return x.placed(_finished(x.layout))
 
 
 def embedding(module: Module, x: DistTensor, want: Sequence[Placement] | None = None) -> DistTensor:
@@ -163,7 +175,7 @@ def _norm(function: Any, names: Sequence[str]) -> Rule:
     def rule(module: Module, x: DistTensor, want: Any = None) -> DistTensor:
         shape = module.normalized_shape
         over = range(x.ndim - len(shape), x.ndim)
-        x = x.placed(x.layout.settled().without_cut(over))
+        x = x.placed(_finished(x.layout).without_cut(over))
         parts = [used(module, name, alike(x), _whole(module, name)) for name in names]
         return x.like(function(x.local, shape, *parts, module.eps))
 

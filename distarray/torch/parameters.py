@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -362,7 +363,12 @@ def used(module: Module, name: str, alike: Sequence[int], layout: Layout | None 
         return None
     placed = placed_of(module)[name]
     here = placed.layout
-    wanted = here if layout is None else layout
-    pending = tuple([m for m in range(here.ndim and len(here.mesh_shape)) if m not in alike])
-    route = Route(here, wanted, gradient_layout(here), gradient_layout(wanted, pending))
+    route = _route(here, here if layout is None else layout, tuple(alike))
     return carry(tensor, placed.mesh, route)
+
+
+@lru_cache(maxsize=1024)
+def _route(here: Layout, wanted: Layout, alike: tuple[int, ...]) -> Route:
+    """There, and the gradient back: summed along the mesh dimensions that are not `alike`."""
+    pending = tuple([m for m in range(len(here.mesh_shape)) if m not in alike])
+    return Route(here, wanted, gradient_layout(here), gradient_layout(wanted, pending))

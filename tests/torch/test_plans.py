@@ -166,6 +166,10 @@ def test_transformer(world, ranks, device, local):
             found.backward()
         assert close(found, loss.detach(), device)
         assert same_gradients(model, reference, device)
+        for name, array in dt.module_state(model).items():
+            if array.layout.is_replicated:  # the same bits on all ranks
+                gradient = model.get_parameter(name).grad
+                assert torch.equal(gradient, dt.all_reduce(gradient, mesh, fold="max"))
         if group.size > 1:
             assert kinds(forward).count("reduce_scatter") == 5  # no allreduce of activations
             assert "allreduce" not in kinds(forward)
@@ -196,6 +200,26 @@ def test_replicated_activations(world, ranks):
         found.square().sum().backward()
         assert close(found, wanted.detach())
         assert same_gradients(model, reference)
+
+    world.run(ranks, program)
+
+
+def test_half_precision(world, ranks):
+    """bfloat16 weights and activations: sums over the ranks in float32, rounded once."""
+    reference = filled(Transformer())
+    tokens = torch.tensor([[0, 4, 2, 10], [1, 1, 3, 7]])
+
+    def program(group):
+        mesh = line(group)
+        model = copy.deepcopy(reference).bfloat16()
+        dt.parallelize_module(model, mesh, transformer_plan(False))
+        logits = model(tokens)
+        assert logits.dtype is torch.bfloat16
+        nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()
+        off = (logits.full_tensor().double() - reference(tokens)).detach().abs().max()
+        assert float(off) < 0.2
+        assert all(p.grad.dtype is torch.bfloat16 for p in model.parameters())
+        assert dt.module_state(model)["norm.weight"].dtype.name == "bfloat16"
 
     world.run(ranks, program)
 
