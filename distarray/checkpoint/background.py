@@ -60,12 +60,15 @@ class Aside(NamedTuple):
         """The file that says how far a rank is that writes in the background."""
         return self.directory / f".rank-{rank}.{word}"
 
-    def describe(self, flusher: Flusher) -> None:
-        """Write the descriptions of the arrays; on one rank."""
-        make_directories(self.directory, self.stored, flusher)
+    def describe(self, flusher: Flusher, rank: int, ranks: int) -> None:
+        """Write a rank's share of the descriptions of arrays."""
+        make_directories(self.directory, self.stored, flusher, rank, ranks)
 
     def commit(self) -> None:
-        """Give it its name, once all files are on disk, and remove checkpoints too many; ditto."""
+        """Give it its name, once all files are on disk, and remove checkpoints too many.
+
+        On one rank.
+        """
         if not syncs_at_once(self.directory):
             directories.flush_up(directories_of(self.directory, self.stored))
         write_catalog(self.directory, self.step, self.node, self.stored)
@@ -140,8 +143,7 @@ class _Writer:
     def _run(self) -> None:
         try:
             with Flusher(self.aside.directory) as flusher:
-                if self.rank == 0:
-                    self.aside.describe(flusher)
+                self.aside.describe(flusher, self.rank, self.ranks)
                 while self.shards:  # each is given up as soon as it is written
                     write_shards(
                         self.aside.directory, [self.shards.pop(0)], flusher, lambda count: None

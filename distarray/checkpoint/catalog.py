@@ -7,6 +7,7 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ __all__ = [
     "make_directories",
     "parse_catalog",
     "read_catalog",
+    "sealed",
     "step_path",
     "steps",
     "write_catalog",
@@ -37,6 +39,11 @@ _FORMAT = 1
 _LARGEST = 1 << 30
 _NAME = re.compile(r"[A-Za-z0-9._%~-]+")
 _GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+_GROUP_TEXT = json.dumps(_GROUP)
+#: How a description begins; the digits of its checksum follow.
+_HEAD = f'{{"attributes": {{"{_KEY}": {{"crc32c": "'
+#: What stands in their place while the checksum is computed.
+_OPEN = "0" * 8
 
 
 class Catalog(NamedTuple):
@@ -66,8 +73,8 @@ def step_path(path: Path, step: int | None) -> Path:
 def is_checkpoint(path: Path) -> bool:
     """Whether there is a whole checkpoint: a directory gets its name when it is complete."""
     try:
-        return _KEY in _parsed(path / ROOT, _read(path / ROOT)).get("attributes", {})
-    except (OSError, CheckpointError, AttributeError, TypeError):
+        return _read(path / ROOT, len(_HEAD)) == _HEAD.encode()
+    except (OSError, CheckpointError):
         return False
 
 
@@ -111,13 +118,44 @@ def find(path: Path, step: int | None = None) -> Path:
     raise CheckpointError(f"{path} is not a checkpoint, and has none of any step")
 
 
-def make_directories(root: Path, arrays: Sequence[Stored], flusher: Flusher) -> None:
-    """Make the directories of all arrays, with what Zarr wants to know of each."""
-    of_arrays = {root / stored.name: stored for stored in arrays}
-    for directory in sorted(directories_of(root, arrays) - {root}):
-        directory.mkdir(exist_ok=True)  # another rank may have needed it already
-        stored = of_arrays.get(directory)
-        _write_json(directory / ROOT, _GROUP if stored is None else array_json(stored), flusher)
+def make_directories(
+    root: Path, arrays: Sequence[Stored], flusher: Flusher, rank: int = 0, ranks: int = 1
+) -> None:
+    """Make the directories of arrays, with what Zarr wants to know of each.
+
+    Each rank looks after some of the arrays, and the first one after the groups they are in.
+    """
+    made = {""}
+    for number, stored in enumerate(arrays):
+        parts = stored.name.split("/")
+        for end in range(1, len(parts)):
+            group = "/".join(parts[:end])
+            if rank == 0 and group not in made:
+                made.add(group)
+                _make(f"{root}/{group}", _GROUP_TEXT, flusher)
+        if number % ranks == rank:
+            _make(f"{root}/{stored.name}", _array_text(stored), flusher)
+
+
+def _make(directory: str, text: str, flusher: Flusher) -> None:
+    """Make a directory, unless another rank has needed it already, with the metadata in it."""
+    os.makedirs(directory, exist_ok=True)
+    handle = os.open(
+        f"{directory}/{ROOT}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666
+    )
+    try:
+        with open(handle, "wb", closefd=False) as file:
+            file.write(text.encode())
+    except BaseException:
+        os.close(handle)
+        raise
+    flusher.put(handle)
+
+
+@lru_cache(maxsize=8192)
+def _array_text(stored: Stored) -> str:
+    """The metadata of an array; programs save the same arrays again and again."""
+    return json.dumps(array_json(stored))
 
 
 def directories_of(root: Path, arrays: Iterable[Stored]) -> set[Path]:
@@ -131,58 +169,35 @@ def directories_of(root: Path, arrays: Iterable[Stored]) -> set[Path]:
 
 def write_catalog(root: Path, step: int | None, node: Node, arrays: Sequence[Stored]) -> None:
     """Write the description of a checkpoint, its last file."""
-    consolidated: dict[str, Any] = {}
+    members: dict[str, str] = {}
     for stored in arrays:
         parts = stored.name.split("/")
         for end in range(1, len(parts)):
-            consolidated.setdefault("/".join(parts[:end]), _GROUP)
-        consolidated[stored.name] = array_json(stored)
+            members.setdefault("/".join(parts[:end]), _GROUP_TEXT)
+        members[stored.name] = _array_text(stored)
     about = {
         "format": _FORMAT,
         "step": step,
         "saved": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "state": node,
     }
-    about["crc32c"] = _sealed(about, consolidated)
-    metadata = {
-        "zarr_format": 3,
-        "node_type": "group",
-        "attributes": {_KEY: about},
-        "consolidated_metadata": {
-            "kind": "inline",
-            "must_understand": False,
-            "metadata": consolidated,
-        },
-    }
+    listed = ", ".join(f"{json.dumps(name)}: {text}" for name, text in members.items())
+    data = (
+        f'{_HEAD}{_OPEN}", {json.dumps(about)[1:]}}}, "zarr_format": 3, "node_type": "group", '
+        '"consolidated_metadata": {"kind": "inline", "must_understand": false, '
+        f'"metadata": {{{listed}}}}}}}'
+    ).encode()
     with open(root / ROOT, "xb") as file:
-        file.write(json.dumps(metadata).encode())
+        file.write(sealed(data))
         file.flush()
         os.fsync(file.fileno())
 
 
-def _sealed(about: dict[str, Any], arrays: Any) -> str:
-    """The checksum of all that is loaded by."""
-    said = {key: value for key, value in about.items() if key != "crc32c"}
-    text = json.dumps([said, arrays], sort_keys=True, separators=(",", ":"))
-    return f"{checksum(text.encode()):08x}"
-
-
-def _sealed_or_none(about: dict[str, Any], arrays: Any) -> str | None:
-    try:
-        return _sealed(about, arrays)
-    except RecursionError:
-        return None  # deeper than anything that is saved
-
-
-def _write_json(path: Path, value: Any, flusher: Flusher) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        with open(handle, "wb", closefd=False) as file:
-            file.write(json.dumps(value).encode())
-    except BaseException:
-        os.close(handle)
-        raise
-    flusher.put(handle)
+def sealed(data: bytes) -> bytes:
+    """A description with the checksum of all of it (but the checksum's own digits)."""
+    start, stop = len(_HEAD), len(_HEAD) + len(_OPEN)
+    blank = data[:start] + _OPEN.encode() + data[stop:]
+    return data[:start] + f"{checksum(blank):08x}".encode() + data[stop:]
 
 
 def read_catalog(path: Path) -> bytes:
@@ -202,7 +217,7 @@ def parse_catalog(path: Path, data: bytes) -> Catalog:
     try:
         about = whole["attributes"][_KEY]
         arrays = whole["consolidated_metadata"]["metadata"]
-        version, sealed, node, step = (about[k] for k in ("format", "crc32c", "state", "step"))
+        version, node, step = (about[key] for key in ("format", "state", "step"))
     except (KeyError, TypeError):
         raise CheckpointError(
             f"{path} is not a checkpoint: its {ROOT} is not one that distarray.checkpoint.save "
@@ -210,7 +225,7 @@ def parse_catalog(path: Path, data: bytes) -> Catalog:
         ) from None
     if version != _FORMAT:
         raise CheckpointError(f"{path} has format {version!r}; this version reads {_FORMAT}")
-    if sealed != _sealed_or_none(about, arrays):
+    if not data.startswith(_HEAD.encode()) or sealed(data) != data:
         raise CheckpointError(
             f"{path / ROOT}: the description is not the one that was saved (its checksum "
             "differs); the file is damaged"
@@ -233,8 +248,8 @@ def _arrays(path: Path, arrays: Any) -> dict[str, Stored]:
     return found
 
 
-def _read(path: Path) -> bytes:
-    """The content of an ordinary file of reasonable size."""
+def _read(path: Path, most: int = _LARGEST) -> bytes:
+    """The content of an ordinary file of reasonable size, or how it begins."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -247,7 +262,7 @@ def _read(path: Path) -> bytes:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
             raise CheckpointError(f"{path} is no ordinary file, or larger than any save makes it")
-        return file.read(_LARGEST + 1)
+        return file.read(most)
 
 
 def _parsed(path: Path, data: bytes) -> Any:

@@ -44,14 +44,12 @@ def as_bytes(view: Array) -> Array:
     return view.reshape(-1).view(np.uint8)
 
 
-def write_shard(
-    path: Path, stored: Stored, chunks: Iterator[Array | None], flusher: Flusher
-) -> int:
+def write_shard(path: str, stored: Stored, chunks: Iterator[Array | None], flusher: Flusher) -> int:
     """Write the file of a shard; the number of its bytes.
 
     Parameters
     ----------
-    path : Path
+    path : str
         Must not exist.
     stored : Stored
     chunks : iterator of array or None

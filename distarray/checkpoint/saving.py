@@ -197,8 +197,8 @@ def _write(
                 shard = shard_of(item)
                 if shard is not None and failure is None:
                     failure = _failure(write_shards, aside.directory, [shard], flusher, tell)
-            if mesh.rank == 0 and failure is None:
-                failure = _failure(aside.describe, flusher)
+            if failure is None:
+                failure = _failure(aside.describe, flusher, mesh.rank, mesh.size())
     except Exception as caught:
         failure = failure or caught
     return failure

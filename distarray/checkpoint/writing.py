@@ -1,5 +1,6 @@
 """One rank's part of writing a checkpoint: from blocks to the files of chunks."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,8 +111,9 @@ def staged(shard: Shard) -> Shard:
 def write_shards(root: Path, shards: Iterable[Shard], flusher: Flusher, tell: Told) -> None:
     """Write files below a checkpoint's directory; `tell` is told of bytes written."""
     for shard in shards:
-        path = root / shard.stored.name / shard.stored.file_name(shard.place)
-        path.parent.mkdir(parents=True, exist_ok=True)  # rank 0 may not have come to it yet
+        directory = f"{root}/{shard.stored.name}"
+        os.makedirs(directory, exist_ok=True)  # who describes the array may not have come to it
+        path = f"{directory}/{shard.stored.file_name(shard.place)}"
         tell(write_shard(path, shard.stored, _chunks(shard), flusher))
 
 

@@ -109,8 +109,7 @@ def _resealed(path: Path, change: Callable[[Any, Any], None]) -> None:
     whole = json.loads((path / "zarr.json").read_bytes())
     about = whole["attributes"]["distarray"]
     change(about, whole["consolidated_metadata"]["metadata"])
-    about["crc32c"] = catalog._sealed(about, whole["consolidated_metadata"]["metadata"])
-    (path / "zarr.json").write_text(json.dumps(whole))
+    (path / "zarr.json").write_bytes(catalog.sealed(json.dumps(whole).encode()))
 
 
 def traversal(path: Path) -> None:
