@@ -194,6 +194,8 @@ class MPIGroup(Group):
         rule = _NATIVE[fold._value_].get(own.dtype)
         if rule is None or self.size == 1 or sum([block.size for block in ready]) > LARGE:
             return algorithms.reduce_scatter(self, ready, fold)
+        if sum([block.nbytes for block in ready]) > GATHER_BELOW and self._on_one_node():
+            return algorithms.reduce_scatter(self, ready, fold)  # without packing
         operation, kind = rule
         packed = np.concatenate([block.reshape(-1) for block in ready])
         total = np.empty(own.shape, own.dtype)
@@ -250,18 +252,24 @@ class MPIGroup(Group):
             counts = self._allgather(np.array(len(block))).tolist()
         whole = np.empty((sum(counts), *block.shape[1:]), block.dtype)
         views = split_views(whole, counts)
-        if whole.nbytes > LARGE:
+        even = min(counts) == max(counts)
+        # MPICH's Allgatherv goes in pieces of 32 KiB, each of which waits for all ranks.
+        slow = not even and whole.nbytes > GATHER_BELOW and self._on_one_node()
+        if slow or whole.nbytes > LARGE:
             self._gather_large(block, views)
             return views
         views[self.rank][...] = block
         if whole.nbytes:
             buffer, length, kind = message_parts(whole)
+            if even:
+                self.comm.Allgather(_IN_PLACE, (buffer, length // self.size, kind))
+                return views
             row = length // len(whole)
             self.comm.Allgatherv(_IN_PLACE, (buffer, [row * count for count in counts], kind))
         return views
 
     def _gather_large(self, block: Array, views: Sequence[Array]) -> None:
-        """Everybody's block into the views, one message a pair: offsets would not fit an int."""
+        """Everybody's block into the views, one message a pair."""
         others = [(rank, view) for rank, view in enumerate(views) if rank != self.rank]
         views[self.rank][...] = block
         self._exchange(
