@@ -23,8 +23,10 @@ SPACES = {
 
 def summary(entry: Entry) -> str:
     """First line of the docstring of the implementation, without the reference to NumPy's."""
-    text = inspect.getdoc(entry.implementation) or ""
-    first = text.split("\n")[0].split("; see :")[0].rstrip(".")
+    lines = (inspect.getdoc(entry.implementation) or "").split("\n")
+    if lines[0].startswith(f"{entry.name.rpartition('.')[2]}("):  # the signature, as C has it
+        lines = [line for line in lines[1:] if line.strip("- ")] or [""]
+    first = lines[0].split("; see :")[0].rstrip(".")
     return re.sub(r":func:`(\w+)`", r"``\1``", first)
 
 
