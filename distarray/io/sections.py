@@ -17,6 +17,7 @@ from distarray.array.movement import moved, part_of, settled
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree
 from distarray.errors import DistArrayError
+from distarray.io.aside import agreed
 from distarray.io.rounds import fill, pour
 from distarray.io.shares import shares
 from distarray.layout import Box, Layout, Placement
@@ -100,7 +101,7 @@ def read_array(
     layout = placed_layout(shape, dtype, mesh, placements)
     reading = shares(layout, chunks, dtype.itemsize)
     if reading is not layout and not reading.ats:
-        result = empty(layout, dtype, mesh)
+        result = agreed(mesh.group, lambda: empty(layout, dtype, mesh))
         agree(mesh.group, fill(result, chunks, source.read))
         return result
     block = read_block(source, reading, dtype, mesh)
@@ -124,15 +125,14 @@ def _agreed(source: Source, mesh: DeviceMesh) -> tuple[tuple[int, ...], Any, Any
 
 def read_block(source: Source, layout: Layout, dtype: Any, mesh: DeviceMesh) -> Array:
     """This rank's block of a layout, from storage; raises on all ranks if it fails on one."""
-    block: Any = np.empty(layout.local_shape(mesh.coords), dtype)
-    error = None
-    if block.size and layout.holds(mesh.coords):
-        try:
+
+    def fetched() -> Array:
+        block: Any = np.empty(layout.local_shape(mesh.coords), dtype)
+        if block.size and layout.holds(mesh.coords):
             source.read(layout.section(mesh.coords), block)
-        except Exception as caught:
-            error = caught
-    agree(mesh.group, error)
-    return mesh.asarray(block)
+        return mesh.asarray(block)
+
+    return agreed(mesh.group, fetched)
 
 
 def write_array(sink: Sink, x: DistArray) -> None:
