@@ -216,7 +216,10 @@ class SequenceParallel(ParallelStyle):
                     layout = Layout.replicated(whole_shape(part, name), mesh.shape)
                     place(part, name, mesh, layout, src_data_rank)
         mark(module)
-        module.forward = partial(_by_token, module, mesh, self, module.forward)
+        forward = module.forward
+        if isinstance(forward, partial) and forward.func is _by_token:
+            forward = forward.args[-1]  # the style that was applied before is replaced
+        module.forward = partial(_by_token, module, mesh, self, forward)
 
     def __repr__(self) -> str:
         return f"SequenceParallel(sequence_dim={self.sequence_dim})"
