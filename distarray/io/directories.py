@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import socket
+import threading
 import time
 from contextlib import suppress
 from itertools import count
@@ -37,10 +38,12 @@ _RENAME_EXCHANGE = 2
 _ABANDONED = 86400.0
 _serial = count()
 _active: set[Path] = set()
+_removing: list[threading.Thread] = []
 
 
 def begin(final: Path) -> Path:
     """Make the directory in which what is to become `final` is written; clear away old ones."""
+    finish_removing()
     final.parent.mkdir(parents=True, exist_ok=True)
     tidy(final)
     aside = _beside(final, "partial")
@@ -163,12 +166,31 @@ def discard(aside: Path) -> None:
 
 
 def remove(directory: Path) -> None:
-    """Remove a directory; first of all its name, lest a half of it be taken for the whole."""
+    """Remove a directory; first of all its name, lest a half of it be taken for the whole.
+
+    The rest goes on behind the program's back: gigabytes take a while to be given back.
+    """
     hidden = directory
     if not _NAME.fullmatch(directory.name):
         hidden = _beside(directory, "partial")
         os.rename(directory, hidden)
-    _delete(hidden)
+    thread = threading.Thread(target=_delete, args=(hidden,), name=f"removing {hidden}")
+    try:
+        thread.start()
+    except RuntimeError:  # the program is ending
+        _delete(hidden)
+    else:
+        _removing.append(thread)
+
+
+def finish_removing() -> None:
+    """Wait until what has been removed is gone."""
+    while True:
+        try:
+            thread = _removing.pop()
+        except IndexError:
+            return
+        thread.join()
 
 
 def _delete(entry: Path) -> None:

@@ -1,4 +1,4 @@
-"""Saves that are killed: ``python killing.py DIRECTORY KILLS`` prints how many, of how many kinds.
+"""Saves that are killed: ``python killing.py DIRECTORY SAVES`` prints how many, of how many kinds.
 
 First at every single call that changes the file system, one after the other: a forked child stops
 there for good, as a kill or a power cut would have it, and what it leaves is looked at. Then at
@@ -95,24 +95,25 @@ def everywhere(directory: Path, step: int | None, two_steps: bool = False) -> in
         kept, place = found, place + 1
 
 
-def at_random(directory: Path, kills: int, saves: int) -> tuple[int, int]:
-    """Kill at random instants; the numbers of kills and of saves that had returned."""
-    path, told, done = directory / "random", directory / "told", 0
+def at_random(directory: Path, saves: int) -> tuple[int, int]:
+    """Kill at random instants, until so many saves are done; the numbers of kills and of saves."""
+    path, told, done, kills = directory / "random", directory / "told", 0, 0
     rng = random.Random(5)
-    for number in range(kills):
+    while done < saves and kills < 40:
         child = os.fork()
         if child == 0:
-            for save in range(done + 1, done + saves):
+            for save in range(done + 1, done + 1000):
                 save_one(path, save, 3, save, save % 2 == 0)
                 with told.open("a") as file:
                     file.write(f"{save}\n")
             os._exit(0)
-        time.sleep(rng.uniform(0.0, 0.25))
+        time.sleep(rng.uniform(0.0, 0.4))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        kills += 1
         said = max([done, *map(int, told.read_text().split())] if told.exists() else [done])
         found = load_one(path) or 0
-        assert found in (said, said + 1), (number, found, said)
+        assert found in (said, said + 1), (kills, found, said)
         done = found
     return kills, done
 
@@ -140,7 +141,7 @@ def main() -> None:
         return
     print("stopped at", everywhere(directory, None), "places of a save that replaces")
     print("stopped at", everywhere(directory, 100), "places of a save of a step")
-    print("killed {} times in {} saves".format(*at_random(directory, int(sys.argv[2]), 1000)))
+    print("killed {} times in {} saves".format(*at_random(directory, int(sys.argv[2]))))
     print("stopped at", everywhere(directory, None, True), "places where names change in two steps")
 
 

@@ -22,7 +22,7 @@ from distarray import DeviceMesh, Replicate, Shard, checkpoint
 from distarray.checkpoint import files
 from distarray.comm import run_threads
 from distarray.errors import CheckpointError
-from distarray.io import grids
+from distarray.io import directories, grids
 from distarray.testing import assert_matches
 
 HERE = Path(__file__).parent
@@ -209,6 +209,8 @@ def test_a_full_disk(world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch) 
             with pytest.raises(OSError, match="No space left on device"):
                 checkpoint.save(path, {"table": x + 1}, asynchronous=asynchronous).wait()
             group.barrier()  # rank 0 has removed what there was
+            directories.finish_removing()
+            group.barrier()
             assert sorted(os.listdir(shared)) == ["run"]
             group.barrier()
         monkeypatch.setattr(files, "_write_all", write)
@@ -246,6 +248,7 @@ def program(group):
             sys.stdout.write(f"refused {error.strerror}\n")
     os.seteuid(0)
 run_threads(2, program)
+da.io.directories.finish_removing()
 print("\n" + " ".join(sorted(os.listdir(sys.argv[1]))))
 """
 
@@ -276,7 +279,7 @@ def test_limits_of_the_system(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("outside_mpi")
 def test_killed_at_every_place_and_at_any_time(tmp_path: Path) -> None:
     run = subprocess.run(
-        [sys.executable, str(HERE / "killing.py"), str(tmp_path), "20"],
+        [sys.executable, str(HERE / "killing.py"), str(tmp_path), "100"],
         capture_output=True, text=True, timeout=170,
         cwd=HERE.parents[1], env={**os.environ, "PYTHONPATH": str(HERE.parents[1])},
     )  # fmt: skip
