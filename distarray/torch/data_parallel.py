@@ -216,6 +216,9 @@ class _Averager:
         self.begun = 0
         self.passing = False
 
+    def __deepcopy__(self, memo: Any) -> "_Averager":
+        return self  # whose hooks do nothing in a copy of the module, which is nobody's replica
+
     def attach(self, module: Module) -> None:
         """Hang hooks on the module and on its parameters."""
         self.watch()

@@ -16,7 +16,7 @@ Tensor = Any
 Module = Any
 
 #: Parameters of fewer bytes travel together.
-ALONE_FROM = 1 << 16
+ALONE_FROM = 1 << 18
 
 
 class Entry:

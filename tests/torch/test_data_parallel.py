@@ -571,3 +571,20 @@ def test_ranks_outside_of_the_mesh(world, ranks):
 
     for grad in world.run(ranks, program):
         assert torch.equal(grad, torch.ones(2, 2))
+
+
+def test_a_copy_is_no_replica(world, ranks):
+    """Such as the average of a model over its steps: it has parameters and gradients of its own."""
+
+    def program(group):
+        model = dt.data_parallel(nn.Linear(2, 1), line(group))
+        other = copy.deepcopy(model)
+        with da.trace() as book:
+            other(torch.ones(1, 2) * group.rank).sum().backward()
+        return book.messages, other.weight.grad, model.weight.grad
+
+    for rank, (messages, grad, none) in enumerate(world.run(ranks, program)):
+        assert messages == 0
+        assert none is None
+        if world.name == "threads":
+            assert torch.equal(grad, torch.full((1, 2), float(rank)))
