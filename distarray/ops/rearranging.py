@@ -22,6 +22,7 @@ from distarray.comm.agree import agree
 from distarray.layout import Cut, Layout, recounted_cut, rescaled_cut
 from distarray.ops.broadcasting import stretched
 from distarray.ops.joining import Part, assemble
+from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.ops.reshape import ravel, reshaped
 
 __all__ = ["balanced", "copy", "repeat", "resize", "roll", "tile"]
@@ -30,6 +31,7 @@ Array = Any
 
 
 @implements(np.roll, at=True)
+@as_numpy_on_one_rank(np.roll)
 def roll(a: Any, shift: Any, axis: Any = None) -> DistArray:
     """The array with its elements shifted along some dimensions, round the end.
 
@@ -104,6 +106,7 @@ def _assembled(a: DistArray, runs: Sequence[Any]) -> DistArray:
 
 
 @implements(np.tile, at=True)
+@as_numpy_on_one_rank(np.tile)
 def tile(A: Any, reps: Any) -> DistArray:
     """The array repeated as a whole along each dimension.
 
@@ -277,6 +280,7 @@ def balanced(x: DistArray, axis: int) -> DistArray:
 
 
 @implements(np.resize, at=True)
+@as_numpy_on_one_rank(np.resize)
 def resize(a: Any, new_shape: Any) -> DistArray:
     """The array's elements in C order, over and over, in another shape. See :func:`numpy.resize`.
 

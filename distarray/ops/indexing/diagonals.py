@@ -76,6 +76,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> DistArr
 
 
 @implements(np.diag, at=True)
+@as_numpy_on_one_rank(np.diag)
 def diag(v: Any, k: int = 0) -> DistArray:
     """The diagonal of a matrix, or the matrix with a given diagonal.
 
