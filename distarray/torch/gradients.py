@@ -137,7 +137,7 @@ def _extreme_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     if fold is Fold.PROD:
         rows = all_gather(tensor[None], group, 0, (1,) * group.size)
         others = torch.cat([rows[: group.rank], rows[group.rank + 1 :]]).prod(0)
-        return all_reduce(grad, group, Fold.SUM) * others, None, None
+        return all_reduce(grad, group, Fold.SUM) * others.conj(), None, None
     # NaN wins, and is equal to nothing.
     holds = ((tensor == result) | (tensor != tensor)).to(grad.dtype)
     total, holders = all_reduce(torch.stack([grad, holds]), group, Fold.SUM)

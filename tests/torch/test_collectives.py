@@ -174,6 +174,10 @@ def test_wide_numbers_are_exact(world, ranks, device):
             assert total[0].item() == p + sum(range(p)) * 2.0**-50
             numbers = torch.tensor([1 + 2j, r * 1j])
             assert dt.all_reduce(numbers.conj(), mesh)[0].item() == p * (1 - 2j)
+            turned = numbers.conj()
+            dt.all_reduce_(turned, mesh)
+            assert turned[0].item() == p * (1 - 2j)
+            assert numbers[0].item() == p * (1 + 2j)
 
     world.run(ranks, program)
 
@@ -238,7 +242,10 @@ def test_gradients_of_linear_maps(world, ranks, name):
             found = MAPS[name](mine, mesh).reshape(-1)
             return dt.gather_from(found, mesh)
 
-        whole = drawn(group.size, 2, 3, seed=4).requires_grad_()
+        whole = drawn(group.size, 2, 3, seed=4)
+        if name in ("product", "all_reduce"):
+            whole = whole + 1j * drawn(group.size, 2, 3, seed=5)
+        whole.requires_grad_()
         assert torch.autograd.gradcheck(everything, (whole,), fast_mode=True)
         if name != "max":
             assert torch.autograd.gradgradcheck(everything, (whole,), fast_mode=True)
@@ -373,7 +380,15 @@ def test_outside_of_the_mesh(world, ranks):
 
 # -- refusals -----------------------------------------------------------------------------------
 
+
+class Wrapper(torch.Tensor):
+    """What DTensor is: a tensor class that keeps its values in another tensor."""
+
+    _local_tensor = None
+
+
 REFUSED = [
+    (lambda t, m: dt.all_reduce(t.as_subclass(Wrapper), m), TypeError, "to_local"),
     (lambda t, m: dt.all_reduce(np.ones(2), m), TypeError, "ndarray"),
     (lambda t, m: dt.all_reduce(t.to_sparse(), m), TypeError, "to_dense"),
     (lambda t, m: dt.all_reduce(t.to("meta"), m), TypeError, "meta"),
