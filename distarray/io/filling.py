@@ -45,7 +45,8 @@ def filled(
     if header.nbytes <= ALONE or not layout.ndim:
         x = _handed_out(path, header, layout, mesh, sums)
     else:
-        x = empty(layout, header.dtype, mesh)
+        # Memory may be short on one rank alone.
+        x = agreed(mesh.group, lambda: empty(layout, header.dtype, mesh))
         if mesh.coords is not None:
             with open_file(mesh.group, path) as file:
                 read_body(file, header.start, x, sums)
@@ -97,10 +98,13 @@ def kept(file: Any, header: Header, mesh: DeviceMesh, placements: Placements) ->
         Where they go.
     """
     layout = _stored_layout(header, mesh, placements)
-    host = np.empty(layout.local_shape(mesh.coords), header.dtype)
 
-    box = layout.section(mesh.coords)
-    agreed(mesh.group, lambda: cut_from(file, layout.shape, box, host))
+    def read() -> Any:
+        block = np.empty(layout.local_shape(mesh.coords), header.dtype)
+        cut_from(file, layout.shape, layout.section(mesh.coords), block)
+        return block
+
+    host = agreed(mesh.group, read)
     x = wrap(mesh.asarray(host), layout, mesh)
     return reversed_dims(x) if header.fortran else x
 
