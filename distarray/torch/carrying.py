@@ -16,7 +16,7 @@ import torch
 
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
-from distarray.layout import Fold, Layout, Partial, Replicate, Shard
+from distarray.layout import Cut, Fold, Layout, Partial, Replicate, Shard
 from distarray.torch import conversations as talk
 from distarray.torch.blocks import movable, moved_back
 
@@ -105,10 +105,25 @@ def _exchanged(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> Te
     if src is dst:
         return tensor
     block = movable(tensor)
-    result = moved(block, src, dst, mesh.on("cpu"))
+    lead = (1,) * len(src.partials)
+    found = moved(block.reshape(lead + block.shape), _apart(src), _apart(dst), mesh.on("cpu"))
+    result = found.reshape(found.shape[len(lead) :])
     if np.may_share_memory(result, block):
         result = result.copy()
     return moved_back(result, tensor)
+
+
+@lru_cache(maxsize=1024)
+def _apart(layout: Layout) -> Layout:
+    """The contributions to pending sums as parts of one array, with dimensions for them in front.
+
+    They differ between the ranks along those mesh dimensions, and each is moved by itself.
+    """
+    if not layout.partials:
+        return layout
+    sizes = [(m, layout.mesh_shape[m]) for m in layout.partials]
+    fronts = [Cut.chunked(size, (m,), (size,)) for m, size in sizes]
+    return Layout.from_cuts([*fronts, *layout.cuts], layout.mesh_shape)
 
 
 def _summed(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> tuple[Tensor, Layout]:

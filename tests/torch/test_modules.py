@@ -15,6 +15,7 @@ import distarray
 import distarray.torch as dt
 from distarray import DeviceMesh, Layout, Partial, Replicate, Shard
 from distarray.errors import DivergenceError, LayoutError
+from distarray.torch.carrying import carried
 from tests.torch.models import (
     close,
     drawn,
@@ -244,6 +245,40 @@ def test_distributed_tensors(world, ranks, device):
             dt.DistTensor.from_local(whole, mesh, [Partial("max")])
         with pytest.raises(LayoutError):
             dt.DistTensor.from_local(whole, mesh, [Shard(0)], (4, 7))
+
+    world.run(ranks, program)
+
+
+def contribution(whole, layout, mesh):
+    """This rank's part of a tensor in a layout; sums are spread over all ranks."""
+    section = tuple([slice(*s) for s in layout.section(mesh.coords)])
+    count = position = 1
+    for m in layout.partials:
+        position = (position - 1) * mesh.shape[m] + mesh.coords[m] + 1
+        count *= mesh.shape[m]
+    noise = [drawn(*whole.shape, seed=seed) for seed in range(1, count)]
+    rest = whole - sum(noise, torch.zeros_like(whole))
+    return [*noise, rest][position - 1][section].clone()
+
+
+def test_any_layout_to_any_other(world, ranks):
+    """Cut, replicated and pending along each of two mesh dimensions."""
+    if ranks not in (3, 4, 6):
+        pytest.skip("as on the others")
+    whole = drawn(5, 7)
+    places = [Replicate(), Shard(0), Shard(1), Partial()]
+
+    def program(group):
+        mesh = DeviceMesh(group, {3: (3, 1), 4: (2, 2), 6: (2, 3)}[group.size])
+        layouts = [
+            Layout.chunked(whole.shape, mesh.shape, placements)
+            for placements in itertools.product(places, repeat=2)
+        ]
+        replicas = Layout.replicated(tuple(whole.shape), mesh.shape)
+        for source, target in itertools.product(layouts, layouts[:: group.size // 2]):
+            part = carried(contribution(whole, source, mesh), mesh, source, target)
+            assert tuple(part.shape) == target.local_shape(mesh.coords)
+            assert close(carried(part, mesh, target, replicas), whole)
 
     world.run(ranks, program)
 
