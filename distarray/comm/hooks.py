@@ -9,6 +9,7 @@ launcher.
 import contextlib
 import ctypes
 import gc
+import io
 import os
 import sys
 import threading
@@ -158,6 +159,8 @@ def _end(code: int, text: Callable[[], str]) -> None:
 
     if not _ending.acquire(blocking=False):
         time.sleep(10)  # another thread of this rank is at it already
+    if isinstance(sys.stderr, io.StringIO):  # torch.distributed's hook, around ours, holds it back
+        sys.stderr = sys.__stderr__
     world = MPI.COMM_WORLD
     rank, size = world.Get_rank(), world.Get_size()
     if MPI.Query_thread() == MPI.THREAD_MULTIPLE or MPI.Is_thread_main():

@@ -12,13 +12,21 @@ import pytest
 from tests.launcher import AS_ROOT, mpiexec
 
 PROGRAM = """
-import os, signal, sys, threading, time
+import io, os, signal, sys, threading, time
 from distarray.comm.mpi import group_of
 group, how, ranks = group_of(), sys.argv[1], [int(rank) for rank in sys.argv[2]]
 print("started", flush=True)
 group.barrier()
 if group.rank in ranks:
     if how == "raise":
+        raise ValueError("the reason")
+    if how == "held back":  # as torch.distributed does
+        ours = sys.excepthook
+        def hook(*args):
+            sys.stderr, shown = io.StringIO(), sys.stderr
+            ours(*args)
+            shown.write(sys.stderr.getvalue())
+        sys.excepthook = hook
         raise ValueError("the reason")
     if how == "thread":
         thread = threading.Thread(target=lambda: 1 / 0)
@@ -105,6 +113,7 @@ def only_once(request):
         ("raise", "2", 2, "ValueError: the reason"),
         ("raise", "0123", 0, "ValueError: the reason"),
         ("raise", "123", 1, "ValueError: the reason"),
+        ("held back", "2", 2, "ValueError: the reason"),
         ("thread", "3", 3, "ZeroDivisionError: division by zero"),
         ("words", "1", 1, "ends the job: the reason"),
         ("exit", "1", 1, "ends the job: exit status 3"),
@@ -120,7 +129,7 @@ def test_the_job_ends(tmp_path, how, ranks, teller, words):
     assert output.count(words) == 1, output
     assert output.count("ends the job") == 1, output
     assert f"rank {teller} of 4 ends the job" in output
-    assert output.count("Traceback") == (how in ("raise", "thread"))
+    assert output.count("Traceback") == (how in ("raise", "held back", "thread"))
 
 
 def test_a_killed_rank_ends_the_job(tmp_path):
