@@ -16,6 +16,9 @@ from distarray.torch.refusals import checked_tensor, refuse_bits
 
 __all__ = ["host", "shares_memory"]
 
+#: Steps after which two tangles of strides count as sharing memory.
+_MAX_WORK: Any = 1_000_000
+
 
 @contextmanager
 def host(t: Any, mode: str = "r") -> Iterator[Any]:
@@ -114,7 +117,7 @@ def shares_memory(x: Any, t: Any) -> bool:
         return False
     view = numpy_view(_resolved(plain), "shares_memory")
     try:
-        return bool(np.shares_memory(block, view, max_work=1_000_000))
+        return bool(np.shares_memory(block, view, max_work=_MAX_WORK))
     except np.exceptions.TooHardError:  # contrived strides, of memory of the same extent
         return True
 
