@@ -65,6 +65,10 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+class Unavailable(Exception):
+    """Slurm is installed here, but its daemons do not come up."""
+
+
 class Cluster:
     """The daemons of one node, in a ``with`` statement.
 
@@ -94,13 +98,13 @@ class Cluster:
             munge += [f"--socket={home}/munge.socket", f"--pid-file={home}/munged.pid"]
             munge += [f"--log-file={home}/munged.log", f"--seed-file={home}/munged.seed"]
             self._start("munged", *munge)
-            self.wait((home / "munge.socket").exists, "munge to start")
+            self.wait((home / "munge.socket").exists, "munge to start", 20)
             self._start("slurmctld", "-D")
             self._start("slurmd", "-D", "-N", host)
-            self.wait(lambda: "idle" in self.run("sinfo", "-h", "-o", "%T"), "the node to be idle")
-        except BaseException:
+            self.wait(lambda: "idle" in self.run("sinfo", "-h", "-o", "%T"), "the node", 30)
+        except (OSError, TimeoutError, AssertionError) as error:
             self.__exit__()
-            raise
+            raise Unavailable(str(error)) from error
         return self
 
     def _start(self, name: str, *options: str) -> None:
