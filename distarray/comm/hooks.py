@@ -160,7 +160,7 @@ def _end(code: int, text: Callable[[], str]) -> None:
     if not _ending.acquire(blocking=False):
         time.sleep(10)  # another thread of this rank is at it already
     if isinstance(sys.stderr, io.StringIO):  # torch.distributed's hook, around ours, holds it back
-        sys.stderr = sys.__stderr__
+        sys.stderr = sys.__stderr__ or sys.stderr
     world = MPI.COMM_WORLD
     rank, size = world.Get_rank(), world.Get_size()
     if MPI.Query_thread() == MPI.THREAD_MULTIPLE or MPI.Is_thread_main():

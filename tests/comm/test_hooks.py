@@ -23,9 +23,10 @@ if group.rank in ranks:
     if how == "held back":  # as torch.distributed does
         ours = sys.excepthook
         def hook(*args):
-            sys.stderr, shown = io.StringIO(), sys.stderr
+            shown, held = sys.stderr, io.StringIO()
+            sys.stderr = held
             ours(*args)
-            shown.write(sys.stderr.getvalue())
+            shown.write(held.getvalue())
         sys.excepthook = hook
         raise ValueError("the reason")
     if how == "thread":
