@@ -8,7 +8,7 @@ parameters do not exist: what autograd wants to save of them is replaced by a no
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -74,6 +74,7 @@ class Unit:
         self.group, self.name, self.mean, self.keep = group, name, mean, keep
         self.packs = packed(self.entries)
         self.open: list[_Use] = []
+        self.whole: list[Tensor] | None = None
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -105,6 +106,20 @@ class Unit:
             return [whole]
         parts = whole.split([entry.counts[r] for r in range(size) for entry in entries])
         return [torch.cat(parts[i :: len(entries)]) for i in range(len(entries))]
+
+    def again(self) -> list[Tensor]:
+        """All parameters whole, until their gradients are there; collective the first time."""
+        if self.whole is None:
+            whole = self.gather()
+            if not in_backward():
+                return whole
+            self.whole = whole
+            at_end_of_backward(self.release)
+        return self.whole
+
+    def release(self) -> None:
+        """Give up what was gathered for the backward pass."""
+        self.whole = None
 
     def scatter(self, places: Sequence[int], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Of each parameter's gradients, one a rank, the mean or sum of this rank's rows.
@@ -195,25 +210,33 @@ class _Use:
         depth = getattr(_forwards, "depth", 0)
         _forwards.depth = depth + 1
         unit = self.unit
-        self.keeps = depth == 0 if unit.keep is None else unit.keep
         if unit.group.size == 1:
             seen: list[Tensor] = [entry.parameter for entry in unit.entries]
+        elif in_backward():  # a checkpoint computes the forward again
+            self.whole = seen = unit.again()
         else:
+            self.keeps = depth == 0 if unit.keep is None else unit.keep
             self.whole = seen = unit.gather()
         if self.whole is not None and torch.is_grad_enabled():
-            trained = [i for i, entry in enumerate(unit.entries) if entry.parameter.requires_grad]
-            if trained:
-                parts = [unit.entries[i].parameter for i in trained]
-                seen = list(seen)
-                for i, tensor in zip(trained, _Gathered.apply(self, trained, *parts)):
-                    seen[i] = tensor
-            for i, tensor in enumerate(seen):
-                if tensor.numel():
-                    _in_use[tensor.untyped_storage().data_ptr()] = self, i
-            self.hooks = torch.autograd.graph.saved_tensors_hooks(_note, _made_again)
+            seen = self._attached(self.whole)
+            hooks = _Notes(torch._C._autograd._top_saved_tensors_default_hooks(False))
+            self.hooks = torch.autograd.graph.saved_tensors_hooks(hooks.pack, hooks.unpack)
             self.hooks.__enter__()
         for entry, tensor in zip(unit.entries, seen):
             entry.show(tensor)
+
+    def _attached(self, whole: Sequence[Tensor]) -> list[Tensor]:
+        """The gathered parameters as autograd is to see them: made of the trainable parts."""
+        seen, entries = list(whole), self.unit.entries
+        trained = [i for i, entry in enumerate(entries) if entry.parameter.requires_grad]
+        if trained:
+            parts = [entries[i].parameter for i in trained]
+            for i, tensor in zip(trained, _Gathered.apply(self, trained, *parts)):
+                seen[i] = tensor
+        for i, tensor in enumerate(whole):
+            if tensor.numel():
+                _in_use[tensor.untyped_storage().data_ptr()] = self, i
+        return seen
 
     def leave(self) -> None:
         _forwards.depth = getattr(_forwards, "depth", 1) - 1
@@ -232,31 +255,39 @@ class _Use:
 
     def again(self, place: int) -> Tensor:
         """A gathered parameter, for the backward pass."""
-        if self.whole is None:
-            self.whole = self.unit.gather()
-            if in_backward():
-                at_end_of_backward(self.release)
-        return self.whole[place]
-
-    def release(self) -> None:
-        self.whole = None
+        return (self.unit.again() if self.whole is None else self.whole)[place]
 
 
-def _note(tensor: Tensor) -> Any:
-    """What autograd keeps instead of a tensor that it saves."""
-    if tensor.layout is not torch.strided or not tensor.numel():
-        return tensor
-    found = _in_use.get(tensor.untyped_storage().data_ptr())
-    if found is None:
-        return tensor
-    return *found, tensor.shape, tensor.stride(), tensor.storage_offset()
+class _Notes:
+    """What autograd keeps instead of what it saves of gathered parameters.
+
+    Everything else is kept as the hooks around these want it, such as a checkpoint's.
+    """
+
+    __slots__ = ("outer",)
+
+    def __init__(self, outer: Any) -> None:
+        self.outer = outer
+
+    def pack(self, tensor: Tensor) -> Any:
+        if tensor.layout is torch.strided and tensor.numel():
+            found = _in_use.get(tensor.untyped_storage().data_ptr())
+            if found is not None:
+                return _Note(*found, (tensor.shape, tensor.stride(), tensor.storage_offset()))
+        return tensor if self.outer is None else self.outer[0](tensor)
+
+    def unpack(self, kept: Any) -> Tensor:
+        if type(kept) is _Note:
+            return kept.use.again(kept.place).as_strided(*kept.strides)
+        return kept if self.outer is None else self.outer[1](kept)
 
 
-def _made_again(note: Any) -> Tensor:
-    if isinstance(note, torch.Tensor):
-        return note
-    use, place, shape, stride, offset = note
-    return use.again(place).as_strided(shape, stride, offset)
+class _Note(NamedTuple):
+    """A view of a gathered parameter that autograd will ask for."""
+
+    use: _Use
+    place: int
+    strides: tuple[Any, ...]
 
 
 class _Gathered(torch.autograd.Function):  # type: ignore[misc]
@@ -267,11 +298,12 @@ class _Gathered(torch.autograd.Function):  # type: ignore[misc]
         ctx.use, ctx.places = use, places
         ctx.set_materialize_grads(False)
         assert use.whole is not None
-        return tuple([use.whole[place] for place in places])
+        return tuple([use.whole[place].detach() for place in places])
 
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         use, unit = ctx.use, ctx.use.unit
-        use.release()
+        use.whole = None
+        unit.release()
         return None, None, *unit.scatter(ctx.places, grads)

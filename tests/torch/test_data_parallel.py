@@ -349,6 +349,36 @@ def test_evaluation_checkpointing_and_reuse(world, ranks):
             np.testing.assert_allclose(grad, p.grad.numpy(), rtol=1e-12)
 
 
+def test_a_checkpoint_of_a_unit_keeps_nothing(world, ranks):
+    """Activations are computed again, and the parameters gathered once more for it, not twice."""
+    from torch.utils.checkpoint import checkpoint
+
+    torch.manual_seed(2)
+    layer = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 4)).double()
+    x = torch.randn(3, 4, dtype=torch.float64)
+    whole = copy.deepcopy(layer)
+    whole(x).square().sum().backward()
+
+    def program(group):
+        model = copy.deepcopy(layer)
+        dt.fully_shard(model, line(group), reshard_after_forward=True)
+        alive = []
+        model[1].register_forward_hook(lambda m, args, out: alive.append(weakref.ref(out)))
+        with da.trace() as book:
+            out = checkpoint(model, x, use_reentrant=False)
+            kept = alive[0]() is not None
+            out.square().sum().backward()
+        grads = [full_gradient(p, model, name, group) for name, p in model.named_parameters()]
+        return kept, len(alive), book.messages, grads
+
+    for kept, forwards, messages, grads in world.run(ranks, program):
+        assert not kept
+        assert forwards == 2
+        assert messages == (3 if ranks > 1 else 0)
+        for grad, p in zip(grads, whole.parameters(), strict=True):
+            np.testing.assert_allclose(grad, p.grad.numpy(), rtol=1e-12)
+
+
 def full_gradient(p, module, name, group):
     """A divided parameter's gradient, whole."""
     layout = dt.module_state(module)[name].layout
