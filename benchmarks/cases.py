@@ -135,12 +135,13 @@ a = place(rng.random((n, n)))
 t = to_torch(a)
 like = {"mesh": a.mesh, "placements": a.placements, "shape": a.shape}
 """
-#: Files that are there before they are written or read.
 FILES = """
 from benchmarks.plain import Plain, scratch
 a = place(numpy.full(n, 0.5))
 path = scratch() + "/a.npy"
 plain = Plain(scratch() + "/a.raw", a)
+"""
+WRITTEN = FILES + """
 numpy.save(path, a)
 plain.write()
 """
@@ -631,7 +632,7 @@ CASES = [
     ),
     Case(
         "read .npy 1 GiB",
-        FILES,
+        WRITTEN,
         {
             "numpy": "numpy.load(path)",
             "distarray": "np.load(path, placements=[Shard(0)])",
