@@ -164,6 +164,7 @@ class _Bucket:
         self.work: Work | None = None
 
     def add(self, parameter: Tensor) -> None:
+        """Take a parameter into the bucket."""
         self.parameters.append(parameter)
         self.size += parameter.numel() * parameter.element_size()
         self.awaited.add(id(parameter))
