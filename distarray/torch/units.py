@@ -207,6 +207,7 @@ class _Use:
         self.keeps = False
 
     def enter(self) -> None:
+        """Show the unit's module its whole parameters."""
         depth = getattr(_forwards, "depth", 0)
         _forwards.depth = depth + 1
         unit = self.unit
@@ -239,6 +240,7 @@ class _Use:
         return seen
 
     def leave(self) -> None:
+        """Take them away again, unless the backward pass is to find them."""
         _forwards.depth = getattr(_forwards, "depth", 1) - 1
         for entry in self.unit.entries:
             entry.hide()
@@ -270,6 +272,7 @@ class _Notes:
         self.outer = outer
 
     def pack(self, tensor: Tensor) -> Any:
+        """What is kept of a tensor that autograd saves."""
         if tensor.layout is torch.strided and tensor.numel():
             found = _in_use.get(tensor.untyped_storage().data_ptr())
             if found is not None:
@@ -277,6 +280,7 @@ class _Notes:
         return tensor if self.outer is None else self.outer[0](tensor)
 
     def unpack(self, kept: Any) -> Tensor:
+        """The tensor of which `kept` was kept."""
         if type(kept) is _Note:
             return kept.use.again(kept.place).as_strided(*kept.strides)
         return kept if self.outer is None else self.outer[1](kept)
@@ -295,6 +299,7 @@ class _Gathered(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(ctx: Any, use: _Use, places: Sequence[int], *parts: Tensor) -> tuple[Tensor, ...]:
+        """The gathered parameters at some places."""
         ctx.use, ctx.places = use, places
         ctx.set_materialize_grads(False)
         assert use.whole is not None
@@ -303,6 +308,7 @@ class _Gathered(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        """The gradients of the parts."""
         use, unit = ctx.use, ctx.use.unit
         use.whole = None
         unit.release()
