@@ -52,15 +52,12 @@ def share_of(file: Any, size: int, number: int, ways: int) -> tuple[int, int]:
 
 def _line_from(file: Any, place: int, size: int) -> int:
     """Where the first line begins that does not begin before a place."""
-    if place <= 0:
-        return 0
+    if place <= 0 or place >= size:
+        return min(max(place, 0), size)
     file.seek(place - 1)
-    while place < size:
+    part = b"a line goes on"
+    while part and not part.endswith(b"\n"):
         part = file.readline(_BUFFER)
-        if not part:
-            return size
-        if part.endswith(b"\n"):
-            break
     return min(int(file.tell()), size)
 
 

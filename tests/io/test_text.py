@@ -11,6 +11,7 @@ import pytest
 import distarray
 import distarray.numpy as np
 from distarray import Shard
+from distarray.io import lines
 from tests.io.shared import VALUES, chosen, common, content, meshes, placements, reference, tiny
 
 __all__ = ["tiny"]
@@ -103,6 +104,8 @@ def test_compressed_text(world, ranks, tmp_path, tiny):
 TABLE = "\n".join([f"{i} {i * 0.5}  # row {i}" for i in range(50)])
 READING = {
     "numbers": (TABLE, {}),
+    "no end of the last line": ("\n".join([f"{i} {i * 11}" for i in range(40)]), {}),
+    "long lines": ("1 " * 30 + "\n" + "2 " * 29 + "345", {}),
     "columns": (TABLE, {"usecols": 1}),
     "by columns": (TABLE, {"unpack": True}),
     "two dimensions": (TABLE, {"usecols": (1,), "ndmin": 2}),
@@ -126,7 +129,17 @@ READING = {
 
 @pytest.mark.parametrize("name", READING)
 def test_text_is_read_as_numpy_does(world, ranks, tmp_path, tiny, name):
-    chosen(world, name, "by columns", "left out", "records", "few", "mistake", "ragged")
+    chosen(
+        world,
+        name,
+        "by columns",
+        "left out",
+        "no end of the last line",
+        "records",
+        "few",
+        "mistake",
+        "ragged",
+    )
     text, words = READING[name]
     compare(world, ranks, tmp_path, text, numpy.loadtxt, np.loadtxt, words)
 
@@ -191,3 +204,27 @@ def test_text_that_is_not_there(world, ranks, tmp_path, tiny):
         numpy.testing.assert_array_equal(found.full(), [[1, 2], [3, 4]])
 
     world.run(ranks, program)
+
+
+def test_every_rank_parses_the_lines_in_its_share(world, ranks, tmp_path, tiny):
+    def program(group):
+        path = common(group, tmp_path) / "x.txt"
+        if group.rank == 0:
+            path.write_text(TABLE)
+        group.barrier()
+        mesh = distarray.DeviceMesh(group, (group.size,))
+        found = lines.parsed(
+            path, numpy.loadtxt, {"comments": "#", "ndmin": 2}, 0, "skiprows", mesh
+        )
+        if group.size == 1:
+            return found is None
+        shares = [
+            lines.share_of(io.BytesIO(TABLE.encode()), len(TABLE), rank, group.size)
+            for rank in range(group.size)
+        ]
+        assert [stop for _, stop in shares[:-1]] == [start for start, _ in shares[1:]]
+        assert (shares[0][0], shares[-1][1]) == (0, len(TABLE))
+        start, stop = shares[group.rank]
+        return found.to_local().shape == (len(TABLE[start:stop].splitlines()), 2)
+
+    assert all(world.run(ranks, program))
