@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import pickle
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -59,15 +61,34 @@ class MPIWorld:
             result = None if part is None else program(part)
         except Exception as error:
             failure, text = error, traceback.format_exc()
+        if n < self.group.size:
+            self._wait_asleep()
         texts = self.group.allgather_object(text)
         failed = [rank for rank, words in enumerate(texts) if words is not None]
         if not failed:
             return [result]
-        if len(failed) == n and n < self.group.size:
-            failure = self.group.broadcast_object(failure)
+        if len(failed) == n and part is None:
+            failure = self.group.broadcast_object(None)
+        elif len(failed) == n < self.group.size:
+            self.group.broadcast_object(portable(failure, texts[0]))
         if failure is not None and len(failed) == n:
             raise failure  # all ranks alike: what the test may be waiting for
         raise AssertionError(f"failed on ranks {failed} of {n}; on the first:\n{texts[failed[0]]}")
+
+    def _wait_asleep(self) -> None:
+        """A barrier for ranks that share cores: MPI waits by asking without end."""
+        here = self.group.comm.Ibarrier()
+        while not here.Test():
+            time.sleep(0.002)
+
+
+def portable(failure: Exception | None, text: str | None) -> Exception | None:
+    """The failure, if other ranks can have it as it is; else an error with its text."""
+    try:
+        pickle.loads(pickle.dumps(failure))
+    except Exception:
+        return AssertionError(text)
+    return failure
 
 
 def mpi_ranks(size: int) -> tuple[int, ...]:
