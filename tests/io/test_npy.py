@@ -6,6 +6,7 @@ import importlib
 import inspect
 import io
 import os
+import random
 import resource
 import warnings
 import zipfile
@@ -18,7 +19,16 @@ import distarray.numpy as np
 from distarray import DistArray, Replicate, Shard
 from distarray.comm.files import SharedFile
 from distarray.io.rows import HOMES
-from tests.io.shared import VALUES, chosen, common, content, meshes, placements, reference, tiny
+from tests.io.shared import (
+    VALUES,
+    chosen,
+    common,
+    content,
+    meshes,
+    placements,
+    reference,
+    tiny,
+)
 
 __all__ = ["tiny"]
 
@@ -552,5 +562,45 @@ def test_ranks_outside_of_the_mesh_take_no_part(world, ranks, tmp_path, tiny):
                 numpy.testing.assert_array_equal(y.full(), VALUES["matrix"])
             else:
                 assert y.to_local().size == 0
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_views_of_any_layout(world, ranks, tmp_path, tiny, seed):
+    """Slices with steps, transposed, of arrays in one to three dimensions, some of them empty."""
+    chosen(world, str(seed), "0", "1")
+    draw = random.Random(8 * ranks + seed)
+    shape = [draw.choice([0, 1, 2, 5, 8, 13]) for _ in range(draw.randrange(1, 4))]
+    values = (
+        numpy.random.default_rng(seed)
+        .integers(0, 100, shape)
+        .astype(draw.choice(["f8", ">i4", "c8", "S3", "?"]))
+    )
+    key = tuple(
+        [
+            slice(draw.choice([None, 1]), draw.choice([None, -1]), draw.choice([1, 2, -1]))
+            for _ in shape
+        ]
+    )
+    kinds = [Replicate(), *[Shard(dim) for dim in range(len(shape))]]
+    ways = [[draw.choice(kinds) for _ in range(2)] for _ in range(2)]
+    turned = draw.random() < 0.5
+    wanted = values[key].T if turned else values[key]
+
+    def program(group):
+        path = common(group, tmp_path) / "x"
+        mesh = meshes(group)[-1]
+        x = distarray.distribute(values, mesh, ways[0][: mesh.ndim], src=None)[key]
+        x = x.T if turned else x
+        numpy.save(f"{path}.npy", x)
+        numpy.savez(f"{path}.npz", x)
+        x.tofile(path)
+        assert content(group, path) == wanted.tobytes()
+        numpy.testing.assert_array_equal(numpy.load(f"{path}.npy"), wanted)
+        y = np.load(f"{path}.npy", mesh=mesh, placements=ways[1][: mesh.ndim])
+        numpy.testing.assert_array_equal(y.full(), wanted)
+        with np.load(f"{path}.npz", mesh=mesh, placements=ways[1][: mesh.ndim]) as archive:
+            numpy.testing.assert_array_equal(archive["arr_0"].full(), wanted)
 
     world.run(ranks, program)
