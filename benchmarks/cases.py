@@ -141,10 +141,13 @@ a = place(numpy.full(n, 0.5))
 path = scratch() + "/a.npy"
 plain = Plain(scratch() + "/a.raw", a)
 """
-WRITTEN = FILES + """
+WRITTEN = (
+    FILES
+    + """
 numpy.save(path, a)
 plain.write()
 """
+)
 #: A GiB in arrays of 4 MiB. Few arrays are as large, lest ranks share a file.
 STATE = """
 from benchmarks.states import state
