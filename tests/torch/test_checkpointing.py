@@ -8,9 +8,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("zarr")
 
-import distarray as da  # noqa: E402
 import distarray.torch as dt  # noqa: E402
 from distarray import checkpoint  # noqa: E402
+from tests.torch.training import grid  # noqa: E402
 
 nn = torch.nn
 
@@ -40,11 +40,6 @@ def model():
     for part in (made.words, made.norm, made.up, made.down, made.out):
         part.double()
     return made
-
-
-def grid(group):
-    shape = {1: (1, 1), 2: (1, 2), 3: (3, 1), 4: (2, 2), 6: (3, 2)}[group.size]
-    return da.DeviceMesh(group, shape, ("dp", "tp"))
 
 
 def replicated(net, mesh):

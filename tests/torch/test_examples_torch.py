@@ -21,6 +21,7 @@ import distarray as da  # noqa: E402
 import distarray.torch as dt  # noqa: E402
 from distarray import Shard  # noqa: E402
 from tests.launcher import AS_ROOT, mpiexec  # noqa: E402
+from tests.torch.training import grid  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,11 +33,6 @@ def example(name):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def grid(group, names=("dp", "tp")):
-    shape = {1: (1, 1), 2: (1, 2), 3: (3, 1), 4: (2, 2), 6: (3, 2)}[group.size]
-    return da.DeviceMesh(group, shape, names)
 
 
 # -- the programs of DTensor's tutorials ------------------------------------------------------
