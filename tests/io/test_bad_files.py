@@ -15,6 +15,7 @@ import pytest
 import distarray.io as io
 from distarray import DeviceMesh, Shard, distribute
 from distarray.errors import LayoutError
+from tests.io.shared import chosen
 
 h5py = pytest.importorskip("h5py")
 pytest.importorskip("netCDF4")
@@ -86,6 +87,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_tensors_are_refused(world: Any, shared: Path, name: str) -> None:
+    chosen(world, name, "truncated", "overlap")
     content, words = HOSTILE[name]
     path = shared / "x.safetensors"
     on_first(world, lambda: path.write_bytes(content))
@@ -106,6 +108,7 @@ def test_hostile_tensors_are_refused(world: Any, shared: Path, name: str) -> Non
     ],
 )
 def test_an_index_names_files_beside_it(world: Any, shared: Path, index: Any, words: str) -> None:
+    chosen(world, words, "no tensor 'b'")
     path = shared / "x.safetensors.index.json"
 
     def prepare() -> None:
@@ -120,6 +123,7 @@ def test_an_index_names_files_beside_it(world: Any, shared: Path, index: Any, wo
 @pytest.mark.parametrize("suffix", [".h5", ".nc"])
 @pytest.mark.parametrize("content", [b"", b"garbage" * 100, b"\x89HDF\r\n\x1a\n" + bytes(40)])
 def test_foreign_files_are_refused(world: Any, shared: Path, suffix: str, content: bytes) -> None:
+    chosen(world, content[:7].decode("latin1"), "garbage")
     path = shared / f"x{suffix}"
     on_first(world, lambda: path.write_bytes(content))
     with pytest.raises(OSError):
