@@ -81,3 +81,23 @@ def test_much_data(world, ranks, dtype, monkeypatch):
             np.testing.assert_array_equal(total.ravel(), wanted)
 
     world.run(ranks, program)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f2", "i8", "M8[s]"])
+def test_gathering_and_scattering_much(world, ranks, dtype):
+    """Above what MPI's own collectives are left: even and uneven parts, strided ones as well."""
+
+    def program(group):
+        for uneven in (0, 1):
+            counts = [9000 + 7 * rank * uneven for rank in range(ranks)]
+            wanted = [np.arange(2 * n).reshape(n, 2).astype(dtype) for n in counts]
+            given = np.asfortranarray(wanted[group.rank])
+            for found in (group.allgather_varied(given), group.allgather_varied(given, counts)):
+                for part, whole in zip(found, wanted, strict=True):
+                    np.testing.assert_array_equal(part, whole)
+                assert found[0].base is found[-1].base
+            mine = [np.full(n, group.rank + 1).astype(dtype) for n in counts]
+            total = group.reduce_scatter(mine, Fold.MAX)
+            np.testing.assert_array_equal(total, np.full(counts[group.rank], ranks).astype(dtype))
+
+    world.run(ranks, program)
