@@ -37,7 +37,7 @@ _MACHINERY = frozenset(
     }
 )
 #: Rooms of this package that lay out their own files rank by rank.
-_OURS = ("distarray.io", "distarray.comm")
+_OURS = ("distarray.io", "distarray.checkpoint", "distarray.comm")
 
 
 def caller(depth: int = 2) -> Caller:

@@ -1,6 +1,7 @@
 """Which paths the job shares, which are a rank's own, and what has been written so far."""
 
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -12,6 +13,11 @@ from typing import Any, Protocol
 from distarray.runner.caller import Caller
 
 __all__ = ["Paths", "Talk", "absolute"]
+
+
+#: Within a directory that all ranks write, each its own files, until it gets its name
+#: (`distarray.io.directories`). Libraries do so from threads, which do not show for whom.
+_ASIDE = re.compile(r"/\.[^/]+\.partial(/|$)")
 
 
 class Talk(Protocol):
@@ -69,7 +75,7 @@ class Paths:
 
     def is_private(self, path: str, who: Caller) -> bool:
         """Whether every rank touches a path for itself, as if it ran alone."""
-        if path.startswith(("/dev/", "/proc/", "/sys/")):
+        if path.startswith(("/dev/", "/proc/", "/sys/")) or _ASIDE.search(path):
             return True
         if self.private and any(_below(path, own) for own in self.private):
             return True

@@ -1,8 +1,11 @@
 """Files come out as if one process had run the program."""
 
+import textwrap
+
+import numpy as np
 import pytest
 
-from launching import compare
+from launching import compare, on_ranks
 
 PROGRAMS = {
     "write, read back": """
@@ -259,3 +262,30 @@ LIBRARY = """
                     print(error)
                 return "done"
 """
+
+
+def test_checkpoints_and_zarr_stores_are_written_by_all(tmp_path):
+    """Each rank writes its own files there, also where libraries do so in threads of theirs."""
+    zarr = pytest.importorskip("zarr")
+    source = """
+        import numpy as np
+        import distarray.io
+        from distarray import checkpoint
+
+        x = np.arange(600000.0).reshape(600, 1000)
+        state = {"x": x, "more": [x.sum(), np.arange(5)]}
+        checkpoint.save("run", state)
+        checkpoint.save("run", state, asynchronous=True).wait()
+        distarray.io.write("field.zarr", {"x": x}, chunks=(50, 1000))
+        found = checkpoint.load("run")
+        print((found["x"] == x).all(), float(found["more"][0]))
+        print((distarray.io.read("field.zarr", "x") == x).all())
+    """
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(source))
+    done = on_ranks(3, str(program), cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert done.out == "True 179999700000.0\nTrue\n"
+    x = np.arange(600000.0).reshape(600, 1000)
+    for path in ("run", "field.zarr"):
+        np.testing.assert_array_equal(zarr.open(tmp_path / path, mode="r")["x"][:], x)
