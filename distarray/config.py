@@ -43,7 +43,7 @@ class Settings:
     arena: bool = True
     #: Divide the BLAS threads of a node among its ranks.
     blas_threads: bool = True
-    #: Read and write shared files by MPI-IO; else every rank by itself, with ``pread``, ``pwrite``.
+    #: Write shared files by MPI-IO; else every rank by itself, with ``pwrite``.
     mpi_io: bool = True
 
 

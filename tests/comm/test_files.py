@@ -33,11 +33,13 @@ def test_each_rank_writes_and_reads_its_stretch(world, ranks, tmp_path, by_mpi):
                 found = np.empty_like(own)
                 file.read_all(place, found)
             with open_file(group, path, "r+") as file:
+                again = np.empty_like(own)
+                file.read_all(place, again)
                 file.write_all(total, own[:1] if group.rank == group.size - 1 else None)
         assert os.path.getsize(path) == total + 2
         if group.rank == 0:
             own[0] = 0x700
-        assert found.tolist() == own.tolist()
+        assert found.tolist() == again.tolist() == own.tolist()
 
     world.run(ranks, program)
 
