@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distarray.array import DistArray
+from distarray.array.creation import as_distarray
 from distarray.checkpoint.adapters import adapter_of
 from distarray.checkpoint.metadata import Stored, many
 from distarray.checkpoint.tree import Node, entries_of, item_of, unflatten
@@ -153,7 +154,7 @@ class Match:
         _check_fit((), whole.dtype, into, words)
 
         def filled() -> Any:
-            into[...] = whole
+            into[...] = as_distarray(whole, into.mesh) if isinstance(into, DistArray) else whole
             return into
 
         return filled
