@@ -37,7 +37,6 @@ def has(log: Path, words: str) -> bool:
 
 
 @pytest.mark.skipif(bool(missing()), reason=f"no Slurm on this machine: no {missing()}")
-@pytest.mark.timeout(300)
 def test_a_preempted_job_goes_on_elsewhere(
     request: pytest.FixtureRequest, tmp_path: Path, capfd: Any
 ) -> None:
