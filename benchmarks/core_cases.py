@@ -1,0 +1,150 @@
+"""Arrays: elementwise operations, reductions, layouts, products, indexing."""
+
+from benchmarks.case import GRID, LINE, MILLION, Case, everywhere
+
+__all__ = ["CASES"]
+
+SMALL = "a = place(rng.random((64, 64)))"
+THREE = "a, b, s = place(rng.random(n)), place(rng.random(n)), 3.0"
+FIFTEEN = "((a + b) * (a - b) + 2.0 * a * b) / (1.0 + a * a + b * b) - 0.5 * a + 0.25 * b"
+SWEEPS = """
+a = place(rng.random((n, n)))
+def sweeps(u, count):
+    for _ in range(count):
+        u[1:-1, 1:-1] = u[1:-1, 1:-1] + 0.2 * (
+            u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4.0 * u[1:-1, 1:-1]
+        )
+"""
+COLUMNS = {
+    "distarray": "a.redistribute(placements=[Shard(1)])",
+    "heat": "ht.resplit(a, 1)",
+    "dtensor": "a.redistribute(placements=[Shard(1)])",
+    "local": "block.copy()",
+}
+WITH_BLOCK = "a = place(rng.random((n, n)))\nblock = local(a)"
+
+CASES = [
+    Case(
+        "copy",
+        "x = numpy.zeros(n // p)\ny = numpy.ones(n // p)",
+        {"numpy": "numpy.copyto(x, y)", "local": "numpy.copyto(x, y)"},
+        {"n": 16 * MILLION},
+        {"n": 64},
+        traffic="16 * n",
+    ),
+    Case("add 64x64", SMALL, everywhere("a + a")),
+    Case(
+        "sum 64x64",
+        SMALL,
+        everywhere("float(a.sum())", dtensor="float(a.sum().full_tensor())"),
+        messages="1",
+    ),
+    Case(
+        "new shape: add",
+        "",
+        everywhere("a + b"),
+        before="a = place(rng.random((65 + i, 63)))\nb = place(rng.random(63), None)",
+    ),
+    Case(
+        "new shape: shifted",
+        "",
+        everywhere("a[1:] + a[:-1]", heat="", dtensor=""),
+        before="a = place(rng.random((65 + i, 61)))",
+        messages="1",
+    ),
+    Case("triad 8M", THREE, everywhere("a + s * b"), {"n": 8 * MILLION}, {"n": 64}, "24 * n"),
+    Case("15 operations 8M", THREE, everywhere(FIFTEEN), {"n": 8 * MILLION}, {"n": 64}, "24 * n"),
+    Case(
+        "stencil 2048²",
+        SWEEPS,
+        everywhere("sweeps(a, sweeps_timed)", dtensor=""),
+        {"n": 2048, "sweeps_timed": 10},
+        {"n": 24, "sweeps_timed": 1},
+        traffic="16 * n * n * sweeps_timed",
+        messages="min(p - 1, 2) * sweeps_timed",
+    ),
+    Case(
+        "sum axis 0 2048²",
+        GRID,
+        everywhere("a.sum(axis=0)", dtensor="a.sum(dim=0).full_tensor()"),
+        {"n": 2048},
+        {"n": 16},
+        traffic="8 * n * n",
+        messages="1",
+    ),
+    Case(
+        "sum axis 1 2048²",
+        GRID,
+        everywhere("a.sum(axis=1)", dtensor="a.sum(dim=1)"),
+        {"n": 2048},
+        {"n": 16},
+        traffic="8 * n * n",
+    ),
+    Case(
+        "redistribute 32 MiB",
+        WITH_BLOCK,
+        COLUMNS,
+        {"n": 2048},
+        {"n": 16},
+        traffic="16 * n * n",
+        messages="p - 1",
+    ),
+    Case(
+        "redistribute 128 MiB",
+        WITH_BLOCK,
+        COLUMNS,
+        {"n": 4096},
+        {"n": 16},
+        traffic="16 * n * n",
+        messages="p - 1",
+    ),
+    Case(
+        "matmul 2048²",
+        "a, b = place(rng.random((n, n))), place(rng.random((n, n)))",
+        everywhere("a @ b") | {"numpy-2": "a @ b"},
+        {"n": 2048},
+        {"n": 16},
+        messages="p - 1",
+    ),
+    Case(
+        "Gram 1M x 64",
+        "a = place(rng.random((n, 64)))",
+        everywhere("a.T @ a", dtensor="(a.T @ a).full_tensor()") | {"numpy-2": "a.T @ a"},
+        {"n": MILLION},
+        {"n": 4096},
+        traffic="8 * 64 * n",
+        messages="1",
+    ),
+    Case(
+        "cumsum 8M",
+        LINE,
+        everywhere(
+            "np.cumsum(a)",
+            heat="ht.cumsum(a, 0)",
+            dtensor="torch.cumsum(a, 0)",
+            jax="ready(np.cumsum(a))",
+            dask="np.cumsum(a, 0).persist()",
+        ),
+        {"n": 8 * MILLION},
+        {"n": 64},
+        traffic="16 * n",
+        messages="1",
+    ),
+    Case(
+        "boolean mask 8M",
+        LINE,
+        everywhere("a[a > 0.5]", dtensor=""),
+        {"n": 8 * MILLION},
+        {"n": 64},
+        traffic="12 * n",
+        messages="1",
+    ),
+    Case(
+        "take 1M of 8M",
+        "a = place(rng.random(n))\nk = place(rng.integers(0, n, n // 8))",
+        everywhere("a[k]"),
+        {"n": 8 * MILLION},
+        {"n": 512},
+        messages="p + 1",
+    ),
+]

@@ -1,0 +1,91 @@
+"""Files and checkpoints."""
+
+from benchmarks.case import MILLION, Case, everywhere
+
+__all__ = ["CASES"]
+
+FILES = """
+from benchmarks.plain import Plain, scratch
+a = place(numpy.full(n, 0.5))
+path = scratch() + "/a.npy"
+plain = Plain(scratch() + "/a.raw", a)
+"""
+WRITTEN = (
+    FILES
+    + """
+numpy.save(path, a)
+plain.write()
+"""
+)
+#: A GiB in arrays of 4 MiB. Few arrays are as large, lest ranks share a file.
+STATE = """
+from benchmarks.states import state
+s = state(globals(), n, rows)
+a = place(numpy.zeros(4))
+"""
+LARGE_STATE, TINY_STATE = {"n": 256, "rows": 512}, {"n": 2, "rows": 768}
+
+CASES = [
+    Case(
+        "write .npy 1 GiB",
+        FILES,
+        {
+            "numpy": "numpy.save(path, a)",
+            "distarray": "numpy.save(path, a)",
+            "local": "plain.write()",
+        },
+        {"n": 128 * MILLION},
+        {"n": 64},
+        messages="5",  # whether the path is one; all are here; it is open; the values; all is well
+    ),
+    Case(
+        "read .npy 1 GiB",
+        WRITTEN,
+        {
+            "numpy": "numpy.load(path)",
+            "distarray": "np.load(path, placements=[Shard(0)])",
+            "local": "plain.read()",
+        },
+        {"n": 128 * MILLION},
+        {"n": 64},
+        messages="p + 3",  # whether the path is one; the header, well read; the values, well read
+    ),
+    Case(
+        "checkpoint 1 GiB, save",
+        STATE,
+        everywhere("s.save()", dask="s.save()", heat=""),
+        LARGE_STATE,
+        TINY_STATE,
+        messages="8",
+    ),
+    Case(
+        "checkpoint 1 GiB, load",
+        STATE,
+        {
+            "numpy": "s.load() and a",
+            "distarray": "s.load() and a",
+            "dtensor": "s.load()",
+            "dask": "s.load()",
+        },
+        LARGE_STATE,
+        TINY_STATE,
+        messages="11",
+    ),
+    Case(
+        "checkpoint 1 GiB, load columns",
+        STATE,
+        {"distarray": "s.load_columns() and a", "dtensor": "s.load_columns()"},
+        LARGE_STATE,
+        TINY_STATE,
+        messages="11 + 2 * (p - 1) if p > 1 else 0",
+    ),
+    Case(
+        "checkpoint 1 GiB, asynchronous",
+        STATE,
+        {"distarray": "s.save_behind()", "local": "s.copy()"},
+        LARGE_STATE,
+        TINY_STATE,
+        messages="6",
+        before="s.wait() if hasattr(s, 'wait') else None",
+    ),
+]
