@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -95,3 +97,11 @@ def test_everything_public_says_what_it_is(path):
     ]
     assert ast.get_docstring(tree), "a module says in one line what lives in it"
     assert not silent
+
+
+@pytest.mark.parametrize("room", ["checkpoint", "io", "torch"])
+def test_no_public_name_is_also_a_module(room: str) -> None:
+    """Whichever is imported first would hide the other."""
+    package = importlib.import_module(f"distarray.{room}")
+    modules = {found.name for found in pkgutil.iter_modules(package.__path__)}
+    assert not modules & set(package.__all__)

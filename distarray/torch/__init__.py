@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from distarray.torch.collectives import reduce_scatter as reduce_scatter
     from distarray.torch.collectives import scatter_to as scatter_to
     from distarray.torch.counting import transfers as transfers
-    from distarray.torch.data_parallel import data_parallel as data_parallel
-    from distarray.torch.data_parallel import no_sync as no_sync
     from distarray.torch.dropout import manual_seed as manual_seed
     from distarray.torch.dtensor import ensure_process_group as ensure_process_group
     from distarray.torch.dtensor import from_dtensor as from_dtensor
@@ -45,6 +43,8 @@ if TYPE_CHECKING:
     from distarray.torch.preparing import PrepareModuleInput as PrepareModuleInput
     from distarray.torch.preparing import PrepareModuleInputOutput as PrepareModuleInputOutput
     from distarray.torch.preparing import PrepareModuleOutput as PrepareModuleOutput
+    from distarray.torch.replicas import data_parallel as data_parallel
+    from distarray.torch.replicas import no_sync as no_sync
     from distarray.torch.sharding import fully_shard as fully_shard
     from distarray.torch.states import module_state as module_state
     from distarray.torch.styles import ColwiseParallel as ColwiseParallel
@@ -86,13 +86,13 @@ _WHERE = {
     "reduce_scatter": "distarray.torch.collectives",
     "scatter_to": "distarray.torch.collectives",
     "clip_grad_norm_": "distarray.torch.optimizers",
-    "data_parallel": "distarray.torch.data_parallel",
+    "data_parallel": "distarray.torch.replicas",
     "ensure_process_group": "distarray.torch.dtensor",
     "from_dtensor": "distarray.torch.dtensor",
     "from_torch": "distarray.torch.bridge",
     "fully_shard": "distarray.torch.sharding",
     "host": "distarray.torch.hosting",
-    "no_sync": "distarray.torch.data_parallel",
+    "no_sync": "distarray.torch.replicas",
     "optimizer_state": "distarray.torch.optimizers",
     "shares_memory": "distarray.torch.hosting",
     "start": "distarray.torch.launch",

@@ -1,6 +1,7 @@
 """Ranks told to torch and to the Gaudi software, from what each launcher says."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -142,4 +143,5 @@ def test_a_job_is_told(request):
         env=clean | AS_ROOT,
     )
     assert job.returncode == 0, job.stdout + job.stderr
-    assert sorted(job.stdout.split()) == ["0", "1", "told", "told"]
+    words = re.findall(r"told|\d", job.stdout)  # lines of two ranks may run together
+    assert sorted(words) == ["0", "1", "told", "told"]
