@@ -9,6 +9,8 @@ Names are loaded on first use, and importing starts no MPI.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from distarray.lazy import load_operations
+
 if TYPE_CHECKING:
     from distarray import checkpoint as checkpoint
     from distarray import io as io
@@ -94,8 +96,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'distarray' has no attribute {name!r}")
     if home == "distarray.array":
-        import_module("distarray.ops")  # an array without its operations is of no use
-        import_module("distarray.io.rows")
+        load_operations()
     value = getattr(import_module(home), "distribute" if name == "distribute_tensor" else name)
     globals()[name] = value
     return value

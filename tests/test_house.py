@@ -50,6 +50,23 @@ def test_importing_starts_no_mpi(module):
     assert loaded_after(f"import {module}", "mpi4py.MPI", "torch", "cupy") == ""
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from distarray import distribute",
+        "import distarray.numpy",
+        "from distarray.io import read",
+        "from distarray.checkpoint import load",
+        "from distarray.torch import from_torch",
+    ],
+)
+def test_whoever_can_make_an_array_has_its_operations(statement: str) -> None:
+    if "torch" in statement:
+        pytest.importorskip("torch", reason="the extra torch is not installed")
+    rooms = ("distarray.ops", "distarray.io.rows")
+    assert loaded_after(statement, *rooms) == " ".join(rooms)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_files_stay_readable(path):
     lines = len(path.read_text().splitlines())

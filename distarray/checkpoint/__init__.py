@@ -7,8 +7,9 @@ whose arrays any Zarr reader opens; it holds no pickles, and loading it runs no 
 Names are loaded on first use; importing this package starts no MPI.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from distarray.lazy import lazy_names
 
 if TYPE_CHECKING:
     from distarray.checkpoint.adapters import register
@@ -30,16 +31,4 @@ _HOMES = {
     "verify": "distarray.checkpoint.loading",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'distarray.checkpoint' has no attribute {name!r}")
-    import_module("distarray.ops")  # an array without its operations is of no use
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

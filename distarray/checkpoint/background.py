@@ -25,8 +25,9 @@ from distarray.checkpoint.metadata import Stored
 from distarray.checkpoint.tree import Node
 from distarray.checkpoint.writing import Shard, write_shards
 from distarray.comm import DeviceMesh
+from distarray.comm.agree import agreed
 from distarray.io import directories
-from distarray.io.aside import agreed, on_first
+from distarray.io.aside import on_first
 from distarray.io.flushing import Flusher, syncs_at_once
 
 __all__ = ["Aside", "Saving", "settle", "start"]

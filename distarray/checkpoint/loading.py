@@ -24,9 +24,9 @@ from distarray.checkpoint.progress import bar
 from distarray.checkpoint.reading import Wanted, read_arrays
 from distarray.checkpoint.tree import flatten
 from distarray.comm import DeviceMesh, default_mesh
-from distarray.comm.agree import agree
+from distarray.comm.agree import agree, agreed
 from distarray.comm.group import Group
-from distarray.io.aside import agreed, on_first
+from distarray.io.aside import on_first
 from distarray.layout import Layout, Placement, Replicate, Shard
 
 __all__ = ["latest", "load", "steps", "verify"]

@@ -1,7 +1,8 @@
 """Agreement on errors that depend on data: all ranks raise, or none."""
 
 import pickle
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -11,7 +12,9 @@ from distarray.layout.placement import Fold
 if TYPE_CHECKING:
     from distarray.comm.group import Group
 
-__all__ = ["agree"]
+__all__ = ["agree", "agreed"]
+
+T = TypeVar("T")
 
 
 def agree(group: "Group", error: BaseException | None) -> None:
@@ -43,6 +46,21 @@ def agree(group: "Group", error: BaseException | None) -> None:
     if group.rank == first and error is not None:
         raise error
     raise _unpacked(name, text, data)
+
+
+def agreed(group: "Group", act: Callable[[], T]) -> T:
+    """What `act` gives; if it fails on one rank of the group, its error on all of them.
+
+    Collective; `act` itself must not communicate, since it may fail before it does.
+    """
+    error: Exception | None = None
+    result: T | None = None
+    try:
+        result = act()
+    except Exception as caught:
+        error = caught
+    agree(group, error)
+    return result  # type: ignore[return-value]
 
 
 def _packed(error: BaseException | None) -> tuple[str, str, bytes | None]:

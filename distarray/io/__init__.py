@@ -5,8 +5,9 @@ writes. The format follows from the file's name: see :mod:`distarray.io.formats`
 on first use; importing this package starts no MPI and loads no library for any format.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from distarray.lazy import lazy_names
 
 if TYPE_CHECKING:
     from distarray.io.handles import File, Variable, open, read, write
@@ -21,16 +22,4 @@ _HOMES = {
     "write": "distarray.io.handles",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'distarray.io' has no attribute {name!r}")
-    import_module("distarray.ops")  # an array without its operations is of no use
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

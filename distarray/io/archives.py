@@ -11,7 +11,7 @@ from numpy.lib import format as npy_format
 
 from distarray.array import DistArray, distribute
 from distarray.comm import DeviceMesh
-from distarray.io.aside import agreed
+from distarray.comm.agree import agreed
 from distarray.io.bodies import Sum
 from distarray.io.filling import Placements, filled, kept
 from distarray.io.npy import Header, found_on_rank_0, read_header

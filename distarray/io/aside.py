@@ -7,27 +7,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from distarray.comm import Group
-from distarray.comm.agree import agree
+from distarray.comm.agree import agreed
 from distarray.io import directories
 
-__all__ = ["agreed", "on_first", "replacing"]
+__all__ = ["on_first", "replacing"]
 
 T = TypeVar("T")
-
-
-def agreed(group: Group, act: Callable[[], T]) -> T:
-    """What `act` gives; if it fails on one rank of the group, its error on all of them.
-
-    Collective; `act` itself must not communicate, since it may fail before it does.
-    """
-    error: Exception | None = None
-    result: T | None = None
-    try:
-        result = act()
-    except Exception as caught:
-        error = caught
-    agree(group, error)
-    return result  # type: ignore[return-value]
 
 
 def on_first(group: Group, act: Callable[[], T]) -> T:

@@ -8,8 +8,8 @@ from numpy.lib import format as npy_format
 from distarray.array import DistArray, empty, placed_layout, wrap
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
+from distarray.comm.agree import agreed
 from distarray.comm.files import open_file
-from distarray.io.aside import agreed
 from distarray.io.bodies import ALONE, Sum, read_body, reversed_dims, runs, sum_of
 from distarray.io.npy import Header
 from distarray.layout import Box, Layout, Placement

@@ -13,7 +13,8 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
-from distarray.io.aside import agreed, replacing
+from distarray.comm.agree import agreed
+from distarray.io.aside import replacing
 from distarray.io.formats import Contents, Lazy, needs
 from distarray.io.sections import pieces_of, write_array
 from distarray.layout import Box

@@ -10,9 +10,9 @@ from numpy.lib import format as npy_format
 
 from distarray.array import distribute
 from distarray.comm import DeviceMesh, default_mesh
+from distarray.comm.agree import agreed
 from distarray.errors import DivergenceError
 from distarray.io.archives import Archive
-from distarray.io.aside import agreed
 from distarray.io.filling import Placements, filled, kept
 from distarray.io.mapped import mapped_file
 from distarray.io.npy import Header, found_on_rank_0, read_header

@@ -8,7 +8,7 @@ import numpy as np
 
 from distarray.array import DistArray, placed_layout
 from distarray.comm import DeviceMesh, default_mesh
-from distarray.io.aside import agreed
+from distarray.comm.agree import agreed
 from distarray.io.filling import Placements
 from distarray.io.npy import Header, found_on_rank_0
 from distarray.layout import Replicate

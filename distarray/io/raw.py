@@ -8,7 +8,7 @@ import numpy as np
 
 from distarray.array import DistArray, common_mesh, distribute
 from distarray.comm import DeviceMesh
-from distarray.io.aside import agreed
+from distarray.comm.agree import agreed
 from distarray.io.bodies import pieces
 from distarray.io.filling import Placements, filled
 from distarray.io.npy import Header, found_on_rank_0

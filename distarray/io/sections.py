@@ -15,9 +15,8 @@ from distarray.array import DistArray, wrap
 from distarray.array.creation import empty, placed_layout
 from distarray.array.movement import moved, part_of, settled
 from distarray.comm import DeviceMesh, default_mesh
-from distarray.comm.agree import agree
+from distarray.comm.agree import agree, agreed
 from distarray.errors import DistArrayError
-from distarray.io.aside import agreed
 from distarray.io.rounds import fill, pour
 from distarray.io.shares import shares
 from distarray.layout import Box, Layout, Placement

@@ -17,9 +17,8 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh, Group
-from distarray.comm.agree import agree
+from distarray.comm.agree import agree, agreed
 from distarray.comm.files import open_file
-from distarray.io.aside import agreed
 from distarray.io.bodies import ALONE, pieces, whole, write_body
 from distarray.layout import Fold
 

@@ -15,8 +15,8 @@ from numpy.lib.npyio import DataSource
 from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
+from distarray.comm.agree import agreed
 from distarray.comm.files import open_file
-from distarray.io.aside import agreed
 from distarray.io.encodings import PACKED, is_piecewise
 from distarray.io.filling import Placements
 from distarray.io.lines import parsed, spread

@@ -14,8 +14,9 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
+from distarray.comm.agree import agreed
 from distarray.io import directories
-from distarray.io.aside import agreed, on_first
+from distarray.io.aside import on_first
 from distarray.io.formats import Contents, Lazy, needs
 from distarray.io.grids import plan_shards
 from distarray.io.sections import write_array

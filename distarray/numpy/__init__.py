@@ -12,6 +12,8 @@ out as they are; given a DistArray they gather it, which every rank must then do
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from distarray.lazy import load_operations
+
 if TYPE_CHECKING:
     from distarray.io.loading import load
     from distarray.io.mapped import memmap
@@ -176,7 +178,7 @@ __all__ = [
 # isort: on
 # fmt: on
 
-import_module("distarray.io.rows")
+load_operations()
 #: What makes arrays of files, and comes when it is asked for.
 _FILES = {
     "fromfile": "distarray.io.raw", "fromregex": "distarray.io.text",

@@ -4,8 +4,9 @@ Everything here works on CPU, CUDA and HPU (Intel Gaudi) tensors and talks over 
 ``torch.distributed``. Names are loaded on first use, so that importing this imports no torch.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from distarray.lazy import lazy_names
 
 if TYPE_CHECKING:
     from distarray.errors import CopyRequiredError as CopyRequiredError
@@ -102,22 +103,15 @@ _WHERE = {
 }
 
 __all__ = list(_WHERE)
+_load, __dir__ = lazy_names(__name__, _WHERE)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        value = getattr(import_module(_WHERE[name]), name)
+        return _load(name)
     except ModuleNotFoundError as error:
         if error.name == "torch":
             raise ImportError(
                 f"distarray.torch.{name} needs PyTorch: pip install distarray-mpi[torch]"
             ) from error
         raise
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])

@@ -12,7 +12,7 @@ from distarray.layout import Cut, Layout, Placement, Replicate
 from distarray.torch.collectives import reduce_from
 from distarray.torch.dropout import mask as dropout_mask
 from distarray.torch.handing import ParallelStyle, annotated, handed_out
-from distarray.torch.layers import linear, mark
+from distarray.torch.layers import cut_in_units, linear, mark
 from distarray.torch.parameters import place
 from distarray.torch.tensor import DistTensor, laid_out
 
@@ -72,7 +72,7 @@ class AttentionParallel(ParallelStyle):
 
     def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
         """Cut the projections between heads and take over the forward."""
-        embed = _head_cut(module, mesh, module.head_dim)
+        embed = cut_in_units(module.num_heads, module.head_dim, mesh)
         for name, tensor in module._parameters.items():
             if tensor is None:
                 continue
@@ -91,13 +91,6 @@ class AttentionParallel(ParallelStyle):
             place(out, "bias", mesh, Layout.from_cuts([whole], mesh.shape), src_data_rank)
         mark(module)
         module.forward = partial(_attend, module, mesh, self)
-
-
-def _head_cut(module: Module, mesh: DeviceMesh, size: int) -> Cut:
-    """The heads cut as ``torch.chunk`` would, each `size` long."""
-    heads = Cut.chunked(module.num_heads, (0,), mesh.shape)
-    spans = map(heads.interval, range(heads.parts))
-    return Cut.ragged([(stop - start) * size for start, stop in spans], (0,), mesh.shape)
 
 
 def _attend(
@@ -125,7 +118,10 @@ def _attend(
         mixed = mixed[0]
     elif not module.batch_first:
         mixed = mixed.transpose(0, 1)
-    cuts = [*map(Cut.whole, mixed.shape[:-1]), _head_cut(module, mesh, module.head_dim)]
+    cuts = [
+        *map(Cut.whole, mixed.shape[:-1]),
+        cut_in_units(module.num_heads, module.head_dim, mesh),
+    ]
     x = laid_out(mixed, mesh, Layout.from_cuts(cuts, mesh.shape))
     output = handed_out(
         linear(module.out_proj, x, (style.output_layouts,)),
@@ -258,7 +254,11 @@ def _mixed(
 
 def _kept(module: Module, mesh: DeviceMesh, weights: Tensor) -> Tensor:
     batch, _, *lengths = weights.shape
-    cuts = [Cut.whole(batch), _head_cut(module, mesh, 1), *map(Cut.whole, lengths)]
+    cuts = [
+        Cut.whole(batch),
+        Cut.chunked(module.num_heads, (0,), mesh.shape),
+        *map(Cut.whole, lengths),
+    ]
     return dropout_mask(Layout.from_cuts(cuts, mesh.shape), mesh, module.dropout, weights)
 
 
@@ -267,5 +267,9 @@ def _all_heads(module: Module, mesh: DeviceMesh, weights: Tensor, average: bool)
     if average:
         return reduce_from(weights.sum(1) / module.num_heads, mesh)
     batch, _, *lengths = weights.shape
-    cuts = [Cut.whole(batch), _head_cut(module, mesh, 1), *map(Cut.whole, lengths)]
+    cuts = [
+        Cut.whole(batch),
+        Cut.chunked(module.num_heads, (0,), mesh.shape),
+        *map(Cut.whole, lengths),
+    ]
     return laid_out(weights, mesh, Layout.from_cuts(cuts, mesh.shape)).full_tensor()

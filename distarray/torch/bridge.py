@@ -9,7 +9,7 @@ import torch
 from distarray.array import DistArray, distribute
 from distarray.array.local import from_ranks
 from distarray.comm import DeviceMesh, default_mesh, devices
-from distarray.comm.agree import agree
+from distarray.comm.agree import agreed
 from distarray.errors import CopyRequiredError
 from distarray.layout import Placement
 from distarray.torch import counting
@@ -314,11 +314,8 @@ def distribute_tensor(
     One copy from the device where `t` is on one, and that of :func:`distarray.distribute`.
     """
     mesh = default_mesh() if mesh is None else mesh
-    block, error = None, None
-    if src is None or mesh.rank == src:
-        try:
-            block = block_of(t, mesh, call="distribute_tensor")
-        except Exception as problem:
-            error = problem
-    agree(mesh.group, error)
+    read = src is None or mesh.rank == src
+    block = agreed(
+        mesh.group, lambda: block_of(t, mesh, call="distribute_tensor") if read else None
+    )
     return distribute(block, mesh, placements, src)

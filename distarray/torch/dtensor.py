@@ -19,7 +19,7 @@ from torch.distributed.tensor import placement_types as theirs
 
 from distarray.array import DistArray, from_local
 from distarray.comm import DeviceMesh, Group, current_world, world_group
-from distarray.comm.agree import agree
+from distarray.comm.agree import agree, agreed
 from distarray.errors import LayoutError, MeshError
 from distarray.layout import Fold, Layout, Partial, Placement, Replicate, Shard
 from distarray.torch.bridge import block_of, to_torch
@@ -176,12 +176,8 @@ def to_dtensor(x: DistArray, *, mesh: Any = None) -> Any:
         )
     placements = [_their_placement(p) for p in x.placements]
     torch_mesh = _torch_mesh(x.mesh) if mesh is None else _checked_mesh(mesh, x.mesh)
-    block, error = None, None
-    try:
-        block = to_torch(x, device=None if mesh is None else torch_mesh.device_type)
-    except Exception as problem:
-        error = problem
-    agree(x.mesh.group, error)
+    device = None if mesh is None else torch_mesh.device_type
+    block = agreed(x.mesh.group, lambda: to_torch(x, device=device))
     whole = torch.empty(x.shape, device="meta")
     return DTensor.from_local(
         block, torch_mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride()
@@ -284,12 +280,7 @@ def from_dtensor(dt: Any, *, mesh: DeviceMesh | None = None) -> DistArray:
     placements = [_our_placement(p, dt) for p in dt.placements]
     _check_order(dt)
     mesh = _our_mesh(dt.device_mesh, mesh)
-    block, error = None, None
-    try:
-        block = block_of(dt.to_local(), mesh, call="from_dtensor")
-    except Exception as problem:
-        error = problem
-    agree(mesh.group, error)
+    block = agreed(mesh.group, lambda: block_of(dt.to_local(), mesh, call="from_dtensor"))
     return from_local(block, mesh, placements, tuple(dt.shape))
 
 

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from distarray.comm import current_world, world_group
-from distarray.comm.agree import agree
+from distarray.comm.agree import agreed
 from distarray.comm.tune import own_threads, this_node
 from distarray.errors import MeshError
 
@@ -154,17 +154,15 @@ def start(device: str = "cpu") -> Any:
         raise MeshError("start: these ranks are threads of one process, which has one environment")
     group = world_group()
     meeting = group.broadcast_object(_meeting_point(group.size) if group.rank == 0 else None)
-    error, found = None, None
-    try:
+
+    def tell() -> Any:
         place = _place(group.rank, group.size)
         os.environ.update(torch_variables(place))
         for name, value in zip(("MASTER_ADDR", "MASTER_PORT"), meeting, strict=True):
             os.environ.setdefault(name, value)
-        found = _own_device(device, place)
-    except Exception as problem:
-        error = problem
-    agree(group, error)
-    return found
+        return _own_device(device, place)
+
+    return agreed(group, tell)
 
 
 def _place(rank: int, size: int) -> Place:

@@ -20,7 +20,7 @@ from distarray.layout import Cut, Layout, Partial, Placement, Replicate, Shard
 from distarray.torch.parameters import placed_of, used
 from distarray.torch.tensor import DistTensor, laid_out
 
-__all__ = ["alike", "install", "mark", "rule_of", "whole_parameters"]
+__all__ = ["alike", "cut_in_units", "install", "mark", "rule_of", "whole_parameters"]
 
 Tensor = Any
 Module = Any
@@ -33,6 +33,13 @@ def alike(x: DistTensor) -> list[int]:
     """Mesh dimensions along which all ranks compute the same from a tensor."""
     pending = x.pending
     return [m for m, p in enumerate(x.placements) if isinstance(p, Replicate) and m not in pending]
+
+
+def cut_in_units(count: int, size: int, mesh: DeviceMesh) -> Cut:
+    """A dimension of `count` units of `size`, cut between units as ``torch.chunk`` cuts them."""
+    units = Cut.chunked(count, (0,), mesh.shape)
+    spans = map(units.interval, range(units.parts))
+    return Cut.ragged([(stop - start) * size for start, stop in spans], (0,), mesh.shape)
 
 
 # -- linear and embedding ---------------------------------------------------------------------

@@ -9,7 +9,14 @@ from distarray.errors import LayoutError
 from distarray.layout import Cut, Layout, Placement, Replicate, Shard
 from distarray.torch.dropout import is_dropout, parallel_dropout
 from distarray.torch.handing import ParallelStyle, annotated, handed_out
-from distarray.torch.layers import embedding, linear, mark, rule_of, whole_parameters
+from distarray.torch.layers import (
+    cut_in_units,
+    embedding,
+    linear,
+    mark,
+    rule_of,
+    whole_parameters,
+)
 from distarray.torch.parameters import place, placed_of, whole_shape
 from distarray.torch.tensor import DistTensor
 
@@ -29,10 +36,11 @@ class _Weights(ParallelStyle):
 
     def __init__(
         self,
-        input_layouts: Placement | None,
-        output_layouts: Placement | None,
-        use_local_output: bool,
-        multiple_of: int,
+        *,
+        input_layouts: Placement | None = None,
+        output_layouts: Placement | None = None,
+        use_local_output: bool = True,
+        multiple_of: int = 1,
     ) -> None:
         if multiple_of < 1:
             raise ValueError(f"multiple_of is at least 1, not {multiple_of}")
@@ -75,7 +83,8 @@ class _Weights(ParallelStyle):
                 continue
             cuts = [*map(Cut.whole, whole_shape(module, name))]
             if name == "weight" or dim == 0:
-                cuts[dim] = self._cut(cuts[dim].extent, mesh)
+                units = cuts[dim].extent // self.multiple_of
+                cuts[dim] = cut_in_units(units, self.multiple_of, mesh)
             place(module, name, mesh, Layout.from_cuts(cuts, mesh.shape), src_data_rank)
         mark(module)
         rule = rule_of(module)
@@ -88,12 +97,6 @@ class _Weights(ParallelStyle):
         module.forward = partial(
             _weighted, module, mesh, rule, given, given_out, columns, self.use_local_output
         )
-
-    def _cut(self, extent: int, mesh: DeviceMesh) -> Cut:
-        unit = self.multiple_of
-        units = Cut.chunked(extent // unit, (0,), mesh.shape)
-        spans = map(units.interval, range(units.parts))
-        return Cut.ragged([(stop - start) * unit for start, stop in spans], (0,), mesh.shape)
 
 
 def _weighted(
@@ -135,16 +138,6 @@ class ColwiseParallel(_Weights):
     _default_input: Placement = Replicate()
     _default_output: Placement = Shard(-1)
 
-    def __init__(
-        self,
-        *,
-        input_layouts: Placement | None = None,
-        output_layouts: Placement | None = None,
-        use_local_output: bool = True,
-        multiple_of: int = 1,
-    ) -> None:
-        super().__init__(input_layouts, output_layouts, use_local_output, multiple_of)
-
 
 class RowwiseParallel(_Weights):
     """Cut what a layer takes in: the columns of a Linear's weight, the rows of an Embedding's.
@@ -170,16 +163,6 @@ class RowwiseParallel(_Weights):
     _dims = (1, 0)
     _default_input: Placement = Shard(-1)
     _default_output: Placement = Replicate()
-
-    def __init__(
-        self,
-        *,
-        input_layouts: Placement | None = None,
-        output_layouts: Placement | None = None,
-        use_local_output: bool = True,
-        multiple_of: int = 1,
-    ) -> None:
-        super().__init__(input_layouts, output_layouts, use_local_output, multiple_of)
 
 
 # -- activations cut ---------------------------------------------------------------------------

@@ -1,0 +1,42 @@
+"""Public names that are loaded when they are first used (PEP 562)."""
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+__all__ = ["lazy_names", "load_operations"]
+
+
+def load_operations() -> None:
+    """Register what arrays can do, NumPy's files included: without it an array is of no use."""
+    import_module("distarray.ops")
+    import_module("distarray.io.rows")
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package whose names make or take arrays.
+
+    Parameters
+    ----------
+    package : str
+        Its ``__name__``.
+    homes : mapping of str to str
+        The module in which each public name is defined.
+    """
+    names = vars(sys.modules[package])
+
+    def getattribute(name: str) -> Any:
+        home = homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = names[name] = getattr(import_module(home), name)
+        load_operations()
+        return value
+
+    def listed() -> list[str]:
+        return sorted({*names, *homes})
+
+    return getattribute, listed
