@@ -122,7 +122,7 @@ CASES = [
             "np.cumsum(a)",
             heat="ht.cumsum(a, 0)",
             dtensor="torch.cumsum(a, 0)",
-            jax="ready(np.cumsum(a))",
+            jax="",  # over two devices it takes minutes
             dask="np.cumsum(a, 0).persist()",
         ),
         {"n": 8 * MILLION},

@@ -3,10 +3,11 @@
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,19 +21,28 @@ ROOT = Path(__file__).resolve().parent.parent
 ONE_PROCESS = ("jax", "dask")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 START_LIMIT = 60.0  # seconds; Heat and torch load slowly
-LIMIT = 300.0  # seconds an order may take
+LIMIT = 120.0  # seconds an order may take: several times what the slowest case needs
 
 
 class Refused(Exception):
-    """A rank could not carry out an order; the text is its traceback."""
+    """A rank could not carry out an order; the text is its traceback, or why there is none."""
 
 
 @dataclass
 class Job:
-    """A library on some ranks, and a line to each of them."""
+    """A library on some ranks, and a line to each of them.
+
+    Attributes
+    ----------
+    library : str
+    ranks : int
+    python : str
+        The interpreter that has the library.
+    """
 
     library: str
     ranks: int
+    python: str
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     lines: dict[int, Line] = field(default_factory=dict)
 
@@ -49,58 +59,82 @@ class Job:
         return 1 if self.library in ONE_PROCESS else self.ranks
 
     def ask(self, order: str, *arguments: Any) -> list[Any]:
-        """Give an order to all ranks; their answers, in rank order."""
-        for line in self.lines.values():
-            line.send([order, arguments])
-        answers = [self.lines[rank].receive() for rank in range(self.members)]
+        """Give an order to all ranks; their answers, in rank order.
+
+        Ranks that do not answer are ended, and others started in their place.
+        """
+        try:
+            for line in self.lines.values():
+                line.send([order, arguments])
+            answers = [self.lines[rank].receive() for rank in range(self.members)]
+        except (OSError, EOFError) as lost:
+            self.end(patience=0)
+            self.start()
+            raise Refused(f"no answer ({lost}); its processes were started anew") from lost
         for done, value in answers:
             if not done:
                 raise Refused(value)
         return [value for _, value in answers]
 
-    def end(self) -> None:
+    def start(self) -> None:
+        """Start the processes, and wait until all of them are on the line."""
+        key = secrets.token_hex(16)
+        with socket.create_server(("127.0.0.1", 0), backlog=self.ranks) as server:
+            server.settimeout(START_LIMIT)
+            port = str(server.getsockname()[1])
+            worker = [self.python, "-m", "benchmarks.worker", self.library, port]
+            environment = _environment(self.library, self.ranks, key)
+            if self.library == "dtensor":
+                meeting = str(_free_port())
+                for rank in range(self.ranks):
+                    place = {"RANK": str(rank), "WORLD_SIZE": str(self.ranks)}
+                    place["MASTER_PORT"] = meeting
+                    self.processes.append(_start(worker, environment | place))
+            else:
+                alone = self.library.startswith("numpy") or self.library in ONE_PROCESS
+                prefix = [] if alone else [*_mpiexec(self.python), "-n", str(self.ranks)]
+                self.processes.append(_start([*prefix, *worker], environment))
+            while len(self.lines) < self.members:
+                line = Line(server.accept()[0], LIMIT)
+                hello = line.receive()
+                if hello.get("key") == key:
+                    self.lines[hello["rank"]] = line
+
+    def end(self, patience: float = 20.0) -> None:
         """Hang up, and wait for the processes to leave."""
         for line in self.lines.values():
             line.close()
         for process in self.processes:
             try:
-                process.wait(20)
+                process.wait(patience)
             except subprocess.TimeoutExpired:
-                process.kill()
+                _kill(process)
+        self.lines.clear()
+        self.processes.clear()
 
 
 @contextmanager
 def launched(library: str, ranks: int, python: str) -> Iterator[Job]:
     """A job of `library` on so many ranks, run by the interpreter `python`."""
-    job = Job(library, ranks)
-    key = secrets.token_hex(16)
-    with socket.create_server(("127.0.0.1", 0), backlog=ranks) as server:
-        server.settimeout(START_LIMIT)
-        port = str(server.getsockname()[1])
-        worker = [python, "-m", "benchmarks.worker", library, port]
-        environment = _environment(library, ranks, key)
-        if library == "dtensor":
-            meeting = str(_free_port())
-            for rank in range(ranks):
-                place = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_PORT": meeting}
-                job.processes.append(_start(worker, environment | place))
-        else:
-            alone = library.startswith("numpy") or library in ONE_PROCESS
-            prefix = [] if alone else [*_mpiexec(python), "-n", str(ranks)]
-            job.processes.append(_start([*prefix, *worker], environment))
-        try:
-            while len(job.lines) < job.members:
-                line = Line(server.accept()[0], LIMIT)
-                hello = line.receive()
-                if hello.get("key") == key:
-                    job.lines[hello["rank"]] = line
-            yield job
-        finally:
-            job.end()
+    job = Job(library, ranks, python)
+    try:
+        job.start()
+        yield job
+    finally:
+        job.end()
 
 
 def _start(argv: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(argv, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL)
+    return subprocess.Popen(
+        argv, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and those that it started: mpiexec's ranks outlive a killed mpiexec."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _environment(library: str, ranks: int, key: str) -> dict[str, str]:

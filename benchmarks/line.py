@@ -2,6 +2,7 @@
 
 import json
 import socket
+from contextlib import suppress
 from typing import Any
 
 __all__ = ["Line"]
@@ -37,5 +38,6 @@ class Line:
 
     def close(self) -> None:
         """Hang up."""
-        self._text.close()
+        with suppress(OSError):  # what was not sent yet, to someone who is gone
+            self._text.close()
         self._end.close()

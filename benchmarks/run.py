@@ -8,7 +8,7 @@ import argparse
 import json
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -67,20 +67,30 @@ class Measurement:
 
 def measured(case: Case, jobs: Sequence[Job], turns: int) -> list[Measurement]:
     """Measure one case in all jobs that have a statement for it, by turns."""
-    ready = [(job, found) for job in jobs for found in _entries(case, job)]
-    ready = [entry for entry in ready if _set_up(case, *entry)]
-    counts = [_counts(case, job, found) for job, found in ready]
-    for _ in range(turns):
-        for (job, found), (inner, repeat) in zip(ready, counts):
-            times = job.ask("time", found.statement, inner, repeat)
-            found.seconds += [max(together) for together in zip(*times)]
-    for job, found in ready:
-        if job.library == "distarray" and found.library == "distarray":
-            sent = job.ask("messages", found.statement)
-            found.messages = max(messages for messages, _ in sent)
-            found.bytes = max(size for _, size in sent)
-            found.peak = max(job.ask("peak", found.statement))
-    return [found for _, found in ready]
+    entries = [(job, found) for job in jobs for found in _entries(case, job)]
+    counts = {id(found): (0, 0) for _, found in entries}
+
+    def count(job: Job, found: Measurement) -> None:
+        counts[id(found)] = _counts(case, job, found)
+
+    def time(job: Job, found: Measurement) -> None:
+        times = job.ask("time", found.statement, *counts[id(found)])
+        found.seconds += [max(together) for together in zip(*times)]
+
+    for step in (_set_up, count, *[time] * turns, _note_messages):
+        entries = [entry for entry in entries if _done(step, *entry)]
+    return [found for _, found in entries]
+
+
+def _done(step: Callable[[Job, Measurement], None], job: Job, found: Measurement) -> bool:
+    """Carry a step out; False, said aloud, where the library cannot."""
+    try:
+        step(job, found)
+    except Refused as refusal:
+        last = str(refusal).strip().splitlines()[-1]
+        print(f"{found.case}: {found.library} on {found.ranks}: {last}", file=sys.stderr)
+        return False
+    return True
 
 
 def _entries(case: Case, job: Job) -> Iterator[Measurement]:
@@ -89,16 +99,19 @@ def _entries(case: Case, job: Job) -> Iterator[Measurement]:
             yield Measurement(case.name, library, job.ranks, statement)
 
 
-def _set_up(case: Case, job: Job, found: Measurement) -> bool:
-    """Set a case up and run it once; False, said aloud, where the library cannot."""
-    try:
-        job.ask("setup", case.name)
-        job.ask("time", found.statement, 1, 2)
-    except Refused as refusal:
-        last = str(refusal).strip().splitlines()[-1]
-        print(f"{case.name}: {found.library} on {found.ranks}: {last}", file=sys.stderr)
-        return False
-    return True
+def _set_up(job: Job, found: Measurement) -> None:
+    """Set a case up, and run it for a first time."""
+    job.ask("setup", found.case)
+    job.ask("time", found.statement, 1, 2)
+
+
+def _note_messages(job: Job, found: Measurement) -> None:
+    """What our library sends, and the memory that it takes meanwhile."""
+    if found.library == "distarray":
+        sent = job.ask("messages", found.statement)
+        found.messages = max(messages for messages, _ in sent)
+        found.bytes = max(size for _, size in sent)
+        found.peak = max(job.ask("peak", found.statement))
 
 
 def _counts(case: Case, job: Job, found: Measurement) -> tuple[int, int]:
