@@ -16,7 +16,7 @@ SHELL   := /bin/bash
 
 help:
 	@echo 'make demo    the terrain program with NumPy and on $(RANKS) ranks (RANKS=...), compared'
-	@echo 'make test    every test, thread ranks and mpiexec'
+	@echo 'make test    every test: thread ranks on all cores, then the jobs under mpiexec (ARGS=... for pytest)'
 	@echo 'make test-openmpi  the tests under Open MPI, on 2 and 3 ranks'
 	@echo 'make lint    ruff, mypy, import-linter      make format   let ruff fix and format'
 	@echo 'make docs    the manual, in docs/_build/html'
@@ -44,8 +44,16 @@ demo: $(STAMPS)/demo
 	@echo '== compared'
 	@$(BIN)/python examples/compare.py $(DEMO)/numpy $(DEMO)/ranks
 
+# Both parts run, whatever becomes of the first; a part in which ARGS choose nothing (status 5) does not count.
 test: $(STAMPS)/test
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ARGS)
+	@export PATH="$(CURDIR)/$(BIN):$$PATH"; \
+	echo '== ranks as threads, on all cores'; \
+	$(BIN)/python -m pytest -n auto --dist worksteal -m 'not launches' $(ARGS); threads=$$?; \
+	echo '== jobs of several processes, one after the other'; \
+	$(BIN)/python -m pytest -m launches $(ARGS); jobs=$$?; \
+	if [ $$threads = 5 ]; then exit $$jobs; fi; \
+	if [ $$threads = 0 ] && [ $$jobs != 5 ]; then exit $$jobs; fi; \
+	exit $$threads
 
 # Two MPIs do not share an environment: both bring an mpiexec.
 test-openmpi: $(STAMPS)/venv

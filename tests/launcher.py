@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
-def mpiexec() -> tuple[str, ...]:
+@functools.cache
+def find_mpiexec() -> tuple[str, ...]:
     """The launcher beside this interpreter (the MPI wheel's) or on PATH; empty if there is none.
 
     With what Open MPI wants to be told: that there may be more ranks than cores.

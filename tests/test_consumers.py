@@ -18,10 +18,8 @@ pytestmark = pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.joi
 
 
 @pytest.fixture(scope="module")
-def verdicts(request):
+def verdicts(own_processes):
     """What the program says: (ranks, library, call) -> "distributed" or what is wrong."""
-    if request.config.option.mpi or request.config.option.device != "cpu":
-        pytest.skip("runs in a process of its own")
     run = subprocess.run(
         [sys.executable, str(PROGRAM)],
         env={**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent)},

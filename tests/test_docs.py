@@ -59,10 +59,9 @@ def test_docstrings(name):
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_program(path, request):
+@pytest.mark.threads
+def test_program(path):
     """A program of the manual prints what the page says it prints, on 4 ranks."""
-    if request.config.option.mpi:
-        pytest.skip("the page says four ranks: run on threads")
     code = compile(path.read_text(), str(path), "exec")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

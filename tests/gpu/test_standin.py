@@ -29,12 +29,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=60)
 
 
-@pytest.fixture(autouse=True)
-def not_below_mpi(request: pytest.FixtureRequest) -> None:
-    """A child that starts MPI would take itself for its parent's rank: Open MPI then crashes."""
-    if request.config.option.mpi:
-        pytest.skip("starts processes of its own")
-
+pytestmark = pytest.mark.usefixtures("own_processes")
 
 REFUSED = [
     # implicit ways between host and device

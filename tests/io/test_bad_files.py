@@ -250,9 +250,7 @@ def test_a_missing_library_names_its_extra(
     assert os.listdir(shared) == []
 
 
-def test_importing_loads_no_library_of_any_format(request: pytest.FixtureRequest) -> None:
-    if request.config.option.mpi:
-        pytest.skip("starts a process of its own")
+def test_importing_loads_no_library_of_any_format(own_processes: None) -> None:
     names = ["h5py", "netCDF4", "zarr", "safetensors", "ml_dtypes", "fsspec", "tqdm", "torch"]
     lines = (
         f"import sys, distarray.io, distarray.job; print([n for n in {names} if n in sys.modules])"
@@ -264,10 +262,8 @@ def test_importing_loads_no_library_of_any_format(request: pytest.FixtureRequest
 
 
 def test_a_killed_writer_leaves_the_old_file_and_no_litter(
-    request: pytest.FixtureRequest, world: Any, shared: Path
+    own_processes: None, world: Any, shared: Path
 ) -> None:
-    if request.config.option.mpi:
-        pytest.skip("starts a process of its own")
     path = shared / "x.h5"
     run_alike(world, lambda mesh: io.write(path, {"x": np.arange(10)}, mesh=mesh))
     lines = (

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.launcher import AS_ROOT, mpiexec
+from tests.launcher import AS_ROOT
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, str(ROOT / "examples" / "climatology.py")]
@@ -38,15 +38,11 @@ def run(command: list[str], where: Path, limit: int | None = None) -> str:
     return done.stdout
 
 
-def test_more_data_than_memory(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    if request.config.option.mpi:
-        pytest.skip("starts MPI jobs itself")
-    if not mpiexec():
-        pytest.skip("no mpiexec on this machine")
+def test_more_data_than_memory(mpiexec: tuple[str, ...], tmp_path: Path) -> None:
     size = ["--years=40", "--rows=54"]
-    run([*mpiexec(), "-n", "2", *PROGRAM, "--make", "planet.h5", *size], tmp_path)
+    run([*mpiexec, "-n", "2", *PROGRAM, "--make", "planet.h5", *size], tmp_path)
     study = [*PROGRAM, "planet.h5", "--picture", "planet.png"]
-    told = run([*mpiexec(), "-n", "4", *study], tmp_path, LIMIT)
+    told = run([*mpiexec, "-n", "4", *study], tmp_path, LIMIT)
     assert re.search(r"341 MB; memory of a rank: 307 MB", told), told
     assert (tmp_path / "planet.png").stat().st_size > 10_000
     # One process has no room for it, which is the point.

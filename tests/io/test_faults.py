@@ -31,7 +31,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from damage import DAMAGES, HOSTILE, Bomb  # noqa: E402
 from killing import load_one  # noqa: E402
-from launcher import AS_ROOT, mpiexec  # noqa: E402
+from launcher import AS_ROOT  # noqa: E402
 
 pytest.importorskip("google_crc32c")
 
@@ -253,14 +253,7 @@ print("\n" + " ".join(sorted(os.listdir(sys.argv[1]))))
 """
 
 
-@pytest.fixture
-def outside_mpi(request: pytest.FixtureRequest) -> None:
-    """Children of MPI ranks must not start anything of the kind."""
-    if request.config.option.mpi or request.config.option.device != "cpu":
-        pytest.skip("starts processes of its own")
-
-
-@pytest.mark.usefixtures("outside_mpi")
+@pytest.mark.usefixtures("own_processes")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_limits_of_the_system(tmp_path: Path) -> None:
     """A file-size limit, and a directory that may not be written to."""
@@ -276,7 +269,7 @@ def test_limits_of_the_system(tmp_path: Path) -> None:
     assert refusals[-1] == "run"
 
 
-@pytest.mark.usefixtures("outside_mpi")
+@pytest.mark.usefixtures("own_processes")
 def test_killed_at_every_place_and_at_any_time(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, str(HERE / "killing.py"), str(tmp_path), "100"],
@@ -290,14 +283,11 @@ def test_killed_at_every_place_and_at_any_time(tmp_path: Path) -> None:
     assert min(places) > 40
 
 
-@pytest.mark.usefixtures("outside_mpi")
 @pytest.mark.parametrize("victim", [0, 1, None])
-def test_killed_under_mpi(tmp_path: Path, victim: int | None) -> None:
+def test_killed_under_mpi(tmp_path: Path, mpiexec: tuple[str, ...], victim: int | None) -> None:
     """One rank is killed, or the whole job; the launcher's word is that of the last save."""
-    if not mpiexec():
-        pytest.skip("no mpiexec")
     job = subprocess.Popen(
-        [*mpiexec(), "-n", "2", sys.executable, str(HERE / "killing.py"), str(tmp_path / "run"),
+        [*mpiexec, "-n", "2", sys.executable, str(HERE / "killing.py"), str(tmp_path / "run"),
          "mpi", str(9 if victim is None else victim), "700", "1"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
         cwd=HERE.parents[1],

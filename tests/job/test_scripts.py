@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher import AS_ROOT, mpiexec
+from tests.launcher import AS_ROOT
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = ROOT / "examples" / "jobs"
@@ -25,17 +25,12 @@ def test_scripts_are_bash() -> None:
 
 @pytest.mark.parametrize(("script", "again"), [("pbs.sh", "qrerun"), ("lsf.sh", "brequeue")])
 def test_a_job_that_runs_out_of_time_is_started_again(
-    request: pytest.FixtureRequest, tmp_path: Path, script: str, again: str
+    mpiexec: tuple[str, ...], tmp_path: Path, script: str, again: str
 ) -> None:
-    if request.config.option.mpi:
-        pytest.skip("starts MPI jobs itself")
-    launcher = mpiexec()
-    if not launcher:
-        pytest.skip("no mpiexec on this machine")
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / again).write_text(f'#!/bin/sh\necho {again} "$@" >> {tmp_path}/calls\n')
-    (tools / "mpiexec").write_text(f'#!/bin/sh\nexec {" ".join(launcher)} "$@"\n')
+    (tools / "mpiexec").write_text(f'#!/bin/sh\nexec {" ".join(mpiexec)} "$@"\n')
     for tool in tools.iterdir():
         tool.chmod(0o755)
     (tmp_path / "nodes").write_text("localhost\nlocalhost\n")

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.job.cluster import Cluster, Unavailable, missing
-from tests.launcher import AS_ROOT, mpiexec
+from tests.launcher import AS_ROOT
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = ROOT / "examples" / "jobs"
@@ -38,17 +38,12 @@ def has(log: Path, words: str) -> bool:
 
 @pytest.mark.skipif(bool(missing()), reason=f"no Slurm on this machine: no {missing()}")
 def test_a_preempted_job_goes_on_elsewhere(
-    request: pytest.FixtureRequest, tmp_path: Path, capfd: Any
+    mpiexec: tuple[str, ...], tmp_path: Path, capfd: Any
 ) -> None:
-    if request.config.option.mpi:
-        pytest.skip("starts MPI jobs itself")
-    launcher = mpiexec()
-    if not launcher:
-        pytest.skip("no mpiexec on this machine")
-    search = f"{Path(sys.executable).parent}:{Path(launcher[0]).parent}:{os.environ['PATH']}"
+    search = f"{Path(sys.executable).parent}:{Path(mpiexec[0]).parent}:{os.environ['PATH']}"
     variables = {"PATH": search, "PROGRAM": str(JOBS / "diffusion.py"), "PYTHONPATH": str(ROOT)}
     variables |= AS_ROOT
-    mpich = "--oversubscribe" not in launcher
+    mpich = "--oversubscribe" not in mpiexec
     low, high, alone = (tmp_path / name for name in ("low", "high", "alone"))
     for directory in (low, high, alone):
         directory.mkdir()

@@ -1,4 +1,4 @@
-"""The runner's tests start processes of their own; they share `launching`."""
+"""The runner's tests start jobs, every one of them; they share `launching`."""
 
 import sys
 from pathlib import Path
@@ -7,3 +7,8 @@ import pytest
 
 pytest.register_assert_rewrite("launching")
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+
+@pytest.fixture(autouse=True)
+def starts_jobs(mpiexec: tuple[str, ...]) -> None:
+    """Leave these tests out where no job can be started."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import subprocess
@@ -11,9 +10,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
-from tests.launcher import AS_ROOT, mpiexec
+from tests.launcher import AS_ROOT, find_mpiexec
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 180
@@ -21,7 +18,6 @@ TIMEOUT = 180
 BANNER = re.compile(r"^-{20,}\n.*?^-{20,}\n?", re.MULTILINE | re.DOTALL)
 
 
-@functools.cache
 @dataclass(frozen=True)
 class Run:
     """How a program ended."""
@@ -60,10 +56,7 @@ def on_ranks(
     ranks: int, *arguments: str, cwd: Path, stdin: str = "", timeout: float = TIMEOUT
 ) -> Run:
     """`mpiexec -n ranks python -m distarray arguments`."""
-    launcher = mpiexec()
-    if not launcher:
-        pytest.skip("no mpiexec")
-    argv = [*launcher, "-n", str(ranks), sys.executable, "-m", "distarray", *arguments]
+    argv = [*find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "distarray", *arguments]
     return run(argv, cwd, stdin, timeout)
 
 

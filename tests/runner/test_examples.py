@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from launching import ROOT, mpiexec, on_ranks, run
+from launching import ROOT, on_ranks, run
 
 pytest.importorskip("matplotlib")
 EXAMPLES = ROOT / "examples"
@@ -29,11 +29,9 @@ def test_terrain(tmp_path, ranks):
     assert said.out.endswith("the same\n")
 
 
-def test_terrain_on_a_mesh(tmp_path):
-    if not mpiexec():
-        pytest.skip("no mpiexec")
+def test_terrain_on_a_mesh(tmp_path, mpiexec):
     program = [sys.executable, str(EXAMPLES / "terrain_mesh.py"), "--steps", "5"]
-    done = run([*mpiexec(), "-n", "4", *program], tmp_path)
+    done = run([*mpiexec, "-n", "4", *program], tmp_path)
     assert done.code == 0, done.err
     assert "on a mesh of 2 x 2 ranks" in done.out
     messages = re.findall(r"^\[.*\]\s+([\d.]+)", done.out, re.MULTILINE)
@@ -41,11 +39,9 @@ def test_terrain_on_a_mesh(tmp_path):
     assert (tmp_path / "relief.png").stat().st_size > 0
 
 
-def test_terrain_that_is_stopped_and_goes_on(tmp_path):
+def test_terrain_that_is_stopped_and_goes_on(tmp_path, mpiexec):
     """On other numbers of ranks, to the same heights, bit for bit."""
     pytest.importorskip("google_crc32c")
-    if not mpiexec():
-        pytest.skip("no mpiexec")
     program = [sys.executable, str(EXAMPLES / "terrain_checkpoint.py"), "--steps=12", "--every=5"]
     starts = [
         (1, ["--checkpoint", "once", "--output", "once.png"]),
@@ -54,7 +50,7 @@ def test_terrain_that_is_stopped_and_goes_on(tmp_path):
     ]
     said = []
     for ranks, options in starts:
-        done = run([*mpiexec(), "-n", str(ranks), *program, *options], tmp_path)
+        done = run([*mpiexec, "-n", str(ranks), *program, *options], tmp_path)
         assert done.code == 0, done.err
         said.append(done.out)
     once, _, done = said

@@ -2,7 +2,7 @@
 
 import pytest
 
-from launching import compare, mpiexec, on_ranks, write_script
+from launching import compare, on_ranks, write_script
 
 
 def test_output_comes_once_and_so_do_warnings(tmp_path):
@@ -39,8 +39,8 @@ def test_input_is_read_by_rank_0_and_handed_to_all(tmp_path):
     )
 
 
-def test_input_has_an_end(tmp_path):
-    if len(mpiexec()) > 1:
+def test_input_has_an_end(tmp_path, mpiexec):
+    if len(mpiexec) > 1:
         pytest.skip("Open MPI's launcher does not hand on the end of its input")
     compare(
         tmp_path,

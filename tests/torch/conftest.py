@@ -51,8 +51,14 @@ def device() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    elsewhere = [item for item in items if not _belongs(item)]
+    if elsewhere:
+        config.hook.pytest_deselected(items=elsewhere)
+        items[:] = filter(_belongs, items)
+
+
+def _belongs(item: pytest.Item) -> bool:
+    """Whether a test is about the device of this run."""
     if DEVICE == "cpu":
-        return
-    here = [item for item in items if "device" in getattr(item, "fixturenames", ())]
-    config.hook.pytest_deselected(items=[item for item in items if item not in here])
-    items[:] = here
+        return "accelerator" not in item.keywords
+    return "device" in getattr(item, "fixturenames", ())

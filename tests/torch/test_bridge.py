@@ -333,9 +333,8 @@ def test_a_gaudi_has_no_double_and_no_complex_numbers(device):
     assert single.cpu().numpy().tolist() == np.array([1.0, 1e-9], "f4").tolist()
 
 
+@pytest.mark.accelerator
 def test_no_copy_to_or_from_a_device(device):
-    if device == "cpu":
-        pytest.skip("about devices")
     with pytest.raises(CopyRequiredError, match="copy=False"):
         bridge.to_torch(np.ones(2, "f4"), device=device, copy=False)
     with pytest.raises(CopyRequiredError, match="copy=False"):
@@ -343,9 +342,8 @@ def test_no_copy_to_or_from_a_device(device):
     assert not bridge.shares_memory(np.ones(2), torch.ones(2).to(device))
 
 
+@pytest.mark.accelerator
 def test_pinned_memory_is_host_memory(device):
-    if device == "cpu":
-        pytest.skip("about devices")
     t = torch.arange(4, dtype=torch.float32).pin_memory()
     x = bridge.from_torch(t, placements=[Replicate()])
     assert bridge.shares_memory(x, t)
@@ -484,9 +482,7 @@ def test_dlpack_of_what_torch_crashes_at_or_overwrites(make):
 # -- importing -----------------------------------------------------------------------------------
 
 
-def test_torch_is_imported_at_the_first_use(request):
-    if request.config.option.mpi:
-        pytest.skip("starts a process of its own")
+def test_torch_is_imported_at_the_first_use(own_processes):
     code = """
 import sys, distarray, distarray.numpy, distarray.torch
 assert "to_torch" in dir(distarray.torch)

@@ -339,10 +339,8 @@ def test_messages(world, ranks):
 # -- meshes -------------------------------------------------------------------------------------
 
 
+@pytest.mark.counts(lambda n: n in (4, 6))
 def test_dimensions_of_a_mesh(world, ranks, device):
-    if ranks not in (4, 6):
-        pytest.skip("a mesh of two dimensions")
-
     def program(group):
         mesh = DeviceMesh(group, (2, ranks // 2), ("dp", "tp"))
         mine = torch.tensor([float(group.rank)], device=device)

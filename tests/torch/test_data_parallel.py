@@ -229,7 +229,6 @@ def refused(kind, text, call):
             "shared with a module",
             lambda m: (dt.fully_shard((t := tied_across())[0], m), dt.fully_shard(t, m)),
         ),
-        refused(TypeError, "cannot be copied", lambda m: copy.deepcopy(divided(m))),
         refused(TypeError, "meta", lambda m: dt.fully_shard(nn.Linear(2, 2, device="meta"), m)),
     ],
 )
@@ -240,19 +239,20 @@ def test_refused(world, ranks, kind, text, call):
         with pytest.raises(kind, match=text):
             call(line(group))
 
-    if text == "cannot be copied" and ranks == 1:
-        pytest.skip("nothing is divided")
     world.run(ranks, program)
 
 
-def divided(mesh):
-    return dt.fully_shard(nn.Linear(2, 2), mesh)
+@pytest.mark.counts(lambda n: n > 1)
+def test_divided_modules_cannot_be_copied(world, ranks):
+    def program(group):
+        with pytest.raises(TypeError, match="cannot be copied"):
+            copy.deepcopy(dt.fully_shard(nn.Linear(2, 2), line(group)))
+
+    world.run(ranks, program)
 
 
+@pytest.mark.counts(lambda n: n > 1)
 def test_ranks_with_different_modules(world, ranks):
-    if ranks == 1:
-        pytest.skip("one rank")
-
     def program(group):
         for wrap in (dt.data_parallel, dt.fully_shard):
             with pytest.raises(DivergenceError, match="different modules"):
@@ -261,10 +261,8 @@ def test_ranks_with_different_modules(world, ranks):
     world.run(ranks, program)
 
 
+@pytest.mark.counts(lambda n: n > 1)
 def test_sparse_gradients_and_reentrant_checkpoints_are_refused(world, ranks):
-    if ranks == 1:
-        pytest.skip("nothing is averaged")
-
     def program(group):
         model = dt.data_parallel(nn.Embedding(4, 2, sparse=True), line(group))
         with pytest.raises(TypeError, match="sparse=False"):

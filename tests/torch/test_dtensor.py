@@ -169,6 +169,7 @@ def test_other_meshes(group):
         raises_everywhere(group, MeshError, lambda: bridge.to_dtensor(z), "ascend")
 
 
+@pytest.mark.accelerator
 def test_dtensors_on_hpus(group, theirs, device):
     if device != "hpu":
         pytest.skip("about HPUs")
@@ -209,10 +210,8 @@ def test_the_process_group(group):
     assert torch.equal(bridge.to_dtensor(x).full_tensor(), torch.from_numpy(x.full()))
 
 
-def test_thread_ranks_have_no_process_group(request):
-    if request.config.option.mpi:
-        pytest.skip("about threads")
-
+@pytest.mark.threads
+def test_thread_ranks_have_no_process_group():
     def program(group):
         x = distarray.distribute(np.arange(4.0), DeviceMesh(group, (2,)), [Shard(0)])
         with pytest.raises(MeshError, match="threads"):

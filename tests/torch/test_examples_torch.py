@@ -20,7 +20,7 @@ pytest.importorskip("tqdm")
 import distarray as da  # noqa: E402
 import distarray.torch as dt  # noqa: E402
 from distarray import Shard  # noqa: E402
-from tests.launcher import AS_ROOT, mpiexec  # noqa: E402
+from tests.launcher import AS_ROOT  # noqa: E402
 from tests.torch.training import grid  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,14 +125,12 @@ def test_transformer_learns_what_one_process_learns(world, ranks, replicate):
             )
 
 
-def test_transformer_program(request, tmp_path):
+def test_transformer_program(mpiexec, tmp_path):
     """As it is started: prints its comparison, and draws it."""
-    if request.config.option.mpi or not mpiexec():
-        pytest.skip("starts ranks of its own")
     program = [sys.executable, str(ROOT / "examples" / "torch_transformer.py")]
     settings = {"PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*mpiexec(), "-n", "4", *program, "--steps", "3", "--double"],
+        [*mpiexec, "-n", "4", *program, "--steps", "3", "--double"],
         cwd=tmp_path,
         env=dict(os.environ) | AS_ROOT | settings,
         capture_output=True,

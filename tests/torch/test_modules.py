@@ -146,10 +146,9 @@ def test_other_layers_with_cut_parameters(world, ranks):
     world.run(ranks, program)
 
 
+@pytest.mark.counts(lambda n: n in (4, 6))
 def test_distribute_module_on_a_grid(world, ranks):
     """Two mesh dimensions: weights cut by either or both, the batch by the other."""
-    if ranks not in (4, 6):
-        pytest.skip("needs a grid")
     reference, x = filled(MyModule()), drawn(5, 8)
     start = copy.deepcopy(reference)
     wanted = reference(x)
@@ -261,10 +260,9 @@ def contribution(whole, layout, mesh):
     return [*noise, rest][position - 1][section].clone()
 
 
+@pytest.mark.counts(lambda n: n in (3, 4, 6))
 def test_any_layout_to_any_other(world, ranks):
     """Cut, replicated and pending along each of two mesh dimensions."""
-    if ranks not in (3, 4, 6):
-        pytest.skip("as on the others")
     whole = drawn(5, 7)
     places = [Replicate(), Shard(0), Shard(1), Partial()]
 

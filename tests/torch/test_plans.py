@@ -297,10 +297,8 @@ def test_plans_that_do_not_fit(world, ranks):
     world.run(ranks, program)
 
 
+@pytest.mark.counts(lambda n: n > 1)
 def test_ranks_with_different_plans_or_models(world, ranks):
-    if ranks == 1:
-        pytest.skip("needs another rank")
-
     def program(group):
         mesh = line(group)
         first = group.rank == 0
@@ -484,10 +482,9 @@ def graded(*models):
     return models
 
 
+@pytest.mark.counts(lambda n: n in (4, 6))
 def test_part_of_a_mesh(world, ranks):
     """Tensor parallel along one dimension of two; ranks outside keep the module as it is."""
-    if ranks not in (4, 6):
-        pytest.skip("needs a grid")
     reference = filled(ToyModel())
     x = drawn(4, 10)
 

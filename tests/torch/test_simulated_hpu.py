@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.torch.conftest import DEVICE
-
-if DEVICE != "simulated":
-    pytest.skip("in a process of its own: see test_on_devices.py", allow_module_level=True)
+pytestmark = pytest.mark.accelerator
 
 
 @pytest.fixture
