@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray.comm.folding import UFUNCS, averaged, fold_rows, prepared
+from distarray.comm.pending import Finishing, Pending
 from distarray.layout.placement import Fold
 
 if TYPE_CHECKING:
     from distarray.comm.group import Group
 
-__all__ = ["allreduce", "alltoall_varied", "exscan", "gather_varied", "reduce_scatter"]
+__all__ = [
+    "allreduce",
+    "alltoall_varied",
+    "begin_allgather",
+    "begin_reduce_scatter",
+    "exscan",
+    "gather_varied",
+    "reduce_scatter",
+]
 
 Array = Any
 
@@ -110,6 +119,51 @@ def gather_varied(group: "Group", block: Array, root: int) -> list[Array] | None
     views[root][...] = block
     group._exchange([], [(r, v) for r, v in enumerate(views) if r != root and v.size])
     return views
+
+
+def begin_allgather(
+    group: "Group", block: Array, counts: Sequence[int], note: object = None
+) -> tuple[list[Array], Pending]:
+    """Begin an ``allgather_varied`` of host arrays: the views to be, and what to wait for."""
+    views = split_views(np.empty((sum(counts), *block.shape[1:]), block.dtype), counts)
+    mine = views[group.rank]
+    mine[...] = block  # the original may be changed meanwhile
+    others = [(rank, view) for rank, view in enumerate(views) if rank != group.rank]
+    pending = group.begin_exchange(
+        [(rank, mine) for rank, _ in others if mine.size],
+        [(rank, view) for rank, view in others if view.size],
+        "allgather",
+        note,
+    )
+    return views, pending
+
+
+def begin_reduce_scatter(
+    group: "Group", blocks: Sequence[Array], fold: Fold, note: object = None
+) -> tuple[Array, Pending]:
+    """Begin a ``reduce_scatter`` of host arrays: the result to be, and what to wait for.
+
+    The blocks belong to the conversation until the end. Folds that are to be divided (AVG) are
+    the caller's.
+    """
+    ready = [np.ascontiguousarray(prepared(block, fold)) for block in blocks]
+    own = ready[group.rank]
+    total = np.empty_like(own)
+    others = [rank for rank in range(group.size) if rank != group.rank]
+    parts = {rank: np.empty_like(own) for rank in others} | {group.rank: own}
+    pending = group.begin_exchange(
+        [(rank, ready[rank]) for rank in others if ready[rank].size],
+        [(rank, parts[rank]) for rank in others if own.size],
+        "reduce_scatter",
+        note,
+    )
+
+    def finish() -> None:
+        np.copyto(total, parts[0])
+        for rank in range(1, group.size):
+            UFUNCS[fold](total, parts[rank], out=total)
+
+    return total, Finishing(pending, finish)
 
 
 def split_views(whole: Array, counts: Sequence[int] | Array) -> list[Array]:

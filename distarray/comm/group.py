@@ -99,6 +99,17 @@ class Group(ABC):
         for (_, host), (_, view) in zip(landing, receives, strict=True):
             devices.write_back(host, view)
 
+    def begin_exchange(
+        self, sends: Sequence[Pair], receives: Sequence[Pair], kind: str, note: object = None
+    ) -> Pending:
+        """Begin an `exchange` of C-contiguous host arrays of numbers, as one message of a `kind`.
+
+        Until the end the arrays belong to the conversation; see `begin_allreduce`.
+        """
+        if ledger.watching:
+            self._write(kind, sum(view.nbytes for _, view in sends), note)
+        return self._begin_exchange(sends, receives)
+
     # -- folds --------------------------------------------------------------------------------
 
     def allreduce(self, block: Array, fold: Fold, note: object = None) -> Array:
@@ -222,6 +233,27 @@ class Group(ABC):
         if self.rank != root:
             devices.write_back(host, block)
         return block
+
+    def begin_broadcast(self, block: Array, root: int, note: object = None) -> Pending:
+        """Begin to fill `block` on every rank with root's values.
+
+        Parameters
+        ----------
+        block, root, note
+            As for `broadcast`. Until the end the block belongs to the conversation; root may read
+            it.
+
+        Returns
+        -------
+        Pending
+            As of `begin_allreduce`; blocks on a device are there at once.
+        """
+        if type(block) is not _ndarray:
+            self.broadcast(block, root, note)
+            return FINISHED
+        if ledger.watching:
+            self._write("broadcast", block.nbytes if self.rank == root else 0, note)
+        return self._begin_broadcast(block, root)
 
     def allgather(self, block: Array, note: object = None) -> Array:
         """Stack the ranks' blocks: shape ``(size, *block.shape)``; shapes are equal."""
@@ -412,8 +444,16 @@ class Group(ABC):
     def _allreduce_in_place(self, block: Array, fold: Fold) -> None:
         block[...] = self._allreduce(block, fold)
 
+    def _begin_exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> Pending:
+        self._exchange(sends, receives)
+        return FINISHED
+
     def _begin_allreduce(self, block: Array, fold: Fold) -> Pending:
         self._allreduce_in_place(block, fold)
+        return FINISHED
+
+    def _begin_broadcast(self, block: Array, root: int) -> Pending:
+        self._broadcast(block, root)
         return FINISHED
 
     def _reduce_scatter(self, blocks: Sequence[Array], fold: Fold) -> Array:

@@ -1,87 +1,122 @@
-"""The allreduce of much data among the ranks of one node.
+"""The allreduce of much data among the ranks of one node, in memory that they share.
 
-Between processes that share memory, MPI's own allreduce of megabytes spends its time in temporary
-copies of the whole. Here each rank folds one piece of every segment, as it comes, into where it
-belongs, while the next segment is on its way; what it has folded it sends to the others. Each
-element is sent twice at most, the extra memory is two segments, and since a piece is folded by one
-rank alone, in rank order, all ranks get the same bits.
+Between processes that share memory, messages of megabytes spend their time in copies: into MPI's
+own buffers, out of them, and into where they belong. Here every rank lays a segment of its block
+where all of them see it, folds one piece of it straight into its own block, and takes the other
+pieces from where the others have left them; the next segment is laid down meanwhile. Segments are
+so small that what is shared stays in the caches: the memory itself is read and written once. Since
+a piece is folded by one rank alone, in rank order, all ranks get the same bits.
 """
 
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from distarray.comm.datatypes import message
-
-__all__ = ["SHARE", "allreduce"]
+__all__ = ["FROM", "Shared", "shared_by"]
 
 Array = Any
 
-#: Blocks that have this many bytes for each rank gain.
-SHARE = 1 << 20
-#: Bytes of a segment, all pieces together: the next one lands in a buffer of this size. Smaller
-#: ones are folded in cache, and lose more by waiting where ranks share cores.
-SEGMENT = 1 << 23
-_CONTRIBUTION, _RESULT = 9, 10
-_Waitall = MPI.Request.Waitall
+#: Blocks of this many bytes gain; below, waiting for one another counts more than copies.
+FROM = 1 << 17
+#: Bytes of a segment; less where many ranks have as much each.
+SEGMENT = 1 << 22
+#: And never less than this.
+LEAST = 1 << 16
+#: Bytes of shared memory that all ranks of a node together take for one of their groups.
+TOGETHER = 1 << 25
 
 
-def allreduce(comm: MPI.Intracomm, block: Array, total: Array, ufunc: np.ufunc) -> None:
-    """Fold the ranks' blocks.
+class Shared:
+    """Memory that all ranks of a communicator read and write; made by :func:`shared_by`.
 
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        At least two ranks.
-    block : ndarray
-        C-contiguous; of equal shape and dtype on every rank.
-    total : ndarray
-        C-contiguous; receives the fold. It may be `block` itself.
-    ufunc : numpy.ufunc
-        What folds two of them.
+    A rank's part has two slots of a segment, used by turns. What the others are to fold lies where
+    it lies in the segment, and so does this rank's result, whose place nobody else needs.
     """
-    source, target = block.reshape(-1), total.reshape(-1)
-    rank, size = comm.rank, comm.size
-    others = [other for other in range(size) if other != rank]
-    segment = min(max(size, SEGMENT // block.itemsize), source.size)
-    cuts = [_cut(start, source.size, segment, size) for start in range(0, source.size, segment)]
-    places = np.empty((min(2, len(cuts)), size, -(-segment // size)), block.dtype)
 
-    def ask(number: int) -> list[MPI.Request]:
-        cut = cuts[number]
-        landing = places[number % 2, :, : cut[rank + 1] - cut[rank]]
-        return [comm.Irecv(message(landing[other]), other, _CONTRIBUTION) for other in others] + [
-            comm.Isend(message(source[cut[other] : cut[other + 1]]), other, _CONTRIBUTION)
-            for other in others
-        ]
+    def __init__(self, comm: MPI.Intracomm, window: MPI.Win, segment: int) -> None:
+        self._comm, self._window, self._segment = comm, window, segment
+        window.Lock_all(MPI.MODE_NOCHECK)
+        parts: list[Any] = [window.Shared_query(rank)[0] for rank in range(comm.size)]
+        self._slots = [np.frombuffer(part, np.uint8).reshape(2, segment) for part in parts]
 
-    returning: list[MPI.Request] = []
-    coming = ask(0)
-    for number, cut in enumerate(cuts):
-        following = ask(number + 1) if number + 1 < len(cuts) else []
-        _Waitall(coming)
-        coming = following
-        mine = slice(cut[rank], cut[rank + 1])
-        parts = list(places[number % 2, :, : cut[rank + 1] - cut[rank]])
-        scratch, parts[rank] = parts[rank], source[mine]
-        _fold(parts, target[mine], ufunc, scratch)
-        for other in others:
-            theirs = target[cut[other] : cut[other + 1]]
-            returning.append(comm.Irecv(message(theirs), other, _RESULT))
-            returning.append(comm.Isend(message(target[mine]), other, _RESULT))
-    _Waitall(returning)
+    def allreduce(self, block: Array, total: Array, ufunc: np.ufunc) -> None:
+        """Fold the ranks' blocks; collective.
+
+        Parameters
+        ----------
+        block : ndarray
+            C-contiguous; of equal shape and dtype on every rank.
+        total : ndarray
+            C-contiguous; receives the fold. It may be `block` itself.
+        ufunc : numpy.ufunc
+            What folds two of them.
+        """
+        source, target = block.reshape(-1), total.reshape(-1)
+        rank, size = self._comm.rank, self._comm.size
+        width = self._segment // (block.itemsize * size)  # of a rank's piece
+        used = width * size * block.itemsize
+        # By rank, turn and piece: whatever a segment's length, nobody's piece is another's place.
+        slots = [part[:, :used].view(block.dtype).reshape(2, size, width) for part in self._slots]
+        others = [other for other in range(size) if other != rank]
+        taken: list[tuple[Array, Array]] = []
+        for number, start in enumerate(range(0, source.size, width * size)):
+            turn, length = number % 2, min(width * size, source.size - start)
+            cuts = [start + length * r // size for r in range(size + 1)]
+            spans = [slice(low, high) for low, high in pairwise(cuts)]
+            for other in others:
+                _laid(slots[rank][turn, other], source[spans[other]])
+            self._meet()
+            _take(taken)
+            mine = source[spans[rank]]
+            parts = [slot[turn, rank, : len(mine)] for slot in slots]
+            result, parts[rank] = parts[rank], mine
+            _fold(parts, result, ufunc)
+            target[spans[rank]] = result
+            taken = [(target[spans[other]], slots[other][turn, other]) for other in others]
+        self._meet()
+        _take(taken)
+
+    def _meet(self) -> None:
+        """Wait for all ranks; what each has written before, all others see afterwards."""
+        self._window.Sync()
+        self._comm.Barrier()
+        self._window.Sync()
+
+    def free(self) -> None:
+        """Give the memory up; collective."""
+        self._slots.clear()
+        self._window.Unlock_all()
+        self._window.Free()
 
 
-def _cut(start: int, extent: int, segment: int, size: int) -> list[int]:
-    """The bounds of the ranks' pieces of the segment that begins here."""
-    length = min(segment, extent - start)
-    return [start + length * rank // size for rank in range(size + 1)]
+def shared_by(comm: MPI.Intracomm) -> Shared | None:
+    """Memory shared by the ranks of a communicator, which are on one node; collective.
+
+    None, on all of them, where MPI cannot provide it.
+    """
+    segment = max(LEAST, min(SEGMENT, TOGETHER // (128 * comm.size) * 64))
+    window = MPI.WIN_NULL
+    with suppress(MPI.Exception):  # told by the fold below
+        window = MPI.Win.Allocate_shared(2 * segment, 1, comm=comm)
+    got = comm.allreduce(window != MPI.WIN_NULL, MPI.LAND)
+    return Shared(comm, window, segment) if got else None
 
 
-def _fold(parts: list[Array], into: Array, ufunc: np.ufunc, scratch: Array) -> None:
-    """Fold in rank order; `into` may be this rank's own part, so it is written at the very end."""
+def _laid(place: Array, piece: Array) -> None:
+    place[: len(piece)] = piece
+
+
+def _take(pairs: list[tuple[Array, Array]]) -> None:
+    """What the other ranks have folded of a segment."""
+    for piece, place in pairs:
+        piece[...] = place[: len(piece)]
+
+
+def _fold(parts: list[Array], into: Array, ufunc: np.ufunc) -> None:
+    """Fold in rank order."""
     total = parts[0]
-    for part in parts[1:-1]:
-        total = ufunc(total, part, out=scratch)
-    ufunc(total, parts[-1], out=into)
+    for part in parts[1:]:
+        total = ufunc(total, part, out=into)

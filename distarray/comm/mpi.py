@@ -11,7 +11,7 @@ from distarray.comm.algorithms import GATHER_BELOW, split_views
 from distarray.comm.datatypes import LARGE, carrier, in_place, message, message_parts
 from distarray.comm.folding import UFUNCS, averaged, prepared
 from distarray.comm.group import Array, Group, Pair
-from distarray.comm.pending import FINISHED, Pending, Requested
+from distarray.comm.pending import FINISHED, Pending, Requested, Several
 from distarray.errors import MeshError
 from distarray.layout.placement import Fold
 
@@ -80,9 +80,9 @@ class MPIGroup(Group):
     def __init__(self, comm: MPI.Intracomm) -> None:
         super().__init__(comm.Get_rank(), comm.Get_size())
         self.comm = comm
-        #: From this many bytes on folds among ranks of one node are our own.
-        self._large = self.size * large.SHARE
         self._one_node: bool | None = None
+        self._shares: bool | None = None
+        self._shared: large.Shared | None = None
         comm.Set_attr(_keyval, self)
 
     @property
@@ -116,11 +116,17 @@ class MPIGroup(Group):
         for view, landing in packed:
             view[...] = landing
 
+    def _begin_exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> Pending:
+        comm = self.comm
+        coming = [Requested(comm.Irecv(message(v), peer, _TAG), v) for peer, v in receives]
+        going = [Requested(comm.Isend(message(v), peer, _TAG), v) for peer, v in sends]
+        return Several([*going, *coming])
+
     def _allreduce(self, block: Array, fold: Fold) -> Array:
         rule = _NATIVE[fold._value_].get(block.dtype)
         if rule is None:
             return self._allreduce_otherwise(block, fold)
-        if block.nbytes >= self._large and self._on_one_node():
+        if block.nbytes >= large.FROM and self._shares_memory():
             return self._fold_large(block, None, fold)
         total = block.copy()
         if self.size > 1:
@@ -138,17 +144,25 @@ class MPIGroup(Group):
             near.Free()
         return self._one_node
 
+    def _shares_memory(self) -> bool:
+        """Whether the ranks can fold in memory that they share; collective when first asked."""
+        if self._shares is None:
+            self._shared = large.shared_by(self.comm) if self._on_one_node() else None
+            self._shares = self._shared is not None
+        return self._shares
+
     def _fold_large(self, block: Array, total: Array | None, fold: Fold) -> Array:
+        assert self._shared is not None
         block = np.ascontiguousarray(block)
         total = np.empty(block.shape, block.dtype) if total is None else total
-        large.allreduce(self.comm, block, total, UFUNCS[fold])
+        self._shared.allreduce(block, total, UFUNCS[fold])
         return total
 
     def _allreduce_in_place(self, block: Array, fold: Fold) -> None:
         rule = _NATIVE[fold._value_].get(block.dtype)
         if rule is None or block.size > LARGE:
             block[...] = self._allreduce(block, fold)
-        elif block.nbytes >= self._large and self._on_one_node():
+        elif block.nbytes >= large.FROM and self._shares_memory():
             self._fold_large(block, block, fold)
         elif self.size > 1:
             self.comm.Allreduce(_IN_PLACE, (block, rule[1]), rule[0])
@@ -184,7 +198,7 @@ class MPIGroup(Group):
         if fold is Fold.AVG and ready.dtype in _NATIVE[Fold.SUM.value] and ready.dtype != bool:
             return averaged(self._allreduce(ready, Fold.SUM), self.size, fold)
         plain = fold is not Fold.AVG and not ready.dtype.hasobject
-        if plain and ready.nbytes >= self._large and self._on_one_node():
+        if plain and ready.nbytes >= large.FROM and self._shares_memory():
             return self._fold_large(ready, None, fold)
         return algorithms.allreduce(self, ready, fold)
 
@@ -228,6 +242,12 @@ class MPIGroup(Group):
         self.comm.Bcast(in_place(packed), root)
         if self.rank != root:
             block[...] = packed
+
+    def _begin_broadcast(self, block: Array, root: int) -> Pending:
+        whole = None if self.size == 1 or block.dtype.hasobject else in_place(block)
+        if whole is None or not block.nbytes:
+            return super()._begin_broadcast(block, root)
+        return Requested(self.comm.Ibcast(whole, root), block)
 
     def _allgather(self, block: Array) -> Array:
         if block.dtype.hasobject:
@@ -307,6 +327,9 @@ class MPIGroup(Group):
     def free(self) -> None:
         """Free the communicators below this one and its own; collective."""
         super().free()
+        if self._shared is not None:
+            self._shared.free()
+            self._shared = self._shares = None
         if self.comm != MPI.COMM_NULL:
             self.comm.Free()
 

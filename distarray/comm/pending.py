@@ -1,9 +1,9 @@
 """What has been begun and not finished: a fold that goes on while the program computes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["FINISHED", "Pending"]
+__all__ = ["FINISHED", "Finishing", "Pending", "Requested", "Several"]
 
 
 class Pending:
@@ -47,22 +47,41 @@ class Requested(Pending):
             self._request = self._kept = None
 
 
+class Several(Pending):
+    """Some that are over when all are."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, parts: Sequence[Pending]) -> None:
+        self._left = list(parts)
+
+    def poke(self) -> bool:
+        """Let each go on."""
+        self._left = [part for part in self._left if not part.poke()]
+        return not self._left
+
+    def wait(self) -> None:
+        """Wait for each."""
+        while self._left:
+            self._left.pop().wait()
+
+
 class Finishing(Pending):
     """Another one, and what is to be done once it is over."""
 
     __slots__ = ("_finish", "_first")
 
     def __init__(self, first: Pending, finish: Callable[[], None]) -> None:
-        self._first: Pending | None = first
-        self._finish = finish
+        self._first = first
+        self._finish: Callable[[], None] | None = finish
 
     def poke(self) -> bool:
         """Go on; the finish waits for `wait`."""
-        return self._first is None or self._first.poke()
+        return self._first.poke()
 
     def wait(self) -> None:
-        """Wait, then finish, once."""
-        if self._first is not None:
-            self._first.wait()
-            self._first = None
-            self._finish()
+        """Wait, then finish, once; nothing is kept afterwards."""
+        self._first.wait()
+        if self._finish is not None:
+            finish, self._finish, self._first = self._finish, None, FINISHED
+            finish()

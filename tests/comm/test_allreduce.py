@@ -57,10 +57,13 @@ def test_much_data(world, ranks, dtype, monkeypatch):
     """The segments of large blocks, with few elements; NaN wins; the operand stays as it is."""
     from distarray.comm import large
 
+    monkeypatch.setattr(large, "FROM", 64 * ranks)
     monkeypatch.setattr(large, "SEGMENT", 64 * ranks)
+    monkeypatch.setattr(large, "LEAST", 64)
 
     def program(group):
-        monkeypatch.setattr(group, "_large", 64 * ranks)
+        monkeypatch.setattr(group, "_shared", large.shared_by(group.comm))
+        monkeypatch.setattr(group, "_shares", ranks > 1)
         for length in (64 * ranks, 1001):
             given = rows(ranks, length, dtype)
             if dtype in ("f4", "f8"):
@@ -79,6 +82,7 @@ def test_much_data(world, ranks, dtype, monkeypatch):
             total = group.allreduce(turned, Fold.MAX)
             wanted = folded([row[: 64 * ranks] for row in given], Fold.MAX)
             np.testing.assert_array_equal(total.ravel(), wanted)
+        group._shared.free()
 
     world.run(ranks, program)
 
