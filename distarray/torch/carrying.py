@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
@@ -20,7 +21,7 @@ from distarray.layout import Cut, Fold, Layout, Partial, Replicate, Shard
 from distarray.torch import conversations as talk
 from distarray.torch.blocks import movable, moved_back
 
-__all__ = ["Route", "carried", "carry", "gradient_layout"]
+__all__ = ["Route", "border", "carried", "carry", "gradient_layout"]
 
 Tensor = Any
 
@@ -80,6 +81,50 @@ _made: Any = type(
     {"forward": staticmethod(_forward), "backward": staticmethod(_backward)},
 )
 _carry: Any = _made.apply
+
+
+class _Border(NamedTuple):
+    """Where a tensor was carried, and what it is there."""
+
+    version: int
+    mesh: DeviceMesh
+    route: Route
+    there: Tensor
+
+
+#: Of each tensor the border that it passed last, as long as it lives.
+_borders: Any = WeakTensorKeyDictionary()
+
+
+def border(tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
+    """As `carry` to where the tensor itself is already, and only its gradient is to move.
+
+    Layers that are given the same tensor, as queries, keys and values are, share one border: their
+    gradients are summed before they are sent, and not each sent by itself.
+    """
+    records = tensor.requires_grad and torch.is_grad_enabled()
+    if not records or route.src is not route.dst or route.grad_src is route.grad_dst:
+        return carry(tensor, mesh, route)
+    if tensor.is_leaf:  # which what comes after it would keep alive, and it what comes after it
+        return _carry(tensor, mesh, route)
+    known: _Border | None = _borders.get(tensor)
+    if known is None or known[:3] != (tensor._version, mesh, route):
+        known = _Border(tensor._version, mesh, route, _across(tensor, mesh, route))
+        _borders[tensor] = known
+    return known.there
+
+
+def _step_across(ctx: Any, tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
+    ctx.mesh, ctx.route = mesh, route
+    return tensor.detach()  # a view would keep the tensor alive
+
+
+_crossing: Any = type(
+    "Border",
+    (torch.autograd.Function,),
+    {"forward": staticmethod(_step_across), "backward": staticmethod(_backward)},
+)
+_across: Any = _crossing.apply
 
 
 # -- without gradients ------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from distarray.array.divergence import verify_among
-from distarray.comm.algorithms import joined
+from distarray.comm.algorithms import begin_allgather, begin_reduce_scatter, joined
 from distarray.comm.mesh import DeviceMesh
 from distarray.comm.pending import FINISHED, Pending
 from distarray.config import config
@@ -24,11 +24,14 @@ from distarray.torch.blocks import (
 )
 
 __all__ = [
+    "Coming",
     "MeshDim",
     "Sizes",
     "Work",
     "along",
     "begin_fold",
+    "begin_gather",
+    "begin_scatter",
     "chunk_sizes",
     "coming_sizes",
     "cut_sizes",
@@ -225,6 +228,42 @@ def _pieces(block: Array, dim: int, parts: Parts) -> list[Array]:
         pieces.append(block[(*before, slice(start, start + size))])
         start += size
     return pieces
+
+
+# -- begun, and finished later ----------------------------------------------------------------
+
+
+class Coming:
+    """A tensor that is on its way."""
+
+    __slots__ = ("_pending", "_result")
+
+    def __init__(self, pending: Pending, result: Callable[[], Tensor]) -> None:
+        self._pending = pending
+        self._result: Callable[[], Tensor] | None = result
+
+    def poke(self) -> bool:
+        """Let MPI go on without waiting; whether there is nothing left to wait for."""
+        return self._pending.poke()
+
+    def wait(self) -> Tensor:
+        """The tensor; asked for once, for it is not kept."""
+        assert self._result is not None
+        self._pending.wait()
+        result, self._result, self._pending = self._result, None, FINISHED
+        return result()
+
+
+def begin_gather(tensor: Tensor, group: Group, parts: Parts) -> Coming:
+    """Begin to `gather` along the first dimension; the tensor may be changed meanwhile."""
+    views, pending = begin_allgather(group, movable(tensor), parts)
+    return Coming(pending, lambda: moved_back(joined(views), tensor))
+
+
+def begin_scatter(tensor: Tensor, group: Group, parts: Parts, fold: Fold) -> Coming:
+    """Begin to fold and cut along the first dimension; the tensor must stay as it is."""
+    total, pending = begin_reduce_scatter(group, _pieces(foldable(tensor, fold), 0, parts), fold)
+    return Coming(pending, lambda: folded_back(total, tensor, fold))
 
 
 # -- in place ---------------------------------------------------------------------------------

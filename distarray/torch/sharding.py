@@ -40,11 +40,13 @@ def fully_shard(
     fold: str = "avg",
     reshard_after_forward: bool | None = None,
     src_data_rank: int | None = 0,
+    ahead: bool = True,
 ) -> Module:
     """Divide a module's parameters over a dimension of a mesh; gather them when they are needed.
 
     Call it on the parts of a model first (its blocks), then on the model: each call makes a unit
-    of the parameters that are in none yet. One unit is gathered at a time.
+    of the parameters that are in none yet. One unit is gathered at a time, and the next one is
+    on its way.
 
     Parameters
     ----------
@@ -63,6 +65,10 @@ def fully_shard(
         they are, save those of the outermost unit, whose backward follows at once.
     src_data_rank : int or None
         Coordinate along `mesh_dim` whose values the others take over; None: they are equal.
+    ahead : bool
+        Gather what is used next while this unit computes, in the order of the pass before, and
+        send gradients while the backward pass goes on. False waits for each, and needs the memory
+        of one unit less.
 
     Returns
     -------
@@ -79,7 +85,7 @@ def fully_shard(
     ----
     An allgather of the parameters in forward and another in backward, and a reduce-scatter of the
     gradients: half as much again as an allreduce of the gradients. A rank holds 1/n of parameters,
-    gradients and optimizer state, and one unit's parameters besides.
+    gradients and optimizer state, and the parameters of one unit besides, or of two with `ahead`.
 
     Notes
     -----
@@ -100,7 +106,11 @@ def fully_shard(
         error = caught
     parameters = [entry.parameter for entry in entries]
     agree_alike(
-        "fully_shard", group, error, parameters, (fold, reshard_after_forward, src_data_rank)
+        "fully_shard",
+        group,
+        error,
+        parameters,
+        (fold, reshard_after_forward, src_data_rank, ahead),
     )
     if src_data_rank is not None:
         take_over([*parameters, *module.buffers()], group, src_data_rank)
@@ -109,7 +119,7 @@ def fully_shard(
     place_rest(module, mesh, None)
     surround(module, mesh)
     keep = None if reshard_after_forward is None else not reshard_after_forward
-    unit = Unit(entries, group, type(module).__name__, fold == "avg", keep)
+    unit = Unit(entries, group, type(module).__name__, fold == "avg", keep, ahead)
     for entry in entries:
         setattr(entry.parameter, _ENTRY, entry)
     _UNITS[module] = unit

@@ -12,7 +12,7 @@ from distarray.errors import LayoutError
 from distarray.layout import Cut, Fold, Layout, Partial, Placement, Replicate, Shard
 from distarray.layout.layout import normalize_placements
 from distarray.torch import functions
-from distarray.torch.carrying import Route, carry, gradient_layout
+from distarray.torch.carrying import Route, border, carry, gradient_layout
 from distarray.torch.refusals import checked_tensor
 
 __all__ = ["DistTensor", "laid_out"]
@@ -201,7 +201,8 @@ class DistTensor(functions.Operators):
         grads = gradient_layout(self.layout, tuple(sorted({*self.pending, *mesh_dims})))
         if grads is self._grads:
             return self
-        return _made(self._carried(self.layout, grads), self.layout, grads, self.mesh)
+        route = Route(self.layout, self.layout, self._grads, grads)
+        return _made(border(self._local, self.mesh, route), self.layout, grads, self.mesh)
 
     @property
     def pending(self) -> tuple[int, ...]:

@@ -7,17 +7,20 @@ parameters do not exist: what autograd wants to save of them is replaced by a no
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from distarray.array.divergence import verify_among
+from distarray.comm.pending import FINISHED
 from distarray.config import config
 from distarray.layout.placement import Fold
 from distarray.torch import conversations as talk
+from distarray.torch.ahead import Landing, Order, landed, under_way
 from distarray.torch.entries import Entry, packed
+from distarray.torch.notes import Notes, in_use
 from distarray.torch.tensor import DistTensor
 
 __all__ = ["Unit", "at_end_of_backward", "in_backward", "tensors_in"]
@@ -65,16 +68,38 @@ class Unit:
     keep : bool or None
         Whether gathered parameters stay from forward to backward; None: if no other unit's
         forward is under way.
+    ahead : bool
+        Whether it is gathered ahead of time, and its gradients travel while the pass goes on.
+
+    Attributes
+    ----------
+    root : Unit
+        The outermost unit of the forward that this one took part in last.
     """
 
     def __init__(
-        self, entries: Sequence[Entry], group: Group, name: str, mean: bool, keep: bool | None
+        self,
+        entries: Sequence[Entry],
+        group: Group,
+        name: str,
+        mean: bool,
+        keep: bool | None,
+        ahead: bool,
     ) -> None:
         self.entries = list(entries)
         self.group, self.name, self.mean, self.keep = group, name, mean, keep
+        self.ahead = ahead
         self.packs = packed(self.entries)
         self.open: list[_Use] = []
         self.whole: list[Tensor] | None = None
+        self.root: Unit = self
+        # Of a root: how its units are gathered, and the gradients that were sent last.
+        self.forwards, self.backwards = Order(), Order()
+        self.sent: Landing | None = None
+        self.landings: list[_Place] = []
+        self._coming: list[talk.Coming] = []
+        self._useless: list[talk.Coming] = []
+        self._versions: list[int] = []
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -86,24 +111,63 @@ class Unit:
 
     def gather(self) -> list[Tensor]:
         """All parameters whole, in the entries' order; collective."""
-        if config.settings.check:
-            verify_among(self.group, f"fully_shard: parameters of {self.name}")
         whole: list[Tensor] = [None] * len(self.entries)
         with torch.no_grad():
-            for pack in self.packs:
-                for place, tensor in zip(pack, self._gather(pack)):
+            coming = self._begun()
+            if not coming:
+                self._compare("parameters")
+            for number, pack in enumerate(self.packs):
+                if coming:
+                    flat = coming[number].wait()
+                else:
+                    flat, counts = self._contribution(pack)
+                    flat = talk.gathered(flat, self.group, 0, counts)
+                for place, tensor in zip(pack, self._parted(pack, flat)):
                     whole[place] = tensor.view(self.entries[place].shape)
         return whole
 
-    def _gather(self, pack: Sequence[int]) -> list[Tensor]:
+    def begin(self) -> None:
+        """Begin to gather for the next use; collective."""
+        if not self.ahead or self._coming or self.whole is not None:
+            return
+        self._compare("parameters, ahead")
+        self._versions = [entry.parameter._version for entry in self.entries]
+        with torch.no_grad():
+            for pack in self.packs:
+                flat, counts = self._contribution(pack)
+                self._coming.append(under_way(talk.begin_gather(flat, self.group, counts)))
+
+    def _begun(self) -> list[talk.Coming]:
+        """What has been begun and is still right; empty if there is nothing."""
+        if self._coming and self._versions != [e.parameter._version for e in self.entries]:
+            self.forgo()
+        while self._useless:
+            self._useless.pop().wait()
+        coming, self._coming = self._coming, []
+        return coming
+
+    def forgo(self) -> None:
+        """What has been begun will not be used."""
+        self._useless += self._coming
+        self._coming = []
+
+    def _compare(self, what: str) -> None:
+        if config.settings.check:
+            verify_among(self.group, f"fully_shard: {what} of {self.name}")
+
+    def _contribution(self, pack: Sequence[int]) -> tuple[Tensor, tuple[int, ...]]:
+        """What this rank brings of some entries, flat, and how much every rank brings."""
         entries = [self.entries[place] for place in pack]
-        rank, size = self.group.rank, self.group.size
-        mine = [entry.contribution(rank) for entry in entries]
-        counts = [sum([entry.counts[r] for entry in entries]) for r in range(size)]
-        flat = mine[0] if len(mine) == 1 else torch.cat(mine)
-        whole = talk.gathered(flat, self.group, 0, tuple(counts))
+        mine = [entry.contribution(self.group.rank) for entry in entries]
+        counts = [sum([entry.counts[r] for entry in entries]) for r in range(self.group.size)]
+        return mine[0] if len(mine) == 1 else torch.cat(mine), tuple(counts)
+
+    def _parted(self, pack: Sequence[int], whole: Tensor) -> list[Tensor]:
+        """What all ranks brought of some entries, entry by entry."""
+        entries = [self.entries[place] for place in pack]
         if len(entries) == 1:
             return [whole]
+        size = self.group.size
         parts = whole.split([entry.counts[r] for r in range(size) for entry in entries])
         return [torch.cat(parts[i :: len(entries)]) for i in range(len(entries))]
 
@@ -115,20 +179,25 @@ class Unit:
                 return whole
             self.whole = whole
             at_end_of_backward(self.release)
+            order = self.root.backwards
+            if not order.seen:
+                at_end_of_backward(order.finish)
+            order.step(self)
         return self.whole
 
     def release(self) -> None:
         """Give up what was gathered for the backward pass."""
         self.whole = None
 
-    def scatter(self, places: Sequence[int], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """Of each parameter's gradients, one a rank, the mean or sum of this rank's rows.
+    def scatter(
+        self, places: Sequence[int], grads: Sequence[Tensor | None]
+    ) -> Callable[[], list[Tensor | None]]:
+        """Begin to make of each parameter's gradients, one a rank, the mean or sum of its rows.
 
-        None where no rank has a gradient; the small parameters' pack tells which those are, and
-        goes first. Collective.
+        Collective, and so is what it returns: a function that waits for them. None stands for
+        those of which no rank has a gradient; the small parameters' pack tells which those are.
         """
-        if config.settings.check:
-            verify_among(self.group, f"fully_shard: gradients of {self.name}")
+        self._compare("gradients")
         have = [grad is not None for grad in grads]
         whole = {
             place: self.entries[place].zeros() if grad is None else grad
@@ -136,22 +205,35 @@ class Unit:
         }
         cut = [place for place in places if self.entries[place].rows]
         packs = [found for pack in self.packs if (found := [p for p in pack if p in cut])]
-        parts: dict[int, Tensor] = {}
         carrier = next((pack for pack in packs if self.entries[pack[0]].is_small), None)
+        told: Any = None
         if carrier is None:
             told = self.group.allreduce(np.array(have, np.uint8), Fold.MAX, "who has gradients")
-        else:
-            *found, told = self._scatter(carrier, whole, have)
-            parts.update(zip(carrier, found))
-        used = [place for place, ranks in zip(places, told.tolist()) if ranks]
-        for pack in packs:
-            wanted = [place for place in pack if place in used and pack is not carrier]
-            if wanted:
-                parts.update(zip(wanted, self._scatter(wanted, whole)))
-        for place in used:
-            if place not in cut:  # a number: every rank must find the same bits
-                parts[place] = talk.folded(whole[place], self.group, Fold.SUM)
-        return [self._finished(place, parts[place]) if place in used else None for place in places]
+            packs = [[p for p in pack if told[places.index(p)]] for pack in packs]
+        coming = [
+            (pack, self._scatter(pack, whole, have if pack is carrier else ()))
+            for pack in packs
+            if pack
+        ]
+        # Numbers: every rank must find the same bits.
+        numbers = {
+            place: talk.folded(whole[place], self.group, Fold.SUM)
+            for place in places
+            if place not in cut
+        }
+
+        def finish() -> list[Tensor | None]:
+            parts, used = dict(numbers), told
+            for pack, later in coming:
+                found = self._split(pack, later.wait(), len(have) if pack is carrier else 0)
+                parts.update(zip(pack, found))
+                used = found[-1] if pack is carrier else used
+            return [
+                self._finished(place, parts[place]) if ranks else None
+                for place, ranks in zip(places, used.tolist())
+            ]
+
+        return finish
 
     def _finished(self, place: int, total: Tensor) -> Tensor:
         total = total.view(self.entries[place].parameter.shape)
@@ -159,8 +241,8 @@ class Unit:
 
     def _scatter(
         self, pack: Sequence[int], whole: dict[int, Tensor], flags: Sequence[bool] = ()
-    ) -> list[Tensor]:
-        """This rank's part of the sums of a pack; and of flags, which every rank gets."""
+    ) -> talk.Coming:
+        """Begin to sum a pack's gradients, each rank its part; and flags, which every rank gets."""
         size = self.group.size
         counts = [self.entries[place].counts for place in pack]
         flat = [whole[place].reshape(-1) for place in pack]
@@ -173,8 +255,39 @@ class Unit:
                 pieces.append((flat[0].new_tensor(flags),) * size)
             joined = torch.cat([own[r] for r in range(size) for own in pieces])
         sizes = tuple([sum(column) for column in zip(*counts)])
-        total = talk.scattered(joined, self.group, 0, sizes, Fold.SUM)
-        return list(total.split([own[self.group.rank] for own in counts]))
+        if not self.ahead:
+            total = talk.scattered(joined, self.group, 0, sizes, Fold.SUM)
+            return talk.Coming(FINISHED, lambda: total)
+        return under_way(talk.begin_scatter(joined, self.group, sizes, Fold.SUM))
+
+    def _split(self, pack: Sequence[int], total: Tensor, flags: int) -> list[Tensor]:
+        """This rank's part of a pack, entry by entry, and the flags."""
+        rank = self.group.rank
+        return list(total.split([*[self.entries[p].counts[rank] for p in pack], flags]))
+
+    # -- passes -------------------------------------------------------------------------------
+
+    def pass_begins(self) -> None:
+        """The forward of a root: where it will be used, gradients get a place to land."""
+        self.backwards.seen = []  # of a pass that ended in an error
+        if torch.is_grad_enabled():
+            for unit in self.forwards.expected:
+                unit.landings.append(unit.landing())
+
+    def pass_ends(self) -> None:
+        """The forward of a root is over."""
+        for unit in self.forwards.expected:
+            unit.landings.clear()
+        self.forwards.finish()
+
+    def landing(self) -> "_Place":
+        """The trainable parts, and a place where their gradients land."""
+        trained = [i for i, entry in enumerate(self.entries) if entry.parameter.requires_grad]
+        parts = [self.entries[i].parameter for i in trained]
+        if not self.ahead or not trained:
+            return _Place(None, trained, parts)
+        place = Landing()
+        return _Place(place, trained, landed(place, parts))
 
     # -- hooks on the module ------------------------------------------------------------------
 
@@ -190,8 +303,6 @@ class Unit:
             self.open.pop().leave()
 
 
-#: Gathered parameters that a forward is using, by the address of their memory.
-_in_use: dict[int, tuple["_Use", int]] = {}
 _forwards = threading.local()
 
 
@@ -216,11 +327,16 @@ class _Use:
         elif in_backward():  # a checkpoint computes the forward again
             self.whole = seen = unit.again()
         else:
+            if depth == 0:
+                _forwards.root = unit
+                unit.pass_begins()
+            unit.root = getattr(_forwards, "root", unit)
             self.keeps = depth == 0 if unit.keep is None else unit.keep
             self.whole = seen = unit.gather()
+            unit.root.forwards.step(unit)
         if self.whole is not None and torch.is_grad_enabled():
             seen = self._attached(self.whole)
-            hooks = _Notes(torch._C._autograd._top_saved_tensors_default_hooks(False))
+            hooks = Notes(torch._C._autograd._top_saved_tensors_default_hooks(False))
             self.hooks = torch.autograd.graph.saved_tensors_hooks(hooks.pack, hooks.unpack)
             self.hooks.__enter__()
         for entry, tensor in zip(unit.entries, seen):
@@ -228,20 +344,24 @@ class _Use:
 
     def _attached(self, whole: Sequence[Tensor]) -> list[Tensor]:
         """The gathered parameters as autograd is to see them: made of the trainable parts."""
-        seen, entries = list(whole), self.unit.entries
-        trained = [i for i, entry in enumerate(entries) if entry.parameter.requires_grad]
-        if trained:
-            parts = [entries[i].parameter for i in trained]
-            for i, tensor in zip(trained, _Gathered.apply(self, trained, *parts)):
+        seen, unit = list(whole), self.unit
+        place = unit.landings.pop(0) if unit.landings else unit.landing()
+        if place.places != [i for i, e in enumerate(unit.entries) if e.parameter.requires_grad]:
+            place = unit.landing()  # some were frozen or thawed since
+        if place.places:
+            found = _Gathered.apply(self, place.landing, place.places, *place.parts)
+            for i, tensor in zip(place.places, found):
                 seen[i] = tensor
         for i, tensor in enumerate(whole):
             if tensor.numel():
-                _in_use[tensor.untyped_storage().data_ptr()] = self, i
+                in_use[tensor.untyped_storage().data_ptr()] = self, i
         return seen
 
     def leave(self) -> None:
         """Take them away again, unless the backward pass is to find them."""
-        _forwards.depth = getattr(_forwards, "depth", 1) - 1
+        depth = _forwards.depth = getattr(_forwards, "depth", 1) - 1
+        if depth == 0 and not in_backward():
+            self.unit.pass_ends()
         for entry in self.unit.entries:
             entry.hide()
         if self.hooks is None:
@@ -251,7 +371,7 @@ class _Use:
         self.hooks = None
         for tensor in self.whole or ():
             if tensor.numel():
-                _in_use.pop(tensor.untyped_storage().data_ptr(), None)
+                in_use.pop(tensor.untyped_storage().data_ptr(), None)
         if not self.keeps:
             self.whole = None
 
@@ -260,56 +380,50 @@ class _Use:
         return (self.unit.again() if self.whole is None else self.whole)[place]
 
 
-class _Notes:
-    """What autograd keeps instead of what it saves of gathered parameters.
+class _Place(NamedTuple):
+    """The trainable ones of a unit's entries, what stands for their parts, where they land."""
 
-    Everything else is kept as the hooks around these want it, such as a checkpoint's.
-    """
-
-    __slots__ = ("outer",)
-
-    def __init__(self, outer: Any) -> None:
-        self.outer = outer
-
-    def pack(self, tensor: Tensor) -> Any:
-        """What is kept of a tensor that autograd saves."""
-        if tensor.layout is torch.strided and tensor.numel():
-            found = _in_use.get(tensor.untyped_storage().data_ptr())
-            if found is not None:
-                return _Note(*found, (tensor.shape, tensor.stride(), tensor.storage_offset()))
-        return tensor if self.outer is None else self.outer[0](tensor)
-
-    def unpack(self, kept: Any) -> Tensor:
-        """The tensor of which `kept` was kept."""
-        if type(kept) is _Note:
-            return kept.use.again(kept.place).as_strided(*kept.strides)
-        return kept if self.outer is None else self.outer[1](kept)
-
-
-class _Note(NamedTuple):
-    """A view of a gathered parameter that autograd will ask for."""
-
-    use: _Use
-    place: int
-    strides: tuple[Any, ...]
+    landing: Landing | None
+    places: list[int]
+    parts: Sequence[Tensor]
 
 
 class _Gathered(torch.autograd.Function):  # type: ignore[misc]
     """From the parts to the gathered parameters; the gradients go the other way."""
 
     @staticmethod
-    def forward(ctx: Any, use: _Use, places: Sequence[int], *parts: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, use: _Use, landing: Landing | None, places: Sequence[int], *parts: Tensor
+    ) -> tuple[Tensor, ...]:
         """The gathered parameters at some places."""
-        ctx.use, ctx.places = use, places
+        ctx.use, ctx.landing, ctx.places = use, landing, places
         ctx.set_materialize_grads(False)
         assert use.whole is not None
         return tuple([use.whole[place].detach() for place in places])
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        """The gradients of the parts."""
-        use, unit = ctx.use, ctx.use.unit
-        use.whole = None
-        unit.release()
-        return None, None, *unit.scatter(ctx.places, grads)
+        """The gradients of the parts, or that they are on their way."""
+        landing, root = ctx.landing, ctx.use.unit.root
+        if landing is None or torch.is_grad_enabled():  # which second gradients want
+            found: tuple[Any, ...] = _sent_at_once(ctx, *grads)
+            return found
+        landing.begin(_sent(ctx, grads))
+        if root.sent is not None:
+            root.sent.settle()  # no more than two are on their way
+        root.sent = landing
+        return None, None, None, *(None,) * len(grads)
+
+
+def _sent(ctx: Any, grads: Sequence[Tensor | None]) -> Callable[[], list[Tensor | None]]:
+    """Begin to send gradients to the ranks that own them; what waits for this rank's."""
+    use, unit = ctx.use, ctx.use.unit
+    use.whole = None
+    unit.release()
+    found: Callable[[], list[Tensor | None]] = unit.scatter(ctx.places, grads)
+    return found
+
+
+@torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+def _sent_at_once(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+    return None, None, None, *_sent(ctx, grads)()

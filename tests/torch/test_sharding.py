@@ -155,6 +155,74 @@ def test_a_checkpoint_of_a_unit_keeps_nothing(world, ranks):
             np.testing.assert_allclose(grad, p.grad.numpy(), rtol=1e-12)
 
 
+class Chain(nn.Module):
+    """Layers in the order that is asked for."""
+
+    def __init__(self, seen):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4, bias=k != 1) for k in range(3)])
+        for layer in self.layers:
+            layer.register_forward_pre_hook(lambda *_: seen())
+
+    def forward(self, x, order):
+        for k in order:
+            x = torch.tanh(self.layers[k](x))
+        return x
+
+
+def test_ahead_of_time(world, ranks):
+    """As last time, the next unit is gathered while one computes; and if it is not as last time."""
+    passes = [(0, 1, 2), (0, 1, 2), (2, 1), (2, 1, 0, 1), (2, 1, 0, 1), (0, 1, 2)]
+    x = torch.linspace(-1, 1, 12, dtype=torch.float64).view(3, 4)
+    start = Chain(None).state_dict()
+
+    def program(group, ahead):
+        seen = []
+        with da.trace() as book, da.config.override(check=True):
+            model = Chain(lambda: seen.append(gathers(book)))
+            model.load_state_dict(start)
+            model.double()
+            for layer in model.layers:
+                dt.fully_shard(layer, line(group), fold="sum", ahead=ahead)
+            dt.fully_shard(model, line(group), ahead=ahead)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            told = []
+            for number, order in enumerate(passes):
+                del seen[:]
+                before = gathers(book)
+                if number == 4:  # between the units of a pass; their values have gone out already
+                    hook = lambda *_: halve(model.layers[1])  # noqa: E731
+                    hook = model.layers[2].register_forward_hook(hook)
+                mine = x[group.rank :: group.size].clone().requires_grad_()
+                out = model(mine, order).square().sum()
+                if number == 4:
+                    hook.remove()
+                out.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                told.append(([count - before for count in seen], gathers(book) - before))
+        return told, full(model)
+
+    results = world.run(ranks, lambda group: [program(group, ahead) for ahead in (False, True)])
+    for (waiting, wanted), (early, found) in results:
+        same(found, wanted)
+        if ranks > 1:
+            assert [total for _, total in waiting] == [6, 6, 4, 8, 8, 6]
+            assert waiting[1][0] == [1, 2, 3]
+            assert early[0] == waiting[0]
+            assert early[1] == ([2, 3, 3], 6)
+            assert early[4][0][0] == 2
+
+
+def halve(layer):
+    with torch.no_grad():
+        layer.weight.mul_(0.5)
+
+
+def gathers(book):
+    return sum(event.kind == "allgather" for event in book.events)
+
+
 # -- both -------------------------------------------------------------------------------------
 
 
