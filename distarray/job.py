@@ -104,6 +104,9 @@ class Preemption:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._caught = number
+        before: Any = self._before.get(signals.Signals(number))
+        if isinstance(getattr(before, "__self__", None), Preemption):
+            before(number, frame)  # the block around this one is to stop as well
 
 
 def preemption(
@@ -117,8 +120,9 @@ def preemption(
     Inside of it the signals no longer end the process: the program looks at ``p.requested`` where
     it can stop, on all ranks at the same place, and saves. At the end of the block the signals
     mean again what they did before, unless the job is to stop: schedulers send them repeatedly,
-    and a program that is about to end must not be killed over it. Ranks that are threads watch no
-    signals, which belong to the process.
+    and a program that is about to end must not be killed over it. What a block within another one
+    is sent, the outer one is sent, too. Ranks that are threads watch no signals, which belong to
+    the process.
 
     Parameters
     ----------

@@ -10,7 +10,18 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-__all__ = ["Adapter", "adapter_of", "register"]
+__all__ = ["Adapter", "AsSaved", "Exact", "adapter_of", "register"]
+
+
+class Exact(dict[Any, Any]):
+    """A dict of an adapter's state, all of which is loaded: what was saved has the same keys."""
+
+
+class AsSaved(dict[Any, Any]):
+    """A dict of an adapter's state that becomes what was saved, whatever keys that has.
+
+    What it has of them is loaded in place, the rest is made, and what was not saved goes.
+    """
 
 
 class Adapter(NamedTuple):

@@ -209,8 +209,8 @@ def start(aside: Aside, shards: list[Shard], mesh: DeviceMesh) -> Saving:
     writer = _Writer(aside, shards, mesh)
     saving = Saving(aside.final, mesh, writer)
     with _lock:
-        if not _pending:
-            atexit.register(_report)
+        atexit.unregister(_report)  # one report, however often the program has saved
+        atexit.register(_report)
         _pending.append(saving)
     writer.thread.start()
     return saving

@@ -7,7 +7,7 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.array.creation import as_distarray
-from distarray.checkpoint.adapters import adapter_of
+from distarray.checkpoint.adapters import AsSaved, Exact, adapter_of
 from distarray.checkpoint.metadata import Stored, many
 from distarray.checkpoint.tree import Node, entries_of, item_of, unflatten
 from distarray.errors import CheckpointError
@@ -100,19 +100,36 @@ class Match:
 
     def _dict(self, node: Any, into: dict[Any, Any], words: str) -> Later:
         entries = entries_of(_of(node, "dict", words))
+        if isinstance(into, AsSaved):
+            return self._as_saved(entries, into, words)
         missing = [str(key) for key in into if key not in entries]
         if missing:
             raise CheckpointError(
                 f"{words}: the checkpoint has no {many(missing)} there; it has "
                 f"{many([str(key) for key in entries], 10) or 'nothing'}"
             )
+        surplus = [str(key) for key in entries if key not in into]
+        if surplus and isinstance(into, Exact):
+            raise CheckpointError(f"{words} has no {many(surplus)}, which were saved there")
         values = {k: self.value(entries[k], into[k], f"{words}[{k!r}]") for k in into}
 
         def updated() -> Any:
-            into.update({key: value() for key, value in values.items()})
+            for key, value in values.items():
+                into[key] = value()  # not update: that of a Counter adds
             return into
 
         return updated
+
+    def _as_saved(self, entries: dict[Any, Any], into: AsSaved, words: str) -> Later:
+        values = {k: self.value(entries[k], into.get(k), f"{words}[{k!r}]") for k in entries}
+
+        def replaced() -> Any:
+            found = {key: value() for key, value in values.items()}
+            into.clear()
+            into.update(found)
+            return into
+
+        return replaced
 
     def _sequence(self, node: Any, into: Any, words: str) -> Later:
         kind = "list" if isinstance(into, list) else "tuple"

@@ -16,7 +16,7 @@ from distarray.checkpoint.progress import bar
 from distarray.checkpoint.tree import Flat, flatten
 from distarray.checkpoint.writing import Item, Shard, plan_items, shard_of, staged, write_shards
 from distarray.comm import DeviceMesh, default_mesh
-from distarray.comm.agree import agree
+from distarray.comm.agree import agree, agreed
 from distarray.io import directories
 from distarray.io.aside import on_first
 from distarray.io.flushing import Flusher
@@ -107,13 +107,15 @@ def save(
         return Saving(step_path(place, step), mesh)
     background.settle(mesh)
     agree(mesh.group, error or _wrong_arguments(step, keep))
+    step = None if step is None else operator.index(step)  # NumPy's integers are not JSON's
     check_alike(mesh.group, flat)
     flat.complete()
     items = plan_items(flat.leaves, mesh)
     aside = _begin(place, step, keep, flat, items, mesh)
     try:
         if asynchronous:
-            return background.start(aside, _copied(items), mesh)
+            found = [shard_of(item) for item in items]
+            return background.start(aside, agreed(mesh.group, lambda: _copied(found)), mesh)
         agree(mesh.group, _write(aside, items, mesh, progress))
         on_first(mesh.group, aside.commit)
     except BaseException:
@@ -217,7 +219,6 @@ def bytes_of(item: Item) -> int:
     return prod(item.writing.local_shape(item.mesh.coords)) * item.stored.dtype.itemsize
 
 
-def _copied(items: Sequence[Item]) -> list[Shard]:
-    """Copies of what this rank is to write."""
-    found = [shard_of(item) for item in items]
+def _copied(found: Sequence[Shard | None]) -> list[Shard]:
+    """Copies of what this rank is to write; there may not be memory for them."""
     return [staged(shard) for shard in found if shard is not None]

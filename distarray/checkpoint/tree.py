@@ -3,8 +3,9 @@
 A node is a JSON object with one key that says what it is::
 
     {"dict": [[key, node], ...]}   {"list": [node, ...]}   {"tuple": [node, ...]}
-    {"value": null, true, 5, "text" or 0.25}    {"float": "inf"}    {"complex": [re, im]}
-    {"bytes": "base64"}    {"item": "hexadecimal", "dtype": "<f8", "kind": "scalar"}
+    {"value": null, true, 5, "text" or 0.25}    {"integer": "hexadecimal"}    {"float": "inf"}
+    {"complex": [re, im]}    {"bytes": "base64"}
+    {"item": "hexadecimal", "dtype": "<f8", "kind": "scalar"}
     {"array": "model/weight", "kind": "DistArray", "placements": ["Shard(0)"]}
     {"adapter": "torch.module", "state": node}
 
@@ -32,6 +33,8 @@ Node = dict[str, Any]
 _DEEPEST = 200
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _LONGEST = 120
+#: Bits above which integers are hexadecimal: Python reads and writes only so many digits.
+_LONG = 1 << 10
 
 
 class Leaf(NamedTuple):
@@ -165,7 +168,8 @@ def _plain_node(value: Any, words: str) -> Node | None:
     if value is None or isinstance(value, bool):
         return {"value": value}
     if isinstance(value, int):
-        return {"value": int(value)}
+        long = value.bit_length() > _LONG
+        return {"integer": hex(value)} if long else {"value": int(value)}
     if isinstance(value, str):
         return {"value": str(value)}
     if isinstance(value, float):
@@ -198,8 +202,9 @@ def _quoted(key: str) -> str:
     """A key as a name that is safe on any file system, and in Zarr."""
     data = key.encode("utf-8", "surrogatepass")
     text = "".join([chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in data])
-    if not text.strip("."):
-        text = text.replace(".", "%2E") or "%"
+    if text.startswith("."):
+        text = "%2E" + text[1:]  # hidden names are those of saving itself
+    text = text or "%"
     if text.startswith("__"):
         text = "%5F" + text[1:]
     if text == "zarr.json":
@@ -280,6 +285,8 @@ def plain_value(node: Mapping[str, Any]) -> Any:
         if not isinstance(value, (bool, int, float, str, type(None))):
             raise CheckpointError("a value is a number, a string or null")
         return value
+    if "integer" in node:
+        return int(node["integer"], 16)
     if "float" in node:
         return float(node["float"])
     if "complex" in node:

@@ -333,8 +333,8 @@ def genfromtxt(
     Cost
     ----
     As :func:`numpy.loadtxt`. Every rank reads all, too, where the names or types of the columns are
-    to be found in the text (``names=True``, ``dtype=None``), rows at the end are left out, or a
-    masked array is wanted.
+    to be found in the text (``names=True``, ``dtype=None``), rows at the end are left out, a
+    masked array is wanted, or fields without `usecols` leave open how many columns there are.
     """
     mesh = common_mesh(like) if mesh is None else mesh
     words = {
@@ -348,6 +348,8 @@ def genfromtxt(
     piecewise = (
         dtype is not None and names is not True and not skip_footer and not usemask
         and max_rows is None and invalid_raise and not _is_open_kind(np.dtype(dtype))
+        # Columns that have no field are dropped, and yet all lines must have as many of them.
+        and (usecols is not None or np.dtype(dtype).names is None)
     )  # fmt: skip
     own: DistArray | None = None
     if piecewise:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from distarray.array import DistArray, empty
-from distarray.checkpoint.adapters import register
+from distarray.checkpoint.adapters import AsSaved, Exact, register
 from distarray.torch.dtypes import numpy_view, tensor_view
 from distarray.torch.parameters import Placed, placed_as
 
@@ -62,7 +62,7 @@ def _tensors(module: Module) -> Iterator[tuple[str, Tensor]]:
 
 def _module_state(module: Module) -> State:
     made: dict[int, Any] = {}
-    state = {}
+    state = Exact()
     for name, tensor in _tensors(module):
         if id(tensor) not in made:  # tied parameters are saved once
             made[id(tensor)] = _array_of(tensor, placed_as(tensor), name)
@@ -90,12 +90,12 @@ def _alike(value: Any, parameter: Tensor) -> Placed | None:
 def _optimizer_state(optimizer: Optimizer) -> State:
     parameters = _parameters(optimizer)
     numbers = {id(parameter): number for number, parameter in enumerate(parameters)}
-    kept: State = {}
+    kept = AsSaved()
     for number, parameter in enumerate(parameters):
         for name, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, torch.Tensor):
                 value = _array_of(value, _alike(value, parameter), name)
-            kept.setdefault(number, {})[name] = value
+            kept.setdefault(number, AsSaved())[name] = value
     groups = [
         {
             name: [numbers[id(p)] for p in value] if name == "params" else value
@@ -103,16 +103,20 @@ def _optimizer_state(optimizer: Optimizer) -> State:
         }
         for group in optimizer.param_groups
     ]
-    # Nothing yet: whatever was saved is made.
-    return {"state": kept or None, "groups": groups}
+    return {"state": kept, "groups": groups}
 
 
 def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
     for group, saved in zip(optimizer.param_groups, state["groups"], strict=True):
         group.update({name: value for name, value in saved.items() if name != "params"})
-    for number, values in (state["state"] or {}).items():
-        parameter = _parameters(optimizer)[number]
+    for number, parameter in enumerate(_parameters(optimizer)):
+        values = state["state"].get(number)
+        if values is None:  # it had none yet when it was saved
+            optimizer.state.pop(parameter, None)
+            continue
         mine = optimizer.state[parameter]
+        for name in [name for name in mine if name not in values]:
+            del mine[name]
         for name, value in values.items():
             if isinstance(value, DistArray) or type(value) is np.ndarray:
                 if isinstance(mine.get(name), torch.Tensor):

@@ -161,7 +161,7 @@ def _rows_here(index: Tensor, weight: Tensor, module: Module, start: int, stop: 
     local = torch.where(here, index - start, 0)
     own = padding - start if padding is not None and start <= padding < stop else None
     found = functional.embedding(local, weight, own)
-    return found * here.unsqueeze(-1).to(found.dtype)
+    return found.masked_fill(~here.unsqueeze(-1), 0)  # a product would make 0 * inf of a row
 
 
 def _check_indices(index: Tensor, count: int) -> None:

@@ -4,6 +4,7 @@ An optimizer keeps for each parameter tensors of its shape. Where a rank has a p
 parameter it has the same part of those, without being told.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -70,7 +71,10 @@ def optimizer_state(optimizer: Optimizer, module: Module) -> dict[str, DistArray
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def clip_grad_norm_(
-    parameters: Module | Iterable[Tensor], max_norm: float, norm_type: float = 2.0
+    parameters: Module | Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
 ) -> Tensor:
     """Scale gradients so that their norm over all parameters of all ranks is at most `max_norm`.
 
@@ -79,17 +83,24 @@ def clip_grad_norm_(
 
     Parameters
     ----------
-    parameters : torch.nn.Module or iterable of torch.nn.Parameter
+    parameters : torch.nn.Module, torch.nn.Parameter or iterable of these
         Those without a gradient are left out.
     max_norm : float
         The largest norm that is left as it is.
     norm_type : float
         Of which norm; ``inf`` for the largest element.
+    error_if_nonfinite : bool
+        Raise if the norm is infinite or NaN. Otherwise gradients become NaN then, as in torch.
 
     Returns
     -------
     torch.Tensor
         The norm before, a number, the same bits on every rank.
+
+    Raises
+    ------
+    RuntimeError
+        With `error_if_nonfinite`, on all ranks.
 
     Cost
     ----
@@ -98,6 +109,8 @@ def clip_grad_norm_(
     """
     if isinstance(parameters, torch.nn.Module):
         parameters = parameters.parameters()
+    elif isinstance(parameters, torch.Tensor):
+        parameters = [parameters]
     parameters = [p for p in parameters if isinstance(p, torch.Tensor)]
     shares: dict[tuple[DeviceMesh, tuple[int, ...]] | None, list[Tensor]] = {}
     for parameter in parameters:
@@ -109,8 +122,14 @@ def clip_grad_norm_(
             own.append(torch.linalg.vector_norm(parameter.grad, norm_type, dtype=wide))
     total = _folded(shares, norm_type)
     grads = [p.grad for p in parameters if p.grad is not None]
-    if grads and total > max_norm:
-        torch._foreach_mul_(grads, max_norm / (total + 1e-6))
+    if error_if_nonfinite and not math.isfinite(total):
+        raise RuntimeError(
+            f"clip_grad_norm_: the norm of order {norm_type} of all gradients is {total}; they "
+            "are not clipped"
+        )
+    factor = max_norm / (total + 1e-6)
+    if grads and not factor >= 1:  # NaN, too, spreads to all gradients
+        torch._foreach_mul_(grads, factor)
     like = grads[0] if grads else torch.zeros(())
     return like.new_tensor(total)
 
@@ -133,4 +152,4 @@ def _folded(shares: Any, norm_type: float) -> float:
             fold = Fold.MAX if extreme else Fold.SUM
             part = mesh.subgroup(dims).allreduce(np.array(part), fold, "norm of gradients")
         totals.append(float(part))
-    return max(totals, default=0.0) if extreme else sum(totals) ** (1 / norm_type)
+    return float(np.max(totals, initial=0.0)) if extreme else sum(totals) ** (1 / norm_type)

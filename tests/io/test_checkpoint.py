@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import distarray as da
 from distarray import DeviceMesh, DistArray, Partial, Replicate, Shard, checkpoint
-from distarray.checkpoint import files, reading
+from distarray.checkpoint import background, files, reading, saving
 from distarray.errors import CheckpointError, DivergenceError
 from distarray.io import directories, flushing, grids
 from distarray.layout import Fold
@@ -418,6 +419,54 @@ def test_what_cannot_be_saved(world: Any, few: int, shared: Path) -> None:
         assert sorted(os.listdir(shared)) == ["mine"]
 
     world.run(few, program)
+
+
+def test_numbers_and_names_that_are_odd(world: Any, few: int, shared: Path) -> None:
+    """Integers with more digits than Python reads, steps of NumPy's, names that saving itself has,
+    and a dict whose update adds."""
+
+    def program(group: Any) -> None:
+        mesh, path = line_of(group), shared / "odd"
+        state: Any = {".rank-0.done": np.arange(3), ".rank-x": {".y": np.ones(2)}, "n": -(10**5000)}
+        state["count"] = {3: 1}
+        for step, late in ((np.int64(7), False), (8, True)):
+            checkpoint.save(path, state, step=step, asynchronous=late, mesh=mesh).wait()  # type: ignore[arg-type]
+            assert_same(checkpoint.load(path, step=int(step), mesh=mesh), state)
+        counter = Counter({3: 5})
+        checkpoint.load(path, {"count": counter}, mesh=mesh)
+        assert counter == {3: 1}
+
+    world.run(few, program)
+
+
+def test_no_memory_for_a_copy_on_one_rank(
+    world: Any, few: int, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def program(group: Any) -> None:
+        def staged(shard: Any) -> Any:
+            if shard.place != (0, 0) or group.size == 1:
+                raise MemoryError("no room for a copy")
+            return real(shard)
+
+        monkeypatch.setattr(saving, "staged", staged)
+        x = da.distribute(TABLE, line_of(group), [Shard(0)], src=None)
+        group.barrier()
+        with pytest.raises(MemoryError, match="no room"):
+            checkpoint.save(shared / "x", {"x": x}, asynchronous=True)
+        group.barrier()
+        assert hidden(shared) == []
+
+    real = saving.staged
+    world.run(few, program)
+
+
+def test_a_failure_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registered: list[Any] = []
+    monkeypatch.setattr(background.atexit, "register", registered.append)
+    monkeypatch.setattr(background.atexit, "unregister", lambda act: registered.clear())
+    for step in range(3):
+        checkpoint.save(tmp_path, {}, step=step, asynchronous=True).wait()
+    assert len(registered) == 1
 
 
 class Clock:

@@ -157,6 +157,11 @@ VALUED = {
     "few": (TABLE, {"max_rows": 7}),
     "one column": ("1\n2\n" * 20, {}),
     "ragged": ("1 2\n" * 30 + "1 2 3\n" * 30, {}),
+    "ragged behind the fields": (
+        "1 2\n" * 30 + "1 2 3\n" * 30,
+        {"dtype": [("a", int), ("b", float)]},
+    ),
+    "fields": (TABLE, {"dtype": [("a", float), ("b", "f4")], "usecols": (0, 1)}),
 }
 
 

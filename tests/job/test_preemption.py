@@ -54,6 +54,20 @@ def test_a_signal_to_one_rank_stops_all(world: Any, number: signal.Signals) -> N
     world.run(world.group.size, program)
 
 
+def test_a_block_within_another_one() -> None:
+    before = signal.getsignal(signal.SIGUSR1)
+    try:
+        with job.preemption() as outer:
+            with job.preemption() as inner:
+                os.kill(os.getpid(), signal.SIGUSR1)
+                time.sleep(0.01)
+            assert outer.requested
+            assert inner.requested
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def test_handlers_are_put_back() -> None:
     before = signal.getsignal(signal.SIGUSR1)
     mine = [0]

@@ -163,3 +163,40 @@ def test_another_model_is_refused(world, ranks, shared_path):
             checkpoint.load(shared_path / "saved", {"net": divided(other, mesh)})
 
     world.run(ranks, body)
+
+
+def test_another_number_of_layers_is_refused(shared_path):
+    two = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    checkpoint.save(shared_path / "saved", {"net": two})
+    with pytest.raises(checkpoint.CheckpointError, match=r"has no '1.weight', '1.bias'"):
+        checkpoint.load(shared_path / "saved", {"net": two[:1]})
+
+
+def test_an_optimizer_has_what_it_had(shared_path):
+    """Whatever parameters it had state for when it was saved, and has now."""
+
+    def stepped(layer, *parameters):
+        optimizer = torch.optim.AdamW(layer.parameters())
+        for parameter in parameters:
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+        return optimizer
+
+    for before, now in (("", "weight bias"), ("weight bias", "bias"), ("weight", "bias")):
+        one, other = nn.Linear(2, 2), nn.Linear(2, 2)
+        saved = stepped(one, *[getattr(one, name) for name in before.split()])
+        checkpoint.save(shared_path / "saved", {"optimizer": saved})
+        loaded = stepped(other, *[getattr(other, name) for name in now.split()])
+        checkpoint.load(shared_path / "saved", {"optimizer": loaded})
+        torch.testing.assert_close(loaded.state_dict()["state"], saved.state_dict()["state"])
+
+
+def test_a_scheduler_with_milestones(shared_path):
+    def made():
+        optimizer = torch.optim.SGD(nn.Linear(1, 1).parameters(), 1.0)
+        return torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 2, 4], 0.5)
+
+    first, second = made(), made()
+    checkpoint.save(shared_path / "saved", first)
+    checkpoint.load(shared_path / "saved", second)
+    assert second.milestones == first.milestones

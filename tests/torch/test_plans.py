@@ -502,3 +502,34 @@ def test_part_of_a_mesh(world, ranks):
         assert model.in_proj.weight.shape[0] == (16 if group.rank < 2 else 32)
 
     world.run(ranks, program)
+
+
+def test_norms_that_are_no_numbers(world, ranks):
+    """As in torch: NaN spreads; a single parameter is one; an error if that is wanted."""
+
+    def program(group):
+        model = dt.parallelize_module(filled(ToyModel()), line(group), TOY_PLAN)
+        model(drawn(2, 10)).sum().backward()
+        assert float(dt.clip_grad_norm_(model.out_proj.weight, 1e9)) > 0
+        model.out_proj.bias.grad[0] = float("nan")
+        with pytest.raises(RuntimeError, match="of all gradients is nan"):
+            dt.clip_grad_norm_(model, 1.0, error_if_nonfinite=True)
+        for order in (2.0, float("inf")):
+            assert torch.isnan(dt.clip_grad_norm_(model, 1.0, order))
+        assert all(torch.isnan(p.grad).all() for p in model.parameters())
+
+    world.run(ranks, program)
+
+
+def test_rows_of_other_words_do_not_matter(world, ranks):
+    """A row that is infinite does not make NaN of the words beside it."""
+    reference = filled(nn.Embedding(5, 2))
+    with torch.no_grad():
+        reference.weight[0] = float("inf")
+
+    def program(group):
+        model = dt.parallelize_module(copy.deepcopy(reference), line(group), dt.RowwiseParallel())
+        found = model(torch.tensor([1, 4, 0]))
+        assert torch.equal(found, reference(torch.tensor([1, 4, 0])))
+
+    world.run(ranks, program)
