@@ -96,6 +96,8 @@ class Cut(NamedTuple):
 
     def digits(self, part: int) -> tuple[int, ...]:
         """Coordinates along ``mesh_dims`` of a block number."""
+        if len(self.radix) == 1:
+            return (part,)
         digits = []
         for size in reversed(self.radix):
             part, digit = divmod(part, size)
@@ -107,14 +109,13 @@ class Cut(NamedTuple):
         if not self.radix:
             return 0, self.extent
         low, high = self._base_interval(part)
-        if self.step > 0:
-            start = -((self.offset - low) // self.step)
-            stop = -((self.offset - high) // self.step)
+        extent, offset, step = self.extent, self.offset, self.step
+        if step > 0:
+            start, stop = -((offset - low) // step), -((offset - high) // step)
         else:
-            start = (high - self.offset) // self.step + 1
-            stop = (low - self.offset) // self.step + 1
-        start = min(max(start, 0), self.extent)
-        return start, min(max(stop, start), self.extent)
+            start, stop = (high - offset) // step + 1, (low - offset) // step + 1
+        start = 0 if start < 0 else start if start < extent else extent
+        return start, start if stop < start else stop if stop < extent else extent
 
     def owner(self, index: int) -> int:
         """Block that owns an index, which must lie within the extent."""
@@ -138,6 +139,10 @@ class Cut(NamedTuple):
         if self.bounds is not None:
             return self.bounds[part], self.bounds[part + 1]
         start, length = 0, self.base
+        if len(self.radix) == 1:
+            block = -(-length // self.radix[0])
+            start = min(part * block, length)
+            return start, min(start + block, length)
         for size, digit in zip(self.radix, self.digits(part), strict=True):
             block = -(-length // size)
             begin = min(digit * block, length)
@@ -148,6 +153,8 @@ class Cut(NamedTuple):
         if self.bounds is not None:
             return bisect_right(self.bounds, index) - 1
         part, length = 0, self.base
+        if len(self.radix) == 1:
+            return index // -(-length // self.radix[0])
         for size in self.radix:
             block = -(-length // size)
             digit, index = divmod(index, block)

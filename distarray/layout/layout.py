@@ -18,6 +18,7 @@ Coords = tuple[int, ...]
 Box = tuple[Interval, ...]
 
 _REPLICATE = Replicate()
+_shard = lru_cache(maxsize=64)(Shard)
 
 
 @lru_cache(maxsize=1024)
@@ -159,7 +160,7 @@ class Layout:
                 placements[mesh_dim] = placement
         for dim, cut in enumerate(cuts):
             for mesh_dim in cut.mesh_dims:
-                placements[mesh_dim] = Shard(dim)
+                placements[mesh_dim] = _shard(dim)
         return cls(tuple(cuts), mesh_shape, tuple(placements))
 
     # -- questions about one rank ------------------------------------------------------------
@@ -205,7 +206,7 @@ class Layout:
     @property
     def others(self) -> dict[int, Placement]:
         """The mesh dimensions that cut nothing and do not replicate: pending folds, `At`."""
-        return {m: self.placements[m] for m in (*self.partials, *self.ats)}
+        return {} if self.is_plain else {m: self.placements[m] for m in self.partials + self.ats}
 
     # -- new layouts from this one, all without moving data -----------------------------------
 

@@ -18,13 +18,27 @@ def _overlap(a: Cut, b: Cut) -> float:
         return 1.0
     if not b.extent:
         return 1.0
-    shifted = a.base == b.base and a.step == b.step and a.bounds is None and b.bounds is None
-    if shifted and b.parts > _MOST_BLOCKS:
-        # Same blocks, shifted: at each boundary between blocks as many rows move as the shift.
-        block = max(1, -(-b.base // (b.parts * abs(b.step))))
-        moved = min(abs(a.offset - b.offset) // abs(a.step) or 1, block) * (b.parts - 1)
-        return max(0.0, 1.0 - moved / b.extent)
+    even = len(b.radix) == 1 and b.bounds is None
+    if even and (abs(b.step) == 1 or b.parts > _MOST_BLOCKS) and a.is_shift_of(b):
+        return _shifted_overlap(a, b)
     return max(0.0, _sampled_overlap(a, b))
+
+
+def _shifted_overlap(a: Cut, b: Cut) -> float:
+    """Share of the indices that two shifted views of the same blocks have in the same block."""
+    block = -(-b.base // b.radix[0])
+    step, shift = abs(b.step), abs(a.offset - b.offset)
+    if shift >= block:
+        return 0.0
+    # Of the base's indices, the view that is ahead has those in another block that are among the
+    # last `shift` ones of theirs in the view that is behind.
+    ends = [min(cut.offset, cut.offset + (cut.extent - 1) * cut.step) for cut in (a, b)]
+    start = min(ends)
+    stop = start + (b.extent - 1) * step + 1
+    before, upto = [
+        place // block * shift + max(0, place % block - (block - shift)) for place in (start, stop)
+    ]
+    return 1.0 - min(1.0, (upto - before) / step / b.extent)
 
 
 def _sampled_overlap(a: Cut, b: Cut) -> float:
@@ -41,9 +55,9 @@ def _sampled_overlap(a: Cut, b: Cut) -> float:
 def moved_elements(src: Layout, dst: Layout) -> float:
     """Estimated number of elements that change rank, over all ranks.
 
-    Exact for equal and replicated layouts, and for those that differ along one dimension, if it is
-    cut into 64 blocks at most; for others it supposes that independent cuts meet evenly. It is
-    computed from the layouts alone, so every rank gets the same number.
+    Exact for equal and replicated layouts, for shifted views, and for those that differ along one
+    dimension, if it is cut into 64 blocks at most; for others it supposes that independent cuts
+    meet evenly. It is computed from the layouts alone, so every rank gets the same number.
     """
     if src is dst or src.is_replicated or not dst.size:
         return 0.0

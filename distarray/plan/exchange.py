@@ -14,7 +14,7 @@ from math import prod
 from typing import NamedTuple
 
 from distarray.errors import LayoutError
-from distarray.layout import At, Box, Coords, Layout, Shard
+from distarray.layout import At, Box, Coords, Cut, Interval, Layout, Shard
 
 __all__ = [
     "Exchange",
@@ -152,14 +152,22 @@ def _source_of(src: Layout, fixed: dict[int, int], reader: Coords) -> Coords:
     )
 
 
+def _choices(cut: Cut, interval: Interval) -> list[dict[int, int]]:
+    """Coordinates, along the mesh dimensions of a cut, of the blocks that meet an interval."""
+    parts = cut.owners(*interval)
+    if len(cut.mesh_dims) == 1:
+        (mesh_dim,) = cut.mesh_dims
+        return [{mesh_dim: part} for part in parts]
+    return [dict(zip(cut.mesh_dims, cut.digits(part), strict=True)) for part in parts]
+
+
 def _owners_of(layout: Layout, box: Box) -> Iterator[dict[int, int]]:
     """Coordinates, along the mesh dimensions that decide it, of the blocks that meet a box."""
     lone = {m: layout.placements[m].coordinate for m in layout.ats}  # type: ignore[attr-defined]
     ranges: list[list[dict[int, int]]] = []
-    for cut, (start, stop) in zip(layout.cuts, box, strict=True):
+    for cut, interval in zip(layout.cuts, box, strict=True):
         if cut.mesh_dims:
-            parts = cut.owners(start, stop)
-            ranges.append([dict(zip(cut.mesh_dims, cut.digits(p), strict=True)) for p in parts])
+            ranges.append(_choices(cut, interval))
     for choice in product(*ranges):
         fixed = dict(lone)
         for digits in choice:
@@ -208,10 +216,9 @@ def _candidates(dst: Layout, box: Box, needed: list[int]) -> Iterable[dict[int, 
     """Coordinates along `needed` of the ranks whose target block may meet a box."""
     ranges: list[list[dict[int, int]]] = []
     covered: set[int] = set()
-    for cut, (start, stop) in zip(dst.cuts, box, strict=True):
+    for cut, interval in zip(dst.cuts, box, strict=True):
         if any(m in needed for m in cut.mesh_dims):
-            parts = cut.owners(start, stop)
-            ranges.append([dict(zip(cut.mesh_dims, cut.digits(p), strict=True)) for p in parts])
+            ranges.append(_choices(cut, interval))
             covered.update(cut.mesh_dims)
     for mesh_dim in dst.ats:
         ranges.append([{mesh_dim: dst.placements[mesh_dim].coordinate}])  # type: ignore[attr-defined]

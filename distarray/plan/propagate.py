@@ -76,12 +76,11 @@ def propagate(layouts: tuple[Layout, ...], itemsizes: tuple[int, ...]) -> Propag
         If the shapes do not broadcast.
     """
     shape = broadcast_shapes(*[layout.shape for layout in layouts])
-    candidates = _candidates(layouts, shape)
-    best, best_cost = candidates[0], _cost(layouts, itemsizes, candidates[0])
-    for candidate in candidates[1:]:
-        cost = _cost(layouts, itemsizes, candidate)
-        if cost < best_cost:
-            best, best_cost = candidate, cost
+    best = _middle(layouts) if len(set(itemsizes)) == 1 else None
+    if best is None:
+        candidates = _candidates(layouts, shape)
+        costs = [_cost(layouts, itemsizes, candidate) for candidate in candidates]
+        best = candidates[costs.index(min(costs))]
     return Propagation(best, tuple([restrict(best, layout.shape) for layout in layouts]))
 
 
@@ -92,6 +91,29 @@ def _cost(
     for layout, itemsize in zip(layouts, itemsizes, strict=True):
         moved += itemsize * moved_elements(layout, restrict(target, layout.shape))
     return moved, bool(target.ats)
+
+
+def _middle(layouts: Sequence[Layout]) -> Layout | None:
+    """The middle of distinct, slightly shifted views of one base; None of anything else.
+
+    If all have elements of one size, no other layout moves fewer bytes.
+    """
+    first = layouts[0]
+    if len(set(layouts)) < len(layouts) or not first.is_plain:
+        return None
+    for layout in layouts[1:]:
+        pairs = zip(layout.cuts, first.cuts, strict=False)
+        if layout.shape != first.shape or not all(_is_slight(*pair) for pair in pairs):
+            return None
+    return first.with_cuts(_centred(list(first.cuts), [layout.cuts for layout in layouts]))
+
+
+def _is_slight(cut: Cut, other: Cut) -> bool:
+    """Whether one view is the other one shifted by half a block at most."""
+    shift = abs(cut.offset - other.offset)
+    return cut.is_shift_of(other) and (
+        not shift or (cut.bounds is None and 2 * shift * cut.parts <= cut.base)
+    )
 
 
 def _candidates(layouts: Sequence[Layout], shape: tuple[int, ...]) -> list[Layout]:
@@ -105,9 +127,13 @@ def _candidates(layouts: Sequence[Layout], shape: tuple[int, ...]) -> list[Layou
     for position, layout in enumerate(placed):
         others = lifted[:position] + lifted[position + 1 :]
         cuts = _merge(lifted[position], others, shape, set(layout.ats))
-        merged = Layout.from_cuts(cuts, mesh_shape, _free(layout.others, cuts))
+        if layout.shape == shape and cuts == list(layout.cuts):
+            merged = layout
+        else:
+            merged = Layout.from_cuts(cuts, mesh_shape, _free(layout.others, cuts))
         if len(placed) > 1 and merged.is_plain:
-            found[merged.with_cuts(_centred(cuts, lifted))] = None
+            centred = _centred(cuts, lifted)
+            found[merged if centred is cuts else merged.with_cuts(centred)] = None
         found[merged] = None
     return list(found)
 
@@ -142,19 +168,23 @@ def _merge(
     return [cut or Cut.whole(extent) for cut, extent in zip(merged, shape, strict=True)]
 
 
-def _centred(cuts: Sequence[Cut], lifted: Sequence[Sequence[Cut | None]]) -> list[Cut]:
+def _centred(cuts: list[Cut], lifted: Sequence[Sequence[Cut | None]]) -> list[Cut]:
     """Each cut shifted to the middle of the operands' shifted views of the same base.
 
     Any offset between the two middle ones moves equally many rows; of those the one whose margins
     in the base are equal is taken, as that is where programs write interiors.
     """
-    centred = []
+    centred = cuts
     for dim, cut in enumerate(cuts):
+        if not cut.mesh_dims:
+            continue
         family = [c for other in lifted if (c := other[dim]) and c.is_shift_of(cut)]
         offsets = sorted([c.offset for c in family])
-        if len(set(offsets)) > 1:
+        if offsets and offsets[0] < offsets[-1]:
             low, high = offsets[(len(offsets) - 1) // 2], offsets[len(offsets) // 2]
             middle = (cut.base - 1 - (cut.extent - 1) * cut.step) // 2
-            cut = cut._replace(offset=min(max(middle, low), high))
-        centred.append(cut)
+            offset = min(max(middle, low), high)
+            if offset != cut.offset:
+                centred = list(centred)
+                centred[dim] = cut._replace(offset=offset)
     return centred

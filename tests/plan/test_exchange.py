@@ -190,3 +190,18 @@ def test_views_within_one_block_cost_nothing():
     rows = [view_layout(base, ((row, 1, 1), (0, 1, 3))) for row in (1, 2, 20)]
     assert moved_elements(rows[0], rows[1]) == 0
     assert moved_elements(rows[0], rows[2]) == 3
+
+
+@given(st.integers(1, 40), st.integers(2, 7), st.booleans(), st.data())
+def test_shifted_views_cost_what_they_move(base, ranks, backwards, data):
+    layout = Layout.chunked((base,), (ranks,), [Shard(0)])
+    extent = data.draw(st.integers(1, base))
+    starts = [data.draw(st.integers(0, base - extent)) for _ in range(2)]
+    step = -1 if backwards else 1
+    offsets = [start + extent - 1 if backwards else start for start in starts]
+    src, dst = [view_layout(layout, ((offset, step, extent),)) for offset in offsets]
+    cut = layout.cuts[0]
+    moved = sum(
+        cut.owner(offsets[0] + step * i) != cut.owner(offsets[1] + step * i) for i in range(extent)
+    )
+    assert moved_elements(src, dst) == pytest.approx(moved)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distarray.layout import Layout, Replicate, Shard
+from distarray.layout import Cut, Layout, Replicate, Shard
 from distarray.plan import broadcast_shapes, propagate, restrict
 
 
@@ -25,6 +25,31 @@ def test_shifted_views_meet_in_the_middle():
     assert propagate((rows(0, 18), rows(2, 18)), (8, 8)).result is middle
     assert propagate((rows(0, 18), middle), (8, 8)).result is middle
     assert propagate((rows(2, 18), middle), (8, 8)).result is middle
+
+
+def test_views_shifted_by_blocks_stay_where_one_of_them_is():
+    """Half way between, every element of both would change rank."""
+    halves = rows(0, 10), rows(10, 10)
+    found = propagate(halves, (8, 8)).result
+    assert found in halves
+    assert propagate((rows(0, 18), rows(2, 18)), (8, 1)).result is rows(0, 18)
+
+
+def test_shifted_views_are_planned_alike_on_any_number_of_ranks(monkeypatch):
+    """No block by block comparison: a first call took longer the more ranks there were."""
+    seen = []
+    interval = Cut.interval
+    monkeypatch.setattr(
+        Cut, "interval", lambda self, part: seen.append(part) or interval(self, part)
+    )
+    counts = []
+    for ranks in (2, 8, 64):
+        seen.clear()
+        pair = rows(3, 18_000, 20_001 + ranks, 7, ranks), rows(4, 18_000, 20_001 + ranks, 7, ranks)
+        propagate(pair, (8, 8))
+        propagate(pair, (8, 4))
+        counts.append(len(seen))
+    assert counts[0] == counts[1] == counts[2]
 
 
 def test_wide_stencils_meet_in_the_middle_too():
