@@ -56,6 +56,10 @@ class OutsideGroup(Group):
         """The block."""
         return block
 
+    def begin_broadcast(self, block: Array, root: int, note: object = None) -> Pending:
+        """Nothing: the block stays as it is."""
+        return FINISHED
+
     def allgather(self, block: Array, note: object = None) -> Array:
         """The block, as a stack of one."""
         return block[None]

@@ -1,4 +1,4 @@
-"""Allreduce in place, begun and finished later, and of much data among the ranks of a node."""
+"""Folds and broadcasts begun and finished later; of much data among the ranks of a node."""
 
 import numpy as np
 import pytest
@@ -47,6 +47,25 @@ def test_begun_and_finished_later(world, ranks):
             one.wait()
         for block in blocks:
             assert (block == sum(r + block.size for r in range(ranks))).all()
+
+    world.run(ranks, program)
+
+
+def test_broadcasts_begun_and_finished_later(world, ranks):
+    """From every rank in turn, all under way at once; also of what MPI does not know."""
+
+    def program(group):
+        for dtype in ("f8", "M8[s]", "O"):
+            given = [np.arange(k + 1, dtype="i8").astype(dtype) for k in range(ranks)]
+            blocks = [g if group.rank == k else g[::-1].copy() for k, g in enumerate(given)]
+            wanted = [g.copy() for g in given]
+            pending = [group.begin_broadcast(block, root) for root, block in enumerate(blocks)]
+            for one in pending[::-1]:
+                one.poke()
+                one.wait()
+                assert one.poke()
+            for block, want in zip(blocks, wanted, strict=True):
+                np.testing.assert_array_equal(block, want)
 
     world.run(ranks, program)
 

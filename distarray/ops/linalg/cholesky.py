@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, empty
+from distarray.comm.pending import Pending
 from distarray.layout import Layout
 from distarray.ops.linalg.cyclic import Dealing, collected, dealt, panel_width
 from distarray.ops.linalg.lapack import divide_by_adjoint, subtract_product
@@ -21,7 +22,8 @@ def factor(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
 
     Right-looking, on columns dealt out in panels: the rank that has a panel factors its diagonal
     block on the host, and broadcasts the panel; each rank updates the panels that it has, from
-    their diagonals down.
+    their diagonals down. The next panel comes first in that, and is factored and on its way while
+    the others are updated.
 
     Parameters
     ----------
@@ -46,18 +48,24 @@ def factor(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
         return empty(layout, dtype, a._mesh)
     dealing = Dealing(a._mesh, a.shape[1], panel_width(a.shape[1], a._mesh))
     work = dealt(a, dealing, dealing.empty(len(a), dtype))
+    coming = _begun(work, dealing, 0)
     for panel in range(dealing.panels):
-        column = _factored(work, dealing, panel)
+        column = _arrived(*coming)
         if column is None:
             raise np.linalg.LinAlgError("Matrix is not positive definite")
-        for later in range(panel + 1, dealing.panels):
-            if dealing.owner(later) == a._mesh.rank:
-                _update(work, dealing, panel, later, column)
+        mine = [n for n in range(panel + 1, dealing.panels) if dealing.owner(n) == a._mesh.rank]
+        if panel + 1 in mine:
+            _update(work, dealing, panel, mine.pop(0), column)
+        if panel + 1 < dealing.panels:
+            coming = _begun(work, dealing, panel + 1)
+        for later in mine:
+            _update(work, dealing, panel, later, column)
+            coming[1].poke()
     return collected(work, dealing, layout)
 
 
-def _factored(work: Array, dealing: Dealing, panel: int) -> Array | None:
-    """The panel of the factor from its diagonal down, on every rank; None if there is none."""
+def _begun(work: Array, dealing: Dealing, panel: int) -> tuple[Array, Pending]:
+    """The panel of the factor on its way to every rank: factored where it is, then sent."""
     mesh = dealing.mesh
     start, stop = dealing.interval(panel)
     width = stop - start
@@ -74,7 +82,13 @@ def _factored(work: Array, dealing: Dealing, panel: int) -> Array | None:
             if not divide_by_adjoint(own[stop:], lower):
                 own[stop:] = own[stop:] @ mesh.asarray(inverse_of_lower(lower).conj().T)
             message[:-1] = own[start:]
-    mesh.group.broadcast(message, dealing.owner(panel), "panel of the factor")
+    owner = dealing.owner(panel)
+    return message, mesh.group.begin_broadcast(message, owner, "panel of the factor")
+
+
+def _arrived(message: Array, coming: Pending) -> Array | None:
+    """The panel from its diagonal down; None if the matrix is not positive definite."""
+    coming.wait()
     return message[:-1] if bool(message[-1, 0]) else None
 
 

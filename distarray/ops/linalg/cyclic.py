@@ -70,6 +70,15 @@ class Dealing:
         """Number of columns that a rank has."""
         return len(self.indices(rank))
 
+    def stretches(self, rank: int) -> list[tuple[slice, slice]]:
+        """The global columns of each of a rank's panels, and which of its own they are."""
+        found, place = [], 0
+        for panel in range(rank, self.panels, self.mesh.size()):
+            start, stop = self.interval(panel)
+            found.append((slice(start, stop), slice(place, place + stop - start)))
+            place += stop - start
+        return found
+
     def empty(self, rows: int, dtype: Any, extra: int = 0) -> Array:
         """Room for so many rows of this rank's columns, and of `extra` columns after them."""
         shape = (rows, self.count(self.mesh.rank) + extra)
@@ -114,25 +123,37 @@ def dealt(x: DistArray, dealing: Dealing, target: Array) -> Array:
     otherwise; each moves what a rank does not have yet.
     """
     mesh = x._mesh
-    own = mesh.asarray(dealing.indices(mesh.rank))
     if x._layout.is_replicated:
-        target[...] = mesh.asarray(x._block)[:, own]
+        _take(target, mesh.asarray(x._block), dealing, mesh.rank)
         return target
     rows = row_layout(x)
     block = to_layout(x, rows)._block
     sends, receives = [], []
     for rank in range(mesh.size()):
         start, stop = rows.section(mesh.coords_of(rank))[0]
-        columns = mesh.asarray(dealing.indices(rank))
         if rank == mesh.rank:
-            target[start:stop] = block[:, columns]
+            _take(target[start:stop], block, dealing, rank)
             continue
-        if len(block) and len(columns):
-            sends.append((rank, block[:, columns].astype(target.dtype, copy=False)))
-        if stop > start and len(own):
+        if block.size and dealing.count(rank):
+            part = mesh.xp.empty((len(block), dealing.count(rank)), target.dtype)
+            _take(part, block, dealing, rank)
+            sends.append((rank, part))
+        if target[start:stop].size:
             receives.append((rank, target[start:stop]))
     mesh.group.exchange(sends, receives, "panels of columns")
     return target
+
+
+def _take(into: Array, block: Array, dealing: Dealing, rank: int) -> None:
+    """A rank's columns out of whole rows, panel by panel: faster than by an array of indices."""
+    for columns, own in dealing.stretches(rank):
+        into[:, own] = block[:, columns]
+
+
+def _put(block: Array, part: Array, dealing: Dealing, rank: int) -> None:
+    """A rank's columns into whole rows."""
+    for columns, own in dealing.stretches(rank):
+        block[:, columns] = part[:, own]
 
 
 def collected(own: Array, dealing: Dealing, layout: Layout) -> DistArray:
@@ -144,16 +165,15 @@ def collected(own: Array, dealing: Dealing, layout: Layout) -> DistArray:
     sends, landing = [], []
     for rank in range(mesh.size()):
         start, stop = rows.section(mesh.coords_of(rank))[0]
-        columns = mesh.asarray(dealing.indices(rank))
         if rank == mesh.rank:
-            block[:, columns] = own[start:stop]
+            _put(block, own[start:stop], dealing, rank)
             continue
         if stop > start and own.shape[1]:
             sends.append((rank, own[start:stop]))
-        if last > first and len(columns):
-            landing.append((rank, columns, mesh.xp.empty((last - first, len(columns)), own.dtype)))
-    mesh.group.exchange(sends, [(rank, part) for rank, _, part in landing], "panels of columns")
-    for _, columns, part in landing:
-        block[:, columns] = part
+        if last > first and dealing.count(rank):
+            landing.append((rank, mesh.xp.empty((last - first, dealing.count(rank)), own.dtype)))
+    mesh.group.exchange(sends, landing, "panels of columns")
+    for rank, part in landing:
+        _put(block, part, dealing, rank)
     moved = movement.moved(block, rows, layout, mesh)
     return wrap(moved, layout, mesh)

@@ -2,7 +2,8 @@
 
 Right-looking, with partial pivoting, on columns dealt out in panels (:mod:`.cyclic`). The rank that
 has a panel factors it in LAPACK, on the host, alone, so that the search for pivots costs no
-messages, and broadcasts it with its pivots; every rank then updates its own columns by a product.
+messages, and broadcasts it with its pivots; every rank then updates its own columns by a product,
+those of the next panel first, which is factored and on its way meanwhile.
 Right-hand sides ride along as further columns, so that L is used at once and never kept.
 """
 
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, empty, to_layout, wrap
+from distarray.comm.pending import Pending
 from distarray.layout import Fold, Layout
 from distarray.ops.linalg.cyclic import Dealing, collected, dealt, panel_width
 from distarray.ops.linalg.lapack import (
@@ -58,18 +60,26 @@ class _Elimination:
 
         All ranks see the same diagonals, and stop together.
         """
-        for panel in range(self.dealing.panels):
-            columns, pivots = self._factored(panel)
+        dealing = self.dealing
+        coming = self._begun(0)
+        for panel in range(dealing.panels):
+            columns, pivots = _arrived(*coming)
             width = len(columns)
             self.diagonal.append(columns[:, :width].diagonal().copy())
             self.swaps += int(np.count_nonzero(pivots != np.arange(width)))
             if stops(self.diagonal[-1]):
                 return False
-            self._update(panel, columns, pivots)
+            first = ahead = dealing.place(panel + 1)
+            if panel + 1 < dealing.panels:
+                if dealing.owner(panel + 1) == self.mesh.rank:
+                    ahead += len(range(*dealing.interval(panel + 1)))
+                    self._update(panel, columns, pivots, slice(first, ahead))
+                coming = self._begun(panel + 1)
+            self._update(panel, columns, pivots, slice(ahead, None))
         return True
 
-    def _factored(self, panel: int) -> tuple[Array, Array]:
-        """The factored panel as columns in host memory, and its pivots."""
+    def _begun(self, panel: int) -> tuple[Array, Pending]:
+        """A panel and its pivots on their way to every rank: factored where it is, then sent."""
         start, stop = self.dealing.interval(panel)
         width, rows = stop - start, len(self.work) - start
         # The pivots are one more column, as long as the others: one message, whole numbers in it.
@@ -83,14 +93,13 @@ class _Elimination:
                 message[:width, row : row + _TILE] = host[row : row + _TILE].T
             message[width, :width] = factor_panel(message[:width])
             own[:width] = self.mesh.asarray(message[:width, :width].T)
-        self.mesh.group.broadcast(message, owner, "factored panel")
-        return message[:width], message[width, :width].real.astype(np.int64)
+        return message, self.mesh.group.begin_broadcast(message, owner, "factored panel")
 
-    def _update(self, panel: int, columns: Array, pivots: Array) -> None:
-        """Exchange rows, and subtract what the panel contributes from the columns after it."""
+    def _update(self, panel: int, columns: Array, pivots: Array, own: slice) -> None:
+        """Exchange rows, and subtract what the panel contributes from some of the columns here."""
         start, stop = self.dealing.interval(panel)
         width = stop - start
-        rest = self.work[start:, self.dealing.place(panel + 1) :]
+        rest = self.work[start:, own]
         if not rest.size:
             return
         changed, sources = row_order(pivots)
@@ -101,6 +110,13 @@ class _Elimination:
             rest[:width] = self.mesh.asarray(inverse_of_lower(lower)) @ rest[:width]
         left = self.mesh.asarray(columns[:, width:]).T
         subtract_product(rest[width:], left, rest[:width])
+
+
+def _arrived(message: Array, coming: Pending) -> tuple[Array, Array]:
+    """The factored panel as columns in host memory, and its pivots."""
+    coming.wait()
+    width = len(message) - 1
+    return message[:width], message[width, :width].real.astype(np.int64)
 
 
 def _is_singular(diagonal: Array) -> bool:
