@@ -309,7 +309,9 @@ class Methods(Base):
 
     def tobytes(self, order: Any = "C") -> bytes:
         """The bytes of the whole array on every rank; collective unless replicated."""
-        return np.asarray(self).tobytes(order)
+        alone = self._mesh.size() == 1  # nothing to gather: not copied twice
+        whole = self._mesh.to_host(self._plain().to_local()) if alone else np.asarray(self)
+        return whole.tobytes(order)
 
     def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
         """Write the elements to a file; see :meth:`numpy.ndarray.tofile`. Collective."""

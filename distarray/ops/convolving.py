@@ -23,6 +23,7 @@ from distarray.array.blocks import on_host
 from distarray.layout import Cut, Layout
 from distarray.layout.cut import Interval
 from distarray.ops.halos import spanning
+from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["convolve", "correlate", "sliding_window_view"]
 
@@ -35,6 +36,7 @@ REPLICATED_BELOW = 1 << 14
 
 
 @implements(np.convolve)
+@as_numpy_on_one_rank(np.convolve)
 def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
     """Discrete convolution of two sequences; see :func:`numpy.convolve`.
 
@@ -64,6 +66,7 @@ def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
 
 
 @implements(np.correlate)
+@as_numpy_on_one_rank(np.correlate)
 def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
     """Cross-correlation of two sequences; see :func:`numpy.correlate` and :func:`convolve`.
 
