@@ -210,7 +210,7 @@ def _total(ufunc: Ufunc, x: DistArray, plan: Plan, dtype: Any) -> DistArray:
     """A reduction of everything to a scalar, with the least overhead: programs loop over it."""
     part = np.empty((), plan.dtype)
     ufunc.reduce(x._block, None, dtype, part)
-    part = x._mesh.subgroup(plan.mesh_dims).allreduce(part, plan.total)
+    x._mesh.subgroup(plan.mesh_dims).allreduce_in_place(part, plan.total)
     return wrap(part[()], plan.layout, x._mesh)
 
 
