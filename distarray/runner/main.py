@@ -39,7 +39,8 @@ where they are handed a distributed one.
   Files              opened for writing are written by rank 0 alone; reading one that the program
                      has written waits for that. Directories are made, files removed, and commands
                      run once. Each rank has its own temporary files. Files that a library writes
-                     by itself, past Python's open(), are not covered (sqlite3, h5py).
+                     past Python's open() (sqlite3, h5py, netCDF4) or from threads of its own
+                     (zarr) are not covered; distarray.io writes HDF5, NetCDF and Zarr.
   Clock and chance   are rank 0's: time.time() and its like, unseeded generators, os.urandom(), and
                      the order of sets. datetime.now() is each rank's own: do not branch on it.
   An exception       ends all ranks with one traceback, and names the rank if it was one alone.
