@@ -53,7 +53,7 @@ CASES = [
         {"distarray": "step()", "dtensor": "step()"},
         LARGE_MODEL | {"tp": 2},
         TINY_MODEL | {"tp": 2},
-        messages="(8 if p > 2 else 0) + (14 if p % 2 == 0 else 0)",
+        messages="(8 if p > 2 else 0) + (10 if p % 2 == 0 else 0)",
     ),
     Case(
         "torch: allreduce 1 KiB",

@@ -10,7 +10,7 @@ from distarray.array import exporting, movement, printing, registry
 from distarray.array.assigning import assign
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
-from distarray.array.keys import basic_entries
+from distarray.array.keys import basic_entries, directed
 from distarray.array.methods import Methods
 from distarray.array.operators import Operators
 from distarray.comm import DeviceMesh
@@ -326,7 +326,7 @@ class DistArray(Operators, Methods):
             if mesh.device_type != "cpu":
                 block = mesh.asarray(block)  # not a scalar of the host
             block = block[key] if result.shape else block[(*key, ...)]
-        return wrap(block, result, mesh)
+        return wrap(block if block.size else directed(block, self._block, entries), result, mesh)
 
     def _assign(self, value: Any) -> None:
         assign(self, value)

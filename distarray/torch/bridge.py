@@ -67,6 +67,12 @@ def to_torch(x: Any, *, device: Any = None, dtype: Any = None, copy: bool | None
     Cost
     ----
     Nothing is sent.
+
+    Notes
+    -----
+    It is a local call: each rank decides for itself. Of a distributed array they decide alike, for
+    data type, direction of strides and whether it can be written to are those of the array, also
+    on a rank that has nothing of it.
     """
     block = x._block if type(x) is DistArray else x
     plain = type(block) is _ndarray and block.flags.writeable
@@ -76,9 +82,11 @@ def to_torch(x: Any, *, device: Any = None, dtype: Any = None, copy: bool | None
         except (TypeError, ValueError):
             pass  # told below, or shared another way
         else:
-            if counting.watching:
-                counting.record("shared", block.nbytes)
-            return t
+            # torch takes an empty block with any strides; where others have them they raise.
+            if block.size or _shareable(block):
+                if counting.watching:
+                    counting.record("shared", block.nbytes)
+                return t
     return _tensor_of(block, device, dtype, copy)
 
 

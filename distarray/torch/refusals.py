@@ -110,10 +110,11 @@ def refuse_block(block: Any, call: str) -> NoReturn:
         raise CopyRequiredError(
             f"{call}: the block is read-only, and torch would write to it all the same; {_COPY}"
         )
-    if any(stride < 0 for stride in block.strides):
+    backwards = [dim for dim, stride in enumerate(block.strides) if stride < 0]
+    if backwards:
         raise CopyRequiredError(
-            f"{call}: the block has negative strides {block.strides}, which tensors cannot have; "
-            f"{_COPY}"
+            f"{call}: the block has negative strides along dimension(s) {backwards}, which tensors "
+            f"cannot have; {_COPY}"
         )
     raise CopyRequiredError(
         f"{call}: the block's strides {block.strides} are no multiples of its {dtype.itemsize} "

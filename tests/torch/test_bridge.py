@@ -228,6 +228,34 @@ def test_blocks_that_cannot_be_shared(make, words, device):
     assert np.array_equal(moved.cpu().numpy(), make().astype("f4"))
 
 
+VIEWS = {
+    "rows backwards": (lambda x: x[::-1], "negative strides"),
+    "columns backwards": (lambda x: x[:, ::-1], "negative strides"),
+    "one row backwards": (lambda x: x[1, ::-1], "negative strides"),
+    "of one row backwards": (lambda x: x[1, ::-1][1:], "negative strides"),
+    "few rows backwards": (lambda x: x[3:2:-1], "negative strides"),
+    "turned": (lambda x: x[:1].T[::-1], "negative strides"),
+    "stretched": (lambda x: dnp.broadcast_to(x, (2, 4, 2)), "read-only"),
+    "a stretched row": (lambda x: dnp.broadcast_to(x, (2, 4, 2))[:, 3], "read-only"),
+    "swapped": (lambda x: x.astype(">f8")[1:2], "byte order"),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_every_rank_refuses_or_none(world, ranks, name):
+    """Also those that have nothing of the view: they would go on, and wait for the others."""
+    view, words = VIEWS[name]
+
+    def program(group):
+        x = distarray.distribute(np.arange(8.0).reshape(4, 2), line(group), Shard(0))
+        raises_everywhere(group, CopyRequiredError, lambda: bridge.to_torch(view(x)), words)
+        copied = bridge.to_torch(view(x), copy=True)
+        assert np.array_equal(copied.numpy(), view(x).to_local())
+        assert_matches(view(x) + 0, view(np.arange(8.0).reshape(4, 2)) + 0)
+
+    world.run(ranks, program)
+
+
 @pytest.mark.parametrize(
     "block",
     [
