@@ -25,6 +25,7 @@ from distarray.checkpoint.reading import Wanted, read_arrays
 from distarray.checkpoint.tree import flatten
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree, agreed
+from distarray.comm.files import landing
 from distarray.comm.group import Group
 from distarray.io.aside import on_first
 from distarray.layout import Layout, Placement, Replicate, Shard
@@ -190,17 +191,17 @@ class _Loading:
             chosen = _placements(fresh, stored, mesh, placements)
             layout = placed_layout(stored.shape, stored.dtype, mesh, chosen)
         try:
-            block = np.empty(layout.local_shape(mesh.coords), stored.dtype)
+            block = landing(layout.local_shape(mesh.coords), stored.dtype)
         except (MemoryError, ValueError) as error:
             raise MemoryError(
                 f"array {stored.name!r} of {stored.nbytes} bytes does not fit: {error}"
             ) from None
         self._want(mesh, Wanted(stored, layout, block))
+        made = self._match.made  # not by way of self: in a circle blocks would outlive their use
 
         def keep() -> None:
             array = fresh.kind == "ndarray"
-            made = block if array else wrap(mesh.asarray(block), layout, mesh)
-            self._match.made[fresh.name] = made
+            made[fresh.name] = block if array else wrap(mesh.asarray(block), layout, mesh)
 
         self._after.append(keep)
 

@@ -16,6 +16,8 @@ from distarray.array.movement import part_of
 from distarray.checkpoint.files import ChunkFiles, as_bytes
 from distarray.checkpoint.metadata import Stored
 from distarray.comm import DeviceMesh
+from distarray.comm.files import PAGE, landing
+from distarray.comm.group import Pair
 from distarray.io.grids import Index
 from distarray.layout import Box, Fold, Layout
 from distarray.plan.exchange import intersect, rank_of
@@ -25,8 +27,9 @@ __all__ = ["Wanted", "read_arrays"]
 Array = Any
 Told = Callable[[int], object]
 
-#: Bytes of chunks that a rank reads for others in one round, at least one chunk.
-_ROUND = 1 << 24
+#: Bytes of chunks that a rank reads for others in one round, at least one chunk: few, so that
+#: they are still in the processor's cache when they are sent.
+_ROUND = 1 << 21
 
 
 class Wanted(NamedTuple):
@@ -180,10 +183,26 @@ class _Reader:
             self._read(chunk, as_bytes(view))
             return
         if self._scratch.size < stored.chunk_bytes:
-            self._scratch = np.empty(stored.chunk_bytes, np.uint8)
+            self._scratch = landing((stored.chunk_bytes,), np.uint8)
         data = self.read(chunk, self._scratch[: stored.chunk_bytes])
         if self.error is None:
             view[...] = self.part(chunk, data, self._mesh.coords)
+
+    def read_shared(self, chunk: _Chunk, out: Array) -> list[Pair]:
+        """Read a chunk, keep what is wanted of it here, and give what the others get of it."""
+        data, home = self.read(chunk, out), self._mesh.rank
+        parcels: dict[Box, Array] = {}  # replicas get the same one
+        sends = []
+        for rank, coords in chunk.ranks:
+            if rank == home:
+                if self.error is None:
+                    self.target(chunk)[...] = self.part(chunk, data, coords)
+                continue
+            section = self.arrays[chunk.array].layout.section(coords)
+            if section not in parcels:  # packed while it is in the processor's cache
+                parcels[section] = np.ascontiguousarray(self.part(chunk, data, coords))
+            sends.append((rank, parcels[section]))
+        return sends
 
     def read(self, chunk: _Chunk, out: Array) -> Array:
         """A chunk as an array in the memory of `out`."""
@@ -224,22 +243,25 @@ def _in_rounds(reader: _Reader, shared: Mapping[tuple[int, int], _Chunk], mesh: 
         return
     mine = _rounds([c for c in shared.values() if c.reader == mesh.rank], reader.arrays)
     expected, count = _announced(mine, mesh)
+    room = landing((max([_room(chunks, reader.arrays) for chunks in mine], default=0),), np.uint8)
     for number in range(count):
-        now = mine[number] if number < len(mine) else []
-        data = [
-            reader.read(c, np.empty(reader.arrays[c.array].stored.chunk_bytes, np.uint8))
-            for c in now
-        ]
-        sends = [
-            (rank, reader.part(chunk, whole, coords))
-            for chunk, whole in zip(now, data)
-            for rank, coords in chunk.ranks
-            if rank != mesh.rank
-        ]
+        sends: list[Pair] = []
+        at = 0
+        for chunk in mine[number] if number < len(mine) else []:
+            size = reader.arrays[chunk.array].stored.chunk_bytes
+            sends += reader.read_shared(chunk, room[at : at + size])
+            at += _paged(size)
         receives = [(peer, reader.target(shared[key])) for peer, key in expected.get(number, [])]
         mesh.group.exchange(sends, receives, "chunks of a checkpoint")
-        for chunk, whole in zip(now, data):
-            reader.target(chunk)[...] = reader.part(chunk, whole, mesh.coords)
+
+
+def _paged(size: int) -> int:
+    """Bytes of the pages that so many bytes take."""
+    return -(-size // PAGE) * PAGE
+
+
+def _room(chunks: Sequence[_Chunk], arrays: Sequence[Wanted]) -> int:
+    return sum(_paged(arrays[chunk.array].stored.chunk_bytes) for chunk in chunks)
 
 
 def _rounds(chunks: Sequence[_Chunk], arrays: Sequence[Wanted]) -> list[list[_Chunk]]:

@@ -11,6 +11,8 @@ import errno
 import os
 import stat
 from abc import ABC, abstractmethod
+from io import UnsupportedOperation
+from math import prod
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -21,14 +23,20 @@ from distarray.comm.group import Group
 from distarray.config import config
 from distarray.layout.placement import Fold
 
-__all__ = ["STRETCH", "DescriptorFile", "SharedFile", "open_file"]
+__all__ = ["PAGE", "STRETCH", "DescriptorFile", "SharedFile", "landing", "open_file"]
 
 Array = Any
-Mode = Literal["r", "w", "r+"]
+Mode = Literal["r", "w"]
 
 #: Bytes that are written or read in one call: more would not fit the counts of every MPI.
 STRETCH = 1 << 30
-_FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY, "r+": os.O_RDWR}
+#: Bytes of a page, of memory and of files in it.
+PAGE = 1 << 12
+#: Where blocks may begin, whatever their elements and the processor's vectors are.
+_ALIGNED = 1 << 6
+#: Bytes of memory from which on a page more is nothing.
+_WORTH = 1 << 19
+_FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY}
 
 
 class SharedFile(ABC):
@@ -109,8 +117,8 @@ class SharedFile(ABC):
     @abstractmethod
     def _write_all(self, offset: int, view: memoryview | None) -> None: ...
 
-    @abstractmethod
-    def _read_all(self, offset: int, view: memoryview | None) -> None: ...
+    def _read_all(self, offset: int, view: memoryview | None) -> None:
+        raise UnsupportedOperation(f"{self.path} is open for writing")
 
     @abstractmethod
     def _close(self) -> None: ...
@@ -139,6 +147,22 @@ class DescriptorFile(SharedFile):
         os.close(self.descriptor)
 
 
+def landing(shape: tuple[int, ...], dtype: Any, offset: int = 0) -> Array:
+    """New memory for the bytes of a file from `offset` on, which lie in their pages as it does.
+
+    Reading copies pages. Where the memory begins a few bytes further in its page than the bytes
+    do in theirs (as large memory from malloc does: 16), processors take each load to depend on
+    the store before it, and the copy takes up to three times as long.
+    """
+    dtype = np.dtype(dtype)
+    size = prod(shape) * dtype.itemsize
+    if not size or size < _WORTH:
+        return np.empty(shape, dtype)
+    whole = np.empty(size + PAGE, np.uint8)
+    start = (offset // _ALIGNED * _ALIGNED - whole.ctypes.data) % PAGE
+    return whole[start : start + size].view(dtype).reshape(shape)
+
+
 def ended(path: str, offset: int) -> OSError:
     """The error of a file that is shorter than it was when it was opened."""
     return OSError(f"{path}: the file ends at byte {offset}, and was longer when it was opened")
@@ -153,11 +177,11 @@ def open_file(group: Group, path: str, mode: Mode = "r", size: int | None = None
         Whose ranks take part.
     path : str
         Equal on all ranks, on a file system that all of them see.
-    mode : {"r", "w", "r+"}
+    mode : {"r", "w"}
         Read; write anew (an existing file is emptied in place, as Python's ``open`` does, once
-        all ranks have come here); read and write what there is.
+        all ranks have come here).
     size : int, optional
-        The length that the file is given, with "w" and "r+".
+        The length that the file is given, with "w".
 
     Raises
     ------
@@ -186,9 +210,9 @@ def open_file(group: Group, path: str, mode: Mode = "r", size: int | None = None
             os.close(descriptor)
         raise
     file = DescriptorFile(group, path, length, descriptor)
-    # Who only reads needs no locks and no aggregators, and ``pread`` was measured to be quicker.
+    # Who only reads needs no locks and no aggregators; ``pread`` takes as long as MPI's calls.
     by_mpi = mode != "r" and group.size > 1 and config.mpi_io and hasattr(group, "comm")
-    return _by_mpi(file, mode) if by_mpi else file
+    return _by_mpi(file) if by_mpi else file
 
 
 def _followed(group: Group, path: str, mode: Mode, length: int) -> tuple[int, Exception | None]:
@@ -230,11 +254,11 @@ def _other_file(path: str, rank: int, found: str, length: int) -> OSError:
     )
 
 
-def _by_mpi(plain: DescriptorFile, mode: Mode) -> SharedFile:
-    """The file as MPI opens it; as it is where MPI cannot."""
+def _by_mpi(plain: DescriptorFile) -> SharedFile:
+    """The file as MPI opens it for writing; as it is where MPI cannot."""
     from distarray.comm.mpi_files import MPIFile
 
-    file = MPIFile.opened(plain, mode)
+    file = MPIFile.opened(plain)
     opened = np.array(file is not None)
     if plain.group.allreduce(opened, Fold.ALL, "opening a file"):
         assert file is not None

@@ -1,4 +1,4 @@
-"""Shared files by MPI-IO."""
+"""Shared files that are written by MPI-IO."""
 
 import contextlib
 import errno
@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
-from distarray.comm.files import DescriptorFile, Mode, SharedFile, ended
+from distarray.comm.files import DescriptorFile, SharedFile
 
 if TYPE_CHECKING:
     from distarray.comm.group import Group
 
 __all__ = ["MPIFile"]
 
-_MODES = {"r": MPI.MODE_RDONLY, "w": MPI.MODE_WRONLY, "r+": MPI.MODE_RDWR}
 #: What the classes of MPI's errors are called elsewhere.
 _ERRNO = {
     MPI.ERR_ACCESS: errno.EACCES,
@@ -26,18 +25,18 @@ _ERRNO = {
 
 
 class MPIFile(SharedFile):
-    """A file that MPI has opened on the communicator of a group."""
+    """A file that MPI has opened for writing on the communicator of a group."""
 
     def __init__(self, group: "Group", path: str, size: int, handle: Any) -> None:
         super().__init__(group, path, size)
         self._handle = handle
 
     @classmethod
-    def opened(cls, plain: DescriptorFile, mode: Mode) -> "MPIFile | None":
+    def opened(cls, plain: DescriptorFile) -> "MPIFile | None":
         """The file that all ranks have opened already, as MPI opens it; None if it cannot."""
         group: Any = plain.group
         try:
-            handle = MPI.File.Open(group.comm, plain.path, _MODES[mode])
+            handle = MPI.File.Open(group.comm, plain.path, MPI.MODE_WRONLY)
         except MPI.Exception:
             return None
         return cls(plain.group, plain.path, plain.size, handle)
@@ -52,16 +51,6 @@ class MPIFile(SharedFile):
             self._handle.Write_at_all(offset, [view or b"", MPI.BYTE])
         except MPI.Exception as error:
             raise _os_error(error, self.path) from None
-
-    def _read_all(self, offset: int, view: memoryview | None) -> None:
-        status = MPI.Status()
-        try:
-            self._handle.Read_at_all(offset, [view or bytearray(), MPI.BYTE], status)
-        except MPI.Exception as error:
-            raise _os_error(error, self.path) from None
-        count = status.Get_count(MPI.BYTE) if view else 0
-        if view and count < len(view):
-            raise ended(self.path, offset + count)
 
     def _close(self) -> None:
         try:

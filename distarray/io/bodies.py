@@ -18,7 +18,7 @@ import numpy as np
 from distarray.array import DistArray, wrap
 from distarray.array.movement import assign, gathered, moved, part_of
 from distarray.comm import DeviceMesh
-from distarray.comm.files import STRETCH, SharedFile
+from distarray.comm.files import STRETCH, SharedFile, landing
 from distarray.layout import Box, Fold, Layout, Replicate, Shard
 
 __all__ = [
@@ -103,8 +103,9 @@ def read_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | None
         return
     for offset, view, dim in _rounds(x, x._mesh.size()):
         layout = _by_rank(view._layout, dim)
-        part = x._mesh.xp.empty(layout.local_shape(x._mesh.coords), x.dtype)
-        _fill(file, start + offset + _place(layout, dim, x), part, x._mesh, sums)
+        place = start + offset + _place(layout, dim, x)
+        part = x._mesh.asarray(landing(layout.local_shape(x._mesh.coords), x.dtype, place))
+        _fill(file, place, part, x._mesh, sums)
         assign(view._block, view._layout, part, layout, x._mesh)
 
 

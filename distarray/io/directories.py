@@ -86,8 +86,10 @@ def _leftovers(final: Path) -> list[tuple[Path, re.Match[str]]]:
         names = sorted(os.listdir(final.parent))
     except FileNotFoundError:
         return []
-    matches = [(final.with_name(name), _NAME.fullmatch(name)) for name in names]
-    return [(path, found) for path, found in matches if found and found["of"] == final.name]
+    matches = [(name, _NAME.fullmatch(name)) for name in names]
+    return [
+        (final.with_name(n), found) for n, found in matches if found and found["of"] == final.name
+    ]
 
 
 def _abandoned(entry: Path, found: re.Match[str]) -> bool:

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from distarray.array import DistArray, empty, placed_layout, wrap
+from distarray.array import DistArray, placed_layout, wrap
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
-from distarray.comm.files import open_file
+from distarray.comm.files import STRETCH, landing, open_file
 from distarray.io.bodies import ALONE, Sum, read_body, reversed_dims, runs, sum_of
 from distarray.io.npy import Header
 from distarray.layout import Box, Layout, Placement
@@ -46,11 +46,21 @@ def filled(
         x = _handed_out(path, header, layout, mesh, sums)
     else:
         # Memory may be short on one rank alone.
-        x = agreed(mesh.group, lambda: empty(layout, header.dtype, mesh))
+        x = agreed(mesh.group, lambda: _empty(layout, header, mesh))
         if mesh.coords is not None:
             with open_file(mesh.group, path) as file:
                 read_body(file, header.start, x, sums)
     return reversed_dims(x) if header.fortran else x
+
+
+def _empty(layout: Layout, header: Header, mesh: DeviceMesh) -> DistArray:
+    """An array with memory that suits its place in the file."""
+    shape = layout.local_shape(mesh.coords)
+    if mesh.device_type != "cpu" or mesh.coords is None:
+        return wrap(mesh.xp.empty(shape, header.dtype), layout, mesh)
+    first = runs(layout.section(mesh.coords), layout.shape, header.dtype.itemsize, STRETCH)
+    offset, _ = next(first, (0, ()))
+    return wrap(landing(shape, header.dtype, header.start + offset), layout, mesh)
 
 
 def _stored_layout(header: Header, mesh: DeviceMesh, placements: Placements) -> Layout:

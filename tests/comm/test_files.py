@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from distarray.comm import files
-from distarray.comm.files import open_file
+from distarray.comm.files import PAGE, landing, open_file
 from distarray.config import config
 
 
@@ -29,17 +29,16 @@ def test_each_rank_writes_and_reads_its_stretch(world, ranks, tmp_path, by_mpi):
                 assert file.size == total
                 file.write_all(place, own)
                 file.write_all(0, b"\x07" if group.rank == 0 else None)
+                file.write_all(total, own[:1] if group.rank == group.size - 1 else None)
+            assert os.path.getsize(path) == total + 2
             with open_file(group, path) as file:
                 found = np.empty_like(own)
                 file.read_all(place, found)
-            with open_file(group, path, "r+") as file:
-                again = np.empty_like(own)
-                file.read_all(place, again)
-                file.write_all(total, own[:1] if group.rank == group.size - 1 else None)
-        assert os.path.getsize(path) == total + 2
+            with pytest.raises(OSError), open_file(group, path, "w") as file:
+                file.read_all(0, np.empty_like(own))
         if group.rank == 0:
             own[0] = 0x700
-        assert found.tolist() == again.tolist() == own.tolist()
+        assert found.tolist() == own.tolist()
 
     world.run(ranks, program)
 
@@ -98,6 +97,18 @@ def test_a_rank_that_does_not_see_the_file(world, ranks, tmp_path, monkeypatch):
 
     monkeypatch.setattr(files, "_opened", opened)
     world.run(ranks, program)
+
+
+@pytest.mark.parametrize("offset", [0, 128, 5000, 3])
+def test_memory_lies_in_its_pages_as_the_file_does(offset):
+    for shape, dtype in (((1 << 19,), "u1"), ((300, 700), "c16"), ((1 << 18,), "S3")):
+        found = landing(shape, dtype, offset)
+        assert (found.shape, found.dtype) == (shape, np.dtype(dtype))
+        assert found.flags.c_contiguous
+        assert found.flags.writeable
+        assert found.flags.aligned
+        assert (offset - found.ctypes.data) % PAGE < 64
+    assert landing((3, 0), "f8").shape == (3, 0)
 
 
 def test_what_cannot_be_opened(world, ranks, tmp_path):

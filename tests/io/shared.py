@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from distarray import DeviceMesh, Replicate, Shard
+from distarray.comm import files
 from distarray.io import bodies, filling, lines, npz, storing, text
 
 
@@ -17,6 +18,7 @@ def tiny(monkeypatch):
     """Bounds so low that a few elements take the ways of large arrays."""
     for module in (storing, filling, npz):
         monkeypatch.setattr(module, "ALONE", 0)
+    monkeypatch.setattr(files, "_WORTH", 0)
     monkeypatch.setattr(bodies, "_ROUND", 96)
     monkeypatch.setattr(bodies, "_RUN", 160)
     monkeypatch.setattr(bodies, "STRETCH", 128)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distarray as da
-from distarray import DeviceMesh, DistArray, Partial, Replicate, Shard, checkpoint
+from distarray import DeviceMesh, DistArray, Partial, Replicate, Shard, checkpoint, comm
 from distarray.checkpoint import background, files, reading, saving
 from distarray.errors import CheckpointError, DivergenceError
 from distarray.io import directories, flushing, grids
@@ -39,6 +41,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grids, "CHUNK", 256)
     monkeypatch.setattr(grids, "LEAST", 64)
     monkeypatch.setattr(reading, "_ROUND", 600)
+    monkeypatch.setattr(comm.files, "_WORTH", 0)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr(flushing, "_sync_system", lambda handle: None)
 
@@ -123,6 +126,26 @@ def assert_same(found: Any, expected: Any, where: str = "state") -> None:
             assert one.tobytes() == other.tobytes(), where
     else:
         assert found == expected or (found != found and expected != expected), where
+
+
+def test_what_was_loaded_goes_when_nobody_holds_it(few: int, world: Any, shared: Path) -> None:
+    """Without waiting for the garbage collector: two states may not fit into memory."""
+
+    def program(group: Any) -> None:
+        mesh = DeviceMesh(group, (few,))
+        x = da.distribute(TABLE, mesh, [Shard(0)], src=None)
+        checkpoint.save(shared / "run", {"x": x, "n": np.arange(9)}, mesh=mesh)
+        for kinds in ([Shard(0)], [Shard(1)]):
+            found = checkpoint.load(shared / "run", mesh=mesh, placements=kinds)
+            blocks = [weakref.ref(found["x"].to_local()), weakref.ref(found["n"])]
+            del found
+            assert [block() for block in blocks] == [None, None]
+
+    gc.disable()
+    try:
+        world.run(few, program)
+    finally:
+        gc.enable()
 
 
 def cleared(state: Any) -> Any:
