@@ -76,7 +76,8 @@ def open_file(
         If there is no store, or an array has elements that NumPy holds as Python objects.
     """
     zarr = needs("zarr")
-    node = zarr.open(path, mode="r", storage_options=_options(storage_options))
+    path, remote = _place(path)
+    node = zarr.open(path, mode="r", storage_options=_options(storage_options, remote))
     if isinstance(node, zarr.Array):
         return Contents({"": _reading(path, "", node)}, array_attrs={"": dict(node.attrs)})
     found = {
@@ -107,8 +108,16 @@ def _dims(array: Any) -> tuple[str, ...]:
     return tuple([name or "" for name in names]) if names else ()
 
 
-def _options(storage_options: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return dict(storage_options) if storage_options else None
+def _place(path: str) -> tuple[str, bool]:
+    """Where a store is, and whether that is a URL: one of this machine's files is a directory."""
+    for scheme in ("file://", "local://"):
+        path = path.removeprefix(scheme)
+    return path, "://" in path
+
+
+def _options(storage_options: Mapping[str, Any] | None, remote: bool) -> dict[str, Any] | None:
+    """What fsspec is told, which has nothing to do with directories."""
+    return dict(storage_options) if storage_options and remote else None
 
 
 def write_file(
@@ -163,8 +172,7 @@ def write_file(
     needs("zarr")
     if mesh.coords is None:
         return
-    path = path.removeprefix("file://")
-    remote = "://" in path
+    path, remote = _place(path)
     final = Path(os.path.realpath(path))
     place = path if remote else str(on_first(mesh.group, lambda: _begin(final)))
     try:
@@ -172,7 +180,7 @@ def write_file(
             name: _grid(x, _named(chunks, name), _named(shards, name)) for name, x in arrays.items()
         }
         codecs = agreed(mesh.group, lambda: _codecs(compressor, checksum))
-        options = _options(storage_options)
+        options = _options(storage_options, remote)
 
         def create() -> None:
             _create(place, arrays, grids, codecs, attrs or {}, dims, options)
@@ -236,6 +244,8 @@ def _grid(x: DistArray, chunks: Any, shards: Any) -> tuple[Chunks, Chunks | None
                 f"an array of shape {x.shape} has {x.ndim} dimensions; chunks and shards give one "
                 f"length for each, unlike {tuple(lengths)}"
             )
+        if lengths is not None and min(lengths, default=1) < 1:
+            raise ValueError(f"chunks and shards are of one element at least, not {tuple(lengths)}")
     whole = tuple([max(1, n) for n in x.shape])
     return tuple(chunks or shards or whole), None if shards is None else tuple(shards)
 

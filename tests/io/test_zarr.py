@@ -17,7 +17,7 @@ from distarray.layout import Layout
 from distarray.testing import assert_matches
 
 zarr = pytest.importorskip("zarr")
-pytest.importorskip("fsspec")
+fsspec = pytest.importorskip("fsspec")
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning"),
@@ -50,6 +50,19 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grids, "LEAST", 64)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr(flushing, "_sync_system", lambda handle: None)
+
+
+class Elsewhere(fsspec.get_filesystem_class("local")):  # type: ignore[misc]
+    """A store that is reached by a URL, as far as anybody can tell."""
+
+    protocol = "elsewhere"
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        return super()._strip_protocol(os.fspath(path).removeprefix("elsewhere://"))
+
+
+fsspec.register_implementation("elsewhere", Elsewhere)
 
 
 def placed(values: Any, mesh: DeviceMesh, dim: int) -> Any:
@@ -112,12 +125,16 @@ def test_stores_of_other_kinds(world: Any, shared: Path) -> None:
         group.barrier()
         mesh = DeviceMesh(group, (n,))
         pending = da.from_local(FIELD, mesh, [Partial()])
-        url = f"local://{shared}/remote.zarr"
+        url = f"elsewhere://{shared}/remote.zarr"
         io.write(url, {"x": pending}, storage_options={"auto_mkdir": True})
         assert_matches(io.read(url, "x", mesh=mesh, placements=[Shard(1)]), FIELD * n)
-        io.write(f"file://{shared}/single.zarr", pending[::2])
-        found = io.read(shared / "single.zarr", mesh=mesh, placements=[Replicate()])
-        assert_matches(found, FIELD[::2] * n)
+        for scheme in ("file", "local"):  # directories like any other, written aside
+            io.write(f"{scheme}://{shared}/{scheme}.zarr", pending[::2])
+            with pytest.raises(FileExistsError, match="is no Zarr store"):
+                io.write(f"{scheme}://{shared}/mine", {"x": pending}, format="zarr")
+            for name in (shared / f"{scheme}.zarr", f"{scheme}://{shared}/{scheme}.zarr"):
+                found = io.read(name, mesh=mesh, placements=[Replicate()])
+                assert_matches(found, FIELD[::2] * n)
         assert_matches(io.read(shared / "old.zarr", mesh=mesh, placements=[Shard(0)]), FIELD)
         with pytest.raises(FileExistsError, match="is no Zarr store; nothing has been written"):
             io.write(shared / "mine", {"x": pending}, format="zarr")

@@ -268,6 +268,7 @@ def test_checkpoints_and_zarr_stores_are_written_by_all(tmp_path):
     """Each rank writes its own files there, also where libraries do so in threads of theirs."""
     zarr = pytest.importorskip("zarr")
     source = """
+        import os
         import numpy as np
         import distarray.io
         from distarray import checkpoint
@@ -277,6 +278,7 @@ def test_checkpoints_and_zarr_stores_are_written_by_all(tmp_path):
         checkpoint.save("run", state)
         checkpoint.save("run", state, asynchronous=True).wait()
         distarray.io.write("field.zarr", {"x": x}, chunks=(50, 1000))
+        distarray.io.write(f"local://{os.getcwd()}/url.zarr", {"x": x}, chunks=(50, 1000))
         found = checkpoint.load("run")
         print((found["x"] == x).all(), float(found["more"][0]))
         print((distarray.io.read("field.zarr", "x") == x).all())
@@ -287,5 +289,5 @@ def test_checkpoints_and_zarr_stores_are_written_by_all(tmp_path):
     assert done.code == 0, done.err
     assert done.out == "True 179999700000.0\nTrue\n"
     x = np.arange(600000.0).reshape(600, 1000)
-    for path in ("run", "field.zarr"):
+    for path in ("run", "field.zarr", "url.zarr"):
         np.testing.assert_array_equal(zarr.open(tmp_path / path, mode="r")["x"][:], x)
