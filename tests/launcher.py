@@ -8,8 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-#: Open MPI asks for these where the tests run as root.
-AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+#: What a job of the tests is told besides the environment: Open MPI asks whether root may start it;
+#: MPICH's ranks, of which there are more than cores, leave the core to another one when they wait.
+SETTINGS = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
+}
 
 
 @functools.cache

@@ -33,7 +33,7 @@ def test_composed_is_what_touches_no_block():
     assert not any(is_composed(FUNCTIONS[function].function) for function in implemented)
 
 
-def test_command_line(capsys, monkeypatch):
+def test_command_line(world, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["distarray", "--coverage"])
     runpy.run_module("distarray", run_name="__main__")
     printed = capsys.readouterr().out

@@ -10,23 +10,22 @@ import doctest
 import importlib
 import io
 import os
-import pkgutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import distarray
 from distarray.comm import run_threads
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.rst"))
 PROGRAMS = sorted((DOCS / "examples").glob("*.py"))
-MODULES = sorted(
-    module.name
-    for module in pkgutil.walk_packages(distarray.__path__, "distarray.")
-    if not module.name.endswith("__main__")
-)
+MODULES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in sorted((ROOT / "distarray").rglob("*.py"))
+    if ">>> " in path.read_text()
+]
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
@@ -43,12 +42,14 @@ def needed(name: str) -> None:
         pytest.importorskip("torch")
 
 
+@pytest.mark.usefixtures("world")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_page(page):
     needed(page.stem)
     run(doctest.DocTestParser().get_doctest(page.read_text(), {}, page.name, str(page), 0))
 
 
+@pytest.mark.usefixtures("world")
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings(name):
     needed(name)
@@ -59,7 +60,6 @@ def test_docstrings(name):
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-@pytest.mark.threads
 def test_program(path):
     """A program of the manual prints what the page says it prints, on 4 ranks."""
     code = compile(path.read_text(), str(path), "exec")

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher import AS_ROOT
+from tests.launcher import SETTINGS
 
 ROOT = Path(__file__).resolve().parent.parent
 RANKS = [int(p) for p in os.environ.get("DISTARRAY_TEST_RANKS", "1,2,3,4,6").split(",") if p]
@@ -42,7 +42,7 @@ def command(launcher: Sequence[str], ranks: int) -> list[str]:
 
 def launch(argv: list[str], ranks: int) -> tuple[int | None, str]:
     """Run argv in a process group of its own; after LIMIT ask for stacks, then end it."""
-    environment = dict(os.environ, PYTHONFAULTHANDLER="1") | AS_ROOT
+    environment = dict(os.environ, PYTHONFAULTHANDLER="1") | SETTINGS
     # More ranks than cores take turns; thread ranks have drawn many more examples already.
     environment.setdefault("DISTARRAY_TEST_EXAMPLES", str(min(6, 12 // ranks)))
     job = subprocess.Popen(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher import AS_ROOT
+from tests.launcher import SETTINGS
 
 PROGRAM = """
 import io, os, signal, sys, threading, time
@@ -85,7 +85,7 @@ def start(tmp_path, mpiexec, how, ranks, n=4):
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
-        **AS_ROOT,
+        **SETTINGS,
     }
     begun = time.monotonic()
     job = subprocess.Popen(

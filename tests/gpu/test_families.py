@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.launcher import AS_ROOT
+from tests.launcher import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ["tests/ops", "tests/array", "tests/comm", "tests/torch/test_gpu_blocks.py"]
@@ -26,7 +26,7 @@ OPTIONS = ["-q", "-p", "no:cacheprovider", "--tb=short", "--device", "standin"]
 
 def check(argv: list[str], examples: int, limit: float) -> None:
     faulthandler.cancel_dump_traceback_later()  # the processes watch over themselves
-    environment = dict(os.environ, DISTARRAY_TEST_EXAMPLES=str(examples)) | AS_ROOT
+    environment = dict(os.environ, DISTARRAY_TEST_EXAMPLES=str(examples)) | SETTINGS
     done = subprocess.run(
         argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.launcher import AS_ROOT
+from tests.launcher import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, str(ROOT / "examples" / "climatology.py")]
@@ -25,7 +25,7 @@ pytest.importorskip("matplotlib")
 
 def run(command: list[str], where: Path, limit: int | None = None) -> str:
     line = shlex.join(command)
-    environment = os.environ | AS_ROOT | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | SETTINGS | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         ["bash", "-c", line if limit is None else f"ulimit -d {limit}; exec {line}"],
         cwd=where,

@@ -31,7 +31,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from damage import DAMAGES, HOSTILE, Bomb  # noqa: E402
 from killing import load_one  # noqa: E402
-from launcher import AS_ROOT  # noqa: E402
+from launcher import SETTINGS  # noqa: E402
 
 pytest.importorskip("google_crc32c")
 
@@ -291,7 +291,7 @@ def test_killed_under_mpi(tmp_path: Path, mpiexec: tuple[str, ...], victim: int 
          "mpi", str(9 if victim is None else victim), "700", "1"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
         cwd=HERE.parents[1],
-        env={**os.environ, **AS_ROOT, "PYTHONPATH": str(HERE.parents[1])},
+        env={**os.environ, **SETTINGS, "PYTHONPATH": str(HERE.parents[1])},
     )  # fmt: skip
     assert job.stdout is not None
     if victim is None:

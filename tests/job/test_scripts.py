@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher import AS_ROOT
+from tests.launcher import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = ROOT / "examples" / "jobs"
@@ -37,7 +37,7 @@ def test_a_job_that_runs_out_of_time_is_started_again(
     search = f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     scheduler = {"PBS_NODEFILE": str(tmp_path / "nodes"), "PBS_JOBID": "77.here"}
     scheduler |= {"PBS_O_WORKDIR": str(tmp_path), "LSB_DJOB_NUMPROC": "2", "LSB_JOBID": "77"}
-    environment = os.environ | AS_ROOT | scheduler
+    environment = os.environ | SETTINGS | scheduler
     environment |= {"PATH": search, "PROGRAM": str(JOBS / "diffusion.py")}
     environment |= {"PYTHONPATH": str(ROOT)}
 

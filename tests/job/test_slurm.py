@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.job.cluster import Cluster, Unavailable, missing
-from tests.launcher import AS_ROOT
+from tests.launcher import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = ROOT / "examples" / "jobs"
@@ -42,7 +42,7 @@ def test_a_preempted_job_goes_on_elsewhere(
 ) -> None:
     search = f"{Path(sys.executable).parent}:{Path(mpiexec[0]).parent}:{os.environ['PATH']}"
     variables = {"PATH": search, "PROGRAM": str(JOBS / "diffusion.py"), "PYTHONPATH": str(ROOT)}
-    variables |= AS_ROOT
+    variables |= SETTINGS
     mpich = "--oversubscribe" not in mpiexec
     low, high, alone = (tmp_path / name for name in ("low", "high", "alone"))
     for directory in (low, high, alone):

@@ -56,30 +56,27 @@ def outcome(call, *args):
 
 
 @pytest.mark.parametrize("name", ONE)
-def test_functions_of_one_array(world, name):
-    @settings(max_examples=15)
-    @given(data=st.data())
-    def check(data):
-        ranks = data.draw(st.sampled_from(world.ranks))
-        values = data.draw(array_values(dtypes=NUMBERS, special=True))
-        mesh_shape = data.draw(mesh_shapes(ranks))
-        kinds = ("plain", "view", "transposed", "ragged")
-        recipe = data.draw(recipes(values.shape, mesh_shape, values.dtype, kinds))
-        expected, wanted = outcome(ONE[name], values)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_functions_of_one_array(world, name, data):
+    ranks = data.draw(st.sampled_from(world.ranks))
+    values = data.draw(array_values(dtypes=NUMBERS, special=True))
+    mesh_shape = data.draw(mesh_shapes(ranks))
+    kinds = ("plain", "view", "transposed", "ragged")
+    recipe = data.draw(recipes(values.shape, mesh_shape, values.dtype, kinds))
+    expected, wanted = outcome(ONE[name], values)
 
-        def program(group):
-            x = recipe.build(values, DeviceMesh(group, mesh_shape))
-            with distarray.forbid_communication():
-                found, error = outcome(ONE[name], x)
-            assert type(error) is type(wanted), (error, wanted)
-            if wanted is None:
-                assert_matches(found, expected)
-                assert found.layout is x.layout
-            assert_matches(x, values)
+    def program(group):
+        x = recipe.build(values, DeviceMesh(group, mesh_shape))
+        with distarray.forbid_communication():
+            found, error = outcome(ONE[name], x)
+        assert type(error) is type(wanted), (error, wanted)
+        if wanted is None:
+            assert_matches(found, expected)
+            assert found.layout is x.layout
+        assert_matches(x, values)
 
-        world.run(ranks, program)
-
-    check()
+    world.run(ranks, program)
 
 
 @settings(max_examples=40)

@@ -10,7 +10,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.launcher import AS_ROOT, find_mpiexec
+from tests.launcher import SETTINGS, find_mpiexec
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 180
@@ -29,7 +29,7 @@ class Run:
 
 def environment() -> dict[str, str]:
     settings = dict(os.environ, PYTHONPATH=str(ROOT), MPLBACKEND="Agg", PYTHONWARNINGS="")
-    return settings | AS_ROOT
+    return settings | SETTINGS
 
 
 def run(argv: list[str], cwd: Path, stdin: str = "", timeout: float = TIMEOUT) -> Run:

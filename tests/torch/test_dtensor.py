@@ -210,7 +210,6 @@ def test_the_process_group(group):
     assert torch.equal(bridge.to_dtensor(x).full_tensor(), torch.from_numpy(x.full()))
 
 
-@pytest.mark.threads
 def test_thread_ranks_have_no_process_group():
     def program(group):
         x = distarray.distribute(np.arange(4.0), DeviceMesh(group, (2,)), [Shard(0)])

@@ -20,7 +20,7 @@ pytest.importorskip("tqdm")
 import distarray as da  # noqa: E402
 import distarray.torch as dt  # noqa: E402
 from distarray import Shard  # noqa: E402
-from tests.launcher import AS_ROOT  # noqa: E402
+from tests.launcher import SETTINGS  # noqa: E402
 from tests.torch.training import grid  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -132,7 +132,7 @@ def test_transformer_program(mpiexec, tmp_path):
     done = subprocess.run(
         [*mpiexec, "-n", "4", *program, "--steps", "3", "--double"],
         cwd=tmp_path,
-        env=dict(os.environ) | AS_ROOT | settings,
+        env=dict(os.environ) | SETTINGS | settings,
         capture_output=True,
         text=True,
         timeout=120,

@@ -10,7 +10,7 @@ import pytest
 from distarray.comm import run_threads
 from distarray.errors import MeshError
 from distarray.torch.launch import Place, gaudi_variables, place_by_launcher, torch_variables
-from tests.launcher import AS_ROOT
+from tests.launcher import SETTINGS
 
 MPICH = {"PMI_RANK": "5", "PMI_SIZE": "8", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "4"}
 OPEN_MPI = {
@@ -69,7 +69,6 @@ def test_more_ranks_than_gaudis():
         gaudi_variables(Place(5, 8, 1, 4), {"HABANA_VISIBLE_MODULES": "3"})
 
 
-@pytest.mark.threads
 def test_threads_have_one_environment():
     import distarray.torch as bridge
 
@@ -133,7 +132,7 @@ def test_a_job_is_told(mpiexec):
         capture_output=True,
         text=True,
         timeout=120,
-        env=clean | AS_ROOT,
+        env=clean | SETTINGS,
     )
     assert job.returncode == 0, job.stdout + job.stderr
     words = re.findall(r"told|\d", job.stdout)  # lines of two ranks may run together
