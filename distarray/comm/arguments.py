@@ -2,16 +2,59 @@
 
 from math import prod
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
 from distarray.comm.group import Group
-from distarray.errors import MeshError
+from distarray.errors import DivergenceError, MeshError
+from distarray.layout.placement import Fold
 
-__all__ = ["checked_names", "checked_ranks", "checked_shape"]
+__all__ = ["Definition", "check_device", "checked_names", "compare", "definition"]
+
+_DEVICES = ("cpu", "cuda")
+#: Shape, names, members and kind of device.
+Definition = tuple[tuple[int, ...], tuple[str, ...] | None, tuple[int, ...], str]
 
 
-def checked_shape(shape: Any) -> tuple[int, ...]:
+def definition(
+    root: Group | None, shape: Any, names: Any, device_type: str, ranks: Any
+) -> Definition:
+    """What a mesh is made of, checked."""
+    check_device(device_type)
+    lengths = _shape(shape)
+    return lengths, checked_names(names, lengths), _ranks(ranks, lengths, root), device_type
+
+
+def compare(group: Group, wanted: Definition | MeshError) -> None:
+    """Raise on all ranks of a group if they do not make the same mesh, or the same mistake.
+
+    A mesh that this rank has already may be new to another one, which would wait: what is there
+    already is compared as well.
+    """
+    if group.size == 1:
+        return
+    text = str(wanted)
+    digest = crc32(text.encode())
+    high, low = group._allreduce(np.array([digest, -digest]), Fold.MAX).tolist()
+    if high == -low:
+        return
+    if not isinstance(wanted, MeshError):
+        lengths, names, _, device_type = wanted
+        text = f"shape {lengths}, names {names}, on {device_type!r}"
+    lines = [f"\n    rank {r}  {t}" for r, t in enumerate(group._allgather_object(text))]
+    raise DivergenceError(f"the ranks do not make the same mesh:{''.join(lines)}")
+
+
+def check_device(device_type: str) -> None:
+    """Raise if it is no kind of device."""
+    if device_type not in _DEVICES:
+        gaudi = "; tensors on HPUs go with a mesh of blocks in host memory, 'cpu'"
+        hint = gaudi if device_type == "hpu" else ""
+        raise MeshError(f"device_type is one of {_DEVICES}, not {device_type!r}{hint}")
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
     """A mesh shape as a tuple of positive integers."""
     try:
         lengths = (int(shape),) if np.ndim(shape) == 0 else tuple(int(n) for n in shape)
@@ -38,7 +81,7 @@ def checked_names(names: Any, shape: tuple[int, ...]) -> tuple[str, ...] | None:
     return given
 
 
-def checked_ranks(ranks: Any, shape: tuple[int, ...], root: Group | None) -> tuple[int, ...]:
+def _ranks(ranks: Any, shape: tuple[int, ...], root: Group | None) -> tuple[int, ...]:
     """The members of the mesh: distinct ranks of the communicator, as many as the shape has."""
     needed = prod(shape)
     if ranks is None:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
-from zlib import crc32
 
 import numpy as np
 
 from distarray.comm import devices
-from distarray.comm.arguments import checked_names, checked_ranks, checked_shape
+from distarray.comm.arguments import Definition, check_device, checked_names, compare, definition
 from distarray.comm.group import Group
 from distarray.comm.outside import OutsideGroup
 from distarray.comm.own import entered, left, preferred_mesh
@@ -15,12 +14,10 @@ from distarray.comm.threads import current_world
 from distarray.comm.tune import use_own_gpu
 from distarray.config import config
 from distarray.errors import DivergenceError, MeshError
-from distarray.layout.placement import Fold
 from distarray.plan.exchange import coords_of
 
 __all__ = ["DeviceMesh", "default_mesh", "init_device_mesh", "world_group"]
 
-_DEVICES = ("cpu", "cuda")
 #: Meshes of ranks that were handed COMM_NULL, and so belong to no group.
 _outside_meshes: dict[Any, "DeviceMesh"] = {}
 _default: "DeviceMesh | None" = None
@@ -110,20 +107,29 @@ class DeviceMesh:
     ) -> "DeviceMesh":
         """Look the mesh up, or make it: see the class."""
         device_type = config.device if device_type is None else device_type
-        _check_device(device_type)
         root = _root_group(comm)
         if shape is None:
             shape = np.shape(ranks) if ranks is not None else (root.size if root else 1,)
-        lengths = checked_shape(shape)
-        names = checked_names(mesh_dim_names, lengths)
-        members = checked_ranks(ranks, lengths, root)
+        wanted: Definition | MeshError
+        try:
+            wanted = definition(root, shape, mesh_dim_names, device_type, ranks)
+        except MeshError as error:
+            wanted = error
+        if ranks is None and root is not None:
+            compare(root, wanted)  # all of its ranks are here
+        if isinstance(wanted, MeshError):
+            raise wanted
         store = _outside_meshes if root is None else root.meshes
-        known = store.get((lengths, names, members, device_type))
+        known = store.get(wanted)
         if known is not None:
             return cast("DeviceMesh", known)
-        mesh = _interned(root, lengths, names, members, device_type)
-        if mesh.coords is not None:
-            _check_definition(mesh)
+        mesh = _interned(root, *wanted)
+        if mesh.coords is not None and ranks is not None:
+            try:
+                compare(mesh.group, wanted)
+            except DivergenceError:
+                store.pop(wanted)
+                raise
         return mesh
 
     # -- questions ----------------------------------------------------------------------------
@@ -254,7 +260,7 @@ class DeviceMesh:
 
     def on(self, device_type: str) -> "DeviceMesh":
         """The same grid of the same ranks with blocks on another kind of device."""
-        _check_device(device_type)
+        check_device(device_type)
         return _interned(self._root, self.shape, self.mesh_dim_names, self.ranks, device_type)
 
     def joined(self, other: "DeviceMesh") -> tuple[Group | None, tuple[int, ...], tuple[int, ...]]:
@@ -406,18 +412,15 @@ def default_mesh() -> DeviceMesh:
         return chosen
     world = current_world()
     if world is not None:
-        return DeviceMesh(world, (world.size,))
+        return _line(world)
     if _default is None or _default.device_type != config.device:
-        group = world_group()
-        _default = DeviceMesh(group, (group.size,))
+        _default = _line(world_group())
     return _default
 
 
-def _check_device(device_type: str) -> None:
-    if device_type not in _DEVICES:
-        gaudi = "; tensors on HPUs go with a mesh of blocks in host memory, 'cpu'"
-        hint = gaudi if device_type == "hpu" else ""
-        raise MeshError(f"device_type is one of {_DEVICES}, not {device_type!r}{hint}")
+def _line(group: Group) -> DeviceMesh:
+    """All ranks of a group in one dimension; nothing to agree on."""
+    return _interned(group, (group.size,), None, tuple(range(group.size)), config.device)
 
 
 def _root_group(comm: Any) -> Group | None:
@@ -460,21 +463,3 @@ def _interned(
     mesh._hash = hash((shape, names, device_type))
     store[key] = mesh
     return mesh
-
-
-def _check_definition(mesh: DeviceMesh) -> None:
-    """Raise on all ranks if they do not make the same mesh."""
-    group = mesh.group
-    if group.size == 1:
-        return
-    text = f"{mesh!r} over ranks {mesh.ranks}"
-    digest = crc32(text.encode())
-    high, low = group._allreduce(np.array([digest, -digest]), Fold.MAX).tolist()
-    if high == -low:
-        return
-    if mesh._root is not None:
-        mesh._root.meshes.pop((mesh.shape, mesh.mesh_dim_names, mesh.ranks, mesh.device_type))
-    lines = "".join(
-        f"\n    rank {r}  {t}" for r, t in enumerate(group._allgather_object(repr(mesh)))
-    )
-    raise DivergenceError(f"the ranks do not make the same mesh:{lines}")

@@ -217,6 +217,23 @@ def test_ranks_that_disagree(world, ranks):
     world.run(ranks, program)
 
 
+def test_ranks_that_disagree_about_a_mesh_that_some_have(world, ranks):
+    """A mesh that is there already is no reason not to look: others would wait for this rank."""
+    if ranks == 1:
+        pytest.skip("nobody to disagree with")
+
+    def program(group):
+        known = DeviceMesh(group, (group.size,), ("known",))
+        for shape, name in ((group.size, "unknown"), (group.size + 1, "known")):
+            with pytest.raises(DivergenceError, match="do not make the same mesh"):
+                DeviceMesh(
+                    group, (group.size if group.rank else shape,), "known" if group.rank else name
+                )
+        assert DeviceMesh(group, (group.size,), ("known",)) is known
+
+    world.run(ranks, program)
+
+
 def test_many_meshes_cost_no_communicators(world, ranks):
     def program(group):
         shape = two_dims(group.size)
@@ -277,7 +294,7 @@ def test_communicators_come_and_go(world, ranks):
     from mpi4py import MPI
 
     def program(group):
-        for _ in range(2500 if group.size <= 2 else 50):
+        for _ in range(2500 if group.size == 2 else 50):
             comm = MPI.COMM_WORLD.Dup()
             mesh = DeviceMesh(comm, (comm.size, 1), ("a", "b"))
             mesh.subgroup((1,))
