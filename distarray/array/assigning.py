@@ -34,6 +34,8 @@ def assign(target: Any, value: Any) -> None:
     No message for values that every rank has. A DistArray is brought to the layout of the target,
     also from another mesh.
     """
+    if target.dtype.names is not None and isinstance(value, (tuple, list)):
+        value = np.asarray(value, target.dtype)  # a tuple is one record
     shape = value._layout.shape if isinstance(value, Base) else np.shape(value)
     if not _fits(shape, target.shape):
         raise ValueError(

@@ -177,6 +177,8 @@ def distribute(
         )
         return x.redistribute(mesh, target)
     mesh = default_mesh() if mesh is None else mesh
+    if config.check:
+        verify_text(f"distribute(..., src={src})", mesh)
     if src is None:
         block = mesh.asarray(x)
         layout = placed_layout(block.shape, block.dtype, mesh, placements)

@@ -21,13 +21,24 @@ __all__ = ["Operators"]
 _POWER: Any = np.power
 _divmod: Any = np.divmod
 _matmul: Any = np.matmul
+_multiply: Any = np.multiply
 #: What stands behind `==` and `!=` of records, for which there is no ufunc.
 _equal, _not_equal = operator.eq, operator.ne
 _SCALARS = frozenset({int, float, complex, bool})
+_SEQUENCES = (list, tuple, str, bytes, bytearray)
 
 
 def _declines(other: Any) -> bool:
     return getattr(type(other), "__array_ufunc__", True) is None
+
+
+def _repeats(ufunc: np.ufunc, number: Any, other: Any) -> bool:
+    """Whether Python is to repeat a sequence so many times, as for NumPy's own integers."""
+    return (
+        ufunc is _multiply
+        and isinstance(other, _SEQUENCES)
+        and isinstance(number._block, np.integer)
+    )
 
 
 #: An operator's method -> the ufunc that it is short for, and the method that always asks it.
@@ -54,7 +65,7 @@ operator_listeners.append(_through_dispatch)
 
 def _asking(ufunc: np.ufunc, reflected: bool = False) -> Callable[[Any, Any], Any]:
     def ask(self: Any, other: Any) -> Any:
-        if _declines(other):
+        if _declines(other) or _repeats(ufunc, self, other):
             return NotImplemented
         return ufunc(other, self) if reflected else ufunc(self, other)
 
@@ -62,6 +73,8 @@ def _asking(ufunc: np.ufunc, reflected: bool = False) -> Callable[[Any, Any], An
 
 
 def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
+    long = _asking(ufunc)
+
     def operate(self: Any, other: Any) -> Any:
         kind = type(other)
         layout = self._layout
@@ -77,12 +90,14 @@ def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
                     counts = getrefcount(self), 0
                     return self._computed(compute(ufunc, self, other, counts))
                 return self._computed(ufunc(self._block, other))
-        return NotImplemented if _declines(other) else ufunc(self, other)
+        return long(self, other)
 
-    return _short_for(ufunc, operate, _asking(ufunc))
+    return _short_for(ufunc, operate, long)
 
 
 def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
+    long = _asking(ufunc, reflected=True)
+
     def operate(self: Any, other: Any) -> Any:
         layout = self._layout
         plain = type(other) in _SCALARS and not layout.partials
@@ -91,9 +106,9 @@ def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
                 counts = 0, getrefcount(self)
                 return self._computed(compute(ufunc, other, self, counts))
             return self._computed(ufunc(other, self._block))
-        return NotImplemented if _declines(other) else ufunc(other, self)
+        return long(self, other)
 
-    return _short_for(ufunc, operate, _asking(ufunc, reflected=True))
+    return _short_for(ufunc, operate, long)
 
 
 def _binary(ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:

@@ -158,6 +158,9 @@ def histogramdd(
     coordinates = _coordinates(sample)
     mesh = common_mesh(*coordinates, weights)
     coordinates = [as_distarray(x, mesh) for x in coordinates]
+    if coordinates:  # NumPy makes one array of them
+        kind = np.result_type(*[x.dtype for x in coordinates])
+        coordinates = [as_distarray(x, mesh, kind) for x in coordinates]
     listed = _edges(coordinates, bins, range)
     edges = tuple([as_distarray(edge, mesh) for edge in listed])
     operands = [*coordinates] if weights is None else [*coordinates, weights]

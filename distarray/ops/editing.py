@@ -397,7 +397,13 @@ def _bounds_of_nonzero(x: DistArray) -> tuple[list[int], list[int]]:
     """The smallest box that holds all nonzero elements; an empty one if there are none."""
     section = x._layout.section(x._mesh.coords)
     found = np.array([[*x.shape], [0] * x.ndim]) if x.ndim else np.zeros((2, 0), int)
-    block = x._mesh.to_host(x.to_local().astype(bool))
+    block = x._mesh.to_host(x.to_local())
+    if block.dtype.names is None:
+        block = block.astype(bool)
+    else:  # records cannot be cast to truth values
+        nonzero = np.nonzero(block)
+        block = np.zeros(block.shape, bool)
+        block[nonzero] = True
     for dim, (start, _) in enumerate(section):
         where = np.flatnonzero(block.any(tuple([d for d in range(x.ndim) if d != dim])))
         if where.size:

@@ -8,6 +8,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from distarray.array import DistArray, as_distarray, call, implements
 from distarray.array.keys import as_index
+from distarray.ops.indexing.values import as_values
 from distarray.ops.rearranging import resize
 from distarray.ops.reshape import ravel, reshaped
 
@@ -80,7 +81,7 @@ class FlatIterator(NDArrayOperatorsMixin):
         if type(key) is tuple and not key:
             raise IndexError("Assigning to a flat iterator with a 0-D index is not supported")
         key = _single(key, base.size)
-        line, values = ravel(base), as_distarray(value, base._mesh)._plain()
+        line, values = ravel(base), as_distarray(as_values(value, base.dtype), base._mesh)._plain()
         number = as_index(key)
         if number is not None:
             if not -base.size <= number < base.size:

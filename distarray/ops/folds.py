@@ -107,9 +107,8 @@ def combine(group: Group, block: Array, ufunc: Ufunc) -> Array:
     fold = RULES[ufunc].fold
     if fold is not None:
         return group.allreduce(block, fold)
-    rows = fold_rows(
-        group, block.reshape(-1), lambda rows: ufunc_method(ufunc, "reduce", rows, 0, block.dtype)
-    )
+    # Without a dtype: these keep the blocks', and NumPy takes none with a byte order or a unit.
+    rows = fold_rows(group, block.reshape(-1), lambda rows: ufunc_method(ufunc, "reduce", rows, 0))
     return rows.reshape(block.shape)
 
 

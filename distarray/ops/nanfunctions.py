@@ -97,7 +97,8 @@ def _extreme(
 ) -> Any:
     result = reduce(ufunc, a, axis, None, out, keepdims, initial, where)
     block = result._block if isinstance(result, DistArray) else result
-    if block.dtype.kind in "fcmM" and np.isnan(block).any():
+    kind = getattr(block, "dtype", np.dtype(object)).kind  # an object is given out bare
+    if kind in "fcmM" and np.isnan(block).any():
         warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
     return result
 

@@ -13,7 +13,6 @@ from distarray.array import (
     as_distarray,
     blocks,
     default_layout,
-    empty,
     implements,
     to_layout,
     wrap,
@@ -21,7 +20,7 @@ from distarray.array import (
 from distarray.comm.agree import agree
 from distarray.layout import Cut, Layout, recounted_cut, rescaled_cut
 from distarray.ops.broadcasting import stretched
-from distarray.ops.joining import Part, assemble
+from distarray.ops.joining import Part, assemble, concatenate
 from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.ops.reshape import ravel, reshaped
 
@@ -196,6 +195,8 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
     counts = _as_counts(repeats)
     if axis is None:
         x, axis = ravel(x)._plain(), 0  # may lie on one rank, if it is short
+    elif not x.ndim:
+        x = ravel(x)  # NumPy takes a number for a line of one, with an axis as well
     axis = normalize_axis_index(axis, x.ndim)
     _check_counts(counts, x.shape[axis])
     if isinstance(counts, DistArray):
@@ -284,7 +285,10 @@ def balanced(x: DistArray, axis: int) -> DistArray:
 def resize(a: Any, new_shape: Any) -> DistArray:
     """The array's elements in C order, over and over, in another shape. See :func:`numpy.resize`.
 
-    Costs what :func:`tile` costs for the flattened array, and :func:`reshape`.
+    Cost
+    ----
+    One message a pair of ranks for what changes rank, twice where the array is there more than
+    twice, and what :func:`reshape` costs.
     """
     shape = (index(new_shape),) if not np.iterable(new_shape) else tuple(map(index, new_shape))
     if any(extent < 0 for extent in shape):
@@ -293,12 +297,13 @@ def resize(a: Any, new_shape: Any) -> DistArray:
     total = int(np.prod(shape, dtype=object))
     if not flat.size or not total:
         layout = default_layout(shape, flat.itemsize, flat._mesh)
-        result = empty(layout, flat.dtype, flat._mesh)
-        result._block[...] = 0
-        return result
+        block = flat._mesh.xp.zeros(layout.local_shape(flat._mesh.coords), flat.dtype)
+        return wrap(block, layout, flat._mesh)
     if total <= flat.size:
         return reshaped(flat[:total], shape, copy=True)
-    return reshaped(tile(flat, -(-total // flat.size))[:total], shape)
+    times, rest = divmod(total, flat.size)
+    repeated = tile(flat, times) if times > 1 else flat
+    return reshaped(concatenate([repeated, flat[:rest]]), shape)
 
 
 @implements(np.copy, at=True)

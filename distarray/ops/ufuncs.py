@@ -106,6 +106,8 @@ def _refuse_negative_powers(
 
 
 def _probe(x: Any) -> Any:
+    if isinstance(x, (list, tuple)):
+        x = np.asarray(x)
     return np.empty((0,), x.dtype) if hasattr(x, "dtype") else x
 
 

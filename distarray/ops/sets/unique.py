@@ -212,7 +212,7 @@ def _slices(x: DistArray, asked: _Asked, axis: int) -> list[DistArray]:
         own.first = own.first + sum(lengths[: cuts[0].part(mesh.coords)])
     merged = _merged(y._layout, mesh, own, False)
     values, first, count = _placed(merged, y)
-    found = merged.found.keys
+    found = merged.found.keys.astype(keys.dtype, copy=False)  # joining makes the order native
     block = found.view(x.dtype) if found.dtype.itemsize else np.empty(0, x.dtype)
     block = mesh.asarray(block.reshape(len(found), *y.shape[1:]))
     shaped = [*values._layout.cuts, *cuts[1:]]
