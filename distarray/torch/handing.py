@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 
+from distarray.array.divergence import verify_among
 from distarray.comm import DeviceMesh
+from distarray.config import config
 from distarray.errors import LayoutError
 from distarray.layout import Cut, Layout, Placement, Replicate, Shard
 from distarray.torch.tensor import DistTensor, laid_out
@@ -55,11 +57,25 @@ def annotated(
         What is said of it.
     last : Cut, optional
         How the last dimension is cut if it is, which then nobody has to be asked.
+
+    Raises
+    ------
+    LayoutError
+        If the last dimension is not as long as `last` has it. A rank that is alone with that
+        raises alone, for it costs no message to find out; ``config.check`` compares what all
+        ranks were handed first, and then they raise together.
     """
     if isinstance(x, DistTensor) or not isinstance(x, torch.Tensor) or placement is None:
         return x
     shape = tuple(x.shape)
+    if config.settings.check:
+        _compare(x, mesh, placement)
     if isinstance(placement, Replicate):
+        if last is not None and (not shape or shape[-1] != last.extent):
+            raise LayoutError(
+                f"rank {mesh.rank} was handed a tensor of shape {shape}; the layer takes "
+                f"{last.extent} features"
+            )
         return laid_out(x, mesh, Layout.replicated(shape, mesh.shape))
     if last is not None and isinstance(placement, Shard) and placement.dim in (-1, x.ndim - 1):
         layout = _layout_with(shape, last, mesh.shape)
@@ -71,6 +87,14 @@ def annotated(
             )
         return laid_out(x, mesh, layout)
     return DistTensor.from_local(x, mesh, [placement])
+
+
+def _compare(x: Tensor, mesh: DeviceMesh, placement: Placement) -> None:
+    """Raise on all ranks unless they were handed tensors that are alike."""
+    shape: list[Any] = list(x.shape)
+    if isinstance(placement, Shard) and -len(shape) <= placement.dim < len(shape):
+        shape[placement.dim] = "*"  # of which each rank has a part
+    verify_among(mesh.group, f"a {x.dtype} tensor of shape {tuple(shape)} for a parallel style")
 
 
 @lru_cache(maxsize=1024)
