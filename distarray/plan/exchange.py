@@ -145,8 +145,10 @@ def _source_of(src: Layout, fixed: dict[int, int], reader: Coords) -> Coords:
     far the block is from the reader in the other dimensions, sends a reader that owns the block
     to itself and spreads the others over the replicas.
     """
-    shift = sum([reader[mesh_dim] - coordinate for mesh_dim, coordinate in fixed.items()])
     sizes = src.mesh_shape
+    if len(fixed) == len(sizes):
+        return tuple([fixed[m] for m in range(len(sizes))])
+    shift = sum([reader[mesh_dim] - coordinate for mesh_dim, coordinate in fixed.items()])
     return tuple(
         [fixed[m] if m in fixed else (reader[m] + shift) % size for m, size in enumerate(sizes)]
     )
@@ -161,18 +163,27 @@ def _choices(cut: Cut, interval: Interval) -> list[dict[int, int]]:
     return [dict(zip(cut.mesh_dims, cut.digits(part), strict=True)) for part in parts]
 
 
-def _owners_of(layout: Layout, box: Box) -> Iterator[dict[int, int]]:
+def _owners_of(layout: Layout, box: Box) -> Iterable[dict[int, int]]:
     """Coordinates, along the mesh dimensions that decide it, of the blocks that meet a box."""
     lone = {m: layout.placements[m].coordinate for m in layout.ats}  # type: ignore[attr-defined]
     ranges: list[list[dict[int, int]]] = []
     for cut, interval in zip(layout.cuts, box, strict=True):
         if cut.mesh_dims:
             ranges.append(_choices(cut, interval))
+    return _combined([[lone], *ranges] if lone else ranges)
+
+
+def _combined(ranges: list[list[dict[int, int]]]) -> Iterable[dict[int, int]]:
+    """Every choice of one entry of each list, as one dictionary."""
+    if len(ranges) == 1:
+        return ranges[0]
+    found = []
     for choice in product(*ranges):
-        fixed = dict(lone)
+        merged: dict[int, int] = {}
         for digits in choice:
-            fixed.update(digits)
-        yield fixed
+            merged.update(digits)
+        found.append(merged)
+    return found
 
 
 def _receives(
@@ -195,6 +206,9 @@ def _readers(src: Layout, dst: Layout, box: Box, me: Coords) -> Iterator[Coords]
     deciding = _deciding(src)
     free = [m for m in range(len(me)) if m not in deciding]
     for choice in _candidates(dst, box, deciding):
+        if not free:
+            yield tuple([choice[m] for m in deciding])
+            continue
         reader = dict(choice)
         shift = sum([reader[m] - me[m] for m in deciding])
         for mesh_dim in free:
@@ -225,11 +239,7 @@ def _candidates(dst: Layout, box: Box, needed: list[int]) -> Iterable[dict[int, 
         covered.add(mesh_dim)
     free = [m for m in needed if m not in covered]
     ranges += [[{mesh_dim: c} for c in range(dst.mesh_shape[mesh_dim])] for mesh_dim in free]
-    for choice in product(*ranges):
-        merged: dict[int, int] = {}
-        for digits in choice:
-            merged.update(digits)
-        yield merged
+    return _combined(ranges)
 
 
 @lru_cache(maxsize=1024)
