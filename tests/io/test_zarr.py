@@ -128,6 +128,9 @@ def test_stores_of_other_kinds(world: Any, shared: Path) -> None:
         url = f"elsewhere://{shared}/remote.zarr"
         io.write(url, {"x": pending}, storage_options={"auto_mkdir": True})
         assert_matches(io.read(url, "x", mesh=mesh, placements=[Shard(1)]), FIELD * n)
+        for wrong in ({"chunks": (0, 2)}, {"chunks": (2, 2), "shards": (2, 0)}):
+            with pytest.raises(ValueError, match="of one element at least"):
+                io.write(shared / "wrong.zarr", pending, **wrong)
         for scheme in ("file", "local"):  # directories like any other, written aside
             io.write(f"{scheme}://{shared}/{scheme}.zarr", pending[::2])
             with pytest.raises(FileExistsError, match="is no Zarr store"):
