@@ -1,5 +1,7 @@
 """Saves that are killed: ``python killing.py DIRECTORY SAVES`` prints how many, of how many kinds.
 
+``python killing.py DIRECTORY SAVES jobs`` kills jobs of MPI, of which a rank or all are killed.
+
 First at every single call that changes the file system, one after the other: a forked child stops
 there for good, as a kill or a power cut would have it, and what it leaves is looked at. Then at
 random instants, by SIGKILL, while saves follow one another. Whenever it happens, there must be a
@@ -10,10 +12,13 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +29,17 @@ from distarray import DeviceMesh, Shard, checkpoint
 from distarray.comm import run_threads
 from distarray.io import grids
 
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from launcher import SETTINGS, find_mpiexec  # noqa: E402
+
 #: Calls that change what is on disk.
 CALLS = ("mkdir", "open", "writev", "fsync", "rename", "unlink", "rmdir")
+
+
+#: Seconds that a child which is killed at random has at the most, to begin with.
+_LONGEST = 0.1
 
 
 def save_one(path: Path, number: int, ranks: int, step: int | None, asynchronous: bool) -> None:
@@ -96,10 +110,13 @@ def everywhere(directory: Path, step: int | None, two_steps: bool = False) -> in
 
 
 def at_random(directory: Path, saves: int) -> tuple[int, int]:
-    """Kill at random instants, until so many saves are done; the numbers of kills and of saves."""
+    """Kill at random instants, until so many saves are done; the numbers of kills and of saves.
+
+    A child has time for a few saves, often for less than one; for more once none gets done.
+    """
     path, told, done, kills = directory / "random", directory / "told", 0, 0
-    rng = random.Random(5)
-    while done < saves and kills < 40:
+    rng, longest = random.Random(5), _LONGEST
+    while done < saves:
         child = os.fork()
         if child == 0:
             for save in range(done + 1, done + 1000):
@@ -107,13 +124,50 @@ def at_random(directory: Path, saves: int) -> tuple[int, int]:
                 with told.open("a") as file:
                     file.write(f"{save}\n")
             os._exit(0)
-        time.sleep(rng.uniform(0.0, 0.4))
+        time.sleep(rng.uniform(0.0, longest))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         kills += 1
         said = max([done, *map(int, told.read_text().split())] if told.exists() else [done])
         found = load_one(path) or 0
         assert found in (said, said + 1), (kills, found, said)
+        longest = 1.3 * longest if found == done else _LONGEST
+        done = found
+    return kills, done
+
+
+def killed_job(
+    mpiexec: Sequence[str], path: Path, victim: int | None, delay: float, first: int = 1
+) -> list[int]:
+    """Start a job of 2 ranks that saves, and kill one of them or all; the saves it has told of."""
+    job = subprocess.Popen(
+        [*mpiexec, "-n", "2", sys.executable, str(HERE / "killing.py"), str(path), "mpi",
+         str(9 if victim is None else victim), str(int(1000 * delay)), str(first)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+        cwd=HERE.parents[1],
+        env={**os.environ, **SETTINGS, "PYTHONPATH": str(HERE.parents[1])},
+    )  # fmt: skip
+    assert job.stdout is not None
+    said = []
+    if victim is None:
+        said.append(job.stdout.readline())
+        time.sleep(delay)
+        os.killpg(job.pid, signal.SIGKILL)
+    said += job.communicate(timeout=60)[0].splitlines()
+    assert job.returncode != 0
+    return [int(found[1]) for found in map(re.compile(r"saved (\d+)\n?").fullmatch, said) if found]
+
+
+def jobs(directory: Path, saves: int) -> tuple[int, int]:
+    """Kill jobs at random instants, until so many saves are done; as :func:`at_random`."""
+    rng, done, kills = random.Random(5), 0, 0
+    while done < saves:
+        victim = rng.choice([0, 1, None])
+        delay = rng.uniform(0.0, 0.4)
+        said = killed_job(find_mpiexec(), directory / "jobs", victim, delay, done + 1)
+        kills += 1
+        found = load_one(directory / "jobs") or 0
+        assert found >= max(said, default=done), (kills, victim, found, said)
         done = found
     return kills, done
 
@@ -128,7 +182,7 @@ def under_mpi(directory: Path) -> None:
         checkpoint.save(directory, state, step=number, keep=2, asynchronous=number % 2 == 0)
         if mesh.rank == 0 and number % 2:
             print("saved", number, flush=True)
-        if mesh.rank == victim and number == first + 2:
+        if mesh.rank == victim and number == first:
             threading.Timer(seconds / 1000, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
 
@@ -138,6 +192,9 @@ def main() -> None:
     directory = Path(sys.argv[1])
     if sys.argv[2] == "mpi":
         under_mpi(directory)
+        return
+    if sys.argv[3:] == ["jobs"]:
+        print("killed {} jobs in {} saves".format(*jobs(directory, int(sys.argv[2]))))
         return
     print("stopped at", everywhere(directory, None), "places of a save that replaces")
     print("stopped at", everywhere(directory, 100), "places of a save of a step")
