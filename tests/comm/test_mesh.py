@@ -217,10 +217,9 @@ def test_ranks_that_disagree(world, ranks):
     world.run(ranks, program)
 
 
+@pytest.mark.counts(lambda n: n > 1)
 def test_ranks_that_disagree_about_a_mesh_that_some_have(world, ranks):
     """A mesh that is there already is no reason not to look: others would wait for this rank."""
-    if ranks == 1:
-        pytest.skip("nobody to disagree with")
 
     def program(group):
         known = DeviceMesh(group, (group.size,), ("known",))
