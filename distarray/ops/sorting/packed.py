@@ -24,12 +24,14 @@ def packed_order(block: Array, axis: int) -> Array | None:
         return None
     if not dtype.isnative or (dtype.itemsize < 4 and dtype.kind != "f"):
         return None  # small integers: NumPy's stable sort counts digits
-    last = np.moveaxis(block, axis, -1)
+    last = np.ascontiguousarray(np.moveaxis(block, axis, -1))  # several passes: each pays it back
     lines = last.reshape(-1, last.shape[-1])
     if block.ndim == 1 and (block[1:] >= block[:-1]).all():
         return np.arange(block.size)
     order = _order_lines(lines)
-    return None if order is None else np.moveaxis(order.reshape(last.shape), -1, axis)
+    if order is None:
+        return None
+    return np.ascontiguousarray(np.moveaxis(order.reshape(last.shape), -1, axis))
 
 
 def _order_lines(lines: Array) -> Array | None:
