@@ -288,6 +288,20 @@ class Methods(Base):
             return self._like(self._block.view(dtype))  # type: ignore[no-any-return]
         return self
 
+    @property
+    def flags(self) -> Any:
+        """Whether the array can be written to, and how this rank's block of it is stored."""
+        return self._block.flags
+
+    def setflags(
+        self, write: bool | None = None, align: bool | None = None, uic: bool | None = None
+    ) -> None:
+        """Forbid writing to the array, or allow it; see :meth:`numpy.ndarray.setflags`.
+
+        Every rank calls it, and none sends anything.
+        """
+        self._block.setflags(write=write, align=align, uic=uic)
+
     def byteswap(self, inplace: bool = False) -> Any:
         """The bytes of each element in the opposite order."""
         if self._layout.partials:

@@ -86,6 +86,25 @@ def test_a_complex_number_is_no_real_one_in_flat(world, ranks):
     world.run(ranks, program)
 
 
+@pytest.mark.host
+def test_what_is_made_read_only_stays_as_it_is(world, ranks):
+    def program(group):
+        x = distribute(LINES, DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
+        assert x.flags.writeable
+        x.setflags(write=False)
+        assert not x.flags.writeable
+        for write in (lambda: x.__setitem__(0, 1.0), lambda: x[1:].__iadd__(1), x.sort):
+            with pytest.raises(ValueError, match="read-only"):
+                write()
+        assert_matches(x, LINES)
+        x.flags.writeable = True
+        x[0] = 7
+        assert_matches(x, after(LINES, (0, 7)))
+        assert not x.sum().flags.writeable
+
+    world.run(ranks, program)
+
+
 def test_resizing_by_little_moves_little(world, ranks):
     values = np.arange(24000.0).reshape(1200, 20)
 
