@@ -23,7 +23,34 @@ from benchmarks.states import state
 s = state(globals(), n, rows)
 a = place(numpy.zeros(4))
 """
+FORMAT = """
+from distarray import io
+from benchmarks.formats import READ, WRITE
+from benchmarks.plain import scratch
+a = place(numpy.full(n, 0.5))
+path = f"{scratch()}/{type(a).__name__}.ENDING"
+"""
 LARGE_STATE, TINY_STATE = {"n": 256, "rows": 512}, {"n": 2, "rows": 768}
+
+
+def formats(ending: str, writing: str, reading: str) -> list[Case]:
+    """Writing and reading a format, beside the library whose format it is; messages of both."""
+    setup = FORMAT.replace("ENDING", ending)
+    sizes, tiny = {"n": 32 * MILLION}, {"n": 64}
+    write = {
+        "numpy": f"WRITE[{ending!r}](path, a)",
+        "distarray": "io.write(path, {'x': a})",
+    }
+    read = {
+        "numpy": f"READ[{ending!r}](path)",
+        "distarray": "io.read(path, 'x', placements=[Shard(0)])",
+    }
+    made = f"{setup}(io.write(path, {{'x': a}}) if hasattr(a, 'mesh') else {write['numpy']})\n"
+    return [
+        Case(f"write .{ending} 256 MiB", setup, write, sizes, tiny, messages=writing),
+        Case(f"read .{ending} 256 MiB", made, read, sizes, tiny, messages=reading),
+    ]
+
 
 CASES = [
     Case(
@@ -85,7 +112,10 @@ CASES = [
         {"distarray": "s.save_behind()", "local": "s.copy()"},
         LARGE_STATE,
         TINY_STATE,
-        messages="6",
+        messages="7",
         before="s.wait() if hasattr(s, 'wait') else None",
     ),
 ]
+CASES += formats("h5", "p + 8", "4")  # to rank 0, which writes alone
+CASES += formats("safetensors", "9", "4")
+CASES += formats("zarr", "9", "p + 4")
