@@ -91,6 +91,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 
 
 @implements(np.trapezoid)
+@as_numpy_on_one_rank(np.trapezoid)
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """The integral along an axis by the trapezoidal rule; see :func:`numpy.trapezoid`.
 
