@@ -191,7 +191,7 @@ class DistArray(Operators, Methods):
         """The global array as a NumPy array of its own on every rank; collective."""
         verify(DistArray.full, (self,), {})
         result = movement.gathered(self._block, self._layout, self._mesh)
-        return self._mesh.to_host(result)  # type: ignore[no-any-return]
+        return np.asarray(self._mesh.to_host(result))  # what is 0-d may be a scalar of NumPy's
 
     full_tensor = full
 
@@ -210,7 +210,7 @@ class DistArray(Operators, Methods):
                 f"gather(root={root}): the mesh has ranks 0 to {self._mesh.size() - 1}"
             )
         result = movement.gathered(self._block, self._layout, self._mesh, root)
-        return None if result is None else self._mesh.to_host(result)
+        return None if result is None else np.asarray(self._mesh.to_host(result))
 
     # -- protocols ---------------------------------------------------------------------------
 

@@ -156,19 +156,35 @@ def _third_version(words: dict[str, Any]) -> bytes:
 def is_fortran(x: DistArray) -> bool:
     """Whether the whole array is in Fortran order in memory, and not in C order; collective.
 
-    It is where the blocks are and the array is no slice of another one.
+    It is where the blocks are and the array is no slice of another one. Blocks of one row or one
+    column have both orders; the distances between their elements tell which they come from.
 
     Cost
     ----
-    An allreduce of two booleans, for arrays of two dimensions and more.
+    An allreduce of four booleans, for arrays of two dimensions and more.
     """
-    if x.ndim < 2:
-        return False
+    if sum(n > 1 for n in x.shape) < 2 or x.size == 0:
+        return False  # both orders are one
     spread = [cut.base == cut.extent and cut.step == 1 for cut in x._layout.cuts[:-1]]
     flags = x._block.flags
-    own = np.array([flags.f_contiguous, flags.c_contiguous])
-    columns, rows = x._mesh.group.allreduce(own, Fold.ALL, "order in memory").tolist()
-    return bool(columns and not rows and all(spread) and x._layout.cuts[-1].step == 1)
+    own = [flags.f_contiguous, flags.c_contiguous, *_strided_as_made(x._block)]
+    columns, rows, by_columns, by_rows = x._mesh.group.allreduce(
+        np.array(own), Fold.ALL, "order in memory"
+    ).tolist()
+    columns = columns and (by_columns and not by_rows if rows else True)
+    return bool(columns and all(spread) and x._layout.cuts[-1].step == 1)
+
+
+def _strided_as_made(block: Any) -> tuple[bool, bool]:
+    """Whether the strides are those of a new array in Fortran order, and of one in C order."""
+    if block.size == 0:
+        return True, True  # nothing speaks against either
+    columns, rows = [block.itemsize], [block.itemsize]
+    for n in block.shape[:-1]:
+        columns.append(columns[-1] * max(n, 1))
+    for n in block.shape[:0:-1]:
+        rows.append(rows[-1] * max(n, 1))
+    return block.strides == tuple(columns), block.strides == tuple(reversed(rows))
 
 
 def parts_of(x: DistArray, allow_pickle: bool = True) -> list[Part]:

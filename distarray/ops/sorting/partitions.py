@@ -1,7 +1,4 @@
-"""partition and argpartition: NumPy's promise, in an order that any number of ranks agrees on.
-
-One rank by itself leaves it to NumPy, except under `config.reproducible`.
-"""
+"""partition and argpartition: NumPy's promise, in an order that every number of ranks agrees on."""
 
 import operator
 from collections.abc import Callable, Sequence
@@ -12,7 +9,6 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, call, implements
 from distarray.comm.group import Group
-from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.ops.order.selection import select
 from distarray.ops.sorting.arrangements import argsort, comparable, sort, viewed
 from distarray.ops.sorting.engine import Routed, order_line
@@ -29,18 +25,15 @@ _LINES, _LONG = 64, 1 << 26
 
 
 @implements(np.partition)
-@as_numpy_on_one_rank(np.partition)
 def partition(
     a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
 ) -> DistArray:
     """A copy with certain elements where sorting puts them; see :func:`numpy.partition`.
 
     NumPy leaves open in which order the smaller ones stand before each and the others behind it.
-    On several ranks it does not depend on their number: one or a few long lines keep the order in
+    Here every number of ranks gives the same array: one or a few long lines keep the order in
     which they came, many shorter lines are left to NumPy, each on one rank. With many places at
-    once, and of text, records and complex numbers, the result is sorted. One rank does what NumPy
-    does, which takes a third of the time, unless `config.reproducible` asks for the same array as
-    on several.
+    once, and of text, records and complex numbers, the result is sorted.
 
     Returns
     -------
@@ -51,6 +44,11 @@ def partition(
     ----
     Nothing where the axis is whole. Many lines: two exchanges. A long line: the selection of the
     elements (a few small allgathers), and an all-to-all of what changes rank.
+
+    Notes
+    -----
+    On one rank a single line takes two to three times as long as in NumPy, whose order would be
+    another one on every number of ranks.
     """
     x = as_distarray(a)
     places = _places(np.partition, x, kth, axis, kind, order)
@@ -73,15 +71,14 @@ def partition(
 
 
 @implements(np.argpartition)
-@as_numpy_on_one_rank(np.argpartition)
 def argpartition(
     a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
 ) -> DistArray:
     """Indices that partition an array; see :func:`numpy.argpartition`.
 
     One or a few long lines: before, between and behind the elements asked for, and among those
-    equal to them, indices ascend. Otherwise, and on one rank, as :func:`partition`, also in what
-    it costs; indices travel with what changes rank.
+    equal to them, indices ascend. Otherwise as :func:`partition`, also in what it costs; indices
+    travel with what changes rank. Every number of ranks gives the same array.
 
     Returns
     -------
