@@ -167,8 +167,13 @@ def call_ufunc(ufunc: np.ufunc, *inputs: Array, **keywords: Any) -> Array:
     return ufunc(*inputs, **keywords)
 
 
+def _conjugate(a: Array) -> Array:
+    """Of complex numbers alone: the conjugate of a bool is an int8."""
+    return np.conjugate(a) if a.dtype.kind == "c" else a
+
+
 def _vecdot(a: Array, b: Array) -> Array:
-    return np.matmul(np.conjugate(a)[..., None, :], b[..., None])[..., 0, 0]
+    return np.matmul(_conjugate(a)[..., None, :], b[..., None])[..., 0, 0]
 
 
 def _matvec(a: Array, b: Array) -> Array:
@@ -176,7 +181,7 @@ def _matvec(a: Array, b: Array) -> Array:
 
 
 def _vecmat(a: Array, b: Array) -> Array:
-    return np.matmul(np.conjugate(a)[..., None, :], b)[..., 0, :]
+    return np.matmul(_conjugate(a)[..., None, :], b)[..., 0, :]
 
 
 #: Products that CuPy lacks, made of the one that it has.

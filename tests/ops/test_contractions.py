@@ -93,6 +93,19 @@ def test_vector_ufuncs(world, name, data):
     check(world, ranks, mesh_shape, operands, getattr(np, name))
 
 
+def test_products_of_bools_are_bools(world, ranks):
+    """On any device; the conjugate of a bool would be an int8."""
+    a = np.arange(30).reshape(5, 6) % 4 == 0
+
+    def program(group):
+        x = distribute(a, DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
+        assert_matches(np.vecmat(x[:, 0], x), np.vecmat(a[:, 0], a))
+        assert_matches(np.matvec(x, x[0]), np.matvec(a, a[0]))
+        assert_matches(np.vecdot(x, x), np.vecdot(a, a))
+
+    world.run(ranks, program)
+
+
 @pytest.mark.parametrize(
     ("call", "shapes"),
     [

@@ -26,6 +26,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 UFUNCS = {u.__name__: u for u in ufuncs().values() if u.signature is None}
 CHARS = "?bBhHiIlLefdgFDmM"
 LAID = ("plain", "view", "transposed", "ragged")
+#: Of single complex numbers NumPy itself gives other bits where memory runs backwards.
+NEVER_BACKWARDS = {"absolute", "multiply", "square"}
 
 
 def loops(ufunc):
@@ -73,7 +75,10 @@ def assert_same_outcome(call, reference, exact=True):
         assert_matches(found, expected, exact=exact)
 
 
-@pytest.mark.parametrize("name", sorted(UFUNCS))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.host] * (n == "isnat")) for n in sorted(UFUNCS)],
+)
 @settings(max_examples=12)
 @given(data=st.data())
 def test_every_ufunc(world, name, data):
@@ -81,7 +86,9 @@ def test_every_ufunc(world, name, data):
     ranks = data.draw(st.sampled_from(world.ranks))
     mesh_shape = data.draw(mesh_shapes(ranks))
     arrays = data.draw(operands(ufunc))
-    laid = [data.draw(recipes(a.shape, mesh_shape, a.dtype, LAID)) for a in arrays]
+    backwards = not (name in NEVER_BACKWARDS and "F" in [a.dtype.char for a in arrays])
+    kinds = [kind for kind in LAID if backwards or kind != "view"]
+    laid = [data.draw(recipes(a.shape, mesh_shape, a.dtype, kinds)) for a in arrays]
     plain = [data.draw(st.integers(0, 4)) == 0 for _ in arrays]
     if all(plain):
         plain[0] = False
