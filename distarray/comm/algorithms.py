@@ -15,6 +15,7 @@ from distarray.layout.placement import Fold
 
 if TYPE_CHECKING:
     from distarray.comm.group import Group
+    from distarray.comm.transport import Transport
 
 __all__ = [
     "allreduce",
@@ -32,7 +33,7 @@ Array = Any
 GATHER_BELOW = 1 << 16
 
 
-def allreduce(group: "Group", block: Array, fold: Fold) -> Array:
+def allreduce(group: "Transport", block: Array, fold: Fold) -> Array:
     """Fold in rank order: gather and fold, or fold pieces and gather those when it is much."""
     block = prepared(block, fold)
     if group.size == 1 or block.size == 0:
@@ -48,7 +49,7 @@ def allreduce(group: "Group", block: Array, fold: Fold) -> Array:
     return averaged(total, group.size, fold)
 
 
-def reduce_scatter(group: "Group", blocks: Sequence[Array], fold: Fold) -> Array:
+def reduce_scatter(group: "Transport", blocks: Sequence[Array], fold: Fold) -> Array:
     """Bring all contributions here, and fold them in rank order, reusing the first one."""
     own = prepared(blocks[group.rank], fold)
     if group.size == 1:
@@ -65,7 +66,7 @@ def reduce_scatter(group: "Group", blocks: Sequence[Array], fold: Fold) -> Array
     return averaged(total, group.size, fold)
 
 
-def exscan(group: "Group", block: Array, fold: Fold, identity: Array) -> Array:
+def exscan(group: "Transport", block: Array, fold: Fold, identity: Array) -> Array:
     """Exclusive scan in about log2(size) rounds, folding lower ranks' parts from the left."""
     block = np.array(prepared(block, fold), order="C")
     first = np.empty_like(block)
@@ -86,7 +87,7 @@ def exscan(group: "Group", block: Array, fold: Fold, identity: Array) -> Array:
     return total if rank else first
 
 
-def _shift(group: "Group", block: Array, into: Array, step: int, floor: int = 0) -> None:
+def _shift(group: "Transport", block: Array, into: Array, step: int, floor: int = 0) -> None:
     """Pass `block` to the rank `step` above; ranks below `floor` have nothing to pass."""
     up, down = group.rank + step, group.rank - step
     group._exchange(
@@ -95,7 +96,7 @@ def _shift(group: "Group", block: Array, into: Array, step: int, floor: int = 0)
     )
 
 
-def alltoall_varied(group: "Group", blocks: Sequence[Array]) -> list[Array]:
+def alltoall_varied(group: "Transport", blocks: Sequence[Array]) -> list[Array]:
     """Exchange lengths, then send what is not empty, straight into one array."""
     lengths = np.array([len(block) for block in blocks], dtype=np.int64)
     counts = group._alltoall_counts(lengths)
@@ -109,7 +110,7 @@ def alltoall_varied(group: "Group", blocks: Sequence[Array]) -> list[Array]:
     return received
 
 
-def gather_varied(group: "Group", block: Array, root: int) -> list[Array] | None:
+def gather_varied(group: "Transport", block: Array, root: int) -> list[Array] | None:
     """Send the lengths to all, then the blocks to root."""
     counts = group._allgather(np.array(len(block), dtype=np.int64))
     if group.rank != root:

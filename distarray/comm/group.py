@@ -1,32 +1,28 @@
 """A set of ranks that talk: the narrow waist between the library and MPI.
 
 The public methods of :class:`Group` write the ledger, bring GPU buffers to where the transport can
-read them and hand over to methods with an underscore, which the transports implement:
-:class:`distarray.comm.mpi.MPIGroup` on mpi4py, :class:`distarray.comm.threads.ThreadGroup` on
+read them and hand over to the methods of :class:`distarray.comm.transport.Transport`, which
+:class:`distarray.comm.mpi.MPIGroup` has on mpi4py, :class:`distarray.comm.threads.ThreadGroup` on
 threads. Arguments are trusted: whoever calls has checked them against what all ranks know.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 
-from distarray.comm import algorithms, devices, ledger
+from distarray.comm import devices, ledger
 from distarray.comm.pending import FINISHED, Pending
+from distarray.comm.transport import Array, Pair, Transport
 from distarray.layout.placement import Fold
 
 __all__ = ["Array", "Group", "Pair"]
 
-#: A NumPy or CuPy array.
-Array = Any
-#: (peer, strided view)
-Pair = tuple[int, Array]
-
 _ndarray = np.ndarray
 
 
-class Group(ABC):
+class Group(Transport):
     """An ordered set of ranks and the conversations they can hold.
 
     Every method except `exchange` and `subset` is collective over the group.
@@ -39,8 +35,6 @@ class Group(ABC):
         Number of ranks.
     """
 
-    rank: int
-    size: int
     #: Tells worlds apart that have the same ranks; for threads, also the ranks of one process.
     place: Any = None
     #: Whether `_exchange` can be given GPU buffers if MPI is GPU-aware.
@@ -406,67 +400,6 @@ class Group(ABC):
     @abstractmethod
     def abort(self, code: int = 1) -> None:
         """End all ranks of the world."""
-
-    # -- what the transports implement, on host arrays ----------------------------------------
-
-    @abstractmethod
-    def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None: ...
-
-    @abstractmethod
-    def _allgather(self, block: Array) -> Array: ...
-
-    @abstractmethod
-    def _allgather_varied(self, block: Array, counts: Sequence[int] | None) -> list[Array]: ...
-
-    @abstractmethod
-    def _broadcast(self, block: Array, root: int) -> None: ...
-
-    @abstractmethod
-    def _allgather_object(self, obj: Any) -> list[Any]: ...
-
-    @abstractmethod
-    def _broadcast_object(self, obj: Any, root: int) -> Any: ...
-
-    @abstractmethod
-    def _barrier(self) -> None: ...
-
-    @abstractmethod
-    def _alltoall_counts(self, counts: Array) -> Array: ...
-
-    @abstractmethod
-    def _subset(self, ranks: tuple[int, ...]) -> "Group": ...
-
-    # -- what follows from it; transports override where they know better ----------------------
-
-    def _allreduce(self, block: Array, fold: Fold) -> Array:
-        return algorithms.allreduce(self, block, fold)
-
-    def _allreduce_in_place(self, block: Array, fold: Fold) -> None:
-        block[...] = self._allreduce(block, fold)
-
-    def _begin_exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> Pending:
-        self._exchange(sends, receives)
-        return FINISHED
-
-    def _begin_allreduce(self, block: Array, fold: Fold) -> Pending:
-        self._allreduce_in_place(block, fold)
-        return FINISHED
-
-    def _begin_broadcast(self, block: Array, root: int) -> Pending:
-        self._broadcast(block, root)
-        return FINISHED
-
-    def _reduce_scatter(self, blocks: Sequence[Array], fold: Fold) -> Array:
-        return algorithms.reduce_scatter(self, blocks, fold)
-
-    def _exscan(self, block: Array, fold: Fold, identity: Array) -> Array:
-        return algorithms.exscan(self, block, fold, identity)
-
-    def _alltoall_varied(self, blocks: Sequence[Array]) -> list[Array]:
-        return algorithms.alltoall_varied(self, blocks)
-
-    def _gather_varied(self, block: Array, root: int) -> list[Array] | None:
-        return algorithms.gather_varied(self, block, root)
 
     # -- bookkeeping --------------------------------------------------------------------------
 

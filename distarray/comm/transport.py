@@ -1,0 +1,97 @@
+"""What a way of talking between ranks has to offer: MPI, or threads of one process.
+
+Methods take host arrays, and trust them. A transport implements the abstract ones; what follows
+from those is overridden where it knows better.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from distarray.comm import algorithms
+from distarray.comm.pending import FINISHED, Pending
+from distarray.layout.placement import Fold
+
+if TYPE_CHECKING:
+    from distarray.comm.group import Group
+
+__all__ = ["Array", "Pair", "Transport"]
+
+#: A NumPy or CuPy array.
+Array = Any
+#: (peer, strided view)
+Pair = tuple[int, Array]
+
+
+class Transport(ABC):
+    """The conversations of a group's ranks, as MPI or threads hold them.
+
+    Attributes
+    ----------
+    rank : int
+        This rank's number in the group.
+    size : int
+        Number of ranks.
+    """
+
+    rank: int
+    size: int
+
+    @abstractmethod
+    def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None: ...
+
+    @abstractmethod
+    def _allgather(self, block: Array) -> Array: ...
+
+    @abstractmethod
+    def _allgather_varied(self, block: Array, counts: Sequence[int] | None) -> list[Array]: ...
+
+    @abstractmethod
+    def _broadcast(self, block: Array, root: int) -> None: ...
+
+    @abstractmethod
+    def _allgather_object(self, obj: Any) -> list[Any]: ...
+
+    @abstractmethod
+    def _broadcast_object(self, obj: Any, root: int) -> Any: ...
+
+    @abstractmethod
+    def _barrier(self) -> None: ...
+
+    @abstractmethod
+    def _alltoall_counts(self, counts: Array) -> Array: ...
+
+    @abstractmethod
+    def _subset(self, ranks: tuple[int, ...]) -> "Group": ...
+
+    # -- what follows from it; transports override where they know better ----------------------
+
+    def _allreduce(self, block: Array, fold: Fold) -> Array:
+        return algorithms.allreduce(self, block, fold)
+
+    def _allreduce_in_place(self, block: Array, fold: Fold) -> None:
+        block[...] = self._allreduce(block, fold)
+
+    def _begin_exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> Pending:
+        self._exchange(sends, receives)
+        return FINISHED
+
+    def _begin_allreduce(self, block: Array, fold: Fold) -> Pending:
+        self._allreduce_in_place(block, fold)
+        return FINISHED
+
+    def _begin_broadcast(self, block: Array, root: int) -> Pending:
+        self._broadcast(block, root)
+        return FINISHED
+
+    def _reduce_scatter(self, blocks: Sequence[Array], fold: Fold) -> Array:
+        return algorithms.reduce_scatter(self, blocks, fold)
+
+    def _exscan(self, block: Array, fold: Fold, identity: Array) -> Array:
+        return algorithms.exscan(self, block, fold, identity)
+
+    def _alltoall_varied(self, blocks: Sequence[Array]) -> list[Array]:
+        return algorithms.alltoall_varied(self, blocks)
+
+    def _gather_varied(self, block: Array, root: int) -> list[Array] | None:
+        return algorithms.gather_varied(self, block, root)
