@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import distarray.torch as dt
-from distarray import DeviceMesh
+from distarray import DeviceMesh, Layout
 
 
 def line(group):
@@ -156,3 +156,14 @@ class Transformer(nn.Module):
         for layer in self.layers:
             x = layer(x)
         return self.output(self.norm(x))
+
+
+def part_of(whole, mesh, placements):
+    """This rank's part of a tensor that every rank has."""
+    layout = Layout.chunked(tuple(whole.shape), mesh.shape, placements)
+    section = tuple([slice(*s) for s in layout.section(mesh.coords)])
+    return whole[section].clone()
+
+
+def spread(whole, mesh, placements):
+    return dt.DistTensor.from_local(part_of(whole, mesh, placements), mesh, placements)

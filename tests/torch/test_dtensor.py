@@ -16,6 +16,7 @@ if not torch.distributed.is_available():
 import torch.distributed as dist  # noqa: E402
 
 import distarray.torch as bridge  # noqa: E402
+from tests.everywhere import raises_everywhere  # noqa: E402
 
 pytestmark = [pytest.mark.host, pytest.mark.filterwarnings("ignore")]
 
@@ -34,13 +35,6 @@ def group(world):
     yield group
     if dist.is_initialized():
         dist.destroy_process_group()
-
-
-def raises_everywhere(group, kind, call, match):
-    with pytest.raises(kind, match=match) as caught:
-        call()
-    texts = group.allgather_object(str(caught.value))
-    assert len(set(texts)) == 1, texts
 
 
 @pytest.fixture
