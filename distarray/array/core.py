@@ -190,8 +190,7 @@ class DistArray(Operators, Methods):
     def full(self) -> np.ndarray[Any, Any]:
         """The global array as a NumPy array of its own on every rank; collective."""
         verify(DistArray.full, (self,), {})
-        result = movement.gathered(self._block, self._layout, self._mesh)
-        return np.asarray(self._mesh.to_host(result))  # what is 0-d may be a scalar of NumPy's
+        return cast(np.ndarray[Any, Any], movement.gathered(self._block, self._layout, self._mesh))
 
     full_tensor = full
 
@@ -209,8 +208,7 @@ class DistArray(Operators, Methods):
             raise ValueError(
                 f"gather(root={root}): the mesh has ranks 0 to {self._mesh.size() - 1}"
             )
-        result = movement.gathered(self._block, self._layout, self._mesh, root)
-        return None if result is None else np.asarray(self._mesh.to_host(result))
+        return movement.gathered(self._block, self._layout, self._mesh, root)
 
     # -- protocols ---------------------------------------------------------------------------
 

@@ -224,19 +224,14 @@ def _from_coordinate(block: Array, layout: Layout, mesh: DeviceMesh) -> tuple[Ar
 def gathered(
     block: Array, layout: Layout, mesh: DeviceMesh, root: int | None = None
 ) -> Array | None:
-    """The whole array, on every rank or on `root` alone (None elsewhere); a fresh array."""
+    """The whole as a fresh array of NumPy, on every rank or on `root` alone (None elsewhere)."""
     block, layout = settled(block, layout, mesh)
-    if root is None:
-        whole = Layout.replicated(layout.shape, layout.mesh_shape)
-        result = moved(block, layout, whole, mesh)
-        return result.copy() if result is block or result.base is not None else result
-    return _gathered_at(block, layout, mesh, root)
-
-
-def _gathered_at(block: Array, layout: Layout, mesh: DeviceMesh, root: int) -> Array | None:
-    if layout.is_replicated:
-        return block.copy() if mesh.rank == root else None
-    coords = mesh.coords_of(root)
-    at = Layout.lone(layout.shape, layout.mesh_shape, coords)
-    result = moved(block, layout, at, mesh)
-    return result.copy() if mesh.rank == root else None
+    if root is None or layout.is_replicated:
+        target = Layout.replicated(layout.shape, layout.mesh_shape)
+    else:
+        target = Layout.lone(layout.shape, layout.mesh_shape, mesh.coords_of(root))
+    result = moved(block, layout, target, mesh)
+    if root is not None and mesh.rank != root:
+        return None
+    own = result.copy() if result is block or result.base is not None else result
+    return np.asarray(mesh.to_host(own))  # what is 0-d may be a scalar of NumPy's

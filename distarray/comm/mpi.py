@@ -1,6 +1,7 @@
 """Groups of MPI processes, on mpi4py. Importing this module starts MPI."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -80,9 +81,6 @@ class MPIGroup(Group):
     def __init__(self, comm: MPI.Intracomm) -> None:
         super().__init__(comm.Get_rank(), comm.Get_size())
         self.comm = comm
-        self._one_node: bool | None = None
-        self._shares: bool | None = None
-        self._shared: large.Shared | None = None
         comm.Set_attr(_keyval, self)
 
     @property
@@ -126,7 +124,7 @@ class MPIGroup(Group):
         rule = _NATIVE[fold._value_].get(block.dtype)
         if rule is None:
             return self._allreduce_otherwise(block, fold)
-        if block.nbytes >= large.FROM and self._shares_memory():
+        if self._is_large(block):
             return self._fold_large(block, None, fold)
         total = block.copy()
         if self.size > 1:
@@ -136,20 +134,23 @@ class MPIGroup(Group):
                 self.comm.Allreduce(_IN_PLACE, (total, rule[1]), rule[0])
         return total
 
+    @cached_property
     def _on_one_node(self) -> bool:
         """Whether several ranks, all of them, share memory; collective when first asked."""
-        if self._one_node is None:
-            near = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
-            self._one_node = near.size == self.size > 1
+        near = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
+        try:
+            return near.size == self.size > 1
+        finally:
             near.Free()
-        return self._one_node
 
-    def _shares_memory(self) -> bool:
-        """Whether the ranks can fold in memory that they share; collective when first asked."""
-        if self._shares is None:
-            self._shared = large.shared_by(self.comm) if self._on_one_node() else None
-            self._shares = self._shared is not None
-        return self._shares
+    @cached_property
+    def _shared(self) -> large.Shared | None:
+        """Memory in which the ranks can fold, if there is; collective when first asked."""
+        return large.shared_by(self.comm) if self._on_one_node else None
+
+    def _is_large(self, block: Array) -> bool:
+        """Whether the ranks fold such blocks in memory that they share."""
+        return block.nbytes >= large.FROM and self._shared is not None
 
     def _fold_large(self, block: Array, total: Array | None, fold: Fold) -> Array:
         assert self._shared is not None
@@ -162,7 +163,7 @@ class MPIGroup(Group):
         rule = _NATIVE[fold._value_].get(block.dtype)
         if rule is None or block.size > LARGE:
             block[...] = self._allreduce(block, fold)
-        elif block.nbytes >= large.FROM and self._shares_memory():
+        elif self._is_large(block):
             self._fold_large(block, block, fold)
         elif self.size > 1:
             self.comm.Allreduce(_IN_PLACE, (block, rule[1]), rule[0])
@@ -198,7 +199,7 @@ class MPIGroup(Group):
         if fold is Fold.AVG and ready.dtype in _NATIVE[Fold.SUM.value] and ready.dtype != bool:
             return averaged(self._allreduce(ready, Fold.SUM), self.size, fold)
         plain = fold is not Fold.AVG and not ready.dtype.hasobject
-        if plain and ready.nbytes >= large.FROM and self._shares_memory():
+        if plain and self._is_large(ready):
             return self._fold_large(ready, None, fold)
         return algorithms.allreduce(self, ready, fold)
 
@@ -208,7 +209,7 @@ class MPIGroup(Group):
         rule = _NATIVE[fold._value_].get(own.dtype)
         if rule is None or self.size == 1 or sum([block.size for block in ready]) > LARGE:
             return algorithms.reduce_scatter(self, ready, fold)
-        if sum([block.nbytes for block in ready]) > GATHER_BELOW and self._on_one_node():
+        if sum([block.nbytes for block in ready]) > GATHER_BELOW and self._on_one_node:
             return algorithms.reduce_scatter(self, ready, fold)  # without packing
         operation, kind = rule
         packed = np.concatenate([block.reshape(-1) for block in ready])
@@ -274,7 +275,7 @@ class MPIGroup(Group):
         views = split_views(whole, counts)
         even = min(counts) == max(counts)
         # MPICH's Allgatherv goes in pieces of 32 KiB, each of which waits for all ranks.
-        slow = not even and whole.nbytes > GATHER_BELOW and self._on_one_node()
+        slow = not even and whole.nbytes > GATHER_BELOW and self._on_one_node
         if slow or whole.nbytes > LARGE:
             self._gather_large(block, views)
             return views
@@ -327,9 +328,8 @@ class MPIGroup(Group):
     def free(self) -> None:
         """Free the communicators below this one and its own; collective."""
         super().free()
-        if self._shared is not None:
-            self._shared.free()
-            self._shared = self._shares = None
+        if (shared := self.__dict__.pop("_shared", None)) is not None:
+            shared.free()
         if self.comm != MPI.COMM_NULL:
             self.comm.Free()
 

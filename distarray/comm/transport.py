@@ -24,15 +24,7 @@ Pair = tuple[int, Array]
 
 
 class Transport(ABC):
-    """The conversations of a group's ranks, as MPI or threads hold them.
-
-    Attributes
-    ----------
-    rank : int
-        This rank's number in the group.
-    size : int
-        Number of ranks.
-    """
+    """The conversations of a group's ranks, as MPI or threads hold them."""
 
     rank: int
     size: int

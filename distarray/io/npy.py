@@ -5,7 +5,9 @@ import struct
 import warnings
 from collections.abc import Callable
 from io import BytesIO
+from itertools import accumulate
 from math import prod
+from operator import mul
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -171,20 +173,18 @@ def is_fortran(x: DistArray) -> bool:
     columns, rows, by_columns, by_rows = x._mesh.group.allreduce(
         np.array(own), Fold.ALL, "order in memory"
     ).tolist()
-    columns = columns and (by_columns and not by_rows if rows else True)
-    return bool(columns and all(spread) and x._layout.cuts[-1].step == 1)
+    if rows:  # and perhaps columns
+        columns = columns and by_columns and not by_rows
+    return columns and all(spread) and x._layout.cuts[-1].step == 1
 
 
 def _strided_as_made(block: Any) -> tuple[bool, bool]:
     """Whether the strides are those of a new array in Fortran order, and of one in C order."""
     if block.size == 0:
         return True, True  # nothing speaks against either
-    columns, rows = [block.itemsize], [block.itemsize]
-    for n in block.shape[:-1]:
-        columns.append(columns[-1] * max(n, 1))
-    for n in block.shape[:0:-1]:
-        rows.append(rows[-1] * max(n, 1))
-    return block.strides == tuple(columns), block.strides == tuple(reversed(rows))
+    columns = accumulate(block.shape[:-1], mul, initial=block.itemsize)
+    rows = accumulate(block.shape[:0:-1], mul, initial=block.itemsize)
+    return block.strides == tuple(columns), block.strides[::-1] == tuple(rows)
 
 
 def parts_of(x: DistArray, allow_pickle: bool = True) -> list[Part]:

@@ -68,7 +68,8 @@ class Dealing:
 
     def count(self, rank: int) -> int:
         """Number of columns that a rank has."""
-        return len(self.indices(rank))
+        panels = range(rank, self.panels, self.mesh.size())
+        return sum([stop - start for start, stop in map(self.interval, panels)])
 
     def stretches(self, rank: int) -> list[tuple[slice, slice]]:
         """The global columns of each of a rank's panels, and which of its own they are."""
