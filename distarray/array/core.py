@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -190,7 +190,9 @@ class DistArray(Operators, Methods):
     def full(self) -> np.ndarray[Any, Any]:
         """The global array as a NumPy array of its own on every rank; collective."""
         verify(DistArray.full, (self,), {})
-        return cast(np.ndarray[Any, Any], movement.gathered(self._block, self._layout, self._mesh))
+        return cast(
+            "np.ndarray[Any, Any]", movement.gathered(self._block, self._layout, self._mesh)
+        )
 
     full_tensor = full
 
