@@ -122,7 +122,8 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
 
     Cost
     ----
-    As :func:`diff` and :func:`numpy.cumsum`.
+    As :func:`diff` and :func:`numpy.cumsum`, and one message to a neighbour, of one slab of
+    extent 1.
     """
     p = as_distarray(p)
     axis = normalize_axis_index(axis, p.ndim)
@@ -139,8 +140,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
         folded = np.where((folded == -high) & (steps > 0), high, folded)
     correction = np.where(abs(steps) < discont, 0, folded - steps)
     result = p.astype(dtype)
-    after = _at(p.ndim, axis, _AFTER)
-    result[after] = p[after] + np.cumsum(correction, axis)
+    result[_at(p.ndim, axis, _AFTER)] += np.cumsum(correction, axis)
     return result
 
 
@@ -153,8 +153,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 
     Cost
     ----
-    For each axis that is cut, two messages a rank, of one slab of extent 1 each, and four for the
-    two ends of the axis.
+    For each axis that is cut, two messages a rank, of one slab of extent 1 each; those of the
+    points at an end that lie on another rank; and small broadcasts of uneven distances.
     """
     f = as_distarray(f, common_mesh(f, *varargs))
     axes = tuple(range(f.ndim)) if axis is None else normalize_axis_tuple(axis, f.ndim)
@@ -218,15 +218,20 @@ def _gradient(f: DistArray, axis: int, step: Any, edge_order: int) -> Any:
         result[inside] = a * part(before) + b * part(here) + c * part(after)
     for end, points in ((0, (0, 1, 2)), (-1, (-3, -2, -1))):
         near = step if even else step[end]
-        at_end = _at(f.ndim, axis, end)
+        at_end = _at(f.ndim, axis, _slab(end))
         if edge_order == 1:
             low, high = (0, 1) if end == 0 else (-2, -1)
-            result[at_end] = (part(high) - part(low)) / near
+            result[at_end] = (part(_slab(high)) - part(_slab(low))) / near
             continue
         weights = _end_weights(end, step, even)
-        values = [weight * part(point) for weight, point in zip(weights, points, strict=True)]
+        values = [w * part(_slab(point)) for w, point in zip(weights, points, strict=True)]
         result[at_end] = values[0] + values[1] + values[2]
     return result
+
+
+def _slab(point: int) -> slice:
+    """A point's own slab, a view on the rank that has it: an element would go to every rank."""
+    return slice(point, point + 1 or None)
 
 
 def _inner_weights(left: Any, right: Any) -> tuple[Any, Any, Any]:

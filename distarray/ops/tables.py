@@ -80,8 +80,8 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
 
 def _conditions(x: Any, condlist: Any) -> list[Any]:
     """The conditions as arrays; a single one need not be in a list."""
-    alone = np.isscalar(condlist) or np.ndim(condlist) == 0
-    if not alone:
-        alone = np.ndim(condlist[0]) == 0 and x.ndim != 0
-    listed = [condlist] if alone else list(condlist)
+    several = isinstance(condlist, (list, tuple)) or np.ndim(condlist) > 0
+    if several and x.ndim:
+        several = np.ndim(condlist[0]) > 0
+    listed = list(condlist) if several else [condlist]
     return [as_distarray(condition, x.mesh).astype(bool) for condition in listed]
