@@ -83,8 +83,8 @@ def histogram(
 
     Cost
     ----
-    One allreduce of the counts, and one allgather of two numbers if no `range` is given; with a
-    rule that chooses the number of bins, what the statistics that it needs cost.
+    One allgather of two numbers if no `range` is given, and one allreduce of the counts, when they
+    are read; with a rule that chooses the number of bins, what the statistics that it needs cost.
     """
     a = _countable(a, common_mesh(a, weights))
     bins, limits = _settings(a, bins, range, weights)
@@ -153,7 +153,8 @@ def histogramdd(
 
     Cost
     ----
-    One allreduce of the counts, and one for each coordinate without a `range`.
+    One allgather of two numbers for each coordinate without a `range`, and one allreduce of the
+    counts, when they are read.
     """
     coordinates = _coordinates(sample)
     mesh = common_mesh(*coordinates, weights)
@@ -255,7 +256,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
 
     Cost
     ----
-    One allreduce to agree on errors, one of the length and one of the counts.
+    One allreduce to agree on errors, one of the length, and one of the counts when they are read.
     """
     x = as_distarray(x, common_mesh(x, weights))
     np.bincount(np.zeros((0,) * x.ndim, x.dtype), minlength=minlength)  # NumPy's complaints

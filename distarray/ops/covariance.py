@@ -44,8 +44,9 @@ def cov(
     Cost
     ----
     Small operands are gathered. Cut along the observations: one allreduce of the means and one of
-    the matrix, and one of a number with weights. Cut along the variables: that of the product of a
-    matrix with its transpose. Two copies of the block at the most.
+    the matrix; with weights those of :func:`numpy.average`, and a few of one number each. Cut
+    along the variables: that of the product of a matrix with its transpose. Two copies of the
+    block at the most.
     """
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")

@@ -69,7 +69,7 @@ def nanmax(
 
     Cost
     ----
-    As :func:`distarray.ops.reductions.max`.
+    As :func:`distarray.ops.reducing.reduce` with ``fmax``, which MPI does not have.
     """
     return _extreme(np.fmax, a, axis, out, keepdims, initial, where)
 

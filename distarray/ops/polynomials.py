@@ -168,7 +168,8 @@ def roots(p: Any) -> Any:
 
     Cost
     ----
-    That of gathering the coefficients, within `config.gather_limit`.
+    That of gathering the coefficients, within `config.gather_limit`; and again, since NumPy's own
+    dispatch looks at each of them.
     """
     return _replicated(np.roots(np.asarray(p)), common_mesh(p))
 

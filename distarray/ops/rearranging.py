@@ -184,7 +184,8 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
     Cost
     ----
     None where `repeats` is known on all ranks. A sharded `repeats` is brought to where the
-    elements are, and one integer a rank is gathered along the mesh dimensions that cut `axis`.
+    elements are, the ranks agree that none is negative, and one integer a rank is gathered along
+    the mesh dimensions that cut `axis`.
 
     Raises
     ------

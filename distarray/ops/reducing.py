@@ -124,8 +124,10 @@ def reduce(
 
     Cost
     ----
-    Nothing if no reduced dimension is cut; else one allreduce of the result. Ufuncs whose order
-    matters (subtract, divide, ...): the ranks along the axis take turns, each passing one slab on.
+    Nothing if no reduced dimension is cut; else one allreduce of the result, or what
+    :func:`~distarray.ops.folds.fold_rows` takes where MPI has no such operation. Ufuncs whose
+    order matters (subtract, divide, ...): the ranks along the axis take turns, each passing one
+    slab on, agree on errors, and the last one broadcasts the result.
     """
     x: DistArray = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out, where))
     known = type(axis) is int or axis is None or type(axis) is tuple

@@ -64,7 +64,8 @@ def accumulate(ufunc: Ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any 
     Cost
     ----
     Nothing if `axis` is not cut; else one exclusive scan of a slab of extent 1 over the ranks
-    along it, about log2(p) rounds. Ufuncs whose order matters: the ranks take turns.
+    along it, about log2(p) rounds. Ufuncs whose order matters: the ranks take turns, and agree on
+    errors by one allreduce of an integer.
     """
     x: DistArray = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out))
     if type(axis) is not int and axis is not None and type(axis) is not tuple:

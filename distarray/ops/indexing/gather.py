@@ -70,8 +70,8 @@ def fetch(rows: Rows, index: Located, at: int) -> DistArray:
     Cost
     ----
     No message where the indexed dimensions are whole. With index arrays that every rank has, one
-    exchange of the rows that belong elsewhere; else an all-to-all of 4 or 8 bytes a row, and the
-    exchange.
+    exchange of the rows that belong elsewhere, or an allgather of a small result; else an
+    all-to-all of 4 or 8 bytes a row, and the exchange.
     """
     y, shape = rows.y, index.layout.shape
     mesh = y._mesh

@@ -45,8 +45,9 @@ def getitem(x: DistArray, key: Any) -> DistArray:
     Cost
     ----
     None where the indexed dimensions are whole. A mask that lies as the array: one allgather of
-    a number. Index arrays that every rank has: one exchange of the rows that change rank.
-    Sharded index arrays: an agreement on the bounds, an all-to-all and that exchange.
+    a number. Index arrays that every rank has: one exchange of the rows that change rank, or an
+    allgather of a small result. Sharded index arrays: an agreement on the bounds, an all-to-all
+    and that exchange.
 
     Raises
     ------
@@ -55,12 +56,23 @@ def getitem(x: DistArray, key: Any) -> DistArray:
     """
     if _names_fields(key):
         return _fields(x, key)
+    entries = basic_entries(key, x.shape, arrays=True)
+    if entries is not None:
+        return _copied(x, key, entries)
     found = _read(x, key)
     view = x._view(found.entries)
     if found.is_mask:
         return masks.select(view, found.dims, found.indices[0], found.at)
     rows = Rows(view, found.dims)
     return fetch(rows, locate(rows, found.indices, found.axes), found.at)
+
+
+def _copied(x: DistArray, key: Any, entries: Any) -> Any:
+    """What a key selects whose arrays are all of them 0-d integers."""
+    view = x._view(entries)
+    if view.ndim or (isinstance(key, tuple) and Ellipsis in key):
+        return view._like(view._block.copy(order="K"))
+    return view[()]
 
 
 @implements(operator.setitem, at=True)
@@ -124,7 +136,7 @@ def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, b: Any = None, /) -> None:
     def apply(block: Array, key: tuple[Any, ...], values: Array | None) -> None:
         ufunc.at(block, key, *(() if values is None else (values,)))
 
-    entries = basic_entries(indices, x.shape)
+    entries = basic_entries(indices, x.shape, arrays=True)
     text = "array is not broadcastable to correct shape"
     if entries is not None:
         view = x._view(entries)

@@ -44,8 +44,8 @@ def take(
 
     Cost
     ----
-    As ``a[indices]``: none where the axis is whole, one exchange for indices that every rank has,
-    else an agreement, an all-to-all and an exchange.
+    As ``a[indices]``: none where the axis is whole, one exchange (or an allgather of a small
+    result) for indices that every rank has, else an agreement, an all-to-all and an exchange.
     """
     mesh = common_mesh(a, indices, out)
     x = as_distarray(a, mesh)

@@ -48,7 +48,8 @@ def apply_along_axis(
     Cost
     ----
     Where the axis is cut, the array is redistributed so that it is not: an all-to-all. The only
-    line of a 1-d array goes to one rank. Then one broadcast and two allreduces of a few bytes.
+    line of a 1-d array goes to one rank. Then one broadcast and two allreduces of a few bytes, and
+    an exchange that lays out a small result as `arr` is.
     """
     x = as_distarray(arr)
     axis = normalize_axis_index(axis, x.ndim)

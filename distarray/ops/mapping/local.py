@@ -65,8 +65,9 @@ def local_map(
 
     Cost
     ----
-    What `redistribute_inputs` moves; then one allreduce to agree on errors and one small allgather
-    of shapes a result. Blocks of any length are put together right, also uneven ones.
+    What `redistribute_inputs` moves; then one allreduce to agree on errors, and a result one small
+    allreduce and one small allgather of lengths. Blocks of any length are put together right, also
+    uneven ones.
 
     Examples
     --------
