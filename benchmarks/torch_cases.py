@@ -28,7 +28,7 @@ BRIDGE = """
 from distarray.torch import from_torch, to_torch
 a = place(rng.random((n, n)))
 t = to_torch(a)
-like = {"mesh": a.mesh, "placements": a.placements, "shape": a.shape}
+mesh, placements, shape = a.mesh, a.placements, a.shape
 """
 
 CASES = [
@@ -75,14 +75,14 @@ CASES = [
     Case(
         "from_torch 32 MiB",
         BRIDGE,
-        {"distarray": "from_torch(t, check=False, **like)"},
+        {"distarray": "from_torch(t, mesh=mesh, placements=placements, shape=shape, check=False)"},
         {"n": 2048},
         {"n": 16},
     ),
     Case(
         "from_torch, compared",
         BRIDGE,
-        {"distarray": "from_torch(t, **like)"},
+        {"distarray": "from_torch(t, mesh=mesh, placements=placements, shape=shape)"},
         {"n": 2048},
         {"n": 16},
         messages="1",

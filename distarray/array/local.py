@@ -15,7 +15,7 @@ from distarray.errors import LayoutError
 from distarray.layout import At, Cut, Fold, Layout, Partial, Placement, Replicate, Shard
 from distarray.layout import normalize_placements as normalized
 
-__all__ = ["from_blocks", "from_local", "from_ranks"]
+__all__ = ["from_blocks", "from_local", "from_ranks", "vouched"]
 
 _ROWS = Shard(0)
 _WHOLE = Replicate()
@@ -87,11 +87,11 @@ def from_ranks(
 
     Every rank raises the problem of the lowest rank that has one.
     """
-    placed = () if problem else _placed(block, mesh, placements)
     if len(mesh.ranks) == 1 or not check:
         if problem is not None:
             raise problem
-        return _vouched(block, mesh, placed, shape)
+        return vouched(block, mesh, placements, shape)
+    placed = () if problem else _placed(block, mesh, placements)
     layout = None if problem else _layout_if_fitting(block, mesh, placed, shape)
     mark = 0 if problem else _mark(block.dtype, block.ndim, placed, shape and tuple(shape))
     told = np.array([mark, -mark, layout is None])
@@ -173,15 +173,22 @@ def _fitted(
     return layout
 
 
-def _vouched(
-    block: Any, mesh: DeviceMesh, placements: tuple[Placement, ...], shape: Sequence[int] | None
+def vouched(
+    block: Any, mesh: DeviceMesh, placements: Placements | None, shape: Sequence[int] | None
 ) -> DistArray:
-    """`from_local` where there is nobody to ask, or the caller says that there is no need."""
-    if shape is None:
-        if len(mesh.ranks) > 1:
+    """As :func:`from_local` with ``check=False``, or where there is nobody to ask.
+
+    What a loop says each time, tuples (and a list of placements), is looked up as it is.
+    """
+    if isinstance(placements, list):
+        placements = tuple(placements)
+    elif not isinstance(placements, tuple):
+        placements = _placed(block, mesh, placements)
+    if not isinstance(shape, tuple):
+        if shape is None and len(mesh.ranks) > 1:
             raise LayoutError("from_local: check=False needs the global shape, shape=(...)")
-        shape = block.shape
-    layout, wanted = _chunked_at(tuple(shape), mesh.shape, placements, mesh.coords)
+        shape = block.shape if shape is None else tuple(shape)
+    layout, wanted = _chunked_at(shape, mesh.shape, placements, mesh.coords)
     if block.shape != wanted:
         raise LayoutError(
             f"from_local: rank {mesh.rank} brings a block of shape {block.shape}, but {layout} "

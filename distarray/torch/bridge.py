@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from distarray.array import DistArray, distribute
-from distarray.array.local import from_ranks
+from distarray.array.local import from_ranks, vouched
 from distarray.comm import DeviceMesh, default_mesh, devices
 from distarray.comm.agree import agreed
 from distarray.errors import CopyRequiredError
@@ -27,6 +27,7 @@ __all__ = ["block_of", "distribute_tensor", "from_torch", "is_block", "to_torch"
 Placements = Sequence[Placement] | Placement
 
 _ndarray = np.ndarray
+_Tensor = torch.Tensor
 _CPU = torch.device("cpu")
 
 
@@ -233,17 +234,19 @@ def from_torch(
     with ``check=False`` or on a mesh of one rank.
     """
     mesh = default_mesh() if mesh is None else mesh
+    if not check:
+        return vouched(block_of(t, mesh, copy), mesh, placements, shape)
     block, problem = None, None
     try:
         block = block_of(t, mesh, copy)
     except Exception as error:
         problem = error
-    return from_ranks(block, problem, mesh, placements, shape, check=check)
+    return from_ranks(block, problem, mesh, placements, shape)
 
 
 def block_of(t: Any, mesh: DeviceMesh, copy: bool | None = None, call: str = "from_torch") -> Any:
     """The tensor as a block on the mesh's kind of device; does not communicate."""
-    if copy is None and mesh.device_type == "cpu" and isinstance(t, torch.Tensor):
+    if copy is None and mesh.device_type == "cpu" and isinstance(t, _Tensor):
         try:
             block = t.numpy()
         except (TypeError, ValueError, RuntimeError):
@@ -251,7 +254,7 @@ def block_of(t: Any, mesh: DeviceMesh, copy: bool | None = None, call: str = "fr
         else:
             if counting.watching:
                 counting.record("shared", block.nbytes)
-            return _unwritable(block) if 0 in block.strides else block
+            return block if 0 not in block.strides else _unwritable(block)
     t = checked_tensor(t, call)
     refuse_gradient(t, call)
     if copy:
