@@ -149,7 +149,7 @@ CASES = [
         | {"numpy-2": "np.linalg.cholesky(a)"},
         {"n": 2000},
         {"n": 24},
-        messages="p if n < 1024 else 2 * (p - 1) + 16",
+        messages="p if n < 1024 else p - 1 + 16",
     ),
     Case(
         "inv 500",

@@ -27,6 +27,8 @@ Array = Any
 
 #: Columns in a panel, if the matrix is large enough.
 PANEL = 128
+#: Bytes of a cache line, and the distance at which lines compete for a place in the cache.
+_LINE, _CLASH = 64, 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,16 @@ class Dealing:
 
     def empty(self, rows: int, dtype: Any, extra: int = 0) -> Array:
         """Room for so many rows of this rank's columns, and of `extra` columns after them."""
-        shape = (rows, self.count(self.mesh.rank) + extra)
-        return self.mesh.xp.empty(shape, dtype)
+        dtype, columns = np.dtype(dtype), self.count(self.mesh.rank) + extra
+        # Rows begin on cache lines, but not all of them on the same ones.
+        line = max(1, _LINE // dtype.itemsize)
+        length = -(-columns // line) * line
+        length += 0 if length * dtype.itemsize % _CLASH else line
+        return self.mesh.xp.empty((rows, length), dtype)[:, :columns]
+
+    def reach(self, rank: int, below: int) -> int:
+        """How many of a rank's columns are in panels that start left of a global column."""
+        return sum([own.stop - own.start for c, own in self.stretches(rank) if c.start < below])
 
     def indices(self, rank: int) -> Array:
         """The global columns of a rank, in its order."""
@@ -106,7 +116,7 @@ def row_layout(x: DistArray) -> Layout:
     return Layout.chunked(x.shape, mesh.shape, [Shard(0)] * mesh.ndim)
 
 
-def dealt(x: DistArray, dealing: Dealing, target: Array) -> Array:
+def dealt(x: DistArray, dealing: Dealing, target: Array, lower: bool = False) -> Array:
     """Fill an array with this rank's columns of a matrix, all rows of them; returns it.
 
     Parameters
@@ -117,6 +127,8 @@ def dealt(x: DistArray, dealing: Dealing, target: Array) -> Array:
         Which columns are whose.
     target : array, shape (n, own columns)
         May be a part of a larger array.
+    lower : bool
+        Whether what stands above the diagonal may be left out.
 
     Cost
     ----
@@ -129,26 +141,30 @@ def dealt(x: DistArray, dealing: Dealing, target: Array) -> Array:
         return target
     rows = row_layout(x)
     block = to_layout(x, rows)._block
-    sends, receives = [], []
+    me, sends, receives = mesh.rank, [], []
     for rank in range(mesh.size()):
         start, stop = rows.section(mesh.coords_of(rank))[0]
-        if rank == mesh.rank:
-            _take(target[start:stop], block, dealing, rank)
-            continue
-        if block.size and dealing.count(rank):
-            part = mesh.xp.empty((len(block), dealing.count(rank)), target.dtype)
+        here = dealing.reach(me, stop) if lower else dealing.count(me)
+        if rank != me and target[start:stop, :here].size:
+            receives.append((rank, target[start:stop, :here]))
+    start, stop = rows.section(mesh.coords)[0]
+    for rank in range(mesh.size()):
+        there = dealing.reach(rank, stop) if lower else dealing.count(rank)
+        if rank == me:
+            _take(target[start:stop, :there], block, dealing, me)
+        elif block.size and there:
+            part = mesh.xp.empty((len(block), there), target.dtype)
             _take(part, block, dealing, rank)
             sends.append((rank, part))
-        if target[start:stop].size:
-            receives.append((rank, target[start:stop]))
     mesh.group.exchange(sends, receives, "panels of columns")
     return target
 
 
 def _take(into: Array, block: Array, dealing: Dealing, rank: int) -> None:
-    """A rank's columns out of whole rows, panel by panel: faster than by an array of indices."""
+    """A rank's first columns out of whole rows, panel by panel: faster than by indices."""
     for columns, own in dealing.stretches(rank):
-        into[:, own] = block[:, columns]
+        if own.start < into.shape[1]:
+            into[:, own] = block[:, columns]
 
 
 def _put(block: Array, part: Array, dealing: Dealing, rank: int) -> None:

@@ -229,6 +229,9 @@ def test_dealt_and_collected(world, ranks, placement):
         own = cyclic.dealt(x, dealing, dealing.empty(7, "f8"))
         host = mesh.to_host(own)
         np.testing.assert_array_equal(host, a[:, dealing.indices(group.rank)])
+        half = cyclic.dealt(x, dealing, dealing.empty(7, "f8"), lower=True)
+        down = np.arange(7)[:, None] >= dealing.indices(group.rank)
+        np.testing.assert_array_equal(mesh.to_host(half)[down], host[down])
         own[...] = -own
         np.testing.assert_array_equal(x.full(), a)  # the panels are a copy
         back = cyclic.collected(own, dealing, Layout.chunked((7, 11), (group.size,), [placement]))

@@ -332,7 +332,7 @@ def test_nothing_is_gathered(world, ranks):
     if ranks > 1:
         for solve, cholesky, inverse in found:
             assert solve["exchange"] <= share * 1.3
-            assert cholesky["exchange"] <= 2 * share * 1.3
+            assert cholesky["exchange"] <= share  # the factor stays where its panels pass by
             assert inverse["exchange"] <= 2 * share * 1.3
             assert solve.get("allgather", 0) <= 8 * n
             for kinds, passes in ((solve, 1), (cholesky, 1), (inverse, 2)):
