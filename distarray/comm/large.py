@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from distarray.errors import DivergenceError
+
 __all__ = ["FROM", "Shared", "shared_by"]
 
 Array = Any
@@ -25,6 +27,8 @@ FROM = 1 << 17
 SEGMENT = 1 << 22
 #: And never less than this.
 LEAST = 1 << 16
+#: Bytes behind a rank's slots, in which it says what it brings.
+SAID = 64
 #: Bytes of shared memory that all ranks of a node together take for one of their groups.
 TOGETHER = 1 << 25
 
@@ -40,7 +44,9 @@ class Shared:
         self._comm, self._window, self._segment = comm, window, segment
         window.Lock_all(MPI.MODE_NOCHECK)
         parts: list[Any] = [window.Shared_query(rank)[0] for rank in range(comm.size)]
-        self._slots = [np.frombuffer(part, np.uint8).reshape(2, segment) for part in parts]
+        whole = [np.frombuffer(part, np.uint8) for part in parts]
+        self._slots = [part[:-SAID].reshape(2, segment) for part in whole]
+        self._said = [part[-SAID:].view(np.int64)[:2] for part in whole]
 
     def allreduce(self, block: Array, total: Array, ufunc: np.ufunc) -> None:
         """Fold the ranks' blocks; collective.
@@ -53,6 +59,12 @@ class Shared:
             C-contiguous; receives the fold. It may be `block` itself.
         ufunc : numpy.ufunc
             What folds two of them.
+
+        Raises
+        ------
+        DivergenceError
+            On all ranks, if the blocks differ in length or dtype: nothing else would notice, and
+            the result would be made of what was there before.
         """
         source, target = block.reshape(-1), total.reshape(-1)
         rank, size = self._comm.rank, self._comm.size
@@ -62,6 +74,7 @@ class Shared:
         slots = [part[:, :used].view(block.dtype).reshape(2, size, width) for part in self._slots]
         others = [other for other in range(size) if other != rank]
         taken: list[tuple[Array, Array]] = []
+        self._said[rank][:] = source.size, block.dtype.num
         for number, start in enumerate(range(0, source.size, width * size)):
             turn, length = number % 2, min(width * size, source.size - start)
             cuts = [start + length * r // size for r in range(size + 1)]
@@ -69,6 +82,8 @@ class Shared:
             for other in others:
                 _laid(slots[rank][turn, other], source[spans[other]])
             self._meet()
+            if not number:
+                self._compare()
             _take(taken)
             mine = source[spans[rank]]
             parts = [slot[turn, rank, : len(mine)] for slot in slots]
@@ -79,6 +94,16 @@ class Shared:
         self._meet()
         _take(taken)
 
+    def _compare(self) -> None:
+        """Raise on all ranks if they bring blocks of different lengths or dtypes."""
+        said = [tuple(words.tolist()) for words in self._said]
+        if len(set(said)) > 1:
+            self._meet()  # all have read it
+            told = ", ".join([f"rank {rank} {size}" for rank, (size, _) in enumerate(said)])
+            raise DivergenceError(
+                f"the ranks fold blocks of different lengths or data types; elements: {told}"
+            )
+
     def _meet(self) -> None:
         """Wait for all ranks; what each has written before, all others see afterwards."""
         self._window.Sync()
@@ -88,6 +113,7 @@ class Shared:
     def free(self) -> None:
         """Give the memory up; collective."""
         self._slots.clear()
+        self._said.clear()
         self._window.Unlock_all()
         self._window.Free()
 
@@ -100,7 +126,7 @@ def shared_by(comm: MPI.Intracomm) -> Shared | None:
     segment = max(LEAST, min(SEGMENT, TOGETHER // (128 * comm.size) * 64))
     window = MPI.WIN_NULL
     with suppress(MPI.Exception):  # told by the fold below
-        window = MPI.Win.Allocate_shared(2 * segment, 1, comm=comm)
+        window = MPI.Win.Allocate_shared(2 * segment + SAID, 1, comm=comm)
     got = comm.allreduce(window != MPI.WIN_NULL, MPI.LAND)
     return Shared(comm, window, segment) if got else None
 

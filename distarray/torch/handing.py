@@ -62,8 +62,9 @@ def annotated(
     ------
     LayoutError
         If the last dimension is not as long as `last` has it. A rank that is alone with that
-        raises alone, for it costs no message to find out; ``config.check`` compares what all
-        ranks were handed first, and then they raise together.
+        raises alone, for it costs no message to find out, and its uncaught exception ends the
+        job; ``config.check`` compares what all ranks were handed first, and then they raise
+        together.
     """
     if isinstance(x, DistTensor) or not isinstance(x, torch.Tensor) or placement is None:
         return x

@@ -105,6 +105,26 @@ def test_much_data(world, ranks, dtype, monkeypatch):
     world.run(ranks, program)
 
 
+@pytest.mark.mpi
+def test_much_data_that_is_not_alike(world, ranks, monkeypatch):
+    """Blocks of other lengths or data types on one rank: all ranks raise, and go on together."""
+    from distarray.comm import large
+    from distarray.errors import DivergenceError
+
+    def program(group):
+        monkeypatch.setattr(group, "_shared", large.shared_by(group.comm), raising=False)
+        last = group.rank == ranks - 1
+        mine = np.ones(large.FROM // 8, "f8")
+        for other in (np.ones(large.FROM, "f8"), mine.view("i8")):
+            if ranks > 1:
+                with pytest.raises(DivergenceError, match="different lengths or data types"):
+                    group.allreduce(other if last else mine, Fold.SUM)
+            assert (group.allreduce(mine, Fold.SUM) == ranks).all()
+        group._shared.free()
+
+    world.run(ranks, program)
+
+
 @pytest.mark.parametrize("dtype", ["f8", "f2", "i8", "M8[s]"])
 def test_gathering_and_scattering_much(world, ranks, dtype):
     """Above what MPI's own collectives are left: even and uneven parts, strided ones as well."""
