@@ -3,7 +3,7 @@
 Without this the other ranks wait for the lost one until the batch system's limit. Covered are
 exceptions that reach the top of the main thread or of another thread, and an exit with a status
 other than zero (``sys.exit(1)``, ``raise SystemExit(1)``); a killed process is noticed by the
-launcher.
+launcher, and a killed launcher by the kernel.
 """
 
 import contextlib
@@ -11,11 +11,13 @@ import ctypes
 import gc
 import io
 import os
+import signal
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import MemberDescriptorType, TracebackType
 from typing import Any, NoReturn
 
@@ -28,6 +30,9 @@ _RANK_STEP = 0.05
 _LAST_RANK = 20
 #: Seconds for the launcher to take over what was written, before it ends everything.
 _DRAIN = 0.05
+#: MPICH's process on each node that starts the ranks, and Linux's word for "when my parent dies".
+_DAEMON = "hydra_pmi_proxy"
+_PR_SET_PDEATHSIG = 1
 
 _installed = False
 _process = 0
@@ -46,6 +51,7 @@ def install() -> None:
     _plain_thread_hook, threading.excepthook = threading.excepthook, _on_thread_exception
     if _watch_exits():
         sys.exit = _exit
+    _end_with_daemon()
 
 
 def end_job(error: BaseException, code: int = 1) -> None:
@@ -119,6 +125,24 @@ def _watch_exits() -> bool:
     spaces[0]["code"] = property(read, member.__set__, doc=member.__doc__)
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))
     return True
+
+
+def _end_with_daemon() -> None:
+    """Have the kernel end this rank when the daemon of MPICH that has started it is killed.
+
+    The daemon kills the ranks when the job is aborted. But mpiexec, which aborts it, kills daemons
+    that are not gone when the next second of the clock begins, be it at once: those that had no
+    time leave ranks without a parent, which wait for the lost rank and spin for ever.
+    """
+    parent = os.getppid()
+    try:
+        if Path(f"/proc/{parent}/comm").read_text().strip() != _DAEMON:
+            return
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    except (OSError, AttributeError):
+        return
+    if os.getppid() != parent:  # it was killed just now
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _exit(status: Any = None, /) -> NoReturn:

@@ -1,5 +1,6 @@
 """One rank's death is the job's: within seconds, non-zero, its traceback once."""
 
+import contextlib
 import functools
 import os
 import signal
@@ -64,6 +65,8 @@ if group.rank in ranks:
         print("child", os.waitpid(child, 0)[1] != 0, flush=True)
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if how == "kill the daemon":
+        os.kill(os.getppid(), signal.SIGKILL)
 if how == "zero":
     sys.exit(0)
 if how == "bare zero":
@@ -98,10 +101,12 @@ def start(tmp_path, mpiexec, how, ranks, n=4):
     )
     try:
         output, _ = job.communicate(timeout=60)
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as late:
         os.killpg(job.pid, signal.SIGTERM)  # the launcher ends its ranks
-        output, _ = job.communicate(timeout=20)
-        pytest.fail(f"hung:\n{output.decode(errors='replace')}")
+        time.sleep(2)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)  # or not, if it is waiting for them itself
+        pytest.fail(f"hung:\n{(late.output or b'').decode(errors='replace')}")
     return job.returncode, output.decode(errors="replace"), time.monotonic() - begun
 
 
@@ -132,6 +137,16 @@ def test_the_job_ends(launch, how, ranks, teller, words):
 
 def test_a_killed_rank_ends_the_job(launch):
     status, _, seconds = launch("kill", "2")
+    assert status != 0
+    assert seconds < 15
+
+
+def test_ranks_do_not_outlive_their_daemon(launch, mpiexec):
+    """mpiexec itself may kill it, in the midst of ending a job: ranks were left without a parent
+    that spun for ever, and kept its pipes open."""
+    if "--oversubscribe" in mpiexec:
+        pytest.skip("Open MPI's mpiexec is the parent of its ranks")
+    status, _, seconds = launch("kill the daemon", "2")
     assert status != 0
     assert seconds < 15
 
