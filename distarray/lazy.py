@@ -1,11 +1,11 @@
-"""Public names that are loaded when they are first used (PEP 562)."""
+"""What is loaded when it is first used: public names (PEP 562), libraries that are extras."""
 
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["lazy_names", "load_operations"]
+__all__ = ["lazy_names", "load_operations", "needs"]
 
 
 def load_operations() -> None:
@@ -40,3 +40,23 @@ def lazy_names(
         return sorted({*names, *homes})
 
     return getattribute, listed
+
+
+def needs(module: str, extra: str = "io") -> Any:
+    """Import a library that comes with an extra of this package.
+
+    Raises
+    ------
+    ImportError
+        That names the extra, if it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as missing:
+        if missing.name is None or missing.name.partition(".")[0] != module.partition(".")[0]:
+            raise
+        raise ImportError(
+            f"this needs {module.partition('.')[0]}, which is not installed: "
+            f"pip install 'distarray-mpi[{extra}]'",
+            name=missing.name,
+        ) from None

@@ -45,6 +45,30 @@ def test_importing_starts_no_mpi(module):
     assert loaded_after(f"import {module}", "mpi4py.MPI", "torch", "cupy") == ""
 
 
+def test_only_strategies_need_hypothesis():
+    assert loaded_after("from distarray.testing import assert_matches", "hypothesis") == ""
+
+
+def test_without_an_mpi_library_the_error_says_what_to_install():
+    code = """if True:
+        import sys, traceback
+        class Missing:
+            def find_spec(self, name, path=None, target=None):
+                if name == "mpi4py.MPI":
+                    raise RuntimeError("cannot load MPI library")
+        sys.meta_path.insert(0, Missing())
+        import distarray
+        try:
+            distarray.default_mesh()
+        except RuntimeError as error:
+            traceback.print_exception(error)
+        """
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert "cannot load MPI library\nmpi4py found no MPI library. pip install" in run.stderr
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -71,19 +71,20 @@ def common_mesh(*operands: Any) -> DeviceMesh:
     MeshError
         If there are two meshes.
     """
-    mesh: DeviceMesh | None = None
+    first: DistArray | None = None
     for operand in operands:
-        if isinstance(operand, DistArray) and operand._mesh is not mesh:
-            if mesh is not None:
+        if isinstance(operand, DistArray) and (first is None or operand._mesh is not first._mesh):
+            if first is not None:
                 own = own_mesh()
                 if own is not None:
                     return own
                 raise MeshError(
-                    f"operands live on different meshes, {mesh} and {operand._mesh}; bring one "
-                    "to the other's with x.redistribute(mesh, placements)"
+                    f"operands live on different meshes: {first._summary()} on {first._mesh}, "
+                    f"{operand._summary()} on {operand._mesh}; bring one to the other's with "
+                    "x.redistribute(mesh, placements)"
                 )
-            mesh = operand._mesh
-    return default_mesh() if mesh is None else mesh
+            first = operand
+    return default_mesh() if first is None else first._mesh
 
 
 def as_distarray(x: Any, mesh: DeviceMesh | None = None, dtype: Any = None) -> DistArray:

@@ -18,8 +18,8 @@ import numpy as np
 from distarray.checkpoint.metadata import CHECK, Stored
 from distarray.errors import CheckpointError
 from distarray.io.flushing import Flusher
-from distarray.io.formats import needs
 from distarray.io.grids import Index
+from distarray.lazy import needs
 
 __all__ = ["ChunkFiles", "as_bytes", "checksum", "counted", "wrong_size", "write_shard"]
 

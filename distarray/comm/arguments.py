@@ -72,7 +72,9 @@ def checked_names(names: Any, shape: tuple[int, ...]) -> tuple[str, ...] | None:
         return None
     given: tuple[Any, ...] = (names,) if isinstance(names, str) else tuple(names)
     if len(given) != len(shape):
-        raise MeshError(f"{len(given)} name(s) {given} for a mesh of shape {shape}")
+        raise MeshError(
+            f"{len(given)} name(s) {given} for a mesh of shape {shape}; give one name a dimension"
+        )
     for name in given:
         if not isinstance(name, str) or not name:
             raise MeshError(f"a mesh dimension's name is a non-empty str, not {name!r}")

@@ -5,7 +5,15 @@ from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
-from mpi4py import MPI
+
+try:
+    from mpi4py import MPI
+except (ImportError, RuntimeError) as error:
+    error.add_note(
+        "mpi4py found no MPI library. pip install 'distarray-mpi[mpich]' brings one; on a cluster "
+        "load the MPI that is there (module load ...), in the job as in the shell."
+    )
+    raise
 
 from distarray.comm import algorithms, hooks, large, objects, tune
 from distarray.comm.algorithms import GATHER_BELOW, split_views

@@ -18,7 +18,7 @@ from typing import Any
 
 from distarray.io.sections import Source
 
-__all__ = ["FORMATS", "Contents", "Format", "Lazy", "find_format", "module_of", "needs"]
+__all__ = ["FORMATS", "Contents", "Format", "Lazy", "find_format", "module_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,23 +141,3 @@ def _names(formats: Iterable[Format]) -> str:
 def module_of(known: Format) -> ModuleType:
     """The module of a format."""
     return import_module(known.module)
-
-
-def needs(module: str, extra: str = "io") -> Any:
-    """Import a library that is an extra of this one.
-
-    Raises
-    ------
-    ImportError
-        That names the extra, if it is not installed.
-    """
-    try:
-        return import_module(module)
-    except ImportError as missing:
-        if missing.name is None or missing.name.partition(".")[0] != module.partition(".")[0]:
-            raise
-        raise ImportError(
-            f"this needs {module.partition('.')[0]}, which is not installed: "
-            f"pip install 'distarray-mpi[{extra}]'",
-            name=missing.name,
-        ) from None

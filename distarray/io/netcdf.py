@@ -15,9 +15,10 @@ from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.io.aside import replacing
-from distarray.io.formats import Contents, Lazy, needs
+from distarray.io.formats import Contents, Lazy
 from distarray.io.sections import write_array
 from distarray.layout import Box
+from distarray.lazy import needs
 
 __all__ = ["open_file", "write_file"]
 

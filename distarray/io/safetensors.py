@@ -21,8 +21,9 @@ from distarray.comm.files import STRETCH
 from distarray.comm.files import open_file as open_shared
 from distarray.io.aside import replacing
 from distarray.io.bodies import runs, whole, write_body
-from distarray.io.formats import Contents, Lazy, needs
+from distarray.io.formats import Contents, Lazy
 from distarray.layout import Box
+from distarray.lazy import needs
 
 __all__ = ["open_file", "write_file"]
 

@@ -17,10 +17,11 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.io import directories
 from distarray.io.aside import on_first
-from distarray.io.formats import Contents, Lazy, needs
+from distarray.io.formats import Contents, Lazy
 from distarray.io.grids import plan_shards
 from distarray.io.sections import write_array
 from distarray.layout import Box
+from distarray.lazy import needs
 
 __all__ = ["open_file", "write_file"]
 

@@ -1,7 +1,9 @@
 """Placements: what one mesh dimension does to an array."""
 
+import operator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 __all__ = ["At", "Fold", "Partial", "Placement", "Replicate", "Shard"]
 
@@ -39,8 +41,19 @@ class Shard(Placement):
 
     dim: int
 
+    def __post_init__(self) -> None:
+        if type(self.dim) is not int:  # 1.0 == 1: it would pass for the layout of an integer
+            object.__setattr__(self, "dim", _integer(self.dim))
+
     def __repr__(self) -> str:
         return f"Shard({self.dim})"
+
+
+def _integer(dim: Any) -> int:
+    try:
+        return int(operator.index(dim))
+    except TypeError:
+        raise TypeError(f"Shard(dim): dim is an integer, not {dim!r}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +77,11 @@ class Partial(Placement):
     op: Fold = Fold.SUM
 
     def __init__(self, op: Fold | str = Fold.SUM) -> None:
-        object.__setattr__(self, "op", Fold(op))
+        try:
+            object.__setattr__(self, "op", Fold(op))
+        except ValueError:
+            known = ", ".join([repr(fold.value) for fold in Fold])
+            raise ValueError(f"Partial({op!r}): the folds are {known}") from None
 
     def __repr__(self) -> str:
         return f"Partial({self.op.value!r})"

@@ -3,24 +3,27 @@
 Needs `hypothesis` (extra ``test``) for the strategies.
 """
 
-import distarray.ops  # noqa: F401 (an array without its operations is of no use)
-from distarray.testing.compare import assert_matches, assert_same_error
-from distarray.testing.strategies import (
-    DTYPES,
-    Recipe,
-    array_values,
-    mesh_shapes,
-    recipes,
-    shapes,
-)
+from typing import Any
 
-__all__ = [
-    "DTYPES",
-    "Recipe",
-    "array_values",
-    "assert_matches",
-    "assert_same_error",
-    "mesh_shapes",
-    "recipes",
-    "shapes",
-]
+from distarray.lazy import lazy_names, needs
+
+_DRAWN = "distarray.testing.strategies"
+_WHERE = {
+    "DTYPES": _DRAWN,
+    "Recipe": _DRAWN,
+    "array_values": _DRAWN,
+    "assert_matches": "distarray.testing.compare",
+    "assert_same_error": "distarray.testing.compare",
+    "mesh_shapes": _DRAWN,
+    "recipes": _DRAWN,
+    "shapes": _DRAWN,
+}
+
+__all__ = list(_WHERE)
+_load, __dir__ = lazy_names(__name__, _WHERE)
+
+
+def __getattr__(name: str) -> Any:
+    if _WHERE.get(name) == _DRAWN:
+        needs("hypothesis", "test")
+    return _load(name)

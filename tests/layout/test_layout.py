@@ -58,6 +58,14 @@ def test_what_is_no_placement_is_a_type_error():
         Layout.chunked((4,), (2,), [0])
 
 
+def test_placements_say_what_they_take():
+    assert repr(Shard(np.int64(1))) == "Shard(1)"
+    with pytest.raises(TypeError, match=r"dim is an integer, not 1\.0"):
+        Shard(1.0)
+    with pytest.raises(ValueError, match=r"Partial\('summ'\): the folds are 'sum', "):
+        Partial("summ")
+
+
 def test_zero_d_arrays_cannot_be_sharded():
     with pytest.raises(LayoutError, match="0-d"):
         Layout.chunked((), (2,), [Shard(0)])
