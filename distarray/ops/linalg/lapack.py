@@ -18,6 +18,7 @@ __all__ = [
     "divide_by_adjoint",
     "factor_panel",
     "row_order",
+    "solve_by_upper",
     "solve_unit_lower",
     "subtract_product",
 ]
@@ -100,6 +101,20 @@ def solve_unit_lower(columns: Array, sides: Array) -> bool:
         Right-hand sides, of the same dtype.
     """
     return _solve_in_place(b"RLTU", columns, sides)
+
+
+def solve_by_upper(upper: Array, sides: Array) -> bool:
+    """Solve an upper triangular system in place, if the library is there to do it.
+
+    Parameters
+    ----------
+    upper : array, shape (w, w)
+        What stands below its diagonal is not read.
+    sides : array, shape (w, r)
+        Right-hand sides, of the same dtype.
+    """
+    lies = _operand(upper) if type(upper) is np.ndarray and upper.dtype == sides.dtype else None
+    return lies is not None and not lies[0] and _solve_in_place(b"RLNN", upper, sides)
 
 
 def divide_by_adjoint(sides: Array, lower: Array) -> bool:

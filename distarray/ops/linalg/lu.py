@@ -69,13 +69,14 @@ class _Elimination:
             self.swaps += int(np.count_nonzero(pivots != np.arange(width)))
             if stops(self.diagonal[-1]):
                 return False
+            order = row_order(pivots)
             first = ahead = dealing.place(panel + 1)
             if panel + 1 < dealing.panels:
                 if dealing.owner(panel + 1) == self.mesh.rank:
                     ahead += len(range(*dealing.interval(panel + 1)))
-                    self._update(panel, columns, pivots, slice(first, ahead))
+                    self._update(panel, columns, order, slice(first, ahead))
                 coming = self._begun(panel + 1)
-            self._update(panel, columns, pivots, slice(ahead, None))
+            self._update(panel, columns, order, slice(ahead, None))
         return True
 
     def _begun(self, panel: int) -> tuple[Array, Pending]:
@@ -95,14 +96,14 @@ class _Elimination:
             own[:width] = self.mesh.asarray(message[:width, :width].T)
         return message, self.mesh.group.begin_broadcast(message, owner, "factored panel")
 
-    def _update(self, panel: int, columns: Array, pivots: Array, own: slice) -> None:
+    def _update(self, panel: int, columns: Array, order: tuple[Array, Array], own: slice) -> None:
         """Exchange rows, and subtract what the panel contributes from some of the columns here."""
         start, stop = self.dealing.interval(panel)
         width = stop - start
         rest = self.work[start:, own]
         if not rest.size:
             return
-        changed, sources = row_order(pivots)
+        changed, sources = order
         if len(changed):
             rest[self.mesh.asarray(changed)] = rest[self.mesh.asarray(sources)]
         if not solve_unit_lower(columns, rest[:width]):
@@ -239,14 +240,29 @@ def _narrow(work: Array, count: int, dealing: Dealing) -> Array:
     mesh = dealing.mesh
     _eliminate(work, dealing)
     given = work[:, count:]
-    found = mesh.xp.zeros_like(given)
-    taken = mesh.xp.zeros_like(given)  # what this rank's columns of U take from each equation
+    found = mesh.xp.zeros(given.shape, given.dtype)
+    taken = np.zeros_like(found)  # what this rank's columns of U take from each equation
+    coming = _sum_begun(taken, dealing, dealing.panels - 1)
     for panel in reversed(range(dealing.panels)):
-        start, stop = dealing.interval(panel)
-        rest = given[start:stop] - mesh.group.allreduce(taken[start:stop], Fold.SUM, "solution")
+        (start, stop), (parts, pending) = dealing.interval(panel), coming
+        next_start = max(start - dealing.width, 0)
+        upper = None
         if mesh.rank == dealing.owner(panel):
+            pending.wait()
             place = dealing.place(panel)
             upper = work[:stop, place : place + stop - start]
-            found[start:stop] = solve_upper(upper[start:], rest)
-            taken[:start] += upper[:start] @ found[start:stop]
+            found[start:stop] = solve_upper(upper[start:], given[start:stop] - mesh.asarray(parts))
+            taken[next_start:start] += upper[next_start:start] @ found[start:stop]
+        if panel:
+            coming = _sum_begun(taken, dealing, panel - 1)
+        if upper is not None:  # while the next ones are solved for elsewhere
+            taken[:next_start] += upper[:next_start] @ found[start:stop]
+        pending.wait()
     return mesh.group.allreduce(found, Fold.SUM, "solution")
+
+
+def _sum_begun(taken: Array, dealing: Dealing, panel: int) -> tuple[Array, Pending]:
+    """What all ranks take from a panel's equations, on its way to them."""
+    start, stop = dealing.interval(panel)
+    parts = dealing.mesh.to_host(taken[start:stop]).copy()
+    return parts, dealing.mesh.group.begin_allreduce(parts, Fold.SUM, "solution")

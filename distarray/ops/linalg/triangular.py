@@ -1,8 +1,10 @@
-"""Small triangular systems by halves: products of matrices, and LAPACK at the leaves."""
+"""Small triangular systems: by the library, or by halves and products of matrices."""
 
 from typing import Any
 
 import numpy as np
+
+from distarray.ops.linalg.lapack import solve_by_upper
 
 __all__ = ["inverse_of_lower", "solve_upper"]
 
@@ -42,6 +44,9 @@ def solve_upper(upper: Array, sides: Array) -> Array:
         Right-hand sides.
     """
     size = len(upper)
+    found = sides.copy()
+    if solve_by_upper(upper, found):
+        return found
     if size <= _LEAF:
         return np.linalg.solve(np.triu(upper), sides)
     half = size // 2

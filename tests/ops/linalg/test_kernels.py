@@ -123,13 +123,15 @@ def test_systems_without_the_library(world, kernels, large_dtype, many):
 
 @pytest.mark.parametrize("size", [0, 1, 5, 32, 33, 71])
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
-def test_triangles(size, dtype):
+def test_triangles(kernels, size, dtype):
     lower = np.tril(random((size, size), dtype), -1) / 9 + np.eye(size)
     np.testing.assert_allclose(triangular.inverse_of_lower(lower) @ lower, np.eye(size), atol=1e-12)
     upper = lower.T + np.tril(np.full((size, size), np.nan), -1)
-    sides = random((size, 3), dtype)
-    found = triangular.solve_upper(upper, sides)
-    np.testing.assert_allclose(np.triu(upper) @ found, sides, atol=1e-12)
+    sides, given = random((size, 6), dtype)[:, ::2], upper.copy()
+    for triangle in (upper, np.ascontiguousarray(upper), np.pad(upper, 2)[2:-2, 2:-2]):
+        found = triangular.solve_upper(triangle, sides)
+        np.testing.assert_allclose(np.triu(upper) @ found, sides, atol=1e-12)
+        np.testing.assert_array_equal(triangle, given)
 
 
 def glued(pieces, joint):
