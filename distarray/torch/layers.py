@@ -107,7 +107,9 @@ def linear(module: Module, x: DistTensor, want: Sequence[Placement] | None = Non
         return x.like(functional.linear(x.local, weight, bias), product.result)
     result = _settled(x.like(functional.linear(x.local, weight), product.result), want)
     bias = _bias(module, result, result.layout)
-    return result if bias is None else result.like(result.local + bias)
+    if bias is None:
+        return result
+    return result.like(result.local + bias.to(result.dtype))  # autocast's, which is not the bias's
 
 
 def _bias(module: Module, x: DistTensor, result: Layout) -> Tensor:

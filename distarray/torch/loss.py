@@ -111,7 +111,13 @@ def parallel_cross_entropy(
     else:
         labels = _labels(found, target, ignore_index)
         losses, shares = _of_labels(found, highest, labels, weight, ignore_index, label_smoothing)
-    return _reduced(found, losses, shares, reduction, logits.dtype)
+    return _reduced(found, losses, shares, reduction, _dtype_of_loss(logits))
+
+
+def _dtype_of_loss(logits: DistTensor) -> Any:
+    """The logits' own; under autocast float32, as torch has it."""
+    wide = torch.is_autocast_enabled(logits.device.type)
+    return _WIDE.get(logits.dtype, logits.dtype) if wide else logits.dtype
 
 
 def _is_inexact(target: Any) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from distarray.comm import DeviceMesh
-from distarray.errors import LayoutError
+from distarray.errors import LayoutError, MeshError
 from distarray.layout import Cut, Fold, Layout, Partial, Placement, Replicate, Shard
 from distarray.layout.layout import normalize_placements
 from distarray.torch import functions
@@ -146,24 +146,42 @@ class DistTensor(functions.Operators):
         """
         return self._carried(self.layout, gradient_layout(self.layout))
 
-    def redistribute(self, placements: Placements) -> "DistTensor":
+    def redistribute(
+        self, mesh: DeviceMesh | Placements | None = None, placements: Placements | None = None
+    ) -> "DistTensor":
         """The same tensor laid out otherwise; collective, and so is its gradient.
 
         Parameters
         ----------
-        placements : sequence of Placement
-            One a mesh dimension.
+        mesh : DeviceMesh, optional
+            The tensor's own; it can be left out, as for :meth:`DistArray.redistribute`.
+        placements : sequence of Placement, optional
+            One a mesh dimension; all `Replicate()` by default.
 
         Returns
         -------
         DistTensor
+
+        Raises
+        ------
+        MeshError
+            If it is another mesh.
 
         Cost
         ----
         One exchange; an allreduce or a reduce-scatter first along the mesh dimensions of a pending
         sum. The gradient goes the same way back.
         """
-        placed = normalize_placements(_listed(placements), self.ndim, self.mesh.shape)
+        if isinstance(mesh, DeviceMesh):
+            if mesh != self.mesh:
+                raise MeshError(
+                    f"a DistTensor stays on its mesh, {self.mesh!r}, with its gradient; what goes "
+                    f"to {mesh!r} is an array: from_torch(x.to_local().detach(), ...)"
+                )
+        elif mesh is not None:
+            placements = mesh
+        wanted = [Replicate()] * self.mesh.ndim if placements is None else _listed(placements)
+        placed = normalize_placements(wanted, self.ndim, self.mesh.shape)
         if placed == self.placements:
             return self
         return self.placed(Layout.chunked(self.layout.shape, self.mesh.shape, placed))

@@ -13,9 +13,10 @@ from torch.nn import functional
 import distarray
 import distarray.torch as dt
 from distarray import DeviceMesh, Layout, Partial, Replicate, Shard
-from distarray.errors import DivergenceError, LayoutError
+from distarray.errors import DivergenceError, LayoutError, MeshError
 from distarray.torch.carrying import carried
 from tests.torch.models import (
+    ToyModel,
     close,
     drawn,
     filled,
@@ -189,6 +190,31 @@ def test_inputs_that_differ(world, ranks):
     world.run(ranks, program)
 
 
+def test_autocast(world, ranks):
+    """Data types of layers, of what is between them and of the loss are those of one process."""
+    reference = filled(ToyModel()).float()
+    x, labels = drawn(4, 10, dtype=torch.float32), torch.tensor([0, 4, 2, 1])
+
+    def program(group):
+        model = copy.deepcopy(reference)
+        plan = {"in_proj": dt.ColwiseParallel(), "out_proj": dt.RowwiseParallel()}
+        dt.parallelize_module(model, line(group), plan)
+        found = []
+        for net in (reference, model):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                y = net(x)
+                spreading = net is model
+                logits = dt.DistTensor.from_local(y, line(group), [Replicate()]) if spreading else y
+                loss = nn.functional.cross_entropy(logits, labels)
+            grads = torch.autograd.grad(loss, net.out_proj.bias)[0]
+            found.append((y.dtype, loss.dtype, loss.detach(), grads.dtype))
+        assert found[1][:2] == found[0][:2] == (torch.bfloat16, torch.float32)
+        assert found[1][3] is found[0][3] is torch.float32
+        assert abs(float(found[1][2] - found[0][2])) < 0.05
+
+    world.run(ranks, program)
+
+
 # -- distributed tensors ------------------------------------------------------------------------
 
 
@@ -204,7 +230,11 @@ def test_distributed_tensors(world, ranks, device):
         assert x.shape == (5, 7)
         assert (x.size(1), x.ndim, x.dim(), x.numel(), len(x)) == (7, 2, 2, 35, 5)
         assert "DistTensor((5, 7)" in repr(x)
-        y = torch.relu(x * 2 + 1).redistribute([Shard(1)])
+        y = torch.relu(x * 2 + 1).redistribute(mesh, [Shard(1)])  # as DTensor's users have it
+        assert y.redistribute([Shard(1)]) is y.redistribute(placements=Shard(1)) is y
+        assert x.redistribute().placements == (Replicate(),)
+        with pytest.raises(MeshError, match="stays on its mesh"):
+            x.redistribute(DeviceMesh(group, (1, p)), [Replicate(), Replicate()])
         assert close(y.full_tensor(), torch.relu(whole * 2 + 1), device)
         assert close((x.sigmoid() - x / 3).full_tensor(), whole.sigmoid() - whole / 3, device)
         assert close((1 - x).flatten().full_tensor(), 1 - whole.flatten(), device)
