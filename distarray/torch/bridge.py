@@ -300,6 +300,9 @@ def distribute_tensor(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
     src: int | None = 0,
+    *,
+    device_mesh: DeviceMesh | None = None,
+    src_data_rank: int | None = 0,
 ) -> DistArray:
     """Split a whole tensor over a mesh; collective.
 
@@ -309,6 +312,8 @@ def distribute_tensor(
         The global array. With `src=r` only rank r's is read, and other ranks may pass None.
     mesh, placements, src
         As for :func:`distarray.distribute`.
+    device_mesh, src_data_rank
+        `mesh` and `src` by the names that they have in DTensor's programs.
 
     Returns
     -------
@@ -324,7 +329,9 @@ def distribute_tensor(
     ----
     One copy from the device where `t` is on one, and that of :func:`distarray.distribute`.
     """
+    mesh = device_mesh if mesh is None else mesh
     mesh = default_mesh() if mesh is None else mesh
+    src = src_data_rank if src == 0 else src
     read = src is None or mesh.rank == src
     block = agreed(
         mesh.group, lambda: block_of(t, mesh, call="distribute_tensor") if read else None

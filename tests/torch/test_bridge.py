@@ -76,6 +76,8 @@ def test_whole_arrays(world, ranks, device):
             assert z.placements == (Shard(1),)
             assert_matches(z, np.arange(6, dtype=np.int32).reshape(2, 3))
             assert not bridge.shares_memory(z, whole)
+            again = {"device_mesh": mesh, "placements": [Shard(1)], "src_data_rank": src}
+            assert_matches(bridge.distribute_tensor(mine, **again), z.full())  # DTensor's names
         contribution = bridge.from_torch(torch.ones(2), mesh=mesh, placements=[Partial()])
         assert bridge.to_torch(contribution).tolist() == [1.0, 1.0]
         assert_matches(contribution, np.full(2, ranks, np.float32))
