@@ -77,6 +77,13 @@ class Placed:
             copy.note_on(tensor)
         return copy
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a distributed module cannot be pickled, for each rank has a part of it: save its "
+            "parts (torch.save(model.state_dict(), ...) on each rank) or, for any number of ranks, "
+            'distarray.checkpoint.save(path, {"model": model})'
+        )
+
     def note_on(self, tensor: Tensor) -> None:
         """Write this down on the parameter that it is about."""
         self._owner = weakref.ref(tensor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -104,6 +105,8 @@ def test_loading_whole_and_own_states(world, ranks):
         assert close(norms[0], norms[1])
         model.load_state_dict(own)
         assert close(model(x), reference(x).detach())
+        with pytest.raises(TypeError, match="each rank has a part"):
+            pickle.dumps(model)
         with pytest.raises(RuntimeError, match="size mismatch"):
             model.load_state_dict(nn.ModuleDict({"in_proj": nn.Linear(3, 3)}).state_dict(), False)
 
