@@ -8,7 +8,7 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.errors import DivergenceError
 
-__all__ = ["agree_on_parameters", "check_parameters", "owners"]
+__all__ = ["agree_on_parameters", "check_parameters", "check_replicas", "owners"]
 
 Module = Any
 
@@ -43,6 +43,19 @@ def check_parameters(root: Module, call: str) -> None:
                 "zero_grad() before"
             )
     _refuse_overlap(root, call)
+
+
+def check_replicas(root: Module, call: str) -> None:
+    """Refuse what would see each rank's part of the batch where it is meant to see the whole."""
+    there = torch.distributed
+    connected = there.is_available() and there.is_initialized()
+    for name, part in root.named_modules():
+        if isinstance(part, torch.nn.SyncBatchNorm) and not connected:
+            raise TypeError(
+                f"{call}: {name or 'the module'} is a SyncBatchNorm, which talks through a process "
+                "group of torch.distributed and without one normalizes over this rank's samples "
+                "alone: use BatchNorm, which says so, or GroupNorm, or call ensure_process_group()"
+            )
 
 
 def _refuse_overlap(root: Module, call: str) -> None:

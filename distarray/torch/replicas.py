@@ -18,7 +18,7 @@ from distarray.array.divergence import verify_among
 from distarray.comm.mesh import DeviceMesh
 from distarray.config import config
 from distarray.torch.alike import agree_alike, line_of, take_over
-from distarray.torch.checks import check_parameters
+from distarray.torch.checks import check_parameters, check_replicas
 from distarray.torch.collectives import Work, all_reduce_
 from distarray.torch.parameters import place_rest, surround
 from distarray.torch.units import at_end_of_backward, in_backward, tensors_in
@@ -85,7 +85,8 @@ def data_parallel(
     -----
     All ranks must run the backward pass. A parameter that no rank used keeps its gradient (None,
     in general); one that some ranks used gets the average, zero counting for the others.
-    ``torch.autograd.grad`` returns the rank's own gradients.
+    ``torch.autograd.grad`` returns the rank's own gradients. A deep copy is a module of this rank
+    alone, as averages of a model over its steps are; to be trained, it is given to this again.
 
     Examples
     --------
@@ -143,6 +144,7 @@ def _check(module: Module, fold: str, bucket_bytes: int) -> None:
     if bucket_bytes <= 0:
         raise ValueError(f"data_parallel: bucket_bytes is a positive number, not {bucket_bytes}")
     check_parameters(module, "data_parallel")
+    check_replicas(module, "data_parallel")
     for name, part in module.named_modules():
         if part in _AVERAGERS:
             raise ValueError(

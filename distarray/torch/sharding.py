@@ -15,7 +15,7 @@ from distarray.comm.mesh import DeviceMesh
 from distarray.errors import LayoutError, MeshError
 from distarray.layout import Cut, Layout, Replicate
 from distarray.torch.alike import agree_alike, line_of, take_over
-from distarray.torch.checks import check_parameters
+from distarray.torch.checks import check_parameters, check_replicas
 from distarray.torch.conversations import chunk_sizes
 from distarray.torch.entries import Entry
 from distarray.torch.parameters import Placed, place_rest, placed_of, surround
@@ -136,6 +136,7 @@ def _check(module: Module, fold: str) -> None:
     if module in _UNITS:
         raise ValueError(f"fully_shard: {type(module).__name__} is sharded already")
     check_parameters(module, "fully_shard")
+    check_replicas(module, "fully_shard")
     for name, part in module.named_modules():
         if isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
             if part.max_norm is not None:

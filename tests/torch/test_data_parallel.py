@@ -229,6 +229,10 @@ def refused(kind, text, call):
             "shared with a module",
             lambda m: (dt.fully_shard((t := tied_across())[0], m), dt.fully_shard(t, m)),
         ),
+        refused(
+            TypeError, "is a SyncBatchNorm", lambda m: dt.data_parallel(nn.SyncBatchNorm(2), m)
+        ),
+        refused(TypeError, "is a SyncBatchNorm", lambda m: dt.fully_shard(nn.SyncBatchNorm(2), m)),
         refused(TypeError, "meta", lambda m: dt.fully_shard(nn.Linear(2, 2, device="meta"), m)),
     ],
 )
