@@ -69,6 +69,8 @@ class Contents:
         What the file says about an array.
     close : callable
         Gives up what is open.
+    refused : mapping of str to str
+        Names of what the file has and is not read, and why.
     """
 
     arrays: Mapping[str, Source]
@@ -76,6 +78,7 @@ class Contents:
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     array_attrs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     close: Callable[[], None] | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 class Lazy(Mapping[str, Any]):

@@ -165,6 +165,8 @@ class File(Mapping[str, Variable]):
     def __getitem__(self, name: str) -> Variable:
         source = self._contents.arrays.get(name)
         if source is None:
+            if name in self._contents.refused:
+                raise KeyError(f"{self.path}: {name!r} {self._contents.refused[name]}")
             known = list(self._contents.arrays)
             shown = ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
             raise KeyError(f"{self.path} has no array {name!r}; it has {shown or 'none'}")

@@ -79,8 +79,11 @@ def _contiguous(
         yield piece, block[tuple(slices)]
 
 
-def open_file(path: str, mesh: DeviceMesh, **options: Any) -> Contents:
+def open_file(path: str, mesh: DeviceMesh, *, external: bool = False, **options: Any) -> Contents:
     """The datasets of a file, also of its groups: ``group/subgroup/dataset``.
+
+    A dataset has a name for each link to it. Groups are gone into where they are, not where links
+    lead to them.
 
     Parameters
     ----------
@@ -88,6 +91,9 @@ def open_file(path: str, mesh: DeviceMesh, **options: Any) -> Contents:
         A file, or a URL that fsspec can open.
     mesh : DeviceMesh
         Not asked: each rank opens the file by itself.
+    external : bool
+        Read what lies in other files as well: behind external links, and datasets that are put
+        together from other files. Whoever wrote the file chose these, so it is not the default.
     **options
         For `h5py.File`; or for fsspec where the path is a URL.
     """
@@ -98,9 +104,7 @@ def open_file(path: str, mesh: DeviceMesh, **options: Any) -> Contents:
         file = h5py.File(remote, "r")
     else:
         file = h5py.File(path, "r", **{"locking": "best-effort", **options})
-    names: list[str] = []
-    file.visititems(lambda name, item: names.append(name) if hasattr(item, "dtype") else None)
-    kept = [name for name in names if isinstance(file[name], h5py.Dataset)]
+    found = _Names(h5py, file, external)
 
     def close() -> None:
         file.close()
@@ -108,11 +112,74 @@ def open_file(path: str, mesh: DeviceMesh, **options: Any) -> Contents:
             remote.close()
 
     return Contents(
-        {name: _Stored(file[name]) for name in kept},
+        {name: _Stored(file[name]) for name in found.kept},
         dict(file.attrs),
-        Lazy(kept, lambda name: _dims(file[name])),
-        Lazy(kept, lambda name: dict(file[name].attrs)),
+        Lazy(found.kept, lambda name: _dims(file[name])),
+        Lazy(found.kept, lambda name: dict(file[name].attrs)),
         close,
+        found.refused,
+    )
+
+
+class _Names:
+    """The datasets of a file by all their names, and why the other names are none.
+
+    Attributes
+    ----------
+    kept : list of str
+    refused : dict of str to str
+        What to say when one asks for it.
+    """
+
+    def __init__(self, h5py: Any, file: Any, external: bool) -> None:
+        self.kept: list[str] = []
+        self.refused: dict[str, str] = {}
+        self._h5py, self._external = h5py, external
+        self._groups = {file["/"].id}  # a group may be a member of its own members
+        self._walk(file, "")
+
+    def _walk(self, group: Any, prefix: str) -> None:
+        for key in group:
+            name = prefix + key
+            link = group.get(key, getlink=True)
+            if isinstance(link, self._h5py.ExternalLink) and not self._external:
+                self.refused[name] = _elsewhere("leads to", [link.filename])
+                continue
+            try:
+                item = group[key]
+            except (KeyError, OSError, RuntimeError):  # the last: links in a circle
+                self.refused[name] = f"is a link to {link.path!r}, where nothing is to be found"
+                continue
+            if isinstance(item, self._h5py.Dataset):
+                self._add(name, item, group)
+            elif self._is_new_group(item) and isinstance(link, self._h5py.HardLink):
+                self._groups.add(item.id)
+                self._walk(item, f"{name}/")
+
+    def _is_new_group(self, item: Any) -> bool:
+        return isinstance(item, self._h5py.Group) and item.id not in self._groups
+
+    def _add(self, name: str, dataset: Any, group: Any) -> None:
+        others = _other_files(dataset, group)
+        if others and not self._external:
+            self.refused[name] = _elsewhere("is put together from", others)
+        else:
+            self.kept.append(name)
+
+
+def _other_files(dataset: Any, group: Any) -> list[str]:
+    """The files besides its group's that a dataset lies in."""
+    others = [] if dataset.file.id == group.file.id else [dataset.file.filename]
+    others += [entry[0] for entry in dataset.external or ()]
+    if dataset.is_virtual:
+        others += [s.file_name for s in dataset.virtual_sources() if s.file_name != "."]
+    return sorted(set(others))
+
+
+def _elsewhere(how: str, files: list[str]) -> str:
+    return (
+        f"{how} {', '.join(map(repr, files[:3]))}{', ...' if len(files) > 3 else ''}: other files "
+        "are read only if one says so, distarray.io.open(..., external=True)"
     )
 
 

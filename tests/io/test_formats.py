@@ -282,3 +282,45 @@ def test_urls_are_read_by_fsspec(world: Any) -> None:
         assert_matches(io.read("memory://x.h5", "x", mesh=mesh_of(group)), np.arange(10))
 
     world.run(world.ranks[-1], program)
+
+
+def test_links_are_followed_within_the_file_only(world: Any, shared: Path) -> None:
+    """Soft and hard links are names of their own; what lies in other files has to be asked for."""
+    one, other = np.arange(5.0), np.arange(5.0) + 10
+    with h5py.File(shared / "other.h5", "w") as file:
+        file["x"] = other
+    other.tofile(shared / "raw")
+    with h5py.File(shared / "links.h5", "w") as file:
+        file["here"], file["group/below"] = one, one
+        file["hard"], file["soft"] = file["here"], h5py.SoftLink("/here")
+        file["group/top"], file["again"] = file["/"], file["group"]  # a circle, and the same twice
+        file["nowhere"], file["round"] = h5py.SoftLink("/nowhere at all"), h5py.SoftLink("/round")
+        file["external"] = h5py.ExternalLink("other.h5", "/x")
+        file["by two"] = h5py.SoftLink("/external")
+        file.create_dataset("raw", 5, "f8", external=[(str(shared / "raw"), 0, 40)])
+        for name, source in (("virtual", "other.h5"), ("turned", ".")):
+            layout = h5py.VirtualLayout((5,), "f8")
+            layout[:] = h5py.VirtualSource(source, "x" if source != "." else "here", (5,))
+            file.create_virtual_dataset(name, layout)
+    inside = ["here", "hard", "soft", "turned"]
+    outside = ["by two", "external", "raw", "virtual"]
+
+    def program(group: Any) -> None:
+        mesh = mesh_of(group)
+        with io.open(shared / "links.h5", mesh=mesh) as file:
+            assert set(file) - {"again/below", "group/below"} == set(inside)
+            for name in inside:
+                assert_matches(file[name][...], one)
+            for names, words in (
+                (outside, "other files are read only if"),
+                (["nowhere", "round"], "where nothing is to be found"),
+                (["never"], "has no array 'never'"),
+            ):
+                for name in names:
+                    with pytest.raises(KeyError, match=words):
+                        file[name]
+        with io.open(shared / "links.h5", mesh=mesh, external=True) as file:
+            for name in outside:
+                assert_matches(file[name][...], other)
+
+    world.run(3, program)
