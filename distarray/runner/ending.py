@@ -15,6 +15,8 @@ __all__ = ["Outcome", "conclude"]
 PATIENCE = 4.0
 _HERE = str(Path(__file__).resolve().parent)
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+#: Libraries that write files past what the runner watches, as a traceback names them.
+_WRITERS = re.compile(r"\b(h5py|netCDF4|sqlite3|zarr)\b")
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ def conclude(line: Line, outcome: Outcome) -> int:
     # Ranks take turns, so that of several that failed differently the first one speaks alone.
     patience = PATIENCE + 0.25 * min(line.rank, 8) if failed else None
     if not line.all_arrive(patience):
-        _say(f"distarray: rank {line.rank} of {line.size} raised:\n{outcome.text}")
+        text = f"{outcome.text}{_way_out(outcome.text)}"
+        _say(f"distarray: rank {line.rank} of {line.size} raised:\n{text}")
         line.abort(outcome.code)
     outcomes = line.allgather_object(outcome)
     if line.rank == 0:
@@ -105,7 +108,19 @@ def _summary(outcomes: list[Outcome]) -> str:
         who = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))} of {len(outcomes)}"
         if text:
             parts.append(f"distarray: {who} raised:\n{text}")
-    return "\n".join(parts)
+    return "\n".join(parts) + _way_out("".join([outcome.text for outcome in outcomes]))
+
+
+def _way_out(text: str) -> str:
+    """What to do about ranks that met in a file, where a traceback looks like it."""
+    names = sorted(set(_WRITERS.findall(text)))
+    if not names:
+        return ""
+    return (
+        f"\ndistarray: files that {' or '.join(names)} writes are written by every rank at the same "
+        "time, which may be the reason. Write them by distarray.io, or on one rank alone: "
+        "if distarray.default_mesh().rank == 0\n"
+    )
 
 
 def _say(text: str) -> None:

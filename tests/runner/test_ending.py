@@ -112,6 +112,21 @@ def test_killed(tmp_path):
     assert seconds < 20
 
 
+def test_where_ranks_met_in_a_file_the_way_out_is_told(tmp_path):
+    """What goes past Python's open() is not kept to one rank: its errors do not tell why."""
+    source = """
+        import sqlite3
+        base = sqlite3.connect("base.db", timeout=0)
+        base.execute("create table a (b)")
+    """
+    write_script(tmp_path, source)
+    done = on_ranks(3, "program.py", cwd=tmp_path)
+    assert done.code == 1
+    assert "sqlite3.OperationalError" in done.err
+    assert done.err.count("files that sqlite3 writes are written by every rank") == 1
+    assert "if distarray.default_mesh().rank == 0" in done.err
+
+
 @pytest.mark.parametrize("source", ["x = (", "raise SystemExit", "import nosuch"])
 def test_before_the_first_line(tmp_path, source):
     path = write_script(tmp_path, source)
