@@ -177,6 +177,12 @@ def time_left(group: Group | None = None) -> float | None:
     Cost
     ----
     One small broadcast; on one rank and where the environment says nothing, a run of ``squeue``.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> left = distarray.job.time_left()
+    >>> soon = left is not None and left < 300
     """
     group = world_group() if group is None else group
     left: float | None = group.broadcast_object(_left() if group.rank == 0 else None, 0)

@@ -69,6 +69,15 @@ def from_local(
     ----
     One small allreduce, and one small allgather of the lengths if `shape` is not given; nothing
     with ``check=False`` or on one rank.
+
+    Examples
+    --------
+    >>> import numpy, distarray
+    >>> mesh = distarray.default_mesh()
+    >>> mine = numpy.full((10, 3), float(mesh.rank))  # read or computed by this rank
+    >>> x = distarray.from_local(mine, mesh, [distarray.Shard(0)])
+    >>> x.shape == (10 * mesh.size(), 3)
+    True
     """
     mesh = default_mesh() if mesh is None else mesh
     return from_ranks(mesh.asarray(block), None, mesh, placements, shape, check=check)

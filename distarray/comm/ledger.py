@@ -151,7 +151,16 @@ def trace() -> Iterator[Trace]:
 
 @contextmanager
 def forbid_communication() -> Iterator[None]:
-    """Raise :class:`~distarray.errors.CommunicationForbidden` instead of sending anything."""
+    """Raise :class:`~distarray.errors.CommunicationForbidden` instead of sending anything.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> import distarray.numpy as np
+    >>> x = np.arange(100_000.0)
+    >>> with distarray.forbid_communication():
+    ...     y = 2 * x[1:] + 1
+    """
     with _watched(_forbidden, True):
         yield
 

@@ -253,6 +253,15 @@ def run_threads(
     ------
     BaseException
         The first failure that is not a consequence of another rank's.
+
+    Examples
+    --------
+    >>> from distarray.comm import DeviceMesh, run_threads
+    >>> def program(group):
+    ...     mesh = DeviceMesh(group, (2, 2), ("dp", "tp"))
+    ...     return mesh.coords
+    >>> run_threads(4, program)
+    [(0, 0), (0, 1), (1, 0), (1, 1)]
     """
     world = _World(n, timeout)
     room = _Room(world, tuple(range(n)))

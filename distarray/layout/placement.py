@@ -37,6 +37,12 @@ class Shard(Placement):
     dim : int
         The array dimension that is cut. Negative values count from the last dimension and are
         made positive as soon as the number of dimensions is known.
+
+    Examples
+    --------
+    >>> from distarray.layout import Layout, Shard
+    >>> [Layout.chunked((9, 6), (4,), [Shard(0)]).local_shape((rank,)) for rank in range(4)]
+    [(3, 6), (3, 6), (3, 6), (0, 6)]
     """
 
     dim: int
@@ -58,7 +64,14 @@ def _integer(dim: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Replicate(Placement):
-    """Every coordinate of the mesh dimension holds the same values."""
+    """Every coordinate of the mesh dimension holds the same values.
+
+    Examples
+    --------
+    >>> from distarray.layout import Layout, Replicate
+    >>> Layout.chunked((9, 6), (4,), [Replicate()]).local_shape((3,))
+    (9, 6)
+    """
 
     def __repr__(self) -> str:
         return "Replicate()"
@@ -72,6 +85,15 @@ class Partial(Placement):
     ----------
     op : str or Fold
         "sum" (the default), "avg", "product", "min", "max", "any", "all", "band", "bor", "bxor".
+
+    Examples
+    --------
+    >>> import numpy, distarray
+    >>> mesh = distarray.default_mesh()
+    >>> mine = numpy.full(3, mesh.rank)
+    >>> whole = distarray.from_local(mine, mesh, [distarray.Partial("sum")])
+    >>> whole.placements, bool((whole == sum(range(mesh.size()))).all())
+    ((Partial('sum'),), True)
     """
 
     op: Fold = Fold.SUM

@@ -29,6 +29,12 @@ def assert_matches(
         Whether floating-point numbers must agree bit for bit.
     rtol, atol : float
         Tolerances otherwise.
+
+    Examples
+    --------
+    >>> import numpy, distarray
+    >>> a = numpy.arange(12.0).reshape(3, 4)
+    >>> assert_matches(numpy.cumsum(distarray.distribute(a), axis=0), numpy.cumsum(a, axis=0))
     """
     if isinstance(expected, (tuple, list)):
         assert isinstance(result, (tuple, list)), (
@@ -84,7 +90,14 @@ def _compare(
 
 
 def assert_same_error(call: Callable[[], Any], reference: Callable[[], Any]) -> None:
-    """Assert that a call raises an exception of the type that NumPy's raises, or a subclass."""
+    """Assert that a call raises an exception of the type that NumPy's raises, or a subclass.
+
+    Examples
+    --------
+    >>> import numpy, distarray
+    >>> a, four = numpy.ones(3), numpy.ones(4)
+    >>> assert_same_error(lambda: distarray.distribute(a) + four, lambda: a + four)
+    """
     try:
         reference()
     except Exception as error:

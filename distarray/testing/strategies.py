@@ -179,6 +179,25 @@ def recipes(
         Of the array; contributions are drawn for numbers only, not for bool.
     kinds : sequence of str
         See :class:`Recipe`.
+
+    Examples
+    --------
+    A test that holds for any layout of any array on three ranks:
+
+    >>> from hypothesis import given, settings, strategies
+    >>> from distarray.comm import DeviceMesh, run_threads
+    >>> from distarray.testing import array_values, assert_matches, mesh_shapes, recipes
+    >>> @settings(max_examples=5, database=None, derandomize=True)
+    ... @given(data=strategies.data())
+    ... def test_sum(data):
+    ...     values = data.draw(array_values())
+    ...     mesh_shape = data.draw(mesh_shapes(3))
+    ...     recipe = data.draw(recipes(values.shape, mesh_shape, values.dtype))
+    ...     def program(group):
+    ...         x = recipe.build(values, DeviceMesh(group, mesh_shape))
+    ...         assert_matches(np.sum(x), np.sum(values), exact=False)
+    ...     run_threads(3, program)
+    >>> test_sum()
     """
     ndim = len(shape)
     choices: list[Placement] = [Replicate(), *[Shard(d) for d in range(ndim)] * 2]
