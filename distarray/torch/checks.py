@@ -7,6 +7,7 @@ import torch
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.errors import DivergenceError
+from distarray.torch.parameters import placed_as
 
 __all__ = ["agree_on_parameters", "check_parameters", "check_replicas", "owners"]
 
@@ -75,8 +76,8 @@ def agree_on_parameters(
 ) -> None:
     """Raise on all ranks if one has an error, or if they bring different models or plans."""
     agree(mesh.group, error)
-    mine = [(n, tuple(p.shape), str(p.dtype), p.requires_grad) for n, p in root.named_parameters()]
-    mine += [(n, tuple(b.shape), str(b.dtype), False) for n, b in root.named_buffers()]
+    mine = [(n, _whole(p), str(p.dtype), p.requires_grad) for n, p in root.named_parameters()]
+    mine += [(n, _whole(b), str(b.dtype), False) for n, b in root.named_buffers()]
     told = mesh.group.allgather_object((mine, extra), "parameters of a module")
     for rank, (theirs, plan) in enumerate(told):
         if theirs != told[0][0] or plan != told[0][1]:
@@ -86,3 +87,9 @@ def agree_on_parameters(
                 f"the ranks bring different modules or plans: rank {rank} differs from rank 0 in "
                 f"{', '.join(differ[:4]) or f'the plan, {plan} and {told[0][1]}'}"
             )
+
+
+def _whole(tensor: Any) -> tuple[int, ...]:
+    """The global shape: of what is distributed already the ranks have parts of any lengths."""
+    placed = placed_as(tensor)
+    return tuple(tensor.shape) if placed is None else placed.whole

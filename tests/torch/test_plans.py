@@ -313,6 +313,21 @@ def test_ranks_with_different_plans_or_models(world, ranks):
     world.run(ranks, program)
 
 
+def test_one_part_after_the_other(world, ranks):
+    """What is distributed already is compared as a whole: of 8 rows three ranks have 3, 3 and 2."""
+
+    def program(group):
+        mesh, model = line(group), filled(nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 6)))
+        x = drawn(2, 6)
+        wanted = model(x)
+        for _ in range(2):  # once more changes nothing
+            dt.parallelize_module(model[0], mesh, dt.ColwiseParallel())
+        dt.parallelize_module(model, mesh, {"1": dt.RowwiseParallel()})
+        assert close(model(x), wanted)
+
+    world.run(ranks, program)
+
+
 def test_inputs_of_other_widths(world, ranks):
     """A rank that is handed a wrong input alone raises alone; under config.check all of them do."""
 
