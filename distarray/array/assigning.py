@@ -11,7 +11,7 @@ from distarray.config import config
 from distarray.layout import Shard
 from distarray.plan import restrict, shape_text
 
-__all__ = ["assign", "brought"]
+__all__ = ["assign", "brought", "fitted", "one_element"]
 
 
 def assign(target: Any, value: Any) -> None:
@@ -34,6 +34,9 @@ def assign(target: Any, value: Any) -> None:
     No message for values that every rank has. A DistArray is brought to the layout of the target,
     also from another mesh.
     """
+    if target.dtype == object and not isinstance(value, Base):
+        target._block[...] = value  # every rank has all of it; a list may be one element
+        return
     if target.dtype.names is not None and isinstance(value, (tuple, list)):
         value = np.asarray(value, target.dtype)  # a tuple is one record
     shape = value._layout.shape if isinstance(value, Base) else np.shape(value)
@@ -45,7 +48,7 @@ def assign(target: Any, value: Any) -> None:
     if isinstance(value, Base):
         _assign_distributed(target, value)
         return
-    value = _castable(value, target.dtype)
+    value = fitted(value, target.dtype)
     if np.ndim(value):
         value = _part(target, value)
     if target._layout.holds(target._mesh.coords):
@@ -66,8 +69,7 @@ def _assign_distributed(target: Any, value: Any) -> None:
     value = brought(value, target._mesh)
     if value._layout.partials:
         value._settle()
-    if value.dtype.kind in "SUO" and target.dtype.kind not in "SUO":
-        value = value.astype(target.dtype)
+    value = fitted(value, target.dtype)
     while value.ndim > target.ndim:
         value = value[0]
     layout, mesh = target._layout, target._mesh
@@ -79,11 +81,30 @@ def _assign_distributed(target: Any, value: Any) -> None:
         target._block[...] = part
 
 
-def _castable(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A value that every rank has; raises on all of them where NumPy would.
+def one_element(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A value for a single element, which NumPy converts by itself: a list is an object, too.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For what has dimensions, unless the elements are objects.
+    """
+    if isinstance(value, Base):
+        if value._layout.shape:
+            np.empty((), dtype)[()] = np.zeros(value._layout.shape, value._block.dtype)
+        return value
+    cell = np.empty((), dtype)
+    cell[()] = value
+    return cell
+
+
+def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A value that can be cast to a data type; raises on all ranks where NumPy would.
 
     Only a rank that holds elements of the target would find out by itself.
     """
+    if isinstance(value, Base) and value._block.dtype.kind == "V":
+        np.zeros(1, value._block.dtype).astype(dtype)
     if not isinstance(getattr(value, "dtype", None), np.dtype):
         if isinstance(value, (list, tuple)) or np.ndim(value):
             return np.asarray(value, dtype)

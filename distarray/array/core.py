@@ -7,7 +7,7 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from distarray.array import exporting, movement, printing, registry
-from distarray.array.assigning import assign
+from distarray.array.assigning import assign, one_element
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
 from distarray.array.keys import basic_entries, directed
@@ -279,10 +279,9 @@ class DistArray(Operators, Methods):
         result = self._view(entries)
         if not result._layout.shape and Ellipsis not in (key if type(key) is tuple else (key,)):
             result._settle()
-            element = result._mesh.scalar(result._block)
-            if result._block.dtype.hasobject:
-                return element  # the object itself, as in NumPy
-            result._block = element
+            if result._block.dtype == object:
+                return result._block[()]  # the object itself, as in NumPy
+            result._block = result._mesh.scalar(result._block)
         return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -299,11 +298,14 @@ class DistArray(Operators, Methods):
             self._settle()
         if not getattr(self._block.flags, "writeable", True):  # also on ranks that hold nothing
             raise ValueError("assignment destination is read-only")
-        entries = basic_entries(key, self._layout.shape)
+        entries = basic_entries(key, self._layout.shape, arrays=True)
         if entries is None:
             registry.call(operator.setitem, self, key, value)
-        else:
-            self._view(entries)._assign(value)
+            return
+        view = self._view(entries)
+        if not view._layout.shape and Ellipsis not in (key if type(key) is tuple else (key,)):
+            value = one_element(value, self.dtype)
+        view._assign(value)
 
     def _set_scalar(self, key: Any, value: Any) -> None:
         """Assign to the 0-d result of an operation.
@@ -367,15 +369,14 @@ class DistArray(Operators, Methods):
                 raise ValueError("can only convert an array of size 1 to a Python scalar")
             return self.full().item()
         key = args[0] if len(args) == 1 else args
-        if isinstance(key, tuple):
-            if len(key) != self.ndim:
-                raise ValueError("incorrect number of indices for array")
-            return self[key].full().item()
-        position = operator.index(key)
-        if not -self.size <= position < self.size:
-            raise IndexError(f"index {position} is out of bounds for size {self.size}")
-        place = np.unravel_index(position % self.size, self.shape)
-        return self[tuple([int(i) for i in place])].full().item()
+        if not isinstance(key, tuple):
+            position = operator.index(key)
+            if not -self.size <= position < self.size:
+                raise IndexError(f"index {position} is out of bounds for size {self.size}")
+            key = tuple([int(i) for i in np.unravel_index(position % self.size, self.shape)])
+        elif len(key) != self.ndim:
+            raise ValueError("incorrect number of indices for array")
+        return self[(*key, ...)].full().item()
 
     def tolist(self) -> Any:
         """The array as nested lists of Python scalars, on every rank; collective as ``full``."""

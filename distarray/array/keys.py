@@ -70,8 +70,11 @@ def expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     return key[:position] + missing + key[position + 1 :]
 
 
-def basic_entries(key: Any, shape: tuple[int, ...]) -> Entries | None:
+def basic_entries(key: Any, shape: tuple[int, ...], arrays: bool = False) -> Entries | None:
     """The entries of a basic key (see :mod:`distarray.layout.views`); None if it is not basic.
+
+    An integer that is a 0-d array, not a scalar, is one of them only with `arrays`: it selects what
+    an integer selects, but what NumPy reads by it is a copy.
 
     Raises
     ------
@@ -80,7 +83,7 @@ def basic_entries(key: Any, shape: tuple[int, ...]) -> Entries | None:
     """
     parts = key if type(key) is tuple else (key,)
     plain = _PLAIN.issuperset(map(type, parts))
-    if not plain and not all(map(_is_basic, parts)):
+    if not plain and not all(_is_basic(part, arrays) for part in parts):
         return None
     if not plain or len(parts) != len(shape):
         parts = expand_ellipsis(parts, len(shape))
@@ -103,10 +106,12 @@ def basic_entries(key: Any, shape: tuple[int, ...]) -> Entries | None:
     return tuple(entries)
 
 
-def _is_basic(entry: Any) -> bool:
+def _is_basic(entry: Any, arrays: bool) -> bool:
     """Whether an entry is none of those that make a key advanced (or no valid index at all)."""
     if entry is None or entry is Ellipsis or isinstance(entry, slice):
         return True
+    if not arrays and _is_array(entry) and not isinstance(getattr(entry, "_block", 0), np.generic):
+        return False
     return not isinstance(entry, list) and as_index(entry) is not None
 
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from distarray.array.assigning import one_element
 from distarray.array.blocks import cast as cast_block
 from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
 from distarray.array.registry import Base, call
@@ -193,7 +194,7 @@ class Methods(Base):
 
     def fill(self, value: Any) -> None:
         """Set every element to a scalar."""
-        self[...] = value  # type: ignore[index]
+        self[...] = one_element(value, self._block.dtype)  # type: ignore[index]
 
     # -- elementwise ----------------------------------------------------------------------------
 

@@ -286,6 +286,9 @@ class Operators(Base):  # noqa: PLW1641 (DistArray has __hash__)
         return NotImplemented if _declines(other) else _matmul(other, self)
 
     def __imatmul__(self, other: Any) -> Any:
+        ndim = len(self._layout.shape)
+        if not ndim or np.ndim(other) < 2:
+            np.empty((1,) * ndim).__imatmul__(np.empty((1,) * np.ndim(other)))  # raises
         self[...] = _matmul(self, other)  # type: ignore[index]
         return self
 

@@ -190,7 +190,13 @@ class DeviceMesh:
         and each operation on it, ``if`` and ``float`` would wait for the device.
         """
         host = self.to_host(block)
-        return host[()] if isinstance(host, np.ndarray) else host
+        if isinstance(host, np.generic):
+            return host
+        if isinstance(host, np.ndarray) and host.dtype != object:
+            return host[()]
+        cell = np.empty((), object)  # a Python object cannot say what an array is asked for
+        cell[()] = host[()] if isinstance(host, np.ndarray) else host
+        return cell
 
     # -- groups of ranks ----------------------------------------------------------------------
 

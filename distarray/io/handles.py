@@ -110,7 +110,7 @@ class Variable:
         if self._file.closed:
             raise ValueError(f"{self._file.path} is closed; read inside `with distarray.io.open`")
         mesh = self._file.mesh if mesh is None else mesh
-        entries = basic_entries(key, self.shape)
+        entries = basic_entries(key, self.shape, arrays=True)
         if entries is None:
             raise IndexError(
                 f"{self!r} is read by slices and integers, not by {key!r}; read a slice and index "

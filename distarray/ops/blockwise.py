@@ -69,7 +69,11 @@ def apply_blockwise(
     operands = [x if type(x) in _SCALARS else as_distarray(x, mesh) for x in inputs]
     mask = True if where is True else _as_mask(where, mesh)
     arrays = [x for x in (*operands, mask) if isinstance(x, DistArray)]
-    result = _working_layout(arrays, [out for out in outs if out is not None])
+    try:
+        result = _working_layout(arrays, [out for out in outs if out is not None])
+    except ValueError:
+        _result_types(function, operands, outs, keywords)  # what NumPy looks at first
+        raise
     types = None
     asked = bool(outs) and mesh.device_type != "cpu"  # CuPy refuses less, and otherwise
     if asked or mask is not True or any(x._layout is not result for x in arrays):

@@ -149,7 +149,7 @@ def histogramdd(
     -------
     counts : DistArray
         With a dimension for each coordinate of the points; pending if it is large.
-    edges : tuple of DistArray
+    edges : list of DistArray
 
     Cost
     ----
@@ -163,7 +163,7 @@ def histogramdd(
         kind = np.result_type(*[x.dtype for x in coordinates])
         coordinates = [as_distarray(x, mesh, kind) for x in coordinates]
     listed = _edges(coordinates, bins, range)
-    edges = tuple([as_distarray(edge, mesh) for edge in listed])
+    edges = [as_distarray(edge, mesh) for edge in listed]
     operands = [*coordinates] if weights is None else [*coordinates, weights]
     found, layout, mesh = prepare(*operands)
     points = found[: len(coordinates)]

@@ -16,6 +16,7 @@ from distarray.array import (
     wrap,
 )
 from distarray.layout import Cut, Fold, Interval, Layout, recounted_cut
+from distarray.ops.indexing.values import as_values
 from distarray.ops.joining import assemble
 from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.ops.rearranging import balanced, shared_lengths
@@ -230,7 +231,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> DistArra
         If an index is out of bounds; on all ranks alike.
     """
     arr, axis = _flattened(arr, axis, obj, values)
-    values = as_distarray(values, arr._mesh)
+    values = as_distarray(as_values(values, arr.dtype), arr._mesh)
     extent = arr.shape[axis]
     numbers, given = _insertion_points(obj, extent)
     if numbers.size == 1:

@@ -140,7 +140,7 @@ def concatenate(
         return _merged(arrays, axis, dtype, casting)
     operands = _operands(arrays)
     if axis is None:
-        operands = [ravel(x) for x in operands]
+        operands = [ravel(x) for x in _promoted(arrays, operands)]
         axis = 0
     return _joined(operands, axis, out, dtype, casting)
 
@@ -148,6 +148,16 @@ def concatenate(
 def _operands(arrays: Any) -> list[DistArray]:
     mesh = common_mesh(*arrays) if not isinstance(arrays, DistArray) else arrays._mesh
     return [as_distarray(x, mesh) for x in arrays]
+
+
+def _promoted(arrays: Any, operands: list[DistArray]) -> list[DistArray]:
+    """The operands, numbers of Python's among them in the data type that the others ask for."""
+    weak = [type(x) in (int, float, complex) for x in arrays]
+    if not any(weak):
+        return operands
+    pairs = list(zip(arrays, operands, weak, strict=True))
+    kind = np.result_type(*[x if number else operand.dtype for x, operand, number in pairs])
+    return [operand.astype(kind) if number else operand for _, operand, number in pairs]
 
 
 def _merged(x: DistArray, axis: int, dtype: Any, casting: Any) -> DistArray:

@@ -388,7 +388,7 @@ def finish(part: Array, plan: Plan, ufunc: Ufunc, mesh: DeviceMesh, out: Any = N
         if mesh.coords is not None:
             part = combine(mesh.subgroup(plan.mesh_dims), as_array(part), ufunc)
     if not layout.shape and not isinstance(part, np.generic):
-        part = part[()]
+        part = mesh.scalar(part)
     return wrap(part, layout, mesh) if out is None else write(part, layout, mesh, out)
 
 

@@ -67,12 +67,23 @@ def getitem(x: DistArray, key: Any) -> DistArray:
     return fetch(rows, locate(rows, found.indices, found.axes), found.at)
 
 
-def _copied(x: DistArray, key: Any, entries: Any) -> Any:
+def _copied(x: DistArray, key: Any, entries: Any) -> DistArray:
     """What a key selects whose arrays are all of them 0-d integers."""
     view = x._view(entries)
     if view.ndim or (isinstance(key, tuple) and Ellipsis in key):
         return view._like(view._block.copy(order="K"))
-    return view[()]
+    return view[()]  # type: ignore[no-any-return]
+
+
+def _ordered(value: Any) -> Any:
+    """A key, or values, of which NumPy reads the arrays in C order."""
+    if type(value) is tuple:
+        return tuple([_ordered(part) for part in value])
+    return in_c_order(value) if isinstance(value, np.ndarray) else value
+
+
+def _set_at_once(block: Array, key: Any, value: Any) -> None:
+    block[_ordered(key)] = _ordered(value)
 
 
 @implements(operator.setitem, at=True)
@@ -97,6 +108,7 @@ def setitem(x: DistArray, key: Any, value: Any) -> None:
     :func:`~distarray.ops.indexing.masks.write`.
 
     Raises
+@as_numpy_on_one_rank(_set_at_once, unless=_is_whole_mask)
     ------
     IndexError, ValueError
         On every rank, as NumPy does, before anything is written.

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, movement
+from distarray.array.assigning import fitted
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.plan import restrict, shape_text
@@ -27,7 +28,7 @@ def plain(x: Any) -> Any:
 def as_values(value: Any, dtype: Any) -> Any:
     """Values for an array of a data type; what has no data type of its own is converted to it."""
     if isinstance(value, (DistArray, np.ndarray, np.generic)):
-        return plain(value)
+        return fitted(plain(value), dtype)
     return np.asarray(value, dtype)
 
 

@@ -37,7 +37,7 @@ def union1d(ar1: Any, ar2: Any) -> DistArray:
     ----
     As ``concatenate`` and :func:`unique`.
     """
-    found: DistArray = unique(np.concatenate(_pair(ar1, ar2), axis=None))
+    found: DistArray = unique(call(np.concatenate, (ar1, ar2), axis=None))
     return found
 
 
@@ -191,9 +191,9 @@ def _differ(element: DistArray, test: DistArray) -> bool:
     try:
         np.concatenate([np.zeros(0, element.dtype), np.zeros(0, test.dtype)])
     except TypeError:
-        if test.size < 10 * element.size**0.145:
-            return True
-        raise
+        if test.size >= 10 * element.size**0.145:
+            raise
+        return not np.any(np.zeros(1, element.dtype) == np.zeros(1, test.dtype))  # may raise, too
     return False
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distarray.ops  # noqa: F401
-from distarray import DistArray, Replicate
+from distarray import DistArray, Replicate, Shard, distribute
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.testing import assert_matches, recipes
@@ -37,6 +37,35 @@ def test_reading(world, data):
         assert_matches(x, values)  # a copy
 
     world.run(ranks, program)
+
+
+def test_integers_that_are_0d_arrays_select_copies(world):
+    """They selected views, as integers and scalars do."""
+    values = np.arange(12).reshape(3, 4)
+    keys = [
+        lambda i: i(1),
+        lambda i: (i(1), slice(None, 2)),
+        lambda i: (slice(None), i(2), None),
+        lambda i: (i(2), 3),
+        lambda i: (0, ..., i(1)),
+    ]
+
+    def program(group):
+        mesh = DeviceMesh(group)
+        for key in keys:
+            for made in (np.array, lambda n: distribute(np.array(n), mesh, src=None)):
+                x = distribute(values, mesh, [Shard(0)], src=None)
+                found = x[key(made)]
+                assert_matches(found, values[key(np.array)])
+                found[...] = -1
+                assert_matches(x, values)
+                x[key(made)] = -1
+                expected = values.copy()
+                expected[key(int)] = -1
+                assert_matches(x, expected)
+
+    for ranks in world.ranks:
+        world.run(ranks, program)
 
 
 @settings(max_examples=200)

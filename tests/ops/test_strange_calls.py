@@ -1,0 +1,95 @@
+"""Calls of unmodified programs that once differed from NumPy's: found by random programs.
+
+Each is made with NumPy's arrays and with cut ones; values, types and exceptions are the same on all
+ranks.
+"""
+
+import operator
+
+import numpy as np
+import pytest
+
+import distarray.ops  # noqa: F401
+from distarray.array import DistArray, distribute
+from distarray.comm import DeviceMesh
+from distarray.config import config
+from distarray.layout import Replicate, Shard
+from distarray.testing import assert_matches
+
+DAYS = np.array(["2020-01-01", "2020-01-05", "NaT"], "M8[D]")
+WORDS = np.array(["1", "2", "no"])
+RECORDS = np.zeros(3, [("a", "i4"), ("b", "f8")])
+
+
+def after(x, change):
+    """The array after a change in place."""
+    change(x)
+    return x
+
+
+def put(key, value):
+    return lambda x: operator.setitem(x, key, value)
+
+
+#: Calls of a function that lays an array out, or leaves it NumPy's.
+CALLS = {
+    "isin, nothing in common": lambda lay: np.isin(lay(DAYS), 2, invert=True),
+    "isin, nothing in common, many": lambda lay: np.isin(lay(DAYS), list(range(40))),
+    "isin of records": lambda lay: np.isin(lay(RECORDS), 1),
+    "setdiff1d, nothing in common": lambda lay: np.setdiff1d(lay(np.ones((1, 1))), DAYS[0]),
+    "union1d of a number": lambda lay: np.union1d(lay(np.arange(3, dtype="u1")), 2),
+    "union1d of text and a number": lambda lay: np.union1d(lay(WORDS), 2),
+    "concatenate a number": lambda lay: np.concatenate((lay(np.ones(3, "f4")), 2.5), axis=None),
+    "one element from an array": lambda lay: after(lay(np.ones(3)), put(0, lay(np.ones(1)))),
+    "one element from a list": lambda lay: after(lay(np.ones((2, 2))), put((0, -1), [1.0])),
+    "one element by ...": lambda lay: after(lay(np.ones(3)), put((0, ...), lay(np.full(1, 2.0)))),
+    "a list as an object": lambda lay: after(lay(np.array([1, None])), put(0, [1, 2])),
+    "lists as objects": lambda lay: after(lay(np.array([1, None])), put(slice(None), [[1], 2])),
+    "fill with a list": lambda lay: after(lay(np.ones(3)), lambda x: x.fill([1.0, 2.0])),
+    "fill with an array": lambda lay: after(lay(np.ones(3)), lambda x: x.fill(lay(np.ones(3)))),
+    "fill objects": lambda lay: after(lay(np.array([1, None])), lambda x: x.fill([1, 2])),
+    "text into flat": lambda lay: operator.setitem(lay(np.ones(3)).flat, slice(1, 3), lay(WORDS)),
+    "records into flat": lambda lay: operator.setitem(lay(np.ones(3)).flat, [0], lay(RECORDS)),
+    "text into numbers": lambda lay: operator.setitem(lay(np.ones(3)), [0, 1, 2], lay(WORDS)),
+    "insert text": lambda lay: np.insert(lay(np.ones((3, 2))), [0, 2], lay(WORDS[1:]), axis=1),
+    "insert a number into dates": lambda lay: np.insert(lay(DAYS), [0, 1], 1.5),
+    "matmul in place of a vector": lambda lay: operator.imatmul(lay(np.ones(3)), lay(np.ones(3))),
+    "item of objects": lambda lay: lay(np.array([1, None])).item(0),
+    "a sum of objects": lambda lay: float(np.trunc(lay(np.array([2, 3], object).sum(keepdims=1)))),
+    "types before shapes": lambda lay: np.bitwise_xor(lay(np.ones(3)), lay(np.ones(2))),
+    "histogramdd": lambda lay: np.histogramdd(lay(np.arange(6.0).reshape(3, 2)), bins=2),
+}
+
+
+def outcome(call):
+    try:
+        return call()
+    except Exception as error:
+        return error
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_strange_call(world, name):
+    expected = outcome(lambda: CALLS[name](np.copy))
+
+    def program(group):
+        mesh = DeviceMesh(group)
+
+        def lay(values):
+            place = Replicate() if values.dtype == object else Shard(0)
+            return distribute(values.copy(), mesh, [place], src=None)
+
+        with config.override(replicate_below=0):
+            found = outcome(lambda: CALLS[name](lay))
+        if isinstance(expected, Exception):
+            assert type(found) is type(expected), found
+        elif isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
+            assert type(found) is type(expected)
+            assert [type(part) for part in found[1:]] == [
+                DistArray if isinstance(part, np.ndarray) else type(part) for part in expected[1:]
+            ]
+        else:
+            assert_matches(found, expected)
+
+    for ranks in world.ranks:
+        world.run(ranks, program)
