@@ -6,43 +6,60 @@ to save.
 """
 
 from collections.abc import Callable
-from functools import wraps
+from functools import lru_cache, wraps
+from inspect import signature
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from distarray.array import DistArray, default_layout, wrap
 from distarray.config import config
-from distarray.layout import Layout, Replicate, Shard
+from distarray.layout import Layout, Placement, Replicate, Shard
 
 __all__ = ["as_numpy_on_one_rank"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def as_numpy_on_one_rank(numpy_function: Callable[..., Any]) -> Callable[[Function], Function]:
+def as_numpy_on_one_rank(
+    numpy_function: Callable[..., Any],
+    unless: Callable[..., bool] | None = None,
+    by_size: bool = False,
+) -> Callable[[Function], Function]:
     """Let NumPy's function take the place of the decorated one where one rank has everything.
 
     Parameters
     ----------
     numpy_function : callable
-        It gives a new array, or something that is no array, and has no ``out``.
+        It gives a new array, a tuple of them, or something that is no array; or it writes into an
+        operand and gives nothing.
+    unless : callable, optional
+        Of the same arguments; where it is true, the decorated function is called after all.
+    by_size : bool
+        Whether the result is placed by its size alone.
 
     Notes
     -----
-    Not under `config.reproducible`, where sums have an order of their own, and not on a device.
-    The result is placed as the first distributed operand is, as far as it has its dimensions; if
-    that is small and replicated, by the size of the result.
+    Not under `config.reproducible`, where sums have an order of their own, not on a device, and
+    not with ``out``. The result is placed as the first distributed operand is, as far as it has its
+    dimensions; if that is small and replicated, by the size of the result.
     """
 
     def decorate(function: Function) -> Function:
+        names = list(signature(function).parameters)
+        most = names.index("out") if "out" in names else len(names)
+
         @wraps(function)
         def either(*args: Any, **kwargs: Any) -> Any:
-            x = _lone([*args, *kwargs.values()])
-            if x is None:
+            into = len(args) > most or kwargs.get("out") is not None
+            x = None if into else _lone([*args, *kwargs.values()])
+            if x is None or (unless is not None and unless(*args, **kwargs)):
                 return function(*args, **kwargs)
             named = {name: _bare(value) for name, value in kwargs.items()}
-            return _placed(numpy_function(*[_bare(value) for value in args], **named), x)
+            value = numpy_function(*[_bare(value) for value in args], **named)
+            if isinstance(value, tuple):
+                return tuple([_placed(part, x, by_size) for part in value])
+            return _placed(value, x, by_size)
 
         return cast(Function, either)
 
@@ -53,9 +70,11 @@ def _lone(values: list[Any]) -> DistArray | None:
     """The first distributed operand if it is on the only rank that there is, with all others."""
     found: DistArray | None = None
     for value in values:
-        if isinstance(value, (tuple, list)) and any(isinstance(v, DistArray) for v in value):
-            return None
-        if isinstance(value, DistArray):
+        if isinstance(value, (tuple, list)) and not _PLAIN.issuperset(map(type, value)):
+            if type(value) not in _SEQUENCES:
+                return None
+            values.extend(value)
+        elif isinstance(value, DistArray):
             mesh = value._mesh
             root = mesh._root
             if root is None or root.size > 1 or mesh.device_type != "cpu":
@@ -66,16 +85,31 @@ def _lone(values: list[Any]) -> DistArray | None:
     return None if config.reproducible else found
 
 
+#: What is in long lists of numbers.
+_PLAIN = frozenset({bool, int, float, complex, str})
+_SEQUENCES = frozenset({tuple, list})
+
+
 def _bare(value: Any) -> Any:
-    return value.to_local() if isinstance(value, DistArray) else value
+    if isinstance(value, DistArray):
+        return value._block
+    if type(value) in _SEQUENCES and not _PLAIN.issuperset(map(type, value)):
+        return type(value)([_bare(item) for item in value])
+    return value
 
 
-def _placed(value: Any, x: DistArray) -> Any:
+def _placed(value: Any, x: DistArray, by_size: bool) -> Any:
     if not isinstance(value, (np.ndarray, np.generic)):
         return value
-    if x._layout.is_replicated and x.nbytes < config.replicate_below:
-        return wrap(value, default_layout(value.shape, value.itemsize, x._mesh), x._mesh)
-    placements = [
-        p if isinstance(p, Shard) and p.dim < value.ndim else Replicate() for p in x.placements
-    ]
-    return wrap(value, Layout.chunked(value.shape, x._layout.mesh_shape, placements), x._mesh)
+    mesh, layout = x._mesh, x._layout
+    if by_size or (layout.is_replicated and x.nbytes < config.replicate_below):
+        return wrap(value, default_layout(value.shape, value.itemsize, mesh), mesh)
+    return wrap(value, _like(value.shape, layout.mesh_shape, layout.placements), mesh)
+
+
+@lru_cache(maxsize=1024)
+def _like(
+    shape: tuple[int, ...], mesh_shape: tuple[int, ...], placements: tuple[Placement, ...]
+) -> Layout:
+    placed = [p if isinstance(p, Shard) and p.dim < len(shape) else Replicate() for p in placements]
+    return Layout.chunked(shape, mesh_shape, placed)

@@ -158,7 +158,9 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     np.count_nonzero(np.zeros([0] * x.ndim), axis)  # NumPy's errors about the axis
     plan = place(x._layout, axis, bool(keepdims), np.dtype(np.intp))
     if x._block.size and x._layout.holds(x._mesh.coords):
-        part = np.count_nonzero(x._block, axis=plan.axes)
+        # Of all axes NumPy counts much faster than of those that it is told.
+        axes = None if len(plan.axes) == x.ndim else plan.axes
+        part = x._mesh.asarray(np.count_nonzero(x._block, axis=axes))
         if plan.keepdims:
             part = part.reshape(plan.layout.local_shape(x._mesh.coords))
     else:

@@ -16,15 +16,36 @@ from distarray.ops.indexing.gather import fetch
 from distarray.ops.indexing.keys import AdvancedKey, advanced_key
 from distarray.ops.indexing.located import locate
 from distarray.ops.indexing.owners import Rows
-from distarray.ops.indexing.scatter import Apply, assign, store
+from distarray.ops.indexing.scatter import Apply, assign, in_c_order, store
+from distarray.ops.indexing.take import names_many
 from distarray.ops.indexing.values import MISMATCH, Values, as_values
+from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["getitem", "setitem", "ufunc_at"]
 
 Array = Any
 
 
+def _is_whole_mask(x: DistArray, key: Any, value: Any = None) -> bool:
+    return isinstance(key, (DistArray, np.ndarray)) and key.dtype == bool and key.ndim == x.ndim
+
+
+def _reads_faster(x: DistArray, key: Any) -> bool:
+    """Whether our own way of reading is faster than NumPy's also on one rank.
+
+    It is for masks of all dimensions, for many positions, and where none of the arrays is in front.
+    Cut positions cut the result, which is seen to there, too.
+    """
+    first, *rest = key if type(key) is tuple and key else (key,)
+    if isinstance(first, (DistArray, np.ndarray)):
+        own = _is_whole_mask(x, first) or names_many(x, first)
+    else:
+        own = not isinstance(first, list) or _names_fields(key)
+    return own or any(isinstance(part, DistArray) and names_many(x, part) for part in rest)
+
+
 @implements(operator.getitem, at=True)
+@as_numpy_on_one_rank(operator.getitem, unless=_reads_faster, by_size=True)
 def getitem(x: DistArray, key: Any) -> DistArray:
     """``x[key]`` for a key with masks or index arrays: a copy, in NumPy's order.
 
@@ -87,6 +108,7 @@ def _set_at_once(block: Array, key: Any, value: Any) -> None:
 
 
 @implements(operator.setitem, at=True)
+@as_numpy_on_one_rank(_set_at_once, unless=_is_whole_mask)
 def setitem(x: DistArray, key: Any, value: Any) -> None:
     """``x[key] = value`` for a key with masks or index arrays.
 
@@ -108,7 +130,6 @@ def setitem(x: DistArray, key: Any, value: Any) -> None:
     :func:`~distarray.ops.indexing.masks.write`.
 
     Raises
-@as_numpy_on_one_rank(_set_at_once, unless=_is_whole_mask)
     ------
     IndexError, ValueError
         On every rank, as NumPy does, before anything is written.
@@ -140,6 +161,16 @@ def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, b: Any = None, /) -> None:
     As ``a[indices] = b``.
     """
     _check_at(ufunc, a, b)
+    _at(ufunc, a, indices, b)
+
+
+def _at_once(ufunc: np.ufunc, block: Array, key: Any, values: Any) -> None:
+    operands = () if values is None else (_ordered(values),)
+    ufunc.at(block, _ordered(key), *operands)
+
+
+@as_numpy_on_one_rank(_at_once, unless=lambda ufunc, a, key, b: _reads_faster(a, key))
+def _at(ufunc: np.ufunc, a: Any, indices: Any, b: Any) -> None:
     mesh = common_mesh(a, b, *(indices if isinstance(indices, tuple) else (indices,)))
     x = as_distarray(a, mesh)
     if x._layout.partials:

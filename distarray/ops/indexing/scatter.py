@@ -17,7 +17,7 @@ from distarray.ops.indexing.located import Located, flattened
 from distarray.ops.indexing.owners import Rows, grouped_by_owner
 from distarray.ops.indexing.values import Values
 
-__all__ = ["Apply", "assign", "store"]
+__all__ = ["Apply", "assign", "in_c_order", "store"]
 
 Array = Any
 #: Writes: (array, key, values); values are None where there are none to write.
@@ -59,15 +59,15 @@ def store(rows: Rows, index: Located, values: Values, apply: Apply = assign) -> 
     if not rows.holds:
         return
     if not rows.mesh_dims:
-        keys = [_in_c_order(block) for block in index.blocks]
-        apply(rows.block, rows.local(keys), None if found is None else _in_c_order(found))
+        keys = [in_c_order(block) for block in index.blocks]
+        apply(rows.block, rows.local(keys), None if found is None else in_c_order(found))
     elif here:
         _write_here(rows, index, found, constant, apply)
     else:
         _send(rows, index, cuts, None if constant else found, found, apply)
 
 
-def _in_c_order(array: Array) -> Array:
+def in_c_order(array: Array) -> Array:
     """The array with memory in C order: NumPy writes in the order in which its operands lie."""
     steps = [abs(step) for step, n in zip(array.strides, array.shape) if step and n > 1]
     return array if steps == sorted(steps, reverse=True) else array.copy()

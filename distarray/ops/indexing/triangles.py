@@ -7,6 +7,7 @@ import numpy as np
 from distarray.array import DistArray, as_distarray, implements, wrap
 from distarray.layout import Layout
 from distarray.ops.indexing.masks import coordinates
+from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["diag_indices_from", "tril", "tril_indices_from", "triu", "triu_indices_from"]
 
@@ -79,6 +80,7 @@ def _indices(arr: Any, k: int, function: Any) -> tuple[DistArray, ...]:
 
 
 @implements(np.tril_indices_from)
+@as_numpy_on_one_rank(np.tril_indices_from)
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[DistArray, ...]:
     """The positions of the elements on and below a diagonal of a matrix, in C order.
 
@@ -90,6 +92,7 @@ def tril_indices_from(arr: Any, k: int = 0) -> tuple[DistArray, ...]:
 
 
 @implements(np.triu_indices_from)
+@as_numpy_on_one_rank(np.triu_indices_from)
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[DistArray, ...]:
     """The positions of the elements on and above a diagonal of a matrix, in C order.
 
