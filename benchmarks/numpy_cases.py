@@ -101,7 +101,7 @@ CASES = [
         everywhere("np.sort(a)", heat="ht.sort(a)", dtensor="", jax="ready(np.sort(a))"),
         {"n": 4 * MILLION},
         {"n": 40_000},
-        messages="6 if n >= p << 15 else 5",  # samples, bounds, two of cuts, the keys; a check
+        messages="p + 3 if n >= p * p << 14 else 5",  # samples, lengths, the keys, an end; a check
     ),
     Case(
         "argsort 4M",

@@ -1,14 +1,13 @@
 """Splitting before sorting: for numbers that travel alone.
 
 Where the keys are numbers that NumPy sorts with vector instructions, it costs less to split a
-block by value, exchange the parts and sort once than to sort, exchange and merge. The cuts are
-bracketed by a random sample. What is within a bracket is settled as :mod:`splitters` does, so
-that the cuts are as exact. Where this does not serve (frequent keys, NaN, a bracket that misses),
-all ranks see it alike and sort first.
+block by value, exchange the parts and sort once than to sort, exchange and merge. The values are
+a sample's, so that the parts are only about as long as they are to be: what a rank then has too
+much at its ends, a hundredth or so, goes to its neighbours, in order already. Where this does not
+serve (frequent keys, NaN, a sample that misleads), all ranks see it alike and sort first.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,32 +15,31 @@ import numpy as np
 from distarray.comm.group import Group
 from distarray.layout import Fold
 from distarray.ops.sorting.local import negative_zeros
-from distarray.ops.sorting.splitters import settle_cuts
 from distarray.ops.tiles import TILE
 
-__all__ = ["blurred", "split_parts"]
+__all__ = ["sorted_by_parts"]
 
 Array = Any
 _PURPOSE = "splitters"
-#: Below this many elements a rank on average, sorting first is as fast.
-_SHORT = 1 << 15
-#: With more ranks the brackets would take up too much of the parts.
+_PARTS = "parts by value"
+#: With more ranks the parts would often be too uneven.
 _MOST_RANKS = 16
-#: Samples of all ranks together.
-_SAMPLES = 1 << 15
-#: Half the width of a bracket, in standard deviations of a sample's rank.
-_DEVIATIONS = 4
-#: More equal samples in one bracket than this tell of a frequent key.
-_TIES = 8
+#: Samples for each pair of ranks, up to a number of ranks; above, for each rank and that number.
+_SAMPLES, _PAIRS_UP_TO = 1 << 12, 4
+#: With fewer samples a pair the parts might be too uneven.
+_FEWEST = 1 << 10
+#: One element in so many is sampled at the most.
+_RARELY = 16
+#: This part of a block may be too much or too little before the ends are put right.
+_UNEVEN = 16
 #: The fractional part of the golden ratio: its multiples are spread evenly and hit no period.
 _GOLDEN = 0.6180339887498949
-_NOWHERE = np.empty(0, np.intp)
 
 
-def split_parts(
+def sorted_by_parts(
     group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int]
-) -> list[Array] | None:
-    """For each rank, what of this rank's elements belongs into its part of the sorted sequence.
+) -> Array | None:
+    """This rank's part of the sorted sequence.
 
     Parameters
     ----------
@@ -52,55 +50,68 @@ def split_parts(
 
     Returns
     -------
-    list of array or None
-        Views of one copy of the block. None, on all ranks, if the ranks should sort first.
+    array or None
+        May be a view of a slightly longer one. None, on all ranks, if the ranks should sort first.
 
     Cost
     ----
-    As :func:`~distarray.ops.sorting.splitters.cuts_of`, with 2**15 samples in all; about 4 % of
-    the elements are in doubt.
+    An allgather of samples, 2**12 elements for each pair of ranks, and one of the parts' lengths;
+    an exchange of the parts, and one of what is too much at their ends; for floats an allreduce of
+    a flag. Beyond the block, memory for two more, and a sixteenth at the most.
     """
-    total, size = sum(lengths), group.size
+    size = group.size
     fits = block.dtype.kind in "iuf" and block.dtype.itemsize in (4, 8)
-    if not fits or size == 1 or size > _MOST_RANKS or total < size * _SHORT:
+    samples = _sample_size(sum(lengths), size)
+    if not fits or size == 1 or size > _MOST_RANKS or not samples:
         return None
-    brackets = _brackets(group, block, lengths, stops)
-    if brackets is None:
+    pivots = _pivots(group, block, lengths, stops, samples)
+    if pivots is None:
         return None
-    work = np.empty_like(block)
-    ends = [0] * (2 * len(brackets))
-    _split(work, 0, brackets, ends, block)
-    low, high = np.array(ends[::2]), np.array(ends[1::2])
-    cuts = settle_cuts(group, work, np.array(stops[:-1]), low, high)
-    if cuts is None:
+    parts = _split(np.empty(block.shape, block.dtype), pivots, block)
+    table = group.allgather(np.array([len(part) for part in parts]), _PURPOSE)
+    starts, goals = [0, *np.cumsum(table.sum(axis=0)).tolist()], [0, *stops]
+    uneven = max(abs(start - goal) for start, goal in zip(starts, goals, strict=True))
+    if uneven * _UNEVEN * size > goals[-1]:
         return None
-    return [work[a:b] for a, b in pairwise(cuts)]
+    me = group.rank
+    first = min(starts[me], goals[me])
+    room = np.empty(max(starts[me + 1], goals[me + 1]) - first, block.dtype)
+    landed = room[starts[me] - first : starts[me + 1] - first]
+    _exchange_parts(group, parts, table[:, me], landed)
+    del parts
+    landed.sort()
+    _put_ends_right(group, room, first, starts, goals)
+    found = room[goals[me] - first : goals[me + 1] - first]
+    return None if _blurred(group, found, block) else found
 
 
-def _brackets(
-    group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int]
-) -> list[tuple[Any, Any]] | None:
-    """For each cut, two values between which it surely is; None if there are no such."""
+def _sample_size(total: int, size: int) -> int:
+    """How many elements all ranks together sample; 0 if too few."""
+    samples = min(total // _RARELY, _SAMPLES * size * min(size, _PAIRS_UP_TO))
+    return samples if samples >= _FEWEST * size * size else 0
+
+
+def _pivots(
+    group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int], samples: int
+) -> list[Any] | None:
+    """For each cut, a value near which it is; None if it may not be near enough."""
     total = sum(lengths)
-    counts = [-(-_SAMPLES * length // total) if length else 0 for length in lengths]
+    counts = [-(-samples * length // total) for length in lengths]
     own = _sample(block, counts[group.rank])
     values = np.concatenate(group.allgather_varied(own, counts, _PURPOSE))
     values.sort()
     if values[-1] != values[-1]:
         return None
-    found, last = [], -1
+    found = []
+    near = len(values) // (2 * _UNEVEN * group.size)
     for stop in stops[:-1]:
-        share = stop / total
-        middle = share * len(values)
-        margin = _DEVIATIONS * np.sqrt(middle * (1 - share)) + 2
-        low, high = int(middle - margin), int(middle + margin)
-        if low <= last or high >= len(values):
+        middle = stop * len(values) // total
+        if not near <= middle < len(values) - near:
             return None
-        window = values[low : high + 1]
-        if (window[_TIES:] == window[:-_TIES]).any():
+        pivot = values[middle]
+        if pivot in (values[middle - near], values[middle + near]):  # a frequent key
             return None
-        found.append((values[low], values[high]))
-        last = high
+        found.append(pivot)
     return found
 
 
@@ -110,7 +121,68 @@ def _sample(block: Array, count: int) -> Array:
     return block[places.astype(np.intp)]
 
 
-def blurred(group: Group, found: Array, block: Array) -> bool:
+def _split(work: Array, pivots: Sequence[Any], source: Array | None = None) -> list[Array]:
+    """Bring elements into the order of the pivots, by halves: the parts, one after the other.
+
+    The elements come from `source` if it is given; they are counted while they are copied.
+    """
+    if not pivots:
+        return [work]
+    middle, below = len(pivots) // 2, 0
+    for into, tile in zip(_tiles(work), _tiles(work if source is None else source), strict=True):
+        below += int(np.count_nonzero(tile < pivots[middle]))
+        if source is not None:
+            into[...] = tile
+    if 0 < below < len(work):
+        work.partition(below)
+    lower = _split(work[:below], pivots[:middle])
+    return [*lower, *_split(work[below:], pivots[middle + 1 :])]
+
+
+def _exchange_parts(group: Group, parts: Sequence[Array], lengths: Array, into: Array) -> None:
+    """Send each rank its part; what comes here lands one after the other."""
+    views = np.split(into, np.cumsum(lengths)[:-1])
+    others = [rank for rank in range(group.size) if rank != group.rank]
+    views[group.rank][...] = parts[group.rank]
+    group.exchange(
+        [(rank, parts[rank]) for rank in others if parts[rank].size],
+        [(rank, views[rank]) for rank in others if views[rank].size],
+        _PARTS,
+    )
+
+
+def _put_ends_right(
+    group: Group, room: Array, first: int, starts: Sequence[int], goals: Sequence[int]
+) -> None:
+    """Bring what is too much on a rank to where it belongs.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks.
+    room : array
+        Has what is here, sorted, and place for what is to come.
+    first : int
+        Where in the sorted sequence it begins.
+    starts, goals : sequence of int
+        Where each rank's part begins, and where it should, and the end.
+    """
+    me = group.rank
+
+    def shared(has: int, wants: int) -> tuple[int, int]:
+        return max(starts[has], goals[wants]), min(starts[has + 1], goals[wants + 1])
+
+    others = [rank for rank in range(group.size) if rank != me]
+    going = [(rank, *shared(me, rank)) for rank in others]
+    coming = [(rank, *shared(rank, me)) for rank in others]
+    group.exchange(
+        [(rank, room[low - first : high - first]) for rank, low, high in going if low < high],
+        [(rank, room[low - first : high - first]) for rank, low, high in coming if low < high],
+        _PARTS,
+    )
+
+
+def _blurred(group: Group, found: Array, block: Array) -> bool:
     """Whether NumPy's unstable sort has lost signs of zeros or of NaN; equal on all ranks.
 
     Parameters
@@ -135,50 +207,6 @@ def blurred(group: Group, found: Array, block: Array) -> bool:
         return False
     lost = bool(negative_zeros(block).any() or np.isnan(block).any())
     return bool(group.allreduce(np.array(lost), Fold.ANY, _PURPOSE))
-
-
-def _split(
-    work: Array,
-    start: int,
-    brackets: Sequence[tuple[Any, Any]],
-    ends: list[int],
-    source: Array | None = None,
-) -> None:
-    """Bring a part of the block into the order of the brackets, by halves.
-
-    `ends` receives where the elements within each bracket start, in ascending order, and stop.
-    The elements come from `source` if it is given; they are counted while they are copied.
-    """
-    if not brackets:
-        return
-    middle = len(brackets) // 2
-    low, high = brackets[middle]
-    below = 0
-    for into, tile in zip(_tiles(work), _tiles(work if source is None else source), strict=True):
-        below += int(np.count_nonzero(tile < low))
-        if source is not None:
-            into[...] = tile
-    if 0 < below < len(work):
-        work.partition(below)
-    inside = below + _gather_front(work[below:], high)
-    ends[2 * middle : 2 * middle + 2] = start + below, start + inside
-    lower, upper = ends[: 2 * middle], ends[2 * middle + 2 :]
-    _split(work[:below], start, brackets[:middle], lower)
-    _split(work[inside:], start + inside, brackets[middle + 1 :], upper)
-    ends[: 2 * middle], ends[2 * middle + 2 :] = lower, upper
-
-
-def _gather_front(work: Array, high: Any) -> int:
-    """Move what is not above a value to the front, sorted; there is little of it."""
-    found = [np.flatnonzero(tile <= high) for tile in _tiles(work)]
-    places = np.concatenate([part + n * TILE for n, part in enumerate(found)] or [_NOWHERE])
-    count, inside = len(places), work[places]
-    taken = np.zeros(count, bool)
-    taken[places[places < count]] = True
-    work[places[places >= count]] = work[:count][~taken]
-    inside.sort()
-    work[:count] = inside
-    return count
 
 
 def _tiles(work: Array) -> list[Array]:

@@ -17,7 +17,7 @@ import numpy as np
 from distarray.comm import devices
 from distarray.comm.group import Group
 from distarray.layout import Cut
-from distarray.ops.sorting.buckets import blurred, split_parts
+from distarray.ops.sorting.buckets import sorted_by_parts
 from distarray.ops.sorting.counted import counted_part
 from distarray.ops.sorting.local import merged, merging_order, sorted_values, stable_order
 from distarray.ops.sorting.splitters import cuts_of
@@ -121,16 +121,11 @@ def sort_line(group: Group, block: Array, lengths: Sequence[int], stops: Sequenc
     memory for two more.
     """
     if not devices.on_device(block):
-        parts = split_parts(group, block, lengths, stops)
-        if parts is not None:
-            found = joined(group.alltoall_varied(parts, _PURPOSE))
-            found.sort()
-            if not blurred(group, found, block):
-                return found
-        elif group.size > 1:
+        part = sorted_by_parts(group, block, lengths, stops)
+        if part is None and group.size > 1:
             part = counted_part(group, block, lengths, stops)
-            if part is not None:
-                return part
+        if part is not None:
+            return part
     keys = sorted_values(block)
     if group.size == 1:
         return keys
