@@ -11,6 +11,7 @@ series of the whole globe need next to no communication. The result is printed a
 import argparse
 import resource
 
+import arguments
 import distarray
 import distarray.io as io
 import distarray.numpy as np
@@ -120,14 +121,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("path", help="a .h5, .nc or .zarr file")
     parser.add_argument("--make", action="store_true", help="invent the data set")
-    parser.add_argument("--years", type=int, default=30)
-    parser.add_argument("--rows", type=int, default=72, help="latitudes; twice as many longitudes")
-    parser.add_argument("--picture", help="file name of the picture")
-    options = parser.parse_args()
-    if options.make:
-        make(options.path, options.years, options.rows)
-    else:
-        study(options.path, options.picture)
+    positive = arguments.positive
+    parser.add_argument("--years", type=positive, default=30)
+    parser.add_argument(
+        "--rows", type=positive, default=72, help="latitudes; twice as many longitudes"
+    )
+    parser.add_argument("--picture", type=arguments.picture, help="file name of the picture")
+    options = arguments.parse(parser)
+    try:
+        if options.make:
+            make(options.path, options.years, options.rows)
+        else:
+            study(options.path, options.picture)
+    except (OSError, ValueError, KeyError) as error:  # of the file: on all ranks alike
+        with arguments.told_once():
+            parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -36,7 +36,11 @@ def compare_pictures(a: Path, b: Path) -> bool:
 
 def main() -> int:
     """Compare the two directories on the command line."""
-    a, b = (Path(argument) for argument in sys.argv[1:3])
+    runs = [Path(argument) for argument in sys.argv[1:]]
+    if len(runs) != 2 or not all((run / "terrain.txt").is_file() for run in runs):
+        print("usage: compare.py DIR DIR, each with the terrain.txt of a run", file=sys.stderr)
+        return 2
+    a, b = runs
     same = compare_text(a / "terrain.txt", b / "terrain.txt")
     same &= compare_pictures(a / "terrain.png", b / "terrain.png")
     print("the same" if same else "NOT the same")

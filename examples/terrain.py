@@ -168,6 +168,8 @@ def main():
     parser.add_argument("--refine", type=int, default=1, help="make the grid k times finer (1)")
     parser.add_argument("--output", default="terrain.png", help="the picture (terrain.png)")
     options = parser.parse_args()
+    if options.steps < 0 or options.refine < 1:
+        parser.error("steps cannot be negative, and a grid is refined 1 time or more")
 
     before, dx, dy = load()
     if options.refine > 1:

@@ -17,6 +17,7 @@ import time
 
 import matplotlib.image
 
+import arguments
 import distarray as da
 import terrain
 from distarray import Shard, checkpoint, job
@@ -70,14 +71,23 @@ def save(state, options, asynchronous=False):
 def main():
     """Begin or go on; at the end of the last step, draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", default="run", help="where checkpoints are kept (run)")
-    parser.add_argument("--steps", type=int, default=300, help="time steps in all (300)")
-    parser.add_argument("--every", type=int, default=100, help="steps between checkpoints (100)")
-    parser.add_argument("--batch", type=int, default=10, help="steps between looks at the clock")
-    parser.add_argument("--stop-after", type=int, help="stop after so many steps of this job")
-    parser.add_argument("--refine", type=int, default=1, help="make the grid k times finer (1)")
-    parser.add_argument("--output", default="relief.png", help="the picture (relief.png)")
-    options = parser.parse_args()
+    count, positive = arguments.count, arguments.positive
+    parser.add_argument(
+        "--checkpoint", type=arguments.directory, default="run", help="where they are kept (run)"
+    )
+    parser.add_argument("--steps", type=count, default=300, help="time steps in all (300)")
+    parser.add_argument("--every", type=positive, default=100, help="steps between checkpoints")
+    parser.add_argument(
+        "--batch", type=positive, default=10, help="steps between looks at the clock"
+    )
+    parser.add_argument("--stop-after", type=count, help="stop after so many steps of this job")
+    parser.add_argument(
+        "--refine", type=positive, default=1, help="make the grid k times finer (1)"
+    )
+    parser.add_argument(
+        "--output", type=arguments.picture, default="relief.png", help="the picture"
+    )
+    options = arguments.parse(parser)
     mesh = da.default_mesh()
 
     def say(*words):

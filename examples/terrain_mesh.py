@@ -17,6 +17,7 @@ import time
 import matplotlib.image
 import numpy as np
 
+import arguments
 import distarray as da
 import terrain
 from distarray import Replicate, Shard
@@ -49,10 +50,15 @@ def compare_cuts(z, dx, dy, steps, cuts, say):
 def main():
     """Lay out the mesh, cut the map, step it, look at it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=100, help="time steps (100)")
-    parser.add_argument("--refine", type=int, default=1, help="make the grid k times finer (1)")
-    parser.add_argument("--output", default="relief.png", help="the picture (relief.png)")
-    options = parser.parse_args()
+    positive = arguments.positive
+    parser.add_argument("--steps", type=positive, default=100, help="time steps (100)")
+    parser.add_argument(
+        "--refine", type=positive, default=1, help="make the grid k times finer (1)"
+    )
+    parser.add_argument(
+        "--output", type=arguments.picture, default="relief.png", help="the picture"
+    )
+    options = arguments.parse(parser)
 
     ranks = da.default_mesh().size()
     mesh = da.init_device_mesh("cpu", grid_of(ranks), ("down", "across"))

@@ -19,10 +19,12 @@ import distarray.torch as dt
 
 def arguments():
     """What was asked for on the command line."""
+    from arguments import parse, positive
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", choices=("cpu", "cuda", "hpu"), default="cpu")
-    parser.add_argument("--steps", type=int, default=10, help="of training (10)")
-    return parser.parse_args()
+    parser.add_argument("--steps", type=positive, default=10, help="of training (10)")
+    return parse(parser)
 
 
 if __name__ == "__main__":

@@ -155,16 +155,18 @@ def draw(path, spread, alone, title):
 
 def arguments(argv=None):
     """The command line."""
+    from arguments import count, parse, picture, positive
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=60, help="training steps (60)")
-    parser.add_argument("--batch", type=int, default=12, help="passages a step (12)")
+    parser.add_argument("--steps", type=positive, default=60, help="training steps (60)")
+    parser.add_argument("--batch", type=positive, default=12, help="passages a step (12)")
     parser.add_argument("--rate", type=float, default=2e-3, help="learning rate (0.002)")
-    parser.add_argument("--tp", type=int, help="ranks that share a model (2, or 1 if odd)")
+    parser.add_argument("--tp", type=count, help="ranks that share a model (2, or 1 if odd)")
     parser.add_argument("--replicate", action="store_true", help="all parameters on all ranks")
     parser.add_argument("--double", action="store_true", help="compute in float64")
     parser.add_argument("--device", choices=("cpu", "cuda", "hpu"), default="cpu")
-    parser.add_argument("--output", default="transformer.png", help="the picture")
-    return parser.parse_args(argv)
+    parser.add_argument("--output", type=picture, default="transformer.png", help="the picture")
+    return parse(parser, argv)
 
 
 def main():

@@ -117,8 +117,8 @@ def _way_out(text: str) -> str:
     if not names:
         return ""
     return (
-        f"\ndistarray: files that {' or '.join(names)} writes are written by every rank at the same "
-        "time, which may be the reason. Write them by distarray.io, or on one rank alone: "
+        f"\ndistarray: files that {' or '.join(names)} writes are written by every rank at the "
+        "same time, which may be the reason. Write them by distarray.io, or on one rank alone: "
         "if distarray.default_mesh().rank == 0\n"
     )
 

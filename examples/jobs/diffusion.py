@@ -8,6 +8,8 @@ step, and what they were computing goes on from there, bit for bit as if nothing
 """
 
 import argparse
+import contextlib
+import sys
 import time
 
 import distarray
@@ -30,8 +32,14 @@ def main():
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--margin", type=float, default=60, help="seconds to leave for saving")
-    options = parser.parse_args()
     mesh = distarray.default_mesh()
+    with contextlib.redirect_stderr(None if mesh.rank else sys.stderr):  # rank 0 tells of mistakes
+        try:
+            options = parser.parse_args()
+            if options.steps < 0 or options.size < 3:
+                parser.error("steps cannot be negative, and a plate has 3 x 3 points or more")
+        finally:
+            mesh.group.barrier()  # before any rank ends
 
     first = 0
     heat = np.random.default_rng(7).random((options.size, options.size))

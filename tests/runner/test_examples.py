@@ -62,3 +62,23 @@ def test_terrain_that_is_stopped_and_goes_on(tmp_path, mpiexec):
         "step-00000010",
         "step-00000012",
     ]
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("terrain_checkpoint.py --every 0", "argument --every: 0 is not 1 or more"),
+        ("terrain_checkpoint.py --output no/such/place.png", "no/such/place.png cannot be written"),
+        ("climatology.py missing.h5", "'missing.h5'"),
+        ("jobs/diffusion.py --size 0", "steps cannot be negative"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_told_once(tmp_path, mpiexec, program, words):
+    name, *options = program.split()
+    done = run(
+        [*mpiexec, "-n", "3", sys.executable, str(EXAMPLES / name), *options], tmp_path, timeout=60
+    )
+    assert done.code == 2
+    assert (done.err.count(words), done.err.count("usage: ")) == (1, 1), done.err
+    assert "Traceback" not in done.err
+    assert list(tmp_path.iterdir()) == []
