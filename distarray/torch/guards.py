@@ -16,6 +16,12 @@ KEY = "_distarray_placed"
 _distributed: int | None = None
 
 
+#: Optimizers that fold over a parameter or over all of them: norms, factors, line searches.
+_OF_WHOLES = tuple(
+    [getattr(torch.optim, n) for n in ("Adafactor", "LBFGS", "Muon") if hasattr(torch.optim, n)]
+)
+
+
 def watch_optimizers() -> None:
     """Have optimizers looked at before their next step, for a parameter has been distributed."""
     global _distributed
@@ -25,23 +31,39 @@ def watch_optimizers() -> None:
 
 
 def _check_optimizer(optimizer: Any, args: Any, kwargs: Any) -> None:
-    """Refuse an optimizer that has gathered state about parameters while they were whole."""
+    """Refuse an optimizer that would take parts for wholes, now or in what it remembers."""
     if vars(optimizer).get(KEY) == _distributed:
         return
     for group in optimizer.param_groups:
         for tensor in group["params"]:
             placed = vars(tensor).get(KEY)
-            if placed is None or tuple(tensor.shape) == placed.whole:
-                continue
-            for value in optimizer.state.get(tensor, {}).values():
-                if isinstance(value, torch.Tensor) and tuple(value.shape) == placed.whole:
-                    raise RuntimeError(
-                        f"this {type(optimizer).__name__} has made steps before its model was "
-                        f"distributed: it keeps state of shape {tuple(value.shape)} for a "
-                        f"parameter that is {tuple(tensor.shape)} on this rank now. Distribute the "
-                        "model first, or make a new optimizer"
-                    )
+            if placed is not None:
+                _check_step(optimizer, tensor, placed)
     setattr(optimizer, KEY, _distributed)
+
+
+def _check_step(optimizer: Any, tensor: Any, placed: Any) -> None:
+    kind = type(optimizer).__name__
+    if isinstance(optimizer, _OF_WHOLES) and _is_cut(placed):
+        raise RuntimeError(
+            f"{kind} makes its steps of whole parameters, of which each rank has a part here, so "
+            "that ranks would go different ways: keep the parameters whole (data_parallel), or "
+            "take an optimizer that treats every element by itself (SGD, AdamW, ...)"
+        )
+    if tuple(tensor.shape) == placed.whole:
+        return
+    for value in optimizer.state.get(tensor, {}).values():
+        if isinstance(value, torch.Tensor) and tuple(value.shape) == placed.whole:
+            raise RuntimeError(
+                f"this {kind} has made steps before its model was distributed: it keeps state of "
+                f"shape {tuple(value.shape)} for a parameter that is {tuple(tensor.shape)} on this "
+                "rank now. Distribute the model first, or make a new optimizer"
+            )
+
+
+def _is_cut(placed: Any) -> bool:
+    """Whether any rank has less than the whole parameter; all ranks say the same."""
+    return any(cut.parts > 1 for cut in placed.around.layout.cuts)
 
 
 def take_whole_states(module: Module) -> None:

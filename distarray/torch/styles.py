@@ -64,6 +64,11 @@ class _Weights(ParallelStyle):
             odd = [n for n in ("max_norm", "scale_grad_by_freq", "sparse") if getattr(module, n)]
             if odd:
                 raise TypeError(f"{self!r}: an Embedding with {odd[0]}= cannot be cut")
+        if module._parameters.get("weight") is None:
+            raise TypeError(
+                f"{self!r}: this {type(module).__name__} computes its weight (a parametrization, "
+                "pruning); torch.nn.utils.parametrize.remove_parametrizations makes it a parameter"
+            )
         extent = module.weight.shape[self._dim(module)]
         known = placed_of(module).get("weight")
         if known is None and extent % self.multiple_of:

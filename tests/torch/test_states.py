@@ -45,6 +45,48 @@ def test_optimizers_made_before(world, ranks):
     world.run(ranks, program)
 
 
+@pytest.mark.counts(lambda n: n > 1)
+@pytest.mark.parametrize("name", ["Adafactor", "LBFGS"])
+def test_optimizers_of_whole_parameters(world, ranks, name):
+    """Line searches and factors of parts would go another way on every rank; of wholes they may."""
+
+    def program(group):
+        cut = [
+            dt.parallelize_module(filled(ToyModel()), line(group), TOY_PLAN),
+            dt.fully_shard(filled(ToyModel()), line(group)),
+        ]
+        for model in cut:
+            optimizer = getattr(torch.optim, name)(model.parameters())
+            with pytest.raises(RuntimeError, match="of whole parameters"):
+                optimizer.step(lambda model=model: model(drawn(4, 10)).sum())
+        model = dt.data_parallel(filled(ToyModel()), line(group))
+        optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.01)
+
+        def loss():
+            optimizer.zero_grad()
+            total = model(drawn(4, 10)).square().sum()
+            total.backward()
+            return total
+
+        first = float(loss().detach())
+        optimizer.step(loss)
+        return float(loss().detach()) < first
+
+    assert all(world.run(ranks, program))
+
+
+def test_computed_weights(world, ranks):
+    """A parametrized layer has no weight of its own to cut."""
+
+    def program(group):
+        layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+        for style in (dt.ColwiseParallel(), dt.RowwiseParallel()):
+            with pytest.raises(TypeError, match="computes its weight"):
+                dt.parallelize_module(layer, line(group), style)
+
+    world.run(ranks, program)
+
+
 def test_sharing(world, ranks):
     """Arrays and parameters are one memory, and it is noticed when they are no longer."""
 
