@@ -135,7 +135,8 @@ def _refuse_mixture(name: str, x: Any, plain: Tensor) -> NoReturn:
 
 
 def _refuse(name: str, kind: type, args: Any, kwargs: Any) -> NoReturn:
-    found = next((x for x in (*args, *kwargs.values()) if isinstance(x, kind)), None)
+    given = [y for x in (*args, *kwargs.values()) for y in (x if type(x) in (list, tuple) else [x])]
+    found = next((x for x in given if isinstance(x, kind)), None)
     raise TypeError(
         f"torch.{name} does not take distributed tensors (here {found!r}). x.to_local() is this "
         "rank's part and x.full_tensor() the whole as plain tensors; a parallel style with "
@@ -222,6 +223,17 @@ class Operators:
 
     def __ge__(self, other: Any) -> Any:
         return torch.ge(self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return torch.eq(self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return torch.ne(self, other)
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(
+            f"{self!r} is no NumPy array: x.full_tensor().detach().numpy() is the whole as one"
+        )
 
     def __bool__(self) -> bool:
         raise TypeError(f"the truth of {self!r}: x.full_tensor() is the whole as a plain tensor")

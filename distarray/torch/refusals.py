@@ -80,9 +80,11 @@ def _has_no_memory(t: Any) -> bool:
 def refuse_gradient(t: Any, call: str) -> None:
     """Raise ValueError if autograd watches the tensor."""
     if t.requires_grad:
+        ours = isinstance(t, torch.nn.Parameter)
+        more = ", or cut a module's with distribute_parameter(module, name, ...)" if ours else ""
         raise ValueError(
             f"{call}: the tensor requires grad, and what is done to the array would be hidden from "
-            "autograd; pass t.detach()"
+            f"autograd; pass t.detach(){more}"
         )
 
 

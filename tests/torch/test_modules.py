@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -252,8 +253,14 @@ def test_distributed_tensors(world, ranks, device):
                 x + y
             with pytest.raises(TypeError, match="does not say how"):
                 x + x.to_local().new_ones(2, 7)
+        assert close((x == x).full_tensor(), (whole == whole).double())
+        assert close((x != 0).full_tensor(), (whole != 0).double())
+        with pytest.raises(TypeError, match="no NumPy array"):
+            np.asarray(x)
         with pytest.raises(TypeError, match="matmul does not take"):
             torch.matmul(x, x)
+        with pytest.raises(TypeError, match=r"cat does not take.*here DistTensor"):
+            torch.cat([x, x])
         with pytest.raises(AttributeError, match="to_local"):
             x.cumsum(0)
         with pytest.raises(TypeError, match="truth"):

@@ -118,7 +118,7 @@ def unshareable():
         "meta": (torch.ones(2, device="meta"), TypeError, "meta"),
         "nested": (torch.nested.nested_tensor([base[0], base[1]]), TypeError, "nested"),
         "gradient": (base.clone().requires_grad_(), ValueError, "detach"),
-        "parameter": (torch.nn.Parameter(base.clone()), ValueError, "detach"),
+        "parameter": (torch.nn.Parameter(base.clone()), ValueError, "distribute_parameter"),
         "result": (base.clone().requires_grad_() * 2, ValueError, "detach"),
         "conjugate": (turned, CopyRequiredError, "resolve_conj"),
         "negative": (turned.imag, CopyRequiredError, "resolve_neg"),
@@ -167,6 +167,16 @@ def test_tensors_that_wrap_others():
     for call in (bridge.from_torch, lambda t: bridge.shares_memory(np.ones(2), t)):
         with pytest.raises(TypeError, match="FakeTensor"):
             call(fake)
+
+
+def test_results_of_asynchronous_collectives():
+    """What DTensor's layers hand out is no plain tensor until it is waited for; it is."""
+    functional = pytest.importorskip("torch.distributed._functional_collectives")
+    whole = torch.arange(3.0)
+    x = bridge.from_torch(functional.AsyncCollectiveTensor(whole), placements=[Replicate()])
+    assert bridge.shares_memory(x, whole)
+    with bridge.host(functional.AsyncCollectiveTensor(whole)) as view:
+        assert view.tolist() == [0, 1, 2]
 
 
 def test_a_gaudi_has_no_double_and_no_complex_numbers(device):
