@@ -96,7 +96,7 @@ CASES = [
         },
         LARGE_STATE,
         TINY_STATE,
-        messages="11",
+        messages="10",
     ),
     Case(
         "checkpoint 1 GiB, load columns",

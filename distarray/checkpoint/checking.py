@@ -64,7 +64,7 @@ def _check_array(directory: Path, stored: Stored) -> None:
             size = stored.file_bytes(shard)
             status = entry.stat(follow_symlinks=False)
             if not stat.S_ISREG(status.st_mode) or status.st_size != size:
-                raise CheckpointError(wrong_size(Path(entry.path), stored.name, status, size))
+                raise CheckpointError(wrong_size(entry.path, stored.name, status, size))
             found += 1
     if found != stored.files:
         raise CheckpointError(

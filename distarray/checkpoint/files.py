@@ -21,7 +21,15 @@ from distarray.io.flushing import Flusher
 from distarray.io.grids import Index
 from distarray.lazy import needs
 
-__all__ = ["ChunkFiles", "as_bytes", "checksum", "counted", "wrong_size", "write_shard"]
+__all__ = [
+    "ChunkFiles",
+    "ChunkReading",
+    "as_bytes",
+    "checksum",
+    "counted",
+    "write_shard",
+    "wrong_size",
+]
 
 Array = Any
 _ABSENT = (1 << 64) - 1
@@ -34,9 +42,9 @@ _counting = threading.Lock()
 _BEGIN = 1 << 25
 
 
-def checksum(data: Array) -> int:
-    """CRC32C of a contiguous NumPy array or of bytes."""
-    return int(needs("google_crc32c").value(data))
+def checksum(data: Array, before: int = 0) -> int:
+    """CRC32C of a contiguous NumPy array or of bytes, and of those that came before."""
+    return int(needs("google_crc32c").extend(before, data))
 
 
 def as_bytes(view: Array) -> Array:
@@ -106,6 +114,7 @@ class ChunkFiles:
 
     Attributes
     ----------
+    root : Path
     bytes : int
         Bytes read so far.
     """
@@ -114,8 +123,8 @@ class ChunkFiles:
 
     def __init__(self, root: Path) -> None:
         self.bytes = 0
-        self._root = root
-        self._open: OrderedDict[Path, tuple[int, Array | None]] = OrderedDict()
+        self.root = root
+        self._open: OrderedDict[str, tuple[int, Array | None]] = OrderedDict()
 
     def __enter__(self) -> "ChunkFiles":
         return self
@@ -127,39 +136,21 @@ class ChunkFiles:
             os.close(self._open.popitem()[1][0])
 
     def read(self, stored: Stored, chunk: Index, out: Array) -> None:
-        """Read a chunk, whole, and compare its checksum.
+        """Read a chunk, whole, and compare its checksum; as a :class:`ChunkReading` does."""
+        ChunkReading(self, stored, chunk).read(out)
 
-        Parameters
-        ----------
-        stored : Stored
-        chunk : tuple of int
-            Number of the chunk along each dimension, through the whole array.
-        out : array of uint8
-            C-contiguous, of as many bytes as a chunk has.
-
-        Raises
-        ------
-        CheckpointError
-            If the file is not whole or its bytes are not those that were saved.
-        """
-        shard, number = stored.grid.place(chunk)
-        path = self._root / stored.name / stored.file_name(shard)
-        where = f"array {stored.name!r}, chunk {chunk}, in {path}"
-        handle, index = self._shard(path, stored, shard)
-        at = 0
+    def read_at(self, place: "ChunkReading", buffers: list[Array]) -> None:
+        """Fill buffers with the next bytes of a chunk."""
+        handle, index = self._shard(place.path, place.stored, place.shard)
+        start = 0
         if index is not None:
-            at, length = int(index[number, 0]), int(index[number, 1])
-            if length != out.size + CHECK or at > stored.file_bytes(shard) - length:
-                raise CheckpointError(f"{where}: the file's index is wrong; the file is damaged")
-        found = np.empty(CHECK, np.uint8)
-        self.bytes += _read_all(handle, [out, found], at, where)
-        if int(found.view("<u4")[0]) != checksum(out):
-            raise CheckpointError(
-                f"{where}: the bytes are not those that were saved (their checksum differs); "
-                "the file is damaged"
-            )
+            start, length = int(index[place.number, 0]), int(index[place.number, 1])
+            least = place.stored.chunk_bytes + CHECK
+            if length != least or start > place.stored.file_bytes(place.shard) - length:
+                raise CheckpointError(f"{place}: the file's index is wrong; the file is damaged")
+        self.bytes += _read_all(handle, buffers, start + place.at, place)
 
-    def _shard(self, path: Path, stored: Stored, shard: Index) -> tuple[int, Array | None]:
+    def _shard(self, path: str, stored: Stored, shard: Index) -> tuple[int, Array | None]:
         known = self._open.get(path)
         if known is not None:
             self._open.move_to_end(path)
@@ -176,7 +167,7 @@ class ChunkFiles:
         self._open[path] = handle, index
         return handle, index
 
-    def _index(self, handle: int, path: Path, stored: Stored, size: int) -> Array:
+    def _index(self, handle: int, path: str, stored: Stored, size: int) -> Array:
         index = np.empty((stored.chunks_a_file, 2), "<u8")
         found = np.empty(CHECK, np.uint8)
         where = f"array {stored.name!r}: the index of {path}"
@@ -186,7 +177,53 @@ class ChunkFiles:
         return index
 
 
-def _open_plain(path: Path, size: int, name: str) -> int:
+class ChunkReading:
+    """A chunk that is read in one piece or in several, from its first byte to its last.
+
+    Parameters
+    ----------
+    files : ChunkFiles
+    stored : Stored
+    chunk : tuple of int
+        Number of the chunk along each dimension, through the whole array.
+    """
+
+    def __init__(self, files: ChunkFiles, stored: Stored, chunk: Index) -> None:
+        self.stored = stored
+        self.shard, self.number = stored.grid.place(chunk)
+        self.path = f"{files.root}/{stored.name}/{stored.file_name(self.shard)}"
+        self.at = 0
+        self._files, self._chunk, self._sum = files, chunk, 0
+
+    def __str__(self) -> str:
+        return f"array {self.stored.name!r}, chunk {self._chunk}, in {self.path}"
+
+    def read(self, out: Array) -> None:
+        """Read on; the checksum is compared with the last byte.
+
+        Parameters
+        ----------
+        out : array of uint8
+            C-contiguous, of at most as many bytes as are left.
+
+        Raises
+        ------
+        CheckpointError
+            If the file is not whole or its bytes are not those that were saved.
+        """
+        last = self.at + out.size == self.stored.chunk_bytes
+        found = np.empty(CHECK, np.uint8)
+        self._files.read_at(self, [out, found] if last else [out])
+        self._sum = checksum(out, self._sum)
+        self.at += out.size
+        if last and int(found.view("<u4")[0]) != self._sum:
+            raise CheckpointError(
+                f"{self}: the bytes are not those that were saved (their checksum differs); "
+                "the file is damaged"
+            )
+
+
+def _open_plain(path: str, size: int, name: str) -> int:
     """Open an ordinary file of a given size; anything else is refused."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -199,15 +236,15 @@ def _open_plain(path: Path, size: int, name: str) -> int:
     return handle
 
 
-def _cannot_open(path: Path, name: str, error: OSError) -> Exception:
+def _cannot_open(path: str, name: str, error: OSError) -> Exception:
     if error.errno == errno.ELOOP:
         return CheckpointError(f"array {name!r}: {path} is a symbolic link, which no save makes")
     if error.errno == errno.ENOENT:
         return CheckpointError(f"array {name!r}: {path} is missing; the checkpoint is damaged")
-    return OSError(error.errno, f"array {name!r}: {error.strerror}", str(path))
+    return OSError(error.errno, f"array {name!r}: {error.strerror}", path)
 
 
-def wrong_size(path: Path, name: str, found: os.stat_result, size: int) -> str:
+def wrong_size(path: str, name: str, found: os.stat_result, size: int) -> str:
     """What is wrong with a file that is not an ordinary one of `size` bytes."""
     if not stat.S_ISREG(found.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no ordinary file"
@@ -218,7 +255,7 @@ def wrong_size(path: Path, name: str, found: os.stat_result, size: int) -> str:
     )
 
 
-def _read_all(handle: int, buffers: list[Array], at: int, where: str) -> int:
+def _read_all(handle: int, buffers: list[Array], at: int, where: object) -> int:
     """Fill buffers with a file's bytes from `at` on; their number."""
     views = [memoryview(buffer) for buffer in buffers if buffer.size]
     total = sum(map(len, views))

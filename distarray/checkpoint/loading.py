@@ -14,6 +14,7 @@ from distarray.array import DistArray, wrap
 from distarray.array.creation import as_distarray, placed_layout
 from distarray.checkpoint import background
 from distarray.checkpoint.agreement import same_everywhere
+from distarray.checkpoint.blocks import Wanted
 from distarray.checkpoint.catalog import Catalog, find, parse_catalog, read_catalog
 from distarray.checkpoint.catalog import steps as steps_of
 from distarray.checkpoint.checking import check_chunks, check_files
@@ -21,7 +22,7 @@ from distarray.checkpoint.files import ChunkFiles
 from distarray.checkpoint.matching import Fresh, Match
 from distarray.checkpoint.metadata import Stored
 from distarray.checkpoint.progress import bar
-from distarray.checkpoint.reading import Wanted, read_arrays
+from distarray.checkpoint.reading import read_arrays
 from distarray.checkpoint.tree import flatten
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree, agreed
@@ -88,8 +89,9 @@ def load(
 
     Cost
     ----
-    Each chunk of the arrays is read once, by one rank, and verified; a rank that holds none of
-    what it reads alone is sent its part. Beyond its blocks a rank needs 32 MiB.
+    Each chunk of the arrays is read once, by one rank, and verified. Others that want some of it
+    take it out of memory that the ranks of a node share, or are sent it where the ranks are not
+    all on one node. Beyond its blocks a rank needs 16 MiB.
     """
     if mesh is None:
         mesh = _mesh_of(into)

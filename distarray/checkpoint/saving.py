@@ -14,7 +14,7 @@ from distarray.checkpoint.background import Aside, Saving
 from distarray.checkpoint.catalog import is_checkpoint, step_path, steps
 from distarray.checkpoint.progress import bar
 from distarray.checkpoint.tree import Flat, flatten
-from distarray.checkpoint.writing import Item, Shard, plan_items, shard_of, staged, write_shards
+from distarray.checkpoint.writing import Item, plan_items, shard_of, staged, write_shards
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree, agreed
 from distarray.io import directories
@@ -115,7 +115,8 @@ def save(
     try:
         if asynchronous:
             found = [shard_of(item) for item in items]
-            return background.start(aside, agreed(mesh.group, lambda: _copied(found)), mesh)
+            mine = [shard for shard in found if shard is not None]
+            return background.start(aside, agreed(mesh.group, lambda: staged(mine)), mesh)
         agree(mesh.group, _write(aside, items, mesh, progress))
         on_first(mesh.group, aside.commit)
     except BaseException:
@@ -217,8 +218,3 @@ def _failure(function: Any, *args: Any) -> Exception | None:
 def bytes_of(item: Item) -> int:
     """Bytes that this rank writes of an array."""
     return prod(item.writing.local_shape(item.mesh.coords)) * item.stored.dtype.itemsize
-
-
-def _copied(found: Sequence[Shard | None]) -> list[Shard]:
-    """Copies of what this rank is to write; there may not be memory for them."""
-    return [staged(shard) for shard in found if shard is not None]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from distarray.checkpoint.files import as_bytes, write_shard
 from distarray.checkpoint.metadata import Stored
 from distarray.checkpoint.tree import Leaf
 from distarray.comm import DeviceMesh
+from distarray.comm.files import PAGE, landing
 from distarray.io.flushing import Flusher
 from distarray.io.grids import Index, plan_shards
 from distarray.layout import Box, Layout
@@ -21,6 +23,9 @@ __all__ = ["Item", "Shard", "plan_items", "shard_of", "staged", "write_shards"]
 
 Array = Any
 Told = Callable[[int], object]
+
+#: Bytes of memory that copies of shards share.
+_SLAB = 1 << 26
 
 
 class Item(NamedTuple):
@@ -98,14 +103,40 @@ def shard_of(item: Item) -> Shard | None:
     return Shard(item.stored, index, [(slices, item.mesh.to_host(part)) for slices, part in found])
 
 
-def staged(shard: Shard) -> Shard:
-    """The shard with memory of its own, so that the program may go on changing the array."""
-    box = shard.stored.grid.shard_box(shard.place)
-    whole = np.empty([stop - start for start, stop in box], shard.stored.dtype)
+def staged(shards: Sequence[Shard]) -> list[Shard]:
+    """The shards with memory of their own, so that the program may go on changing the arrays.
+
+    Many have one stretch of memory together, whose pages the system then makes large, which takes
+    a fraction of the time when they are new. It is given back when the last of them has gone.
+    """
+    made: list[Shard] = []
+    left = sum([_room(shard) for shard in shards])
+    slab, at = np.empty(0, np.uint8), 0
+    for shard in shards:
+        size = _room(shard)
+        if at + size > slab.size:
+            slab, at = landing((max(size, min(_SLAB, left)),), np.uint8), 0
+        made.append(_copied(shard, slab[at : at + size]))
+        at, left = at + size, left - size
+    return made
+
+
+def _lengths(shard: Shard) -> list[int]:
+    return [stop - start for start, stop in shard.stored.grid.shard_box(shard.place)]
+
+
+def _room(shard: Shard) -> int:
+    """Bytes that a copy of a shard takes: whole pages."""
+    return -(-prod(_lengths(shard)) * shard.stored.dtype.itemsize // PAGE) * PAGE
+
+
+def _copied(shard: Shard, memory: Array) -> Shard:
+    """The shard in some memory."""
+    lengths, dtype = _lengths(shard), shard.stored.dtype
+    whole = memory[: prod(lengths) * dtype.itemsize].view(dtype).reshape(lengths)
     for slices, part in shard.pieces:
         whole[slices] = part
-    everywhere = tuple([slice(0, length) for length in whole.shape])
-    return Shard(shard.stored, shard.place, [(everywhere, whole)])
+    return Shard(shard.stored, shard.place, [(tuple([slice(0, n) for n in lengths]), whole)])
 
 
 def write_shards(root: Path, shards: Iterable[Shard], flusher: Flusher, tell: Told) -> None:

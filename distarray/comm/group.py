@@ -14,10 +14,10 @@ import numpy as np
 
 from distarray.comm import devices, ledger
 from distarray.comm.pending import FINISHED, Pending
-from distarray.comm.transport import Array, Pair, Transport
+from distarray.comm.transport import Array, Board, Pair, Transport
 from distarray.layout.placement import Fold
 
-__all__ = ["Array", "Group", "Pair"]
+__all__ = ["Array", "Board", "Group", "Pair"]
 
 _ndarray = np.ndarray
 
@@ -103,6 +103,13 @@ class Group(Transport):
         if ledger.watching:
             self._write(kind, sum(view.nbytes for _, view in sends), note)
         return self._begin_exchange(sends, receives)
+
+    def board(self) -> Board | None:
+        """Memory that all ranks of the group share, if they do; collective when first asked.
+
+        Its users meet before they lay something there, and after they have read the last of it.
+        """
+        return self._board()
 
     # -- folds --------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The allreduce of much data among the ranks of one node, in memory that they share.
+"""Memory that the ranks of one node share, and the allreduce of much data in it.
 
 Between processes that share memory, messages of megabytes spend their time in copies: into MPI's
 own buffers, out of them, and into where they belong. Here every rank lays a segment of its block
@@ -38,6 +38,12 @@ class Shared:
 
     A rank's part has two slots of a segment, used by turns. What the others are to fold lies where
     it lies in the segment, and so does this rank's result, whose place nobody else needs.
+
+    Attributes
+    ----------
+    slots : list of ndarray
+        The bytes of each rank's part, a row a slot. Who lays something else there than a fold
+        meets the others before, and once more when all have read it.
     """
 
     def __init__(self, comm: MPI.Intracomm, window: MPI.Win, segment: int) -> None:
@@ -45,7 +51,7 @@ class Shared:
         window.Lock_all(MPI.MODE_NOCHECK)
         parts: list[Any] = [window.Shared_query(rank)[0] for rank in range(comm.size)]
         whole = [np.frombuffer(part, np.uint8) for part in parts]
-        self._slots = [part[:-SAID].reshape(2, segment) for part in whole]
+        self.slots = [part[:-SAID].reshape(2, segment) for part in whole]
         self._said = [part[-SAID:].view(np.int64)[:2] for part in whole]
 
     def allreduce(self, block: Array, total: Array, ufunc: np.ufunc) -> None:
@@ -71,7 +77,7 @@ class Shared:
         width = self._segment // (block.itemsize * size)  # of a rank's piece
         used = width * size * block.itemsize
         # By rank, turn and piece: whatever a segment's length, nobody's piece is another's place.
-        slots = [part[:, :used].view(block.dtype).reshape(2, size, width) for part in self._slots]
+        slots = [part[:, :used].view(block.dtype).reshape(2, size, width) for part in self.slots]
         others = [other for other in range(size) if other != rank]
         taken: list[tuple[Array, Array]] = []
         self._said[rank][:] = source.size, block.dtype.num
@@ -81,7 +87,7 @@ class Shared:
             spans = [slice(low, high) for low, high in pairwise(cuts)]
             for other in others:
                 _laid(slots[rank][turn, other], source[spans[other]])
-            self._meet()
+            self.meet()
             if not number:
                 self._compare()
             _take(taken)
@@ -91,20 +97,20 @@ class Shared:
             _fold(parts, result, ufunc)
             target[spans[rank]] = result
             taken = [(target[spans[other]], slots[other][turn, other]) for other in others]
-        self._meet()
+        self.meet()
         _take(taken)
 
     def _compare(self) -> None:
         """Raise on all ranks if they bring blocks of different lengths or dtypes."""
         said = [tuple(words.tolist()) for words in self._said]
         if len(set(said)) > 1:
-            self._meet()  # all have read it
+            self.meet()  # all have read it
             told = ", ".join([f"rank {rank} {size}" for rank, (size, _) in enumerate(said)])
             raise DivergenceError(
                 f"the ranks fold blocks of different lengths or data types; elements: {told}"
             )
 
-    def _meet(self) -> None:
+    def meet(self) -> None:
         """Wait for all ranks; what each has written before, all others see afterwards."""
         self._window.Sync()
         self._comm.Barrier()
@@ -112,7 +118,7 @@ class Shared:
 
     def free(self) -> None:
         """Give the memory up; collective."""
-        self._slots.clear()
+        self.slots.clear()
         self._said.clear()
         self._window.Unlock_all()
         self._window.Free()

@@ -19,7 +19,7 @@ from distarray.comm import algorithms, hooks, large, objects, tune
 from distarray.comm.algorithms import GATHER_BELOW, split_views
 from distarray.comm.datatypes import LARGE, carrier, in_place, message, message_parts
 from distarray.comm.folding import UFUNCS, averaged, prepared
-from distarray.comm.group import Array, Group, Pair
+from distarray.comm.group import Array, Board, Group, Pair
 from distarray.comm.pending import FINISHED, Pending, Requested, Several
 from distarray.errors import MeshError
 from distarray.layout.placement import Fold
@@ -155,6 +155,9 @@ class MPIGroup(Group):
     def _shared(self) -> large.Shared | None:
         """Memory in which the ranks can fold, if there is; collective when first asked."""
         return large.shared_by(self.comm) if self._on_one_node else None
+
+    def _board(self) -> Board | None:
+        return self._shared
 
     def _is_large(self, block: Array) -> bool:
         """Whether the ranks fold such blocks in memory that they share."""

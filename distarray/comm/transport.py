@@ -6,7 +6,7 @@ from those is overridden where it knows better.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from distarray.comm import algorithms
 from distarray.comm.pending import FINISHED, Pending
@@ -15,12 +15,27 @@ from distarray.layout.placement import Fold
 if TYPE_CHECKING:
     from distarray.comm.group import Group
 
-__all__ = ["Array", "Pair", "Transport"]
+__all__ = ["Array", "Board", "Pair", "Transport"]
 
 #: A NumPy or CuPy array.
 Array = Any
 #: (peer, strided view)
 Pair = tuple[int, Array]
+
+
+class Board(Protocol):
+    """Memory of which each rank of a group fills its own part, and reads all.
+
+    Attributes
+    ----------
+    slots : list of ndarray
+        The bytes of each rank's part: a row for every other turn.
+    """
+
+    slots: list[Array]
+
+    def meet(self) -> None:
+        """Wait for all ranks; what each has written before, all others see afterwards."""
 
 
 class Transport(ABC):
@@ -75,6 +90,9 @@ class Transport(ABC):
     def _begin_broadcast(self, block: Array, root: int) -> Pending:
         self._broadcast(block, root)
         return FINISHED
+
+    def _board(self) -> Board | None:
+        return None
 
     def _reduce_scatter(self, blocks: Sequence[Array], fold: Fold) -> Array:
         return algorithms.reduce_scatter(self, blocks, fold)

@@ -23,6 +23,7 @@ __all__ = [
     "begin_file",
     "commit",
     "discard",
+    "finish_removing",
     "flush",
     "flush_up",
     "recover",

@@ -8,6 +8,7 @@ import weakref
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 import distarray as da
 from distarray import DeviceMesh, DistArray, Partial, Replicate, Shard, checkpoint, comm
-from distarray.checkpoint import background, files, reading, saving
+from distarray.checkpoint import background, files, saving, sharing, writing
 from distarray.errors import CheckpointError, DivergenceError
 from distarray.io import directories, flushing, grids
 from distarray.layout import Fold
@@ -40,7 +41,9 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny arrays in several files of several chunks, in several rounds; fsync does not wait."""
     monkeypatch.setattr(grids, "CHUNK", 256)
     monkeypatch.setattr(grids, "LEAST", 64)
-    monkeypatch.setattr(reading, "_ROUND", 600)
+    monkeypatch.setattr(sharing, "_ROUND", 600)
+    monkeypatch.setattr(sharing, "PAGE", 64)
+    monkeypatch.setattr(writing, "_SLAB", 600)
     monkeypatch.setattr(comm.files, "_WORTH", 0)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr(flushing, "_sync_system", lambda handle: None)
@@ -229,6 +232,7 @@ def test_any_layout_to_any_other(world: Any, tmp_path_factory: Any, data: Any) -
     before, after = (data.draw(mesh_shapes(ranks), label="mesh") for _ in range(2))
     source = data.draw(recipes(values.shape, before, values.dtype), label="from")
     target = data.draw(recipes(values.shape, after, values.dtype), label="to")
+    room = data.draw(st.sampled_from((40, 100, 600)), label="bytes a round")
     directory = tmp_path_factory.mktemp("any") if world.name == "threads" else None
     if world.name == "mpi":
         first = world.group.rank == 0
@@ -249,7 +253,8 @@ def test_any_layout_to_any_other(world: Any, tmp_path_factory: Any, data: Any) -
         )
         np.testing.assert_array_equal(fresh["x"].full(), values)
 
-    world.run(ranks, program)
+    with patch.object(sharing, "_ROUND", room):  # chunks have 256 bytes: whole, or in pieces
+        world.run(ranks, program)
 
 
 def test_each_byte_is_read_once_and_nothing_is_sent_in_vain(
@@ -466,10 +471,10 @@ def test_no_memory_for_a_copy_on_one_rank(
     world: Any, few: int, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def program(group: Any) -> None:
-        def staged(shard: Any) -> Any:
-            if shard.place != (0, 0) or group.size == 1:
+        def staged(shards: Any) -> Any:
+            if group.size == 1 or any(shard.place != (0, 0) for shard in shards):
                 raise MemoryError("no room for a copy")
-            return real(shard)
+            return real(shards)
 
         monkeypatch.setattr(saving, "staged", staged)
         x = da.distribute(TABLE, line_of(group), [Shard(0)], src=None)
