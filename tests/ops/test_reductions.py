@@ -1,4 +1,4 @@
-"""Reductions, statistics and extremes against NumPy on every layout."""
+"""Reductions and extremes against NumPy on every layout."""
 
 import warnings
 
@@ -9,85 +9,22 @@ from hypothesis import strategies as st
 
 import distarray
 from distarray import DeviceMesh, Replicate, Shard
-from distarray.testing import (
-    array_values,
-    assert_matches,
-    assert_same_error,
-    mesh_shapes,
-    recipes,
-    shapes,
+from distarray.testing import array_values, assert_matches, assert_same_error, mesh_shapes, recipes
+from tests.ops.reduced import (
+    EXTREMES,
+    MANY,
+    NAN_REDUCTIONS,
+    REDUCTIONS,
+    STATISTICS,
+    axes,
+    cases,
+    compare,
+    masks,
+    tolerances,
+    tried,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
-
-REDUCTIONS = [np.sum, np.prod, np.max, np.min, np.any, np.all, np.amax, np.amin]
-NAN_REDUCTIONS = [np.nansum, np.nanprod, np.nanmax, np.nanmin]
-STATISTICS = [np.mean, np.var, np.std, np.nanmean, np.nanvar, np.nanstd]
-EXTREMES = [np.argmax, np.argmin, np.nanargmax, np.nanargmin]
-MANY = settings(max_examples=80)
-
-
-def tolerances(dtype):
-    """For results that are rounded otherwise."""
-    if np.dtype(dtype).kind not in "fc":
-        return {"exact": True}
-    return {
-        "exact": False,
-        "rtol": 1e3 * np.finfo(dtype).eps,
-        "atol": 1e-4 if dtype == "f4" else 1e-10,
-    }
-
-
-def tried(call):
-    """What NumPy gives, or the exception that it raises."""
-    try:
-        return call(), None
-    except Exception as error:
-        return None, error
-
-
-def compare(world, ranks, mesh_shape, recipe, values, function, **keywords):
-    """One call on distributed values and its reference; inputs must stay as they are."""
-    expected, error = tried(lambda: function(values, **keywords))
-
-    def program(group):
-        mesh = DeviceMesh(group, mesh_shape)
-        x = recipe.build(values, mesh)
-        if error is not None:
-            assert_same_error(lambda: function(x, **keywords), lambda: function(values, **keywords))
-            return
-        kept = x.to_local().copy() if x.layout.is_plain else None
-        # Every other example leaves its result pending, if it can be, as large ones are.
-        with distarray.config.override(replicate_below=1 if values.size % 2 else 1 << 18):
-            result = function(x, **keywords)
-        dtype = getattr(expected, "dtype", np.dtype(int))
-        assert_matches(result, expected, **tolerances(dtype))
-        if kept is not None:
-            np.testing.assert_array_equal(mesh.to_host(x.to_local()), mesh.to_host(kept))
-
-    world.run(ranks, program)
-
-
-@st.composite
-def cases(draw, world, dtypes=("f8", "i8", "i4", "c16", "?", "f4", "u1"), special=True, min_dims=0):
-    ranks = draw(st.sampled_from(world.ranks))
-    mesh_shape = draw(mesh_shapes(ranks))
-    values = draw(array_values(dtypes=dtypes, special=special, min_dims=min_dims))
-    if values.dtype.kind == "c":
-        values[np.isinf(values)] = 3  # what a product of infinite ones is depends on the order
-    kinds = ("plain", "view", "transposed", "ragged", "partial")
-    if special and values.dtype.kind in "fc":
-        kinds = kinds[:-1]  # contributions to a sum are finite
-    recipe = draw(recipes(values.shape, mesh_shape, values.dtype, kinds))
-    return ranks, mesh_shape, recipe, values
-
-
-@st.composite
-def axes(draw, ndim):
-    choices = [None, *range(-ndim, ndim)]
-    if ndim > 1:
-        choices += [(0, 1), (-1, 0), tuple(range(ndim))]
-    return draw(st.sampled_from([*choices, ()]))
 
 
 @MANY
@@ -96,19 +33,6 @@ def test_reductions(world, data):
     ranks, mesh_shape, recipe, values = data.draw(cases(world, special=data.draw(st.booleans())))
     function = data.draw(st.sampled_from(REDUCTIONS + NAN_REDUCTIONS))
     keywords = {"axis": data.draw(axes(values.ndim)), "keepdims": data.draw(st.booleans())}
-    compare(world, ranks, mesh_shape, recipe, values, function, **keywords)
-
-
-@MANY
-@given(data=st.data())
-def test_statistics(world, data):
-    ranks, mesh_shape, recipe, values = data.draw(cases(world, special=data.draw(st.booleans())))
-    function = data.draw(st.sampled_from(STATISTICS))
-    keywords = {"axis": data.draw(axes(values.ndim)), "keepdims": data.draw(st.booleans())}
-    if function not in (np.mean, np.nanmean) and data.draw(st.booleans()):
-        keywords[data.draw(st.sampled_from(["ddof", "correction"]))] = data.draw(
-            st.sampled_from([0, 1, 2, 0.5])
-        )
     compare(world, ranks, mesh_shape, recipe, values, function, **keywords)
 
 
@@ -129,15 +53,6 @@ def test_counts_and_ranges(world, data):
     function = data.draw(st.sampled_from([np.count_nonzero, np.ptp]))
     keywords = {"axis": data.draw(axes(values.ndim)), "keepdims": data.draw(st.booleans())}
     compare(world, ranks, mesh_shape, recipe, values, function, **keywords)
-
-
-@st.composite
-def masks(draw, shape):
-    """A mask that broadcasts onto a shape."""
-    lead = draw(st.integers(0, len(shape)))
-    sides = [draw(st.sampled_from([1, n])) for n in shape[lead:]]
-    rng = np.random.default_rng(draw(st.integers(0, 999)))
-    return rng.random(sides) < 0.7
 
 
 @MANY
@@ -345,20 +260,6 @@ def test_arrays_at_one_coordinate(world, data):
     world.run(ranks, program)
 
 
-def test_offsets_do_not_hurt_the_variance(world, ranks):
-    rng = np.random.default_rng(0)
-    noise = rng.standard_normal(1000)
-    for offset in (1e6, 1e9, -1e12):
-        values = noise + offset
-        exact = np.var((values - offset).astype(np.longdouble))
-
-        def program(group, values=values, exact=exact):
-            x = distarray.distribute(values, DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
-            assert abs(float(x.var()) - exact) <= 2 * abs(float(np.var(values)) - exact) + 1e-12
-
-        world.run(ranks, program)
-
-
 @pytest.mark.parametrize("dtype", ["M8[D]", "m8[s]", "f2", "g", "G", "S3", "U2"])
 def test_other_dtypes(world, ranks, dtype):
     values = (
@@ -402,41 +303,6 @@ def test_nan_and_ties_across_ranks(world, ranks):
                     for function in (np.argmax, np.argmin):
                         assert_matches(function(y), function(whole))
                         assert_matches(function(y, axis=0), function(whole, axis=0))
-
-    world.run(ranks, program)
-
-
-@settings(max_examples=40)
-@given(data=st.data())
-def test_average(world, data):
-    ranks = data.draw(st.sampled_from(world.ranks))
-    mesh_shape = data.draw(mesh_shapes(ranks))
-    values = data.draw(array_values(data.draw(shapes(1, 3)), ("f8", "i4", "f4")))
-    axis = data.draw(st.integers(0, values.ndim - 1))
-    weights = np.arange(1.0, values.shape[axis] + 1)
-    recipe = data.draw(recipes(values.shape, mesh_shape, values.dtype, ("plain", "view")))
-    calls = [
-        lambda a, w: np.average(a),
-        lambda a, w: np.average(a, axis=axis),
-        lambda a, w: np.average(a, axis=axis, weights=w),
-        lambda a, w: np.average(a, axis=axis, weights=w, keepdims=True),
-        lambda a, w: np.average(a, axis=axis, weights=w, returned=True),
-    ]
-
-    def program(group):
-        mesh = DeviceMesh(group, mesh_shape)
-        x = recipe.build(values, mesh)
-        for call in calls:
-            expected, error = tried(lambda call=call: call(values, weights))
-            if error is not None:
-                with pytest.raises(type(error)):
-                    call(x, weights)
-                continue
-            for w in (
-                weights,
-                distarray.distribute(weights, mesh, [Shard(0)] * mesh.ndim, src=None),
-            ):
-                assert_matches(call(x, w), expected, exact=False, rtol=1e-5)
 
     world.run(ranks, program)
 
