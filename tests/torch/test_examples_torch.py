@@ -29,6 +29,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @functools.cache
 def example(name):
     """A program of examples/ as a module; nothing is run."""
+    if str(ROOT / "examples") not in sys.path:  # where its own imports are
+        sys.path.append(str(ROOT / "examples"))
     spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
