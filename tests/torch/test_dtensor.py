@@ -141,6 +141,18 @@ def test_dtensors_without_a_counterpart(group, theirs):
     raises_everywhere(group, LayoutError, lambda: bridge.from_dtensor(odd), "no counterpart")
 
 
+def test_results_of_asynchronous_collectives(group, theirs):
+    """What DTensor's layers hand out is no plain tensor until it is waited for; it is."""
+    from torch.distributed._functional_collectives import AsyncCollectiveTensor
+
+    whole = torch.arange(3.0)
+    mesh = DeviceMesh(group, (group.size,))
+    x = bridge.from_torch(AsyncCollectiveTensor(whole), mesh=mesh, placements=[Replicate()])
+    assert bridge.shares_memory(x, whole)
+    with bridge.host(AsyncCollectiveTensor(whole)) as view:
+        assert view.tolist() == [0, 1, 2]
+
+
 def test_other_meshes(group):
     mesh = DeviceMesh(group, (group.size,))
     plane = DeviceMesh(group, (1, group.size))

@@ -169,16 +169,6 @@ def test_tensors_that_wrap_others():
             call(fake)
 
 
-def test_results_of_asynchronous_collectives():
-    """What DTensor's layers hand out is no plain tensor until it is waited for; it is."""
-    functional = pytest.importorskip("torch.distributed._functional_collectives")
-    whole = torch.arange(3.0)
-    x = bridge.from_torch(functional.AsyncCollectiveTensor(whole), placements=[Replicate()])
-    assert bridge.shares_memory(x, whole)
-    with bridge.host(functional.AsyncCollectiveTensor(whole)) as view:
-        assert view.tolist() == [0, 1, 2]
-
-
 def test_a_gaudi_has_no_double_and_no_complex_numbers(device):
     for block in (np.ones(2), np.ones(2, "c8"), np.ones(2, "c16")):
         with pytest.raises(TypeError, match=r"dtype=torch\.float32"):
