@@ -18,8 +18,11 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ["tests/ops", "tests/array", "tests/comm", "tests/torch/test_gpu_blocks.py"]
 #: Under MPI what differs from threads is the transport: families that talk in every way.
 TALKING = [
-    f"tests/ops/{name}"
-    for name in ("test_reductions.py", "test_scans.py", "test_contractions.py", "indexing")
+    "tests/ops/test_reductions.py",
+    "tests/ops/test_statistics.py",
+    "tests/ops/test_scans.py",
+    "tests/ops/test_contractions.py",
+    "tests/ops/indexing",
 ]
 OPTIONS = ["-q", "-p", "no:cacheprovider", "--tb=short", "--device", "standin"]
 

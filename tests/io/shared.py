@@ -84,3 +84,12 @@ VALUES: dict[str, np.ndarray] = {
     "text": np.array(["a", "beta", "\u00e9"]),
     "bools": np.arange(40).reshape(4, 10) % 3 == 0,
 }
+
+
+def raised(act):
+    """What a call raises: the type and the text."""
+    try:
+        act()
+    except Exception as error:
+        return type(error), str(error)
+    return None

@@ -1,4 +1,4 @@
-"""``.npy`` and ``.npz``: byte for byte NumPy's, on any layout; read by any number of ranks."""
+"""``.npy``: byte for byte NumPy's, on any layout; read by any number of ranks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import os
 import random
 import resource
 import warnings
-import zipfile
 
 import numpy
 import pytest
@@ -26,20 +25,12 @@ from tests.io.shared import (
     content,
     meshes,
     placements,
+    raised,
     reference,
     tiny,
 )
 
 __all__ = ["tiny"]
-
-
-def raised(act):
-    """What a call raises: the type and the text."""
-    try:
-        act()
-    except Exception as error:
-        return type(error), str(error)
-    return None
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -84,77 +75,6 @@ def test_fortran_order_is_kept(world, ranks, tmp_path, tiny, shape):
                 numpy.save(path, x[1:, 1:])
                 numpy.testing.assert_array_equal(numpy.load(path), values[1:, 1:])
                 group.barrier()
-
-    world.run(ranks, program)
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_archives(world, ranks, tmp_path, tiny, compressed):
-    function = numpy.savez_compressed if compressed else numpy.savez
-
-    def program(group):
-        directory = common(group, tmp_path)
-        path = directory / "x.npz"
-        plain = {"\u00fc": VALUES["matrix"], "b": VALUES["records"], "c": VALUES["cell"]}
-        wanted = reference(
-            group, directory / "n.npz", lambda p: function(p, VALUES["deep"], 7, **plain)
-        )
-        for mesh in meshes(group):
-            placed = [Shard(0)] * mesh.ndim
-            spread = {
-                key: distarray.distribute(value, mesh, None if not value.ndim else placed, src=None)
-                for key, value in plain.items()
-            }
-            first = distarray.distribute(VALUES["deep"], mesh, [Shard(2)] * mesh.ndim, src=None)
-            function(path, first, 7, **spread)
-            assert content(group, path) == wanted
-            with np.load(path, mesh=mesh) as archive:
-                assert archive.files == numpy.load(path).files
-                for key, value in plain.items():
-                    found = archive[key]
-                    assert isinstance(found, DistArray)
-                    numpy.testing.assert_array_equal(found.full(), value)
-                assert int(archive.f.arr_1) == 7
-                assert raised(lambda archive=archive: archive["no"])[0] is KeyError
-            group.barrier()
-
-    world.run(ranks, program)
-
-
-def test_an_archive_that_was_damaged_is_refused(world, ranks, tmp_path, tiny):
-    def program(group):
-        path = common(group, tmp_path) / "x.npz"
-        numpy.savez(
-            path,
-            distarray.distribute(
-                VALUES["matrix"], distarray.DeviceMesh(group, (group.size,)), src=None
-            ),
-        )
-        if group.rank == 0:
-            data = bytearray(path.read_bytes())
-            data[300] ^= 4
-            path.write_bytes(data)
-        group.barrier()
-        archive = np.load(
-            path, mesh=distarray.DeviceMesh(group, (group.size,)), placements=[Shard(0)]
-        )
-        return raised(lambda: archive["arr_0"])
-
-    for found in world.run(ranks, program):
-        assert found == (zipfile.BadZipFile, "Bad CRC-32 for file 'arr_0.npy'")
-
-
-def test_many_members_and_long_ones_have_numpys_structure(world, ranks, tmp_path, tiny):
-    def program(group):
-        directory = common(group, tmp_path)
-        many = {f"m{i}": numpy.full(3, i) for i in range(40)}
-        wanted = reference(group, directory / "n.npz", lambda p: numpy.savez(p, **many))
-        mesh = distarray.DeviceMesh(group, (group.size,))
-        numpy.savez(
-            directory / "x.npz",
-            **{k: distarray.distribute(v, mesh, src=None) for k, v in many.items()},
-        )
-        assert content(group, directory / "x.npz") == wanted
 
     world.run(ranks, program)
 
@@ -306,60 +226,6 @@ def test_headers_of_all_versions(world, ranks, tmp_path):
 
     if ranks == 1 or world.name == "mpi":  # warnings belong to all threads
         world.run(ranks, program)
-
-
-@pytest.mark.host
-def test_mapped(world, ranks, tmp_path, tiny):
-    values = VALUES["matrix"]
-
-    def program(group):
-        directory = common(group, tmp_path)
-        path = directory / "x.npy"
-        mesh = meshes(group)[-1]
-        for placed in placements(mesh, 2):
-            reference(group, path, lambda p: numpy.save(p, values))
-            x = np.load(path, mmap_mode="r", mesh=mesh, placements=placed)
-            assert isinstance(x, np.memmap)
-            assert (x.mode, x.filename) == ("r", str(path))
-            numpy.testing.assert_array_equal((x[1:, :-1] * 2).full(), values[1:, :-1] * 2)
-            assert raised(lambda x=x: x.__setitem__(0, 1.0))[0] is ValueError
-            y = np.load(path, mmap_mode="c", mesh=mesh, placements=placed)
-            y[:, 0] += 1
-            numpy.testing.assert_array_equal(y.full()[:, 0], values[:, 0] + 1)
-            numpy.testing.assert_array_equal(numpy.load(path), values)
-            group.barrier()
-            z = np.load(path, mmap_mode="r+", mesh=mesh, placements=placed)
-            z[2:5] += 10  # once, whichever ranks hold them
-            z.flush()
-            wanted = values.copy()
-            wanted[2:5] += 10
-            numpy.testing.assert_array_equal(z.full(), wanted)
-            numpy.testing.assert_array_equal(numpy.load(path), wanted)
-            group.barrier()
-
-    world.run(ranks, program)
-
-
-@pytest.mark.host
-def test_memmap_makes_files(world, ranks, tmp_path):
-    def program(group):
-        path = common(group, tmp_path) / "map"
-        mesh = distarray.DeviceMesh(group, (group.size,))
-        x = np.memmap(path, "i4", "w+", 8, (5, 4), mesh=mesh, placements=[Shard(0)])
-        assert (x.shape, x.mode, x.offset) == ((5, 4), "w+", 8)
-        x[...] = numpy.arange(20).reshape(5, 4)
-        x.flush()
-        assert content(group, path) == bytes(8) + numpy.arange(20, dtype="i4").tobytes()
-        y = np.memmap(path, "i4", "r", 8, order="F", mesh=mesh)
-        assert y.shape == (20,)
-        assert int(y.sum()) == 190
-        assert raised(lambda: np.memmap(path, mode="a"))[0] is ValueError
-        assert (
-            raised(lambda: np.memmap(str(path) + "no", mode="r", mesh=mesh))[0] is FileNotFoundError
-        )
-        return type(y + 1) is DistArray
-
-    assert all(world.run(ranks, program))
 
 
 def test_more_than_two_to_the_31_elements(world, ranks, tmp_path):
