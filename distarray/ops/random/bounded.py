@@ -1,9 +1,9 @@
-"""Integers of a small range, as NumPy draws them, but many at once and into their place.
+"""Integers within bounds, as NumPy draws them, but many at once and into their place.
 
-Of each 32 bits NumPy takes the upper half of their product with the number of possible values (D.
-Lemire, *Fast random integer generation in an interval*, ACM Trans. Model. Comput. Simul. 29, 2019),
-unless the lower half is one of the few that would make some values more frequent than others. Where
-a tile has such a number, which is rare for small ranges, NumPy draws the tile.
+Of words of 8, 16, 32 or 64 bits NumPy takes the upper half of their product with the number of
+possible values (D. Lemire, *Fast random integer generation in an interval*, ACM Trans. Model.
+Comput. Simul. 29, 2019), and the next word where the lower half is one of the few that would make
+some values more frequent than others.
 """
 
 import operator
@@ -16,16 +16,13 @@ import numpy as np
 __all__ = ["drawing_bounded"]
 
 Array = Any
-#: If more of the 2**32 lower halves are refused, too many tiles would be drawn twice.
-_MOST_REFUSED = 1 << 15
-_HALF = np.uint64(32)
-_KINDS = (np.int64, np.uint64, np.int32, np.uint32)
+_HALF, _LOWER = np.uint64(32), np.uint64((1 << 32) - 1)
 
 
 def drawing_bounded(
     bounds: Sequence[Any], dtype: Any, endpoint: bool
 ) -> Callable[[np.random.Generator, Array], None] | None:
-    """What draws integers into a contiguous array; None where it would be no faster.
+    """What draws integers into a contiguous array; None where only NumPy can.
 
     Parameters
     ----------
@@ -40,33 +37,84 @@ def drawing_bounded(
         ``draw(generator, array)``; the bits are NumPy's.
     """
     dtype = np.dtype(dtype)
-    if dtype not in _KINDS or not dtype.isnative or sys.byteorder != "little":
+    if not dtype.isnative or sys.byteorder != "little":
         return None
     try:
         low, high = (operator.index(bound) for bound in bounds)
     except TypeError:  # NumPy takes floats that are whole numbers
         return None
     count = high - low + bool(endpoint)
-    if not 1 < count < 1 << 32 or (1 << 32) % count > _MOST_REFUSED:
+    if count < 2:
         return None
-    factor, refused = np.uint32(count), np.uint32((1 << 32) % count)
+    if dtype.kind == "b":
+        return _draw_bits
+    size = 4 if dtype.itemsize == 8 and count <= 1 << 32 else dtype.itemsize
+    first = dtype.type(low)
 
     def draw(generator: np.random.Generator, array: Array) -> None:
-        stream = generator.bit_generator
-        before = stream.state if refused else None
-        words: Any = stream.random_raw(-(-array.size // 2))
-        bits = words.view(np.uint32)[: array.size]
-        if refused and ((bits * factor) < refused).any():
-            stream.state = before  # type: ignore[assignment]
-            array[...] = generator.integers(low, high, array.shape, dtype, endpoint)
-            return
-        flat = array.reshape(-1)
-        products = flat.view(np.uint64) if dtype.itemsize == 8 else np.empty(flat.size, np.uint64)
-        np.multiply(bits, np.uint64(count), out=products)
-        np.right_shift(products, _HALF, out=products)
-        if dtype.itemsize < 8:
-            flat[...] = products
+        flat, done = array.reshape(-1), 0
+        while done < flat.size:
+            words = _accepted(generator, flat.size - done, count, size)
+            part = flat[done : done + len(words)]
+            _scale(words[: len(part)], count, part)
+            done += len(part)
         if low:
-            np.add(flat, dtype.type(low), out=flat)
+            flat += first
 
     return draw
+
+
+def _words(generator: np.random.Generator, count: int, size: int) -> Array:
+    """At least so many words of a size, in NumPy's order: of 64 bits the lowest first."""
+    words: Any = generator.bit_generator.random_raw(-(-count * size // 8))
+    return words.view(f"u{size}")
+
+
+def _accepted(generator: np.random.Generator, wanted: int, count: int, size: int) -> Array:
+    """About so many words, without those that NumPy passes over."""
+    room = 1 << 8 * size
+    refused = room % count
+    if not refused:
+        return _words(generator, wanted, size)
+    wanted += int(1.05 * wanted * refused / (room - refused))
+    words = _words(generator, wanted, size)
+    kept = words * words.dtype.type(count) >= refused  # the lower halves
+    return words if kept.all() else np.compress(kept, words)
+
+
+def _scale(words: Array, count: int, into: Array) -> None:
+    """The upper halves of the words' products with `count`, cast to integers of their size."""
+    bits = 8 * words.dtype.itemsize
+    if not count & (count - 1):
+        shift = bits + 1 - count.bit_length()
+        into[...] = words >> words.dtype.type(shift) if shift else words
+    elif bits == 64:
+        into[...] = _upper(words, count)
+    else:
+        wide = np.dtype(f"u{bits // 4}")
+        direct = into.itemsize == wide.itemsize
+        products = into.view(wide) if direct else np.empty(into.shape, wide)
+        np.multiply(words, wide.type(count), out=products)
+        np.right_shift(products, wide.type(bits), out=products)
+        if not direct:
+            into[...] = products
+
+
+def _upper(words: Array, count: int) -> Array:
+    """The upper halves of products of 128 bits, by products of 64."""
+    high, low = np.uint64(count >> 32), np.uint64(count & int(_LOWER))
+    above, below = words >> _HALF, words & _LOWER
+    middle = below * low
+    middle >>= _HALF
+    middle += above * low  # at most (2**32 - 1) ** 2 + 2**32 - 2
+    below *= high
+    above *= high
+    above += below >> _HALF
+    above += (middle + (below & _LOWER)) >> _HALF
+    return above
+
+
+def _draw_bits(generator: np.random.Generator, array: Array) -> None:
+    words = _words(generator, -(-array.size // 8), 1)
+    bits = np.unpackbits(words, count=array.size, bitorder="little")
+    array[...] = bits.view(bool).reshape(array.shape)

@@ -1,4 +1,4 @@
-"""Integers of small ranges: bit for bit what NumPy draws from the same stream."""
+"""Integers within bounds: bit for bit what NumPy draws from the same stream."""
 
 import numpy as np
 import pytest
@@ -10,10 +10,15 @@ def pair(seed):
     return [np.random.Generator(np.random.Philox(seed)) for _ in range(2)]
 
 
-@pytest.mark.parametrize("dtype", ["i8", "u8", "i4", "u4"])
-@pytest.mark.parametrize(("low", "high"), [(0, 2), (0, 1000), (5, 65541), (0, 1 << 31), (3, 10)])
+RANGES = [(0, 2), (0, 100), (3, 10), (0, 256), (0, 1000), (5, 65541), (0, 1 << 31), (0, 1 << 32)]
+WIDE = [(-5, 3 << 40), (0, 1 << 40), (0, (1 << 63) - 1), (-(1 << 63), 1 << 63), (1, 3 << 62)]
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "u2", "i8", "u8", "i4", "u4"])
+@pytest.mark.parametrize(("low", "high"), RANGES + WIDE)
 def test_bits(dtype, low, high):
-    if np.iinfo(dtype).max < high - 1:
+    limits = np.iinfo(dtype) if dtype != "?" else np.iinfo(np.uint8)
+    if not limits.min <= low < high - 1 <= (limits.max if dtype != "?" else 1):
         return
     draw = drawing_bounded((low, high), dtype, False)
     for size in (1, 7, 1 << 14):
@@ -24,13 +29,14 @@ def test_bits(dtype, low, high):
 
 
 def test_negative_bounds_and_end_points():
-    ours, numpys = pair(1)
-    found = np.empty((3, 50), np.int32)
-    drawing_bounded((-20, 20), np.int32, True)(ours, found)
-    np.testing.assert_array_equal(found, numpys.integers(-20, 20, (3, 50), np.int32, True))
+    for dtype, low, high in ((np.int32, -20, 20), (np.int8, -128, 127), (np.int16, -3, 9)):
+        ours, numpys = pair(1)
+        found = np.empty((3, 50), dtype)
+        drawing_bounded((low, high), dtype, True)(ours, found)
+        np.testing.assert_array_equal(found, numpys.integers(low, high, (3, 50), dtype, True))
 
 
-def test_refused_numbers_are_drawn_by_numpy():
+def test_refused_numbers_are_passed_over():
     """Of 2**32 numbers 23,296 are refused here: one of eleven tiles has one."""
     count = 134_217_000
     assert (1 << 32) % count == 23_296
@@ -42,15 +48,6 @@ def test_refused_numbers_are_drawn_by_numpy():
         np.testing.assert_array_equal(found, numpys.integers(0, count, 1 << 14))
 
 
-@pytest.mark.parametrize(
-    ("bounds", "dtype"),
-    [
-        ((0, 1), "i8"),
-        ((0, 256), "u1"),
-        ((0, 1 << 40), "i8"),
-        ((0, 3 << 15), "i8"),
-        ((0, 9.0), "i8"),
-    ],
-)
+@pytest.mark.parametrize(("bounds", "dtype"), [((0, 1), "i8"), ((0, 9.0), "i8"), ((0, 9), ">i8")])
 def test_what_is_left_to_numpy(bounds, dtype):
     assert drawing_bounded(bounds, dtype, False) is None
