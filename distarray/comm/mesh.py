@@ -14,6 +14,7 @@ from distarray.comm.threads import current_world
 from distarray.comm.tune import use_own_gpu
 from distarray.config import config
 from distarray.errors import DivergenceError, MeshError
+from distarray.lazy import needs
 from distarray.plan.exchange import coords_of
 
 __all__ = ["DeviceMesh", "default_mesh", "init_device_mesh", "world_group"]
@@ -156,8 +157,7 @@ class DeviceMesh:
             if self.device_type == "cpu":
                 self._xp = np
             else:
-                import cupy
-
+                cupy = needs("cupy", "cuda12")
                 use_own_gpu(cupy)
                 self._xp = cupy
         return self._xp
@@ -438,7 +438,10 @@ def _root_group(comm: Any) -> Group | None:
     if isinstance(comm, Group):
         return comm
     if not hasattr(comm, "Get_rank"):
-        raise MeshError(f"comm is an mpi4py communicator, not {type(comm).__name__}")
+        raise MeshError(
+            f"DeviceMesh(comm, shape): comm is an mpi4py communicator, not {type(comm).__name__}; "
+            'init_device_mesh("cpu", shape) makes a mesh over all ranks'
+        )
     if not comm:
         return None
     from distarray.comm.mpi import group_of

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -170,6 +171,22 @@ WRONG = [
     ({"shape": (1,), "ranks": ["a"]}, "ranks are integers"),
     ({"shape": None, "device_type": "tpu"}, "device_type is one of"),
 ]
+
+
+def test_what_is_no_communicator():
+    with pytest.raises(MeshError, match='not str; init_device_mesh\\("cpu", shape\\) makes'):
+        DeviceMesh("cpu", (1,))
+
+
+def test_cupy_is_named_where_it_is_missing(world, ranks, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,), device_type="cuda")
+        with pytest.raises(ImportError, match=r"needs cupy.*distarray-mpi\[cuda12\]"):
+            mesh.asarray(1.0)
+
+    world.run(ranks, program)
 
 
 @pytest.mark.parametrize(("arguments", "words"), WRONG)
