@@ -93,8 +93,8 @@ class Entry:
         if len(part) != self.counts[rank]:
             raise LayoutError(
                 f"fully_shard: {self.owners[0][1]} has become a tensor of shape "
-                f"{tuple(self.parameter.shape)}; this rank has {self.rows[rank]} of its "
-                f"{sum(self.rows)} rows. Assign values in place, as in p.data.copy_(values)"
+                f"{tuple(self.parameter.shape)}; of its {sum(self.rows)} rows the ranks have "
+                f"{self.rows}. Assign values in place, as in p.data.copy_(values)"
             )
         return part
 

@@ -56,8 +56,8 @@ def _check_step(optimizer: Any, tensor: Any, placed: Any) -> None:
         if isinstance(value, torch.Tensor) and tuple(value.shape) == placed.whole:
             raise RuntimeError(
                 f"this {kind} has made steps before its model was distributed: it keeps state of "
-                f"shape {tuple(value.shape)} for a parameter that is {tuple(tensor.shape)} on this "
-                "rank now. Distribute the model first, or make a new optimizer"
+                f"shape {tuple(value.shape)} for a parameter of which each rank has a part now. "
+                "Distribute the model first, or make a new optimizer"
             )
 
 

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 import distarray as da  # noqa: E402
 import distarray.torch as dt  # noqa: E402
 from distarray.errors import LayoutError  # noqa: E402
+from tests.everywhere import raises_everywhere  # noqa: E402
 from tests.torch.training import (  # noqa: E402
     Feed,
     alone,
@@ -369,10 +370,10 @@ def test_early_optimizers_and_lost_memory(world, ranks):
         stepped.zero_grad()
         dt.fully_shard(late, line(group))
         late(torch.ones(1, 3)).sum().backward()
-        with pytest.raises(RuntimeError, match="before its model was distributed"):
-            stepped.step()
+        words = "before its model was distributed"
+        raises_everywhere(group, RuntimeError, stepped.step, words)
         early.weight.data = torch.zeros(7, 3)
-        with pytest.raises(LayoutError, match="has become a tensor of shape"):
-            early(torch.ones(1, 3))
+        words = "has become a tensor of shape"
+        raises_everywhere(group, LayoutError, lambda: early(torch.ones(1, 3)), words)
 
     world.run(ranks, program)
