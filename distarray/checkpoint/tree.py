@@ -15,6 +15,7 @@ Arrays without dimensions are items: a directory for each would be many for noth
 import base64
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -187,17 +188,23 @@ def _item(whole: np.ndarray[Any, Any], kind: str) -> Node:
 
 
 def _check_dtype(dtype: np.dtype[Any], words: str) -> None:
-    try:
-        same = not dtype.hasobject and dtype_from(dtype_name(dtype)) == dtype
-    except CheckpointError:
-        same = False
-    if not same:
+    if not _has_form(dtype):
         raise TypeError(
             f"{words} has dtype {dtype}, which has no form in a checkpoint; convert it with "
             ".astype(...)"
         )
 
 
+@lru_cache(64)
+def _has_form(dtype: np.dtype[Any]) -> bool:
+    """Whether a data type can be told to a reader."""
+    try:
+        return not dtype.hasobject and bool(dtype_from(dtype_name(dtype)) == dtype)
+    except CheckpointError:
+        return False
+
+
+@lru_cache(1024)
 def _quoted(key: str) -> str:
     """A key as a name that is safe on any file system, and in Zarr."""
     data = key.encode("utf-8", "surrogatepass")

@@ -110,30 +110,28 @@ def staged(shards: Sequence[Shard]) -> list[Shard]:
     a fraction of the time when they are new. It is given back when the last of them has gone.
     """
     made: list[Shard] = []
-    left = sum([_room(shard) for shard in shards])
+    sizes = [-(-_bytes_of(shard) // PAGE) * PAGE for shard in shards]
+    left = sum(sizes)
     slab, at = np.empty(0, np.uint8), 0
-    for shard in shards:
-        size = _room(shard)
+    for shard, size in zip(shards, sizes):
         if at + size > slab.size:
             slab, at = landing((max(size, min(_SLAB, left)),), np.uint8), 0
-        made.append(_copied(shard, slab[at : at + size]))
+        made.append(_copied(shard, slab[at : at + _bytes_of(shard)]))
         at, left = at + size, left - size
     return made
 
 
-def _lengths(shard: Shard) -> list[int]:
-    return [stop - start for start, stop in shard.stored.grid.shard_box(shard.place)]
-
-
-def _room(shard: Shard) -> int:
-    """Bytes that a copy of a shard takes: whole pages."""
-    return -(-prod(_lengths(shard)) * shard.stored.dtype.itemsize // PAGE) * PAGE
+def _bytes_of(shard: Shard) -> int:
+    """Bytes of the elements of a shard."""
+    box = shard.stored.grid.shard_box(shard.place)
+    return prod([stop - start for start, stop in box]) * shard.stored.dtype.itemsize
 
 
 def _copied(shard: Shard, memory: Array) -> Shard:
     """The shard in some memory."""
-    lengths, dtype = _lengths(shard), shard.stored.dtype
-    whole = memory[: prod(lengths) * dtype.itemsize].view(dtype).reshape(lengths)
+    box = shard.stored.grid.shard_box(shard.place)
+    lengths = [stop - start for start, stop in box]
+    whole = memory.view(shard.stored.dtype).reshape(lengths)
     for slices, part in shard.pieces:
         whole[slices] = part
     return Shard(shard.stored, shard.place, [(tuple([slice(0, n) for n in lengths]), whole)])

@@ -8,6 +8,7 @@ blocks' by a few rows, and only these travel.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import product
 from math import ceil, prod
 from typing import NamedTuple
@@ -119,7 +120,16 @@ def plan_shards(layout: Layout, itemsize: int, turn: int = 0) -> tuple[Grid, Lay
     >>> grid.shard, grid.chunk, writing is rows
     ((262144, 4), (262144, 4), True)
     """
-    budget = max(1, layout.size * itemsize // LEAST)
+    # Ranks have equal turns, however many arrays there are; programs save the same ones again.
+    return _planned(layout, itemsize, turn % prod(layout.mesh_shape), CHUNK, LEAST)
+
+
+@lru_cache(512)
+def _planned(
+    layout: Layout, itemsize: int, turn: int, most: int, least: int
+) -> tuple[Grid, Layout]:
+    """Plan chunks of `most` bytes at most, in shards of `least` bytes at least."""
+    budget = max(1, layout.size * itemsize // least)
     dims = [list(cut.mesh_dims) for cut in layout.cuts]
     for mesh_dim, size in enumerate(layout.mesh_shape):
         spare = not any(mesh_dim in taken for taken in dims)
@@ -131,7 +141,7 @@ def plan_shards(layout: Layout, itemsize: int, turn: int = 0) -> tuple[Grid, Lay
             dims[longest].append(mesh_dim)
     parts = _few_parts(dims, layout, budget)
     lengths = [max(1, ceil(n / p)) for n, p in zip(layout.shape, parts)]
-    chunk, shard = _chunked(lengths, itemsize)
+    chunk, shard = _chunked(lengths, itemsize, most)
     grid = Grid(layout.shape, shard, chunk)
     return grid, _writing(grid, layout, dims, parts, turn)
 
@@ -150,7 +160,9 @@ def _few_parts(dims: Sequence[Sequence[int]], layout: Layout, budget: int) -> li
     return parts
 
 
-def _chunked(lengths: Sequence[int], itemsize: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _chunked(
+    lengths: Sequence[int], itemsize: int, most: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shapes of a chunk and of a shard, the latter grown until the former divides it.
 
     A chunk is a stretch of a shard in C order: whole in the last dimensions, cut in one, of
@@ -159,10 +171,10 @@ def _chunked(lengths: Sequence[int], itemsize: int) -> tuple[tuple[int, ...], tu
     chunk, shard = list(lengths), list(lengths)
     for dim, length in enumerate(lengths):
         row = itemsize * prod(lengths[dim + 1 :])
-        pieces = ceil(length / max(1, CHUNK // row))
+        pieces = ceil(length / max(1, most // row))
         chunk[dim] = ceil(length / pieces)
         shard[dim] = chunk[dim] * ceil(length / chunk[dim])
-        if chunk[dim] > 1 or row <= CHUNK:
+        if chunk[dim] > 1 or row <= most:
             break
     return tuple(chunk), tuple(shard)
 
