@@ -26,7 +26,7 @@ class Case:
     ----------
     name : str
     setup : str
-        Run once; `before` is run before each repetition and not timed.
+        Run once; `before` is run before each repetition, `after` after the last; not timed.
     statements : mapping of str to str
         What is timed. Keys: "numpy" (one process), "numpy-2" (two BLAS threads), "distarray",
         "heat", "dtensor", "jax", "dask", "mpi4py-fft", and "local": what each rank does by itself,
@@ -48,6 +48,7 @@ class Case:
     traffic: str = ""
     messages: str = "0"
     before: str = ""
+    after: str = ""
 
 
 def everywhere(statement: str, **others: str) -> dict[str, str]:

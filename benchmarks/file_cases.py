@@ -113,7 +113,8 @@ CASES = [
         LARGE_STATE,
         TINY_STATE,
         messages="7",
-        before="s.wait() if hasattr(s, 'wait') else None",
+        before="s.wait()",
+        after="s.wait()",
     ),
 ]
 CASES += formats("h5", "p + 8", "4")  # to rank 0, which writes alone

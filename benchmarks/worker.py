@@ -32,12 +32,14 @@ class Bench:
 
     def setup(self, case: Case, tiny: bool = False) -> None:
         """Make a case's arrays, and forget those of the one before."""
+        self.end()
+        self._case = None
         self._names.clear()
         sizes = case.tiny if tiny else case.sizes
         self._names.update(self._library.names, **sizes, p=self._library.ranks, numpy=numpy)
         self._names["rng"] = numpy.random.default_rng(5)
-        self._case = case
         exec(case.setup, self._names)
+        self._case = case
 
     def time(self, statement: str, inner: int, repeat: int) -> list[float]:
         """Seconds a call, `repeat` times; each the mean of `inner` calls after a barrier."""
@@ -55,6 +57,11 @@ class Bench:
         self._names["i"] = self._calls
         assert self._case is not None
         exec(self._case.before, self._names)
+
+    def end(self) -> None:
+        """Let a case come to its end: what it has begun goes on until then."""
+        if self._case is not None:
+            exec(self._case.after, self._names)
 
     def messages(self, statement: str) -> tuple[int, int]:
         """Messages and bytes that this rank of distarray sends in one call."""
@@ -84,6 +91,7 @@ def serve(line: Line, bench: Bench) -> None:
         try:
             order, arguments = line.receive()
         except EOFError:
+            bench.end()
             return
         if order == "setup":
             arguments = [cases[arguments[0]]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -15,6 +16,11 @@ from distarray import DistArray
 from distarray.config import config
 
 OURS = [case for case in CASES if "distarray" in case.statements]
+
+
+def threads_of_saving():
+    """What goes on behind a row's back, such as an asynchronous save."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("saving")]
 
 
 def value(bench: Bench, statement: str):
@@ -45,7 +51,10 @@ def test_messages(world, ranks, case, scratch):
         bench.setup(case, True)
         bench.time(statement, 1, 1)
         with config.override(mpi_io=False):  # to which ranks agree only where there is MPI
-            return max(group.allgather_object(bench.messages(statement)[0]))
+            counts = group.allgather_object(bench.messages(statement)[0])
+        bench.end()
+        assert not threads_of_saving()
+        return max(counts)
 
     names = {**case.tiny, "p": ranks}
     expected = eval(case.messages, names) if ranks > 1 else 0
@@ -74,7 +83,7 @@ def test_values(world, ranks, case, scratch):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_statements_are_python(case):
-    for text in (case.setup, case.before, *case.statements.values()):
+    for text in (case.setup, case.before, case.after, *case.statements.values()):
         ast.parse(text)
     names = {**case.sizes, "p": 2}
     assert eval(case.messages, names) >= 0
