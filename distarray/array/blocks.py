@@ -19,6 +19,7 @@ __all__ = [
     "beside",
     "call_ufunc",
     "cast",
+    "conjugated",
     "contiguous",
     "delete",
     "insert",
@@ -167,13 +168,13 @@ def call_ufunc(ufunc: np.ufunc, *inputs: Array, **keywords: Any) -> Array:
     return ufunc(*inputs, **keywords)
 
 
-def _conjugate(a: Array) -> Array:
-    """Of complex numbers alone: the conjugate of a bool is an int8."""
+def conjugated(a: Array) -> Array:
+    """The conjugate of complex numbers; others as they are: NumPy makes int8 of bools."""
     return np.conjugate(a) if a.dtype.kind == "c" else a
 
 
 def _vecdot(a: Array, b: Array) -> Array:
-    return np.matmul(_conjugate(a)[..., None, :], b[..., None])[..., 0, 0]
+    return np.matmul(conjugated(a)[..., None, :], b[..., None])[..., 0, 0]
 
 
 def _matvec(a: Array, b: Array) -> Array:
@@ -181,7 +182,7 @@ def _matvec(a: Array, b: Array) -> Array:
 
 
 def _vecmat(a: Array, b: Array) -> Array:
-    return np.matmul(_conjugate(a)[..., None, :], b)[..., 0, :]
+    return np.matmul(conjugated(a)[..., None, :], b)[..., 0, :]
 
 
 #: Products that CuPy lacks, made of the one that it has.

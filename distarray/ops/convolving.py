@@ -19,7 +19,7 @@ from distarray.array import (
     to_layout,
     wrap,
 )
-from distarray.array.blocks import on_host
+from distarray.array.blocks import conjugated, on_host
 from distarray.layout import Cut, Layout
 from distarray.layout.cut import Interval
 from distarray.ops.halos import spanning
@@ -87,7 +87,7 @@ def _convolved(function: Any, a: Any, v: Any, mode: Any) -> Any:
         return as_distarray(function(a.full(), v.full(), mode), mesh)
     backwards = function is np.correlate
     if backwards:
-        v = np.conjugate(v)[::-1] if v.dtype.kind == "c" else v[::-1]
+        v = conjugated(v)[::-1]
     outputs = _outputs(len(a), len(v), mode, backwards)
     if len(a) < len(v):
         a, v = v, a

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.array.blocks import conjugated
 
 __all__ = ["corrcoef", "cov"]
 
@@ -75,7 +76,7 @@ def cov(
     x = x - mean[:, None]
     other = x if weights is None else x * weights
     # Of an array with its own transpose, not a copy of it, BLAS computes one half.
-    product = np.dot(x, np.conjugate(other.T) if x.dtype.kind == "c" else other.T)
+    product = np.dot(x, conjugated(other.T))
     return np.squeeze(product * np.true_divide(1, factor))
 
 

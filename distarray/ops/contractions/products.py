@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, call, implements, to_layout
+from distarray.array.blocks import conjugated
 from distarray.layout import Layout
 from distarray.ops.contractions.engine import deliver
 from distarray.ops.contractions.kernels import labelled_kernel
@@ -19,7 +20,6 @@ from distarray.ops.contractions.operands import (
 from distarray.ops.contractions.program import program_for
 from distarray.ops.contractions.reproducible import contract
 from distarray.ops.one_rank import as_numpy_on_one_rank
-from distarray.ops.ufuncs import call_ufunc
 from distarray.plan import Contraction
 
 __all__ = ["dot", "inner", "kron", "outer", "tensordot", "vdot"]
@@ -115,9 +115,7 @@ def vdot(a: Any, b: Any, /) -> Any:
         raise ValueError(f"cannot reshape array of size {y.size} into shape ({x.size},)")
     if x.shape != y.shape:
         x, y = call(np.ravel, x), call(np.ravel, y)
-    if x.dtype.kind == "c":
-        x = call_ufunc(np.conjugate, x)
-    return _paired(x, y, tuple([(d, d) for d in range(x.ndim)]), dtype)
+    return _paired(conjugated(x), y, tuple([(d, d) for d in range(x.ndim)]), dtype)
 
 
 @implements(np.outer)

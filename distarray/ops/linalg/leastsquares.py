@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, call, implements, movement, wrap
+from distarray.array import DistArray, call, implements, movement
 from distarray.layout import Cut
 from distarray.ops.linalg import small
 from distarray.ops.linalg.householder import factored
@@ -174,12 +174,5 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._
     large = call_ufunc(np.greater, s, cutoff)
     inverse = call(np.where, large, call_ufunc(np.divide, 1, call(np.where, large, s, 1)), 0)
     inverse = inverse.astype(s.dtype, copy=False)
-    left = call_ufunc(np.multiply, inverse[..., None], _adjoints(u))
-    return call(np.matmul, _adjoints(vt), left)
-
-
-def _adjoints(x: DistArray) -> DistArray:
-    """The conjugate transpose of each matrix of a stack."""
-    axes = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
-    flipped = wrap(x._block.transpose(axes), x._layout.transpose(axes), x._mesh)
-    return call_ufunc(np.conjugate, flipped) if x.dtype.kind == "c" else flipped
+    left = call_ufunc(np.multiply, inverse[..., None], adjoint(u))
+    return call(np.matmul, adjoint(vt), left)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.linalg import _linalg
 
 from distarray.array import DistArray, call, implements, wrap
+from distarray.array.blocks import conjugated
 from distarray.layout import Layout
 from distarray.ops.linalg import small
 from distarray.ops.linalg.householder import by_rows
@@ -120,9 +121,11 @@ def _transposed(x: DistArray) -> DistArray:
 
 
 def adjoint(x: DistArray) -> DistArray:
-    """The conjugate transpose; of real numbers a view."""
-    flipped = _transposed(x)
-    return call_ufunc(np.conjugate, flipped) if x.dtype.kind == "c" else flipped
+    """The conjugate transpose of each matrix; of real numbers a view."""
+    axes = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
+    flipped = wrap(x._block.transpose(axes), x._layout.transpose(axes), x._mesh)
+    result: DistArray = conjugated(flipped)
+    return result
 
 
 def _tall(x: DistArray, full: bool, vectors: bool, flipped: bool) -> Any:
