@@ -8,7 +8,7 @@ from pathlib import Path
 
 import distarray as da
 
-__all__ = ["count", "directory", "parse", "picture", "positive", "told_once"]
+__all__ = ["count", "device", "directory", "parse", "picture", "positive", "told_once"]
 
 
 @contextmanager
@@ -32,6 +32,18 @@ def parse(parser, argv=None):
         return parser.parse_args(argv)
 
 
+def device(name):
+    """The torch device of that name on this rank; where there is none, the program ends."""
+    import distarray.torch as dt
+
+    try:
+        return dt.start(name)
+    except RuntimeError as error:
+        with told_once():
+            print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+
+
 def count(text):
     """A number that may be 0."""
     number = int(text)
@@ -50,9 +62,14 @@ def positive(text):
 
 def picture(text):
     """Where a file can be written: to be known before the work, not after it."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
     where = Path(text).absolute().parent
     if Path(text).is_dir() or not os.access(where, os.W_OK):
         raise argparse.ArgumentTypeError(f"{text} cannot be written")
+    kinds = FigureCanvasBase.get_supported_filetypes()
+    if Path(text).suffix[1:].lower() not in {"", *kinds}:
+        raise argparse.ArgumentTypeError(f"{text} is none of {', '.join(kinds)}")
     return text
 
 

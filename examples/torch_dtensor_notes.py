@@ -7,18 +7,31 @@ over MPI. `docs/dtensor.rst` says which of DTensor's names became what.
 """
 
 import argparse
-import sys
 
 import distarray as da
 import distarray.torch as dt
 from distarray import Replicate, Shard
 
-if __name__ == "__main__" and any("hpu" in word for word in sys.argv):
-    # Importing torch loads the device's software, which has to know its rank by then.
-    dt.start("hpu")
 
-import torch
-from torch import nn
+def arguments(argv=None):
+    """The command line."""
+    from arguments import count, parse
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=("cpu", "cuda", "hpu"), default="cpu")
+    parser.add_argument("--rows", type=count, default=100_000, help="of the big tensor (100000)")
+    return parse(parser, argv)
+
+
+if __name__ == "__main__":
+    from arguments import device as started
+
+    # On a Gaudi, importing torch loads the device's software, which has to know its rank by then.
+    options = arguments()
+    device_here = started(options.device)
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
 
 
 def random(*shape, dtype=torch.float32):
@@ -129,16 +142,11 @@ PROGRAMS = {
 }
 
 
-def main(argv=None):
+def main(device, rows):
     """Run them all."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", choices=("cpu", "cuda", "hpu"), default="cpu")
-    parser.add_argument("--rows", type=int, default=100_000, help="of the big tensor (100000)")
-    options = parser.parse_args(argv)
-    device = dt.start(options.device)
     mesh = da.init_device_mesh("cpu", (da.default_mesh().size(),))
     for name, program in PROGRAMS.items():
-        more = {"rows": options.rows} if program is gathered_rows else {}
+        more = {"rows": rows} if program is gathered_rows else {}
         text, right = program(mesh, device, **more)
         right = mesh.group.allgather_object(bool(right))
         if mesh.rank == 0:
@@ -147,4 +155,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    main(device_here, options.rows)

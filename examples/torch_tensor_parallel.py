@@ -28,9 +28,11 @@ def arguments():
 
 
 if __name__ == "__main__":
+    from arguments import device as started
+
     # On a Gaudi, importing torch loads the device's software, which has to know its rank by then.
     options = arguments()
-    device_here = dt.start(options.device)
+    device_here = started(options.device)
 
 import torch  # noqa: E402
 from torch import nn  # noqa: E402

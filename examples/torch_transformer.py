@@ -13,7 +13,6 @@ drawn. Every rank runs these lines; what communicates, all ranks call; only rank
 
 import argparse
 import pydoc_data.topics
-import sys
 
 import matplotlib.figure
 import numpy as np
@@ -23,15 +22,43 @@ import distarray as da
 import distarray.torch as dt
 from distarray import Replicate
 
-if __name__ == "__main__" and any("hpu" in word for word in sys.argv):
-    # Importing torch loads the device's software, which has to know its rank by then.
-    dt.start("hpu")
-
-import torch
-from torch import nn
-from torch.nn import functional
-
 CONTEXT, WIDTH, HEADS, BLOCKS = 64, 64, 4, 2
+
+
+def arguments(argv=None):
+    """The command line."""
+    from arguments import parse, picture, positive
+
+    def sharing(text):
+        number, ranks = positive(text), da.default_mesh().size()
+        if ranks % number or HEADS % number:
+            problem = f"{number} does not divide both the {ranks} rank(s) and the {HEADS} heads"
+            raise argparse.ArgumentTypeError(problem)
+        return number
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=positive, default=60, help="training steps (60)")
+    parser.add_argument("--batch", type=positive, default=12, help="passages a step (12)")
+    parser.add_argument("--rate", type=float, default=2e-3, help="learning rate (0.002)")
+    parser.add_argument("--tp", type=sharing, help="ranks that share a model (2, or 1 if odd)")
+    parser.add_argument("--replicate", action="store_true", help="all parameters on all ranks")
+    parser.add_argument("--double", action="store_true", help="compute in float64")
+    parser.add_argument("--device", choices=("cpu", "cuda", "hpu"), default="cpu")
+    parser.add_argument("--output", type=picture, default="transformer.png", help="the picture")
+    return parse(parser, argv)
+
+
+if __name__ == "__main__":
+    from arguments import device as started
+
+    # On a Gaudi, importing torch loads the device's software, which has to know its rank by then.
+    chosen = arguments()
+    device_here = started(chosen.device)
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
 PLAN = {
     "blocks.*.query": dt.ColwiseParallel(),
     "blocks.*.key": dt.ColwiseParallel(),
@@ -153,26 +180,8 @@ def draw(path, spread, alone, title):
     figure.savefig(path, dpi=120)
 
 
-def arguments(argv=None):
-    """The command line."""
-    from arguments import count, parse, picture, positive
-
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=positive, default=60, help="training steps (60)")
-    parser.add_argument("--batch", type=positive, default=12, help="passages a step (12)")
-    parser.add_argument("--rate", type=float, default=2e-3, help="learning rate (0.002)")
-    parser.add_argument("--tp", type=count, help="ranks that share a model (2, or 1 if odd)")
-    parser.add_argument("--replicate", action="store_true", help="all parameters on all ranks")
-    parser.add_argument("--double", action="store_true", help="compute in float64")
-    parser.add_argument("--device", choices=("cpu", "cuda", "hpu"), default="cpu")
-    parser.add_argument("--output", type=picture, default="transformer.png", help="the picture")
-    return parse(parser, argv)
-
-
-def main():
+def main(device, options):
     """Train on all ranks, then on one; compare."""
-    options = arguments()
-    device = dt.start(options.device)
     dtype = torch.float64 if options.double else torch.float32
     ranks = da.default_mesh().size()
     tp = options.tp or (1 if ranks % 2 else 2)
@@ -196,4 +205,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(device_here, chosen)

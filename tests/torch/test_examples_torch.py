@@ -143,3 +143,23 @@ def test_transformer_program(mpiexec, tmp_path):
     assert "2 x 2 ranks (dp x tp)" in done.stdout
     assert float(done.stdout.split("largest relative difference: ")[1].split()[0]) < 1e-12
     assert (tmp_path / "transformer.png").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("torch_transformer", ["--tp", "3"], "does not divide"),
+        ("torch_transformer", ["--output", "curve.abc"], "is none of"),
+        ("torch_tensor_parallel", ["--device", "hpu"], "no Gaudi software here"),
+    ],
+)
+def test_command_lines(own_processes, tmp_path, name, options, words):
+    """A mistake, or a device that is not there, is told in a line, with status 2."""
+    program = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *options]
+    settings = dict(os.environ) | SETTINGS | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        program, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
