@@ -28,6 +28,9 @@ __all__ = ["MPIGroup", "group_of"]
 
 _TAG = 7
 _SUBSET_TAG = 8
+_BROADCAST_TAG = 9
+#: Up to so many ranks that share memory each takes by itself what one of them begins to broadcast.
+DIRECT = 16
 _Waitall = MPI.Request.Waitall
 _IN_PLACE = MPI.IN_PLACE
 
@@ -259,7 +262,14 @@ class MPIGroup(Group):
         whole = None if self.size == 1 or block.dtype.hasobject else in_place(block)
         if whole is None or not block.nbytes:
             return super()._begin_broadcast(block, root)
-        return Requested(self.comm.Ibcast(whole, root), block)
+        if self.size > DIRECT or not self._on_one_node:
+            return Requested(self.comm.Ibcast(whole, root), block)
+        # MPICH's goes by way of rank 0, and only while root is asking for it: root cannot compute.
+        if self.rank != root:
+            return Requested(self.comm.Irecv(whole, root, _BROADCAST_TAG), block)
+        others = [rank for rank in range(self.size) if rank != root]
+        going = [self.comm.Isend(whole, rank, _BROADCAST_TAG) for rank in others]
+        return Several([Requested(request, block) for request in going])
 
     def _allgather(self, block: Array) -> Array:
         if block.dtype.hasobject:

@@ -1,5 +1,8 @@
 """Folds and broadcasts begun and finished later; of much data among the ranks of a node."""
 
+from pathlib import Path
+from time import monotonic, sleep
+
 import numpy as np
 import pytest
 
@@ -66,6 +69,34 @@ def test_broadcasts_begun_and_finished_later(world, ranks):
                 assert one.poke()
             for block, want in zip(blocks, wanted, strict=True):
                 np.testing.assert_array_equal(block, want)
+
+    world.run(ranks, program)
+
+
+@pytest.mark.mpi
+def test_a_broadcast_goes_on_while_its_root_computes(world, ranks, tmp_path):
+    """Wherever messages do: root, the last rank, does not ask for it until it is over."""
+
+    def program(group):
+        place = Path(group.broadcast_object(str(tmp_path), 0))
+        root, block = ranks - 1, np.full(1 << 17, group.rank)
+
+        def arrives(kind, pending):
+            if group.rank != root:
+                pending.wait()
+                (place / f"{kind} {group.rank}").touch()
+            late = monotonic() + 4
+            while (there := len(list(place.glob(f"{kind}*")))) < root and monotonic() < late:
+                sleep(0.01)
+            pending.wait()
+            return group.broadcast_object(there == root, root)
+
+        sends = [(rank, block) for rank in range(root)] if group.rank == root else []
+        receives = [] if group.rank == root else [(root, block)]
+        by_itself = arrives("message", group.begin_exchange(sends, receives, "exchange"))
+        if by_itself and group._on_one_node:
+            assert arrives("broadcast", group.begin_broadcast(block, root))
+        assert (block == root).all()
 
     world.run(ranks, program)
 
