@@ -300,9 +300,13 @@ def _as_they_are(values: Iterable[Any]) -> bool:
                 value._block.dtype.hasobject and _is_cut_object(value)
             ):
                 return False
-        elif isinstance(value, (tuple, list)) and not _as_they_are(value):
+        elif isinstance(value, (tuple, list)) and not _all_as_they_are(value):
             return False
     return True
+
+
+def _all_as_they_are(values: Iterable[Any]) -> bool:
+    return _ATOMS.issuperset(map(type, values)) or _as_they_are(values)  # lists may be long
 
 
 def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -124,14 +124,7 @@ class Layout:
             If there is not one placement a mesh dimension, or one shards a dimension that the
             array does not have.
         """
-        shape, mesh_shape = tuple(shape), tuple(mesh_shape)
-        placed = normalize_placements(placements, len(shape), mesh_shape)
-        cuts = []
-        for dim, extent in enumerate(shape):
-            mesh_dims = tuple([m for m, p in enumerate(placed) if p == Shard(dim)])
-            radix = tuple([mesh_shape[m] for m in mesh_dims])
-            cuts.append(Cut.chunked(extent, mesh_dims, radix))
-        return cls(tuple(cuts), mesh_shape, placed)
+        return _chunked(tuple(shape), tuple(mesh_shape), tuple(placements))
 
     @staticmethod
     @lru_cache(maxsize=1024)
@@ -252,6 +245,19 @@ class Layout:
 
     def __reduce__(self) -> tuple[object, ...]:
         return Layout, (self.cuts, self.mesh_shape, self.placements)
+
+
+@lru_cache(maxsize=1024)
+def _chunked(
+    shape: tuple[int, ...], mesh_shape: tuple[int, ...], placements: tuple[Placement, ...]
+) -> Layout:
+    placed = normalize_placements(placements, len(shape), mesh_shape)
+    cuts = []
+    for dim, extent in enumerate(shape):
+        mesh_dims = tuple([m for m, p in enumerate(placed) if p == Shard(dim)])
+        radix = tuple([mesh_shape[m] for m in mesh_dims])
+        cuts.append(Cut.chunked(extent, mesh_dims, radix))
+    return Layout(tuple(cuts), mesh_shape, placed)
 
 
 def normalize_placements(

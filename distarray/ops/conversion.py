@@ -57,14 +57,28 @@ def array(
     ----
     No message, unless a DistArray is to be placed otherwise or several are to be stacked.
     """
-    found = _joined(object)
+    limits: dict[str, Any] = {"ndmax": ndmax} if ndmax else {}
+    return _made(object, dtype, copy, order, like, mesh, placements, ndmin=ndmin, **limits)
+
+
+def _made(
+    source: Any,
+    dtype: Any,
+    copy: bool | None,
+    order: Any,
+    like: Any,
+    mesh: DeviceMesh | None,
+    placements: Placements | None,
+    **limits: int,
+) -> DistArray:
+    found = _joined(source)
     if isinstance(found, DistArray):
+        ndmin = limits.get("ndmin", 0)
         return _from_distarray(found, dtype, copy, order, ndmin, mesh, placements)
-    keywords: dict[str, Any] = {"ndmax": ndmax} if ndmax else {}
     fresh = None if copy else copy
-    values = np.array(found, dtype, copy=fresh, order=order, ndmin=ndmin, **keywords)
+    values = np.array(found, dtype, copy=fresh, order=order, **limits)  # type: ignore[call-overload]
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
-    return _part(values, layout, mesh, order, _is_copied(copy, values, found, layout))
+    return _part(values, layout, mesh, order, _is_copied(copy, values, found, layout, mesh))
 
 
 def _from_distarray(
@@ -84,12 +98,15 @@ def _from_distarray(
     return distribute(result, mesh, placements) if moves else result
 
 
-def _is_copied(copy: bool | None, values: Any, source: Any, layout: Layout) -> bool:
+def _is_copied(
+    copy: bool | None, values: Any, source: Any, layout: Layout, mesh: DeviceMesh
+) -> bool:
     """Whether this rank's part has to be copied: on demand, or to let go of the whole."""
-    fresh = values is not source and values.base is None
     if copy is False:
         return False
-    return (copy is True and not fresh) or not layout.is_replicated
+    if values is not source and values.base is None:  # nobody else has them
+        return bool(layout.local_shape(mesh.coords) != values.shape)
+    return copy is True or not layout.is_replicated
 
 
 def _part(values: Any, layout: Layout, mesh: DeviceMesh, order: Any, copied: bool) -> DistArray:
@@ -141,9 +158,7 @@ def asarray(
     As :func:`array`.
     """
     _check_device(a, device, mesh)
-    return array(
-        a, dtype, copy=copy, order=order or "K", like=like, mesh=mesh, placements=placements
-    )
+    return _made(a, dtype, copy, order or "K", like, mesh, placements)
 
 
 @creates(np.asanyarray)
@@ -165,9 +180,7 @@ def asanyarray(
     As :func:`array`.
     """
     _check_device(a, device, mesh)
-    return array(
-        a, dtype, copy=copy, order=order or "K", like=like, mesh=mesh, placements=placements
-    )
+    return _made(a, dtype, copy, order or "K", like, mesh, placements)
 
 
 def _check_device(a: Any, device: str | None, mesh: DeviceMesh | None) -> None:
@@ -262,7 +275,7 @@ def _distributed(
     values: Any, like: Any, mesh: DeviceMesh | None, placements: Placements | None
 ) -> DistArray:
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
-    return _part(values, layout, mesh, "K", copied=not layout.is_replicated)
+    return _part(values, layout, mesh, "K", _is_copied(None, values, None, layout, mesh))
 
 
 @creates(np.frombuffer)

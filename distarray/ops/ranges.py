@@ -61,11 +61,14 @@ def arange(
         ends[1] = first + by
     layout, mesh = place((extent,), found, mesh, placements, device, like)
     made = mesh
-    return from_section(
-        lambda section: made.asarray(_arange_block(ends, section[0].start, section[0].stop)),
-        layout,
-        mesh,
-    )
+
+    def block(section: tuple[slice, ...]) -> Any:
+        low, high = section[0].start, section[0].stop
+        if high - low == extent:
+            return made.asarray(_arange(first, last, by, found))
+        return made.asarray(_arange_block(ends, low, high))
+
+    return from_section(block, layout, mesh)
 
 
 def _arange_dtype(*values: Any) -> np.dtype[Any]:
@@ -112,12 +115,12 @@ def _arange_block(ends: Any, low: int, high: int) -> Any:
         # It wraps around, as NumPy's does: count in the widest integer and keep the low bits.
         wide = np.arange(low, high).astype(np.uint64)
         return (wide * np.uint64(delta % 2**64) + np.uint64(start % 2**64)).astype(ends.dtype)
-    block = np.empty(high - low, ends.dtype)
     if kind == "c":
+        block = np.empty(high - low, ends.dtype)
         block.real = _float_range(ends.real, low, high)
         block.imag = _float_range(ends.imag, low, high)
     else:
-        block[...] = _float_range(ends, low, high)
+        block = _float_range(ends, low, high).astype(ends.dtype, copy=False)
     # NumPy stores the first two as they are: start + 1 * delta may differ in the last bit.
     block[: max(0, 2 - low)] = ends[low:high]
     return block
@@ -135,7 +138,9 @@ def _float_range(ends: Any, low: int, high: int) -> Any:
 
 def positions(low: int, high: int, dtype: Any) -> Any:
     """``numpy.arange(n, dtype=dtype)[low:high]``, without making the rest."""
-    return np.arange(low, high).astype(dtype, copy=False)
+    exact = high <= 1 << 53  # as float64, from which it takes one rounding to any other
+    values = np.arange(float(low), float(high)) if exact else np.arange(low, high)
+    return values.astype(dtype, copy=False)
 
 
 # -- linspace and its kin ------------------------------------------------------------------------
@@ -238,9 +243,11 @@ class _Line:
             block = self.mesh.asarray(block)
         if self.underflows:
             block = block / self.divisor * delta
-        else:
+        elif self.shape:
             block = block * (step if self.divisor > 0 else delta)
-        block = block + start
+        else:
+            block *= step if self.divisor > 0 else delta
+        block += start
         if self.has_stop and low < high == self.num:
             block[-1, ...] = stop
         if dtype.kind in "iu":
