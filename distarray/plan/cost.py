@@ -72,7 +72,7 @@ def moved_elements(src: Layout, dst: Layout) -> float:
                     kept /= size
     for mesh_dim in src.ats:
         if src.placements[mesh_dim] != dst.placements[mesh_dim]:
-            kept /= src.mesh_shape[mesh_dim]
+            kept *= 0.0 if mesh_dim in dst.ats else 1.0 / src.mesh_shape[mesh_dim]
     return (1.0 - kept) * dst.size * _copies(dst)
 
 

@@ -192,6 +192,19 @@ def test_views_within_one_block_cost_nothing():
     assert moved_elements(rows[0], rows[2]) == 3
 
 
+def test_what_is_on_one_rank_costs_what_others_lack():
+    table = Layout.chunked((4, 8), (4,), [Shard(0)])
+    first, third = [view_layout(table, (row, (0, 1, 8))) for row in (0, 2)]
+    assert first.ats == third.ats == (0,)
+    assert moved_elements(first, third) == 8
+    assert moved_elements(first, Layout.replicated((8,), (4,))) == 3 * 8
+    assert moved_elements(first, Layout.chunked((8,), (4,), [Shard(0)])) == 8 - 2
+    halves = Layout.chunked((4, 8), (4, 2), [Shard(0), Shard(1)])
+    row = view_layout(halves, (0, (0, 1, 8)))
+    along = view_layout(Layout.chunked((4, 8), (4, 2), [Shard(0), Replicate()]), (0, (0, 1, 8)))
+    assert moved_elements(row, along) == 8  # each of two ranks gets the other's half
+
+
 @given(st.integers(1, 40), st.integers(2, 7), st.booleans(), st.data())
 def test_shifted_views_cost_what_they_move(base, ranks, backwards, data):
     layout = Layout.chunked((base,), (ranks,), [Shard(0)])
