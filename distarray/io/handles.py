@@ -100,6 +100,8 @@ class Variable:
         ------
         IndexError
             If the key does not fit, or is an array: read a slice, and index that.
+        TypeError
+            If the elements are of varying length (strings, lists).
         ValueError
             If the file was closed.
 
@@ -109,6 +111,11 @@ class Variable:
         """
         if self._file.closed:
             raise ValueError(f"{self._file.path} is closed; read inside `with distarray.io.open`")
+        if self.dtype.hasobject:
+            raise TypeError(
+                f"{self!r} has elements of varying length, which are Python objects in memory and "
+                "cannot be distributed; read it with the format's own library, on one rank"
+            )
         mesh = self._file.mesh if mesh is None else mesh
         entries = basic_entries(key, self.shape, arrays=True)
         if entries is None:

@@ -37,12 +37,8 @@ class _Stored:
 
     def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
         """Read a box."""
-        if self._dataset.shape is None or self.dtype.hasobject:
-            kind = "is empty" if self._dataset.shape is None else "has elements of varying length"
-            raise TypeError(
-                f"{self._dataset.name} {kind}: it has no form as a distributed array; read it with "
-                "h5py on one rank"
-            )
+        if self._dataset.shape is None:
+            raise TypeError(f"{self._dataset.name} is empty, without a shape: there is no array")
         for piece, part in _contiguous(section, out, self.dtype.itemsize):
             key = tuple([slice(start, stop) for start, stop in piece])
             if part.flags.c_contiguous:

@@ -92,7 +92,8 @@ class _Stored:
     def __init__(self, variable: Any, decode: bool) -> None:
         self._variable = variable
         self.shape: tuple[int, ...] = tuple([int(n) for n in variable.shape])
-        stored = np.dtype(object) if variable.dtype is str else np.dtype(variable.dtype)
+        ragged = variable.dtype is str or isinstance(variable.datatype, needs("netCDF4").VLType)
+        stored = np.dtype(object if ragged else variable.dtype)
         self._packing = _Packing.of(stored, _attrs(variable)) if decode else _Packing(stored)
         self.dtype: np.dtype[Any] = self._packing.dtype
         chunks = variable.chunking()
@@ -100,11 +101,6 @@ class _Stored:
 
     def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
         """Read a box."""
-        if self.dtype.hasobject:
-            raise TypeError(
-                f"{self._variable.name} holds strings of varying length: it has no form as a "
-                "distributed array; read it with netCDF4 on one rank"
-            )
         with _lock:
             values = self._variable[tuple([slice(start, stop) for start, stop in section])]
         values = np.asarray(values).reshape(out.shape)

@@ -74,13 +74,16 @@ def open_file(
     Raises
     ------
     FileNotFoundError, ValueError
-        If there is no store, or an array has elements that NumPy holds as Python objects.
+        If there is no store.
     """
     zarr = needs("zarr")
     path, remote = _place(path)
-    node = zarr.open(path, mode="r", storage_options=_options(storage_options, remote))
+    packed = zarr.storage.ZipStore(path, mode="r") if path.endswith(".zip") and not remote else None
+    node = zarr.open(packed or path, mode="r", storage_options=_options(storage_options, remote))
+    close = packed and packed.close
     if isinstance(node, zarr.Array):
-        return Contents({"": _reading(path, "", node)}, array_attrs={"": dict(node.attrs)})
+        attrs = {"": dict(node.attrs)}
+        return Contents({"": _Stored(node, tuple(node.chunks))}, array_attrs=attrs, close=close)
     found = {
         name: member
         for name, member in sorted(node.members(max_depth=None))
@@ -88,20 +91,12 @@ def open_file(
     }
     dims = {name: _dims(array) for name, array in found.items()}
     return Contents(
-        Lazy(found, lambda name: _reading(path, name, found[name])),
+        Lazy(found, lambda name: _Stored(found[name], tuple(found[name].chunks))),
         attrs=dict(node.attrs),
         dims={name: names for name, names in dims.items() if names},
         array_attrs={name: dict(array.attrs) for name, array in found.items()},
+        close=close,
     )
-
-
-def _reading(path: str, name: str, array: Any) -> _Stored:
-    if np.dtype(array.dtype).kind in "OT":
-        raise ValueError(
-            f"{path}: array {name!r} has elements of varying length ({array.dtype}), which are "
-            "Python objects in memory and cannot be distributed"
-        )
-    return _Stored(array, tuple(array.chunks))
 
 
 def _dims(array: Any) -> tuple[str, ...]:
@@ -162,6 +157,8 @@ def write_file(
     ------
     FileExistsError
         If there is something at `path` that is no Zarr store.
+    ValueError
+        If `path` ends with ``.zip``: such files are read, not written.
     TypeError
         If Zarr has no type for an array's.
 
@@ -174,6 +171,11 @@ def write_file(
     if mesh.coords is None:
         return
     path, remote = _place(path)
+    if path.endswith(".zip"):
+        raise ValueError(
+            f"{path}: all ranks write a Zarr store at once, which a zip file cannot be; write a "
+            "directory, and pack it with zip -0 -r"
+        )
     final = Path(os.path.realpath(path))
     place = path if remote else str(on_first(mesh.group, lambda: _begin(final)))
     try:

@@ -284,9 +284,8 @@ def test_urls_are_read_by_fsspec(world: Any) -> None:
     world.run(world.ranks[-1], program)
 
 
-def test_links_are_followed_within_the_file_only(world: Any, shared: Path) -> None:
-    """Soft and hard links are names of their own; what lies in other files has to be asked for."""
-    one, other = np.arange(5.0), np.arange(5.0) + 10
+def write_links(shared: Path, one: Any, other: Any) -> None:
+    """A file with every kind of link, within it and out of it."""
     with h5py.File(shared / "other.h5", "w") as file:
         file["x"] = other
     other.tofile(shared / "raw")
@@ -302,11 +301,19 @@ def test_links_are_followed_within_the_file_only(world: Any, shared: Path) -> No
             layout = h5py.VirtualLayout((5,), "f8")
             layout[:] = h5py.VirtualSource(source, "x" if source != "." else "here", (5,))
             file.create_virtual_dataset(name, layout)
+
+
+def test_links_are_followed_within_the_file_only(world: Any, shared: Path) -> None:
+    """Soft and hard links are names of their own; what lies in other files has to be asked for."""
+    one, other = np.arange(5.0), np.arange(5.0) + 10
     inside = ["here", "hard", "soft", "turned"]
     outside = ["by two", "external", "raw", "virtual"]
 
     def program(group: Any) -> None:
         mesh = mesh_of(group)
+        if group.rank == 0:
+            write_links(shared, one, other)
+        group.barrier()
         with io.open(shared / "links.h5", mesh=mesh) as file:
             assert set(file) - {"again/below", "group/below"} == set(inside)
             for name in inside:
@@ -323,4 +330,26 @@ def test_links_are_followed_within_the_file_only(world: Any, shared: Path) -> No
             for name in outside:
                 assert_matches(file[name][...], other)
 
-    world.run(3, program)
+    world.run(world.ranks[-1], program)
+
+
+def test_elements_of_varying_length_are_refused(world: Any, shared: Path) -> None:
+    """In words, whatever they are and wherever they were to go; the rest of the file is read."""
+
+    def program(group: Any) -> None:
+        if group.rank == 0:
+            with netCDF4.Dataset(shared / "ragged.nc", "w") as file:
+                file.createDimension("x", 2)
+                lists = file.createVLType("i4", "list of i4")
+                for name, kind in (("words", str), ("lists", lists), ("numbers", "i4")):
+                    file.createVariable(name, kind, ("x",))
+                file["numbers"][:] = [1, 2]
+        group.barrier()
+        with io.open(shared / "ragged.nc", mesh=mesh_of(group)) as file:
+            assert_matches(file["numbers"][...], np.array([1, 2], "i4"))
+            for name in ("words", "lists"):
+                for placements in (None, [Shard(0)]):
+                    with pytest.raises(TypeError, match="varying length"):
+                        file[name].read(placements=placements)
+
+    world.run(world.ranks[-1], program)

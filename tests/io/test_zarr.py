@@ -118,6 +118,10 @@ def test_stores_of_other_kinds(world: Any, shared: Path) -> None:
             shared / "old.zarr", shape=FIELD.shape, chunks=(10, 7), dtype="f8", zarr_format=2
         )
         old[...] = FIELD
+        words = zarr.create_array(shared / "old.zarr" / "words.zarr", shape=(2,), dtype=str)
+        words[...] = np.array(["a", "longer"])
+        with zarr.storage.ZipStore(shared / "packed.zarr.zip", mode="w") as packed:
+            zarr.create_group(packed).create_array("x", data=FIELD, chunks=(10, 7))
         (shared / "mine").mkdir()
         (shared / "mine" / "thesis.tex").touch()
 
@@ -139,6 +143,13 @@ def test_stores_of_other_kinds(world: Any, shared: Path) -> None:
                 found = io.read(name, mesh=mesh, placements=[Replicate()])
                 assert_matches(found, FIELD[::2] * n)
         assert_matches(io.read(shared / "old.zarr", mesh=mesh, placements=[Shard(0)]), FIELD)
+        assert_matches(io.read(shared / "packed.zarr.zip", "x", mesh=mesh), FIELD)
+        with pytest.raises(ValueError, match="which a zip file cannot be"):
+            io.write(shared / "new.zarr.zip", {"x": pending})
+        with io.open(shared / "old.zarr" / "words.zarr", mesh=mesh) as words:
+            assert words.shape == (2,)
+            with pytest.raises(TypeError, match="varying length"):
+                words.read(placements=[Shard(0)])
         with pytest.raises(FileExistsError, match="is no Zarr store; nothing has been written"):
             io.write(shared / "mine", {"x": pending}, format="zarr")
         with pytest.raises(FileNotFoundError):
