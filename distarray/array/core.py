@@ -10,7 +10,7 @@ from distarray.array import exporting, movement, printing, registry
 from distarray.array.assigning import assign, one_element
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
-from distarray.array.keys import basic_entries, directed
+from distarray.array.keys import basic_entries, directed, field_named
 from distarray.array.methods import Methods
 from distarray.array.operators import Operators
 from distarray.comm import DeviceMesh
@@ -273,6 +273,8 @@ class DistArray(Operators, Methods):
         verify(operator.getitem, (self, key), {})
         if self._layout.partials:
             self._settle()
+        if isinstance(self._block, np.void):
+            key = field_named(self._block, key)
         entries = basic_entries(key, self._layout.shape)
         if entries is None:
             return registry.call(operator.getitem, self, key)
@@ -313,6 +315,11 @@ class DistArray(Operators, Methods):
         NumPy's scalars refuse it. The array API standard has 0-d arrays instead, and libraries
         that are written to it (SciPy) assign to them.
         """
+        if isinstance(self._block, np.void):
+            raise TypeError(
+                "a record that was read from a distributed array is a copy of it: write to the "
+                "array, x['field'][index] = value or x[index] = record"
+            )
         cell = self._like(self._mesh.xp.array(self._block))
         cell[key] = value
         self._block = self._mesh.scalar(cell._block)
@@ -334,11 +341,15 @@ class DistArray(Operators, Methods):
         assign(self, value)
 
     def __len__(self) -> int:
+        if isinstance(self._block, np.void):
+            return len(self.dtype.names or ())
         if not self.shape:
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
+        if isinstance(self._block, np.void):
+            return (self[position] for position in range(len(self)))
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
         if self._layout.partials:

@@ -8,7 +8,7 @@ import numpy as np
 from distarray.array.registry import Base
 from distarray.layout import Entries
 
-__all__ = ["INVALID", "as_index", "basic_entries", "directed", "expand_ellipsis"]
+__all__ = ["INVALID", "as_index", "basic_entries", "directed", "expand_ellipsis", "field_named"]
 
 _FULL = slice(None)
 #: Entries that take one dimension each and are basic.
@@ -122,6 +122,17 @@ def _position(entry: Any, extent: int, dim: int) -> int:
     if not -extent <= number < extent:
         raise IndexError(f"index {number} is out of bounds for axis {dim} with size {extent}")
     return number + extent if number < 0 else number
+
+
+def field_named(record: np.void, key: Any) -> Any:
+    """A key into a record, whose fields may be called by their numbers, too."""
+    number = as_index(key)
+    if number is None or record.dtype.names is None:
+        return key
+    names = record.dtype.names
+    if not -len(names) <= number < len(names):
+        raise IndexError(f"invalid index ({number})")
+    return names[number]
 
 
 def directed(empty: Any, base: Any, entries: Any) -> Any:

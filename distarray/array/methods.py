@@ -16,6 +16,12 @@ from distarray.comm.agree import agree
 __all__ = ["Methods"]
 
 
+_NO_BUFFER = (
+    "'DistArray' object has no attribute '{0}': its memory is spread over the ranks; "
+    "x.to_local().{0} is that of this rank's block, x.full().{0} that of a copy of the whole"
+)
+
+
 class Methods(Base):
     """ndarray's methods and computed attributes."""
 
@@ -293,6 +299,36 @@ class Methods(Base):
     def flags(self) -> Any:
         """Whether the array can be written to, and how this rank's block of it is stored."""
         return self._block.flags
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one index to the next of the whole array in C order, as `full` gives it.
+
+        No memory lies so; ``x.to_local().strides`` are those of this rank's part.
+        """
+        steps, step = [], self._block.dtype.itemsize if self._layout.size else 0
+        for extent in reversed(self._layout.shape):
+            steps.append(step)
+            step *= extent
+        return tuple(reversed(steps))
+
+    @property
+    def base(self) -> Any:
+        """Not known: use :func:`numpy.shares_memory`."""
+        raise AttributeError(
+            "'DistArray' object has no attribute 'base': views do not know what they are views "
+            "of; numpy.shares_memory(x, y) says whether two arrays share memory"
+        )
+
+    @property
+    def data(self) -> Any:
+        """Not there: no buffer holds the whole array."""
+        raise AttributeError(_NO_BUFFER.format("data"))
+
+    @property
+    def ctypes(self) -> Any:
+        """Not there: no buffer holds the whole array."""
+        raise AttributeError(_NO_BUFFER.format("ctypes"))
 
     def setflags(
         self, write: bool | None = None, align: bool | None = None, uic: bool | None = None

@@ -60,6 +60,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> DistArray:
         total = sum([int(amount) for amount in np.atleast_1d(shift)])
         return _assembled(a, _flat_runs(a.shape, total % (a.size or 1)))
     axes = normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
+    if not a.ndim:
+        np.roll(np.empty((), bool), shift, axes)  # raises, for no axes, too
     pairs = np.broadcast(shift, axes)
     if pairs.ndim > 1:
         raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")

@@ -206,7 +206,7 @@ def variance(
     """The variance, in the data type of `out` if there is one; `function` is what was called."""
     x = as_distarray(a, common_mesh(a, out, where, mean))._plain()
     keepdims = keepdims is not NoValue and bool(keepdims)
-    kind = kind_of(np.var, x.dtype, x.ndim, axis, dtype)
+    kind = kind_of(function, x.dtype, x.ndim, axis, dtype)
     if out is not None:
         check_out(function, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     if dtype is None and x.dtype.kind in "iub":
@@ -217,6 +217,8 @@ def variance(
     if mean is NoValue or mean is None:
         centre = centre_of(x, axis, dtype, where, count)
     else:
+        if type(mean) in (int, float, complex):
+            mean = np.asarray(mean, np.result_type(x.dtype, mean))
         centre = local_mask(as_distarray(mean, x._mesh), x)
     skip = None
     if where is not NoValue and where is not True:

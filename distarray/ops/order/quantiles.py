@@ -314,7 +314,7 @@ def _finished(statistic: Statistic, x: DistArray, axis: Any, out: Any, keepdims:
     """The statistic as an array, or written to `out`."""
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     if not x.size:
-        whole = statistic.function(np.empty(x.shape, x.dtype), axis=axes or None, keepdims=keepdims)
+        whole = statistic.function(np.empty(x.shape, x.dtype), axis=axes, keepdims=keepdims)
         empty = as_distarray(whole, x._mesh)
         return write(empty._block, empty._layout, x._mesh, out)
     part, layout = along(statistic, x, axes, keepdims)
