@@ -86,7 +86,15 @@ class Shuffle:
         members = np.flatnonzero(buckets < wanted)
         return members[self.ordered(buckets[members], counts[:wanted], 0)][:length]
 
-    def ordered(self, buckets: Array, counts: Array, first: int) -> Array:
+    def line(self, line: Array) -> Array:
+        """A line in the order of the permutation.
+
+        Its elements are brought together by buckets and shuffled there, in the cache.
+        """
+        buckets = self.bucket_of(0, self.length)
+        return self.ordered(buckets, np.bincount(buckets, minlength=self.buckets), 0, line)
+
+    def ordered(self, buckets: Array, counts: Array, first: int, line: Array = None) -> Array:
         """Places of the members of consecutive buckets in their new order.
 
         Parameters
@@ -97,8 +105,11 @@ class Shuffle:
             How many members each of the buckets has.
         first : int
             The number of the first bucket.
+        line : array, optional
+            Elements to give in place of their places.
         """
         order = np.argsort(buckets, kind="stable")
+        order = order if line is None else take(line, order, 0)
         stop = 0
         for bucket, count in enumerate(counts.tolist(), first):
             start, stop = stop, stop + count
@@ -139,9 +150,12 @@ def shuffled(x: DistArray, axis: int, shuffle: Shuffle, length: int | None = Non
     if mesh.coords is None:
         return wrap(mesh.xp.empty(result.local_shape(None), x.dtype), result, mesh)
     if cut.parts == 1 or shuffle.is_short:
+        block = mesh.asarray(x._block)
+        long = length == shuffle.length and not shuffle.is_short
+        if long and x.ndim == 1 and isinstance(block, np.ndarray):
+            return wrap(shuffle.line(block), result, mesh)
         order = shuffle.whole(length)
         if cut.parts == 1:
-            block = mesh.asarray(x._block)
             return wrap(take(block, beside(order, block), axis), result, mesh)
         return to_layout(np.take(x, order, axis), result)
     x = to_layout(x, _canonical(layout, axis))
