@@ -20,6 +20,7 @@ from distarray.io.flushing import Flusher
 
 __all__ = [
     "Catalog",
+    "check_members",
     "directories_of",
     "find",
     "is_checkpoint",
@@ -170,12 +171,7 @@ def directories_of(root: Path, arrays: Iterable[Stored]) -> set[Path]:
 
 def write_catalog(root: Path, step: int | None, node: Node, arrays: Sequence[Stored]) -> None:
     """Write the description of a checkpoint, its last file."""
-    members: dict[str, str] = {}
-    for stored in arrays:
-        parts = stored.name.split("/")
-        for end in range(1, len(parts)):
-            members.setdefault("/".join(parts[:end]), _GROUP_TEXT)
-        members[stored.name] = _array_text(stored)
+    members = _members(arrays)
     about = {
         "format": _FORMAT,
         "step": step,
@@ -192,6 +188,29 @@ def write_catalog(root: Path, step: int | None, node: Node, arrays: Sequence[Sto
         file.write(sealed(data))
         file.flush()
         os.fsync(file.fileno())
+
+
+def _members(arrays: Iterable[Stored]) -> dict[str, str]:
+    """What Zarr wants to know of each array and of the groups they are in, by name."""
+    members: dict[str, str] = {}
+    for stored in arrays:
+        parts = stored.name.split("/")
+        for end in range(1, len(parts)):
+            members.setdefault("/".join(parts[:end]), _GROUP_TEXT)
+        members[stored.name] = _array_text(stored)
+    return members
+
+
+def check_members(root: Path, arrays: Iterable[Stored], rank: int = 0, ranks: int = 1) -> None:
+    """Raise if what other readers of Zarr find beside an array is not what the checkpoint says.
+
+    Loading goes by the checkpoint's own description, which has all of it.
+    """
+    for number, (name, text) in enumerate(_members(arrays).items()):
+        if number % ranks == rank and _read(root / name / ROOT) != text.encode():
+            raise CheckpointError(
+                f"array {name!r}: {root / name / ROOT} is not what was saved; the file is damaged"
+            )
 
 
 def sealed(data: bytes) -> bytes:

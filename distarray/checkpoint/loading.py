@@ -15,7 +15,13 @@ from distarray.array.creation import as_distarray, placed_layout
 from distarray.checkpoint import background
 from distarray.checkpoint.agreement import same_everywhere
 from distarray.checkpoint.blocks import Wanted
-from distarray.checkpoint.catalog import Catalog, find, parse_catalog, read_catalog
+from distarray.checkpoint.catalog import (
+    Catalog,
+    check_members,
+    find,
+    parse_catalog,
+    read_catalog,
+)
 from distarray.checkpoint.catalog import steps as steps_of
 from distarray.checkpoint.checking import check_chunks, check_files
 from distarray.checkpoint.files import ChunkFiles
@@ -322,5 +328,6 @@ def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None =
     agreed(group, lambda: match.value(catalog.node, None, "state"))
     arrays = list(catalog.arrays.values())
     agreed(group, lambda: check_files(catalog.path, arrays, group))
+    agreed(group, lambda: check_members(catalog.path, arrays, group.rank, group.size))
     agreed(group, lambda: check_chunks(catalog.path, arrays, group))
     return sum(stored.nbytes for stored in arrays)
