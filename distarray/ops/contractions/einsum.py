@@ -79,7 +79,9 @@ def _followed(made: Recipe, arrays: list[DistArray]) -> DistArray:
         product = contract(program, now)
         if made.dtype.kind in "fc" and not _sums(step.spec):
             # NumPy adds each product to a zero, which leaves no negative zeros.
-            product = product._like(product._block + 0)
+            block = product._block if len(now) > 1 else product._block.copy()
+            block += 0
+            product = product._like(block)
         arrays.append(product)
     result = arrays[0]
     if made.scalar and not result.ndim and not isinstance(result._block, np.generic):
