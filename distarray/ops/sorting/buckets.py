@@ -81,7 +81,9 @@ def sorted_by_parts(
     del parts
     landed.sort()
     _put_ends_right(group, room, first, starts, goals)
-    found = room[goals[me] - first : goals[me + 1] - first]
+    found = room
+    if len(room) > goals[me + 1] - goals[me]:
+        found = room[goals[me] - first : goals[me + 1] - first]
     return None if _blurred(group, found, block) else found
 
 
