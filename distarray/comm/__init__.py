@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from distarray.comm.mesh import DeviceMesh as DeviceMesh
     from distarray.comm.mesh import default_mesh as default_mesh
     from distarray.comm.mesh import init_device_mesh as init_device_mesh
-    from distarray.comm.mesh import world_group as world_group
     from distarray.comm.own import alone as alone
     from distarray.comm.own import own_mesh as own_mesh
+    from distarray.comm.roots import world_group as world_group
     from distarray.comm.threads import current_world as current_world
     from distarray.comm.threads import run_threads as run_threads
 
@@ -34,7 +34,7 @@ _WHERE = {
     "own_mesh": "own",
     "run_threads": "threads",
     "trace": "ledger",
-    "world_group": "mesh",
+    "world_group": "roots",
 }
 
 __all__ = list(_WHERE)

@@ -21,6 +21,7 @@ __all__ = [
     "module_of",
     "on_device",
     "packed",
+    "scalar",
     "to_host",
     "transfers",
     "unpack",
@@ -104,6 +105,17 @@ def to_host(block: Array) -> Array:
     transfers.to_host += 1
     transfers.bytes += host.nbytes
     return host
+
+
+def scalar(host: Any) -> Any:
+    """The scalar of a 0-d array, and of a Python object the array: it cannot act as one."""
+    if isinstance(host, np.generic):
+        return host
+    if isinstance(host, np.ndarray) and host.dtype != object:
+        return host[()]
+    cell = np.empty((), object)
+    cell[()] = host[()] if isinstance(host, np.ndarray) else host
+    return cell
 
 
 def host_like(view: Array) -> Array:

@@ -10,6 +10,7 @@ from distarray.comm.arguments import Definition, check_device, checked_names, co
 from distarray.comm.group import Group
 from distarray.comm.outside import OutsideGroup
 from distarray.comm.own import entered, left, preferred_mesh
+from distarray.comm.roots import root_group, world_group
 from distarray.comm.threads import current_world
 from distarray.comm.tune import use_own_gpu
 from distarray.config import config
@@ -17,7 +18,7 @@ from distarray.errors import DivergenceError, MeshError
 from distarray.lazy import needs
 from distarray.plan.exchange import coords_of
 
-__all__ = ["DeviceMesh", "default_mesh", "init_device_mesh", "world_group"]
+__all__ = ["DeviceMesh", "default_mesh", "init_device_mesh"]
 
 #: Meshes of ranks that were handed COMM_NULL, and so belong to no group.
 _outside_meshes: dict[Any, "DeviceMesh"] = {}
@@ -108,7 +109,7 @@ class DeviceMesh:
     ) -> "DeviceMesh":
         """Look the mesh up, or make it: see the class."""
         device_type = config.device if device_type is None else device_type
-        root = _root_group(comm)
+        root = root_group(comm)
         if shape is None:
             shape = np.shape(ranks) if ranks is not None else (root.size if root else 1,)
         wanted: Definition | MeshError
@@ -189,14 +190,7 @@ class DeviceMesh:
         CuPy has none. Left on the device it would be a 0-d array, which can be changed in place,
         and each operation on it, ``if`` and ``float`` would wait for the device.
         """
-        host = self.to_host(block)
-        if isinstance(host, np.generic):
-            return host
-        if isinstance(host, np.ndarray) and host.dtype != object:
-            return host[()]
-        cell = np.empty((), object)  # a Python object cannot say what an array is asked for
-        cell[()] = host[()] if isinstance(host, np.ndarray) else host
-        return cell
+        return devices.scalar(self.to_host(block))
 
     # -- groups of ranks ----------------------------------------------------------------------
 
@@ -400,18 +394,16 @@ def init_device_mesh(
     return DeviceMesh(comm, mesh_shape, mesh_dim_names, device_type=device_type)
 
 
-def world_group() -> Group:
-    """All ranks: of this thread's world if it is a rank of one, of MPI's otherwise."""
-    world = current_world()
-    if world is not None:
-        return world
-    from distarray.comm.mpi import group_of
-
-    return group_of()
-
-
 def default_mesh() -> DeviceMesh:
-    """The mesh of new arrays: that of a ``with mesh:`` block, else the 1-d mesh over all ranks."""
+    """The mesh of new arrays: that of a ``with mesh:`` block, else the 1-d mesh over all ranks.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> mesh = distarray.default_mesh()
+    >>> mesh.shape == (mesh.size(),), 0 <= mesh.rank < mesh.size()
+    (True, True)
+    """
     global _default
     chosen = preferred_mesh()
     if chosen is not None:
@@ -427,26 +419,6 @@ def default_mesh() -> DeviceMesh:
 def _line(group: Group) -> DeviceMesh:
     """All ranks of a group in one dimension; nothing to agree on."""
     return _interned(group, (group.size,), None, tuple(range(group.size)), config.device)
-
-
-def _root_group(comm: Any) -> Group | None:
-    """The group of a communicator; None for COMM_NULL."""
-    if comm is None:
-        return world_group()
-    if isinstance(comm, OutsideGroup):
-        return None
-    if isinstance(comm, Group):
-        return comm
-    if not hasattr(comm, "Get_rank"):
-        raise MeshError(
-            f"DeviceMesh(comm, shape): comm is an mpi4py communicator, not {type(comm).__name__}; "
-            'init_device_mesh("cpu", shape) makes a mesh over all ranks'
-        )
-    if not comm:
-        return None
-    from distarray.comm.mpi import group_of
-
-    return group_of(comm)
 
 
 def _interned(
