@@ -83,6 +83,12 @@ class DistArray(Operators, Methods):
         """Shape of the global array."""
         return self._layout.shape
 
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        """Give the same memory another shape; refused where elements would change rank."""
+        found: Any = np.reshape(cast("Any", self), shape, copy=False)
+        self._block, self._layout = found._block, found._layout
+
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
