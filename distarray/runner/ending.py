@@ -21,10 +21,14 @@ _WRITERS = re.compile(r"\b(h5py|netCDF4|sqlite3|zarr)\b")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the program ended on one rank: its exit status, and what there is to say."""
+    """How the program ended on one rank: its exit status, and what there is to say.
+
+    `warned` is what it was warned of on the way, which rank 0 alone has shown.
+    """
 
     code: int = 0
     text: str = ""
+    warned: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, error: BaseException | None) -> "Outcome":
@@ -90,9 +94,15 @@ def conclude(line: Line, outcome: Outcome) -> int:
         line.abort(outcome.code)
     outcomes = line.allgather_object(outcome)
     if line.rank == 0:
-        _say(_summary(outcomes))
+        _say(_unheard(outcomes) + _summary(outcomes))
     line.barrier()  # a launcher may end the job as soon as one rank has left with a status
     return next((o.code for o in outcomes if o.code), 0)
+
+
+def _unheard(outcomes: list[Outcome]) -> str:
+    """The warnings that rank 0 has not shown, equal ones once."""
+    found = dict.fromkeys([text for outcome in outcomes for text in outcome.warned])
+    return "".join([text for text in found if text not in outcomes[0].warned])
 
 
 def _summary(outcomes: list[Outcome]) -> str:

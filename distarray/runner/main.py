@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,7 +34,8 @@ script and those in its directory or below) `import numpy` gives distarray.numpy
 distributed over the ranks; libraries keep the real NumPy, and get an ordinary array, gathered,
 where they are handed a distributed one.
 
-  Standard output    comes once, from rank 0, and prints what NumPy prints; so do warnings.
+  Standard output    comes once, from rank 0, and prints what NumPy prints; so do warnings, at the
+                     end those of NumPy's that only other ranks have met.
   Standard input     is read by rank 0 and handed to all.
   Files              opened for writing are written by rank 0 alone; reading one that the program
                      has written waits for that. Directories are made, files removed, and commands
@@ -133,7 +134,7 @@ def run(program: Program) -> int:
         _execute(program)
     except BaseException as error:
         outcome = Outcome.of(error)
-    return conclude(ending, outcome)
+    return conclude(ending, replace(outcome, warned=tuple(output.WARNED)))
 
 
 def _prepare(program: Program) -> None:

@@ -4,12 +4,18 @@ import io
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from distarray.runner.paths import Talk
 
-__all__ = ["SharedInput", "install"]
+__all__ = ["WARNED", "SharedInput", "install"]
+
+#: What NumPy warned of on this rank, in order: the elements that ask for it may all be elsewhere.
+WARNED: dict[str, None] = {}
+#: How many different warnings a rank keeps.
+_MOST = 100
 
 
 def install(talk: Talk) -> None:
@@ -27,8 +33,20 @@ def install(talk: Talk) -> None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for good
         threading.excepthook = _aloud(threading.excepthook)
     if talk.size > 1:
+        warnings.showwarning = _kept(warnings.showwarning)
         raw = SharedInput(talk)
         sys.stdin = io.TextIOWrapper(io.BufferedReader(raw), encoding="utf-8")
+
+
+def _kept(show: Callable[..., None]) -> Callable[..., None]:
+    """What shows warnings, and keeps those of computing, which not all ranks need have met."""
+
+    def told(message: Any, category: Any, filename: Any, lineno: Any, *rest: Any) -> None:
+        if issubclass(category, RuntimeWarning) and len(WARNED) < _MOST:
+            WARNED[warnings.formatwarning(message, category, filename, lineno)] = None
+        show(message, category, filename, lineno, *rest)
+
+    return told
 
 
 def _aloud(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:

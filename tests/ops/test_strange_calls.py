@@ -63,9 +63,7 @@ CALLS = {
     "fftshift of 0-d": lambda lay: np.fft.fftshift(lay(np.ones(1)).reshape(())),
     "strides": lambda lay: lay(np.ones((3, 4, 2), "i2")).strides,
     "strides of nothing": lambda lay: lay(np.ones((3, 0))).strides,
-    "another shape": lambda lay: after(
-        lay(np.ones((4, 2))), lambda x: setattr(x, "shape", -1)
-    ),
+    "another shape": lambda lay: after(lay(np.ones((4, 2))), lambda x: setattr(x, "shape", -1)),
     "no such shape": lambda lay: after(lay(np.ones((3, 2))), lambda x: setattr(x, "shape", 5)),
     "fields by number": lambda lay: [(r[0], r["b"], r[-1]) for r in lay(RECORDS)],
     "a field that is not there": lambda lay: lay(RECORDS)[0][2],

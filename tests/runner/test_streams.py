@@ -25,6 +25,20 @@ def test_output_comes_once_and_so_do_warnings(tmp_path):
     assert done.err.count("to stderr") == 1
 
 
+def test_a_warning_that_rank_0_has_not_met_is_heard_too(tmp_path):
+    """It was lost: only rank 0 shows what it is warned of, and the zero is on another one."""
+    done = compare(
+        tmp_path,
+        """
+        import numpy as np
+        x = np.ones(200_000)
+        x[-1] = 0
+        print(int(np.isinf(1 / x).sum()))
+        """,
+    )
+    assert done.err.count("divide by zero") == 1
+
+
 def test_input_is_read_by_rank_0_and_handed_to_all(tmp_path):
     compare(
         tmp_path,
