@@ -48,9 +48,10 @@ def interp(
     """
     mesh = common_mesh(x, xp, fp)
     x = as_distarray(x, mesh)
-    if _are_many(xp) and period is None and np.ndim(fp) == 1 and len(fp) == len(xp):
-        kind = np.interp(np.zeros(1), np.zeros(1), np.zeros(1, fp.dtype), left, right).dtype
-        return _sent_around(x, xp, as_distarray(fp, mesh), (left, right), kind)
+    if _are_many(xp) and period is None and np.shape(fp) == xp.shape:
+        heights = as_distarray(fp, mesh)
+        kind = np.interp(np.zeros(1), np.zeros(1), np.zeros(1, heights.dtype), left, right).dtype
+        return _sent_around(x, xp, heights, (left, right), kind)
     xp, fp = np.asarray(xp), np.asarray(fp)
     if mesh.coords is None and not (xp.size and fp.size):  # whatever an outsider has of them
         xp, fp = np.zeros(1), np.zeros(1, fp.dtype)
