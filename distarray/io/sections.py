@@ -207,6 +207,7 @@ def _receive(
         part = np.empty([stop - start for start, stop in piece], dtype)
         mesh.group.exchange([], [(rank, part)])
         error = error or _stored(sink, piece, part)
+        del part  # before there is another one
     return error
 
 

@@ -6,7 +6,8 @@ all of it is on disk; other stores know no such thing.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,13 +20,15 @@ from distarray.io import directories
 from distarray.io.aside import on_first
 from distarray.io.formats import Contents, Lazy
 from distarray.io.grids import plan_shards
-from distarray.io.sections import write_array
+from distarray.io.sections import pieces_of, write_array
 from distarray.layout import Box
 from distarray.lazy import needs
 
 __all__ = ["open_file", "write_file"]
 
 Chunks = tuple[int, ...]
+#: Bytes of chunks that are decoded at a time.
+_PIECE = 1 << 24
 #: What marks a directory as a Zarr store.
 _MARKS = ("zarr.json", ".zgroup", ".zarray")
 
@@ -41,7 +44,10 @@ class _Stored:
         self.shape, self.dtype = tuple(array.shape), np.dtype(array.dtype)
 
     def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
-        """Decode the chunks of a box, straight into `out`."""
+        """Decode the chunks of a box, some at a time, straight into `out`.
+
+        Zarr has all bytes of what it is asked for in memory, a whole shard's twice.
+        """
         buffers = needs("zarr.core.buffer", "io").default_buffer_prototype()
         selection = tuple([slice(start, stop) for start, stop in section])
         if not selection:
@@ -49,12 +55,23 @@ class _Stored:
         elif out.dtype.kind in "TO" or out.ndim == 0:
             out[...] = self._array[selection]
         else:
-            target = buffers.nd_buffer.from_ndarray_like(out)
-            self._array.get_basic_selection(selection, out=target)
+            for piece in _portions(section, self.chunks, self.dtype.itemsize):
+                slices = [slice(a - at, b - at) for (a, b), (at, _) in zip(piece, section)]
+                target = buffers.nd_buffer.from_ndarray_like(out[tuple(slices)])
+                selection = tuple([slice(start, stop) for start, stop in piece])
+                self._array.get_basic_selection(selection, out=target)
 
     def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
         """Encode and store the chunks of a box."""
         self._array[tuple([slice(start, stop) for start, stop in section])] = block
+
+
+def _portions(section: Box, chunks: Chunks, itemsize: int) -> Iterator[Box]:
+    """A box in pieces that end where chunks do, of one chunk at least."""
+    around = tuple([(a // c, -(-b // c)) for (a, b), c in zip(section, chunks)])
+    for piece in pieces_of(around, prod(chunks) * itemsize, _PIECE):
+        cells = zip(piece, chunks, section)
+        yield tuple([(max(i * c, a), min(j * c, b)) for (i, j), c, (a, b) in cells])
 
 
 def open_file(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import distarray as da
 import distarray.io as io
 from distarray import DeviceMesh, Partial, Replicate, Shard
 from distarray.io import directories, flushing, grids
+from distarray.io import zarr as zarr_stores
 from distarray.layout import Layout
 from distarray.testing import assert_matches
 
@@ -48,6 +50,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny arrays in shards of several chunks; fsync waits for nothing."""
     monkeypatch.setattr(grids, "CHUNK", 256)
     monkeypatch.setattr(grids, "LEAST", 64)
+    monkeypatch.setattr(zarr_stores, "_PIECE", 600)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr(flushing, "_sync_system", lambda handle: None)
 
@@ -211,6 +214,32 @@ def test_only_the_bytes_needed_are_read(
     world.run(3, program)
     chunks = sorted(key for key in read if "/c/" in key)
     assert chunks == ["x/c/2/0", "x/c/3/0"]  # each once, of 27
+
+
+def test_reading_takes_little_more_than_the_block(
+    world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Zarr has all of what it is asked for in memory, beside the elements."""
+    monkeypatch.setattr(grids, "CHUNK", 1 << 16)
+    monkeypatch.setattr(zarr_stores, "_PIECE", 1 << 17)
+    values = np.arange(1 << 18, dtype="f8")
+
+    def program(group: Any) -> None:
+        mesh = DeviceMesh(group, (group.size,))
+        io.write(shared / "x.zarr", {"x": placed(values, mesh, 0)}, compressor=None)
+        io.read(
+            shared / "x.zarr", "x", mesh=mesh, placements=[Shard(0)]
+        )  # what is kept from the first time on
+        tracemalloc.start()
+        try:
+            found = io.read(shared / "x.zarr", "x", mesh=mesh, placements=[Shard(0)])
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert_matches(found, values)
+        assert peak < values.nbytes // group.size + (1 << 20)
+
+    world.run(world.ranks[0], program)
 
 
 def test_shards_follow_the_layout() -> None:
