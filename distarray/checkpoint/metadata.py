@@ -128,11 +128,11 @@ def dtype_from(described: Any) -> np.dtype[Any]:
         if isinstance(described, str) and re.fullmatch(r"ml_dtypes\.\w{3,30}", described):
             import ml_dtypes
 
-            named: np.dtype[Any] = np.dtype(getattr(ml_dtypes, described.partition(".")[2]))
-            return named
-        if not isinstance(described, (str, list)):
+            dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, described.partition(".")[2]))
+        elif isinstance(described, (str, list)):
+            dtype = np.lib.format.descr_to_dtype(_tupled(described))
+        else:
             raise TypeError("neither a string nor a list of fields")
-        dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(_tupled(described))
     except ImportError:
         raise CheckpointError(
             f"data type {described!r} needs ml_dtypes: pip install ml_dtypes"

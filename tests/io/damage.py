@@ -170,6 +170,15 @@ def objects(path: Path) -> None:
     _resealed(path, change)
 
 
+def objects_by_another_name(path: Path) -> None:
+    """NumPy takes any class for a type of objects, those of ml_dtypes that are no types as well."""
+
+    def change(about: Any, arrays: Any) -> None:
+        about["state"] = {"item": "00" * 8, "dtype": "ml_dtypes.finfo", "kind": "scalar"}
+
+    _resealed(path, change)
+
+
 def _shaped(shape: list[Any], shard: list[int], chunk: list[int]) -> Callable[[Any, Any], None]:
     def change(about: Any, arrays: Any) -> None:
         table = arrays["table"]
@@ -265,6 +274,7 @@ HOSTILE: dict[Callable[[Path], None], str] = {
     pickled_description: "zarr.json is damaged",
     pickled_object: "not a data type|Python objects",
     objects: "not a data type|Python objects",
+    objects_by_another_name: "never loaded|needs ml_dtypes",
     enormous: "bytes where .* were saved|of its",
     beyond_numbers: "is not possible",
     chunks_without_end: "claims .* chunks a file",
