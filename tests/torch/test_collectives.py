@@ -12,10 +12,7 @@ import distarray
 import distarray.torch as dt
 from distarray import DeviceMesh
 from distarray.errors import DivergenceError, MeshError
-
-
-def line(group):
-    return DeviceMesh(group, (group.size,), ("tp",))
+from tests.torch.models import line
 
 
 def drawn(*shape, dtype=torch.float64, seed=0):

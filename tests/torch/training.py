@@ -10,6 +10,7 @@ import torch
 
 import distarray as da
 import distarray.torch as dt
+from tests.everywhere import line
 
 nn = torch.nn
 
@@ -68,10 +69,6 @@ def train(model, x, t, count=5, steps=3):
 
 def mine(group, *tensors, device="cpu"):
     return [t.tensor_split(group.size)[group.rank].to(device) for t in tensors]
-
-
-def line(group):
-    return da.DeviceMesh(group, (group.size,))
 
 
 def sharded(model, mesh, **options):
