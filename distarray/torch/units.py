@@ -6,6 +6,7 @@ parameters do not exist: what autograd wants to save of them is replaced by a no
 (``torch.autograd.graph.saved_tensors_hooks``), and made again when it is asked for.
 """
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -38,6 +39,16 @@ def at_end_of_backward(callback: Any) -> None:
 def in_backward() -> bool:
     """Whether a backward pass is under way in this thread."""
     return bool(torch._C._current_graph_task_id() != -1)
+
+
+def _compiled() -> bool:
+    """Whether ``torch.compile`` watches the frames that run now."""
+    if torch.compiler.is_compiling():
+        return True  # while it looks at this very function, the rest of which it cannot read
+    if "torch._dynamo" not in sys.modules:
+        return False
+    asked = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", lambda: None)
+    return asked() not in (None, False)
 
 
 def tensors_in(value: Any) -> list[Tensor]:
@@ -293,6 +304,11 @@ class Unit:
 
     def before_forward(self, module: Module, args: Any) -> None:
         """Gather the parameters and put them where the module looks for them."""
+        if _compiled():
+            raise RuntimeError(
+                f"fully_shard: {self.name} cannot be compiled, for its parameters come and go: "
+                "compile the parts of it that have none, or replicate them (data_parallel)"
+            )
         use = _Use(self)
         self.open.append(use)
         use.enter()

@@ -377,3 +377,18 @@ def test_early_optimizers_and_lost_memory(world, ranks):
         raises_everywhere(group, LayoutError, lambda: early(torch.ones(1, 3)), words)
 
     world.run(ranks, program)
+
+
+@pytest.mark.counts(lambda n: n == 1)
+def test_compiled_modules_are_refused(world, ranks):
+    """Compiled, their gradients were zeros, in silence."""
+
+    def program(group):
+        model = dt.fully_shard(nn.Linear(2, 2), line(group))
+        with pytest.raises(RuntimeError, match="cannot be compiled"):
+            torch.compile(model, backend="eager")(torch.ones(1, 2))
+        model(torch.ones(1, 2)).sum().backward()
+        return model.weight.grad
+
+    for grad in world.run(ranks, program):
+        assert torch.equal(grad, torch.ones(2, 2))
