@@ -10,6 +10,7 @@ pytest.importorskip("zarr")
 
 import distarray.torch as dt  # noqa: E402
 from distarray import checkpoint  # noqa: E402
+from tests.torch.models import ToyModel, filled, line  # noqa: E402
 from tests.torch.training import grid  # noqa: E402
 
 nn = torch.nn
@@ -150,6 +151,34 @@ def test_back_into_the_same(world, ranks, shared_path):
             assert old.keys() == new.keys()
             for name, value in old.items():
                 np.testing.assert_array_equal(new[name], value)
+
+
+def test_on_a_device(world, ranks, device, shared_path):
+    """Of a model whose tensors live elsewhere, and back into one, cut in another way."""
+
+    def body(group):
+        mesh, nets = line(group), [filled(ToyModel()).float().to(device) for _ in range(2)]
+        dt.fully_shard(nets[0], mesh)
+        optimizers = [torch.optim.AdamW(net.parameters()) for net in nets]
+        nets[0](torch.ones(2, 10, device=device)).sum().backward()
+        optimizers[0].step()
+        plan = {"in_proj": dt.ColwiseParallel(), "out_proj": dt.RowwiseParallel()}
+        dt.parallelize_module(nets[1], mesh, plan)
+        states = [{"net": n, "optimizer": o} for n, o in zip(nets, optimizers, strict=True)]
+        checkpoint.save(shared_path / "saved", states[0])
+        checkpoint.load(shared_path / "saved", states[1])
+        assert {p.device.type for p in nets[1].parameters()} == {torch.device(device).type}
+        return [
+            {n: a.full() for n, a in found.items()}
+            for net, optimizer in zip(nets, optimizers, strict=True)
+            for found in (dt.module_state(net), dt.optimizer_state(optimizer, net))
+        ]
+
+    for result in filter(None, world.run(ranks, body)):  # None: a rank that is not asked
+        for old, new in zip(result[:2], result[2:], strict=True):
+            assert old.keys() == new.keys()
+            for name, value in old.items():
+                np.testing.assert_array_equal(new[name], value, err_msg=name)
 
 
 def test_another_model_is_refused(world, ranks, shared_path):
