@@ -1,14 +1,16 @@
 """Files without any library: what all others are measured by."""
 
-import atexit
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from shutil import disk_usage, rmtree
+from shutil import disk_usage
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy
 
-__all__ = ["Plain", "scratch"]
+__all__ = ["Plain", "scratch", "scratch_made"]
 
 _MEMORY = Path("/dev/shm")
 #: Bytes of files that memory must be able to hold.
@@ -16,18 +18,23 @@ _ROOM = 8 << 30
 _BUILD = Path(__file__).resolve().parent.parent / "build"
 
 
-def scratch() -> str:
-    """A directory for files, the same in all jobs and ranks; gone when they are.
+@contextmanager
+def scratch_made() -> Iterator[None]:
+    """Make the directory for files that the jobs started meanwhile share, and remove it.
 
     In memory where there is room: a disk is so much slower than a program that all look alike.
     """
-    named = os.environ.get("BENCHMARKS_SCRATCH")
     roomy = _MEMORY.is_dir() and disk_usage(_MEMORY).total > _ROOM
-    directory = Path(named) if named else _MEMORY / "benchmarks" if roomy else _BUILD / "files"
-    directory.mkdir(parents=True, exist_ok=True)
-    if not named:
-        atexit.register(rmtree, directory, ignore_errors=True)
-    return str(directory)
+    place = _MEMORY if roomy else _BUILD
+    place.mkdir(exist_ok=True)
+    with TemporaryDirectory(prefix="benchmarks-", dir=place) as directory:
+        os.environ["BENCHMARKS_SCRATCH"] = directory
+        yield
+
+
+def scratch() -> str:
+    """The directory for files, the same in all jobs and ranks."""
+    return os.environ["BENCHMARKS_SCRATCH"]
 
 
 class Plain:

@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.cases import CASES, Case
 from benchmarks.jobs import ROOT, Job, Refused, launched, said
+from benchmarks.plain import scratch_made
 
 __all__ = ["Measurement", "main"]
 
@@ -181,6 +182,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     cases = [case for case in CASES if chosen.only in case.name or case.name == "copy"]
     found: list[Measurement] = []
     with ExitStack() as stack:
+        stack.enter_context(scratch_made())
         jobs = [
             stack.enter_context(launched(name, 1, sys.executable)) for name in ("numpy", "numpy-2")
         ]
