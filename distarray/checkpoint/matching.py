@@ -87,7 +87,7 @@ class Match:
             return self._new(node)
         if _of(node, "adapter", words) != adapter.name:
             raise CheckpointError(
-                f"{words} is a {adapter.name!r}, but {node['adapter']!r} was saved there"
+                f"{words} is of kind {adapter.name!r}, but {node['adapter']!r} was saved there"
             )
         state = adapter.state(into)
         inner, restore = self.value(node["state"], state, words), adapter.restore
@@ -187,7 +187,7 @@ class Match:
             name, kind = found["array"], found["kind"]
             self._stored(name)
             if kind not in ("DistArray", "ndarray"):
-                raise CheckpointError(f"array {name!r} claims to be a {str(kind)[:40]!r}")
+                raise CheckpointError(f"array {name!r} claims to be of kind {str(kind)[:40]!r}")
             self.fresh[name] = Fresh(name, kind, tuple(found.get("placements", ())))
 
         unflatten(node, array, lambda whole, kind: None)
@@ -206,7 +206,7 @@ def _of(node: Any, kind: str, words: str) -> Any:
     """What a node of a kind holds."""
     if not isinstance(node, dict) or kind not in node:
         found = next(iter(node), "nothing") if isinstance(node, dict) else "nothing"
-        raise CheckpointError(f"{words} is a {kind}, but a {found} was saved there")
+        raise CheckpointError(f"{words} is of kind {kind!r}, but {found!r} was saved there")
     return node[kind]
 
 

@@ -132,7 +132,7 @@ class _Walk:
         adapter = adapter_of(value)
         if adapter is None:
             raise TypeError(
-                f"{words} is a {type(value).__qualname__}, which cannot be saved: make it an "
+                f"{words} is of type {type(value).__qualname__}, which cannot be saved: make it an "
                 "array, number, string, dict, list or tuple, or say how with "
                 "distarray.checkpoint.register"
             )

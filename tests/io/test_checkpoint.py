@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import weakref
-from collections import Counter
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,12 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distarray as da
-from distarray import DeviceMesh, DistArray, Partial, Replicate, Shard, checkpoint, comm
-from distarray.checkpoint import background, files, saving, sharing, writing
-from distarray.errors import CheckpointError, DivergenceError
-from distarray.io import directories, flushing, grids
+from distarray import DeviceMesh, DistArray, Replicate, Shard, checkpoint
+from distarray.checkpoint import files, sharing
+from distarray.errors import CheckpointError
+from distarray.io import grids
 from distarray.layout import Fold
 from distarray.testing import array_values, assert_matches, mesh_shapes, recipes
+from tests.io.kept import TABLE, assert_same, few, grid_of, hidden, line_of, small_chunks
+
+__all__ = ["few", "small_chunks"]
 
 pytest.importorskip("google_crc32c")
 zarr = pytest.importorskip("zarr")
@@ -30,36 +32,6 @@ ml_dtypes = pytest.importorskip("ml_dtypes")
 pytestmark = pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
 
 
-def hidden(directory: Path) -> list[str]:
-    """What has been left of unfinished stores, once removing has had its time."""
-    directories.finish_removing()
-    return [name for name in os.listdir(directory) if name.startswith(".")]
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiny arrays in several files of several chunks, in several rounds; fsync does not wait."""
-    monkeypatch.setattr(grids, "CHUNK", 256)
-    monkeypatch.setattr(grids, "LEAST", 64)
-    monkeypatch.setattr(sharing, "_ROUND", 600)
-    monkeypatch.setattr(sharing, "PAGE", 64)
-    monkeypatch.setattr(writing, "_SLAB", 600)
-    monkeypatch.setattr(comm.files, "_WORTH", 0)
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr(flushing, "_sync_system", lambda handle: None)
-
-
-@pytest.fixture(params=["one", "several"])
-def few(request: pytest.FixtureRequest, world: Any) -> int:
-    """Numbers of ranks for what does not depend on layouts."""
-    if world.name == "mpi":
-        if request.param == "one":
-            pytest.skip("mpiexec has started as many as it has")
-        return int(world.ranks[-1])
-    return 1 if request.param == "one" else 3
-
-
-TABLE = np.arange(37 * 11.0).reshape(37, 11)
 CUBE = (np.arange(3 * 50 * 7).reshape(3, 50, 7) % 19).astype("c8")
 PLAIN: dict[str, Any] = {
     "day": np.datetime64("2020-01-01"),
@@ -82,15 +54,6 @@ PLAIN: dict[str, Any] = {
 }
 
 
-def grid_of(group: Any) -> DeviceMesh:
-    n = group.size
-    return DeviceMesh(group, (n // 2, 2) if n % 2 == 0 else (1, n), ("down", "across"))
-
-
-def line_of(group: Any) -> DeviceMesh:
-    return DeviceMesh(group, (group.size,))
-
-
 def state_on(group: Any) -> dict[Any, Any]:
     line, grid = line_of(group), grid_of(group)
     table = da.distribute(TABLE, line, [Shard(0)], src=None)
@@ -108,27 +71,6 @@ def state_on(group: Any) -> dict[Any, Any]:
         "plain": PLAIN,
         "same again": table,
     }
-
-
-def assert_same(found: Any, expected: Any, where: str = "state") -> None:
-    assert type(found) is type(expected), where
-    if isinstance(expected, dict):
-        assert list(found) == list(expected), where
-        for key in expected:
-            assert_same(found[key], expected[key], f"{where}[{key!r}]")
-    elif isinstance(expected, (list, tuple)):
-        assert len(found) == len(expected), where
-        for number, (one, other) in enumerate(zip(found, expected)):
-            assert_same(one, other, f"{where}[{number}]")
-    elif isinstance(expected, (DistArray, np.ndarray, np.generic)):
-        one, other = (v.full() if isinstance(v, DistArray) else v for v in (found, expected))
-        assert (one.dtype, one.shape) == (other.dtype, other.shape), where
-        if other.dtype.names or other.dtype.char in "gG":  # padding means nothing
-            assert (one == other).all(), where
-        else:
-            assert one.tobytes() == other.tobytes(), where
-    else:
-        assert found == expected or (found != found and expected != expected), where
 
 
 def test_what_was_loaded_goes_when_nobody_holds_it(few: int, world: Any, shared: Path) -> None:
@@ -369,8 +311,8 @@ def test_parts_of_a_state(world: Any, few: int, shared: Path) -> None:
             ({"model": {"w": wide}}, r"state\['model'\]\['w'\] is float64 \(74, 11\)"),
             ({"model": {"b": np.zeros(4)}}, r"float64 \(4,\), but int64 \(4,\)"),
             ({"list": [None]}, "has 1 entries, but 2"),
-            ({"list": {}}, "is a dict, but a list was saved"),
-            ({"step": np.zeros(())}, "is a array, but a value"),
+            ({"list": {}}, "is of kind 'dict', but 'list' was saved"),
+            ({"step": np.zeros(())}, "is of kind 'array', but 'value'"),
             ({"model": {"b": np.broadcast_to(np.int64(0), 4)}}, "read-only"),
         ):
             with pytest.raises(CheckpointError, match=words):
@@ -416,190 +358,5 @@ def test_steps(world: Any, few: int, shared: Path) -> None:
                 checkpoint.save(path, {"x": x}, **wrong)
         with pytest.raises(TypeError, match="integers"):
             checkpoint.save(path, {"x": x}, step=1.5)  # type: ignore[arg-type]
-
-    world.run(few, program)
-
-
-def test_what_cannot_be_saved(world: Any, few: int, shared: Path) -> None:
-    loop: list[Any] = []
-    loop.append(loop)
-
-    def program(group: Any) -> None:
-        for wrong, words in (
-            ({"a": [object()]}, r"state\['a'\]\[0\] is a object, which cannot be saved"),
-            ({"a": np.array([None])}, r"state\['a'\] has dtype object"),
-            ({1.5: 1}, "has the key 1.5"),
-            ({"a": np.ma.masked_array([1], [True])}, "is a MaskedArray"),
-            (loop, "contains itself"),
-        ):
-            with pytest.raises((TypeError, ValueError), match=words):
-                checkpoint.save(shared / "x", wrong, mesh=line_of(group))
-        if group.size > 1:
-            for differing in (group.rank, {"r": np.full(3, group.rank)}, ["x"] * group.rank):
-                with pytest.raises(DivergenceError, match="on rank 1 differs from that on rank 0"):
-                    checkpoint.save(shared / "x", {"a": differing}, mesh=line_of(group))
-        x = da.distribute(TABLE, line_of(group), [Shard(0)], src=None)
-        (shared / "mine").mkdir(exist_ok=True)
-        (shared / "mine" / "thesis.tex").touch()
-        with pytest.raises(FileExistsError, match="is no checkpoint; nothing has been written"):
-            checkpoint.save(shared / "mine", {"x": x})
-        group.barrier()
-        assert sorted(os.listdir(shared)) == ["mine"]
-
-    world.run(few, program)
-
-
-def test_numbers_and_names_that_are_odd(world: Any, few: int, shared: Path) -> None:
-    """Integers with more digits than Python reads, steps of NumPy's, names that saving itself has,
-    and a dict whose update adds."""
-
-    def program(group: Any) -> None:
-        mesh, path = line_of(group), shared / "odd"
-        state: Any = {".rank-0.done": np.arange(3), ".rank-x": {".y": np.ones(2)}, "n": -(10**5000)}
-        state["count"] = {3: 1}
-        for step, late in ((np.int64(7), False), (8, True)):
-            checkpoint.save(path, state, step=step, asynchronous=late, mesh=mesh).wait()  # type: ignore[arg-type]
-            assert_same(checkpoint.load(path, step=int(step), mesh=mesh), state)
-        counter = Counter({3: 5})
-        checkpoint.load(path, {"count": counter}, mesh=mesh)
-        assert counter == {3: 1}
-
-    world.run(few, program)
-
-
-def test_no_memory_for_a_copy_on_one_rank(
-    world: Any, few: int, shared: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def program(group: Any) -> None:
-        def staged(shards: Any) -> Any:
-            if group.size == 1 or any(shard.place != (0, 0) for shard in shards):
-                raise MemoryError("no room for a copy")
-            return real(shards)
-
-        monkeypatch.setattr(saving, "staged", staged)
-        x = da.distribute(TABLE, line_of(group), [Shard(0)], src=None)
-        group.barrier()
-        with pytest.raises(MemoryError, match="no room"):
-            checkpoint.save(shared / "x", {"x": x}, asynchronous=True)
-        group.barrier()
-        assert hidden(shared) == []
-
-    real = saving.staged
-    world.run(few, program)
-
-
-def test_a_failure_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    registered: list[Any] = []
-    monkeypatch.setattr(background.atexit, "register", registered.append)
-    monkeypatch.setattr(background.atexit, "unregister", lambda act: registered.clear())
-    for step in range(3):
-        checkpoint.save(tmp_path, {}, step=step, asynchronous=True).wait()
-    assert len(registered) == 1
-
-
-class Clock:
-    """Something of a program's own."""
-
-    def __init__(self, time: float, hands: Any) -> None:
-        self.time, self.hands = time, hands
-
-
-def test_objects_with_an_adapter(world: Any, few: int, shared: Path) -> None:
-    def state(clock: Clock) -> dict[str, Any]:
-        return {"time": clock.time, "hands": clock.hands}
-
-    def restore(clock: Clock, found: dict[str, Any]) -> None:
-        assert found["hands"] is clock.hands
-        clock.time = found["time"]
-
-    checkpoint.register(Clock, "clock", state, restore)
-
-    class Tower(Clock):
-        pass
-
-    path = shared / str(few)
-
-    def program(group: Any) -> None:
-        mesh = line_of(group)
-        hands = da.distribute(TABLE, mesh, [Shard(0)], src=None)
-        checkpoint.save(path, {"clock": Tower(3.5, hands), "other": {}})
-        clock = Clock(0.0, np.zeros_like(hands))
-        assert checkpoint.load(path, {"clock": clock})["clock"] is clock
-        assert clock.time == 3.5
-        assert_matches(clock.hands, TABLE)
-        assert checkpoint.load(path, mesh=mesh)["clock"]["time"] == 3.5
-        with pytest.raises(CheckpointError, match="is a adapter, but a dict was saved"):
-            checkpoint.load(path, {"other": clock})
-
-    world.run(few, program)
-
-
-def test_a_failure_behind_the_scenes_is_raised_by_the_next_call(
-    world: Any, few: int, shared: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = shared / str(few)
-    write = files._write_all
-
-    def program(group: Any) -> None:
-        mesh = line_of(group)
-        x = da.distribute(TABLE, mesh, [Shard(0)], src=None)
-        checkpoint.save(path, {"x": x})
-        group.barrier()
-        last = str(path.parent / ".")
-
-        def fails(handle: int, buffers: Any) -> None:
-            where = os.readlink(f"/proc/self/fd/{handle}")
-            if where.startswith(last[:-1]) and where.endswith(
-                f"c.{len(os.listdir(path / 'x')) - 2}.0"
-            ):
-                raise OSError(28, "No space left on device")
-            write(handle, buffers)
-
-        monkeypatch.setattr(files, "_write_all", fails)
-        group.barrier()
-        saving = checkpoint.save(path, {"x": x + 1}, asynchronous=True)
-        with pytest.raises(OSError, match="No space left"):
-            checkpoint.load(path, mesh=mesh)
-        assert saving.done
-        group.barrier()
-        monkeypatch.setattr(files, "_write_all", write)
-        group.barrier()
-        assert_matches(checkpoint.load(path, mesh=mesh)["x"], TABLE)  # the old one; raised once
-
-    world.run(few, program)
-    assert hidden(shared) == []
-
-
-def test_progress(world: Any, shared: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("tqdm")
-
-    def program(group: Any) -> None:
-        mesh = line_of(group)
-        x = da.distribute(TABLE, mesh, [Shard(0)], src=None)
-        checkpoint.save(shared / "x", {"x": x}, progress=True)
-        checkpoint.load(shared / "x", mesh=mesh, progress=True)
-
-    world.run(world.ranks[-1], program)
-    said = capfd.readouterr().err
-    if world.name == "threads" or world.group.rank == 0:
-        assert "saving x" in said
-        assert "loading x" in said
-        assert "B/s" in said
-    else:
-        assert "saving" not in said
-
-
-def test_pending_folds_are_carried_out(world: Any, few: int, shared: Path) -> None:
-    path = shared / str(few)
-
-    def program(group: Any) -> None:
-        mesh = line_of(group)
-        x = da.from_local(TABLE, mesh, [Partial()])
-        checkpoint.save(path, {"x": x})
-        found = checkpoint.load(path, mesh=mesh)["x"]
-        assert_matches(found, TABLE * group.size)
-        if group.size > 1:
-            with pytest.raises(CheckpointError, match="pending fold"):
-                checkpoint.load(path, {"x": da.from_local(TABLE, mesh, [Partial()])})
 
     world.run(few, program)
