@@ -27,8 +27,6 @@ FROM = 1 << 17
 SEGMENT = 1 << 22
 #: And never less than this.
 LEAST = 1 << 16
-#: Bytes behind a rank's slots, in which it says what it brings.
-SAID = 64
 #: Bytes of shared memory that all ranks of a node together take for one of their groups.
 TOGETHER = 1 << 25
 
@@ -50,9 +48,7 @@ class Shared:
         self._comm, self._window, self._segment = comm, window, segment
         window.Lock_all(MPI.MODE_NOCHECK)
         parts: list[Any] = [window.Shared_query(rank)[0] for rank in range(comm.size)]
-        whole = [np.frombuffer(part, np.uint8) for part in parts]
-        self.slots = [part[:-SAID].reshape(2, segment) for part in whole]
-        self._said = [part[-SAID:].view(np.int64)[:2] for part in whole]
+        self.slots = [np.frombuffer(part, np.uint8).reshape(2, segment) for part in parts]
 
     def allreduce(self, block: Array, total: Array, ufunc: np.ufunc) -> None:
         """Fold the ranks' blocks; collective.
@@ -80,16 +76,16 @@ class Shared:
         slots = [part[:, :used].view(block.dtype).reshape(2, size, width) for part in self.slots]
         others = [other for other in range(size) if other != rank]
         taken: list[tuple[Array, Array]] = []
-        self._said[rank][:] = source.size, block.dtype.num
         for number, start in enumerate(range(0, source.size, width * size)):
             turn, length = number % 2, min(width * size, source.size - start)
             cuts = [start + length * r // size for r in range(size + 1)]
             spans = [slice(low, high) for low, high in pairwise(cuts)]
             for other in others:
                 _laid(slots[rank][turn, other], source[spans[other]])
-            self.meet()
-            if not number:
-                self._compare()
+            if number:
+                self.meet()
+            else:
+                self._meet_alike(source)
             _take(taken)
             mine = source[spans[rank]]
             parts = [slot[turn, rank, : len(mine)] for slot in slots]
@@ -100,14 +96,22 @@ class Shared:
         self.meet()
         _take(taken)
 
-    def _compare(self) -> None:
-        """Raise on all ranks if they bring blocks of different lengths or dtypes."""
-        said = [tuple(words.tolist()) for words in self._said]
-        if len(set(said)) > 1:
-            self.meet()  # all have read it
-            told = ", ".join([f"rank {rank} {size}" for rank, (size, _) in enumerate(said)])
+    def _meet_alike(self, block: Array) -> None:
+        """Wait for all ranks, and raise on all of them if their blocks differ.
+
+        A rank whose block is so small that it goes another way calls MPI's allreduce, too: the
+        two do not wait for each other, but end in MPI's error about a truncated message.
+        """
+        brought = block.size, block.dtype.num
+        most = np.array([*brought, *[-number for number in brought]])
+        self._window.Sync()
+        self._comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
+        self._window.Sync()
+        largest, _, least, _ = np.abs(most).tolist()
+        if (most[:2] != -most[2:]).any():
             raise DivergenceError(
-                f"the ranks fold blocks of different lengths or data types; elements: {told}"
+                "the ranks fold blocks of different lengths or data types; of elements they have "
+                f"from {least} to {largest}"
             )
 
     def meet(self) -> None:
@@ -119,7 +123,6 @@ class Shared:
     def free(self) -> None:
         """Give the memory up; collective."""
         self.slots.clear()
-        self._said.clear()
         self._window.Unlock_all()
         self._window.Free()
 
@@ -132,7 +135,7 @@ def shared_by(comm: MPI.Intracomm) -> Shared | None:
     segment = max(LEAST, min(SEGMENT, TOGETHER // (128 * comm.size) * 64))
     window = MPI.WIN_NULL
     with suppress(MPI.Exception):  # told by the fold below
-        window = MPI.Win.Allocate_shared(2 * segment + SAID, 1, comm=comm)
+        window = MPI.Win.Allocate_shared(2 * segment, 1, comm=comm)
     got = comm.allreduce(window != MPI.WIN_NULL, MPI.LAND)
     return Shared(comm, window, segment) if got else None
 

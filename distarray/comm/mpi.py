@@ -157,6 +157,8 @@ class MPIGroup(Group):
     @cached_property
     def _shared(self) -> large.Shared | None:
         """Memory in which the ranks can fold, if there is; collective when first asked."""
+        # Ranks that fold a smaller block meanwhile would wait for this one: as in `Shared`.
+        self.comm.Allreduce(_IN_PLACE, np.zeros(2))
         return large.shared_by(self.comm) if self._on_one_node else None
 
     def _board(self) -> Board | None:
