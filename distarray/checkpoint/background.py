@@ -88,6 +88,17 @@ class Saving:
     ----------
     path : Path
         Where it is, or will be.
+
+    Examples
+    --------
+    >>> import tempfile, distarray
+    >>> x = distarray.numpy.arange(6.0)
+    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
+    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/run")
+    ...     saving = distarray.checkpoint.save(path, {"x": x}, asynchronous=True)
+    ...     x += 1  # the program goes on
+    ...     print(saving.wait().name, saving.done)
+    run True
     """
 
     def __init__(self, path: Path, mesh: DeviceMesh, writer: "_Writer | None" = None) -> None:

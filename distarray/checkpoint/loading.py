@@ -98,6 +98,17 @@ def load(
     Each chunk of the arrays is read once, by one rank, and verified. Others that want some of it
     take it out of memory that the ranks of a node share, or are sent it where the ranks are not
     all on one node. Beyond its blocks a rank needs 16 MiB.
+
+    Examples
+    --------
+    >>> import tempfile, distarray
+    >>> state = {"x": distarray.numpy.arange(6.0), "time": 2.5}
+    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
+    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/run")
+    ...     saving = distarray.checkpoint.save(path, state)
+    ...     state = load(path, placements=[distarray.Shard(0)])
+    >>> state["x"].placements, float(state["x"].sum()), state["time"]
+    ((Shard(0),), 15.0, 2.5)
     """
     if mesh is None:
         mesh = _mesh_of(into)
@@ -292,7 +303,18 @@ def latest(path: PathLike, *, mesh: DeviceMesh | None = None) -> Path | None:
 
 
 def steps(path: PathLike, *, mesh: DeviceMesh | None = None) -> list[int]:
-    """The steps of which there are checkpoints in a directory, ascending; collective."""
+    """The steps of which there are checkpoints in a directory, ascending; collective.
+
+    Examples
+    --------
+    >>> import tempfile, distarray
+    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
+    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/run")
+    ...     for step in (10, 20):
+    ...         saving = distarray.checkpoint.save(path, {"time": 0.1 * step}, step=step)
+    ...     print(steps(path))
+    [10, 20]
+    """
     mesh = default_mesh() if mesh is None else mesh
     background.settle(mesh)
     return on_first(mesh.group, lambda: steps_of(_absolute(path)))
@@ -319,6 +341,15 @@ def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None =
     Cost
     ----
     Each rank reads its share of the chunks; 8 MiB of memory.
+
+    Examples
+    --------
+    >>> import tempfile, distarray
+    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
+    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/run")
+    ...     saving = distarray.checkpoint.save(path, {"x": distarray.numpy.arange(6.0)})
+    ...     print(verify(path), "bytes are what they were")
+    48 bytes are what they were
     """
     mesh = default_mesh() if mesh is None else mesh
     background.settle(mesh)

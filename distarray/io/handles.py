@@ -42,6 +42,18 @@ class Variable:
         Names of the dimensions, if the file has such.
     attrs : mapping
         What the file says about the array.
+
+    Examples
+    --------
+    >>> import tempfile, distarray
+    >>> import distarray.numpy as np
+    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
+    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/wind.npz")
+    ...     distarray.io.write(path, {"u": np.ones((4, 3)), "v": np.zeros(4)})
+    ...     with distarray.io.open(path) as file:
+    ...         u = file["u"]
+    ...         print(u.shape, u.dtype, u.nbytes, u[1:, ::2].shape)
+    (4, 3) float64 96 (3, 2)
     """
 
     def __init__(self, name: str, source: Source, file: "File") -> None:
@@ -162,6 +174,17 @@ class File(Mapping[str, Variable]):
         What the file says about itself.
     closed : bool
         Whether it has been closed.
+
+    Examples
+    --------
+    >>> import tempfile, distarray
+    >>> import distarray.numpy as np
+    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
+    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/wind.npz")
+    ...     distarray.io.write(path, {"u": np.ones((4, 3)), "v": np.zeros(4)})
+    ...     with distarray.io.open(path) as file:
+    ...         print({name: variable.shape for name, variable in file.items()})
+    {'u': (4, 3), 'v': (4,)}
     """
 
     def __init__(self, path: str, contents: Contents, mesh: DeviceMesh) -> None:
@@ -235,6 +258,17 @@ def open(
     Cost
     ----
     Each rank reads the file's description; one allreduce of an integer.
+
+    Examples
+    --------
+    >>> import tempfile, distarray
+    >>> import distarray.numpy as np
+    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
+    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/wind.npz")
+    ...     distarray.io.write(path, {"u": np.ones((4, 3)), "v": np.zeros(4)})
+    ...     with distarray.io.open(path) as file:
+    ...         print(list(file), float(file["u"][1:].sum()))
+    ['u', 'v'] 9.0
     """
     mesh = default_mesh() if mesh is None else mesh
     name = os.fspath(path)
@@ -299,6 +333,17 @@ def read(
     ----
     Each byte is read by one rank; along replicating mesh dimensions every rank reads a part and
     they exchange them. Peak memory is twice the blocks of the array at hand where that happens.
+
+    Examples
+    --------
+    >>> import tempfile, distarray
+    >>> import distarray.numpy as np
+    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
+    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/wind.npz")
+    ...     distarray.io.write(path, {"u": np.ones((4, 3)), "v": np.zeros(4)})
+    ...     u = distarray.io.read(path, "u", placements=[distarray.Shard(1)])
+    >>> u.placements, float(u.sum())
+    ((Shard(1),), 12.0)
     """
     with open(path, mesh=mesh, format=format, **options) as file:
         if isinstance(file, Variable):
@@ -358,6 +403,16 @@ def write(
     ----
     Each element is written once. Formats that several processes can write at a time send nothing
     where blocks end with stored chunks; others send all to rank 0 in pieces of 32 MiB.
+
+    Examples
+    --------
+    >>> import tempfile, distarray
+    >>> import distarray.numpy as np
+    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
+    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/heights.npy")
+    ...     distarray.io.write(path, np.arange(6.0))
+    ...     print(distarray.io.read(path).tolist())
+    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     """
     name = os.fspath(path)
     module = module_of(find_format(name, format))
