@@ -44,6 +44,18 @@ class Preemption:
     ----------
     signal : signal.Signals or None
         What some rank was sent, once all ranks know of it.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> with distarray.job.preemption(()) as p:  # of no signals: the program's own wish alone
+    ...     for step in range(10):
+    ...         if step == 3:
+    ...             p.request()
+    ...         if p.requested:
+    ...             print("stopped at step", step)
+    ...             break
+    stopped at step 3
     """
 
     def __init__(

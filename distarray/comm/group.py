@@ -33,6 +33,15 @@ class Group(Transport):
         This rank's number in the group.
     size : int
         Number of ranks.
+
+    Examples
+    --------
+    >>> import numpy, distarray
+    >>> group = distarray.default_mesh().group
+    >>> group.allgather_object(group.rank) == list(range(group.size))
+    True
+    >>> group.allreduce(numpy.ones(2), distarray.Fold.SUM).tolist() == [group.size, group.size]
+    True
     """
 
     #: Tells worlds apart that have the same ranks; for threads, also the ranks of one process.

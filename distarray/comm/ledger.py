@@ -51,6 +51,16 @@ class Event(NamedTuple):
         What it was for, such as the placements from and to; empty if nobody said.
     where : str
         ``file:line`` of the user's program.
+
+    Examples
+    --------
+    >>> import numpy, distarray
+    >>> def program(group):
+    ...     with distarray.trace() as t:
+    ...         group.allreduce(numpy.ones(2), distarray.Fold.SUM, "the total")
+    ...     return [(event.kind, event.bytes, event.note) for event in t]
+    >>> distarray.comm.run_threads(2, program)[0]
+    [('allreduce', 16, 'the total')]
     """
 
     kind: str
@@ -73,6 +83,18 @@ class Trace:
     ----------
     events : list of Event
         In the order in which they happened.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> import distarray.numpy as np
+    >>> def program(group):
+    ...     x = np.arange(12.0).redistribute(placements=[distarray.Shard(0)])
+    ...     with distarray.trace() as t:
+    ...         total = float((x + x).sum())
+    ...     return t.count("exchange"), t.count("allreduce"), t.bytes
+    >>> distarray.comm.run_threads(2, program)[0]
+    (0, 1, 8)
     """
 
     __slots__ = ("_over", "events")

@@ -26,6 +26,15 @@ def alone(mesh: "DeviceMesh") -> Iterator[None]:
     Arrays that are made meanwhile are on a mesh of this rank alone; replicated ones from outside
     may be used. What would need other ranks raises
     :class:`~distarray.errors.CommunicationForbidden`: they are elsewhere, and would not answer.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> import distarray.numpy as np
+    >>> mesh = distarray.default_mesh()
+    >>> with distarray.comm.alone(mesh):
+    ...     print(np.ones(mesh.rank + 1).sum() == mesh.rank + 1)  # one length a rank
+    True
     """
     if mesh.coords is None or mesh._root is None:
         yield
@@ -58,5 +67,15 @@ def preferred_mesh() -> "DeviceMesh | None":
 
 
 def own_mesh() -> "DeviceMesh | None":
-    """The mesh of this rank by itself inside :func:`alone`; None elsewhere."""
+    """The mesh of this rank by itself inside :func:`alone`; None elsewhere.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> with distarray.comm.alone(distarray.default_mesh()):
+    ...     print(own_mesh().size())
+    1
+    >>> own_mesh() is None
+    True
+    """
     return _own.get()

@@ -11,7 +11,15 @@ __all__ = ["root_group", "world_group"]
 
 
 def world_group() -> Group:
-    """All ranks: of this thread's world if it is a rank of one, of MPI's otherwise."""
+    """All ranks: of this thread's world if it is a rank of one, of MPI's otherwise.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> group = distarray.comm.world_group()
+    >>> 0 <= group.rank < group.size
+    True
+    """
     world = current_world()
     if world is not None:
         return world

@@ -225,7 +225,15 @@ def _conclude(meeting: _Round) -> None:
 
 
 def current_world() -> ThreadGroup | None:
-    """The group of all thread ranks of the run this thread belongs to; None outside of one."""
+    """The group of all thread ranks of the run this thread belongs to; None outside of one.
+
+    Examples
+    --------
+    >>> run_threads(3, lambda group: current_world() is group)
+    [True, True, True]
+    >>> current_world() is None
+    True
+    """
     return _current.get()
 
 

@@ -40,6 +40,16 @@ class Cut(NamedTuple):
         Index ``i`` here is index ``offset + i * step`` of the base.
     bounds : tuple of int, optional
         Boundaries of the base's blocks, ``prod(radix) + 1`` of them, instead of chunks.
+
+    Examples
+    --------
+    >>> from distarray.layout import Cut
+    >>> cut = Cut.chunked(10, (0,), (4,))
+    >>> [cut.interval(part) for part in range(cut.parts)], cut.owner(7)
+    ([(0, 3), (3, 6), (6, 9), (9, 10)], 2)
+    >>> odd = cut.view(1, 2, 5)  # of 1, 3, 5, 7 and 9
+    >>> [odd.interval(part) for part in range(odd.parts)]
+    [(0, 1), (1, 3), (3, 4), (4, 5)]
     """
 
     extent: int

@@ -263,7 +263,14 @@ def _chunked(
 def normalize_placements(
     placements: Sequence[object], ndim: int, mesh_shape: tuple[int, ...]
 ) -> tuple[Placement, ...]:
-    """Placements with dimensions counted from the front, checked against array and mesh."""
+    """Placements with dimensions counted from the front, checked against array and mesh.
+
+    Examples
+    --------
+    >>> from distarray.layout import Shard, normalize_placements
+    >>> normalize_placements([Shard(-1)], 3, (4,))
+    (Shard(2),)
+    """
     placements = (placements,) if isinstance(placements, Placement) else tuple(placements)
     if len(placements) != len(mesh_shape):
         raise LayoutError(

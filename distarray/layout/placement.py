@@ -9,7 +9,17 @@ __all__ = ["At", "Fold", "Partial", "Placement", "Replicate", "Shard"]
 
 
 class Fold(Enum):
-    """How the pending contributions of a mesh dimension are folded into one value."""
+    """How the pending contributions of a mesh dimension are folded into one value.
+
+    Examples
+    --------
+    >>> import numpy, distarray
+    >>> group = distarray.default_mesh().group
+    >>> group.allreduce(numpy.array([group.rank]), distarray.Fold.MAX).tolist() == [group.size - 1]
+    True
+    >>> distarray.Partial(distarray.Fold.MAX)
+    Partial('max')
+    """
 
     SUM = "sum"
     AVG = "avg"
@@ -25,7 +35,15 @@ class Fold(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Base class of the placements."""
+    """Base class of the placements.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> from distarray.layout import Placement
+    >>> [isinstance(p, Placement) for p in distarray.numpy.ones(3).placements]
+    [True]
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +137,13 @@ class At(Placement):
     ----------
     coordinate : int
         The coordinate that holds the array.
+
+    Examples
+    --------
+    >>> from distarray.layout import Layout, Shard, view_layout
+    >>> rows = Layout.chunked((8, 3), (4,), [Shard(0)])
+    >>> view_layout(rows, (5, (0, 1, 3))).placements
+    (At(2),)
     """
 
     coordinate: int

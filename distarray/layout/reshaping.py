@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 #: Dimensions of the old shape and of the new one, as half-open ranges.
+#: ``((0, 1), (0, 2))``: the first dimension becomes the first two.
 ReshapeGroup = tuple[Interval, Interval]
 
 
@@ -72,6 +73,12 @@ def regrouped_cut(cuts: Sequence[Cut], new: Sequence[int]) -> list[Cut] | None:
     -------
     list of Cut or None
         None if elements have to move.
+
+    Examples
+    --------
+    >>> [rows] = regrouped_cut([Cut.chunked(4, (0,), (2,)), Cut.whole(3)], [12])
+    >>> [rows.interval(part) for part in range(2)]
+    [(0, 6), (6, 12)]
     """
     if len(cuts) == len(new) == 1:
         return list(cuts)
@@ -97,6 +104,14 @@ def rescaled_cut(cut: Cut, times: int, over: int = 1) -> Cut | None:
 
     It is what becomes of the leading dimension when `times` following elements are merged into
     each of its indices, and then `over` elements are split off each index again.
+
+    Examples
+    --------
+    >>> halves = Cut.chunked(6, (0,), (2,))
+    >>> [rescaled_cut(halves, 5).interval(part) for part in range(2)]
+    [(0, 15), (15, 30)]
+    >>> rescaled_cut(halves, 1, 2) is None  # a boundary at 3 / 2
+    True
     """
     if times == over:
         return cut
@@ -121,6 +136,12 @@ def recounted_cut(cut: Cut, counts: Sequence[int]) -> Cut:
         Of any extent.
     counts : sequence of int
         The new length of each block, by block number.
+
+    Examples
+    --------
+    >>> cut = recounted_cut(Cut.chunked(6, (0,), (3,)), [1, 0, 4])
+    >>> cut.extent, [cut.interval(part) for part in range(3)]
+    (5, [(0, 1), (1, 1), (1, 5)])
     """
     if cut.step > 0:
         return Cut.ragged(counts, cut.mesh_dims, cut.radix)
@@ -151,7 +172,14 @@ def _rescaled_evenly(cut: Cut, times: int, over: int) -> Cut | None:
 
 
 def stretched_cut(cut: Cut, before: int, after: int) -> Cut:
-    """The cut of a dimension with indices added at its ends, which go to the outermost blocks."""
+    """The cut of a dimension with indices added at its ends, which go to the outermost blocks.
+
+    Examples
+    --------
+    >>> cut = stretched_cut(Cut.chunked(6, (0,), (3,)), 1, 2)
+    >>> cut.extent, [cut.interval(part) for part in range(3)]
+    (9, [(0, 3), (3, 5), (5, 9)])
+    """
     counts = [stop - start for start, stop in map(cut.interval, range(cut.parts))]
     held = [part for part, count in enumerate(counts) if count] or [0]
     first, last = (held[0], held[-1]) if cut.step > 0 else (held[-1], held[0])

@@ -21,6 +21,14 @@ def view_layout(layout: Layout, entries: Entries) -> Layout:
     """The layout of a basic-index view, with every element where it is in the base.
 
     An integer on a sharded dimension leaves the rest of the array at the coordinate that owns it.
+
+    Examples
+    --------
+    >>> from distarray.layout import Layout, Shard
+    >>> rows = Layout.chunked((8, 3), (4,), [Shard(0)])
+    >>> view = view_layout(rows, ((1, 1, 4), (0, 1, 3)))  # x[1:5]
+    >>> [view.local_shape((rank,)) for rank in range(4)]
+    [(1, 3), (2, 3), (1, 3), (0, 3)]
     """
     cuts: list[Cut] = []
     others: dict[int, Placement] = dict(layout.others)
@@ -48,6 +56,14 @@ def local_key(
     """The NumPy key that takes a rank's block of the view out of its block of the base.
 
     None on a rank that holds nothing of the view.
+
+    Examples
+    --------
+    >>> from distarray.layout import Layout, Shard
+    >>> rows = Layout.chunked((8, 3), (4,), [Shard(0)])
+    >>> entries = ((1, 1, 4), (0, 1, 3))  # x[1:5]
+    >>> [local_key(rows, entries, (rank,))[0] for rank in range(3)]
+    [slice(1, 2, 1), slice(0, 2, 1), slice(0, 1, 1)]
     """
     result = view_layout(layout, entries)
     if not result.holds(coords):

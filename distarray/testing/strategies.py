@@ -24,7 +24,18 @@ DTYPES = ("f8", "i8", "i4", "c16", "?", "f4", "u1")
 
 
 def mesh_shapes(ranks: int) -> st.SearchStrategy[tuple[int, ...]]:
-    """Shapes of 1-d and 2-d meshes of a number of ranks."""
+    """Shapes of 1-d and 2-d meshes of a number of ranks.
+
+    Examples
+    --------
+    >>> from hypothesis import given, settings
+    >>> from distarray.testing import mesh_shapes
+    >>> @settings(max_examples=5, database=None, derandomize=True)
+    ... @given(shape=mesh_shapes(6))
+    ... def test_all_ranks(shape):
+    ...     assert np.prod(shape) == 6
+    >>> test_all_ranks()
+    """
     pairs = [(a, ranks // a) for a in range(1, ranks + 1) if ranks % a == 0]
     return st.sampled_from([(ranks,), *pairs])
 
@@ -33,7 +44,18 @@ def mesh_shapes(ranks: int) -> st.SearchStrategy[tuple[int, ...]]:
 def shapes(
     draw: Any, min_dims: int = 0, max_dims: int = 3, max_side: int = 7, max_size: int = 200
 ) -> tuple[int, ...]:
-    """Shapes with sides of 0, 1 and uneven lengths."""
+    """Shapes with sides of 0, 1 and uneven lengths.
+
+    Examples
+    --------
+    >>> from hypothesis import given, settings
+    >>> from distarray.testing import shapes
+    >>> @settings(max_examples=5, database=None, derandomize=True)
+    ... @given(shape=shapes(min_dims=1, max_dims=2))
+    ... def test_zeros(shape):
+    ...     assert np.zeros(shape).ndim in (1, 2)
+    >>> test_zeros()
+    """
     ndim = draw(st.integers(min_dims, max_dims))
     shape: list[int] = []
     for _ in range(ndim):
@@ -73,7 +95,18 @@ def array_values(
     min_dims: int = 0,
     max_dims: int = 3,
 ) -> np.ndarray[Any, Any]:
-    """NumPy arrays of drawn (or given) shape and dtype."""
+    """NumPy arrays of drawn (or given) shape and dtype.
+
+    Examples
+    --------
+    >>> from hypothesis import given, settings
+    >>> from distarray.testing import array_values, assert_matches
+    >>> @settings(max_examples=5, database=None, derandomize=True)
+    ... @given(values=array_values(dtypes=("f8", "i8")))
+    ... def test_negative(values):
+    ...     assert_matches(-distribute(values), -values)
+    >>> test_negative()
+    """
     if shape is None:
         shape = draw(shapes(min_dims, max_dims))
     dtype = draw(st.sampled_from(list(dtypes)))
@@ -96,6 +129,15 @@ class Recipe:
         For views: elements of the base before and after each dimension, and the step.
     counts : tuple of int
         For ragged ones: lengths of the blocks along `dim`, which mesh dimension 0 cuts.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> from distarray.testing import Recipe
+    >>> recipe = Recipe((distarray.Shard(0),), "transposed")
+    >>> x = recipe.build(np.arange(12.0).reshape(4, 3), distarray.default_mesh())
+    >>> x.placements, x[1].tolist()
+    ((Shard(1),), [3.0, 4.0, 5.0])
     """
 
     placements: tuple[Placement, ...]
