@@ -10,7 +10,9 @@ import doctest
 import importlib
 import io
 import os
+import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -31,9 +33,17 @@ OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 def run(test: doctest.DocTest) -> None:
     report = io.StringIO()
-    with np.errstate():
+    with np.errstate(), patch.dict(os.environ):  # distarray.torch.start sets variables
         outcome = doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=report.write)
+    leave_process_group()
     assert not outcome.failed, report.getvalue()
+
+
+def leave_process_group() -> None:
+    """Of torch.distributed, for which the next test may have other ranks."""
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def needed(name: str) -> None:

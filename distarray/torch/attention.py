@@ -47,6 +47,15 @@ class AttentionParallel(ParallelStyle):
     ----
     Forward one allreduce of the output, backward one of each different input's gradient; with
     ``need_weights`` one more of the weights.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> attention = torch.nn.MultiheadAttention(8, 4, batch_first=True)
+    >>> attention = dt.parallelize_module(attention, None, dt.AttentionParallel())
+    >>> x = torch.ones(2, 5, 8)
+    >>> attention(x, x, x, need_weights=False)[0].shape
+    torch.Size([2, 5, 8])
     """
 
     shards = True

@@ -74,6 +74,15 @@ def to_torch(x: Any, *, device: Any = None, dtype: Any = None, copy: bool | None
     It is a local call: each rank decides for itself. Of a distributed array they decide alike, for
     data type, direction of strides and whether it can be written to are those of the array, also
     on a rank that has nothing of it.
+
+    Examples
+    --------
+    >>> import numpy, distarray, distarray.torch as dt
+    >>> x = distarray.distribute(numpy.zeros(12), placements=[distarray.Shard(0)])
+    >>> t = dt.to_torch(x)
+    >>> t += 1  # in the array's memory
+    >>> float(x.sum())
+    12.0
     """
     block = x._block if type(x) is DistArray else x
     plain = type(block) is _ndarray and block.flags.writeable
@@ -232,6 +241,15 @@ def from_torch(
     ----
     One small allreduce, and one small allgather of the lengths if `shape` is not given; nothing
     with ``check=False`` or on a mesh of one rank.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> mine = torch.ones(3)  # read or computed by this rank
+    >>> x = dt.from_torch(mine, placements=[distarray.Shard(0)])
+    >>> x.shape == (3 * mesh.size(),)
+    True
     """
     mesh = default_mesh() if mesh is None else mesh
     if not check:
@@ -328,6 +346,13 @@ def distribute_tensor(
     Cost
     ----
     One copy from the device where `t` is on one, and that of :func:`distarray.distribute`.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> x = dt.distribute_tensor(torch.arange(6.0), placements=[distarray.Shard(0)])
+    >>> float(x.sum())
+    15.0
     """
     mesh = device_mesh if mesh is None else mesh
     mesh = default_mesh() if mesh is None else mesh

@@ -270,7 +270,17 @@ def begin_scatter(tensor: Tensor, group: Group, parts: Parts, fold: Fold) -> Com
 
 
 class Work:
-    """A fold in place that may still be under way."""
+    """A fold in place that may still be under way.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> x = torch.ones(2)
+    >>> work = dt.all_reduce_(x, mesh, async_op=True)
+    >>> work.wait() is x
+    True
+    """
 
     __slots__ = ("_finish", "_pending", "_tensor")
 

@@ -86,6 +86,15 @@ def manual_seed(seed: int, mesh: DeviceMesh | None = None) -> None:
     Cost
     ----
     None.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> dropout = dt.distribute_module(torch.nn.Dropout(0.5), mesh)
+    >>> dt.manual_seed(7, mesh)
+    >>> dropout(torch.ones(8))  # on any number of ranks
+    tensor([0., 0., 2., 0., 0., 0., 2., 0.])
     """
     mesh = default_mesh() if mesh is None else mesh
     _streams[mesh] = _Stream(seed, mesh)

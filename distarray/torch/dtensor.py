@@ -67,6 +67,13 @@ def ensure_process_group(mesh: DeviceMesh | None = None, backend: str | None = N
     Cost
     ----
     The first time a broadcast and the meeting of the ranks, some 10 ms; later one agreement.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> dt.ensure_process_group(mesh).size() == mesh.size()
+    True
     """
     global _own
     group = world_group() if mesh is None else mesh.group
@@ -165,6 +172,14 @@ def to_dtensor(x: DistArray, *, mesh: Any = None) -> Any:
     Cost
     ----
     The first time for a mesh, process groups along its dimensions are made; later one agreement.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> x = dt.from_torch(torch.ones(2, 3))
+    >>> d = dt.to_dtensor(x)
+    >>> d.placements[0].is_shard(0), dt.shares_memory(x, d.to_local())
+    (True, True)
     """
     if not isinstance(x, DistArray):
         raise TypeError(f"to_dtensor: a DistArray is wanted, not {type(x).__name__}")
@@ -273,6 +288,15 @@ def from_dtensor(dt: Any, *, mesh: DeviceMesh | None = None) -> DistArray:
     Cost
     ----
     An agreement and one small allgather.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> d = dt.to_dtensor(dt.from_torch(torch.ones(2, 3), mesh=mesh))
+    >>> y = dt.from_dtensor(d * 2)
+    >>> float(y.sum()) == 12 * mesh.size()
+    True
     """
     if not isinstance(dt, DTensor):
         raise TypeError(f"from_dtensor: a DTensor is wanted, not {type(dt).__name__}")

@@ -26,6 +26,17 @@ class ParallelStyle(ABC):
     ----------
     shards : bool
         Whether it leaves of the module's parameters only a part on each rank.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> class Frozen(dt.ParallelStyle):
+    ...     def apply(self, module, mesh, src_data_rank):
+    ...         module.requires_grad_(False)
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 2))
+    >>> model = dt.parallelize_module(model, distarray.default_mesh(), {"0": Frozen()})
+    >>> model[0].weight.requires_grad
+    False
     """
 
     shards = False

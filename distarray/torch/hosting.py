@@ -47,6 +47,15 @@ def host(t: Any, mode: str = "r") -> Iterator[Any]:
     ----
     Nothing is sent. Nothing is copied for a CPU tensor; one blocking copy from the device for
     "r" and "rw", and one to it for "w" and "rw".
+
+    Examples
+    --------
+    >>> import torch, distarray.torch as dt
+    >>> weight = torch.nn.Parameter(torch.ones(3))
+    >>> with dt.host(weight, "rw") as values:
+    ...     values *= 2
+    >>> weight.tolist()
+    [2.0, 2.0, 2.0]
     """
     if mode not in ("r", "w", "rw"):
         raise ValueError(f"host: mode is 'r', 'w' or 'rw', not {mode!r}")
@@ -102,6 +111,15 @@ def shares_memory(x: Any, t: Any) -> bool:
     Cost
     ----
     Nothing is sent.
+
+    Examples
+    --------
+    >>> import torch, distarray.torch as dt
+    >>> t = torch.ones(3)
+    >>> dt.shares_memory(dt.from_torch(t), t)
+    True
+    >>> dt.shares_memory(dt.from_torch(t, copy=True), t)
+    False
     """
     block = x._block if isinstance(x, DistArray) else x
     if not is_block(block) and not isinstance(block, np.generic):

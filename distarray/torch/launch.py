@@ -147,6 +147,13 @@ def start(device: str = "cpu") -> Any:
     Cost
     ----
     One broadcast of a host name and port, and an agreement.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> device = dt.start("cpu")
+    >>> torch.ones(3, device=device).device
+    device(type='cpu')
     """
     if device not in _DEVICES:
         raise ValueError(f"start: device is one of {_DEVICES}, not {device!r}")

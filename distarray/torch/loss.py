@@ -95,6 +95,16 @@ def parallel_cross_entropy(
     ----
     Two allreduces of one and of two (with label smoothing three) numbers a sample; none in the
     gradient. Where samples are sharded, two allreduces of a few numbers more.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> mine = torch.zeros(5, 2)  # 5 samples, 2 classes on this rank
+    >>> logits = dt.DistTensor.from_local(mine, mesh, [distarray.Shard(1)])
+    >>> loss = dt.parallel_cross_entropy(logits, torch.tensor([0, 1, 0, 1, 1]))
+    >>> round(float(loss.exp())) == 2 * mesh.size()
+    True
     """
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
@@ -342,6 +352,18 @@ def loss_parallel(mesh: DeviceMesh | None = None) -> Iterator[None]:
     Cost
     ----
     As `parallel_cross_entropy`; for plain logits an allgather of a few integers more.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> head = dt.parallelize_module(torch.nn.Linear(4, 6), mesh, dt.ColwiseParallel())
+    >>> with dt.loss_parallel(mesh):
+    ...     logits, target = head(torch.ones(2, 4)), torch.tensor([0, 5])
+    ...     loss = torch.nn.functional.cross_entropy(logits, target)
+    >>> loss.backward()
+    >>> bool(loss > 0)
+    True
     """
     if mesh is None:
         yield

@@ -77,6 +77,17 @@ def distribute_module(
     ----
     One exchange for each parameter. Each forward pass without `input_fn` adds a checksum of the
     inputs and an allreduce of two integers.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> def cut(name, module, mesh):
+    ...     dt.distribute_parameter(module, "weight", mesh, [distarray.Shard(0)])
+    >>> model = dt.distribute_module(torch.nn.Linear(4, 6), distarray.default_mesh(), cut)
+    >>> model(torch.ones(2, 4)).shape
+    torch.Size([2, 6])
+    >>> dt.module_state(model)["weight"].placements
+    (Shard(0),)
     """
     mesh = default_mesh() if device_mesh is None else device_mesh
     if mesh.coords is None:

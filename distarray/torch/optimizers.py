@@ -58,6 +58,16 @@ def optimizer_state(optimizer: Optimizer, module: Module) -> dict[str, DistArray
     Cost
     ----
     None.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> model = dt.fully_shard(torch.nn.Linear(4, 6))
+    >>> optimizer = torch.optim.Adam(model.parameters())
+    >>> model(torch.ones(2, 4)).sum().backward()
+    >>> optimizer.step()
+    >>> dt.optimizer_state(optimizer, model)["weight.exp_avg"].shape
+    (6, 4)
     """
     names = {id(parameter): name for name, parameter in module.named_parameters()}
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -106,6 +116,16 @@ def clip_grad_norm_(
     ----
     One allreduce of a number for each set of mesh dimensions that cuts parameters; mostly one or
     two.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> model = dt.fully_shard(torch.nn.Linear(4, 1, bias=False))
+    >>> model(torch.ones(1, 4)).sum().backward()
+    >>> dt.clip_grad_norm_(model, 1.0)
+    tensor(2.)
+    >>> dt.clip_grad_norm_(model, 1.0).round(decimals=3)
+    tensor(1.)
     """
     if isinstance(parameters, torch.nn.Module):
         parameters = parameters.parameters()

@@ -233,6 +233,16 @@ def distribute_parameter(
     Cost
     ----
     One exchange, in which each rank gets its part; nothing if `src_data_rank` is None.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> layer = torch.nn.Linear(4, 6)
+    >>> dt.distribute_parameter(layer, "weight", mesh, [distarray.Shard(0)])
+    >>> rows = torch.tensor(layer.weight.shape[0])  # on this rank
+    >>> dt.all_reduce(rows, mesh).item()
+    6
     """
     layout = Layout.chunked(
         whole_shape(module, name),

@@ -67,6 +67,17 @@ def parallelize_module(
     Cost
     ----
     One exchange for each parameter.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    >>> plan = {"0": dt.ColwiseParallel(), "2": dt.RowwiseParallel()}
+    >>> model = dt.parallelize_module(model, distarray.default_mesh(), plan)
+    >>> model(torch.ones(5, 4)).shape
+    torch.Size([5, 2])
+    >>> dt.module_state(model)["0.weight"].shape
+    (8, 4)
     """
     mesh = default_mesh() if device_mesh is None else device_mesh
     if mesh.ndim != 1:

@@ -50,6 +50,19 @@ class PrepareModuleInput(ParallelStyle):
     Cost
     ----
     One redistribution of each tensor whose two layouts differ, and one of its gradient.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> style = dt.PrepareModuleInput(
+    ...     input_layouts=distarray.Shard(0),
+    ...     desired_input_layouts=distarray.Replicate(),
+    ...     use_local_output=True,
+    ... )
+    >>> total = dt.parallelize_module(torch.nn.Flatten(0), mesh, style)
+    >>> total(torch.ones(2, 3)).shape == (6 * mesh.size(),)
+    True
     """
 
     def __init__(
@@ -114,6 +127,17 @@ class PrepareModuleOutput(ParallelStyle):
     Cost
     ----
     As `PrepareModuleInput`.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> style = dt.PrepareModuleOutput(
+    ...     output_layouts=distarray.Shard(0), desired_output_layouts=distarray.Replicate()
+    ... )
+    >>> model = dt.parallelize_module(torch.nn.ReLU(), mesh, style)
+    >>> model(torch.ones(2, 3)).shape == (2 * mesh.size(), 3)
+    True
     """
 
     def __init__(
@@ -153,6 +177,20 @@ class PrepareModuleInputOutput(ParallelStyle):
     """`PrepareModuleInput` and `PrepareModuleOutput` in one, with the parameters of both.
 
     `use_local_input` and `use_local_output` are their `use_local_output`.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> rows, whole = distarray.Shard(0), distarray.Replicate()
+    >>> style = dt.PrepareModuleInputOutput(
+    ...     input_layouts=rows, desired_input_layouts=whole, use_local_input=True,
+    ...     output_layouts=whole, desired_output_layouts=rows,
+    ... )
+    >>> softmax = dt.parallelize_module(torch.nn.Softmax(0), mesh, style)  # over all ranks' rows
+    >>> part = softmax(torch.ones(2, 3))
+    >>> torch.allclose(part, torch.full((2, 3), 0.5 / mesh.size()))
+    True
     """
 
     def __init__(

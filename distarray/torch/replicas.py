@@ -90,8 +90,12 @@ def data_parallel(
 
     Examples
     --------
-    >>> model = data_parallel(model, mesh, "dp")  # doctest: +SKIP
-    >>> loss_of(model(my_part_of_the_batch)).backward()  # doctest: +SKIP
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> model = dt.data_parallel(torch.nn.Linear(2, 1, bias=False), mesh)
+    >>> model(torch.full((1, 2), float(mesh.rank))).sum().backward()
+    >>> bool((model.weight.grad == (mesh.size() - 1) / 2).all())  # the mean of all ranks
+    True
     """
     mesh, _, line = line_of("data_parallel", mesh, mesh_dim)
     if mesh.coords is None:
@@ -125,6 +129,18 @@ def no_sync(module: Module) -> Iterator[None]:
     ----------
     module : torch.nn.Module
         One given to :func:`data_parallel`.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> model = dt.data_parallel(torch.nn.Linear(2, 1, bias=False), mesh)
+    >>> batch = torch.full((1, 2), float(mesh.rank))
+    >>> with dt.no_sync(model):
+    ...     model(batch).sum().backward()
+    >>> model(batch).sum().backward()
+    >>> bool((model.weight.grad == mesh.size() - 1).all())  # the mean of both passes' sums
+    True
     """
     averager = _AVERAGERS.get(module)
     if averager is None:

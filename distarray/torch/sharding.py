@@ -94,6 +94,18 @@ def fully_shard(
     such as need norms or factors of whole parameters do not, nor does
     ``torch.nn.utils.clip_grad_norm_``: see :func:`clip_grad_norm_`. ``module_state`` gives the
     parameters as distributed arrays.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    >>> first = dt.fully_shard(model[0])
+    >>> model = dt.fully_shard(model)
+    >>> optimizer = torch.optim.Adam(model.parameters())
+    >>> model(torch.ones(3, 4)).sum().backward()  # this rank's part of the batch
+    >>> optimizer.step()
+    >>> dt.module_state(model)["0.weight"].shape
+    (8, 4)
     """
     mesh, dim, line = line_of("fully_shard", mesh, mesh_dim)
     if mesh.coords is None:

@@ -42,6 +42,17 @@ def module_state(module: Module, mesh: DeviceMesh | None = None) -> dict[str, Di
     Cost
     ----
     One allreduce of an integer, to agree that nothing is wrong.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> model = dt.distribute_module(torch.nn.Linear(3, 2))
+    >>> state = dt.module_state(model)
+    >>> state["weight"].shape
+    (2, 3)
+    >>> state["bias"][...] = 1  # in the parameter's memory
+    >>> bool((model.bias == 1).all())
+    True
     """
     found: dict[str, DistArray] = {}
     error: Exception | None = None

@@ -137,6 +137,15 @@ class ColwiseParallel(_Weights):
     ----
     Forward none, backward one allreduce of the input's gradient, if it has one; what
     redistributing the input and the output takes.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> layer = dt.parallelize_module(torch.nn.Linear(4, 6), mesh, dt.ColwiseParallel())
+    >>> part = layer(torch.ones(5, 4))  # this rank's columns of the output
+    >>> dt.gather_from(part, mesh, dim=-1).shape
+    torch.Size([5, 6])
     """
 
     _dims = (0, 1)
@@ -163,6 +172,16 @@ class RowwiseParallel(_Weights):
     ----
     Forward one allreduce of the output (a reduce-scatter, if it is wanted cut), backward none (an
     allgather); what redistributing the input takes.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> table = dt.parallelize_module(torch.nn.Embedding(10, 4), mesh, dt.RowwiseParallel())
+    >>> table(torch.tensor([1, 7])).shape
+    torch.Size([2, 4])
+    >>> dt.module_state(table)["weight"].placements
+    (Shard(0),)
     """
 
     _dims = (1, 0)
@@ -191,6 +210,15 @@ class SequenceParallel(ParallelStyle):
     ----
     Forward none where the input is a `DistTensor`; backward one allreduce of each parameter's
     gradient.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> norm = dt.parallelize_module(torch.nn.LayerNorm(4), mesh, dt.SequenceParallel())
+    >>> tokens = torch.ones(2, 3, 4)  # this rank's 3 tokens of 2 texts
+    >>> norm(tokens).shape == (2, 3 * mesh.size(), 4)
+    True
     """
 
     def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = False) -> None:
@@ -251,6 +279,17 @@ class DropoutParallel(ParallelStyle):
     input_layouts : Placement
         How a plain input is laid out; ``Shard(-1)`` between a `ColwiseParallel` and a
         `RowwiseParallel` layer.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> style = dt.DropoutParallel(distarray.Shard(0))
+    >>> dropout = dt.parallelize_module(torch.nn.Dropout(0.5), mesh, style)
+    >>> dt.manual_seed(7, mesh)
+    >>> part = dropout(dt.scatter_to(torch.ones(8), mesh))
+    >>> dt.gather_from(part, mesh)
+    tensor([0., 0., 2., 0., 0., 0., 2., 0.])
     """
 
     def __init__(self, input_layouts: Placement = Shard(-1)) -> None:  # noqa: B008  immutable

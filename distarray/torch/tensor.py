@@ -36,6 +36,16 @@ class DistTensor(functions.Operators):
         The ranks that hold it.
     layout : Layout
         Where every element is.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> x = dt.DistTensor.from_local(torch.ones(2, 3), mesh, [distarray.Shard(0)])
+    >>> x.shape == (2 * mesh.size(), 3)
+    True
+    >>> (x + 1).full_tensor().unique()
+    tensor([2.])
     """
 
     __slots__ = ("_grads", "_local", "layout", "mesh")
