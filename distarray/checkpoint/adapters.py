@@ -71,9 +71,18 @@ def register(
 
     Examples
     --------
+    >>> import tempfile, distarray
     >>> class Clock:
-    ...     time = 0.0
+    ...     def __init__(self, time):
+    ...         self.time = time
     >>> register(Clock, "clock", lambda c: vars(c), lambda c, state: vars(c).update(state))
+    >>> clock = Clock(0.0)
+    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
+    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/run")
+    ...     saving = distarray.checkpoint.save(path, {"clock": Clock(2.5)})
+    ...     state = distarray.checkpoint.load(path, into={"clock": clock})
+    >>> clock.time
+    2.5
     """
     _adapters[kind] = Adapter(name, state, restore)
 

@@ -285,9 +285,15 @@ def latest(path: PathLike, *, mesh: DeviceMesh | None = None) -> Path | None:
 
     Examples
     --------
-    >>> import distarray
-    >>> distarray.checkpoint.latest("/nowhere/at/all") is None
-    True
+    >>> import tempfile, distarray
+    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
+    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/run")
+    ...     print(latest(path))
+    ...     for step in (10, 20):
+    ...         saving = distarray.checkpoint.save(path, {"time": 0.1 * step}, step=step)
+    ...     print(latest(path).name)
+    None
+    step-00000020
     """
     mesh = default_mesh() if mesh is None else mesh
     background.settle(mesh)

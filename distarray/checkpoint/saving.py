@@ -94,8 +94,9 @@ def save(
     --------
     >>> import tempfile, numpy, distarray
     >>> x = distarray.distribute(numpy.arange(6.0))
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     saving = save(directory + "/run", {"x": x, "time": 2.5}, step=10)
+    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
+    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/run")
+    ...     saving = save(path, {"x": x, "time": 2.5}, step=10)
     ...     print(saving.path.name)
     step-00000010
     """
