@@ -11,6 +11,10 @@ from distarray.lazy import lazy_names
 if TYPE_CHECKING:
     from distarray.errors import CopyRequiredError as CopyRequiredError
     from distarray.torch.attention import AttentionParallel as AttentionParallel
+    from distarray.torch.borders import copy_to as copy_to
+    from distarray.torch.borders import gather_from as gather_from
+    from distarray.torch.borders import reduce_from as reduce_from
+    from distarray.torch.borders import scatter_to as scatter_to
     from distarray.torch.bridge import distribute_tensor as distribute_tensor
     from distarray.torch.bridge import from_torch as from_torch
     from distarray.torch.bridge import to_torch as to_torch
@@ -20,11 +24,7 @@ if TYPE_CHECKING:
     from distarray.torch.collectives import all_reduce_ as all_reduce_
     from distarray.torch.collectives import all_to_all as all_to_all
     from distarray.torch.collectives import broadcast as broadcast
-    from distarray.torch.collectives import copy_to as copy_to
-    from distarray.torch.collectives import gather_from as gather_from
-    from distarray.torch.collectives import reduce_from as reduce_from
     from distarray.torch.collectives import reduce_scatter as reduce_scatter
-    from distarray.torch.collectives import scatter_to as scatter_to
     from distarray.torch.counting import transfers as transfers
     from distarray.torch.dropout import manual_seed as manual_seed
     from distarray.torch.dtensor import ensure_process_group as ensure_process_group
@@ -81,11 +81,11 @@ _WHERE = {
     "all_reduce_": "distarray.torch.collectives",
     "all_to_all": "distarray.torch.collectives",
     "broadcast": "distarray.torch.collectives",
-    "copy_to": "distarray.torch.collectives",
-    "gather_from": "distarray.torch.collectives",
-    "reduce_from": "distarray.torch.collectives",
+    "copy_to": "distarray.torch.borders",
+    "gather_from": "distarray.torch.borders",
+    "reduce_from": "distarray.torch.borders",
     "reduce_scatter": "distarray.torch.collectives",
-    "scatter_to": "distarray.torch.collectives",
+    "scatter_to": "distarray.torch.borders",
     "clip_grad_norm_": "distarray.torch.optimizers",
     "data_parallel": "distarray.torch.replicas",
     "ensure_process_group": "distarray.torch.dtensor",

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout, Placement, Replicate
-from distarray.torch.collectives import reduce_from
+from distarray.torch.borders import reduce_from
 from distarray.torch.dropout import mask as dropout_mask
 from distarray.torch.handing import ParallelStyle, annotated, handed_out
 from distarray.torch.layers import cut_in_units, linear, mark

@@ -5,9 +5,9 @@ There are two families, because there are two meanings of a loss that is made on
 * `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast` are what they are: linear
   maps from the tensors of all ranks to the tensors of all ranks. Their gradient is that of the
   *sum of the losses of all ranks*.
-* `copy_to`, `reduce_from`, `gather_from`, `scatter_to` are the borders of tensor parallelism: one
-  side is *replicated*, the same on all ranks, and so is what follows from it. The loss that all
-  ranks compute is one loss, and the gradient is that of one.
+* `copy_to`, `reduce_from`, `gather_from`, `scatter_to` (in :mod:`distarray.torch.borders`) are the
+  borders of tensor parallelism: one side is *replicated*, the same on all ranks, and so is what
+  follows from it. The loss that all ranks compute is one loss, and the gradient is that of one.
 
 =================  ==================  ====================
 function           forward             backward
@@ -45,16 +45,11 @@ __all__ = [
     "all_reduce_",
     "all_to_all",
     "broadcast",
-    "copy_to",
-    "gather_from",
-    "reduce_from",
     "reduce_scatter",
-    "scatter_to",
 ]
 
 Tensor = Any
 
-_LINEAR = (Fold.SUM, Fold.AVG)
 #: Folds of which there is a gradient, but not that of a linear map.
 _CURVED = (Fold.MIN, Fold.MAX, Fold.PROD)
 
@@ -93,12 +88,20 @@ def all_reduce(
     bfloat16, float16 and float8 are folded in float32 and rounded once. float64 and integers are
     folded as they are, on the host, on whatever device the tensor is. The gradient of "min" and
     "max" is divided evenly among the ranks that hold the value.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> total = dt.all_reduce(torch.ones(2), mesh)
+    >>> bool((total == mesh.size()).all())
+    True
     """
     tensor, group = talk.along("all_reduce", tensor, mesh, mesh_dim)
     fold = Fold(fold)
-    if not _records(tensor):
+    if not gradients.records(tensor):
         return talk.folded(tensor, group, fold)
-    if fold in _LINEAR:
+    if fold in gradients.LINEAR:
         return gradients.all_reduce(tensor, group, fold)
     if fold in _CURVED:
         return gradients.extreme(tensor, group, fold)
@@ -135,10 +138,17 @@ def all_gather(
     Cost
     ----
     One allgather; one of an integer more without `sizes`. The gradient is a reduce_scatter.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> dt.all_gather(torch.tensor([mesh.rank]), mesh).tolist() == list(range(mesh.size()))
+    True
     """
     tensor, group = talk.along("all_gather", tensor, mesh, mesh_dim)
     dim, parts = talk.part_sizes("all_gather", tensor, group, dim, sizes)
-    if not _records(tensor):
+    if not gradients.records(tensor):
         return talk.gathered(tensor, group, dim, parts)
     return gradients.all_gather(tensor, group, dim, parts)
 
@@ -176,13 +186,21 @@ def reduce_scatter(
     ----
     One reduce_scatter: of the tensor, what does not stay here is sent. The gradient is an
     allgather.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> part = dt.reduce_scatter(torch.ones(2 * mesh.size()), mesh)
+    >>> part.tolist() == 2 * [mesh.size()]
+    True
     """
     tensor, group = talk.along("reduce_scatter", tensor, mesh, mesh_dim)
     fold = Fold(fold)
     dim, parts = talk.cut_sizes("reduce_scatter", tensor, group, dim, sizes)
-    if not _records(tensor):
+    if not gradients.records(tensor):
         return talk.scattered(tensor, group, dim, parts, fold)
-    if fold not in _LINEAR:
+    if fold not in gradients.LINEAR:
         raise NotImplementedError(
             f"reduce_scatter has no gradient for {fold.value!r}: fold by all_reduce and take the "
             "part, or detach() the tensor"
@@ -228,11 +246,18 @@ def all_to_all(
     ----
     One exchange, in which each element is sent once at most; one small allgather more without
     `concat_sizes`. The gradient is one exchange.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> dt.all_to_all(torch.arange(mesh.size()), mesh).tolist() == mesh.size() * [mesh.rank]
+    True
     """
     tensor, group = talk.along("all_to_all", tensor, mesh, mesh_dim)
     split_dim, gone = talk.cut_sizes("all_to_all", tensor, group, split_dim, split_sizes)
     concat_dim, come = talk.coming_sizes(tensor, group, split_dim, gone, concat_dim, concat_sizes)
-    if not _records(tensor):
+    if not gradients.records(tensor):
         return talk.swapped(tensor, group, split_dim, gone, concat_dim, come)
     return gradients.all_to_all(tensor, group, split_dim, gone, concat_dim, come)
 
@@ -259,136 +284,21 @@ def broadcast(
     Cost
     ----
     One broadcast; the gradient is an allreduce.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> dt.broadcast(torch.tensor([1, mesh.rank]), mesh)
+    tensor([1, 0])
     """
     tensor, group = talk.along("broadcast", tensor, mesh, mesh_dim)
     if not -group.size <= root < group.size:
         raise ValueError(f"broadcast: root {root} is not one of {group.size} rank(s)")
     root %= group.size
-    if not _records(tensor):
+    if not gradients.records(tensor):
         return talk.sent(tensor, group, root)
     return gradients.broadcast(tensor, group, root)
-
-
-# -- borders between replicated and distributed tensors ---------------------------------------
-
-
-def copy_to(tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None) -> Tensor:
-    """A replicated tensor for use by each rank in its own way: itself; the gradient is summed.
-
-    Parameters
-    ----------
-    tensor : torch.Tensor
-        Equal on every rank along the mesh dimension.
-    mesh, mesh_dim
-        As for `all_reduce`.
-
-    Returns
-    -------
-    torch.Tensor
-        The same memory.
-
-    Cost
-    ----
-    None; the gradient is one allreduce.
-    """
-    tensor, group = talk.along("copy_to", tensor, mesh, mesh_dim)
-    return gradients.copy_to(tensor, group) if _records(tensor) else tensor
-
-
-def reduce_from(
-    tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None, fold: Fold | str = "sum"
-) -> Tensor:
-    """The sum (or mean) of the ranks' parts, replicated; the gradient is passed on as it is.
-
-    Parameters
-    ----------
-    tensor, mesh, mesh_dim
-        As for `all_reduce`.
-    fold : {"sum", "avg"}
-        How.
-
-    Returns
-    -------
-    torch.Tensor
-        New, the same bits on every rank.
-
-    Cost
-    ----
-    One allreduce; the gradient sends nothing.
-    """
-    tensor, group = talk.along("reduce_from", tensor, mesh, mesh_dim)
-    fold = Fold(fold)
-    if fold not in _LINEAR:
-        raise ValueError(f"reduce_from: fold is 'sum' or 'avg', not {fold.value!r}")
-    if not _records(tensor):
-        return talk.folded(tensor, group, fold)
-    return gradients.reduce_from(tensor, group, fold)
-
-
-def gather_from(
-    tensor: Tensor,
-    mesh: DeviceMesh,
-    mesh_dim: MeshDim = None,
-    *,
-    dim: int = 0,
-    sizes: Sizes = None,
-) -> Tensor:
-    """Concatenate the ranks' parts to a replicated tensor; the gradient is this rank's part.
-
-    Parameters
-    ----------
-    tensor, mesh, mesh_dim, dim, sizes
-        As for `all_gather`.
-
-    Returns
-    -------
-    torch.Tensor
-        The whole, on every rank.
-
-    Cost
-    ----
-    As `all_gather`; the gradient sends nothing.
-    """
-    tensor, group = talk.along("gather_from", tensor, mesh, mesh_dim)
-    dim, parts = talk.part_sizes("gather_from", tensor, group, dim, sizes)
-    if not _records(tensor):
-        return talk.gathered(tensor, group, dim, parts)
-    return gradients.gather_from(tensor, group, dim, parts)
-
-
-def scatter_to(
-    tensor: Tensor,
-    mesh: DeviceMesh,
-    mesh_dim: MeshDim = None,
-    *,
-    dim: int = 0,
-    sizes: Sizes = None,
-) -> Tensor:
-    """This rank's part of a replicated tensor; the gradient is concatenated.
-
-    Parameters
-    ----------
-    tensor : torch.Tensor
-        Equal on every rank along the mesh dimension.
-    mesh, mesh_dim
-        As for `all_reduce`.
-    dim, sizes
-        As for `reduce_scatter`.
-
-    Returns
-    -------
-    torch.Tensor
-        New.
-
-    Cost
-    ----
-    A copy of the part; the gradient is one allgather.
-    """
-    tensor, group = talk.along("scatter_to", tensor, mesh, mesh_dim)
-    dim, parts = talk.cut_sizes("scatter_to", tensor, group, dim, sizes)
-    if not _records(tensor):
-        return talk.own_part(tensor, group, dim, parts)
-    return gradients.scatter_to(tensor, group, dim, parts)
 
 
 # -- without a gradient -----------------------------------------------------------------------
@@ -424,6 +334,15 @@ def all_reduce_(
     ----
     One allreduce. Contiguous float32, float64 and integers on the CPU are folded where they are;
     others in a copy.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> gradient = torch.ones(2)
+    >>> work = dt.all_reduce_(gradient, mesh, fold="avg", async_op=True)
+    >>> work.wait()  # what does not need it is computed before
+    tensor([1., 1.])
     """
     tensor, group = talk.along("all_reduce_", tensor, mesh, mesh_dim)
     fold = Fold(fold)
@@ -433,8 +352,3 @@ def all_reduce_(
             "tensor.detach() where no gradient shall flow"
         )
     return talk.begin_fold(tensor, group, fold, async_op)
-
-
-def _records(tensor: Tensor) -> bool:
-    """Whether autograd will ask for a gradient."""
-    return bool(tensor.requires_grad and torch.is_grad_enabled())

@@ -1,7 +1,8 @@
 """The collectives as autograd functions: each knows which other one its gradient is.
 
 A gradient is made by one of these functions, so that it can itself be differentiated. Shapes,
-sizes and groups have been checked by :mod:`distarray.torch.collectives`.
+sizes and groups have been checked by :mod:`distarray.torch.collectives` and
+:mod:`distarray.torch.borders`.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from distarray.layout.placement import Fold
 from distarray.torch import conversations as talk
 
 __all__ = [
+    "LINEAR",
     "all_gather",
     "all_reduce",
     "all_to_all",
@@ -21,6 +23,7 @@ __all__ = [
     "copy_to",
     "extreme",
     "gather_from",
+    "records",
     "reduce_from",
     "reduce_scatter",
     "scatter_to",
@@ -30,6 +33,14 @@ __all__ = [
 Tensor = Any
 Group = Any
 Apply = Callable[..., Tensor]
+
+#: Folds that are linear maps.
+LINEAR = (Fold.SUM, Fold.AVG)
+
+
+def records(tensor: Tensor) -> bool:
+    """Whether autograd will ask for a gradient."""
+    return bool(tensor.requires_grad and torch.is_grad_enabled())
 
 
 def _function(

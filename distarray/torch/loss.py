@@ -12,7 +12,7 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.layout import Cut, Fold, Layout, Shard
 from distarray.torch import conversations as talk
-from distarray.torch.collectives import reduce_from
+from distarray.torch.borders import reduce_from
 from distarray.torch.functions import joins
 from distarray.torch.tensor import DistTensor, laid_out
 
