@@ -95,7 +95,7 @@ def one_element(value: Any, dtype: np.dtype[Any]) -> Any:
         return value
     cell = np.empty((), dtype)
     cell[()] = value
-    return cell
+    return cell if dtype.hasobject else cell[()]  # a device takes scalars of the host alone
 
 
 def fitted(value: Any, dtype: np.dtype[Any]) -> Any:

@@ -30,7 +30,7 @@ def mesh_shapes(ranks: int) -> st.SearchStrategy[tuple[int, ...]]:
     --------
     >>> from hypothesis import given, settings
     >>> from distarray.testing import mesh_shapes
-    >>> @settings(max_examples=5, database=None, derandomize=True)
+    >>> @settings(max_examples=5, deadline=None, database=None, derandomize=True)
     ... @given(shape=mesh_shapes(6))
     ... def test_all_ranks(shape):
     ...     assert np.prod(shape) == 6
@@ -50,7 +50,7 @@ def shapes(
     --------
     >>> from hypothesis import given, settings
     >>> from distarray.testing import shapes
-    >>> @settings(max_examples=5, database=None, derandomize=True)
+    >>> @settings(max_examples=5, deadline=None, database=None, derandomize=True)
     ... @given(shape=shapes(min_dims=1, max_dims=2))
     ... def test_zeros(shape):
     ...     assert np.zeros(shape).ndim in (1, 2)
@@ -100,11 +100,12 @@ def array_values(
     Examples
     --------
     >>> from hypothesis import given, settings
+    >>> from distarray.comm import run_threads
     >>> from distarray.testing import array_values, assert_matches
-    >>> @settings(max_examples=5, database=None, derandomize=True)
+    >>> @settings(max_examples=5, deadline=None, database=None, derandomize=True)
     ... @given(values=array_values(dtypes=("f8", "i8")))
     ... def test_negative(values):
-    ...     assert_matches(-distribute(values), -values)
+    ...     run_threads(3, lambda group: assert_matches(-distribute(values), -values))
     >>> test_negative()
     """
     if shape is None:
@@ -229,7 +230,7 @@ def recipes(
     >>> from hypothesis import given, settings, strategies
     >>> from distarray.comm import DeviceMesh, run_threads
     >>> from distarray.testing import array_values, assert_matches, mesh_shapes, recipes
-    >>> @settings(max_examples=5, database=None, derandomize=True)
+    >>> @settings(max_examples=5, deadline=None, database=None, derandomize=True)
     ... @given(data=strategies.data())
     ... def test_sum(data):
     ...     values = data.draw(array_values())
