@@ -8,11 +8,14 @@ them, so that they stay in step.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib.util
 import os
 import pickle
+import shutil
 import sys
+import tempfile
 import time
 import traceback
 import zlib
@@ -149,6 +152,7 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile(profile)
     if config.option.mpi:
         _only_rank_0_reports(config)
+        _keep_files_apart()
 
 
 def _put_blocks_on(device: str) -> None:
@@ -178,6 +182,17 @@ def _only_rank_0_reports(config: pytest.Config) -> None:
     if MPI.COMM_WORLD.rank and reporter is not None:
         reporter._tw._file = open(os.devnull, "w")  # noqa: SIM115
         config.pluginmanager.register(_Failures(MPI.COMM_WORLD.rank))
+
+
+def _keep_files_apart() -> None:
+    """Give each rank a place of its own for pytest's directories.
+
+    Otherwise they remove what old runs have left at the same time, and one of them fails over what
+    another has just removed.
+    """
+    place = tempfile.mkdtemp(prefix="distarray-tests-")
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = place  # read when the first directory is asked for
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
 
 
 class _Failures:

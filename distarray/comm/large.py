@@ -27,6 +27,8 @@ FROM = 1 << 17
 SEGMENT = 1 << 22
 #: And never less than this.
 LEAST = 1 << 16
+#: Bytes of which the places of pieces are multiples: of all item sizes, and of a cache line.
+LINE = 64
 #: Bytes of shared memory that all ranks of a node together take for one of their groups.
 TOGETHER = 1 << 25
 
@@ -70,9 +72,10 @@ class Shared:
         """
         source, target = block.reshape(-1), total.reshape(-1)
         rank, size = self._comm.rank, self._comm.size
-        width = self._segment // (block.itemsize * size)  # of a rank's piece
-        used = width * size * block.itemsize
-        # By rank, turn and piece: whatever a segment's length, nobody's piece is another's place.
+        piece = self._segment // size // LINE * LINE  # bytes, the same for every item size
+        width, used = piece // block.itemsize, piece * size
+        # By rank, turn and piece: nobody's piece is another's place. What some still take from the
+        # fold before, of whatever length and dtype, is not where others lay what is next.
         slots = [part[:, :used].view(block.dtype).reshape(2, size, width) for part in self.slots]
         others = [other for other in range(size) if other != rank]
         taken: list[tuple[Array, Array]] = []
