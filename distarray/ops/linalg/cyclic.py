@@ -70,8 +70,7 @@ class Dealing:
 
     def count(self, rank: int) -> int:
         """Number of columns that a rank has."""
-        panels = range(rank, self.panels, self.mesh.size())
-        return sum([stop - start for start, stop in map(self.interval, panels)])
+        return self.reach(rank, self.columns)
 
     def stretches(self, rank: int) -> list[tuple[slice, slice]]:
         """The global columns of each of a rank's panels, and which of its own they are."""
@@ -144,12 +143,12 @@ def dealt(x: DistArray, dealing: Dealing, target: Array, lower: bool = False) ->
     me, sends, receives = mesh.rank, [], []
     for rank in range(mesh.size()):
         start, stop = rows.section(mesh.coords_of(rank))[0]
-        here = dealing.reach(me, stop) if lower else dealing.count(me)
+        here = dealing.reach(me, stop if lower else dealing.columns)
         if rank != me and target[start:stop, :here].size:
             receives.append((rank, target[start:stop, :here]))
     start, stop = rows.section(mesh.coords)[0]
     for rank in range(mesh.size()):
-        there = dealing.reach(rank, stop) if lower else dealing.count(rank)
+        there = dealing.reach(rank, stop if lower else dealing.columns)
         if rank == me:
             _take(target[start:stop, :there], block, dealing, me)
         elif block.size and there:

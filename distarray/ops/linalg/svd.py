@@ -117,14 +117,14 @@ def _matrix(x: DistArray, full: bool, vectors: bool) -> Any:
 
 
 def _transposed(x: DistArray) -> DistArray:
-    return wrap(x._block.transpose(), x._layout.transpose((1, 0)), x._mesh)
+    """The transpose of each matrix, a view."""
+    axes = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
+    return wrap(x._block.transpose(axes), x._layout.transpose(axes), x._mesh)
 
 
 def adjoint(x: DistArray) -> DistArray:
     """The conjugate transpose of each matrix; of real numbers a view."""
-    axes = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
-    flipped = wrap(x._block.transpose(axes), x._layout.transpose(axes), x._mesh)
-    result: DistArray = conjugated(flipped)
+    result: DistArray = conjugated(_transposed(x))
     return result
 
 
