@@ -1,4 +1,4 @@
-"""What the tests of checkpoints share."""
+"""What the tests of checkpoints and of Zarr stores share."""
 
 from __future__ import annotations
 
@@ -20,17 +20,22 @@ def hidden(directory: Path) -> list[str]:
     return [name for name in os.listdir(directory) if name.startswith(".")]
 
 
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiny arrays in several files of several chunks, in several rounds; fsync does not wait."""
+def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiny arrays go into several files of several chunks; fsync does not wait."""
     monkeypatch.setattr(grids, "CHUNK", 256)
     monkeypatch.setattr(grids, "LEAST", 64)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr(flushing, "_sync_system", lambda handle: None)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small parts, which are written and read in several rounds."""
+    cut_small(monkeypatch)
     monkeypatch.setattr(sharing, "_ROUND", 600)
     monkeypatch.setattr(sharing, "PAGE", 64)
     monkeypatch.setattr(writing, "_SLAB", 600)
     monkeypatch.setattr(comm.files, "_WORTH", 0)
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr(flushing, "_sync_system", lambda handle: None)
 
 
 @pytest.fixture(params=["one", "several"])

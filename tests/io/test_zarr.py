@@ -13,10 +13,11 @@ import pytest
 import distarray as da
 import distarray.io as io
 from distarray import DeviceMesh, Partial, Replicate, Shard
-from distarray.io import directories, flushing, grids
+from distarray.io import grids
 from distarray.io import zarr as zarr_stores
 from distarray.layout import Layout
 from distarray.testing import assert_matches
+from tests.io.kept import cut_small, hidden
 
 zarr = pytest.importorskip("zarr")
 fsspec = pytest.importorskip("fsspec")
@@ -39,20 +40,11 @@ NUMBERS = {
 }
 
 
-def hidden(directory: Path) -> list[str]:
-    """What has been left of unfinished stores, once removing has had its time."""
-    directories.finish_removing()
-    return [name for name in os.listdir(directory) if name.startswith(".")]
-
-
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiny arrays in shards of several chunks; fsync waits for nothing."""
-    monkeypatch.setattr(grids, "CHUNK", 256)
-    monkeypatch.setattr(grids, "LEAST", 64)
+    """Tiny arrays in shards of several chunks, which are read in several pieces."""
+    cut_small(monkeypatch)
     monkeypatch.setattr(zarr_stores, "_PIECE", 600)
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr(flushing, "_sync_system", lambda handle: None)
 
 
 class Elsewhere(fsspec.get_filesystem_class("local")):  # type: ignore[misc]

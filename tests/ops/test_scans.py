@@ -14,27 +14,11 @@ from distarray.testing import (
     mesh_shapes,
     recipes,
 )
+from tests.ops.reduced import tolerances, tried
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 SCANS = [np.cumsum, np.cumprod, np.nancumsum, np.nancumprod, np.cumulative_sum, np.cumulative_prod]
-
-
-def tolerances(dtype):
-    if np.dtype(dtype).kind not in "fc":
-        return {"exact": True}
-    return {
-        "exact": False,
-        "rtol": 1e3 * np.finfo(dtype).eps,
-        "atol": 1e-4 if dtype == "f4" else 1e-10,
-    }
-
-
-def tried(call):
-    try:
-        return call(), None
-    except Exception as error:
-        return None, error
 
 
 @st.composite
