@@ -10,7 +10,7 @@ from distarray.array import exporting, movement, printing, registry
 from distarray.array.assigning import assign, one_element
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
-from distarray.array.keys import basic_entries, directed, field_named
+from distarray.array.keys import basic_entries, directed, field_named, names_element
 from distarray.array.methods import Methods
 from distarray.array.operators import Operators
 from distarray.comm import DeviceMesh
@@ -285,7 +285,7 @@ class DistArray(Operators, Methods):
         if entries is None:
             return registry.call(operator.getitem, self, key)
         result = self._view(entries)
-        if not result._layout.shape and Ellipsis not in (key if type(key) is tuple else (key,)):
+        if names_element(key, result._layout.shape):
             result._settle()
             if result._block.dtype == object:
                 return result._block[()]  # the object itself, as in NumPy
@@ -311,7 +311,7 @@ class DistArray(Operators, Methods):
             registry.call(operator.setitem, self, key, value)
             return
         view = self._view(entries)
-        if not view._layout.shape and Ellipsis not in (key if type(key) is tuple else (key,)):
+        if names_element(key, view._layout.shape):
             value = one_element(value, self.dtype)
         view._assign(value)
 

@@ -8,7 +8,15 @@ import numpy as np
 from distarray.array.registry import Base
 from distarray.layout import Entries
 
-__all__ = ["INVALID", "as_index", "basic_entries", "directed", "expand_ellipsis", "field_named"]
+__all__ = [
+    "INVALID",
+    "as_index",
+    "basic_entries",
+    "directed",
+    "expand_ellipsis",
+    "field_named",
+    "names_element",
+]
 
 _FULL = slice(None)
 #: Entries that take one dimension each and are basic.
@@ -122,6 +130,11 @@ def _position(entry: Any, extent: int, dim: int) -> int:
     if not -extent <= number < extent:
         raise IndexError(f"index {number} is out of bounds for axis {dim} with size {extent}")
     return number + extent if number < 0 else number
+
+
+def names_element(key: Any, shape: tuple[int, ...]) -> bool:
+    """Whether a basic key, which selects `shape`, is one for an element and not for a 0-d array."""
+    return not shape and Ellipsis not in (key if type(key) is tuple else (key,))
 
 
 def field_named(record: np.void, key: Any) -> Any:

@@ -57,8 +57,7 @@ def array(
     ----
     No message, unless a DistArray is to be placed otherwise or several are to be stacked.
     """
-    limits: dict[str, Any] = {"ndmax": ndmax} if ndmax else {}
-    return _made(object, dtype, copy, order, like, mesh, placements, ndmin=ndmin, **limits)
+    return _made(object, dtype, copy, order, like, mesh, placements, ndmin, ndmax)
 
 
 def _made(
@@ -69,14 +68,15 @@ def _made(
     like: Any,
     mesh: DeviceMesh | None,
     placements: Placements | None,
-    **limits: int,
+    ndmin: int = 0,
+    ndmax: int = 0,
 ) -> DistArray:
     found = _joined(source)
     if isinstance(found, DistArray):
-        ndmin = limits.get("ndmin", 0)
         return _from_distarray(found, dtype, copy, order, ndmin, mesh, placements)
+    keywords: dict[str, Any] = {"ndmax": ndmax} if ndmax else {}
     fresh = None if copy else copy
-    values = np.array(found, dtype, copy=fresh, order=order, **limits)  # type: ignore[call-overload]
+    values = np.array(found, dtype, copy=fresh, order=order, ndmin=ndmin, **keywords)
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
     return _part(values, layout, mesh, order, _is_copied(copy, values, found, layout, mesh))
 
