@@ -202,7 +202,7 @@ def _ask_ipower(self: Any, other: Any) -> Any:
     return _POWER(self, other) if scalar else _POWER(self, other, out=(self,))
 
 
-class Operators(Base):  # noqa: PLW1641 (DistArray has __hash__)
+class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
     """The operators of :class:`numpy.ndarray`."""
 
     __slots__ = ()
