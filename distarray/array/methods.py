@@ -196,7 +196,7 @@ class Methods(Base):
         self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None
     ) -> None:
         """Partition in place; see :func:`numpy.partition`."""
-        self[...] = call(np.partition, self, kth, axis=axis, kind=kind, order=order)  # type: ignore[index]
+        call(Methods.partition, self, kth, axis, kind, order)
 
     def fill(self, value: Any) -> None:
         """Set every element to a scalar."""

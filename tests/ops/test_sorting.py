@@ -70,17 +70,51 @@ def test_partitions(world, data):
     if not values.size:
         return
     line, at = (values.reshape(-1), 0) if axis is None else (values, axis)
-    order = _arranged(line, sorted({place % extent for place in np.atleast_1d(kth)}), at)
+    places = sorted({place % extent for place in np.atleast_1d(kth)})
+    order = _arranged(line, places, at)
     whole = np.take_along_axis(line, order, at)
 
     def program(group):
         mesh = DeviceMesh(group, case.mesh_shape)
         with config.override(replicate_below=0 if case.large else 2**18):
             x = case.operands[0].build(mesh)
-            assert_matches(np.partition(x, kth, axis=axis), whole)
-            assert_matches(np.argpartition(x, kth, axis=axis), order)
+            _assert_partitioned(line, np.partition(x, kth, axis=axis).full(), places, at)
+            found = np.argpartition(x, kth, axis=axis).full()
+            np.testing.assert_array_equal(np.sort(found, at), np.sort(order, at))
+            _assert_partitioned(line, np.take_along_axis(line, found, at), places, at)
+            with config.override(reproducible=True):
+                assert_matches(np.partition(x, kth, axis=axis), whole)
+                assert_matches(np.argpartition(x, kth, axis=axis), order)
 
     world.run(case.ranks, program)
+
+
+def _assert_partitioned(values, found, places, axis):
+    """That the same elements are there, and on the right side of each place."""
+    found, wanted = np.moveaxis(found, axis, -1), np.sort(np.moveaxis(values, axis, -1))
+    for stop in (*places, *[place + 1 for place in places], values.shape[axis]):
+        np.testing.assert_array_equal(np.sort(found[..., :stop]), wanted[..., :stop])
+
+
+@pytest.mark.parametrize("function", [np.partition, np.argpartition])
+def test_whole_lines_are_partitioned_by_numpy(world, ranks, function):
+    values = np.random.default_rng(4).integers(0, 9, (4, 30)).astype("M8[s]")
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        for x in (
+            distarray.distribute(values, mesh, [p], src=None) for p in (Shard(0), Replicate())
+        ):
+            assert_matches(function(x, [3, -8], 1), function(values, [3, -8], 1))
+            base = x.copy()
+            block = base.to_local()
+            base[:, ::2].partition(7)
+            assert base.to_local() is block
+            wanted = values.copy()
+            wanted[:, ::2].partition(7)
+            assert_matches(base, wanted)
+
+    world.run(ranks, program)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -278,9 +312,15 @@ def test_in_place_keeps_the_memory(world, ranks):
             wanted = values.copy()
             wanted[3:90:2].sort(**STABLE)
             assert_matches(base, wanted)
-            base.partition(5)
+            with config.override(reproducible=True):
+                base.partition(5)
             assert base.to_local() is block
             assert_matches(base, wanted[_arranged(wanted, [5], 0)])
+            assert_same_error(lambda: base.partition(101), lambda: wanted.partition(101))
+            base.setflags(write=False)
+            wanted.setflags(write=False)
+            with pytest.raises(ValueError, match="read-only"):
+                base.partition(5)
 
     world.run(ranks, program)
 
@@ -345,7 +385,7 @@ def test_errors_are_numpys_on_every_rank(world, ranks, number):
 @pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "u8", "i2", "?", "M8[s]", "g"])
 def test_packed_order(dtype):
     """The stable order by way of integers is NumPy's, whatever the bits are."""
-    from distarray.ops.sorting.local import sorted_values, stable_order
+    from distarray.ops.sorting.local import sort_block, sorted_values, stable_order
 
     rng = np.random.default_rng(1)
     for values in (
@@ -360,6 +400,13 @@ def test_packed_order(dtype):
             wanted = np.argsort(values, **STABLE)
             np.testing.assert_array_equal(stable_order(values), wanted)
             np.testing.assert_array_equal(sorted_values(values), values[wanted])
+            for place in (
+                values.copy(),
+                values[values > np.zeros((), dtype)],
+            ):  # with and without NaN and -0.0
+                ordered = np.sort(place, **STABLE)
+                sort_block(place, 0)
+                assert place.tobytes() == ordered.tobytes() or dtype == "g"  # with padding
 
 
 @pytest.mark.host

@@ -13,7 +13,7 @@ from distarray.layout import Layout
 from distarray.ops.blockwise import prepare
 from distarray.ops.sorting.engine import order_line, sort_line
 from distarray.ops.sorting.lines import Line, Work, along_axis
-from distarray.ops.sorting.local import sorted_values, stable_order
+from distarray.ops.sorting.local import sort_block, sorted_values, stable_order
 
 __all__ = ["argsort", "comparable", "lexsort", "sort", "sort_complex", "sort_in_place", "viewed"]
 
@@ -75,9 +75,13 @@ def sort_in_place(
     if not getattr(x._block.flags, "writeable", True):
         raise ValueError("sort array is read-only")
     axis = normalize_axis_index(axis, x.ndim)
+    keys = comparable(x, order)
+    if keys is x and x._layout.cuts[axis].parts == 1:
+        sort_block(x._block, axis)
+        return
     # The blocks of a reversed view do not ascend with the ranks.
     target = x._layout if x._layout.cuts[axis].step > 0 else None
-    found = viewed(_sorted(comparable(x, order), axis, target), x.dtype)
+    found = viewed(_sorted(keys, axis, target), x.dtype)
     x._block[...] = to_layout(found, x._layout)._block
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from distarray.comm.group import Group
 from distarray.layout import Fold
-from distarray.ops.sorting.local import negative_zeros
+from distarray.ops.sorting.local import equal_is_same
 from distarray.ops.tiles import TILE
 
 __all__ = ["sorted_by_parts"]
@@ -207,7 +207,7 @@ def _blurred(group: Group, found: Array, block: Array) -> bool:
     doubtful = bool(ends[0] < ends[1] or np.isnan(found[-1:]).any())
     if not group.allreduce(np.array(doubtful), Fold.ANY, _PURPOSE):
         return False
-    lost = bool(negative_zeros(block).any() or np.isnan(block).any())
+    lost = not equal_is_same(block)
     return bool(group.allreduce(np.array(lost), Fold.ANY, _PURPOSE))
 
 

@@ -13,11 +13,12 @@ from distarray.comm import devices
 from distarray.ops.sorting.packed import packed_order
 
 __all__ = [
+    "equal_is_same",
     "is_nan",
     "merged",
     "merging_order",
-    "negative_zeros",
     "position",
+    "sort_block",
     "sorted_values",
     "stable_order",
 ]
@@ -31,20 +32,40 @@ _SHORT = 256
 
 def sorted_values(block: Array, axis: int = -1) -> Array:
     """A sorted copy of a block along an axis; equal elements in the order in which they came."""
-    if devices.on_device(block):
-        return np.sort(block, axis=axis, kind="stable")
-    if block.dtype.kind in "biu" and block.dtype.itemsize <= 2:
-        return np.sort(block, axis=axis, kind="stable")  # which counts digits
-    if block.dtype.kind in _PLAIN or (block.dtype.kind == "c" and _equal_is_same(block)):
-        return np.sort(block, axis=axis)
-    if block.dtype.kind != "f" or block.size <= _SHORT:
-        return np.sort(block, axis=axis, kind="stable")
-    found = np.sort(block, axis=axis)
+    kind = _sure_kind(block)
+    found = np.sort(block, axis=axis, kind=kind)
+    if kind is not None:
+        return found
     if block.ndim == 1:
         _restore(found, block)
     elif found.size:
         _restore_lines(np.moveaxis(found, axis, -1), np.moveaxis(block, axis, -1))
     return found
+
+
+def sort_block(block: Array, axis: int) -> None:
+    """Sort a block along an axis; equal elements in the order in which they came.
+
+    In place, without memory for a copy, unless there are zeros or NaN to be put in order again.
+    """
+    kind = _sure_kind(block)
+    if devices.on_device(block) or (kind is None and not equal_is_same(block)):
+        block[...] = sorted_values(block, axis)
+    else:
+        block.sort(axis=axis, kind=kind)
+
+
+def _sure_kind(block: Array) -> Any:
+    """The fastest of NumPy's sorts that keep equal elements in their order; None if none is sure.
+
+    The stable ones are, and any where equal elements have equal bits.
+    """
+    kind = block.dtype.kind
+    if devices.on_device(block) or (kind in "biu" and block.dtype.itemsize <= 2):
+        return "stable"  # which counts the digits of small integers
+    if kind in _PLAIN or (kind == "c" and equal_is_same(block)):
+        return "quicksort"
+    return "stable" if kind != "f" or block.size <= _SHORT else None
 
 
 def _restore(found: Array, block: Array) -> None:
@@ -56,17 +77,24 @@ def _restore(found: Array, block: Array) -> None:
         found[found.size - np.count_nonzero(lost) :] = block[lost]
     zero = found.dtype.type(0)
     first, stop = np.searchsorted(found, zero), np.searchsorted(found, zero, side="right")
-    if first < stop and negative_zeros(block).any():
+    if first < stop and _has_negative_zero(block):
         found[first:stop] = block[block == 0]
 
 
-def _equal_is_same(block: Array) -> bool:
-    """Whether complex numbers that are equal have equal bits."""
-    parts = np.ascontiguousarray(block).view(block.real.dtype)
-    return not (np.isnan(parts).any() or negative_zeros(parts).any())
+def equal_is_same(block: Array) -> bool:
+    """Whether real or complex numbers that are equal have equal bits."""
+    parts = np.ascontiguousarray(block).view(block.real.dtype) if block.dtype.kind == "c" else block
+    return not (np.isnan(parts.max(initial=0)) or _has_negative_zero(parts))
 
 
-def negative_zeros(block: Array) -> Array:
+def _has_negative_zero(block: Array) -> bool:
+    if block.dtype.itemsize > 8:
+        return bool(_negative_zeros(block).any())
+    bits = block.view(f"i{block.dtype.itemsize}")  # of these it is the least
+    return bool(bits.min(initial=0) == np.iinfo(bits.dtype).min)
+
+
+def _negative_zeros(block: Array) -> Array:
     """Where -0.0 is. The sorted block does not tell: vectorized sorts make it 0.0."""
     if block.dtype.itemsize > 8:
         return (block == 0) & np.signbit(block)
@@ -76,7 +104,7 @@ def negative_zeros(block: Array) -> Array:
 
 def _restore_lines(found: Array, block: Array) -> None:
     """The same for lines along the last axis: those concerned are sorted once more, stably."""
-    wrong = np.isnan(found[..., -1]) | negative_zeros(block).any(axis=-1)
+    wrong = np.isnan(found[..., -1]) | _negative_zeros(block).any(axis=-1)
     if wrong.any():
         found[wrong] = np.sort(block[wrong], axis=-1, kind="stable")
 

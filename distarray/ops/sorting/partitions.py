@@ -1,4 +1,8 @@
-"""partition and argpartition: NumPy's promise, in an order that every number of ranks agrees on."""
+"""partition and argpartition: NumPy's promise, and its own call where lines are whole.
+
+What is open in it, the order inside the parts, is then NumPy's; under `config.reproducible` it is
+one that every number of ranks agrees on.
+"""
 
 import operator
 from collections.abc import Callable, Sequence
@@ -9,6 +13,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, call, implements
 from distarray.comm.group import Group
+from distarray.config import config
 from distarray.ops.order.selection import select
 from distarray.ops.sorting.arrangements import argsort, comparable, sort, viewed
 from distarray.ops.sorting.engine import Routed, order_line
@@ -30,11 +35,6 @@ def partition(
 ) -> DistArray:
     """A copy with certain elements where sorting puts them; see :func:`numpy.partition`.
 
-    NumPy leaves open in which order the smaller ones stand before each and the others behind it.
-    Here every number of ranks gives the same array: one or a few long lines keep the order in
-    which they came, many shorter lines are left to NumPy, each on one rank. With many places at
-    once, and of text, records and complex numbers, the result is sorted.
-
     Returns
     -------
     DistArray
@@ -47,18 +47,24 @@ def partition(
 
     Notes
     -----
-    On one rank a single line takes two to three times as long as in NumPy, whose order would be
-    another one on every number of ranks.
+    NumPy leaves open in which order the smaller ones stand before each and the others behind it.
+    A line that is whole on a rank has the order of NumPy's own call, another keeps that in which
+    the elements came, or is sorted: with many places at once, and of text, records and complex
+    numbers. So the order depends on how the array is spread. Under `config.reproducible` every
+    number of ranks gives the same array; a single line then takes two to three times as long as
+    in NumPy.
     """
     x = as_distarray(a)
     places = _places(np.partition, x, kth, axis, kind, order)
+    if _numpys(x, axis):
+        return _by_numpy(np.partition, x, places, axis, order)
     if not _selects(x, places):
         return sort(x, axis, order=order)
     x, axis = _lined_up(x, axis)
     many = _many_lines(x, axis)
 
     def whole(blocks: Sequence[Array], axis: int) -> Array:
-        if many or not blocks[0].size:
+        if many or not blocks[0].size or not config.settings.reproducible:
             return np.partition(blocks[0], places, axis)
         return _by_line(lambda line: line[_order_at(line, places)], blocks[0], axis)
 
@@ -76,10 +82,6 @@ def argpartition(
 ) -> DistArray:
     """Indices that partition an array; see :func:`numpy.argpartition`.
 
-    One or a few long lines: before, between and behind the elements asked for, and among those
-    equal to them, indices ascend. Otherwise as :func:`partition`, also in what it costs; indices
-    travel with what changes rank. Every number of ranks gives the same array.
-
     Returns
     -------
     DistArray
@@ -88,16 +90,24 @@ def argpartition(
     Cost
     ----
     As :func:`partition`, but a byte and an index travel with each element of a long line.
+
+    Notes
+    -----
+    The order inside the parts is open, as :func:`partition` says. Of a line that is cut, indices
+    ascend before, between and behind the elements asked for, and among those equal to them; and
+    of a single line under `config.reproducible`.
     """
     x = as_distarray(a)
     places = _places(np.argpartition, x, kth, axis, kind, order)
+    if _numpys(x, axis):
+        return _by_numpy(np.argpartition, x, places, axis, order)
     if not _selects(x, places):
         return argsort(x, axis, order=order)
     x, axis = _lined_up(x, axis)
     many = _many_lines(x, axis)
 
     def whole(blocks: Sequence[Array], axis: int) -> Array:
-        if many or not blocks[0].size:
+        if many or not blocks[0].size or not config.settings.reproducible:
             return np.argpartition(blocks[0], places, axis)
         return _by_line(lambda line: _order_at(line, places), blocks[0], axis)
 
@@ -106,6 +116,36 @@ def argpartition(
         return order_line(line.group, labels, line.lengths, line.stops, _order)
 
     return along_axis([comparable(x)], axis, Work(whole, spread, _INDEX, many))
+
+
+@implements(DistArray.partition, at=True)
+def partition_in_place(
+    x: DistArray, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None
+) -> None:
+    """``x.partition()``: as :func:`partition`, in the array's own layout and memory."""
+    places = _places(np.partition, x, kth, axis, kind, order)
+    if x._layout.is_plain and order is None and x.ndim and _numpys(x, axis):
+        x._block.partition(np.array(places, np.intp), axis)
+    else:
+        x[...] = call(np.partition, x, kth, axis=axis, kind=kind, order=order)
+
+
+def _numpys(x: DistArray, axis: Any) -> bool:
+    """Whether every line is whole, and may be in the order that NumPy gives it."""
+    if config.settings.reproducible:
+        return False
+    axes = range(x.ndim) if axis is None else [operator.index(axis)]
+    return all(x._layout.cuts[dim].parts == 1 for dim in axes)
+
+
+def _by_numpy(
+    function: Any, x: DistArray, places: Sequence[int], axis: Any, order: Any
+) -> DistArray:
+    """What NumPy's function gives of lines that are whole."""
+    x, axis = _lined_up(x, axis)
+    keys = x if order is None else comparable(x, order)
+    found = keys._like(function(keys._block, np.array(places, np.intp), axis))
+    return viewed(found, x.dtype) if function is np.partition else found
 
 
 def _selects(x: DistArray, places: Sequence[int]) -> bool:
