@@ -4,11 +4,13 @@ import runpy
 import sys
 
 import numpy as np
+import pytest
 
 from distarray.array import FUNCTIONS
 from distarray.comm import default_mesh
 from distarray.ops.coverage import CLASSES, counts, is_composed, summary
 from distarray.ops.ledger import entries
+from distarray.runner.main import parse
 
 #: How many functions of numpy, linalg, fft and random may fall back.
 MOST_FALLBACKS = 15
@@ -40,3 +42,17 @@ def test_command_line(world, capsys, monkeypatch):
     assert printed.strip() == (summary() if default_mesh().rank == 0 else "")  # rank 0 alone
     for name in CLASSES:
         assert name in summary().splitlines()[0]
+
+
+def test_command_line_without_the_library(world, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["distarray", "--array-api"])
+    monkeypatch.setitem(sys.modules, "array_api_strict", None)
+    with pytest.raises(SystemExit):
+        runpy.run_module("distarray", run_name="__main__")
+    said = "distarray: this needs array_api_strict, which is not installed: pip install "
+    assert capsys.readouterr().err.startswith(said if default_mesh().rank == 0 else "")
+
+
+def test_reports_take_no_arguments():
+    with pytest.raises(ValueError, match="--coverage takes no arguments"):
+        parse(["--coverage", "script.py"])

@@ -89,7 +89,9 @@ def parse(arguments: Sequence[str]) -> Program | str:
     if first == "--" and rest:
         return Program("script", rest[0], rest[1:])
     if first.startswith("-"):
-        raise ValueError(f"unknown option {first}; try python -m distarray --help")
+        reports = first in ("--coverage", "--array-api")  # without arguments we are not asked
+        fault = f"{first} takes no arguments" if reports else f"unknown option {first}"
+        raise ValueError(f"{fault}; try python -m distarray --help")
     return Program("script", first, rest)
 
 
