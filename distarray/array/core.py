@@ -243,6 +243,7 @@ class DistArray(Scalars, Operators, Methods):  # Scalars first: Operators' == ta
         return registry.call(func, *args, **kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        exporting.while_in_lists()
         if self._layout.is_replicated and (copy is not False or self._mesh.device_type == "cpu"):
             return np.array(self._mesh.to_host(self._block), dtype, copy=copy)
         if copy is False:

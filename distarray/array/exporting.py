@@ -1,5 +1,7 @@
-"""DLPack: a replicated array handed to other libraries without copying."""
+"""What other libraries take of a distributed array: DLPack, and what NumPy finds in lists."""
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from distarray.comm import devices
@@ -8,7 +10,33 @@ from distarray.errors import CopyRequiredError
 if TYPE_CHECKING:
     from distarray.array.core import DistArray
 
-__all__ = ["capsule"]
+__all__ = ["capsule", "converted", "while_in_lists"]
+
+_converting: ContextVar[bool] = ContextVar("distarray_converting", default=False)
+
+
+class _FoundInLists(Exception):
+    """NumPy has come upon a distributed array in lists of numbers."""
+
+
+def converted(lists: Any, convert: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``convert(lists, ...)`` by NumPy; None if a distributed array is in the lists.
+
+    NumPy itself finds it. To look through the lists before takes as long as the conversion.
+    """
+    token = _converting.set(True)
+    try:
+        return convert(lists, *args, **kwargs)
+    except _FoundInLists:
+        return None
+    finally:
+        _converting.reset(token)
+
+
+def while_in_lists() -> None:
+    """End the conversion of lists in which NumPy asks a distributed array for its elements."""
+    if _converting.get():
+        raise _FoundInLists
 
 
 def capsule(

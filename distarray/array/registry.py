@@ -49,6 +49,8 @@ class Row(NamedTuple):
     measures: bool = False
     #: Whether it computes with elements, so that floating-point errors may be raised.
     computes: bool = True
+    #: Whether it takes lists as they are, with whatever distributed arrays there are in them.
+    lists: bool = False
 
 
 #: NumPy function -> row. Other callables that stand for an operation (`operator.getitem`) too.
@@ -80,6 +82,7 @@ def implements(
     through: Iterable[Fold] = (),
     at: bool = False,
     like: bool = False,
+    lists: bool = False,
 ) -> Callable[[Function], Function]:
     """Register the decorated function behind NumPy's.
 
@@ -93,6 +96,8 @@ def implements(
         Whether it takes operands that live at one coordinate of a mesh dimension.
     like : bool
         Whether it makes arrays, and takes the one that NumPy was handed as ``like=``.
+    lists : bool
+        Whether it sees itself to distributed arrays in lists, which then are not looked through.
     """
 
     def register(function: Function) -> Function:
@@ -108,6 +113,7 @@ def implements(
                 _position_of_out(function),
                 measures=module.startswith(_MEASURING),
                 computes=numpy_function not in _READING and not module.startswith(_MOVING),
+                lists=lists,
             )
         return function
 
@@ -290,8 +296,8 @@ def _holds_cut_objects(values: Iterable[Any]) -> bool:
     return False
 
 
-def _as_they_are(values: Iterable[Any]) -> bool:
-    """Whether no argument can be, or hold, an array that has to be settled."""
+def _as_they_are(values: Iterable[Any], lists: bool = False) -> bool:
+    """Whether no argument can be, or hold, an array that has to be settled; `lists` as in a row."""
     for value in values:
         if type(value) in _ATOMS:
             continue
@@ -300,7 +306,7 @@ def _as_they_are(values: Iterable[Any]) -> bool:
                 value._block.dtype.hasobject and _is_cut_object(value)
             ):
                 return False
-        elif isinstance(value, (tuple, list)) and not _all_as_they_are(value):
+        elif isinstance(value, (tuple, list)) and not (lists or _all_as_they_are(value)):
             return False
     return True
 
@@ -320,7 +326,7 @@ def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             return agreed(mesh, call, numpy_function, *args, **kwargs)
     if row is None:
         return _fallback[0](numpy_function, args, kwargs)
-    if _as_they_are(args) and (not kwargs or _as_they_are(kwargs.values())):
+    if _as_they_are(args, row.lists) and (not kwargs or _as_they_are(kwargs.values())):
         return row.function(*args, **kwargs)
     if row.measures and _holds_cut_objects([*args, *kwargs.values()]):
         return _fallback[0](numpy_function, args, kwargs)

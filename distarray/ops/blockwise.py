@@ -169,6 +169,8 @@ def _check_outs(arrays: Sequence[DistArray], outs: Sequence[Any]) -> None:
             raise TypeError("return arrays must be of ArrayType")
         if out._layout.partials:
             out._settle()
+        if not getattr(out._block.flags, "writeable", True):  # also on ranks that hold nothing
+            raise ValueError("output array is read-only")
         if broadcast_shapes(shape, out.shape) != out.shape:
             listed = " ".join([shape_text(x.shape) for x in (*arrays, out)])
             raise ValueError(

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, distribute, movement, wrap
+from distarray.array import DistArray, as_distarray, common_mesh, distribute, wrap
+from distarray.array.exporting import converted
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.ops.placing import Placements, creates, place, plain
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 
-@creates(np.array)
+@creates(np.array, lists=True)
 def array(
     object: Any,
     dtype: Any = None,
@@ -49,7 +50,8 @@ def array(
     object : array_like
         Lists may contain DistArrays, which are then stacked. A DistArray is copied in its layout.
     copy : bool or None
-        Of a NumPy array that is cut, None copies this rank's part and False makes a view of it.
+        Of a NumPy array, None copies this rank's part unless that is the whole (as on one rank),
+        which is shared as NumPy shares it; False makes a view of the part.
     mesh, placements
         As :func:`distarray.distribute` takes them.
 
@@ -71,14 +73,18 @@ def _made(
     ndmin: int = 0,
     ndmax: int = 0,
 ) -> DistArray:
-    found = _joined(source)
-    if isinstance(found, DistArray):
-        return _from_distarray(found, dtype, copy, order, ndmin, mesh, placements)
-    keywords: dict[str, Any] = {"ndmax": ndmax} if ndmax else {}
-    fresh = None if copy else copy
-    values = np.array(found, dtype, copy=fresh, order=order, ndmin=ndmin, **keywords)
+    keywords: dict[str, Any] = {"order": order, "ndmin": ndmin, "copy": None if copy else copy}
+    if ndmax:
+        keywords["ndmax"] = ndmax
+    values = None
+    if isinstance(source, (list, tuple)):
+        values = converted(source, np.array, dtype, **keywords)
+        source = _joined(source) if values is None else source
+    if isinstance(source, DistArray):
+        return _from_distarray(source, dtype, copy, order, ndmin, mesh, placements)
+    values = np.array(source, dtype, **keywords) if values is None else values
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
-    return _part(values, layout, mesh, order, _is_copied(copy, values, found, layout, mesh))
+    return _part(values, layout, mesh, order, _is_copied(copy, values, source, layout, mesh))
 
 
 def _from_distarray(
@@ -104,14 +110,15 @@ def _is_copied(
     """Whether this rank's part has to be copied: on demand, or to let go of the whole."""
     if copy is False:
         return False
-    if values is not source and values.base is None:  # nobody else has them
-        return bool(layout.local_shape(mesh.coords) != values.shape)
-    return copy is True or not layout.is_replicated
+    if copy is True and (values is source or values.base is not None):  # somebody else has them
+        return True
+    return bool(layout.local_shape(mesh.coords) != values.shape)
 
 
 def _part(values: Any, layout: Layout, mesh: DeviceMesh, order: Any, copied: bool) -> DistArray:
-    whole = Layout.replicated(values.shape, mesh.shape)
-    block = movement.moved(mesh.asarray(values), whole, layout, mesh)
+    if layout.local_shape(mesh.coords) != values.shape:
+        values = values[tuple([slice(*interval) for interval in layout.section(mesh.coords)])]
+    block = mesh.asarray(values)
     return wrap(block.copy(order) if copied else block, layout, mesh)
 
 
@@ -120,9 +127,11 @@ def _joined(value: Any) -> Any:
 
     Lists of 0-d arrays (results of reductions) become lists of NumPy's scalars.
     """
+    if isinstance(value, DistArray):
+        return plain(value._plain())
     if not isinstance(value, (list, tuple)) or not _mentions(value):
         return value
-    items = [_joined(plain(item)) for item in value]
+    items = [_joined(item) for item in value]
     if not any(isinstance(item, DistArray) for item in items):
         return items
     mesh = common_mesh(*items)
@@ -139,7 +148,7 @@ def _mentions(value: Any) -> bool:
     return any(_mentions(item) for item in value if isinstance(item, (list, tuple)))
 
 
-@creates(np.asarray)
+@creates(np.asarray, lists=True)
 def asarray(
     a: Any,
     dtype: Any = None,
@@ -161,7 +170,7 @@ def asarray(
     return _made(a, dtype, copy, order or "K", like, mesh, placements)
 
 
-@creates(np.asanyarray)
+@creates(np.asanyarray, lists=True)
 def asanyarray(
     a: Any,
     dtype: Any = None,
@@ -207,7 +216,7 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> DistArray
     return x
 
 
-@creates(np.ascontiguousarray)
+@creates(np.ascontiguousarray, lists=True)
 def ascontiguousarray(
     a: Any,
     dtype: Any = None,
@@ -227,7 +236,7 @@ def ascontiguousarray(
     )
 
 
-@creates(np.asfortranarray)
+@creates(np.asfortranarray, lists=True)
 def asfortranarray(
     a: Any,
     dtype: Any = None,
@@ -247,7 +256,7 @@ def asfortranarray(
     )
 
 
-@creates(np.require)
+@creates(np.require, lists=True)
 def require(
     a: Any,
     dtype: Any = None,
@@ -275,7 +284,7 @@ def _distributed(
     values: Any, like: Any, mesh: DeviceMesh | None, placements: Placements | None
 ) -> DistArray:
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
-    return _part(values, layout, mesh, "K", _is_copied(None, values, None, layout, mesh))
+    return _part(values, layout, mesh, "K", _is_copied(None, values, values, layout, mesh))
 
 
 @creates(np.frombuffer)
@@ -293,13 +302,21 @@ def frombuffer(
 
     Cost
     ----
-    No message. A replicated array shares memory with the buffer, a cut one does not.
+    No message, and no copy: the block is this rank's part of the buffer.
+
+    Notes
+    -----
+    What is written to the buffer later is seen in the array, if every rank writes it, and the array
+    is read-only where the buffer is. What is written to the array reaches the buffer of a rank only
+    where its block is: on one rank, or with `Replicate`, all of it. The array keeps the whole
+    buffer in memory; ``copy()`` of it lets go of that.
     """
-    dtype = float if dtype is None else dtype
-    return _distributed(np.frombuffer(buffer, dtype, count, offset), like, mesh, placements)
+    values = np.frombuffer(buffer, float if dtype is None else dtype, count, offset)
+    layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
+    return _part(values, layout, mesh, "K", copied=False)
 
 
-@creates(np.fromiter)
+@creates(np.fromiter, lists=True)
 def fromiter(
     iter: Any,
     dtype: Any,
@@ -351,7 +368,7 @@ def from_dlpack(
 
     Cost
     ----
-    No message. A replicated array shares memory with `x` where the libraries allow it.
+    No message. A rank that keeps all of `x` shares its memory where the libraries allow it.
     """
     if isinstance(x, DistArray):
         return asarray(x, copy=copy, device=device, mesh=mesh, placements=placements)

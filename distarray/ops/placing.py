@@ -19,7 +19,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def creates(
-    numpy_function: Callable[..., Any], through: Iterable[Fold] = (), at: bool = False
+    numpy_function: Callable[..., Any],
+    through: Iterable[Fold] = (),
+    at: bool = False,
+    lists: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a creation function, and give it out under a name that can be called directly.
 
@@ -29,7 +32,7 @@ def creates(
 
     def register(function: Function) -> Function:
         like = "like" in signature(function).parameters
-        implements(numpy_function, through=through, at=at, like=like)(function)
+        implements(numpy_function, through=through, at=at, like=like, lists=lists)(function)
 
         @wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:

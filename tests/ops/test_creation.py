@@ -179,6 +179,9 @@ def test_arrays_made_of_scalars(world, ranks):
         x = dnp.arange(10.0)
         assert_matches(dnp.array([x.sum(), 3, x.max()]), np.array([45.0, 3, 9.0]))
         assert_matches(dnp.array([[x[2], x[9]], [1, 2]]), np.array([[2.0, 9.0], [1, 2]]))
+        m, rows = x.reshape(5, 2), np.arange(10.0).reshape(5, 2)
+        assert_matches(dnp.array([m[4], m.sum(axis=0)]), np.array([rows[4], rows.sum(axis=0)]))
+        assert_matches(dnp.fromiter([x.max(), x[3]], float), np.array([9.0, 3.0]))
         assert_matches(dnp.array(x.sum()), np.array(45.0))
         assert_matches(dnp.asarray(3.5), np.asarray(3.5))
         assert_matches(dnp.array([]), np.array([]))
@@ -204,6 +207,52 @@ def test_sharing_of_memory(world, ranks):
             dnp.asarray(dnp.zeros(3), dtype="f4", copy=False)
 
     world.run(ranks, program)
+
+
+WRITES = [
+    lambda xp, x: x.__setitem__(0, 1),
+    lambda xp, x: x.__setitem__(x > 3, 0),
+    lambda xp, x: x.sort(),
+    lambda xp, x: x.__iadd__(1),
+    lambda xp, x: np.add(x, 1, out=x),
+    lambda xp, x: np.add(x[::-1], x, out=x),
+    lambda xp, x: np.cumsum(x, out=x),
+    lambda xp, x: np.sum(x[None], axis=0, out=x),
+    lambda xp, x: np.copyto(x, x + 1),
+    lambda xp, x: np.put(x, [1], 2),
+]
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("write", WRITES, ids=range(len(WRITES)))
+def test_memory_that_is_not_to_be_written_is_refused_on_every_rank(world, ranks, write):
+    def program(group):
+        raw = np.arange(10.0).tobytes()
+        with pytest.raises(ValueError, match="read-only"):
+            write(np, np.frombuffer(raw))
+        x = dnp.frombuffer(raw)
+        with pytest.raises(ValueError, match="read-only"):
+            write(dnp, x)
+        assert_matches(x, np.arange(10.0))
+
+    with config.override(replicate_below=0):
+        world.run(ranks, program)
+
+
+@pytest.mark.host
+def test_a_buffer_is_not_copied(world, ranks):
+    def program(group):
+        buffer = bytearray(np.arange(10.0).tobytes())
+        values, x = np.frombuffer(buffer), dnp.frombuffer(buffer)
+        values += 1
+        assert_matches(x, values)
+        x[:] = 0
+        if ranks == 1:
+            assert not values.any()
+
+    for limit in (0, 1 << 20):
+        with config.override(replicate_below=limit):
+            world.run(ranks, program)
 
 
 def test_where_arrays_go(world, ranks):
