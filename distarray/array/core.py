@@ -1,30 +1,30 @@
 """The distributed array: a block, a layout and a mesh."""
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn, cast
 
 import numpy as np
 
 from distarray.array import exporting, movement, printing, registry
-from distarray.array.assigning import assign, one_element
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
-from distarray.array.keys import basic_entries, directed, field_named, names_element
+from distarray.array.items import Items
 from distarray.array.methods import Methods
 from distarray.array.operators import Operators
 from distarray.array.scalars import Scalars
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.errors import GatherLimitError
-from distarray.layout import Layout, Placement, local_key, view_layout
+from distarray.layout import Layout, Placement
 
 __all__ = ["DistArray", "wrap"]
 
 Array = Any
 
 
-class DistArray(Scalars, Operators, Methods):  # Scalars first: Operators' == takes away the hash
+# Scalars first: Operators' == takes away the hash.
+class DistArray(Scalars, Items, Operators, Methods):
     """One global array, of which every rank of a mesh holds a block.
 
     Make one with :func:`distarray.distribute`, :meth:`from_local` or the functions of
@@ -274,110 +274,6 @@ class DistArray(Scalars, Operators, Methods):  # Scalars first: Operators' == ta
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.to_local().__dlpack_device__()  # type: ignore[no-any-return]
-
-    # -- indexing ----------------------------------------------------------------------------
-
-    def __getitem__(self, key: Any) -> Any:
-        verify(operator.getitem, (self, key), {})
-        if self._layout.partials:
-            self._settle()
-        if isinstance(self._block, np.void):
-            key = field_named(self._block, key)
-        entries = basic_entries(key, self._layout.shape)
-        if entries is None:
-            return registry.call(operator.getitem, self, key)
-        result = self._view(entries)
-        if names_element(key, result._layout.shape):
-            result._settle()
-            if result._block.dtype == object:
-                return result._block[()]  # the object itself, as in NumPy
-            result._block = result._mesh.scalar(result._block)
-        return result
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        verify(operator.setitem, (self, key, value), {})
-        if isinstance(self._block, np.generic):
-            self._set_scalar(key, value)
-        elif error_state() is not NORMAL and raises() and not self._layout.is_replicated:
-            agreed(self._mesh, self._set, key, value)
-        else:
-            self._set(key, value)
-
-    def _set(self, key: Any, value: Any) -> None:
-        if self._layout.partials:
-            self._settle()
-        if not getattr(self._block.flags, "writeable", True):  # also on ranks that hold nothing
-            raise ValueError("assignment destination is read-only")
-        entries = basic_entries(key, self._layout.shape, arrays=True)
-        if entries is None:
-            registry.call(operator.setitem, self, key, value)
-            return
-        view = self._view(entries)
-        if names_element(key, view._layout.shape):
-            value = one_element(value, self.dtype)
-        view._assign(value)
-
-    def _set_scalar(self, key: Any, value: Any) -> None:
-        """Assign to the 0-d result of an operation.
-
-        NumPy's scalars refuse it. The array API standard has 0-d arrays instead, and libraries
-        that are written to it (SciPy) assign to them.
-        """
-        if isinstance(self._block, np.void):
-            raise TypeError(
-                "a record that was read from a distributed array is a copy of it: write to the "
-                "array, x['field'][index] = value or x[index] = record"
-            )
-        cell = self._like(self._mesh.xp.array(self._block))
-        cell[key] = value
-        self._block = self._mesh.scalar(cell._block)
-
-    def _view(self, entries: Any) -> "DistArray":
-        layout, mesh = self._layout, self._mesh
-        result = view_layout(layout, entries)
-        key = local_key(layout, entries, mesh.coords)
-        if key is None:
-            block = mesh.xp.empty(result.local_shape(mesh.coords), self._block.dtype)
-        else:
-            block = self._block
-            if mesh.device_type != "cpu":
-                block = mesh.asarray(block)  # not a scalar of the host
-            block = block[key] if result.shape else block[(*key, ...)]
-        return wrap(block if block.size else directed(block, self._block, entries), result, mesh)
-
-    def _assign(self, value: Any) -> None:
-        assign(self, value)
-
-    def __len__(self) -> int:
-        if isinstance(self._block, np.void):
-            return len(self.dtype.names or ())
-        if not self.shape:
-            raise TypeError("len() of unsized object")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        if isinstance(self._block, np.void):
-            return (self[position] for position in range(len(self)))
-        if not self.shape:
-            raise TypeError("iteration over a 0-d array")
-        if self._layout.partials:
-            self._settle()
-        if self.ndim > 1:
-            return (self[position] for position in range(self.shape[0]))
-        return self._scalars()
-
-    def _scalars(self) -> Iterator[Any]:
-        """Elements of a 1-d array, a stretch of them fetched at a time."""
-        for start in range(0, self.shape[0], 1 << 16):
-            elements = self[start : start + (1 << 16)].full()
-            if self.dtype.hasobject:
-                yield from elements
-                continue
-            for element in elements:
-                yield wrap(element, Layout.replicated((), self._mesh.shape), self._mesh)
-
-    def __contains__(self, value: Any) -> bool:
-        return bool((self == value).any())
 
     # -- copies and printing -------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from distarray.layout.reshaping import (
     reshape_groups,
     stretched_cut,
 )
-from distarray.layout.views import Entries, Entry, local_key, view_layout
+from distarray.layout.views import Entries, Entry, local_key, view_layout, whole_view
 
 __all__ = [
     "At",
@@ -38,4 +38,5 @@ __all__ = [
     "reshape_groups",
     "stretched_cut",
     "view_layout",
+    "whole_view",
 ]

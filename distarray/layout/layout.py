@@ -22,11 +22,18 @@ _shard = lru_cache(maxsize=64)(Shard)
 
 
 @lru_cache(maxsize=1024)
-def _kinds(placements: tuple[Placement, ...]) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
-    """Mesh dimensions with a pending fold, those with a lone coordinate; whether all replicate."""
+def _kinds(
+    placements: tuple[Placement, ...], mesh_shape: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...], bool, bool]:
+    """Mesh dimensions with a pending fold, and those with a lone coordinate.
+
+    Then whether all replicate, and whether those that do not have one rank each to shard over.
+    """
     partials = tuple([m for m, p in enumerate(placements) if isinstance(p, Partial)])
     ats = tuple([m for m, p in enumerate(placements) if isinstance(p, At)])
-    return partials, ats, all(isinstance(p, Replicate) for p in placements)
+    cutting = [m for m, p in enumerate(placements) if not isinstance(p, Replicate)]
+    whole = not partials and not ats and all(mesh_shape[m] == 1 for m in cutting)
+    return partials, ats, not cutting, whole
 
 
 class Layout:
@@ -64,6 +71,7 @@ class Layout:
         "cuts",
         "is_plain",
         "is_replicated",
+        "is_whole",
         "mesh_shape",
         "ndim",
         "partials",
@@ -86,6 +94,8 @@ class Layout:
     is_plain: bool
     #: Every rank holds the whole array.
     is_replicated: bool
+    #: The same, or the array is cut by mesh dimensions of one rank alone.
+    is_whole: bool
 
     _sections: dict[Coords | None, Box]
     _interned: ClassVar[WeakValueDictionary[tuple[object, ...], "Layout"]] = WeakValueDictionary()
@@ -106,7 +116,8 @@ class Layout:
         self.shape = tuple([cut.extent for cut in cuts])
         self.ndim = len(cuts)
         self.size = prod(self.shape)
-        self.partials, self.ats, self.is_replicated = _kinds(placements)
+        kinds = _kinds(placements, mesh_shape)
+        self.partials, self.ats, self.is_replicated, self.is_whole = kinds
         self.is_plain = not self.partials and not self.ats
         self._sections = {}
         with cls._lock:

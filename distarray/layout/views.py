@@ -5,12 +5,13 @@ next dimension, ``(start, step, extent)`` takes a slice of it, ``None`` adds a d
 """
 
 from functools import lru_cache
+from types import EllipsisType, NoneType
 
 from distarray.layout.cut import Cut
 from distarray.layout.layout import Coords, Layout
 from distarray.layout.placement import At, Placement
 
-__all__ = ["Entries", "Entry", "local_key", "view_layout"]
+__all__ = ["Entries", "Entry", "local_key", "view_layout", "whole_view"]
 
 Entry = int | tuple[int, int, int] | None
 Entries = tuple[Entry, ...]
@@ -47,6 +48,36 @@ def view_layout(layout: Layout, entries: Entries) -> Layout:
         else:
             cuts.append(cut if entry == (0, 1, cut.extent) else cut.view(*entry))
     return Layout.from_cuts(cuts, layout.mesh_shape, others)
+
+
+@lru_cache(maxsize=4096)
+def whole_view(layout: Layout, kinds: tuple[type, ...], shape: tuple[int, ...]) -> Layout:
+    """The layout of a view of an array that is whole on every rank, by the types in its key.
+
+    There all rows lie alike, whatever their numbers. The array's own indexing has checked the key
+    and found the view's shape.
+
+    Examples
+    --------
+    >>> from distarray.layout import Layout, Shard
+    >>> rows = Layout.chunked((8, 3), (1,), [Shard(0)])
+    >>> whole_view(rows, (slice, int), (4,)).placements  # x[1:5, 2]
+    (Shard(0),)
+    """
+    taken = [kind for kind in kinds if kind is not NoneType and kind is not EllipsisType]
+    understood = [slice] * (layout.ndim - len(taken))
+    extents = iter(shape)
+    entries: list[Entry] = []
+    for kind in kinds if EllipsisType in kinds else (*kinds, EllipsisType):
+        for each in understood if kind is EllipsisType else [kind]:
+            if each is slice:
+                entries.append((0, 1, next(extents)))
+            elif each is NoneType:
+                entries.append(None)
+                next(extents)
+            else:
+                entries.append(0)
+    return view_layout(layout, tuple(entries))
 
 
 @lru_cache(maxsize=4096)

@@ -18,6 +18,7 @@ from distarray.layout import (
     Shard,
     local_key,
     view_layout,
+    whole_view,
 )
 
 
@@ -107,6 +108,10 @@ def test_local_keys_take_the_view_out_of_the_block(data):
     view = view_layout(layout, tuple(entries))
     expected = values[tuple(key)]
     assert view.shape == expected.shape
+    if layout.is_whole:
+        kinds = tuple(map(type, key))
+        assert whole_view(layout, kinds, view.shape) is view
+        assert whole_view(layout, (type(...), *kinds), view.shape) is view
     for coords in np.ndindex(*mesh):
         block = values[tuple(slice(a, b) for a, b in layout.section(coords))]
         local = local_key(layout, tuple(entries), coords)
