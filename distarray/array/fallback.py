@@ -49,13 +49,31 @@ def fall_back(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
         If `config.fallback` is "error", or the operands exceed `config.fallback_limit`.
     """
     arrays = list({id(x): x for x in _arrays([args, kwargs])}.values())  # each once, in order
-    mesh = common_mesh(*arrays)
     nbytes = sum([x.nbytes for x in arrays if not x._layout.is_replicated])
     _refuse_or_warn(function, arrays, nbytes)
     copies = {id(x): x.full() for x in arrays}
+    return _called(function, args, kwargs, arrays, copies)
+
+
+def _on_objects(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call NumPy on what every rank has whole, Python objects among it: views are views."""
+    arrays = list({id(x): x for x in _arrays([args, kwargs])}.values())
+    return _called(function, args, kwargs, arrays, {id(x): x.to_local() for x in arrays})
+
+
+def _called(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    arrays: list[DistArray],
+    copies: dict[int, Any],
+) -> Any:
+    """What NumPy gives for the arrays' copies, distributed again."""
+    mesh = common_mesh(*arrays)
     result = function(*_replaced(args, copies), **_replaced(kwargs, copies))
     for out in _arrays(kwargs.get("out")):
-        out[...] = copies[id(out)]
+        if copies[id(out)] is not out._block:
+            out[...] = copies[id(out)]
     originals = {id(copies[id(x)]): x for x in arrays}
     return _distributed(result, mesh, originals)
 
@@ -118,4 +136,4 @@ def _distributed(value: Any, mesh: DeviceMesh, originals: dict[int, DistArray]) 
     return value
 
 
-set_fallback(fall_back)
+set_fallback(fall_back, _on_objects)

@@ -7,7 +7,7 @@ is given as `out` stays where it is: it is written to, and may be a view of anot
 """
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar
 
@@ -49,8 +49,8 @@ class Row(NamedTuple):
     measures: bool = False
     #: Whether it computes with elements, so that floating-point errors may be raised.
     computes: bool = True
-    #: Whether it takes lists as they are, with whatever distributed arrays there are in them.
-    lists: bool = False
+    #: Whether NumPy's function takes its place where operands lie whole, Python objects among them.
+    numpys: bool = False
 
 
 #: NumPy function -> row. Other callables that stand for an operation (`operator.getitem`) too.
@@ -75,6 +75,7 @@ _READING = frozenset({np.real, np.imag, operator.getitem})
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, type})
 
 _fallback: list[Callable[..., Any]] = []
+_on_objects: list[Callable[..., Any]] = []
 
 
 def implements(
@@ -82,7 +83,6 @@ def implements(
     through: Iterable[Fold] = (),
     at: bool = False,
     like: bool = False,
-    lists: bool = False,
 ) -> Callable[[Function], Function]:
     """Register the decorated function behind NumPy's.
 
@@ -96,8 +96,6 @@ def implements(
         Whether it takes operands that live at one coordinate of a mesh dimension.
     like : bool
         Whether it makes arrays, and takes the one that NumPy was handed as ``like=``.
-    lists : bool
-        Whether it sees itself to distributed arrays in lists, which then are not looked through.
     """
 
     def register(function: Function) -> Function:
@@ -113,7 +111,9 @@ def implements(
                 _position_of_out(function),
                 measures=module.startswith(_MEASURING),
                 computes=numpy_function not in _READING and not module.startswith(_MOVING),
-                lists=lists,
+                numpys=module.startswith("distarray.ops.")
+                and not (like or isinstance(numpy_function, type))
+                and str(numpy_function.__module__).startswith("numpy"),
             )
         return function
 
@@ -233,9 +233,12 @@ def _position_of_out(function: Callable[..., Any]) -> int:
     return names.index("out") if "out" in names else -1
 
 
-def set_fallback(function: Callable[..., Any]) -> None:
-    """Name the function(numpy_function, args, kwargs) that serves what has no row."""
-    _fallback[:] = [function]
+def set_fallback(function: Callable[..., Any], on_objects: Callable[..., Any]) -> None:
+    """Name the functions(numpy_function, args, kwargs) that serve what has no row, and objects.
+
+    `on_objects` is called where all operands lie whole and Python objects are among them.
+    """
+    _fallback[:], _on_objects[:] = [function], [on_objects]
 
 
 def _settled(value: Any, row: Row) -> Any:
@@ -282,31 +285,36 @@ def settled_arguments(
     return found, named
 
 
-def _is_cut_object(value: Base) -> bool:
-    return value._block.dtype.hasobject and not value._layout.is_replicated
-
-
-def _holds_cut_objects(values: Iterable[Any]) -> bool:
-    """Whether there are Python objects of which no rank has all."""
+def _operands(values: Iterable[Any]) -> Iterator[Base]:
+    """The distributed arrays among arguments and in their lists."""
     for value in values:
-        if isinstance(value, (tuple, list)) and _holds_cut_objects(value):
-            return True
-        if isinstance(value, Base) and _is_cut_object(value):
-            return True
-    return False
+        if isinstance(value, Base):
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from _operands(value)
 
 
-def _as_they_are(values: Iterable[Any], lists: bool = False) -> bool:
-    """Whether no argument can be, or hold, an array that has to be settled; `lists` as in a row."""
+def _server(row: Row, values: list[Any]) -> Callable[..., Any] | None:
+    """What takes the place of an implementation that is handed Python objects, if anything does."""
+    operands = list(_operands(values))
+    objects = [x for x in operands if x._block.dtype.hasobject]
+    if not objects:
+        return None
+    if row.measures and any(not x._layout.is_replicated for x in objects):
+        return _fallback[0]
+    whole = row.numpys and all(x._layout.is_replicated for x in operands)
+    return _on_objects[0] if whole and operands[0]._mesh.coords is not None else None
+
+
+def _as_they_are(values: Iterable[Any]) -> bool:
+    """Whether no argument can be, or hold, an array that has to be settled."""
     for value in values:
         if type(value) in _ATOMS:
             continue
         if isinstance(value, Base):
-            if not value._layout.is_plain or (
-                value._block.dtype.hasobject and _is_cut_object(value)
-            ):
+            if not value._layout.is_plain or value._block.dtype.hasobject:
                 return False
-        elif isinstance(value, (tuple, list)) and not (lists or _all_as_they_are(value)):
+        elif isinstance(value, (tuple, list)) and not _all_as_they_are(value):
             return False
     return True
 
@@ -326,9 +334,10 @@ def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             return agreed(mesh, call, numpy_function, *args, **kwargs)
     if row is None:
         return _fallback[0](numpy_function, args, kwargs)
-    if _as_they_are(args, row.lists) and (not kwargs or _as_they_are(kwargs.values())):
+    if _as_they_are(args) and (not kwargs or _as_they_are(kwargs.values())):
         return row.function(*args, **kwargs)
-    if row.measures and _holds_cut_objects([*args, *kwargs.values()]):
-        return _fallback[0](numpy_function, args, kwargs)
+    server = _server(row, [*args, *kwargs.values()])
+    if server is not None:
+        return server(numpy_function, args, kwargs)
     given, named = settled_arguments(row, args, kwargs)
     return row.function(*given, **named)

@@ -43,8 +43,8 @@ def agree(group: "Group", error: BaseException | None) -> None:
     if first == group.size:
         return
     name, text, data = group.broadcast_object(_packed(error), first, "agreement on errors")
-    if group.rank == first and error is not None:
-        raise error
+    if error is not None and (type(error).__name__, str(error)) == (name, text):
+        raise error  # as it is: not every error of NumPy's can be sent
     raise _unpacked(name, text, data)
 
 

@@ -169,6 +169,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if f.dtype.kind == "M":
         f = f.view(f.dtype.str.replace("M8", "m8"))
     elif f.dtype.kind not in "mfc":
+        np.gradient(np.zeros(3, f.dtype))  # NumPy's complaints about what cannot be subtracted
         f = f.astype(np.float64)
     found = [
         _gradient(f, along, step, edge_order) for along, step in zip(axes, spacings, strict=True)

@@ -273,6 +273,8 @@ def i0(x: Any) -> Any:
     ----
     No message.
     """
+    if x.dtype.kind not in "fc":
+        x = x.astype(float)  # text is read there, which may fail on one rank
     result = apply_blockwise(np.i0, [x])
     # NumPy's is no ufunc, and gives a 0-d array where a ufunc gives a scalar.
     return result if x.ndim else result._like(result._mesh.asarray(result._block))

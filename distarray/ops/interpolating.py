@@ -48,6 +48,8 @@ def interp(
     """
     mesh = common_mesh(x, xp, fp)
     x = as_distarray(x, mesh)
+    if period is None:
+        np.interp(np.empty(0, x.dtype), [0.0], [0.0])  # NumPy's complaints about its kind
     if _are_many(xp) and period is None and np.shape(fp) == xp.shape:
         heights = as_distarray(fp, mesh)
         kind = np.interp(np.zeros(1), np.zeros(1), np.zeros(1, heights.dtype), left, right).dtype

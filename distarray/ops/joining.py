@@ -181,11 +181,22 @@ def _joined(
     dtype = None if dtype is None else np.dtype(dtype)
     axis, dtype, alike = _fit(layouts, dtypes, axis, dtype, casting, config.replicate_below)
     mesh = common_mesh(*operands)
+    operands = _read(operands, dtype)
     if alike is None:
         shape, parts = _in_a_row(operands, axis)
         return assemble(shape, dtype, parts, mesh)
     blocks = [mesh.asarray(x._block) for x in operands]
     return wrap(mesh.xp.concatenate(blocks, axis, dtype=dtype, casting=casting), alike, mesh)
+
+
+def _read(operands: Sequence[DistArray], dtype: np.dtype[Any]) -> Sequence[DistArray]:
+    """The operands, what is text among them as the numbers that it says, if these are wanted.
+
+    A rank may hold some that says none: all ranks then raise.
+    """
+    if dtype.kind in "SU":
+        return operands
+    return [x.astype(dtype) if x.dtype.kind in "SU" else x for x in operands]
 
 
 def _in_a_row(operands: Sequence[DistArray], axis: int) -> tuple[tuple[int, ...], list[Part]]:
@@ -276,6 +287,7 @@ def _joined_into(
         raise ValueError("Output array is the wrong shape")
     into = np.empty(probes[0].shape, out.dtype)
     np.concatenate(probes, axis, out=into, dtype=dtype, casting=casting)
+    _, parts = _in_a_row(_read(operands, out.dtype), axis)
     written: DistArray = _into(out, shape, parts, common_mesh(*operands, out))
     return written
 

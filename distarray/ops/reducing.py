@@ -130,8 +130,7 @@ def reduce(
     slab on, agree on errors, and the last one broadcasts the result.
     """
     x: DistArray = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out, where))
-    known = type(axis) is int or axis is None or type(axis) is tuple
-    axis = axis if known else operator.index(axis)
+    axis = axis if type(axis) is int or axis is None else _as_axis(axis)
     keepdims = keepdims is not NoValue and bool(keepdims)
     if x._block.dtype.hasobject or (ufunc not in RULES and _calls_python(ufunc)):
         return _of_objects(ufunc, x, axis, dtype, out, keepdims, initial, where)
@@ -144,6 +143,7 @@ def reduce(
             return finish(part, plan, ufunc, x._mesh)
     else:
         out = out[0] if type(out) is tuple else out
+        initial = initial.full()[()] if isinstance(initial, DistArray) else initial
         mask = None if where is True or where is NoValue else as_distarray(where, x._mesh)
         if out is not None and dtype is None:
             dtype = loop_dtype(ufunc, x, out)
@@ -157,6 +157,10 @@ def reduce(
         x, plan = _settled(x, plan)
     part = _contribution(ufunc, x, plan, dtype, initial, mask)
     return finish(part, plan, ufunc, x._mesh, out)
+
+
+def _as_axis(axis: Any) -> Any:
+    return tuple(map(operator.index, axis)) if type(axis) is tuple else operator.index(axis)
 
 
 @lru_cache(maxsize=256)
@@ -177,6 +181,8 @@ def _of_objects(
 ) -> Any:
     """The same for Python objects, gathered: of them nobody knows whether order matters."""
     given: dict[str, Any] = {} if initial is NoValue else {"initial": initial}
+    if isinstance(initial, DistArray):
+        given["initial"] = initial.full()[()]
     if where is not True and where is not NoValue:
         given["where"] = where.full() if isinstance(where, DistArray) else where
     value = ufunc.reduce(x.full(), axis, dtype, None, keepdims, **given)

@@ -5,6 +5,7 @@ ranks.
 """
 
 import operator
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from distarray.testing import assert_matches
 
 DAYS = np.array(["2020-01-01", "2020-01-05", "NaT"], "M8[D]")
 WORDS = np.array(["1", "2", "no"])
+FRACTIONS = np.array([Fraction(n, 3) for n in (4, 1, 2)], object)
+STRINGS = np.array(["a", "ccc", "bb"], np.dtypes.StringDType())
 RECORDS = np.zeros(3, [("a", "i4"), ("b", "f8")])
 
 
@@ -68,6 +71,38 @@ CALLS = {
     "fields by number": lambda lay: [(r[0], r["b"], r[-1]) for r in lay(RECORDS)],
     "a field that is not there": lambda lay: lay(RECORDS)[0][2],
     "a record in parts": lambda lay: [*lay(RECORDS)[1], len(lay(RECORDS)[1])],
+    "no text of a number": lambda lay: np.i0(lay(WORDS)),
+    "no text of a number, joined": lambda lay: np.concatenate(
+        [lay(WORDS)] * 2, dtype=float, casting="unsafe"
+    ),
+    "text placed": lambda lay: np.place(lay(np.ones(3)), [True] * 3, lay(WORDS[:2])),
+    "text searched": lambda lay: np.strings.find(lay(np.ones(3)), "a"),
+    "text before text": lambda lay: np.insert(lay(WORDS), 1, lay(WORDS)[0]),
+    "text interpolated": lambda lay: np.interp(lay(WORDS), [0.0], [1.0]),
+    "differences of bools": lambda lay: np.gradient(lay(np.ones(3, bool))),
+    "an axis in an array": lambda lay: np.sum(lay(np.ones((2, 3))), axis=(lay(np.array(1)),)),
+    "dates at first": lambda lay: lay(DAYS).max(initial=lay(DAYS)[0]),
+    "other bytes": lambda lay: np.unique(lay(np.array([np.nan, 1], ">f4")), equal_nan=False),
+    "a share of text": lambda lay: np.quantile(
+        lay(WORDS), 0.3, method="inverted_cdf", weights=[1, 2, 3]
+    ),
+    "fractions": lambda lay: (
+        lay(FRACTIONS).mean(),
+        lay(FRACTIONS).var(),
+        np.median(lay(FRACTIONS)),
+    ),
+    "a product of fractions": lambda lay: np.dot(lay(FRACTIONS), lay(FRACTIONS)),
+    "a view of fractions": lambda lay: after(
+        lay(FRACTIONS.reshape(3, 1)), lambda x: put(0, 7)(np.moveaxis(np.squeeze(x), 0, 0))
+    ),
+    "fractions into fractions": lambda lay: after(
+        lay(FRACTIONS), lambda x: np.cumsum(lay(FRACTIONS), out=x)
+    ),
+    "strings of any length": lambda lay: (
+        lay(STRINGS)[1],
+        np.sort(lay(STRINGS)),
+        lay(STRINGS).max(),
+    ),
     "histogramdd": lambda lay: np.histogramdd(lay(np.arange(6.0).reshape(3, 2)), bins=2),
 }
 
@@ -121,7 +156,7 @@ def test_a_strange_call(world, name):
         mesh = DeviceMesh(group)
 
         def lay(values):
-            place = Replicate() if values.dtype == object else Shard(0)
+            place = Replicate() if values.dtype.hasobject or not values.ndim else Shard(0)
             return distribute(values.copy(), mesh, [place], src=None)
 
         with config.override(replicate_below=0):

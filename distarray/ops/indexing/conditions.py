@@ -152,13 +152,12 @@ def _mask_like(x: DistArray, mask: Any, name: str) -> DistArray:
 
 def _safe_values(values: Any, x: DistArray) -> Any:
     """Values that these functions, unlike assignment, take only if no cast can change them."""
-    found = as_values(values, x.dtype)
-    if not np.can_cast(found.dtype, x.dtype, "safe"):
+    kind = getattr(values, "dtype", x.dtype)
+    if not np.can_cast(kind, x.dtype, "safe"):
         raise TypeError(
-            f"Cannot cast array data from {found.dtype!r} to {x.dtype!r} according to the rule "
-            "'safe'"
+            f"Cannot cast array data from {kind!r} to {x.dtype!r} according to the rule 'safe'"
         )
-    return found
+    return as_values(values, x.dtype)
 
 
 def _in_turn(values: Array, mask: DistArray) -> DistArray:

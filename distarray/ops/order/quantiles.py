@@ -251,6 +251,8 @@ def _shares(
     keepdims = keepdims is not NoValue and bool(keepdims)
     q = np.asarray(q) if isinstance(q, DistArray) else q
     weights = arguments["weights"]
+    if x.dtype.kind == "c":
+        raise TypeError("a must be an array of real numbers")
     if weights is not None:
         weights = checked(weights, x, axis, arguments["method"])
         arguments["weights"] = np.ones([min(extent, 1) for extent in x.shape])

@@ -88,7 +88,7 @@ class WeightedCall(NamedTuple):
         """The quantiles of this rank's lines; the other dimensions in one, the last."""
         pairs = zip(lines_of(block, axes), lines_of(scale, axes), strict=True)
         lines = [Weighted(line, weights.astype(np.float64)) for line, weights in pairs]
-        kept = [line.where(~np.isnan(line.values)) for line in lines]
+        kept = [line.where(line.values == line.values) for line in lines]  # NaN equals nothing
         own = [(k.values.size, w.values.size) for k, w in zip(kept, lines, strict=True)]
         counts = group.allgather(np.array(own, np.int64))
         totals = _totals(kept if self.skips_nan else lines, group)

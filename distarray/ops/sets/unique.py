@@ -180,7 +180,8 @@ def _with_every_nan(x: DistArray, asked: _Asked) -> list[DistArray]:
     rest, missing = flat[numbers], flat[nans]
     values, *others = _elements(rest, (True, asked[1], True), True)
     order = np.argsort(missing, stable=True)
-    result: list[Any] = [np.concatenate([values, missing[order]])]
+    joined: Any = np.concatenate([values, missing[order]])  # in native order of bytes
+    result: list[Any] = [joined.astype(x.dtype, copy=False)]
     if asked[0]:
         result.append(np.concatenate([numbers[others[0]], nans[order]]))
     if asked[1]:
