@@ -49,6 +49,8 @@ class Row(NamedTuple):
     measures: bool = False
     #: Whether it computes with elements, so that floating-point errors may be raised.
     computes: bool = True
+    #: Whether it takes lists as they are, with whatever distributed arrays there are in them.
+    lists: bool = False
     #: Whether NumPy's function takes its place where operands lie whole, Python objects among them.
     numpys: bool = False
 
@@ -83,6 +85,7 @@ def implements(
     through: Iterable[Fold] = (),
     at: bool = False,
     like: bool = False,
+    lists: bool = False,
 ) -> Callable[[Function], Function]:
     """Register the decorated function behind NumPy's.
 
@@ -96,6 +99,8 @@ def implements(
         Whether it takes operands that live at one coordinate of a mesh dimension.
     like : bool
         Whether it makes arrays, and takes the one that NumPy was handed as ``like=``.
+    lists : bool
+        Whether it sees itself to distributed arrays in lists, which then are not looked through.
     """
 
     def register(function: Function) -> Function:
@@ -111,6 +116,7 @@ def implements(
                 _position_of_out(function),
                 measures=module.startswith(_MEASURING),
                 computes=numpy_function not in _READING and not module.startswith(_MOVING),
+                lists=lists,
                 numpys=module.startswith("distarray.ops.")
                 and not (like or isinstance(numpy_function, type))
                 and str(numpy_function.__module__).startswith("numpy"),
@@ -306,15 +312,15 @@ def _server(row: Row, values: list[Any]) -> Callable[..., Any] | None:
     return _on_objects[0] if whole and operands[0]._mesh.coords is not None else None
 
 
-def _as_they_are(values: Iterable[Any]) -> bool:
-    """Whether no argument can be, or hold, an array that has to be settled."""
+def _as_they_are(values: Iterable[Any], lists: bool = False) -> bool:
+    """Whether no argument can be, or hold, an array that has to be settled; `lists` as in a row."""
     for value in values:
         if type(value) in _ATOMS:
             continue
         if isinstance(value, Base):
             if not value._layout.is_plain or value._block.dtype.hasobject:
                 return False
-        elif isinstance(value, (tuple, list)) and not _all_as_they_are(value):
+        elif isinstance(value, (tuple, list)) and not (lists or _all_as_they_are(value)):
             return False
     return True
 
@@ -334,7 +340,7 @@ def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             return agreed(mesh, call, numpy_function, *args, **kwargs)
     if row is None:
         return _fallback[0](numpy_function, args, kwargs)
-    if _as_they_are(args) and (not kwargs or _as_they_are(kwargs.values())):
+    if _as_they_are(args, row.lists) and (not kwargs or _as_they_are(kwargs.values())):
         return row.function(*args, **kwargs)
     server = _server(row, [*args, *kwargs.values()])
     if server is not None:
