@@ -1,6 +1,7 @@
 """Command lines of programs that every rank runs: a mistake is told once, by rank 0."""
 
 import argparse
+import io
 import os
 import sys
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -19,7 +20,8 @@ def told_once():
         if mesh.rank == 0:
             yield
         else:
-            with redirect_stdout(None), redirect_stderr(None):
+            unheard = io.StringIO()  # not None, which argparse of Python 3.11.2 would write to
+            with redirect_stdout(unheard), redirect_stderr(unheard):
                 yield
     finally:
         sys.stdout.flush()
@@ -38,7 +40,7 @@ def device(name):
 
     try:
         return dt.start(name)
-    except RuntimeError as error:
+    except (ImportError, RuntimeError) as error:  # no torch, no such device
         with told_once():
             print(error, file=sys.stderr)
         raise SystemExit(2) from None

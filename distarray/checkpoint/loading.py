@@ -27,7 +27,7 @@ from distarray.checkpoint.checking import check_chunks, check_files
 from distarray.checkpoint.files import ChunkFiles
 from distarray.checkpoint.matching import Fresh, Match
 from distarray.checkpoint.metadata import Stored
-from distarray.checkpoint.progress import bar
+from distarray.checkpoint.progress import bar, shows
 from distarray.checkpoint.reading import read_arrays
 from distarray.checkpoint.tree import flatten
 from distarray.comm import DeviceMesh, default_mesh
@@ -122,7 +122,8 @@ def load(
     agreed(group, lambda: check_files(catalog.path, _needed(catalog, match), group))
     finish = agreed(group, lambda: _Loading(catalog, match, home, placements))
     same_everywhere(group, finish.described, "checkpoint.load: what is loaded")
-    agree(group, finish.read(progress))
+    shown = agreed(group, lambda: shows(home, progress))
+    agree(group, finish.read(shown))
     finish.assemble()
     return agreed(group, result)
 
@@ -224,7 +225,7 @@ class _Loading:
 
         self._after.append(keep)
 
-    def read(self, progress: bool | None) -> Exception | None:
+    def read(self, shown: bool) -> Exception | None:
         """Read all of it; what went wrong on this rank."""
         total = sum(
             prod(w.layout.local_shape(on.coords)) * w.stored.dtype.itemsize
@@ -234,7 +235,7 @@ class _Loading:
         error = None
         words = f"loading {self._catalog.path.name}"
         with (
-            bar(words, total, self._mesh, progress) as tell,
+            bar(words, total, self._mesh, shown) as tell,
             ChunkFiles(self._catalog.path) as files,
         ):
             for mesh, wanted in self._wanted.items():

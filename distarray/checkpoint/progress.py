@@ -5,14 +5,39 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from distarray.comm import DeviceMesh
+from distarray.lazy import needs
 
-__all__ = ["bar"]
+__all__ = ["bar", "shows"]
+
+
+def shows(mesh: DeviceMesh, wanted: bool | None) -> bool:
+    """Whether this rank shows a bar: the first of the mesh may, of its own share.
+
+    Parameters
+    ----------
+    mesh : DeviceMesh
+        Whose other ranks do as much at the same time.
+    wanted : bool or None
+        None: where standard error is a terminal and tqdm is installed.
+
+    Raises
+    ------
+    ImportError
+        If a bar is wanted, and tqdm is not installed; on the first rank alone.
+    """
+    if mesh.rank != 0 or wanted is False or (wanted is None and not sys.stderr.isatty()):
+        return False
+    try:
+        needs("tqdm")
+    except ImportError:
+        if wanted:
+            raise
+        return False
+    return True
 
 
 @contextmanager
-def bar(
-    what: str, total: int, mesh: DeviceMesh, shown: bool | None
-) -> Iterator[Callable[[int], object]]:
+def bar(what: str, total: int, mesh: DeviceMesh, shown: bool) -> Iterator[Callable[[int], object]]:
     """Yield what is to be told of bytes done by this rank.
 
     Parameters
@@ -22,23 +47,15 @@ def bar(
     total : int
         Bytes that this rank has to do.
     mesh : DeviceMesh
-        Its first rank shows the bar, of its own share: the others do as much at the same time.
-    shown : bool or None
-        None: where standard error is a terminal and tqdm is installed.
+        The ranks that share the work.
+    shown : bool
+        What :func:`shows` has said.
     """
-    if mesh.rank != 0 or shown is False or (shown is None and not sys.stderr.isatty()):
-        yield lambda count: None
-        return
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        if shown:
-            raise ImportError(
-                "a progress bar needs tqdm: pip install 'distarray-mpi[io]'"
-            ) from None
+    if not shown:
         yield lambda count: None
         return
     ranks = mesh.size()
     words = what if ranks == 1 else f"{what} (rank 0 of {ranks})"
+    tqdm = needs("tqdm").tqdm
     with tqdm(total=total, desc=words, unit="B", unit_scale=True, unit_divisor=1024) as shown_bar:
         yield shown_bar.update

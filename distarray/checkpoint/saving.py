@@ -12,7 +12,7 @@ from distarray.checkpoint import background
 from distarray.checkpoint.agreement import check_alike
 from distarray.checkpoint.background import Aside, Saving
 from distarray.checkpoint.catalog import is_checkpoint, step_path, steps
-from distarray.checkpoint.progress import bar
+from distarray.checkpoint.progress import bar, shows
 from distarray.checkpoint.tree import Flat, flatten
 from distarray.checkpoint.writing import Item, plan_items, shard_of, staged, write_shards
 from distarray.comm import DeviceMesh, default_mesh
@@ -193,8 +193,9 @@ def _write(
     failure: Exception | None = None
     total = sum(bytes_of(item) for item in items)
     try:
+        shown = shows(mesh, progress)
         with (
-            bar(f"saving {aside.final.name}", total, mesh, progress) as tell,
+            bar(f"saving {aside.final.name}", total, mesh, shown) as tell,
             Flusher(aside.directory) as flusher,
         ):
             for item in items:

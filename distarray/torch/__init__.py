@@ -112,6 +112,6 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name == "torch":
             raise ImportError(
-                f"distarray.torch.{name} needs PyTorch: pip install distarray-mpi[torch]"
+                f"distarray.torch.{name} needs PyTorch: pip install 'distarray-mpi[torch]'"
             ) from error
         raise

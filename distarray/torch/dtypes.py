@@ -103,6 +103,6 @@ def _ml_dtypes(name: str) -> Any:
         import ml_dtypes
     except ImportError as error:
         raise ImportError(
-            f"NumPy has {name} by the package ml_dtypes: pip install distarray-mpi[torch]"
+            f"NumPy has {name} by the package ml_dtypes: pip install 'distarray-mpi[torch]'"
         ) from error
     return ml_dtypes

@@ -196,7 +196,7 @@ def _own_device(device: str, place: Place) -> Any:
         import torch
     except ImportError as error:
         raise ImportError(
-            f"start: no PyTorch ({error}): pip install distarray-mpi[torch]"
+            f"start: no PyTorch ({error}): pip install 'distarray-mpi[torch]'"
         ) from None
     if own_threads():
         torch.set_num_threads(this_node().cores)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,25 @@ def test_progress(world: Any, shared: Path, capfd: pytest.CaptureFixture[str]) -
         assert "B/s" in said
     else:
         assert "saving" not in said
+
+
+def test_progress_without_its_library(
+    world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 alone would show it: all ranks raise."""
+
+    def program(group: Any, missing: bool) -> None:
+        state = {"x": da.distribute(TABLE, line_of(group), [Shard(0)], src=None)}
+        if not missing:
+            checkpoint.save(shared / "x", state)
+            return
+        for act in (checkpoint.save, checkpoint.load):
+            with pytest.raises(ImportError, match="needs tqdm"):
+                act(shared / "x", state, progress=True)
+
+    world.run(world.ranks[-1], lambda group: program(group, False))
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    world.run(world.ranks[-1], lambda group: program(group, True))
 
 
 def test_pending_folds_are_carried_out(world: Any, few: int, shared: Path) -> None:

@@ -290,7 +290,7 @@ sys.modules["torch"] = None
 try:
     distarray.torch.to_torch
 except ImportError as error:
-    assert "pip install distarray-mpi[torch]" in str(error), error
+    assert "pip install 'distarray-mpi[torch]'" in str(error), error
 else:
     raise SystemExit("no error")
 try:
