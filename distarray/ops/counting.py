@@ -14,6 +14,7 @@ from distarray.layout import Cut, Fold, Layout, Partial
 from distarray.ops.blockwise import prepare
 from distarray.ops.estimators import bin_count
 from distarray.ops.folds import identity
+from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
@@ -105,6 +106,7 @@ def _rest(found: Sequence[Any]) -> Any:
 
 
 @implements(np.histogram_bin_edges)
+@as_numpy_on_one_rank(np.histogram_bin_edges, by_size=True)
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
     """The edges of the bins of a histogram; see :func:`numpy.histogram_bin_edges`.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, as_distarray, implements, movement
+from distarray.array import DistArray, as_distarray, implements, movement, wrap
 from distarray.array.blocks import contiguous
 from distarray.layout import Layout
 from distarray.ops.folds import fold_rows
@@ -98,6 +98,9 @@ def _search(function: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     if out is not None:
         _check_out(function, plan, out)
     mesh = x._mesh
+    if out is None and not plan.mesh_dims and x._block.size and mesh.coords is not None:
+        found = function(x._block, axis, keepdims=keepdims)  # no slice has a part elsewhere
+        return wrap(found if plan.layout.shape else mesh.scalar(found), plan.layout, mesh)
     shape = plan.layout.local_shape(mesh.coords)
     if mesh.coords is None:
         part = mesh.xp.zeros(shape, _INDEX)

@@ -5,7 +5,8 @@ microseconds, or of message-saving formulas that take more arithmetic. On one ra
 to save.
 """
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from functools import lru_cache, wraps
 from inspect import signature
 from typing import Any, TypeVar, cast
@@ -16,7 +17,7 @@ from distarray.array import DistArray, default_layout, wrap
 from distarray.config import config
 from distarray.layout import Layout, Placement, Replicate, Shard
 
-__all__ = ["as_numpy_on_one_rank"]
+__all__ = ["as_numpy_on_one_rank", "names_scalar"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -36,7 +37,8 @@ def as_numpy_on_one_rank(
     unless : callable, optional
         Of the same arguments; where it is true, the decorated function is called after all.
     by_size : bool
-        Whether the result is placed by its size alone.
+        Whether the result is placed by its size alone, or as what is cut among the operands after
+        the first.
 
     Notes
     -----
@@ -46,8 +48,9 @@ def as_numpy_on_one_rank(
     """
 
     def decorate(function: Function) -> Function:
-        names = list(signature(function).parameters)
-        most = names.index("out") if "out" in names else len(names)
+        given = signature(function).parameters.values()
+        names = [p.name for p in given if p.kind is p.POSITIONAL_OR_KEYWORD]
+        most = names.index("out") if "out" in names else sys.maxsize
 
         @wraps(function)
         def either(*args: Any, **kwargs: Any) -> Any:
@@ -57,9 +60,12 @@ def as_numpy_on_one_rank(
                 return function(*args, **kwargs)
             named = {name: _bare(value) for name, value in kwargs.items()}
             value = numpy_function(*[_bare(value) for value in args], **named)
+            sized = by_size
+            if by_size and len(args) > 1:
+                x, sized = _model(args[1:], x)
             if isinstance(value, tuple):
-                return tuple([_placed(part, x, by_size) for part in value])
-            return _placed(value, x, by_size)
+                return tuple([_placed(part, x, sized) for part in value])
+            return _placed(value, x, sized)
 
         return cast(Function, either)
 
@@ -83,6 +89,23 @@ def _lone(values: list[Any]) -> DistArray | None:
                 return None
             found = value if found is None else found
     return None if config.reproducible else found
+
+
+def _model(values: Iterable[Any], otherwise: DistArray) -> tuple[DistArray, bool]:
+    """The first cut operand, where the result goes; if there is none its size decides."""
+    for value in values:
+        if isinstance(value, DistArray) and not value._layout.is_replicated:
+            return value, False
+        if type(value) is tuple:
+            found, sized = _model(value, otherwise)
+            if not sized:
+                return found, False
+    return otherwise, True
+
+
+def names_scalar(into: Any, *args: Any, **kwargs: Any) -> bool:
+    """Whether what is to be written to is a scalar, which NumPy's functions refuse."""
+    return isinstance(into, DistArray) and isinstance(into._block, np.generic)
 
 
 #: What is in long lists of numbers.

@@ -3,13 +3,14 @@
 Each is one ufunc handed to the engine in :mod:`distarray.ops.reducing`.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from distarray.array import as_distarray, implements
-from distarray.layout import Fold
-from distarray.ops.reducing import NoValue, finish, place, reduce
+from distarray.layout import Fold, Layout
+from distarray.ops.reducing import NoValue, Plan, finish, place, reduce
 
 __all__ = ["all", "amax", "amin", "any", "count_nonzero", "max", "min", "prod", "ptp", "sum"]
 
@@ -155,8 +156,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     As :func:`sum`, with integers.
     """
     x = as_distarray(a)
-    np.count_nonzero(np.zeros([0] * x.ndim), axis)  # NumPy's errors about the axis
-    plan = place(x._layout, axis, bool(keepdims), np.dtype(np.intp))
+    plan = _counting(x._layout, axis, bool(keepdims))
     if x._block.size and x._layout.holds(x._mesh.coords):
         # Of all axes NumPy counts much faster than of those that it is told.
         axes = None if len(plan.axes) == x.ndim else plan.axes
@@ -166,6 +166,13 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     else:
         part = x._mesh.xp.zeros(plan.layout.local_shape(x._mesh.coords), np.intp)
     return finish(part, plan, np.add, x._mesh)
+
+
+@lru_cache(maxsize=1024)
+def _counting(layout: Layout, axis: Any, keepdims: bool) -> Plan:
+    """The plan of a count; raises NumPy's errors about the axis."""
+    np.count_nonzero(np.zeros([0] * layout.ndim), axis)
+    return place(layout, axis, keepdims, np.dtype(np.intp))
 
 
 @implements(np.ptp)

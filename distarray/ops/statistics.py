@@ -35,6 +35,8 @@ from distarray.ops.tiles import TILE, PairwiseSum, restricted, spot, tiles
 __all__ = ["average", "mean", "std", "var", "variance"]
 
 Array = Any
+#: Bytes of a block up to which NumPy's variance, which copies it, takes less than our own.
+_LONG = 1 << 22
 
 
 @implements(np.mean, through={Fold.SUM}, at=True)
@@ -212,9 +214,20 @@ def variance(
     if dtype is None and x.dtype.kind in "iub":
         dtype = np.dtype(np.float64)
     plan = place(x._layout, axis, keepdims, kind)
+    mean = NoValue if mean is None else mean
+    if out is None and where is mean is NoValue and _is_numpys(x, plan):
+        part = np.var(x._block, axis, dtype, ddof=ddof, keepdims=keepdims)
+        return wrap(part, plan.layout, x._mesh)
+    return _in_two_passes(x, plan, axis, dtype, out, ddof, where, mean)
+
+
+def _in_two_passes(
+    x: DistArray, plan: Plan, axis: Any, dtype: Any, out: Any, ddof: Any, where: Any, mean: Any
+) -> DistArray:
+    """The variance of what may be spread, masked or given a mean."""
     count = counted(x, axis, True, where)
     warn_if(count, ddof, "Degrees of freedom <= 0 for slice")
-    if mean is NoValue or mean is None:
+    if mean is NoValue:
         centre = centre_of(x, axis, dtype, where, count)
     else:
         if type(mean) in (int, float, complex):
@@ -226,9 +239,16 @@ def variance(
     total = squared_deviations(x, centre, plan, dtype, skip)
     if out is not None:
         total = cast_for(total, out)
-    if isinstance(count, DistArray) and not keepdims:
+    if isinstance(count, DistArray) and not plan.keepdims:
         count = squeezed(count, plan.axes)
     return divided(total, np.maximum(count - ddof, 0))
+
+
+def _is_numpys(x: DistArray, plan: Plan) -> bool:
+    """Whether NumPy does it at once: slices lie whole, and a copy of them is not too large."""
+    block = x._block
+    whole = type(block) is np.ndarray and not plan.mesh_dims and 0 < block.nbytes <= _LONG
+    return whole and not config.settings.reproducible
 
 
 def centre_of(x: DistArray, axis: Any, dtype: Any, where: Any, count: Any) -> Array:

@@ -9,6 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray, call, implements, to_layout, wrap
 from distarray.layout import Cut
 from distarray.ops.contractions.operands import read
+from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["merged", "trace"]
 
@@ -80,7 +81,13 @@ def _diagonal(x: DistArray, offset: int, axis1: int, axis2: int) -> DistArray:
     return wrap(found._block.transpose(order), found._layout.transpose(order), x._mesh)
 
 
+def _keeps_dimensions(a: Any, *_: Any, **__: Any) -> bool:
+    """Whether the result has dimensions, which are cut as those of the array; or it is refused."""
+    return np.ndim(a) != 2 or a.dtype.kind not in "biufc"
+
+
 @implements(np.trace)
+@as_numpy_on_one_rank(np.trace, unless=_keeps_dimensions)
 def trace(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
 ) -> Any:

@@ -1,7 +1,6 @@
 """Einstein summation: every syntax of NumPy's, two operands at a time."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from distarray.ops.contractions.operands import moved_axes, read, shadow
 from distarray.ops.contractions.program import program_for
 from distarray.ops.contractions.recipes import Recipe, recipe
 from distarray.ops.contractions.reproducible import contract
-from distarray.plan import Contraction
 
 __all__ = ["einsum", "einsum_path"]
 
@@ -74,25 +72,15 @@ def _followed(made: Recipe, arrays: list[DistArray]) -> DistArray:
             continue
         last = not arrays
         layouts, dtypes = [x._layout for x in now], [x.dtype for x in now]
-        kernel, scalar = labelled_kernel(step.spec), made.scalar or not last
+        # Without a sum NumPy adds each product to a zero, which leaves no negative zeros.
+        kernel = labelled_kernel(step.spec, zero=made.dtype.kind in "fc")
+        scalar = made.scalar or not last
         program = program_for(kernel, step.spec, layouts, dtypes, made.dtype, scalar)
-        product = contract(program, now)
-        if made.dtype.kind in "fc" and not _sums(step.spec):
-            # NumPy adds each product to a zero, which leaves no negative zeros.
-            block = product._block if len(now) > 1 else product._block.copy()
-            block += 0
-            product = product._like(block)
-        arrays.append(product)
+        arrays.append(contract(program, now))
     result = arrays[0]
     if made.scalar and not result.ndim and not isinstance(result._block, np.generic):
         return result._like(result._mesh.scalar(result._block))
     return result
-
-
-@lru_cache(maxsize=1024)
-def _sums(spec: Contraction) -> bool:
-    """Whether a dimension is summed over."""
-    return not {label for term in spec.terms for label in term} <= {*spec.out}
 
 
 @implements(np.einsum_path)

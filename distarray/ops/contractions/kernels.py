@@ -49,13 +49,14 @@ def _cast(block: Array, dtype: np.dtype[Any]) -> Array:
 
 
 @lru_cache(maxsize=1024)
-def labelled_kernel(spec: Contraction) -> Kernel:
+def labelled_kernel(spec: Contraction, zero: bool = False) -> Kernel:
     """The product of blocks by their labels: a matrix product if it is one, else einsum.
 
-    Integers are exact either way; both wrap around as NumPy's do.
+    Integers are exact either way; both wrap around as NumPy's do. With `zero` products are added to
+    zero, where there is no other sum: einsum's are.
     """
     terms = tuple([tuple([label for label in term if label >= 0]) for term in spec.terms])
-    product = _kernel(terms, spec.out)
+    product = _kernel(terms, spec.out, zero)
     if terms == spec.terms:
         return product
     keys = [tuple([0 if label < 0 else slice(None) for label in term]) for term in spec.terms]
@@ -67,11 +68,12 @@ def labelled_kernel(spec: Contraction) -> Kernel:
     return multiply
 
 
-def _kernel(terms: Sequence[Labels], out: Labels) -> Kernel:
+def _kernel(terms: Sequence[Labels], out: Labels, zero: bool) -> Kernel:
     if len(terms) != 2:
         return _einsum(terms, out)
     if all(label in out for term in terms for label in term):
-        return _elementwise(terms, out)
+        product = _elementwise(terms, out)
+        return _added_to_zero(product, _einsum(terms, out)) if zero else product
     arrangement = _arrangement(terms, out)
     return _einsum(terms, out) if arrangement is None else arrangement.multiply
 
@@ -88,6 +90,19 @@ def _elementwise(terms: Sequence[Labels], out: Labels) -> Kernel:
             for block, order, key in zip(blocks, orders, keys, strict=True)
         ]
         return call_ufunc(np.multiply, a, b, order="C")
+
+    return multiply
+
+
+def _added_to_zero(product: Kernel, einsum: Kernel) -> Kernel:
+    """A product without a sum, as einsum has it: with no negative zeros."""
+
+    def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
+        if all(isinstance(block, (np.ndarray, np.generic)) for block in blocks):
+            return einsum(blocks, dtype, into)
+        found = product(blocks, dtype, into)
+        found += 0
+        return found
 
     return multiply
 

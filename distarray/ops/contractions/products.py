@@ -8,6 +8,7 @@ import numpy as np
 
 from distarray.array import DistArray, call, implements, to_layout
 from distarray.array.blocks import conjugated
+from distarray.config import config
 from distarray.layout import Layout
 from distarray.ops.contractions.engine import deliver
 from distarray.ops.contractions.kernels import labelled_kernel
@@ -17,7 +18,7 @@ from distarray.ops.contractions.operands import (
     raise_as_numpy,
     read,
 )
-from distarray.ops.contractions.program import program_for
+from distarray.ops.contractions.program import Program, program_for
 from distarray.ops.contractions.reproducible import contract
 from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.plan import Contraction
@@ -32,13 +33,27 @@ def _paired(
     a: DistArray, b: DistArray, pairs: Pairs, dtype: np.dtype[Any], scalar: bool = True
 ) -> DistArray:
     """Sum of products over pairs of dimensions; the others follow in order."""
-    spec = _spec(a.shape, b.shape, pairs)
-    layouts, dtypes = (a._layout, b._layout), (a.dtype, b.dtype)
-    program = program_for(labelled_kernel(spec), spec, layouts, dtypes, dtype, scalar)
+    small = config.settings.replicate_below
+    types = a._block.dtype, b._block.dtype
+    program = _program(a._layout, b._layout, *types, pairs, dtype, scalar, small)
     return contract(program, (a, b))
 
 
 @lru_cache(maxsize=4096)
+def _program(
+    first: Layout,
+    second: Layout,
+    a: np.dtype[Any],
+    b: np.dtype[Any],
+    pairs: Pairs,
+    dtype: np.dtype[Any],
+    scalar: bool,
+    small: int,
+) -> Program:
+    spec = _spec(first.shape, second.shape, pairs)
+    return program_for(labelled_kernel(spec), spec, (first, second), (a, b), dtype, scalar, small)
+
+
 def _spec(a: tuple[int, ...], b: tuple[int, ...], pairs: Pairs) -> Contraction:
     partner = {right: left for left, right in pairs}
     extents, labels = list(a), []
@@ -53,7 +68,13 @@ def _spec(a: tuple[int, ...], b: tuple[int, ...], pairs: Pairs) -> Contraction:
     return Contraction((tuple(range(len(a))), tuple(labels)), tuple(out), tuple(extents))
 
 
+def _are_not_vectors(a: Any, b: Any, out: Any = None) -> bool:
+    """Whether a product is not left to NumPy: that of integers is slower than ours."""
+    return any(getattr(x, "ndim", 0) != 1 or x.dtype.kind not in "fc" for x in (a, b))
+
+
 @implements(np.dot)
+@as_numpy_on_one_rank(np.dot, unless=_are_not_vectors)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """As :func:`numpy.dot`: sum over the last dimension of `a` and the last but one of `b`.
 
@@ -89,6 +110,7 @@ def _not_aligned(a: Sequence[int], b: Sequence[int], left: int, right: int) -> V
 
 
 @implements(np.inner)
+@as_numpy_on_one_rank(np.inner, unless=_are_not_vectors)
 def inner(a: Any, b: Any, /) -> Any:
     """As :func:`numpy.inner`: sum over the last dimension of both."""
     (x, y), _ = read(a, b)
@@ -103,7 +125,7 @@ def inner(a: Any, b: Any, /) -> Any:
 
 
 @implements(np.vdot)
-@as_numpy_on_one_rank(np.vdot)
+@as_numpy_on_one_rank(np.vdot, unless=_are_not_vectors)
 def vdot(a: Any, b: Any, /) -> Any:
     """As :func:`numpy.vdot`: sum of ``conj(a) * b`` over all elements; one allreduce.
 
