@@ -1,6 +1,7 @@
 """Making distributed arrays from arrays, blocks and nothing, and reading operands."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -38,13 +39,17 @@ def default_layout(shape: Sequence[int], itemsize: int, mesh: DeviceMesh) -> Lay
     Small arrays (`config.replicate_below` bytes) are replicated. Others are cut along their first
     dimension, or along the longest one when the first is too short to give every rank a part.
     """
-    shape = tuple(shape)
-    size = itemsize * prod(shape)
-    if not shape or size < config.replicate_below:
-        return Layout.replicated(shape, mesh.shape)
-    ranks = prod(mesh.shape)
-    dim = 0 if shape[0] >= ranks else int(np.argmax(shape))
-    return Layout.chunked(shape, mesh.shape, [Shard(dim)] * len(mesh.shape))
+    return _default_layout(tuple(shape), itemsize, mesh.shape, config.settings.replicate_below)
+
+
+@lru_cache(maxsize=1024)
+def _default_layout(
+    shape: tuple[int, ...], itemsize: int, mesh_shape: tuple[int, ...], limit: int
+) -> Layout:
+    if not shape or itemsize * prod(shape) < limit:
+        return Layout.replicated(shape, mesh_shape)
+    dim = 0 if shape[0] >= prod(mesh_shape) else shape.index(max(shape))
+    return Layout.chunked(shape, mesh_shape, [Shard(dim)] * len(mesh_shape))
 
 
 def empty(layout: Layout, dtype: Any, mesh: DeviceMesh) -> DistArray:
@@ -232,7 +237,7 @@ def placed_layout(
     LayoutError
         If the placements do not fit, ask for a pending fold, or cut an array of Python objects.
     """
-    if config.check:  # the text costs more than what follows
+    if config.settings.check:  # the text costs more than what follows
         verify_text(f"a new array {dtype} {tuple(shape)} {placements or ''}", mesh)
     if placements is None:
         size = 0 if dtype.hasobject else dtype.itemsize  # objects stay where they are

@@ -1,5 +1,6 @@
 """Where every element of a global array lives: shape, mesh shape, placements and cuts."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
@@ -99,6 +100,8 @@ class Layout:
 
     _sections: dict[Coords | None, Box]
     _interned: ClassVar[WeakValueDictionary[tuple[object, ...], "Layout"]] = WeakValueDictionary()
+    #: Kept alive: a loop that makes arrays and drops them finds their layouts again.
+    _latest: ClassVar[deque["Layout"]] = deque(maxlen=256)
     _lock = Lock()
 
     def __new__(
@@ -121,7 +124,9 @@ class Layout:
         self.is_plain = not self.partials and not self.ats
         self._sections = {}
         with cls._lock:
-            return cls._interned.setdefault(key, self)  # type: ignore[return-value]
+            self = cls._interned.setdefault(key, self)  # type: ignore[assignment]
+        cls._latest.append(self)
+        return self
 
     @classmethod
     def chunked(
@@ -193,6 +198,8 @@ class Layout:
 
     def local_shape(self, coords: Coords | None) -> tuple[int, ...]:
         """Shape of the block that a rank holds."""
+        if self.is_whole and coords is not None:
+            return self.shape
         return tuple([stop - start for start, stop in self.section(coords)])
 
     # -- questions about the whole -----------------------------------------------------------

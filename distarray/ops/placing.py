@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from distarray.array import DistArray, call, common_mesh, implements, placed_layout
-from distarray.comm import DeviceMesh
+from distarray.comm import DeviceMesh, default_mesh
 from distarray.layout import Fold, Layout, Placement
 
 __all__ = ["Placements", "as_shape", "creates", "follow", "place", "plain"]
@@ -45,17 +45,23 @@ def creates(
 
 def as_shape(shape: Any) -> tuple[int, ...]:
     """A shape as a tuple of int, checked as NumPy does."""
+    if type(shape) is not tuple:
+        shape = _sequence(shape)
+    dims = tuple([index(extent) for extent in shape])
+    if dims and min(dims) < 0:
+        raise ValueError("negative dimensions are not allowed")
+    return dims
+
+
+def _sequence(shape: Any) -> Any:
     try:
-        dims: tuple[int, ...] = (index(shape),)
+        return (index(shape),)
     except TypeError:
         if not np.iterable(shape):
             raise TypeError(
                 f"expected a sequence of integers or a single integer, got '{shape}'"
             ) from None
-        dims = tuple([index(extent) for extent in shape])
-    if any(extent < 0 for extent in dims):
-        raise ValueError("negative dimensions are not allowed")
-    return dims
+        return shape
 
 
 def place(
@@ -86,7 +92,8 @@ def place(
             f"like= takes a DistArray or a NumPy array here, not {type(like).__name__}; call "
             "NumPy's own function for arrays of another library"
         )
-    mesh = common_mesh(like) if mesh is None else mesh
+    if mesh is None:
+        mesh = default_mesh() if like is None else common_mesh(like)
     if device is not None and device not in (mesh.device_type, mesh.device):
         raise ValueError(
             f'Device not understood. Only "{mesh.device}" is allowed on this mesh, '

@@ -36,10 +36,13 @@ def call_ufunc(
     """What ``ufunc(*inputs, out=..., where=..., dtype=..., casting=...)`` does to DistArrays."""
     if ufunc is np.power:
         _refuse_negative_powers(inputs, out, where, kwargs)
-    if out is None and where is True and not kwargs and ufunc in _PLAIN:
-        found = _aligned(ufunc, inputs)
-        if found is None:
-            found = _through(ufunc, inputs)
+    if where is True and not kwargs and ufunc in _PLAIN:
+        if out is not None:
+            found = _aligned_into(ufunc, inputs, out)
+        else:
+            found = _aligned(ufunc, inputs)
+            if found is None:
+                found = _through(ufunc, inputs)
         if found is not None:
             return found
     return _call_general(ufunc, inputs, out, where, kwargs)
@@ -139,6 +142,29 @@ def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
     if ufunc.nout == 1:
         return wrap(value if layout.shape else mesh.scalar(value), layout, mesh)
     return tuple([wrap(v if layout.shape else mesh.scalar(v), layout, mesh) for v in value])
+
+
+def _aligned_into(ufunc: np.ufunc, inputs: Sequence[Any], outs: Any) -> Any:
+    """`outs` with the result written to them, where they lie as all arrays do; else None."""
+    if type(outs) is not tuple or type(outs[0]) is not DistArray:
+        return None
+    layout, mesh = outs[0]._layout, outs[0]._mesh
+    if not layout.shape or layout.partials or mesh.device_type != "cpu":
+        return None
+    blocks = []
+    for x in (*inputs, *outs):
+        if type(x) is DistArray:
+            if x._layout is not layout or x._mesh is not mesh:
+                return None
+            blocks.append(x._block)
+        elif type(x) in _SCALARS:
+            blocks.append(x)
+        else:
+            return None
+    if len(inputs) != ufunc.nin or len(outs) != ufunc.nout:
+        return None
+    ufunc(*blocks)
+    return outs[0] if len(outs) == 1 else outs
 
 
 def _lacks(mesh: Any, ufunc: np.ufunc) -> bool:
