@@ -15,12 +15,14 @@ from typing import NamedTuple
 
 from distarray.layout import At, Box, Cut, Layout, Placement
 
-__all__ = ["Grid", "Index", "plan_shards"]
+__all__ = ["Grid", "Index", "files_of", "plan_shards"]
 
 Index = tuple[int, ...]
 
 #: Bytes of a chunk, at most (save for elements larger than that): what is checksummed at once.
 CHUNK = 1 << 23
+#: Bytes of a file, at most, that is put together in memory.
+FILE = 1 << 23
 #: A shard is not made smaller than this by dividing an array among ranks.
 LEAST = 1 << 20
 
@@ -122,6 +124,20 @@ def plan_shards(layout: Layout, itemsize: int, turn: int = 0) -> tuple[Grid, Lay
     """
     # Ranks have equal turns, however many arrays there are; programs save the same ones again.
     return _planned(layout, itemsize, turn % prod(layout.mesh_shape), CHUNK, LEAST)
+
+
+def files_of(grid: Grid, itemsize: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shapes of a chunk and of a file, when files are so small that one is put together in memory.
+
+    A rank's shard becomes several of these, of two chunks each where it is large enough.
+
+    Examples
+    --------
+    >>> files_of(Grid((1 << 20, 8), (1 << 19, 8), (1 << 17, 8)), 8)
+    ((65536, 8), (131072, 8))
+    """
+    file, _ = _chunked(grid.shard, itemsize, FILE)
+    return _chunked(file, itemsize, FILE // 2)
 
 
 @lru_cache(512)

@@ -16,7 +16,8 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.io.aside import replacing
 from distarray.io.formats import Contents, Lazy
-from distarray.io.sections import pieces_of, write_array
+from distarray.io.portions import pieces_of
+from distarray.io.sections import write_array
 from distarray.layout import Box
 from distarray.lazy import needs
 

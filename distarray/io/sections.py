@@ -5,30 +5,32 @@ touches which, how replicas and pending folds are treated, and how one rank's fa
 every rank's error, is decided here.
 """
 
-from collections.abc import Iterator
-from itertools import product
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from distarray.array import DistArray, wrap
 from distarray.array.creation import empty, placed_layout
-from distarray.array.movement import moved, part_of, settled
+from distarray.array.movement import Piece, moved, part_of, pieces, settled
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree, agreed
 from distarray.errors import DistArrayError
+from distarray.io.portions import pieces_of, portions, put_together
 from distarray.io.rounds import fill, pour
 from distarray.io.shares import shares
 from distarray.layout import Box, Layout, Placement
 from distarray.plan import moved_elements
 
-__all__ = ["Sink", "Source", "pieces_of", "read_array", "read_block", "write_array"]
+__all__ = ["Sink", "Source", "read_array", "read_block", "write_array"]
 
 Array = Any
 Placements = list[Placement] | tuple[Placement, ...] | Placement | None
 
 #: Bytes that travel to a single writer at a time.
 _PIECE = 1 << 25
+#: Bytes a rank that may lie in memory besides the blocks.
+_BESIDE = 1 << 24
 
 
 class Source(Protocol):
@@ -153,24 +155,41 @@ def write_array(sink: Sink, x: DistArray) -> None:
     ----
     Nothing is sent where all ranks write and blocks end where chunks do; otherwise each rank
     receives what it lacks of the chunks it writes, and needs 16 MiB for it, as in
-    :func:`read_array`. To a single writer the blocks travel in pieces of 32 MiB, one at a time.
+    :func:`read_array`. The chunks are written some mebibytes at a time. To a single writer the
+    blocks travel in pieces of 32 MiB, one at a time.
     """
     x = x._plain()
     alone = sink.writers == "one"
     chunks = None if alone or sink.chunks is None else tuple(sink.chunks)
     writing = shares(x.layout, chunks, x.itemsize, strict=True)
-    if not writing.ats and moved_elements(x.layout, writing):
-        agree(x.mesh.group, pour(x, chunks, sink.write))
-        return
-    block = x.to_local() if writing.ats else moved(x.to_local(), x.layout, writing, x.mesh)
-    block = x.mesh.to_host(block)
+    lacking = 0 if writing.ats else moved_elements(x.layout, writing) * x.itemsize
     if alone:
-        error = _gathered_to_one(sink, block, writing, x.mesh)
-    elif writing.holds(x.mesh.coords):
-        error = _stored(sink, writing.section(x.mesh.coords), block)
+        block = x.to_local() if writing.ats else moved(x.to_local(), x.layout, writing, x.mesh)
+        error = _gathered_to_one(sink, x.mesh.to_host(block), writing, x.mesh)
+    elif lacking > _BESIDE * x.mesh.size():
+        error = pour(x, chunks, sink.write)
     else:
-        error = None
+        source = writing if writing.ats else x.layout
+        found = pieces(x.to_local(), source, writing, x.mesh)
+        error = _stored_by_portions(sink, found, writing, x) if found else None
     agree(x.mesh.group, error)
+
+
+def _stored_by_portions(
+    sink: Sink, found: Sequence[Piece], writing: Layout, x: DistArray
+) -> Exception | None:
+    """Write this rank's section, whose pieces are given, a few chunks at a time."""
+    section, mesh = writing.section(x.mesh.coords), x.mesh
+    if not writing.holds(mesh.coords) or any(start >= stop for start, stop in section):
+        return None
+    boxes = [section] if sink.chunks is None else portions(section, sink.chunks, x.itemsize)
+    for box in boxes:
+        within = tuple([(a - low, b - low) for (a, b), (low, _) in zip(box, section)])
+        part = put_together(found, within, mesh)
+        error = _stored(sink, box, mesh.to_host(part))
+        if error is not None:
+            return error
+    return None
 
 
 def _gathered_to_one(sink: Sink, block: Any, writing: Layout, mesh: DeviceMesh) -> Exception | None:
@@ -191,7 +210,7 @@ def _gathered_to_one(sink: Sink, block: Any, writing: Layout, mesh: DeviceMesh) 
         mesh.group.exchange([], [(0, word)])
         if word[0]:
             box = writing.section(mesh.coords)
-            for piece in pieces_of(box, block.dtype.itemsize):
+            for piece in pieces_of(box, block.dtype.itemsize, _PIECE):
                 mesh.group.exchange([(0, part_of(block, _within(piece, box)))], [])
     return error
 
@@ -203,7 +222,7 @@ def _receive(
     mesh.group.exchange([(rank, np.array([error is None], np.uint8))], [])
     if error is not None:
         return error
-    for piece in pieces_of(box, dtype.itemsize):
+    for piece in pieces_of(box, dtype.itemsize, _PIECE):
         part = np.empty([stop - start for start, stop in piece], dtype)
         mesh.group.exchange([], [(rank, part)])
         error = error or _stored(sink, piece, part)
@@ -224,28 +243,3 @@ def _stored(sink: Sink, section: Box, block: Any) -> Exception | None:
 def _within(piece: Box, box: Box) -> tuple[slice, ...]:
     """A piece of a box as slices of the box's block."""
     return tuple([slice(a - low, b - low) for (a, b), (low, _) in zip(piece, box, strict=True)])
-
-
-def pieces_of(box: Box, itemsize: int, limit: int = _PIECE) -> Iterator[Box]:
-    """A box in pieces of at most `limit` bytes (one element at least), in C order.
-
-    Examples
-    --------
-    >>> list(pieces_of(((0, 4), (0, 3)), 8, limit=48))
-    [((0, 2), (0, 3)), ((2, 4), (0, 3))]
-    """
-    steps = []
-    room = max(1, limit // max(1, itemsize))
-    for start, stop in reversed(box):
-        length = max(1, min(stop - start, room))
-        steps.append(length)
-        room //= length
-        room = max(1, room)
-    ranges = [range(start, stop, step) for (start, stop), step in zip(box, reversed(steps))]
-    for corner in product(*ranges):
-        yield tuple(
-            [
-                (at, min(at + step, stop))
-                for at, step, (_, stop) in zip(corner, reversed(steps), box)
-            ]
-        )

@@ -6,8 +6,8 @@ all of it is on disk; other stores know no such thing.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from math import prod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,24 +19,21 @@ from distarray.comm.agree import agreed
 from distarray.io import directories
 from distarray.io.aside import on_first
 from distarray.io.formats import Contents, Lazy
-from distarray.io.grids import plan_shards
-from distarray.io.sections import pieces_of, write_array
+from distarray.io.grids import files_of, plan_shards
+from distarray.io.portions import portions
+from distarray.io.sections import write_array
 from distarray.layout import Box
 from distarray.lazy import needs
 
 __all__ = ["open_file", "write_file"]
 
 Chunks = tuple[int, ...]
-#: Bytes of chunks that are decoded at a time.
-_PIECE = 1 << 24
 #: What marks a directory as a Zarr store.
 _MARKS = ("zarr.json", ".zgroup", ".zarray")
 
 
 class _Stored:
-    """An array of a store, for reading and for writing."""
-
-    writers: Literal["all"] = "all"
+    """An array of a store, for reading."""
 
     def __init__(self, array: Any, chunks: Chunks) -> None:
         self._array = array
@@ -44,10 +41,7 @@ class _Stored:
         self.shape, self.dtype = tuple(array.shape), np.dtype(array.dtype)
 
     def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
-        """Decode the chunks of a box, some at a time, straight into `out`.
-
-        Zarr has all bytes of what it is asked for in memory, a whole shard's twice.
-        """
+        """Decode the chunks of a box, some at a time, straight into `out`."""
         buffers = needs("zarr.core.buffer", "io").default_buffer_prototype()
         selection = tuple([slice(start, stop) for start, stop in section])
         if not selection:
@@ -55,23 +49,11 @@ class _Stored:
         elif out.dtype.kind in "TO" or out.ndim == 0:
             out[...] = self._array[selection]
         else:
-            for piece in _portions(section, self.chunks, self.dtype.itemsize):
+            for piece in portions(section, self.chunks, self.dtype.itemsize):
                 slices = [slice(a - at, b - at) for (a, b), (at, _) in zip(piece, section)]
                 target = buffers.nd_buffer.from_ndarray_like(out[tuple(slices)])
                 selection = tuple([slice(start, stop) for start, stop in piece])
                 self._array.get_basic_selection(selection, out=target)
-
-    def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
-        """Encode and store the chunks of a box."""
-        self._array[tuple([slice(start, stop) for start, stop in section])] = block
-
-
-def _portions(section: Box, chunks: Chunks, itemsize: int) -> Iterator[Box]:
-    """A box in pieces that end where chunks do, of one chunk at least."""
-    around = tuple([(a // c, -(-b // c)) for (a, b), c in zip(section, chunks)])
-    for piece in pieces_of(around, prod(chunks) * itemsize, _PIECE):
-        cells = zip(piece, chunks, section)
-        yield tuple([(max(i * c, a), min(j * c, b)) for (i, j), c, (a, b) in cells])
 
 
 def open_file(
@@ -158,7 +140,7 @@ def write_file(
         Whose ranks write.
     chunks, shards : tuple of int or mapping of str to tuple, optional
         Shapes of chunks, and of files of several chunks each (the sharding codec). By default
-        every rank writes one file an array, with chunks of 8 MiB at most.
+        every rank writes files of 8 MiB at most, in chunks of half as much.
     compressor : {"zstd", "gzip", "blosc", None} or codec of zarr.codecs, or list of these
         How chunks are compressed.
     checksum : bool
@@ -181,6 +163,9 @@ def write_file(
 
     Notes
     -----
+    Besides the block a rank needs up to five times the bytes of a file, 40 MiB by default: larger
+    `shards` make fewer files and need more.
+
     A directory is written aside and renamed. On other stores (URLs) what was there is removed
     first, and a job that is killed leaves an unfinished store.
     """
@@ -207,7 +192,8 @@ def write_file(
 
         on_first(mesh.group, create)
         for name, x in arrays.items():
-            write_array(_Written(place, name, grids[name], options), x)
+            chunk, file = grids[name]
+            write_array(_Written(place, name, file or chunk, options), x)
         on_first(mesh.group, lambda: None if remote else _commit(Path(place), final))
     except BaseException:
         if mesh.rank == 0 and not remote:
@@ -215,21 +201,24 @@ def write_file(
         raise
 
 
-class _Written(_Stored):
+class _Written:
     """An array of a store that has just been created; opened when it is first written to."""
 
-    def __init__(
-        self, place: str, name: str, grid: tuple[Chunks, Chunks | None], options: Any
-    ) -> None:
+    writers: Literal["all"] = "all"
+
+    def __init__(self, place: str, name: str, chunks: Chunks, options: Any) -> None:
         self._place, self._name, self._options = place, name, options
-        self.chunks = grid[1] or grid[0]
+        self.chunks = chunks
+
+    @cached_property
+    def _array(self) -> Any:
+        return needs("zarr").open_array(
+            self._place, path=self._name, mode="r+", storage_options=self._options
+        )
 
     def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
         """Encode and store the chunks of a box."""
-        self._array = needs("zarr").open_array(
-            self._place, path=self._name, mode="r+", storage_options=self._options
-        )
-        super().write(section, block)
+        self._array[tuple([slice(start, stop) for start, stop in section])] = block
 
 
 def _begin(final: Path) -> Path:
@@ -256,8 +245,8 @@ def _grid(x: DistArray, chunks: Any, shards: Any) -> tuple[Chunks, Chunks | None
     """Shapes of the chunks and of the shards, if there are any."""
     if chunks is None and shards is None:
         layout = x.layout.settled()
-        planned, _ = plan_shards(layout, x.itemsize)
-        return planned.chunk, planned.shard if planned.chunked else None
+        chunk, file = files_of(plan_shards(layout, x.itemsize)[0], x.itemsize)
+        return chunk, None if file == chunk else file
     for lengths in (chunks, shards):
         if lengths is not None and len(lengths) != x.ndim:
             raise ValueError(

@@ -13,8 +13,7 @@ import pytest
 import distarray as da
 import distarray.io as io
 from distarray import DeviceMesh, Partial, Replicate, Shard
-from distarray.io import grids
-from distarray.io import zarr as zarr_stores
+from distarray.io import grids, portions
 from distarray.layout import Layout
 from distarray.testing import assert_matches
 from tests.io.kept import cut_small, hidden
@@ -44,7 +43,8 @@ NUMBERS = {
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny arrays in shards of several chunks, which are read in several pieces."""
     cut_small(monkeypatch)
-    monkeypatch.setattr(zarr_stores, "_PIECE", 600)
+    monkeypatch.setattr(grids, "FILE", 600)
+    monkeypatch.setattr(portions, "PORTION", 600)
 
 
 class Elsewhere(fsspec.get_filesystem_class("local")):  # type: ignore[misc]
@@ -212,8 +212,8 @@ def test_reading_takes_little_more_than_the_block(
     world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Zarr has all of what it is asked for in memory, beside the elements."""
-    monkeypatch.setattr(grids, "CHUNK", 1 << 16)
-    monkeypatch.setattr(zarr_stores, "_PIECE", 1 << 17)
+    monkeypatch.setattr(grids, "FILE", 1 << 17)
+    monkeypatch.setattr(portions, "PORTION", 1 << 17)
     values = np.arange(1 << 18, dtype="f8")
 
     def program(group: Any) -> None:
@@ -230,6 +230,33 @@ def test_reading_takes_little_more_than_the_block(
             tracemalloc.stop()
         assert_matches(found, values)
         assert peak < values.nbytes // group.size + (1 << 20)
+
+    world.run(world.ranks[0], program)
+
+
+def test_writing_takes_little_besides_the_block(
+    world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file at a time is put together, also where blocks do not end with files."""
+    monkeypatch.setattr(grids, "FILE", 1 << 17)
+    monkeypatch.setattr(portions, "PORTION", 1 << 17)
+    monkeypatch.setattr(grids, "LEAST", 1 << 20)
+    values = np.random.default_rng(3).integers(0, 255, (4 * 1021, 1000), "u1")
+
+    def program(group: Any) -> None:
+        x = placed(values, DeviceMesh(group, (group.size,)), 0)
+        io.write(shared / "x.zarr", {"x": x[:9]})  # what is kept from the first time on
+        tracemalloc.start()
+        try:
+            io.write(shared / "x.zarr", {"x": x})
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        group.barrier()
+        stored = zarr.open(shared / "x.zarr", mode="r")["x"]
+        assert stored.shards is not None
+        np.testing.assert_array_equal(stored[...], values)
+        assert peak < 1 << 20
 
     world.run(world.ranks[0], program)
 
