@@ -28,6 +28,7 @@ _AFTER, _BEFORE = slice(1, None), slice(None, -1)
 
 
 @implements(np.diff)
+@as_numpy_on_one_rank(np.diff, unless=lambda a, n=1, *_, **__: n == 0)
 def diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = _NO_VALUE, append: Any = _NO_VALUE
 ) -> Any:
@@ -148,6 +149,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
 
 
 @implements(np.gradient)
+@as_numpy_on_one_rank(np.gradient)
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Central differences inside, one-sided ones at the ends; see :func:`numpy.gradient`.
 

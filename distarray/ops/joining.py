@@ -24,6 +24,7 @@ from distarray.array import (
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Cut, Layout
+from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.ops.reshape import ravel, reshaped
 from distarray.ops.shape import atleast_1d, atleast_2d, atleast_3d, expand_dims, moveaxis
 from distarray.plan.joining import joined_layout
@@ -98,6 +99,7 @@ def fill_parts(result: DistArray, parts: Sequence[Part]) -> None:
 
 
 @implements(np.concatenate, at=True)
+@as_numpy_on_one_rank(np.concatenate, unless=lambda arrays, *_, **__: isinstance(arrays, DistArray))
 def concatenate(
     arrays: Any,
     /,

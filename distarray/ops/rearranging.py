@@ -165,6 +165,7 @@ def _whole_where_often(a: DistArray, times: Sequence[int]) -> DistArray:
 
 
 @implements(np.repeat)
+@as_numpy_on_one_rank(np.repeat)
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
     """The array with each index along a dimension repeated.
 
@@ -310,6 +311,7 @@ def resize(a: Any, new_shape: Any) -> DistArray:
 
 
 @implements(np.copy, at=True)
+@as_numpy_on_one_rank(np.copy)
 def copy(a: Any, order: Any = "K", subok: bool = False) -> DistArray:
     """A copy with memory of its own and the canonical cut.
 

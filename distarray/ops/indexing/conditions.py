@@ -22,6 +22,7 @@ from distarray.ops.indexing.packing import Packing
 from distarray.ops.indexing.selection import copyto
 from distarray.ops.indexing.take import finished, take
 from distarray.ops.indexing.values import as_values, plain
+from distarray.ops.one_rank import as_numpy_on_one_rank, names_scalar
 
 __all__ = ["compress", "extract", "place", "putmask"]
 
@@ -34,6 +35,7 @@ def _as_mask(condition: Any, mesh: DeviceMesh) -> DistArray:
 
 
 @implements(np.compress)
+@as_numpy_on_one_rank(np.compress, by_size=True)
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
     """The slices along an axis for which a 1-d condition holds.
 
@@ -172,6 +174,7 @@ def _in_turn(values: Array, mask: DistArray) -> DistArray:
 
 
 @implements(np.putmask, at=True)
+@as_numpy_on_one_rank(np.putmask, unless=names_scalar)
 def putmask(a: DistArray, /, mask: Any, values: Any) -> None:
     """Write, where a mask holds, the value at the same place in C order; few values are repeated.
 

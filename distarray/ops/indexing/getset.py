@@ -17,7 +17,6 @@ from distarray.ops.indexing.keys import AdvancedKey, advanced_key
 from distarray.ops.indexing.located import locate
 from distarray.ops.indexing.owners import Rows
 from distarray.ops.indexing.scatter import Apply, assign, in_c_order, store
-from distarray.ops.indexing.take import names_many
 from distarray.ops.indexing.values import MISMATCH, Values, as_values
 from distarray.ops.one_rank import as_numpy_on_one_rank
 
@@ -33,15 +32,12 @@ def _is_whole_mask(x: DistArray, key: Any, value: Any = None) -> bool:
 def _reads_faster(x: DistArray, key: Any) -> bool:
     """Whether our own way of reading is faster than NumPy's also on one rank.
 
-    It is for masks of all dimensions, for many positions, and where none of the arrays is in front.
-    Cut positions cut the result, which is seen to there, too.
+    It is for masks of all dimensions, and where none of the arrays is in front.
     """
-    first, *rest = key if type(key) is tuple and key else (key,)
+    first = key[0] if type(key) is tuple and key else key
     if isinstance(first, (DistArray, np.ndarray)):
-        own = _is_whole_mask(x, first) or names_many(x, first)
-    else:
-        own = not isinstance(first, list) or _names_fields(key)
-    return own or any(isinstance(part, DistArray) and names_many(x, part) for part in rest)
+        return _is_whole_mask(x, first)
+    return not isinstance(first, list) or _names_fields(key)
 
 
 @implements(operator.getitem, at=True)

@@ -10,6 +10,7 @@ from distarray.comm.agree import agree
 from distarray.ops.blockwise import apply_blockwise
 from distarray.ops.indexing.nonzeros import nonzero
 from distarray.ops.indexing.values import plain
+from distarray.ops.one_rank import as_numpy_on_one_rank, names_scalar
 from distarray.plan import restrict, shape_text
 
 __all__ = ["choose", "copyto", "select", "where"]
@@ -141,6 +142,7 @@ def _check_choices(index: DistArray, count: int) -> None:
 
 
 @implements(np.copyto, at=True)
+@as_numpy_on_one_rank(np.copyto, unless=names_scalar)
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     """Copy values into an array, broadcast and cast, where a condition holds.
 

@@ -14,22 +14,19 @@ from distarray.ops.indexing.scatter import store
 from distarray.ops.indexing.values import Values, as_values, plain
 from distarray.ops.one_rank import as_numpy_on_one_rank
 
-__all__ = ["finished", "flat_rows", "names_many", "put", "take"]
+__all__ = ["finished", "flat_rows", "put", "take"]
 
 Array = Any
-#: Positions up to which NumPy's own functions are faster than ours on one rank.
+#: Positions up to which NumPy's own function writes faster than ours on one rank.
 _FEW = 1 << 14
 
 
-def names_many(a: Any, indices: Any, *args: Any, **kwargs: Any) -> bool:
-    """Whether positions are many, or cut as many are."""
-    if isinstance(indices, DistArray):
-        return indices.size > _FEW or not indices._layout.is_replicated
-    return isinstance(indices, np.ndarray) and indices.size > _FEW
+def _names_many(a: Any, indices: Any, *args: Any, **kwargs: Any) -> bool:
+    return isinstance(indices, (DistArray, np.ndarray)) and indices.size > _FEW
 
 
 @implements(np.take)
-@as_numpy_on_one_rank(np.take, unless=names_many, by_size=True)
+@as_numpy_on_one_rank(np.take, by_size=True)
 def take(
     a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
 ) -> Any:
@@ -128,7 +125,7 @@ def flat_rows(
 
 
 @implements(np.put, at=True)
-@as_numpy_on_one_rank(np.put, unless=names_many)
+@as_numpy_on_one_rank(np.put, unless=_names_many)
 def put(a: DistArray, ind: Any, v: Any, mode: str = "raise") -> None:
     """Write values at positions in the flattened array; too few values are repeated.
 
