@@ -12,7 +12,7 @@ from typing import Any
 
 from distarray.checkpoint import catalog
 
-__all__ = ["DAMAGES", "HOSTILE", "Bomb"]
+__all__ = ["CLAIMS", "DAMAGES", "HOSTILE", "Bomb", "claimed"]
 
 
 class Bomb:
@@ -290,3 +290,33 @@ HOSTILE: dict[Callable[[Path], None], str] = {
     nonsense: "not the entries of a dict",
     other_version: "format 99",
 }
+
+
+def claimed(path: Path, where: str, value: Any) -> None:
+    """Have the description claim something: of itself, of its state, of the array `table`."""
+
+    def change(about: Any, arrays: Any) -> None:
+        part = {"about": about, "table": arrays["table"]}.get(where.partition(".")[0], about)
+        part[where.partition(".")[2] or where] = value
+
+    _resealed(path, change)
+
+
+_RAW = {"name": "raw_bytes", "configuration": {"length_bytes": 0}}
+_CELL = {"dtype": "<f8", "kind": "scalar"}
+#: (what, the value claimed for it, words of the refusal)
+CLAIMS: list[tuple[str, Any, str]] = [
+    ("about.step", "7", "claims the step '7'"),
+    ("state", {"array": "table", "kind": "thing"}, "claims to be of kind 'thing'"),
+    ("state", {"item": "00", **_CELL}, "1 bytes are not an element of float64"),
+    ("state", {"item": "no", **_CELL}, "description of the state is malformed"),
+    ("state", {"item": "00" * 8, "dtype": 7, "kind": "scalar"}, "neither a string nor a list"),
+    ("state", {"item": "00", "dtype": "ml_dtypes.no", "kind": "scalar"}, "is not a data type"),
+    ("state", {"value": [1]}, "a value is a number, a string or null"),
+    ("state", {"thing": 1}, "describes nothing that is saved"),
+    ("table.shape", [1] * 65, "at most 64 lengths"),
+    ("table.shape", [1 << 40, 1 << 40], "elements are not possible"),
+    ("table.data_type", "int128", "is not one that is saved"),
+    ("table.data_type", _RAW, "elements of 0 bytes are not possible"),
+    ("table.fill_value", 1, "are not those of a checkpoint"),
+]

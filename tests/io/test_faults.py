@@ -18,10 +18,10 @@ import pytest
 
 import distarray as da
 from distarray import DeviceMesh, Replicate, Shard, checkpoint
-from distarray.checkpoint import files
+from distarray.checkpoint import files, loading
 from distarray.comm import run_threads
 from distarray.errors import CheckpointError
-from distarray.io import directories, grids
+from distarray.io import directories, flushing, grids
 from distarray.testing import assert_matches
 
 HERE = Path(__file__).parent
@@ -30,7 +30,7 @@ SAVES = os.environ.get("DISTARRAY_TEST_SAVES", "20")
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent))
 
-from damage import DAMAGES, HOSTILE, Bomb  # noqa: E402
+from damage import CLAIMS, DAMAGES, HOSTILE, Bomb, claimed  # noqa: E402
 from killing import killed_job, load_one  # noqa: E402
 
 pytest.importorskip("google_crc32c")
@@ -45,13 +45,14 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grids, "LEAST", 400)
 
 
-def saved_at(path: Path) -> None:
+def saved_at(path: Path, asynchronous: bool = False) -> None:
     """A checkpoint of 7 files, made by as many ranks."""
 
     def program(group: Any) -> None:
         mesh = DeviceMesh(group, (7,))
         x = da.distribute(TABLE, mesh, [Shard(0)], src=None)
-        checkpoint.save(path, {"table": x, "time": 1.5, "other": np.arange(100)})
+        state = {"table": x, "time": 1.5, "other": np.arange(100)}
+        checkpoint.save(path, state, asynchronous=asynchronous).wait()
 
     run_threads(7, program)
 
@@ -117,6 +118,37 @@ def test_hostile_checkpoints_are_refused(
     monkeypatch.setenv("DISTARRAY_TEST_BOMB", str(bomb))
     refused(world, shared, good, damage, HOSTILE[damage])
     assert not bomb.exists()
+
+
+@pytest.mark.parametrize(("where", "value", "words"), CLAIMS)
+def test_what_a_description_claims(
+    good: Path, tmp_path: Path, where: str, value: Any, words: str
+) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(good, path)
+    claimed(path, where, value)
+    with pytest.raises(CheckpointError, match=words):
+        checkpoint.load(path)
+
+
+@pytest.mark.parametrize(
+    ("happened", "words"),
+    [("missing", "is missing"), ("linked_file", "symbolic link"), ("emptied", "has 0 bytes")],
+)
+def test_what_happens_after_files_were_looked_at(
+    good: Path, tmp_path: Path, happened: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at names and sizes and the reading there is time for it."""
+    path = tmp_path / "run"
+    shutil.copytree(good, path)
+    next(damage for damage in (*DAMAGES, *HOSTILE) if damage.__name__ == happened)(path)
+    monkeypatch.setattr(loading, "check_files", lambda *args: None)
+
+    def program(group: Any) -> None:
+        with pytest.raises(CheckpointError, match=words):
+            checkpoint.load(path, mesh=DeviceMesh(group, (group.size,)))
+
+    run_threads(3, program)
 
 
 def test_what_is_no_checkpoint(world: Any, shared: Path) -> None:
@@ -258,6 +290,21 @@ run_threads(2, program)
 da.io.directories.finish_removing()
 print("\n" + " ".join(sorted(os.listdir(sys.argv[1]))))
 """
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_where_one_call_does_not_bring_all_to_disk(
+    tmp_path: Path, asynchronous: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Lustre and NFS: every file and every directory gets an fsync of its own."""
+    flushed: list[str] = []
+    monkeypatch.setattr(flushing, "_syncfs", None)
+    monkeypatch.setattr(os, "fsync", lambda n: flushed.append(os.readlink(f"/proc/self/fd/{n}")))
+    saved_at(tmp_path / "run", asynchronous)
+    found = [path for path in tmp_path.rglob("*") if path.name != "run"]
+    names = {name.partition(".partial")[2].strip("/") for name in flushed}
+    assert {str(path.relative_to(tmp_path / "run")) for path in found} <= names
+    assert str(tmp_path) in flushed  # where the checkpoint has its name
 
 
 @pytest.mark.usefixtures("own_processes")

@@ -84,3 +84,39 @@ def test_many_members_and_long_ones_have_numpys_structure(world, ranks, tmp_path
         assert content(group, directory / "x.npz") == wanted
 
     world.run(ranks, program)
+
+
+def test_an_open_archive_is_numpys(world, tmp_path):
+    """What can be asked of it, and what is in it besides arrays that lie as they are."""
+
+    def program(group):
+        path = common(group, tmp_path) / "x.npz"
+        objects = numpy.array([{"a": 1}, None])
+        if group.rank == 0:
+            many = {f"m{i}": numpy.arange(i) for i in range(6)}
+            numpy.savez(path, o=objects, **many)
+            with zipfile.ZipFile(path, "a") as archive:
+                archive.writestr("notes.txt", "read me")
+        group.barrier()
+        mesh = distarray.DeviceMesh(group, (group.size,))
+        ours = np.load(path, mesh=mesh, allow_pickle=True)
+        theirs = numpy.load(path, allow_pickle=True)
+        for ask in (len, list, repr, lambda a: ("m1" in a, "m1.npy" in a, "no" in a)):
+            assert ask(ours) == ask(theirs)
+        assert sorted(dir(ours.f)) == sorted(theirs.files)
+        assert ours["notes.txt"] == theirs["notes.txt"]
+        assert ours["o"].tolist() == objects.tolist()
+        assert raised(lambda: ours.f.no) == raised(lambda: theirs.f.no) == (AttributeError, "no")
+        refused = np.load(path, mesh=mesh)
+        assert raised(lambda: refused["o"]) == raised(lambda: numpy.load(path)["o"])
+        ours.close()
+        assert raised(lambda: ours["m1"]) == (ValueError, "the archive is closed")
+        with open(path, "rb") as file:  # which each rank has opened for itself
+            opened = np.load(file, mesh=mesh)
+            assert opened["m5"].full().tolist() == list(range(5))
+            opened.close()
+        x = distarray.distribute(numpy.arange(3), mesh, src=None)
+        clash = raised(lambda: numpy.savez(path.with_name("y.npz"), x, arr_0=x))
+        assert clash == raised(lambda: numpy.savez(path.with_name("z.npz"), 1, arr_0=2))
+
+    world.run(world.ranks[-1], program)
