@@ -359,13 +359,13 @@ class Group(Transport):
         """Every rank's (picklable, small) object, in rank order."""
         if ledger.watching:
             self._write("allgather_object", 0, note)
-        return self._allgather_object(obj)
+        return [obj] if self.size == 1 else self._allgather_object(obj)
 
     def broadcast_object(self, obj: Any, root: int = 0, note: object = None) -> Any:
         """Root's (picklable, small) object, on every rank."""
         if ledger.watching:
             self._write("broadcast_object", 0, note)
-        return self._broadcast_object(obj, root)
+        return obj if self.size == 1 else self._broadcast_object(obj, root)
 
     # -- other sets of ranks ------------------------------------------------------------------
 

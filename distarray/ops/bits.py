@@ -12,11 +12,13 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray, as_distarray, implements, to_layout, wrap
 from distarray.array.blocks import on_host
 from distarray.layout import Cut, Layout
+from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["packbits", "unpackbits"]
 
 
 @implements(np.packbits)
+@as_numpy_on_one_rank(np.packbits)
 def packbits(a: Any, /, axis: Any = None, bitorder: Any = "big") -> Any:
     """Elements packed as bits into bytes; see :func:`numpy.packbits`.
 
@@ -43,6 +45,7 @@ def packbits(a: Any, /, axis: Any = None, bitorder: Any = "big") -> Any:
 
 
 @implements(np.unpackbits)
+@as_numpy_on_one_rank(np.unpackbits)
 def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: Any = "big") -> Any:
     """The bits of bytes as elements; see :func:`numpy.unpackbits`.
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray
+from distarray.array import DistArray, wrap
 from distarray.comm import DeviceMesh
 from distarray.ops.creation import empty, ones
-from distarray.ops.placing import Placements, plain
+from distarray.ops.placing import Placements, as_shape, place, plain
 from distarray.ops.ranges import arange
 
 __all__ = ["bartlett", "blackman", "fftfreq", "hamming", "hanning", "kaiser", "rfftfreq"]
@@ -97,9 +97,12 @@ def fftfreq(
     The keyword `dtype` is the array API standard's.
     """
     count, scale = _scale(n, d)
-    line = arange(0, count, dtype=int, device=device, mesh=mesh, placements=placements)
-    numbers = np.where(line._block < (count - 1) // 2 + 1, line._block, line._block - count)
-    return line._like(_cast(numbers * scale, dtype))
+    shape, turn = as_shape(count), (count - 1) // 2 + 1
+    layout, mesh = place(shape, int, mesh, placements, device)
+    ((low, high),) = layout.section(mesh.coords)
+    middle = min(max(low, turn), high)
+    numbers = np.concatenate([np.arange(low, middle), np.arange(middle - count, high - count)])
+    return wrap(mesh.asarray(_cast(numbers * scale, dtype)), layout, mesh)
 
 
 def rfftfreq(
@@ -124,8 +127,8 @@ def _cast(block: Any, dtype: Any) -> Any:
     return block if dtype is None else block.astype(dtype, copy=False)
 
 
-def _scale(n: Any, d: Any) -> tuple[Any, Any]:
+def _scale(n: Any, d: Any) -> tuple[int, Any]:
     n, d = plain(n), plain(d)
     if not isinstance(n, (int, np.integer)):
         raise ValueError("n should be an integer")
-    return n, 1.0 / (n * d)
+    return int(n), 1.0 / (n * d)

@@ -323,6 +323,7 @@ BAD = [
     (lambda xp: xp.arange(0, float("nan"))),
     (lambda xp: xp.arange(0, 1e300)),
     (lambda xp: xp.arange(5, dtype=bool)),
+    (lambda xp: xp.fft.fftfreq(-3)),
     (lambda xp: xp.linspace(0, 1, -1)),
     (lambda xp: xp.linspace(0, 1, 2.5)),
     (lambda xp: xp.linspace([0, 1], 1, 3, axis=4)),
