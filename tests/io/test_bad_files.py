@@ -200,6 +200,33 @@ def test_formats_and_names(world: Any, shared: Path) -> None:
     assert sorted(os.listdir(shared)) == ["content", "x.h5"]
 
 
+def test_what_a_format_has_no_place_for(world: Any, shared: Path) -> None:
+    nc, tensors, pickled = shared / "x.nc", shared / "x.safetensors", shared / "objects.npy"
+    on_first(world, lambda: np.save(pickled, np.array([{}]), allow_pickle=True))
+    one, two = np.ones(3), np.ones((3, 2))
+    named = {"a": ("t",), "b": ("t", "y")}
+    cases: list[tuple[Any, Any, str]] = [
+        (lambda m: io.write(nc, one, mesh=m), TypeError, "have names"),
+        (lambda m: io.write(nc, {"b": two}, mesh=m, dims={"b": ("t",)}), ValueError, "names 1 dim"),
+        (
+            lambda m: io.write(nc, {"a": one[:2], "b": two}, mesh=m, dims=named),
+            ValueError,
+            "'t' has length 2 in one array and 3 in 'b'",
+        ),
+        (lambda m: io.write(nc, {"a": one * 1j}, mesh=m), TypeError, r"x\.real and x\.imag"),
+        (lambda m: io.write(tensors, one, mesh=m), TypeError, "tensors have names"),
+        (lambda m: io.write(tensors, {"a": one * 1j}, mesh=m), TypeError, "has no type for"),
+        (lambda m: io.write(tensors, {"a": one}, mesh=m, attrs={"n": 1}), TypeError, "are text"),
+        (lambda m: io.write("/dev/null", {"a": one}, mesh=m, format="hdf5"), OSError, "no regular"),
+        (lambda m: io.read(pickled, mesh=m), ValueError, "if you trust it"),
+        (lambda m: io.read(shared, mesh=m, format="npy"), IsADirectoryError, "directory"),
+    ]
+    for act, kind, words in cases:
+        with pytest.raises(kind, match=words):
+            run_alike(world, act)
+    assert os.listdir(shared) == ["objects.npy"]
+
+
 @pytest.mark.parametrize("suffix", [".h5", ".nc", ".safetensors"])
 def test_a_full_disk_leaves_the_old_file(
     world: Any, shared: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
