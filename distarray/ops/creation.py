@@ -15,7 +15,15 @@ import numpy as np
 from distarray.array import DistArray, from_section, wrap
 from distarray.comm import DeviceMesh
 from distarray.layout import Fold, Layout
-from distarray.ops.placing import Placements, as_shape, creates, follow, place, plain
+from distarray.ops.placing import (
+    Placements,
+    as_numpy_makes_them,
+    as_shape,
+    creates,
+    follow,
+    place,
+    plain,
+)
 
 __all__ = [
     "empty",
@@ -266,6 +274,7 @@ def full_like(
 
 
 @creates(np.eye)
+@as_numpy_makes_them(np.eye)
 def eye(
     N: Any,
     M: Any = None,
@@ -315,6 +324,7 @@ def identity(
 
 
 @creates(np.tri)
+@as_numpy_makes_them(np.tri)
 def tri(
     N: Any,
     M: Any = None,

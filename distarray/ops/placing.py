@@ -8,11 +8,11 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from distarray.array import DistArray, call, common_mesh, implements, placed_layout
+from distarray.array import DistArray, call, common_mesh, implements, placed_layout, wrap
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.layout import Fold, Layout, Placement
 
-__all__ = ["Placements", "as_shape", "creates", "follow", "place", "plain"]
+__all__ = ["Placements", "as_numpy_makes_them", "as_shape", "creates", "follow", "place", "plain"]
 
 Placements = Sequence[Placement] | Placement
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -41,6 +41,57 @@ def creates(
         return cast(Function, public)
 
     return register
+
+
+def as_numpy_makes_them(numpy_function: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Let NumPy's function make an array that one rank is to hold, and place what it gives.
+
+    Parameters
+    ----------
+    numpy_function : callable
+        Of the arguments of the decorated function but `mesh` and `placements`. Of a tuple the
+        first item is placed.
+
+    Notes
+    -----
+    Not where `like` or `device` is given, or an argument is distributed.
+    """
+
+    def decorate(function: Function) -> Function:
+        @wraps(function)
+        def either(
+            *args: Any,
+            mesh: DeviceMesh | None = None,
+            placements: Placements | None = None,
+            **kwargs: Any,
+        ) -> Any:
+            at = default_mesh() if mesh is None else mesh
+            if not _is_alone(at) or _is_bound(args, kwargs):
+                return function(*args, mesh=mesh, placements=placements, **kwargs)
+            value = numpy_function(*args, **kwargs)
+            if type(value) is tuple:
+                return (_placed(value[0], at, placements), *value[1:])
+            return _placed(value, at, placements)
+
+        return cast(Function, either)
+
+    return decorate
+
+
+def _is_alone(mesh: DeviceMesh) -> bool:
+    root = mesh._root
+    return root is not None and root.size == 1 and mesh.device_type == "cpu"
+
+
+def _is_bound(args: Iterable[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether arguments are distributed, or say where the array goes."""
+    if kwargs.get("device") is not None or kwargs.get("like") is not None:
+        return True
+    return any(isinstance(value, DistArray) for value in (*args, *kwargs.values()))
+
+
+def _placed(value: Any, mesh: DeviceMesh, placements: Placements | None) -> DistArray:
+    return wrap(value, placed_layout(value.shape, value.dtype, mesh, placements), mesh)
 
 
 def as_shape(shape: Any) -> tuple[int, ...]:

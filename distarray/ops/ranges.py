@@ -10,7 +10,7 @@ from distarray.array import DistArray, as_distarray, common_mesh, distribute, fr
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut
 from distarray.ops.blockwise import prepare
-from distarray.ops.placing import Placements, creates, place, plain
+from distarray.ops.placing import Placements, as_numpy_makes_them, creates, place, plain
 
 __all__ = ["arange", "geomspace", "linspace", "logspace", "positions"]
 
@@ -23,6 +23,7 @@ _moveaxis: Any = np.moveaxis
 
 
 @creates(np.arange)
+@as_numpy_makes_them(np.arange)
 def arange(
     start: Any = None,
     stop: Any = None,
@@ -147,6 +148,7 @@ def positions(low: int, high: int, dtype: Any) -> Any:
 
 
 @creates(np.linspace)
+@as_numpy_makes_them(np.linspace)
 def linspace(
     start: Any,
     stop: Any,
@@ -267,6 +269,7 @@ def _part(x: Any, shape: tuple[int, ...], section: list[tuple[int, int]]) -> Any
 
 
 @creates(np.logspace)
+@as_numpy_makes_them(np.logspace)
 def logspace(
     start: Any,
     stop: Any,
@@ -301,6 +304,7 @@ def _deepened(value: Any, ndim: int) -> Any:
 
 
 @creates(np.geomspace)
+@as_numpy_makes_them(np.geomspace)
 def geomspace(
     start: Any,
     stop: Any,
