@@ -1,6 +1,7 @@
 """Methods of ufuncs other than the call: reduce, accumulate, reduceat, outer."""
 
 import operator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -73,12 +74,12 @@ def reduceat(
     """
     x: DistArray = a if isinstance(a, DistArray) else as_distarray(a, common_mesh(a, indices, out))
     out = out[0] if type(out) is tuple else out
-    axis = _axis_of_slices(ufunc, x.ndim, axis)
+    named = axis if axis is None or type(axis) is tuple else operator.index(axis)
+    axis = _axis_of_slices(ufunc, x.ndim, named)
     starts = _starts(ufunc, indices, x.shape[axis])
     if out is not None:
         dtype = _checked_dtype(ufunc, x, axis, len(starts), dtype, out)
-    tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
-    kind = ufunc.reduceat(tiny, np.zeros(0, np.intp), axis, dtype).dtype
+    kind = _kind_of_slices(ufunc, x.shape, x.dtype, axis, dtype)
     x = x._plain()
     if x._layout.cuts[axis].parts > 1 and not _may_be_split(ufunc, kind):
         x = to_layout(x, whole_along(x._layout, axis))
@@ -94,12 +95,22 @@ def reduceat(
     return finish(_pieces(ufunc, x, starts, axis, dtype, kind), plan, ufunc, x._mesh, out)
 
 
+@lru_cache(maxsize=1024)
 def _axis_of_slices(ufunc: Ufunc, ndim: int, axis: Any) -> int:
     """The axis counted from the front; raises NumPy's errors about it and about the ufunc."""
     binary = ufunc if ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature else np.add
     binary.reduceat(np.zeros((1,) * ndim), np.zeros(0, np.intp), axis)
-    axis = axis[0] if type(axis) is tuple else 0 if axis is None else operator.index(axis)
+    axis = axis[0] if type(axis) is tuple else 0 if axis is None else axis
     return normalize_axis_index(axis, ndim)
+
+
+@lru_cache(maxsize=1024)
+def _kind_of_slices(
+    ufunc: Ufunc, shape: tuple[int, ...], source: np.dtype[Any], axis: int, dtype: Any
+) -> np.dtype[Any]:
+    """The data type of the result; raises NumPy's errors about the data types."""
+    tiny = np.zeros([min(extent, 1) for extent in shape], source)
+    return ufunc.reduceat(tiny, np.zeros(0, np.intp), axis, dtype).dtype  # type: ignore[no-any-return]
 
 
 def _checked_dtype(ufunc: Ufunc, x: DistArray, axis: int, count: int, dtype: Any, out: Any) -> Any:
@@ -137,8 +148,8 @@ def _starts(ufunc: Ufunc, indices: Any, extent: int) -> Array:
     starts = np.asarray(indices)
     if starts.ndim != 1 or not isinstance(indices, (list, tuple)):
         np.add.reduceat(np.zeros(1), starts[:0] if starts.ndim == 1 else starts)
-    starts = starts.astype(np.intp)
-    wrong = (starts < 0) | (starts >= extent)
+    starts = starts.astype(np.intp, copy=False)
+    wrong = starts.astype(np.uintp, copy=False) >= extent  # negative ones are very large so
     if wrong.any():
         first = starts[np.argmax(wrong)]
         raise IndexError(f"index {first} out-of-bounds in {ufunc.__name__}.reduceat [0, {extent})")

@@ -75,7 +75,11 @@ def _kernel(terms: Sequence[Labels], out: Labels, zero: bool) -> Kernel:
         product = _elementwise(terms, out)
         return _added_to_zero(product, _einsum(terms, out)) if zero else product
     arrangement = _arrangement(terms, out)
-    return _einsum(terms, out) if arrangement is None else arrangement.multiply
+    if arrangement is None:
+        return _einsum(terms, out)
+    if arrangement.is_plain:
+        return ufunc_kernel(np.matmul, arrangement.subscripts)
+    return arrangement.multiply
 
 
 def _elementwise(terms: Sequence[Labels], out: Labels) -> Kernel:
@@ -146,6 +150,13 @@ class _Arrangement(NamedTuple):
     columns: int
     result: Labels
     subscripts: str
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the operands are such matrices or vectors as they lie, and so is the result."""
+        orders = (self.left, self.right, self.result)
+        as_they_lie = all(order == tuple(range(len(order))) for order in orders)
+        return as_they_lie and not self.swapped and max(self.rows, self.summed, self.columns) == 1
 
     def multiply(self, blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
         """One product of (stacks of) matrices; blocks that are matrices already are not copied."""

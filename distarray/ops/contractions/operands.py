@@ -52,7 +52,12 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
 
 def shadow(x: DistArray) -> np.ndarray[Any, Any]:
     """An array of the same shape and dtype that takes no memory, for checks of metadata."""
-    return np.broadcast_to(np.zeros((), x.dtype), x.shape)
+    return _shadow(x._layout.shape, x._block.dtype)
+
+
+@lru_cache(maxsize=256)
+def _shadow(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    return np.broadcast_to(np.zeros((), dtype), shape)  # cannot be written to
 
 
 def raise_as_numpy(function: Callable[..., Any], *args: Any, **kwargs: Any) -> NoReturn:

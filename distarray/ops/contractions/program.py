@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,8 +81,9 @@ def _program(
     panels = panels_of(spec, plan, layouts, itemsizes, panel_bytes)
     # Contributions in half precision could overflow where their sum does not.
     work = np.dtype(np.float32) if dtype == np.float16 and plan.pending else dtype
+    alone = prod(plan.result.mesh_shape) == 1
     stays = all(have is want for have, want in zip(layouts, plan.operands, strict=True))
-    direct = stays and not plan.pending and panels is None and bool(spec.out)
+    direct = (stays or alone) and not plan.pending and panels is None and bool(spec.out)
     scalar = scalar and not spec.out
     rounds = dtype.kind in "fc" and len(spec.out) < len(spec.extents)
     parts = parts_of(spec, plan, layouts, itemsizes, work.itemsize, panel_bytes)
