@@ -195,6 +195,7 @@ def _stretch(segment: Array, piece: Array, start: int, count: int, dtype: Any) -
 
 
 @implements(np.lib.stride_tricks.sliding_window_view)
+@as_numpy_on_one_rank(np.lib.stride_tricks.sliding_window_view)
 def sliding_window_view(
     x: Any, window_shape: Any, axis: Any = None, *, subok: Any = False, writeable: Any = False
 ) -> Any:

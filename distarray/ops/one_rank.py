@@ -32,7 +32,7 @@ def as_numpy_on_one_rank(
     Parameters
     ----------
     numpy_function : callable
-        It gives a new array, a tuple of them, or something that is no array; or it writes into an
+        It gives an array, a tuple of them, or something that is no array; or it writes into an
         operand and gives nothing.
     unless : callable, optional
         Of the same arguments; where it is true, the decorated function is called after all.

@@ -4,9 +4,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements
-from distarray.ops.shape import moveaxis, swapaxes
+from distarray.ops.shape import moveaxis
 
 __all__ = ["array_split", "split", "unstack"]
 
@@ -44,8 +45,8 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[DistA
         each, extras = divmod(total, sections)
         lengths = extras * [each + 1] + (sections - extras) * [each]
         points = [0, *np.cumsum(lengths).tolist()]
-    turned = swapaxes(ary, axis, 0)
-    return [swapaxes(turned[start:stop], axis, 0) for start, stop in pairwise(points)]
+    before = (slice(None),) * normalize_axis_index(axis, ary.ndim)
+    return [ary[(*before, slice(start, stop))] for start, stop in pairwise(points)]
 
 
 @implements(np.split, at=True)

@@ -1,5 +1,6 @@
 """Diagonals: read as views where the layout allows it, written and made where they lie."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -54,18 +55,13 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> DistArr
     if first == second:
         raise ValueError("axis1 and axis2 cannot be the same")
     layout, mesh = x._layout, x._mesh
-    rest = [layout.cuts[d] for d in range(x.ndim) if d not in (first, second)]
-    down, right = max(0, -offset), max(0, offset)
-    length = max(0, min(x.shape[first] - down, x.shape[second] - right))
-    cuts = layout.cuts[first], layout.cuts[second]
-    if cuts[0].parts > 1 and cuts[1].parts > 1:
-        rows = Rows(x, (first, second))
-        along = [np.arange(start, start + length) for start in (down, right)]
-        result = fetch(rows, Located(along, Layout.replicated((length,), mesh.shape)), len(rest))
+    starts, length, target = _geometry(layout, offset, first, second)
+    if target is None:
+        along = [np.arange(start, start + length) for start in starts]
+        places = Located(along, Layout.replicated((length,), mesh.shape))
+        result = fetch(Rows(x, (first, second)), places, x.ndim - 2)
         result._block.flags.writeable = False
         return result
-    cut = cuts[1].view(right, 1, length) if cuts[1].parts > 1 else cuts[0].view(down, 1, length)
-    target = layout.with_cuts([*rest, cut])
     section = layout.section(mesh.coords)
     shift = offset + section[first][0] - section[second][0]
     if layout.holds(mesh.coords):
@@ -73,6 +69,21 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> DistArr
     else:
         block = mesh.xp.empty(target.local_shape(mesh.coords), x.dtype)
     return wrap(block, target, mesh)
+
+
+@lru_cache(maxsize=1024)
+def _geometry(
+    layout: Layout, offset: int, first: int, second: int
+) -> tuple[tuple[int, int], int, Layout | None]:
+    """Where a diagonal begins, how long it is, and its layout; None if both of its axes are cut."""
+    down, right = max(0, -offset), max(0, offset)
+    length = max(0, min(layout.shape[first] - down, layout.shape[second] - right))
+    cuts = layout.cuts[first], layout.cuts[second]
+    if cuts[0].parts > 1 and cuts[1].parts > 1:
+        return (down, right), length, None
+    cut = cuts[1].view(right, 1, length) if cuts[1].parts > 1 else cuts[0].view(down, 1, length)
+    rest = [layout.cuts[d] for d in range(layout.ndim) if d not in (first, second)]
+    return (down, right), length, layout.with_cuts([*rest, cut])
 
 
 @implements(np.diag, at=True)
@@ -134,6 +145,7 @@ def diagflat(v: Any, k: int = 0) -> DistArray:
 
 
 @implements(np.fill_diagonal, at=True)
+@as_numpy_on_one_rank(np.fill_diagonal)
 def fill_diagonal(a: DistArray, val: Any, wrap: bool = False) -> None:
     """Write into the main diagonal, in place.
 

@@ -180,12 +180,11 @@ def coordinates(x: DistArray) -> tuple[DistArray, ...]:
     """
     layout, mesh = x._layout, x._mesh
     mask = is_set(x._block)
-    packing = Packing(mask, layout.cuts, mesh)
+    here = places(mask)
+    packing = Packing(mask, layout.cuts, mesh, selected=len(here[0]))
     result = Layout.from_cuts([packing.cut], mesh.shape)
     starts = [start for start, _ in layout.section(mesh.coords)]
-    found = [
-        array + start if start else array for array, start in zip(places(mask), starts, strict=True)
-    ]
+    found = [array + start if start else array for array, start in zip(here, starts, strict=True)]
     if not packing.in_place:
         # One number an element is sent, of which the receiver makes the indices again.
         total = found[0]

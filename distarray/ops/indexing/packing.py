@@ -36,6 +36,8 @@ class Packing:
         The mesh; every rank of it takes part.
     whole : array of bool, optional
         The whole mask if every rank has it; then nothing is sent here.
+    selected : int, optional
+        How many elements this rank selects, if that is known.
 
     Attributes
     ----------
@@ -53,7 +55,12 @@ class Packing:
     """
 
     def __init__(
-        self, mask: Array, cuts: Sequence[Cut], mesh: DeviceMesh, whole: Array | None = None
+        self,
+        mask: Array,
+        cuts: Sequence[Cut],
+        mesh: DeviceMesh,
+        whole: Array | None = None,
+        selected: int | None = None,
     ) -> None:
         cutting = [dim for dim, cut in enumerate(cuts) if cut.parts > 1]
         self.mesh = mesh
@@ -61,9 +68,9 @@ class Packing:
             len(cutting) == 1 and prod([cut.extent for cut in cuts[: cutting[0]]]) <= 1
         )
         if not cutting:
-            self.cut = Cut.whole(int(np.count_nonzero(mask)))
+            self.cut = Cut.whole(_counted(mask, selected))
         elif self.in_place:
-            self.cut = _cut_by_counts(mask, cuts, cutting[0], mesh, whole)
+            self.cut = _cut_by_counts(mask, cuts, cutting[0], mesh, whole, selected)
         else:
             self._interleave(mask, cuts)
         self.count = self.cut.extent
@@ -125,8 +132,17 @@ class Packing:
         return landing
 
 
+def _counted(mask: Array, selected: int | None) -> int:
+    return int(np.count_nonzero(mask)) if selected is None else selected
+
+
 def _cut_by_counts(
-    mask: Array, cuts: Sequence[Cut], dim: int, mesh: DeviceMesh, whole: Array | None
+    mask: Array,
+    cuts: Sequence[Cut],
+    dim: int,
+    mesh: DeviceMesh,
+    whole: Array | None,
+    selected: int | None,
 ) -> Cut:
     """The cut that leaves every selected element where it is."""
     cut = cuts[dim]
@@ -137,7 +153,7 @@ def _cut_by_counts(
     elif mesh.coords is None:
         counts = [0] * cut.parts
     else:
-        own = np.array(int(np.count_nonzero(mask)))
+        own = np.array(_counted(mask, selected))
         counts = mesh.subgroup(cut.mesh_dims).allgather(own, _PURPOSE).tolist()
     found = Cut.ragged(counts, cut.mesh_dims, cut.radix)
     # In a reversed view the last block comes first.
