@@ -335,30 +335,21 @@ class _Flags:
         self.owndata = memory.flags.owndata
 
 
-_METHODS_LIKE_FUNCTIONS = frozenset(
-    [
-        "all",
-        "any",
-        "argmax",
-        "argmin",
-        "cumprod",
-        "cumsum",
-        "max",
-        "mean",
-        "min",
-        "prod",
-        "std",
-        "sum",
-        "take",
-        "trace",
-        "var",
-    ]
-)
+#: Methods that hand on to NumPy's; of the first the parameters are those of the functions.
+_LIKE_FUNCTIONS = """
+    all any argmax argmin cumprod cumsum max mean min prod std sum take trace var
+"""
+_OTHERS = """
+    argsort byteswap choose clip compress conj conjugate copy diagonal dot fill flatten nonzero
+    partition put ravel repeat reshape round searchsorted sort squeeze swapaxes transpose view
+"""
 
 
 def _forward(name: str) -> Any:
+    like_functions = _LIKE_FUNCTIONS.split()
+
     def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
-        if name in _METHODS_LIKE_FUNCTIONS:
+        if name in like_functions:
             _checked(name, (self, *args), kwargs)
         bound = getattr(self._memory, name)
         return _outside(bound(*_inside(args, name), **_inside(kwargs, name)))
@@ -367,48 +358,7 @@ def _forward(name: str) -> Any:
     return method
 
 
-for _name in [
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "argsort",
-    "byteswap",
-    "choose",
-    "clip",
-    "compress",
-    "conj",
-    "conjugate",
-    "copy",
-    "cumprod",
-    "cumsum",
-    "diagonal",
-    "dot",
-    "fill",
-    "flatten",
-    "max",
-    "mean",
-    "min",
-    "nonzero",
-    "partition",
-    "prod",
-    "put",
-    "ravel",
-    "repeat",
-    "reshape",
-    "round",
-    "searchsorted",
-    "sort",
-    "squeeze",
-    "std",
-    "sum",
-    "swapaxes",
-    "take",
-    "trace",
-    "transpose",
-    "var",
-    "view",
-]:
+for _name in (*_LIKE_FUNCTIONS.split(), *_OTHERS.split()):
     setattr(ndarray, _name, _forward(_name))
 for _name in ("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides"):
     setattr(ndarray, _name, property(lambda self, _n=_name: getattr(self._memory, _n)))

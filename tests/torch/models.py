@@ -85,6 +85,9 @@ class ToyModel(nn.Module):
         return self.out_proj(self.relu(self.in_proj(x)))
 
 
+TOY_PLAN = {"in_proj": dt.ColwiseParallel(), "out_proj": dt.RowwiseParallel()}
+
+
 class Norm(nn.Module):
     """RMSNorm as models write it themselves."""
 

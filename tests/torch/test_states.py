@@ -13,9 +13,7 @@ from torch import nn
 import distarray.torch as dt
 from distarray import DeviceMesh, Replicate, Shard
 from distarray.errors import LayoutError
-from tests.torch.models import ToyModel, close, drawn, filled, line, same_parameters
-
-TOY_PLAN = {"in_proj": dt.ColwiseParallel(), "out_proj": dt.RowwiseParallel()}
+from tests.torch.models import TOY_PLAN, ToyModel, close, drawn, filled, line, same_parameters
 
 
 def test_optimizers_made_before(world, ranks):
