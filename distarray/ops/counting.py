@@ -10,7 +10,7 @@ from distarray.array import DistArray, as_distarray, common_mesh, implements, wr
 from distarray.array.blocks import on_host
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
-from distarray.layout import Cut, Fold, Layout, Partial
+from distarray.layout import Cut, Fold, Layout, Partial, Shard
 from distarray.ops.blockwise import prepare
 from distarray.ops.estimators import bin_count
 from distarray.ops.folds import identity
@@ -156,7 +156,8 @@ def histogramdd(
     Cost
     ----
     One allgather of two numbers for each coordinate without a `range`, and one allreduce of the
-    counts, when they are read.
+    counts, when they are read. Points whose coordinates are on several ranks are brought together
+    first, in one exchange.
     """
     coordinates = _coordinates(sample)
     mesh = common_mesh(*coordinates, weights)
@@ -186,6 +187,9 @@ def _coordinates(sample: Any) -> list[Any]:
     """One array a coordinate: the columns of an array, or a sequence of arrays."""
     if hasattr(sample, "ndim"):
         columns = sample if sample.ndim == 2 else np.atleast_2d(sample).T
+        if isinstance(columns, DistArray) and columns._layout.cuts[1].parts > 1:
+            placed = [Shard(0) if isinstance(p, Shard) else p for p in columns.placements]
+            columns = columns.redistribute(placements=placed)  # a rank counts whole points
         return [columns[:, number] for number in np.arange(columns.shape[1]).tolist()]
     return list(sample)
 
