@@ -1,7 +1,7 @@
 """``.npy`` as one of the formats of :func:`distarray.io.open`, :func:`read` and :func:`write`."""
 
-import os
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,20 @@ from distarray.io.aside import replacing
 from distarray.io.bodies import runs
 from distarray.io.filling import taken
 from distarray.io.formats import Contents
+from distarray.io.held import HeldFile
 from distarray.io.npy import Header, parts_of, read_header
 from distarray.io.storing import store
 from distarray.layout import Box
 
-__all__ = ["Stored", "open_file", "write_file"]
+__all__ = ["PICKLED", "Stored", "open_file", "write_file"]
 
 #: Bytes in one piece that are worth a read of their own; below, pages are mapped.
 _RUN = 1 << 14
 _PIECE = 1 << 26
+PICKLED = (
+    "holds pickled Python objects; if you trust it, load it with "
+    "distarray.numpy.load(path, allow_pickle=True)"
+)
 
 
 class Stored:
@@ -28,7 +33,7 @@ class Stored:
 
     Parameters
     ----------
-    path : str
+    file : HeldFile
         The file.
     header : Header
         Where they lie.
@@ -36,8 +41,9 @@ class Stored:
 
     chunks = None
 
-    def __init__(self, path: str, header: Header) -> None:
-        self._path, self._header = path, header
+    def __init__(self, file: HeldFile, header: Header) -> None:
+        self._held, self._header = file, header
+        self._lead = file.lead(header.start)
         self.shape = header.shape
         self.dtype = header.dtype
 
@@ -49,19 +55,19 @@ class Stored:
         shape, itemsize = header.stored_shape, self.dtype.itemsize
         last = max([d for d, part in enumerate(section) if part != (0, shape[d])], default=0)
         stretch = np.prod([stop - start for start, stop in section[last:]], dtype=object)
+        file = self._held.at(header.start, self._lead)
         if itemsize * stretch < _RUN and out.size * itemsize > _RUN:
-            mapped = np.memmap(self._path, self.dtype, "r", header.start, shape)
+            mapped = np.memmap(file, self.dtype, "r", header.start, shape)
             out[...] = mapped[tuple([slice(start, stop) for start, stop in section])]
             return
-        with open(self._path, "rb", buffering=0) as file:
-            for offset, slices in runs(section, shape, itemsize, _PIECE):
-                key: Any = (*slices, ...)
-                part = out[key]
-                whole = part if part.flags.c_contiguous else np.empty(part.shape, part.dtype)
-                file.seek(header.start + offset)
-                taken(file, whole)
-                if whole is not part:
-                    part[...] = whole
+        for offset, slices in runs(section, shape, itemsize, _PIECE):
+            key: Any = (*slices, ...)
+            part = out[key]
+            whole = part if part.flags.c_contiguous else np.empty(part.shape, part.dtype)
+            file.seek(header.start + offset)
+            taken(file, whole)
+            if whole is not part:
+                part[...] = whole
 
 
 def open_file(path: str, mesh: DeviceMesh) -> Contents:
@@ -74,20 +80,18 @@ def open_file(path: str, mesh: DeviceMesh) -> Contents:
     mesh : DeviceMesh
         Not asked: each rank opens the file by itself.
     """
-    with open(path, "rb") as file:
-        header = read_header(file)
+    with ExitStack() as stack:
+        held = stack.enter_context(closing(HeldFile(path)))
+        header = read_header(held.at(0, b""))
         refuse_objects(path, header)
-        header.check_size(os.fstat(file.fileno()).st_size)
-    return Contents({"": Stored(path, header)})
+        header.check_size(held.size)
+        return Contents({"": Stored(held, header)}, close=stack.pop_all().close)
 
 
 def refuse_objects(path: str, header: Header) -> None:
     """Raise if the elements are pickled."""
     if header.dtype.hasobject:
-        raise ValueError(
-            f"{path} holds pickled Python objects; if you trust it, load it with "
-            "distarray.numpy.load(path, allow_pickle=True)"
-        )
+        raise ValueError(f"{path} {PICKLED}")
 
 
 def write_file(path: str, arrays: Mapping[str, DistArray], mesh: DeviceMesh) -> None:

@@ -1,6 +1,7 @@
 """``.npz`` as one of the formats of :func:`distarray.io.open`, :func:`read` and :func:`write`."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from typing import Any
 from zipfile import ZipFile
 
@@ -12,8 +13,9 @@ from distarray.io.archives import look_at
 from distarray.io.aside import replacing
 from distarray.io.filling import cut_from
 from distarray.io.formats import Contents
+from distarray.io.held import HeldFile
 from distarray.io.npy import Header, parts_of, read_header
-from distarray.io.npyfile import Stored, refuse_objects
+from distarray.io.npyfile import PICKLED, Stored
 from distarray.io.npz import write_archive
 from distarray.io.sections import Source
 from distarray.layout import Box
@@ -24,8 +26,8 @@ __all__ = ["open_file", "write_file"]
 class _Compressed:
     """A compressed array in an archive, which is read as a whole."""
 
-    def __init__(self, path: str, name: str, header: Header) -> None:
-        self._path, self._name, self._header = path, name, header
+    def __init__(self, file: HeldFile, name: str, header: Header) -> None:
+        self._held, self._name, self._header = file, name, header
         self.shape = header.shape
         self.dtype = header.dtype
         self.chunks = header.shape
@@ -35,7 +37,8 @@ class _Compressed:
         header = self._header
         if header.fortran:
             section, out = section[::-1], out.transpose()
-        with ZipFile(self._path) as archive, archive.open(self._name) as member:
+        file: Any = self._held.at(0, b"")
+        with ZipFile(file) as archive, archive.open(self._name) as member:
             read_header(member)
             cut_from(member, header.stored_shape, section, out)
             member.read(1)  # at its end it checks the sum
@@ -52,16 +55,25 @@ def open_file(path: str, mesh: DeviceMesh) -> Contents:
         Not asked: each rank opens the file by itself.
     """
     arrays: dict[str, Source] = {}
-    with ZipFile(path) as archive:
-        for name in archive.namelist():
-            member = look_at(archive, name) if name.endswith(".npy") else None
-            if member is None or member.header is None:
+    refused: dict[str, str] = {}
+    with ExitStack() as stack:
+        held = stack.enter_context(closing(HeldFile(path)))
+        file: Any = held.at(0, b"")
+        archive = stack.enter_context(ZipFile(file))
+        for member in archive.namelist():
+            found = look_at(archive, member) if member.endswith(".npy") else None
+            if found is None or found.header is None:
                 continue
-            refuse_objects(f"{path}, member {name}", member.header)
-            kind = Stored(path, member.header) if member.stored else None
-            found = kind or _Compressed(path, name, member.header)
-            arrays[name.removesuffix(".npy")] = found
-    return Contents(arrays)
+            name = member.removesuffix(".npy")
+            if found.header.dtype.hasobject:
+                refused[name] = PICKLED
+                continue
+            arrays[name] = (
+                Stored(held, found.header)
+                if found.stored
+                else _Compressed(held, member, found.header)
+            )
+        return Contents(arrays, close=stack.pop_all().close, refused=refused)
 
 
 def write_file(

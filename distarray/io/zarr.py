@@ -6,7 +6,8 @@ all of it is on disk; other stores know no such thing.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from distarray.io import directories
 from distarray.io.aside import on_first
 from distarray.io.formats import Contents, Lazy
 from distarray.io.grids import files_of, plan_shards
+from distarray.io.held import HeldDirectory
 from distarray.io.portions import portions
 from distarray.io.sections import write_array
 from distarray.layout import Box
@@ -35,13 +37,15 @@ _MARKS = ("zarr.json", ".zgroup", ".zarray")
 class _Stored:
     """An array of a store, for reading."""
 
-    def __init__(self, array: Any, chunks: Chunks) -> None:
-        self._array = array
-        self.chunks = chunks
+    def __init__(self, array: Any, held: HeldDirectory | None) -> None:
+        self._array, self._held = array, held
+        self.chunks: Chunks = tuple(array.chunks)
         self.shape, self.dtype = tuple(array.shape), np.dtype(array.dtype)
 
     def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
         """Decode the chunks of a box, some at a time, straight into `out`."""
+        if self._held is not None:
+            self._held.check()
         buffers = needs("zarr.core.buffer", "io").default_buffer_prototype()
         selection = tuple([slice(start, stop) for start, stop in section])
         if not selection:
@@ -77,12 +81,23 @@ def open_file(
     """
     zarr = needs("zarr")
     path, remote = _place(path)
-    packed = zarr.storage.ZipStore(path, mode="r") if path.endswith(".zip") and not remote else None
-    node = zarr.open(packed or path, mode="r", storage_options=_options(storage_options, remote))
-    close = packed and packed.close
+    with ExitStack() as stack:
+        place, held = path, None
+        if path.endswith(".zip") and not remote:
+            place = stack.enter_context(closing(zarr.storage.ZipStore(path, mode="r")))
+        elif os.path.isdir(path):
+            held = stack.enter_context(closing(HeldDirectory(path)))
+        node = zarr.open(place, mode="r", storage_options=_options(storage_options, remote))
+        return _contents(zarr, node, held, stack.pop_all().close)
+
+
+def _contents(
+    zarr: Any, node: Any, held: HeldDirectory | None, close: Callable[[], None]
+) -> Contents:
+    """The arrays of a group, or the one there is."""
     if isinstance(node, zarr.Array):
         attrs = {"": dict(node.attrs)}
-        return Contents({"": _Stored(node, tuple(node.chunks))}, array_attrs=attrs, close=close)
+        return Contents({"": _Stored(node, held)}, array_attrs=attrs, close=close)
     found = {
         name: member
         for name, member in sorted(node.members(max_depth=None))
@@ -90,7 +105,7 @@ def open_file(
     }
     dims = {name: _dims(array) for name, array in found.items()}
     return Contents(
-        Lazy(found, lambda name: _Stored(found[name], tuple(found[name].chunks))),
+        Lazy(found, lambda name: _Stored(found[name], held)),
         attrs=dict(node.attrs),
         dims={name: names for name, names in dims.items() if names},
         array_attrs={name: dict(array.attrs) for name, array in found.items()},
