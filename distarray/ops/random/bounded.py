@@ -6,6 +6,7 @@ Comput. Simul. 29, 2019), and the next word where the lower half is one of the f
 some values more frequent than others.
 """
 
+import math
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +17,6 @@ import numpy as np
 __all__ = ["drawing_bounded"]
 
 Array = Any
-_HALF, _LOWER = np.uint64(32), np.uint64((1 << 32) - 1)
 
 
 def drawing_bounded(
@@ -44,11 +44,12 @@ def drawing_bounded(
     except TypeError:  # NumPy takes floats that are whole numbers
         return None
     count = high - low + bool(endpoint)
-    if count < 2:
-        return None
     if dtype.kind == "b":
-        return _draw_bits
+        return _draw_bits if count == 2 else None
     size = 4 if dtype.itemsize == 8 and count <= 1 << 32 else dtype.itemsize
+    # NumPy's loop has products of 128 bits.
+    if count < 2 or (size == 8 and count & (count - 1)):
+        return None
     first = dtype.type(low)
 
     def draw(generator: np.random.Generator, array: Array) -> None:
@@ -76,10 +77,11 @@ def _accepted(generator: np.random.Generator, wanted: int, count: int, size: int
     refused = room % count
     if not refused:
         return _words(generator, wanted, size)
-    wanted += int(1.05 * wanted * refused / (room - refused))
-    words = _words(generator, wanted, size)
-    kept = words * words.dtype.type(count) >= refused  # the lower halves
-    return words if kept.all() else np.compress(kept, words)
+    expected = wanted * refused / (room - refused)
+    spare = 3 * math.sqrt(expected) + expected  # rarely too few
+    words = _words(generator, wanted + int(spare), size)
+    lower = words * words.dtype.type(count)
+    return words if lower.min() >= refused else words[lower >= refused]
 
 
 def _scale(words: Array, count: int, into: Array) -> None:
@@ -88,8 +90,6 @@ def _scale(words: Array, count: int, into: Array) -> None:
     if not count & (count - 1):
         shift = bits + 1 - count.bit_length()
         into[...] = words >> words.dtype.type(shift) if shift else words
-    elif bits == 64:
-        into[...] = _upper(words, count)
     else:
         wide = np.dtype(f"u{bits // 4}")
         direct = into.itemsize == wide.itemsize
@@ -98,20 +98,6 @@ def _scale(words: Array, count: int, into: Array) -> None:
         np.right_shift(products, wide.type(bits), out=products)
         if not direct:
             into[...] = products
-
-
-def _upper(words: Array, count: int) -> Array:
-    """The upper halves of products of 128 bits, by products of 64."""
-    high, low = np.uint64(count >> 32), np.uint64(count & int(_LOWER))
-    above, below = words >> _HALF, words & _LOWER
-    middle = below * low
-    middle >>= _HALF
-    middle += above * low  # at most (2**32 - 1) ** 2 + 2**32 - 2
-    below *= high
-    above *= high
-    above += below >> _HALF
-    above += (middle + (below & _LOWER)) >> _HALF
-    return above
 
 
 def _draw_bits(generator: np.random.Generator, array: Array) -> None:

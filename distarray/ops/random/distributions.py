@@ -36,11 +36,36 @@ class Distribution(NamedTuple):
     steady : bool
         Whether the numbers that an element takes from the stream do not depend on its parameters.
         Elements of a tile that a rank does not have can then be drawn with any.
+    standard : str or None
+        The method that draws the numbers of which these are made, if it takes `out`.
+    made : callable or None
+        ``made(numbers, *parameters)`` makes these of them in place, rounding as NumPy does.
     """
 
     bounds: tuple[_Bounds, ...]
     steady: bool = False
     related: Callable[..., Any] | None = None
+    standard: str | None = None
+    made: Callable[..., None] | None = None
+
+
+def _scaled(numbers: Any, scale: Any) -> None:
+    numbers *= scale
+
+
+def _located(numbers: Any, loc: Any, scale: Any) -> None:
+    numbers *= scale
+    numbers += loc
+
+
+def _between(numbers: Any, low: Any, high: Any) -> None:
+    _located(numbers, low, high - low)
+
+
+def _radius(numbers: Any, scale: Any) -> None:
+    numbers *= 2.0
+    np.sqrt(numbers, out=numbers)
+    numbers *= scale
 
 
 def _ordered(left: Any, mode: Any, right: Any) -> Any:
@@ -61,7 +86,9 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "beta": Distribution((_POSITIVE, _POSITIVE)),
     "binomial": Distribution((_COUNT, _UNIT)),
     "chisquare": Distribution((_POSITIVE,)),
-    "exponential": Distribution((_NOT_NEGATIVE,), steady=True),
+    "exponential": Distribution(
+        (_NOT_NEGATIVE,), steady=True, standard="standard_exponential", made=_scaled
+    ),
     "f": Distribution((_POSITIVE, _POSITIVE)),
     "gamma": Distribution((_NOT_NEGATIVE, _NOT_NEGATIVE)),
     "geometric": Distribution((_PROBABILITY,)),
@@ -74,16 +101,18 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "negative_binomial": Distribution(((_LEAST, 1e9), (1e-6, 1.0))),
     "noncentral_chisquare": Distribution((_POSITIVE, _NOT_NEGATIVE)),
     "noncentral_f": Distribution((_POSITIVE, _POSITIVE, _NOT_NEGATIVE)),
-    "normal": _location(),
+    "normal": _location()._replace(standard="standard_normal", made=_located),
     "pareto": Distribution((_POSITIVE,), steady=True),
     "poisson": Distribution(((0.0, 1e18),)),
     "power": Distribution((_POSITIVE,), steady=True),
-    "rayleigh": Distribution((_NOT_NEGATIVE,), steady=True),
+    "rayleigh": Distribution(
+        (_NOT_NEGATIVE,), steady=True, standard="standard_exponential", made=_radius
+    ),
     "standard_cauchy": Distribution(()),
     "standard_gamma": Distribution((_NOT_NEGATIVE,)),
     "standard_t": Distribution((_POSITIVE,)),
     "triangular": Distribution((_FINITE, _FINITE, _FINITE), steady=True, related=_ordered),
-    "uniform": Distribution((_FINITE, _FINITE), steady=True),
+    "uniform": Distribution((_FINITE, _FINITE), steady=True, standard="random", made=_between),
     "vonmises": Distribution((_ANY, _NOT_NEGATIVE)),
     "wald": Distribution((_POSITIVE, _POSITIVE), steady=True),
     "weibull": Distribution((_POSITIVE,)),

@@ -187,13 +187,13 @@ def slices_permuted(x: DistArray, axis: int, call: Call) -> DistArray:
         return _one_by_one(x, axis, call)
     work = x._layout if cut.parts == 1 else _axis_whole(x._layout, axis)
     mesh = x._mesh
-    block = mesh.to_host(movement.moved(x._block, x._layout, work, mesh)).copy()
-    lanes = np.moveaxis(block, axis, -1)
+    source = mesh.to_host(movement.moved(x._block, x._layout, work, mesh))
+    block = np.empty_like(source)
     shape = tuple([extent for dim, extent in enumerate(x.shape) if dim != axis])
     box = tuple([part for dim, part in enumerate(work.section(mesh.coords)) if dim != axis])
     if block.size:
         permute = _permute_long if length > WHOLE else _permute_short
-        permute(lanes, shape, box, call)
+        permute(np.moveaxis(source, axis, -1), np.moveaxis(block, axis, -1), shape, box, call)
     block = block if mesh.device_type == "cpu" else mesh.asarray(block)
     return wrap(movement.moved(block, work, x._layout, mesh), x._layout, mesh)
 
@@ -207,22 +207,30 @@ def _axis_whole(layout: Layout, axis: int) -> Layout:
     return Layout.chunked(layout.shape, layout.mesh_shape, placements)
 
 
-def _permute_short(lanes: Array, shape: tuple[int, ...], box: Box, call: Call) -> None:
+def _permute_short(
+    source: Array, result: Array, shape: tuple[int, ...], box: Box, call: Call
+) -> None:
     """Tiles of slices, each by NumPy; slices of a tile that are not here are permuted in vain."""
-    length = lanes.shape[-1]
+    length = source.shape[-1]
     for tile in tiles(shape, box, max(1, TILE // max(1, length))):
-        values = np.empty((*tile.extents, length), lanes.dtype)
-        values[tile.wanted] = lanes[tile.target]
-        call.tile(tile.number).permuted(values, axis=-1, out=values)
-        lanes[tile.target] = values[tile.wanted]
+        generator = call.tile(tile.number)
+        if tile.whole:  # the copy that NumPy permutes has the strides of the source, or smaller
+            result[tile.target] = generator.permuted(source[tile.target], axis=-1)
+            continue
+        values = np.empty((*tile.extents, length), source.dtype)
+        values[tile.wanted] = source[tile.target]
+        generator.permuted(values, axis=-1, out=values)
+        result[tile.target] = values[tile.wanted]
 
 
-def _permute_long(lanes: Array, shape: tuple[int, ...], box: Box, call: Call) -> None:
+def _permute_long(
+    source: Array, result: Array, shape: tuple[int, ...], box: Box, call: Call
+) -> None:
     """Slice by slice."""
     for tile in tiles(shape, box, 1):
-        lane = lanes[tile.target].reshape(-1)
-        order = Shuffle(call, lanes.shape[-1], tile.number).whole()
-        lanes[tile.target] = lane[order].reshape(lanes[tile.target].shape)
+        lane = source[tile.target]
+        order = Shuffle(call, source.shape[-1], tile.number).whole()
+        result[tile.target] = lane.reshape(-1)[order].reshape(lane.shape)
 
 
 def _one_by_one(x: DistArray, axis: int, call: Call) -> DistArray:

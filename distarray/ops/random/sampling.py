@@ -40,8 +40,8 @@ __all__ = [
 Array = Any
 #: Draws one tile from the generator at the beginning of its stream.
 Draw = Callable[[np.random.Generator, Tile], Array]
-#: Draws into a contiguous array.
-DrawInto = Callable[[np.random.Generator, Array], object]
+#: Draws one tile into a contiguous array.
+DrawInto = Callable[[np.random.Generator, Tile, Array], object]
 
 #: Shown parameters to learn NumPy's opinion of them; what it draws is thrown away.
 _PROBE = np.random.Generator(np.random.Philox(0))
@@ -76,20 +76,22 @@ def fill(
     draw : callable
         ``draw(generator, tile)`` gives the numbers of ``tile.extents``.
     draw_into : callable, optional
-        ``draw_into(generator, array)`` draws into a contiguous array; taken where a tile goes
-        into one piece of the block.
+        ``draw_into(generator, tile, array)`` draws into a contiguous array; taken instead.
     room : int
         Elements of a tile.
     """
     for tile in tiles(shape, section, room):
         target = block[tile.target] if shape else block
         generator = call.tile(tile.number)
-        if draw_into is not None and tile.whole and target.flags.c_contiguous:
-            draw_into(generator, target)
-        elif tile.whole:
-            target[...] = draw(generator, tile)
+        if draw_into is None:
+            numbers = draw(generator, tile)
+        elif tile.whole and target.flags.c_contiguous:
+            draw_into(generator, tile, target)
+            continue
         else:
-            target[...] = draw(generator, tile)[tile.wanted]
+            numbers = np.empty(tile.extents, block.dtype)
+            draw_into(generator, tile, numbers)
+        target[...] = numbers if tile.whole else numbers[tile.wanted]
 
 
 def filled(
@@ -153,7 +155,6 @@ class Source:
         """Numbers of a distribution with parameters."""
         mesh = self._mesh_for(mesh, *values)
         parameters = as_parameters(values)
-        method = getattr(np.random.Generator, name)
         if all(np.ndim(value) == 0 for value in parameters):
             return self._scalar_parameters(name, parameters, size, mesh, placements, **keywords)
         shape = common_shape(parameters, None if size is None else as_shape(size))
@@ -168,12 +169,9 @@ class Source:
         box = work.section(mesh.coords)
         values = [value.section(box) for value in placed] if near else parameters
         check_values(row, partial(probe, name, **keywords), values, mesh if near else None)
-
-        def draw(generator: np.random.Generator, tile: Tile) -> Array:
-            parts = [value.part(tile) for value in placed]
-            return method(generator, *parts, size=tile.extents, **keywords)
-
-        result = filled(work, mesh, dtype, self._begin(name, mesh), draw)
+        call = self._begin(name, mesh)
+        draws = _drawing(name, row, lambda tile: [value.part(tile) for value in placed], keywords)
+        result = filled(work, mesh, dtype, call, *draws)
         if work is layout:
             return result
         return wrap(movement.moved(result._block, work, layout, mesh), layout, mesh)
@@ -193,15 +191,41 @@ class Source:
         call = self._begin(name, mesh)
         if shape is None:
             return getattr(call.tile(0), name)(*parameters, **keywords)
-        method = getattr(np.random.Generator, name)
         dtype = np.asarray(sample).dtype
-
-        def draw(generator: np.random.Generator, tile: Tile) -> Array:
-            return method(generator, *parameters, size=tile.extents, **keywords)
-
         layout = placed_layout(shape, dtype, mesh, placements)
-        into = drawing_bounded(parameters, **keywords) if name == "integers" else None
-        return filled(layout, mesh, dtype, call, draw, into)
+        row = distribution(name, **keywords)
+        draw, draw_into = _drawing(name, row, lambda tile: parameters, keywords)
+        bounded = drawing_bounded(parameters, **keywords) if name == "integers" else None
+        if bounded is not None:
+            draw_into = _alike(bounded)
+        return filled(layout, mesh, dtype, call, draw, draw_into)
+
+
+def _drawing(
+    name: str, row: Distribution, parts: Callable[[Tile], Sequence[Any]], keywords: dict[str, Any]
+) -> tuple[Draw, DrawInto | None]:
+    """What draws tiles of a distribution whose parameters for a tile `parts` gives."""
+    method, made = getattr(np.random.Generator, name), row.made
+
+    def draw(generator: np.random.Generator, tile: Tile) -> Array:
+        own = parts(tile)
+        given = any(np.shape(part) == tile.extents for part in own)  # NumPy is faster without
+        return method(generator, *own, size=None if given else tile.extents, **keywords)
+
+    if row.standard is None or made is None:
+        return draw, None
+    standard = getattr(np.random.Generator, row.standard)
+
+    def draw_into(generator: np.random.Generator, tile: Tile, target: Array) -> None:
+        standard(generator, out=target)
+        made(target, *[np.asarray(part, np.float64) for part in parts(tile)])
+
+    return draw, draw_into
+
+
+def _alike(draw: Callable[[np.random.Generator, Array], object]) -> DrawInto:
+    """The same for every tile."""
+    return lambda generator, tile, target: draw(generator, target)
 
 
 def _emptied(value: Any) -> Any:

@@ -79,41 +79,39 @@ class Shuffle:
         if self.is_short:
             return self._orders.tile(0).permutation(self.length)[:length]
         buckets = self.bucket_of(0, self.length)
-        counts = np.bincount(buckets, minlength=self.buckets)
         if length is None or length == self.length:
-            return self.ordered(buckets, counts, 0)
+            return self.ordered(buckets)
+        counts = np.bincount(buckets, minlength=self.buckets)
         wanted = int(np.searchsorted(np.cumsum(counts), length)) + 1
         members = np.flatnonzero(buckets < wanted)
-        return members[self.ordered(buckets[members], counts[:wanted], 0)][:length]
+        return members[self.ordered(buckets[members])][:length]
 
     def line(self, line: Array) -> Array:
         """A line in the order of the permutation.
 
         Its elements are brought together by buckets and shuffled there, in the cache.
         """
-        buckets = self.bucket_of(0, self.length)
-        return self.ordered(buckets, np.bincount(buckets, minlength=self.buckets), 0, line)
+        return self.ordered(self.bucket_of(0, self.length), line)
 
-    def ordered(self, buckets: Array, counts: Array, first: int, line: Array = None) -> Array:
-        """Places of the members of consecutive buckets in their new order.
+    def ordered(self, buckets: Array, line: Array = None) -> Array:
+        """Places of the members of buckets in their new order.
 
         Parameters
         ----------
         buckets : array of int
             Of each member.
-        counts : array of int
-            How many members each of the buckets has.
-        first : int
-            The number of the first bucket.
         line : array, optional
             Elements to give in place of their places.
         """
         order = np.argsort(buckets, kind="stable")
+        names = np.arange(*buckets[order[[0, -1]]] + [0, 1]) if order.size else order
+        stops = np.searchsorted(buckets, names.astype(buckets.dtype), "right", order).tolist()
         order = order if line is None else take(line, order, 0)
-        stop = 0
-        for bucket, count in enumerate(counts.tolist(), first):
-            start, stop = stop, stop + count
-            self._orders.tile(bucket).shuffle(order[start:stop])
+        start = 0
+        for bucket, stop in zip(names.tolist(), stops, strict=True):
+            if start < stop:
+                self._orders.tile(bucket).shuffle(order[start:stop])
+            start = stop
         return order
 
 
@@ -208,7 +206,7 @@ def _scattered(
     swap(group, parts, landing, received)
     del parts, order  # as much memory as the rank's part each
     names = np.tile(np.arange(first, last, dtype=shuffle.dtype), group.size)
-    merged = shuffle.ordered(np.repeat(names, found.ravel()), found.sum(axis=0), first)
+    merged = shuffle.ordered(np.repeat(names, found.ravel()))
     limits = np.minimum(np.concatenate([starts, ends[-1:]])[bounds], length)
     held = np.diff(limits).tolist()
     chosen = merged[: held[group.rank]]

@@ -150,7 +150,7 @@ class Standard(Source):
         def draw(generator: np.random.Generator, tile: Tile) -> Array:
             return method(generator, size=tile.extents, **keywords)
 
-        def draw_into(generator: np.random.Generator, target: Array) -> object:
+        def draw_into(generator: np.random.Generator, tile: Tile, target: Array) -> object:
             return method(generator, out=target, **keywords)
 
         if out is None:

@@ -1,6 +1,7 @@
 """Distributions of vectors: the tiles are of vectors, each of which is drawn whole."""
 
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -84,11 +85,19 @@ class Vectors(Source):
             probe("multivariate_normal", mean, cov, None, check_valid, tol, method=method)
             factor = _factor(cov.astype(np.float64), method)
 
-        def draw(generator: np.random.Generator, tile: Tile) -> Array:
-            normals = generator.standard_normal((*tile.extents, len(mean)))
-            return mean + np.einsum("...j,ij->...i", normals, factor)
+        lanes, width = _lanes(size), len(mean)
+        rows = prod(tile_extents(lanes, _room(width)))
 
-        layout = layout_for((*_lanes(size), len(mean)), np.float64, mesh, placements)
+        def draw(generator: np.random.Generator, tile: Tile) -> Array:
+            # As many as a tile has: with the shape, NumPy's order of summation might change.
+            normals = np.zeros((rows, width))
+            drawn = normals[: prod(tile.extents)]
+            generator.standard_normal(out=drawn)
+            vectors = np.einsum("ij,jt->it", factor, np.ascontiguousarray(normals.T))
+            vectors += mean[:, np.newaxis]
+            return vectors.T[: len(drawn)].reshape(*tile.extents, width)
+
+        layout = layout_for((*lanes, width), np.float64, mesh, placements)
         return self._vectors(layout, np.float64, draw, mesh)
 
     def dirichlet(

@@ -118,7 +118,7 @@ def test_one_tile_is_numpys_own(method):
 @pytest.mark.parametrize("method", VECTORS)
 def test_vectors(world, ranks, method):
     args = VECTORS[method]
-    sizes = [None, 9000, (90, 100)]
+    sizes = [None, 3, 9000, (90, 100)]
     wanted = [alone(lambda rng, s=s: getattr(rng, method)(*args, size=s).full()) for s in sizes]
 
     def program(group):
