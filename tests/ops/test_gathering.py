@@ -105,8 +105,8 @@ tril_indices_from triu_indices_from zeros zeros_like
 #: What hands an operand whole to several ranks, by functions, and why.
 GATHERED = {
     "a small matrix is gathered once, and every rank calls LAPACK": """
-        linalg.cond linalg.det linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh linalg.matrix_rank
-        linalg.pinv linalg.slogdet linalg.tensorsolve
+        linalg.cond linalg.det linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh
+        linalg.matrix_rank linalg.pinv linalg.slogdet linalg.tensorsolve
     """,
     "rows times columns: every rank needs the smaller operand whole": """
         linalg.matmul linalg.matrix_power linalg.multi_dot
