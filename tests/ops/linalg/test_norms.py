@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distarray import DeviceMesh, Shard, distribute, trace
+from distarray.ops.linalg import small
 from distarray.testing import array_values, assert_matches, mesh_shapes, recipes
 
 from .matrices import run
@@ -106,6 +107,40 @@ class Laid:
 
     def build(self, values, mesh):
         return distribute(values, mesh, [Shard(0)], src=None)
+
+
+TABLE = np.arange(12.0).reshape(4, 3) - 5
+#: Calls that few programs make, with (4, 3) floats.
+CALLS = {
+    "norm, complex": lambda x: LA.norm(x * (1 + 2j)),
+    "norm of rows, complex": lambda x: LA.norm(x * (1 + 2j), axis=1),
+    "vector_norm, complex": lambda x: LA.vector_norm(x * (1 + 2j), keepdims=True),
+    "norm, three axes": lambda x: LA.norm(x[None], axis=(0, 1, 2)),
+    "matrix_rank of a vector": lambda x: LA.matrix_rank(x[0]),
+    "pinv, rtol": lambda x: LA.pinv(x, rtol=0.5),
+    "pinv, rtol as by default": lambda x: LA.pinv(x, rtol=None),
+    "pinv, rcond an array": lambda x: LA.pinv(x, x[3, 2] / 100),
+    "pinv of nothing": lambda x: LA.pinv(x[:0]),
+    "lstsq, few rows": lambda x: LA.lstsq(x[:2], x[:2, 0])[0],
+    "cross of a number": lambda x: np.cross(x, x[0, 0]),
+    "qr, full": lambda x: abs(LA.qr(x, "full")[1]),
+    "qr, economic": lambda x: abs(LA.qr(x, "economic")),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_that_are_rare(world, name):
+    ranks = world.ranks[-1]
+    compare(world, (ranks, (ranks,), [Laid()]), [TABLE], CALLS[name])
+
+
+def test_condition_of_large_matrices(world, ranks, monkeypatch):
+    """By norm and inverse, not by a copy on every rank."""
+    monkeypatch.setattr(small, "is_small", lambda *args, **kwargs: False)
+    regular = TABLE[:3] + np.eye(3)
+    for a in (regular, np.ones((3, 3))):
+        compare(world, (ranks, (ranks,), [Laid()]), [a], lambda x: 1 / LA.cond(x, 1))
 
 
 @settings(max_examples=40)
