@@ -93,8 +93,7 @@ class Config(ModuleType):
     @property
     def settings(self) -> Settings:
         """The settings in force here, as one immutable value."""
-        current = _current.get()
-        return _base[0] if current is None else current
+        return _in_force()
 
     def __getattr__(self, name: str) -> Any:  # the settings themselves are properties, see below
         raise AttributeError(f"config has no setting {name!r}; it has {', '.join(_NAMES)}")
@@ -123,9 +122,14 @@ class Config(ModuleType):
         return repr(self.settings).replace("Settings", "config", 1)
 
 
+def _in_force() -> Settings:
+    current = _current.get()
+    return _base[0] if current is None else current
+
+
 def _property_for(name: str) -> property:
     read = attrgetter(name)
-    return property(lambda config: read(config.settings), doc=f"The setting {name!r}.")
+    return property(lambda _: read(_in_force()), doc=f"The setting {name!r}.")
 
 
 for _name in _NAMES:

@@ -1,18 +1,25 @@
 """Printed forms. They never communicate, unless `config.print_gathered` asks for NumPy's."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from distarray.config import config
+from distarray.layout import Layout
 
 __all__ = ["array_repr", "array_str", "local_form", "summary", "whole"]
 
 
 def summary(x: Any) -> str:
     """One line: type, shape, dtype and placements."""
-    places = ", ".join([repr(placement) for placement in x.placements])
-    return f"DistArray(shape={x.shape}, dtype={x.dtype}, placements=[{places}])"
+    return _summary(x._layout, x._block.dtype)
+
+
+@lru_cache(maxsize=256)
+def _summary(layout: Layout, dtype: Any) -> str:
+    places = ", ".join([repr(placement) for placement in layout.placements])
+    return f"DistArray(shape={layout.shape}, dtype={dtype}, placements=[{places}])"
 
 
 def whole(x: Any) -> Any:

@@ -234,6 +234,8 @@ def _built_in(key: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _position_of_out(function: Callable[..., Any]) -> int:
+    while hasattr(function, "__wrapped__"):  # a decorated function has the parameters within
+        function = function.__wrapped__
     code = getattr(function, "__code__", None)  # inspect.signature takes long, at each import
     names = code.co_varnames[: code.co_argcount] if code is not None else ()
     return names.index("out") if "out" in names else -1

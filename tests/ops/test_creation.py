@@ -212,6 +212,7 @@ def test_sharing_of_memory(world, ranks):
 WRITES = [
     lambda xp, x: x.__setitem__(0, 1),
     lambda xp, x: x.__setitem__(x > 3, 0),
+    lambda xp, x: x[-3:].fill(1),
     lambda xp, x: x.sort(),
     lambda xp, x: x.__iadd__(1),
     lambda xp, x: np.add(x, 1, out=x),
