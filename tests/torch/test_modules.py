@@ -273,6 +273,25 @@ def test_distributed_tensors(world, ranks, device):
     world.run(ranks, program)
 
 
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda x: 2 + x - (1 - x),
+        lambda x: 3 * x - 2 / x,
+        lambda x: -(x**2),
+        lambda x: (x < 0.1) == (x >= 0.1),
+        lambda x: (x <= 0) != (x > 0),
+    ],
+)
+def test_operators(world, act):
+    def program(group):
+        whole = drawn(5, 7)
+        x = spread(whole, line(group), [Shard(0)])
+        assert torch.equal(act(x).full_tensor(), act(whole))
+
+    world.run(world.ranks[-1], program)
+
+
 def contribution(whole, layout, mesh):
     """This rank's part of a tensor in a layout; sums are spread over all ranks."""
     section = tuple([slice(*s) for s in layout.section(mesh.coords)])

@@ -1,13 +1,14 @@
-"""parallelize_module: what is refused, on all ranks, before anything has changed."""
+"""Modules and plans that are refused, on all ranks, before anything has changed."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 from torch import nn
 
 import distarray
 import distarray.torch as dt
-from distarray import DeviceMesh, Shard
+from distarray import DeviceMesh, Partial, Shard
 from distarray.errors import DivergenceError, LayoutError, MeshError
 from tests.torch.models import (
     TOY_PLAN,
@@ -15,6 +16,7 @@ from tests.torch.models import (
     drawn,
     filled,
     line,
+    spread,
 )
 
 
@@ -84,3 +86,68 @@ def test_inputs_of_other_widths(world, ranks):
             assert model(drawn(2, 10)).shape == (2, 5)
 
     world.run(ranks, program)
+
+
+def _prepared(given, wanted, **words):
+    return dt.PrepareModuleInput(input_layouts=given, desired_input_layouts=wanted, **words)
+
+
+CUT = (Shard(0),)
+#: (call with a mesh and a tensor whose columns are cut, error, words)
+MISTAKES = [
+    (lambda m, x: dt.DistTensor(), TypeError, "DistTensor.from_local"),
+    (lambda m, x: dt.distribute_module(3, m), TypeError, "takes a Module, not int"),
+    (lambda m, x: dt.parallelize_module(3, m, {}), TypeError, "takes a Module, not int"),
+    (lambda m, x: dt.data_parallel(3, m), TypeError, "takes a torch.nn.Module, not int"),
+    (lambda m, x: dt.data_parallel(ToyModel(), m, bucket_bytes=0), ValueError, "positive"),
+    (lambda m, x: dt.ColwiseParallel(multiple_of=0), ValueError, "at least 1"),
+    (lambda m, x: _prepared(CUT, CUT * 2), ValueError, "1 input_layouts and 2"),
+    (
+        lambda m, x: _prepared(
+            CUT, CUT, input_kwarg_layouts={"a": CUT[0]}, desired_input_kwarg_layouts={}
+        ),
+        ValueError,
+        "input_kwarg_layouts and desired_input_kwarg_layouts name",
+    ),
+    (
+        lambda m, x: dt.PrepareModuleOutput(output_layouts=CUT, desired_output_layouts=()),
+        ValueError,
+        "1 output_layouts and",
+    ),
+    (lambda m, x: dt.distribute_parameter(nn.Linear(2, 2), "a", m, CUT), AttributeError, "no par"),
+    (
+        lambda m, x: dt.distribute_parameter(nn.Linear(2, 2), "bias", m, [Partial()]),
+        LayoutError,
+        "cut or replicated",
+    ),
+    (lambda m, x: torch.add(x, x, out=x), TypeError, "do not go together"),
+    (lambda m, x: x.flatten(), TypeError, "join a dimension that is cut"),
+    (lambda m, x: dt.parallel_cross_entropy(x, x, reduction="no"), ValueError, "for reduction"),
+    (lambda m, x: dt.data_parallel(ToyModel(), 3), TypeError, "is a distarray.DeviceMesh, not int"),
+    (
+        lambda m, x: dt.data_parallel(ToyModel(), DeviceMesh(m.group, (1, m.size()))),
+        MeshError,
+        "give them names",
+    ),
+    (lambda m, x: dt.to_torch(distarray.numpy.ones(3).sum(), copy=False), ValueError, "a value"),
+    (
+        lambda m, x: dt.to_torch(distarray.numpy.ones(3), dtype="f4", copy=False),
+        ValueError,
+        "by a copy only",
+    ),
+]
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("number", range(len(MISTAKES)))
+def test_mistakes(world, number):
+    call, kind, words = MISTAKES[number]
+
+    def program(group):
+        mesh = line(group)
+        x = spread(drawn(3, 12), mesh, [Shard(1)])
+        if group.size > 1 or "cut" not in words:
+            with pytest.raises(kind, match=words):
+                call(mesh, x)
+
+    world.run(world.ranks[-1], program)
