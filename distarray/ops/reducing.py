@@ -207,8 +207,9 @@ def plan_of(
 def _with_rule(ufunc: Ufunc, layout: Layout, plan: Plan) -> Plan:
     """The plan with what depends on the ufunc."""
     rule = RULES.get(ufunc)
-    if rule is None:
-        return plan
+    if rule is None:  # the order matters; every rank has all of it, or each asks the others
+        whole = layout.is_plain and all(cut.parts == 1 for cut in layout.cuts)
+        return plan._replace(direct=whole)
     total = rule.fold if plan.mesh_dims and not plan.layout.shape else None
     rounds = rule.rounds and plan.dtype.kind in "fc"
     return plan._replace(direct=layout.is_plain, rounds=rounds, total=total)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import distarray
 from distarray import DeviceMesh, Shard
+from distarray.ops import statistics, tiles
 from distarray.testing import array_values, assert_matches, mesh_shapes, recipes, shapes
 from tests.ops.reduced import MANY, STATISTICS, axes, cases, compare, tried
 
@@ -26,7 +27,12 @@ def test_statistics(world, data):
     compare(world, ranks, mesh_shape, recipe, values, function, **keywords)
 
 
-def test_offsets_do_not_hurt_the_variance(world, ranks):
+@pytest.mark.parametrize("tile", [None, 64])
+def test_offsets_do_not_hurt_the_variance(world, ranks, tile, monkeypatch):
+    if tile:  # as long blocks are: not left to NumPy
+        monkeypatch.setattr(statistics, "_LONG", 0)
+        monkeypatch.setattr(statistics, "TILE", tile)
+        monkeypatch.setattr(tiles, "TILE", tile)
     rng = np.random.default_rng(0)
     noise = rng.standard_normal(1000)
     for offset in (1e6, 1e9, -1e12):

@@ -11,12 +11,19 @@ from distarray.array import DistArray, call, implements, wrap
 from distarray.config import config
 from distarray.ops.linalg import small
 from distarray.ops.linalg.svd import svdvals
+from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.ops.ufuncs import call_ufunc
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]
 
 
+def _has_dimensions(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> bool:
+    """Whether the norm is cut as the array is, or needs the singular values of a matrix."""
+    return axis is not None or keepdims or ord in (2, -2, "nuc")
+
+
 @implements(np.linalg.norm)
+@as_numpy_on_one_rank(np.linalg.norm, unless=_has_dimensions)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """As :func:`numpy.linalg.norm`: every `ord`, of vectors and of matrices.
 
