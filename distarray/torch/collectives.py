@@ -162,7 +162,7 @@ def reduce_scatter(
     sizes: Sizes = None,
     fold: Fold | str = "sum",
 ) -> Tensor:
-    """Fold the tensors of the ranks and cut the result; the gradient is concatenated.
+    """Fold the tensors of the ranks and cut the result; the gradient of a sum is concatenated.
 
     Parameters
     ----------
@@ -174,8 +174,8 @@ def reduce_scatter(
         The dimension that is cut.
     sizes : int or sequence of int, optional
         Extents of the parts along `dim`; by default those that ``Shard`` gives.
-    fold : {"sum", "avg"} or any other, if no gradient is wanted
-        How.
+    fold : Fold or str
+        As for `all_reduce`.
 
     Returns
     -------
@@ -184,8 +184,9 @@ def reduce_scatter(
 
     Cost
     ----
-    One reduce_scatter: of the tensor, what does not stay here is sent. The gradient is an
-    allgather.
+    One reduce_scatter: of the tensor, what does not stay here is sent. The gradient of a sum or
+    mean is an allgather; "min", "max" and "product" cost what `all_reduce` does where a gradient
+    is wanted.
 
     Examples
     --------
@@ -198,14 +199,11 @@ def reduce_scatter(
     tensor, group = talk.along("reduce_scatter", tensor, mesh, mesh_dim)
     fold = Fold(fold)
     dim, parts = talk.cut_sizes("reduce_scatter", tensor, group, dim, sizes)
-    if not gradients.records(tensor):
-        return talk.scattered(tensor, group, dim, parts, fold)
-    if fold not in gradients.LINEAR:
-        raise NotImplementedError(
-            f"reduce_scatter has no gradient for {fold.value!r}: fold by all_reduce and take the "
-            "part, or detach() the tensor"
-        )
-    return gradients.reduce_scatter(tensor, group, dim, parts, fold)
+    if gradients.records(tensor) and fold in gradients.LINEAR:
+        return gradients.reduce_scatter(tensor, group, dim, parts, fold)
+    if gradients.records(tensor) and fold in _CURVED:  # its gradient wants the whole fold
+        return gradients.extreme(tensor, group, fold).split(parts, dim)[group.rank].clone()
+    return talk.scattered(tensor, group, dim, parts, fold)
 
 
 def all_to_all(
