@@ -9,6 +9,7 @@ A format's module offers two functions:
     to DistArrays on the mesh; a format without names takes the one that is named "".
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -18,7 +19,17 @@ from typing import Any
 
 from distarray.io.sections import Source
 
-__all__ = ["FORMATS", "Contents", "Format", "Lazy", "find_format", "module_of"]
+__all__ = [
+    "FORMATS",
+    "Contents",
+    "Format",
+    "Lazy",
+    "check_labels",
+    "find_format",
+    "is_zarr",
+    "local_path",
+    "module_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +54,13 @@ class Format:
     magic: tuple[bytes, ...] = ()
 
 
+#: The classic formats of NetCDF: with offsets of 32 bits, of 64, and with sizes of 64.
+_CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
+#: What marks a directory as a Zarr store.
+_ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
 FORMATS: tuple[Format, ...] = (
     Format("hdf5", (".h5", ".hdf5", ".he5", ".hdf"), "distarray.io.hdf5", (b"\x89HDF\r\n\x1a\n",)),
-    Format("netcdf", (".nc", ".nc4", ".cdf"), "distarray.io.netcdf", (b"CDF\x01", b"CDF\x02")),
+    Format("netcdf", (".nc", ".nc4", ".cdf"), "distarray.io.netcdf", _CLASSIC),
     Format("zarr", (".zarr", ".zarr.zip"), "distarray.io.zarr"),
     Format("npy", (".npy",), "distarray.io.npyfile", (b"\x93NUMPY",)),
     Format("npz", (".npz",), "distarray.io.npzfile"),
@@ -119,6 +134,8 @@ def find_format(path: str, name: str | None = None) -> Format:
     matches = [(s, f) for f in FORMATS for s in f.suffixes if lower.endswith(s)]
     if matches:
         return max(matches, key=lambda match: len(match[0]))[1]
+    if is_zarr(path):
+        return find_format(path, "zarr")
     start = _first_bytes(path)
     for known in FORMATS:
         if start.startswith(known.magic or b"\0\0\0\0\0\0\0\0\0"):
@@ -128,6 +145,42 @@ def find_format(path: str, name: str | None = None) -> Format:
         f"{path}: neither its ending (known: {endings}) nor its first bytes tell the format; "
         f"say format=..., one of {_names(FORMATS)}"
     )
+
+
+def is_zarr(path: str) -> bool:
+    """Whether a path is a directory that is marked as a Zarr store."""
+    return any(os.path.isfile(os.path.join(path, mark)) for mark in _ZARR_MARKS)
+
+
+def local_path(path: str) -> str:
+    """A path without ``file://``: any format reads and writes files of this machine."""
+    for scheme in ("file://", "local://"):
+        path = path.removeprefix(scheme)
+    return path
+
+
+def check_labels(arrays: Mapping[str, Any], **said: Mapping[str, Any] | None) -> None:
+    """Raise if something is said about an array that is not written, or of too many dimensions.
+
+    Parameters
+    ----------
+    arrays : mapping of str to DistArray
+        What is written.
+    **said : mapping of str, by array
+        ``dims`` gives each dimension a name.
+    """
+    for what, labels in said.items():
+        for name in labels or ():
+            if name not in arrays:
+                raise ValueError(
+                    f"{what}[{name!r}]: there is no such array; written are {[*arrays]}"
+                )
+    for name, words in (said.get("dims") or {}).items():
+        if len(words) != arrays[name].ndim:
+            raise ValueError(
+                f"dims[{name!r}] = {tuple(words)} names {len(words)} dimension(s) of an array of "
+                f"{arrays[name].ndim}"
+            )
 
 
 def _first_bytes(path: str) -> bytes:

@@ -12,7 +12,7 @@ from distarray.array.creation import as_distarray, common_mesh
 from distarray.array.keys import basic_entries
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree
-from distarray.io.formats import Contents, find_format, module_of
+from distarray.io.formats import Contents, find_format, local_path, module_of
 from distarray.io.parts import Part
 from distarray.io.sections import Placements, Source, read_array
 
@@ -271,7 +271,7 @@ def open(
     ['u', 'v'] 9.0
     """
     mesh = default_mesh() if mesh is None else mesh
-    name = os.fspath(path)
+    name = local_path(os.fspath(path))
     contents, error = None, None
     try:
         contents = module_of(find_format(name, format)).open_file(name, mesh, **options)
@@ -414,12 +414,16 @@ def write(
     ...     print(distarray.io.read(path).tolist())
     [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     """
-    name = os.fspath(path)
+    name = local_path(os.fspath(path))
     module = module_of(find_format(name, format))
     named = dict(arrays) if isinstance(arrays, Mapping) else {"": arrays}
     for key in named:
         if not isinstance(key, str) or (not key and isinstance(arrays, Mapping)):
             raise TypeError(f"distarray.io.write: names of arrays are str and not empty: {key!r}")
+        if "\0" in key:
+            raise ValueError(
+                f"distarray.io.write: a name ends where it has a null character: {key!r}"
+            )
     mesh = common_mesh(*named.values()) if mesh is None else mesh
     placed = {key: as_distarray(value, mesh) for key, value in named.items()}
     for key, x in placed.items():

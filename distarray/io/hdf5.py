@@ -15,7 +15,7 @@ from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.io.aside import replacing
-from distarray.io.formats import Contents, Lazy
+from distarray.io.formats import Contents, Lazy, check_labels
 from distarray.io.portions import pieces_of
 from distarray.io.sections import write_array
 from distarray.layout import Box
@@ -222,6 +222,7 @@ def write_file(
         raise TypeError(
             f"{path}: arrays in an HDF5 file have names; write a dict, {{'name': array}}"
         )
+    check_labels(arrays, dims=dims, array_attrs=array_attrs)
     h5py = agreed(mesh.group, lambda: needs("h5py"))
     parallel = bool(h5py.get_config().mpi and hasattr(mesh.group, "comm") and not options)
     writers: Literal["all", "one"] = "all" if parallel else "one"

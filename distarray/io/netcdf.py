@@ -15,7 +15,7 @@ from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.io.aside import replacing
-from distarray.io.formats import Contents, Lazy
+from distarray.io.formats import Contents, Lazy, check_labels
 from distarray.io.sections import write_array
 from distarray.layout import Box
 from distarray.lazy import needs
@@ -205,6 +205,7 @@ def write_file(
         raise TypeError(
             f"{path}: variables in a NetCDF file have names; write a dict, {{'name': array}}"
         )
+    check_labels(arrays, dims=dims, array_attrs=array_attrs)
     if chunks is not None:
         options["chunksizes"] = tuple(chunks)
     named = {name: _named(name, x, dims or {}) for name, x in arrays.items()}
@@ -240,11 +241,6 @@ def _named(name: str, x: DistArray, dims: Mapping[str, tuple[str, ...]]) -> tupl
     if found is None:
         flat = name.replace("/", "_")
         return tuple([f"{flat}_{dim}" for dim in range(x.ndim)])
-    if len(found) != x.ndim:
-        raise ValueError(
-            f"dims[{name!r}] = {tuple(found)} names {len(found)} dimension(s) of an array of "
-            f"{x.ndim}"
-        )
     return tuple(found)
 
 

@@ -19,7 +19,7 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.io import directories
 from distarray.io.aside import on_first
-from distarray.io.formats import Contents, Lazy
+from distarray.io.formats import Contents, Lazy, check_labels, is_zarr
 from distarray.io.grids import files_of, plan_shards
 from distarray.io.held import HeldDirectory
 from distarray.io.portions import portions
@@ -30,8 +30,6 @@ from distarray.lazy import needs
 __all__ = ["open_file", "write_file"]
 
 Chunks = tuple[int, ...]
-#: What marks a directory as a Zarr store.
-_MARKS = ("zarr.json", ".zgroup", ".zarray")
 
 
 class _Stored:
@@ -80,7 +78,7 @@ def open_file(
         If there is no store.
     """
     zarr = needs("zarr")
-    path, remote = _place(path)
+    remote = "://" in path
     with ExitStack() as stack:
         place, held = path, None
         if path.endswith(".zip") and not remote:
@@ -116,13 +114,6 @@ def _contents(
 def _dims(array: Any) -> tuple[str, ...]:
     names = getattr(array.metadata, "dimension_names", None)
     return tuple([name or "" for name in names]) if names else ()
-
-
-def _place(path: str) -> tuple[str, bool]:
-    """Where a store is, and whether that is a URL: one of this machine's files is a directory."""
-    for scheme in ("file://", "local://"):
-        path = path.removeprefix(scheme)
-    return path, "://" in path
 
 
 def _options(storage_options: Mapping[str, Any] | None, remote: bool) -> dict[str, Any] | None:
@@ -187,12 +178,14 @@ def write_file(
     needs("zarr")
     if mesh.coords is None:
         return
-    path, remote = _place(path)
+    remote = "://" in path
     if path.endswith(".zip"):
         raise ValueError(
             f"{path}: all ranks write a Zarr store at once, which a zip file cannot be; write a "
             "directory, and pack it with zip -0 -r"
         )
+    if isinstance(dims, Mapping):
+        check_labels(arrays, dims=dims)
     final = Path(os.path.realpath(path))
     place = path if remote else str(on_first(mesh.group, lambda: _begin(final)))
     try:
@@ -227,9 +220,15 @@ class _Written:
 
     @cached_property
     def _array(self) -> Any:
-        return needs("zarr").open_array(
-            self._place, path=self._name, mode="r+", storage_options=self._options
-        )
+        try:
+            return needs("zarr").open_array(
+                self._place, path=self._name, mode="r+", storage_options=self._options
+            )
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"{self._place}: another rank finds nothing where rank 0 has made the store; "
+                "write to a place that all ranks see (memory:// is one process's own)"
+            ) from None
 
     def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
         """Encode and store the chunks of a box."""
@@ -238,8 +237,11 @@ class _Written:
 
 def _begin(final: Path) -> Path:
     directories.recover(final)
-    store = any((final / mark).is_file() for mark in _MARKS)
-    if os.path.lexists(final) and not store and (not final.is_dir() or os.listdir(final)):
+    if (
+        os.path.lexists(final)
+        and not is_zarr(str(final))
+        and (not final.is_dir() or os.listdir(final))
+    ):
         raise FileExistsError(f"{final} exists and is no Zarr store; nothing has been written")
     if not final.parent.is_dir():
         raise FileNotFoundError(f"cannot write {final}: there is no directory {final.parent}")
@@ -313,7 +315,7 @@ def _create(
             place,
             name=name or None,
             shape=x.shape,
-            dtype=x.dtype,
+            dtype=_type_for(name, x.dtype),
             chunks=chunks,
             shards=shards,
             compressors=codecs,
@@ -323,3 +325,17 @@ def _create(
             zarr_format=3,
             storage_options=options,
         )
+
+
+def _type_for(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """An array's type as Zarr knows it: of NumPy's two 64-bit integers only one."""
+    plain = np.dtype(dtype.str) if dtype.kind in "iu" else dtype
+    try:
+        kind = needs("zarr.dtype").parse_dtype(plain, zarr_format=3)
+        kind.to_json_scalar(kind.default_scalar(), zarr_format=3)  # what is not written
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name or 'the array'} has dtype {dtype}, which Zarr has no type for ({error}); "
+            "convert it with x.astype(...) or, of records, write x[field] one by one"
+        ) from None
+    return plain

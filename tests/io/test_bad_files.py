@@ -175,6 +175,9 @@ def test_formats_and_names(world: Any, shared: Path) -> None:
         (lambda m: io.write(shared, {"x": np.zeros(2)}, mesh=m, format="hdf5"), OSError, "direc"),
         (lambda m: io.write(path, np.zeros(2), mesh=m), TypeError, "have names"),
         (lambda m: io.write(path, {"": np.zeros(2)}, mesh=m), TypeError, "not empty"),
+        (lambda m: io.write(path, {"a\0b": np.zeros(2)}, mesh=m), ValueError, "null character"),
+        (lambda m: io.write(path, {"x": 1}, mesh=m, dims={"x": "a"}), ValueError, "names 1 dim"),
+        (lambda m: io.write(path, {"x": 1}, mesh=m, dims={"y": "a"}), ValueError, "no such array"),
         (lambda m: io.write(path, {"x": np.array(["é"])}, mesh=m), TypeError, "no type"),
         (lambda m: io.write(path, {"x": np.array([{}])}, mesh=m), TypeError, "Python objects"),
         (
@@ -202,8 +205,13 @@ def test_formats_and_names(world: Any, shared: Path) -> None:
 
 def test_what_a_format_has_no_place_for(world: Any, shared: Path) -> None:
     nc, tensors, pickled = shared / "x.nc", shared / "x.safetensors", shared / "objects.npy"
-    on_first(world, lambda: np.save(pickled, np.array([{}]), allow_pickle=True))
-    one, two = np.ones(3), np.ones((3, 2))
+    packed, one, two = shared / "objects.npz", np.ones(3), np.ones((3, 2))
+
+    def prepare() -> None:
+        np.save(pickled, np.array([{}]), allow_pickle=True)
+        np.savez_compressed(packed, one=one, objects=np.array([{}]), two=two)
+
+    on_first(world, prepare)
     named = {"a": ("t",), "b": ("t", "y")}
     cases: list[tuple[Any, Any, str]] = [
         (lambda m: io.write(nc, one, mesh=m), TypeError, "have names"),
@@ -213,18 +221,21 @@ def test_what_a_format_has_no_place_for(world: Any, shared: Path) -> None:
             ValueError,
             "'t' has length 2 in one array and 3 in 'b'",
         ),
+        (lambda m: io.write(nc, {"b": two}, mesh=m, array_attrs={"a": {}}), ValueError, "no such"),
         (lambda m: io.write(nc, {"a": one * 1j}, mesh=m), TypeError, r"x\.real and x\.imag"),
         (lambda m: io.write(tensors, one, mesh=m), TypeError, "tensors have names"),
         (lambda m: io.write(tensors, {"a": one * 1j}, mesh=m), TypeError, "has no type for"),
         (lambda m: io.write(tensors, {"a": one}, mesh=m, attrs={"n": 1}), TypeError, "are text"),
         (lambda m: io.write("/dev/null", {"a": one}, mesh=m, format="hdf5"), OSError, "no regular"),
         (lambda m: io.read(pickled, mesh=m), ValueError, "if you trust it"),
+        (lambda m: io.read(packed, "objects", mesh=m), KeyError, "if you trust it"),
         (lambda m: io.read(shared, mesh=m, format="npy"), IsADirectoryError, "directory"),
     ]
     for act, kind, words in cases:
         with pytest.raises(kind, match=words):
             run_alike(world, act)
-    assert os.listdir(shared) == ["objects.npy"]
+    run_alike(world, lambda m: np.testing.assert_array_equal(io.read(packed, "two", mesh=m), two))
+    assert sorted(os.listdir(shared)) == ["objects.npy", "objects.npz"]
 
 
 @pytest.mark.parametrize("suffix", [".h5", ".nc", ".safetensors"])

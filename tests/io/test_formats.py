@@ -284,6 +284,36 @@ def test_urls_are_read_by_fsspec(world: Any) -> None:
     world.run(world.ranks[-1], program)
 
 
+@pytest.mark.parametrize("suffix", [".npy", ".npz", *SUFFIXES])
+def test_urls_of_this_machine_are_paths(world: Any, shared: Path, suffix: str) -> None:
+    def program(group: Any) -> None:
+        values = np.arange(10)
+        url = f"file://{shared}/x{suffix}"
+        x = placed(values, mesh_of(group))
+        io.write(url, x if suffix == ".npy" else {"x": x})
+        assert os.listdir(shared) == [f"x{suffix}"]
+        found = io.read(url, mesh=mesh_of(group))
+        assert_matches(found if suffix == ".npy" else found["x"], values)
+
+    world.run(world.ranks[-1], program)
+
+
+def test_classic_files_are_told_by_their_first_bytes(world: Any, shared: Path) -> None:
+    kinds = ("NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA")
+    if world.name == "threads" or world.group.rank == 0:
+        for kind in kinds:
+            with netCDF4.Dataset(shared / kind, "w", format=kind) as file:
+                file.createDimension("t", None)
+                file.createVariable("x", "f8", ("t",))[:] = np.arange(5)
+
+    def program(group: Any) -> None:
+        group.barrier()
+        for kind in kinds:
+            assert_matches(io.read(shared / kind, "x", mesh=mesh_of(group)), np.arange(5.0))
+
+    world.run(world.ranks[-1], program)
+
+
 def write_links(shared: Path, one: Any, other: Any) -> None:
     """A file with every kind of link, within it and out of it."""
     with h5py.File(shared / "other.h5", "w") as file:

@@ -35,6 +35,7 @@ NUMBERS = {
     "days": np.arange(5).astype("M8[D]"),
     "complex": np.arange(6).reshape(2, 3) * 1j,
     "flags": np.array([True, False]),
+    "long long": np.arange(3, dtype="q"),  # another type than int64, and yet the same
     "words": np.array(["ä", "bcd"]),
 }
 
@@ -117,6 +118,7 @@ def test_stores_of_other_kinds(world: Any, shared: Path) -> None:
         words[...] = np.array(["a", "longer"])
         with zarr.storage.ZipStore(shared / "packed.zarr.zip", mode="w") as packed:
             zarr.create_group(packed).create_array("x", data=FIELD, chunks=(10, 7))
+        zarr.create_group(shared / "told by what is in it").create_array("x", data=FIELD)
         (shared / "mine").mkdir()
         (shared / "mine" / "thesis.tex").touch()
 
@@ -139,6 +141,10 @@ def test_stores_of_other_kinds(world: Any, shared: Path) -> None:
                 assert_matches(found, FIELD[::2] * n)
         assert_matches(io.read(shared / "old.zarr", mesh=mesh, placements=[Shard(0)]), FIELD)
         assert_matches(io.read(shared / "packed.zarr.zip", "x", mesh=mesh), FIELD)
+        assert_matches(io.read(shared / "told by what is in it", "x", mesh=mesh), FIELD)
+        for kind in ([("pairs", "i2", (2,))], "g"):
+            with pytest.raises(TypeError, match=r"x has dtype .* which Zarr has no type for"):
+                io.write(shared / "wrong.zarr", {"x": np.zeros(4, kind)}, mesh=mesh)
         with pytest.raises(ValueError, match="which a zip file cannot be"):
             io.write(shared / "new.zarr.zip", {"x": pending})
         with io.open(shared / "old.zarr" / "words.zarr", mesh=mesh) as words:
