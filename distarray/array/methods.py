@@ -276,10 +276,12 @@ class Methods(Base):
 
     def copy(self, order: str = "C") -> Any:
         """A copy with memory of its own and the canonical cut; see :func:`numpy.copy`."""
-        return call(np.copy, self, order=order)
+        return call(np.copy, self, order)
 
     def view(self, dtype: Any = None) -> Self:
         """A view, read as another data type of the same size if one is given."""
+        if self._layout.partials:
+            self._settle()  # two arrays with contributions would be folded into memory of their own
         if dtype is None:
             block = self._block
             return self._like(block if isinstance(block, np.generic) else block[...])  # type: ignore[no-any-return]
@@ -290,8 +292,6 @@ class Methods(Base):
                     f"view({dtype}) of {self._block.dtype} would change the shape of every block; "
                     "view the local blocks, x.to_local().view(...), instead"
                 )
-            if self._layout.partials:
-                self._settle()
             return self._like(self._block.view(dtype))  # type: ignore[no-any-return]
         return self
 

@@ -54,11 +54,11 @@ def as_numpy_on_one_rank(
 
         @wraps(function)
         def either(*args: Any, **kwargs: Any) -> Any:
-            into = len(args) > most or kwargs.get("out") is not None
-            x = None if into else _lone([*args, *kwargs.values()])
+            into = len(args) > most or (kwargs and kwargs.get("out") is not None)
+            x = None if into else _lone([*args, *kwargs.values()] if kwargs else list(args))
             if x is None or (unless is not None and unless(*args, **kwargs)):
                 return function(*args, **kwargs)
-            named = {name: _bare(value) for name, value in kwargs.items()}
+            named = {name: _bare(value) for name, value in kwargs.items()} if kwargs else kwargs
             value = numpy_function(*[_bare(value) for value in args], **named)
             sized = by_size
             if by_size and len(args) > 1:
@@ -76,19 +76,20 @@ def _lone(values: list[Any]) -> DistArray | None:
     """The first distributed operand if it is on the only rank that there is, with all others."""
     found: DistArray | None = None
     for value in values:
-        if isinstance(value, (tuple, list)) and not _PLAIN.issuperset(map(type, value)):
-            if type(value) not in _SEQUENCES:
-                return None
-            values.extend(value)
-        elif isinstance(value, DistArray):
+        if isinstance(value, DistArray):
             mesh = value._mesh
             root = mesh._root
             if root is None or root.size > 1 or mesh.device_type != "cpu":
                 return None
-            if found is not None and found._mesh is not mesh:
+            if found is None:
+                found = value
+            elif found._mesh is not mesh:
                 return None
-            found = value if found is None else found
-    return None if config.reproducible else found
+        elif isinstance(value, (tuple, list)) and not _PLAIN.issuperset(map(type, value)):
+            if type(value) not in _SEQUENCES:
+                return None
+            values.extend(value)
+    return None if config.settings.reproducible else found
 
 
 def _model(values: Iterable[Any], otherwise: DistArray) -> tuple[DistArray, bool]:
