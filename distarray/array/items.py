@@ -158,6 +158,8 @@ class Items(Base):
             return (self[position] for position in range(len(self)))
         if not self._layout.shape:
             raise TypeError("iteration over a 0-d array")
+        if not self._layout.shape[0]:
+            return iter(())
         if self._layout.partials:
             self._settle()
         layout, block = self._layout, self._block

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.layout import Fold
 from distarray.ops.blockwise import apply_blockwise
 
 __all__ = [
@@ -35,7 +34,6 @@ __all__ = [
     "sinc",
 ]
 
-_LINEAR = (Fold.SUM, Fold.AVG)
 _NO_VALUE: Any = np._NoValue
 
 
@@ -160,7 +158,7 @@ def nan_to_num(
 # -- complex numbers -----------------------------------------------------------------------------
 
 
-@implements(np.real, through=_LINEAR, at=True)
+@implements(np.real, at=True)
 def real(val: Any) -> Any:
     """The real part, a view; see :func:`numpy.real`.
 
@@ -171,7 +169,7 @@ def real(val: Any) -> Any:
     return val if val.dtype.kind != "c" else val._like(val._block.real)
 
 
-@implements(np.imag, through=_LINEAR, at=True)
+@implements(np.imag, at=True)
 def imag(val: Any) -> Any:
     """The imaginary part, a view of a complex array; see :func:`numpy.imag`.
 

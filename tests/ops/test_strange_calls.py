@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import distarray.ops  # noqa: F401
-from distarray.array import distribute
+from distarray.array import distribute, from_local
 from distarray.comm import DeviceMesh
 from distarray.config import config
-from distarray.layout import Replicate, Shard
+from distarray.layout import Partial, Replicate, Shard
 from distarray.testing import assert_matches
 
 DAYS = np.array(["2020-01-01", "2020-01-05", "NaT"], "M8[D]")
@@ -103,6 +103,7 @@ CALLS = {
         np.sort(lay(STRINGS)),
         lay(STRINGS).max(),
     ),
+    "a list of nothing": lambda lay: (list(lay(np.ones(0))), list(lay(np.ones((0, 2))))),
     "histogramdd": lambda lay: np.histogramdd(lay(np.arange(6.0).reshape(3, 2)), bins=2),
 }
 
@@ -131,6 +132,18 @@ def test_what_is_refused(world, name):
 
     for ranks in world.ranks:
         world.run(ranks, program)
+
+
+@pytest.mark.parametrize("view", [lambda x: x.view(), np.real, np.imag, np.transpose])
+def test_views_of_contributions_share_memory(world, ranks, view):
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        x = from_local(np.full((2, 2), 1 + 1j), mesh, [Partial()])
+        part = view(x)
+        part[0] = 7
+        assert np.array_equal(view(x.full()), part.full())
+
+    world.run(ranks, program)
 
 
 def outcome(call):
