@@ -106,13 +106,12 @@ def as_shape(shape: Any) -> tuple[int, ...]:
 
 def _sequence(shape: Any) -> Any:
     try:
-        return (index(shape),)
+        if not isinstance(shape, bool):
+            return (index(shape),)
     except TypeError:
-        if not np.iterable(shape):
-            raise TypeError(
-                f"expected a sequence of integers or a single integer, got '{shape}'"
-            ) from None
-        return shape
+        if hasattr(shape, "__getitem__") and not isinstance(shape, dict | np.generic):
+            return shape
+    raise TypeError(f"expected a sequence of integers or a single integer, got '{shape!r}'")
 
 
 def place(

@@ -118,15 +118,13 @@ class Choosing(Source):
 
 def _population(a: Any, axis: int) -> tuple[Any, int]:
     """The array to choose from (None for integers), and how many there are."""
-    if not isinstance(a, DistArray):
-        a = np.asarray(a)
-    if a.ndim:
-        return a, a.shape[normalize_axis_index(axis, a.ndim)]
+    array = a if isinstance(a, DistArray) else np.asarray(a)
+    if array.ndim:
+        return array, array.shape[normalize_axis_index(axis, array.ndim)]
     try:
-        return None, operator.index(a.item())
+        return None, operator.index(array.item())
     except TypeError:
-        kind = type(a.item())
-        raise ValueError(f"a must be a sequence or an integer, not {kind}") from None
+        raise ValueError(f"a must be a sequence or an integer, not {type(a)}") from None
 
 
 def _probabilities(p: Any, count: int, chosen: int, replace: bool) -> Any:

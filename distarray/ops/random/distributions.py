@@ -112,7 +112,9 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "standard_gamma": Distribution((_NOT_NEGATIVE,)),
     "standard_t": Distribution((_POSITIVE,)),
     "triangular": Distribution((_FINITE, _FINITE, _FINITE), steady=True, related=_ordered),
-    "uniform": Distribution((_FINITE, _FINITE), steady=True, standard="random", made=_between),
+    "uniform": Distribution(
+        (_FINITE, _FINITE), steady=True, related=np.less_equal, standard="random", made=_between
+    ),
     "vonmises": Distribution((_ANY, _NOT_NEGATIVE)),
     "wald": Distribution((_POSITIVE, _POSITIVE), steady=True),
     "weibull": Distribution((_POSITIVE,)),
@@ -134,6 +136,8 @@ def distribution(name: str, dtype: Any = None, endpoint: bool = False) -> Distri
 def surely_valid(row: Distribution, values: list[Any]) -> bool:
     """Whether NumPy will take these parameters, which broadcast, without complaint."""
     for value, (low, high) in zip(values, row.bounds, strict=True):
+        if np.asarray(value).dtype.kind not in "biuf":
+            return False  # None and bytes count as numbers to some methods
         if np.size(value) and not (np.min(value) >= low and np.max(value) <= high):
             return False  # NaN, too
     return row.related is None or bool(np.all(row.related(*values)))

@@ -130,11 +130,11 @@ class Ordering(Source):
         """
         mesh = self._mesh_for(mesh, x, out)
         array = as_distarray(x, mesh)._plain()
-        if not array.ndim:
-            raise TypeError("len() of unsized object")
+        _check_out(array, out)
         if axis is not None:
             axis = normalize_axis_index(axis, array.ndim)
-        _check_out(array, out)
+        elif not array.ndim:
+            raise TypeError("len() of unsized object")
         if not isinstance(x, DistArray) or placements is not None:
             array = to_layout(array, layout_for(array.shape, array.dtype, mesh, placements))
         call = self._begin("permuted", mesh)
@@ -155,8 +155,11 @@ def _check_out(x: DistArray, out: Any) -> None:
         return
     if not isinstance(out, (DistArray, np.ndarray)):
         raise TypeError("out must be a numpy array")
+    if not out.flags.writeable:
+        raise ValueError("out is read-only")
     if out.shape != x.shape:
         raise ValueError("out must have the same shape as x")
+    np.copyto(np.empty(0, out.dtype), np.empty(0, x.dtype), casting="safe")  # may NumPy do it?
 
 
 def positions(

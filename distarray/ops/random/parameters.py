@@ -8,7 +8,7 @@ import numpy as np
 from distarray.array import DistArray, movement
 from distarray.comm import DeviceMesh
 from distarray.layout import Box, Layout
-from distarray.ops.placing import plain
+from distarray.ops.placing import as_shape, plain
 from distarray.ops.random.tiles import Tile
 from distarray.plan import restrict
 
@@ -42,17 +42,17 @@ def _as_parameter(value: Any) -> Parameter:
     return value
 
 
-def common_shape(parameters: Sequence[Parameter], size: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The shape of the result; NumPy's error if the parameters do not fit it, or one another."""
-    shapes = [value.shape if hasattr(value, "shape") else np.shape(value) for value in parameters]
-    own = np.broadcast_shapes(*shapes)
+def common_shape(size: Any, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the result; NumPy's error if parameters of some shapes do not fit `size`."""
     if size is None:
-        return own
-    if np.broadcast_shapes(size, own) != size:
+        return np.broadcast_shapes(*shapes)
+    size = as_shape(size)
+    own = np.broadcast_shapes(size, *shapes)
+    if own != size:
         raise ValueError(
             f"Output size {size} is not compatible with broadcast dimensions of inputs {own}."
         )
-    return size
+    return own
 
 
 class Placed:

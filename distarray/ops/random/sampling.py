@@ -157,7 +157,8 @@ class Source:
         parameters = as_parameters(values)
         if all(np.ndim(value) == 0 for value in parameters):
             return self._scalar_parameters(name, parameters, size, mesh, placements, **keywords)
-        shape = common_shape(parameters, None if size is None else as_shape(size))
+        shapes = [x.shape if hasattr(x, "shape") else np.shape(x) for x in parameters]
+        shape = common_shape(size, *shapes)
         dtype = probe(name, *[_emptied(value) for value in parameters], **keywords).dtype
         row = distribution(name, **keywords)
         layout = layout_for(shape, dtype, mesh, placements, parameters)

@@ -120,9 +120,10 @@ class Standard(Source):
             "integers", bounds, size, mesh, placements, dtype=dtype, endpoint=endpoint
         )
 
-    def bytes(self, length: int) -> bytes:
+    def bytes(self, length: Any) -> bytes:
         """Random bytes, the same on all ranks."""
-        probe("bytes", min(length, 0))
+        if not isinstance(length, int | np.integer):
+            probe("bytes", length)
         return self._begin("bytes", self._mesh_for(None)).tile(0).bytes(length)
 
     def _standard(
@@ -166,7 +167,8 @@ def _target(out: Any, size: Any, dtype: Any) -> tuple[tuple[int, ...], DeviceMes
     """Shape, mesh and layout of an array to draw into; or NumPy's exception."""
     block = out._block if isinstance(out, DistArray) else out
     flags = getattr(block, "flags", None)
-    if flags is None or isinstance(block, np.generic) or not getattr(flags, "writeable", True):
+    taken = flags is not None and getattr(flags, "writeable", True) and block.dtype.isnative
+    if not taken or isinstance(block, np.generic):
         raise ValueError(
             "Supplied output array must be contiguous, writable, aligned, and in machine "
             "byte-order."

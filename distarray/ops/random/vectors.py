@@ -11,7 +11,7 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.ops.placing import Placements, as_shape
 from distarray.ops.random.distributions import Distribution
-from distarray.ops.random.parameters import Placed, as_parameters
+from distarray.ops.random.parameters import Placed, as_parameters, common_shape
 from distarray.ops.random.sampling import (
     Array,
     Draw,
@@ -176,7 +176,7 @@ class Vectors(Source):
         pvals = pvals if isinstance(pvals, DistArray) else np.asarray(pvals)
         # NumPy is asked about the lengths, then about the values.
         width = probe("multinomial", 0, np.zeros(pvals.shape[-1:])).shape[-1]
-        lanes = _lane_shape(np.shape(n), pvals.shape[:-1], size)
+        lanes = common_shape(size, np.shape(n), pvals.shape[:-1])
         near = isinstance(n, DistArray) or isinstance(pvals, DistArray)
         if placements is None and near:
             layout = _beside(n, pvals, (*lanes, width), mesh)
@@ -239,19 +239,6 @@ def _room(width: int) -> int:
 def _widened(tile: Tile, width: int) -> Tile:
     """The same with the dimension of the vectors."""
     return tile._replace(start=(*tile.start, 0), extents=(*tile.extents, width))
-
-
-def _lane_shape(counts: tuple[int, ...], chances: tuple[int, ...], size: Any) -> tuple[int, ...]:
-    """The shape of the vectors' array; NumPy's exception if `size` does not fit."""
-    if size is None:
-        return np.broadcast_shapes(counts, chances)
-    shape = as_shape(size)
-    own = np.broadcast_shapes(counts, chances)
-    if np.broadcast_shapes(own, shape) != shape:
-        raise ValueError(
-            f"Output size {shape} is not compatible with broadcast dimensions of inputs {own}."
-        )
-    return shape
 
 
 def _beside(n: Any, pvals: Any, shape: tuple[int, ...], mesh: DeviceMesh) -> Layout:

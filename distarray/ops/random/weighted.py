@@ -28,6 +28,11 @@ def check_weights(p: DistArray, count: int) -> None:
         raise ValueError("p must be 1-dimensional")
     if p.size != count:
         raise ValueError("a and p must have same size")
+    if not np.can_cast(p.dtype, np.float64):
+        raise TypeError(
+            f"Cannot cast array data from {p.dtype!r} to dtype('float64') according to the rule "
+            "'safe'"
+        )
     total, least = float(p.sum()), float(p.min()) if p.size else 0.0
     if np.isnan(total):
         raise ValueError("Probabilities contain NaN")

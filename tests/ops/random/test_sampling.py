@@ -311,14 +311,21 @@ def bad_calls(rng):
         lambda: rng.normal(np.ones(3), [1, 2, -1]),
         lambda: rng.normal([1, 2], 1, size=3),
         lambda: rng.normal([1, 2], [1, 2, 3]),
+        lambda: rng.normal(0, [1, 2, 3], 5),
+        lambda: rng.normal([[1], [2]], 1, 5),
         lambda: rng.normal(1j),
         lambda: rng.normal("a"),
         lambda: rng.normal(size=-1),
         lambda: rng.normal(size=2.5),
+        lambda: rng.normal(size=True),
+        lambda: rng.normal(size={3}),
+        lambda: rng.uniform([3, 2], 1),
         lambda: rng.random(4, dtype=int),
         lambda: rng.random(3, out=np.zeros(4)),
         lambda: rng.random(out=np.zeros(4, "f4")),
         lambda: rng.random(out=[1]),
+        lambda: rng.random(out=np.zeros(4, ">f8")),
+        lambda: rng.bytes(None),
         lambda: rng.gamma(-1.0, size=5),
         lambda: rng.gamma([1.0, np.nan, -1]),
         lambda: rng.triangular(0, [3, 2.0], 1),
@@ -331,6 +338,7 @@ def bad_calls(rng):
         lambda: rng.multinomial(5, [0.5, 0.6, 0.2]),
         lambda: rng.multinomial(-1, [0.5, 0.5]),
         lambda: rng.multinomial([3, 4], [0.5, 0.5], size=3),
+        lambda: rng.multinomial([[3], [4]], [0.5, 0.5], size=3),
         lambda: rng.multinomial(3, 0.5),
         lambda: rng.dirichlet([-1, 2], 3),
         lambda: rng.multivariate_hypergeometric([1, 2], 5),
@@ -353,7 +361,11 @@ def test_errors_are_numpys_on_all_ranks(world, ranks):
         scales = np.ones(1000)
         scales[777] = -1
         scale = distarray.distribute(scales, placements=[Shard(0)], src=None)
-        for call in (lambda: rng.normal(0, scale), lambda: rng.poisson(scale)):
+        for call in (
+            lambda: rng.normal(0, scale),
+            lambda: rng.poisson(scale),
+            lambda: rng.uniform(0, scale),
+        ):
             with pytest.raises(ValueError, match="< 0"):
                 call()
         assert rng.bit_generator.state["state"]["counter"][2] == 0  # nothing has been drawn
