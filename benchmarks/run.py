@@ -159,25 +159,39 @@ def available(name: str, python: str) -> bool:
     return loads
 
 
+def positive(text: str) -> int:
+    """A number of ranks or turns."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)
+
+
 def options(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--ranks", default="1,2", help="rank counts, such as 1,2 (default)")
+    parser.add_argument(
+        "--ranks",
+        type=lambda text: [positive(count) for count in text.split(",")],
+        default=[1, 2],
+        help="rank counts, such as 1,2 (default)",
+    )
     parser.add_argument("--only", default="", help="cases whose name contains this text")
-    parser.add_argument("--turns", type=int, default=TURNS, help="how often each job measures")
+    parser.add_argument("--turns", type=positive, default=TURNS, help="how often each job measures")
     parser.add_argument(
         "--peers",
         default=str(ROOT / ".venv-peers/bin/python"),
         help="interpreter that has the other libraries; '' leaves them out",
     )
     parser.add_argument("--output", type=Path, default=ROOT / "build/benchmarks.jsonl")
-    return parser.parse_args(argv)
+    chosen = parser.parse_args(argv)
+    if not any(chosen.only in name for name in ("import", *[case.name for case in CASES])):
+        parser.error(f"no case's name contains {chosen.only!r}; benchmarks/*_cases.py have them")
+    return chosen
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure all cases; print the table and what must be reached, and write a line for each."""
     chosen = options(argv)
-    ranks = [int(count) for count in chosen.ranks.split(",")]
     peers = [name for name in PEERS if chosen.peers and available(name, chosen.peers)]
     cases = [case for case in CASES if chosen.only in case.name or case.name == "copy"]
     found: list[Measurement] = []
@@ -188,7 +202,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         ]
         for library in ("distarray", *peers):
             python = chosen.peers if library in peers else sys.executable
-            jobs += [stack.enter_context(launched(library, count, python)) for count in ranks]
+            jobs += [
+                stack.enter_context(launched(library, count, python)) for count in chosen.ranks
+            ]
         for case in cases:
             found += measured(case, jobs, chosen.turns)
             print(report.rows(case, found), flush=True)
