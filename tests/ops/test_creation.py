@@ -194,6 +194,25 @@ def test_arrays_made_of_scalars(world, ranks):
 
 
 @pytest.mark.host
+def test_lists_of_objects_that_ask_a_distributed_array_themselves(world, ranks):
+    class Holder:
+        def __init__(self, x):
+            self.x = x
+
+        def __array__(self, dtype=None, copy=None):
+            return np.asarray(self.x, dtype)
+
+    def program(group):
+        values = np.arange(6.0)
+        x = distarray.distribute(values, placements=[Shard(0)], src=None)
+        assert_matches(dnp.array([Holder(x), Holder(x)]), np.array([values, values]))
+        assert_matches(dnp.array([[1.0] * 6, Holder(x)]), np.array([[1.0] * 6, values]))
+        assert np.array_equal(np.array([x, x]), [values, values]), "the mark is taken away"
+
+    world.run(ranks, program)
+
+
+@pytest.mark.host
 def test_sharing_of_memory(world, ranks):
     def program(group):
         values = np.arange(12.0)
