@@ -117,6 +117,6 @@ CASES = [
         after="s.wait()",
     ),
 ]
-CASES += formats("h5", "p + 8", "4")  # to rank 0, which writes alone
-CASES += formats("safetensors", "9", "4")
-CASES += formats("zarr", "9", "p + 4")
+CASES += formats("h5", "p + 9", "5")  # to rank 0, which writes alone
+CASES += formats("safetensors", "10", "5")
+CASES += formats("zarr", "10", "p + 5")

@@ -15,6 +15,7 @@ from distarray.comm.agree import agree
 from distarray.io.formats import Contents, find_format, local_path, module_of
 from distarray.io.parts import Part
 from distarray.io.sections import Placements, Source, read_array
+from distarray.io.storing import alike
 
 __all__ = ["File", "Variable", "open", "read", "write"]
 
@@ -257,7 +258,7 @@ def open(
 
     Cost
     ----
-    Each rank reads the file's description; one allreduce of an integer.
+    Each rank reads the file's description; two allreduces of an integer or two.
 
     Examples
     --------
@@ -271,7 +272,7 @@ def open(
     ['u', 'v'] 9.0
     """
     mesh = default_mesh() if mesh is None else mesh
-    name = local_path(os.fspath(path))
+    name = _one_path(path, mesh, "open")
     contents, error = None, None
     try:
         contents = module_of(find_format(name, format)).open_file(name, mesh, **options)
@@ -285,6 +286,17 @@ def open(
         raise
     file = File(name, cast("Contents", contents), mesh)
     return file[""] if list(file) == [""] else file
+
+
+def _one_path(path: str | os.PathLike[str], mesh: DeviceMesh, what: str) -> str:
+    """The path, which all ranks give: a part of another file would be no part of this one."""
+    name = local_path(os.fspath(path))
+    if not alike(name, mesh.group):
+        raise ValueError(
+            f"distarray.io.{what}: the ranks name different files, and do together what is done "
+            "with one; give the same path on all ranks, or a mesh of one rank for a file of its own"
+        )
+    return name
 
 
 def read(
@@ -414,8 +426,6 @@ def write(
     ...     print(distarray.io.read(path).tolist())
     [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     """
-    name = local_path(os.fspath(path))
-    module = module_of(find_format(name, format))
     named = dict(arrays) if isinstance(arrays, Mapping) else {"": arrays}
     for key in named:
         if not isinstance(key, str) or (not key and isinstance(arrays, Mapping)):
@@ -425,6 +435,8 @@ def write(
                 f"distarray.io.write: a name ends where it has a null character: {key!r}"
             )
     mesh = common_mesh(*named.values()) if mesh is None else mesh
+    name = _one_path(path, mesh, "write")
+    module = module_of(find_format(name, format))
     placed = {key: as_distarray(value, mesh) for key, value in named.items()}
     for key, x in placed.items():
         if x.dtype.hasobject:

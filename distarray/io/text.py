@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from io import StringIO
 from locale import getpreferredencoding
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -350,6 +351,7 @@ def genfromtxt(
         and max_rows is None and invalid_raise and not _is_open_kind(np.dtype(dtype))
         # Columns that have no field are dropped, and yet all lines must have as many of them.
         and (usecols is not None or np.dtype(dtype).names is None)
+        and not _counts_from_the_end(usecols)  # of the first line, which another rank may have
     )  # fmt: skip
     own: DistArray | None = None
     if piecewise:
@@ -366,6 +368,11 @@ def genfromtxt(
         fname, mesh,
     )  # fmt: skip
     return values if usemask else spread(values, mesh, placements)
+
+
+def _counts_from_the_end(usecols: Any) -> bool:
+    """Whether columns are chosen by negative numbers."""
+    return any(isinstance(column, Integral) and column < 0 for column in np.ravel(usecols).tolist())
 
 
 def fromregex(file: Any, regexp: Any, dtype: Any, encoding: Any = None) -> Any:

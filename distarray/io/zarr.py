@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import cached_property
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,6 +45,12 @@ class _Stored:
         """Decode the chunks of a box, some at a time, straight into `out`."""
         if self._held is not None:
             self._held.check()
+        try:
+            self._decode(section, out)
+        except ValueError as error:  # a damaged chunk
+            raise ValueError(f"{self._array.store_path}: {error}") from error
+
+    def _decode(self, section: Box, out: np.ndarray[Any, Any]) -> None:
         buffers = needs("zarr.core.buffer", "io").default_buffer_prototype()
         selection = tuple([slice(start, stop) for start, stop in section])
         if not selection:
@@ -85,7 +92,10 @@ def open_file(
             place = stack.enter_context(closing(zarr.storage.ZipStore(path, mode="r")))
         elif os.path.isdir(path):
             held = stack.enter_context(closing(HeldDirectory(path)))
-        node = zarr.open(place, mode="r", storage_options=_options(storage_options, remote))
+        try:
+            node = zarr.open(place, mode="r", storage_options=_options(storage_options, remote))
+        except JSONDecodeError as error:
+            raise ValueError(f"{path} is a damaged Zarr store: {error}") from None
         return _contents(zarr, node, held, stack.pop_all().close)
 
 

@@ -238,6 +238,20 @@ def test_what_a_format_has_no_place_for(world: Any, shared: Path) -> None:
     assert sorted(os.listdir(shared)) == ["objects.npy", "objects.npz"]
 
 
+def test_all_ranks_name_one_file(world: Any, shared: Path) -> None:
+    """Each rank's own path is no file that they could write, or read, together."""
+    if world.ranks[-1] == 1:
+        pytest.skip("one rank alone")
+    on_first(world, lambda: [np.save(shared / f"{rank}.npy", np.ones(4)) for rank in range(8)])
+    for act in (
+        lambda m: io.read(shared / f"{m.rank}.npy", mesh=m),
+        lambda m: io.write(shared / f"x{m.rank}.npy", np.ones(3), mesh=m),
+    ):
+        with pytest.raises(ValueError, match="name different files"):
+            run_alike(world, act)
+    assert not [name for name in os.listdir(shared) if name.startswith("x")]
+
+
 @pytest.mark.parametrize("suffix", [".h5", ".nc", ".safetensors"])
 def test_a_full_disk_leaves_the_old_file(
     world: Any, shared: Path, suffix: str, monkeypatch: pytest.MonkeyPatch

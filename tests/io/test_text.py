@@ -157,6 +157,7 @@ VALUED = {
     "few": (TABLE, {"max_rows": 7}),
     "one column": ("1\n2\n" * 20, {}),
     "ragged": ("1 2\n" * 30 + "1 2 3\n" * 30, {}),
+    "ragged, by the last column": ("1 2\n" * 30 + "1 2 3\n" * 20, {"usecols": -1}),
     "ragged behind the fields": (
         "1 2\n" * 30 + "1 2 3\n" * 30,
         {"dtype": [("a", int), ("b", float)]},

@@ -178,8 +178,13 @@ def test_a_damaged_chunk_is_an_error_on_all_ranks(world: Any, shared: Path) -> N
             data[100] ^= 1
             chunk.write_bytes(data)
         group.barrier()
-        with pytest.raises(ValueError, match="checksum"):
+        with pytest.raises(ValueError, match=r"x\.zarr/x: .*checksum"):
             io.read(shared / "x.zarr", "x", mesh=mesh, placements=[Shard(0)])
+        if group.rank == 0:
+            (shared / "x.zarr" / "zarr.json").write_text("{")
+        group.barrier()
+        with pytest.raises(ValueError, match=r"x\.zarr is a damaged Zarr store"):
+            io.open(shared / "x.zarr", mesh=mesh)
 
     world.run(n, program)
 
