@@ -192,13 +192,14 @@ def _write(
     """
     failure: Exception | None = None
     total = sum(bytes_of(item) for item in items)
+    left = iter(items)
     try:
         shown = shows(mesh, progress)
         with (
             bar(f"saving {aside.final.name}", total, mesh, shown) as tell,
             Flusher(aside.directory) as flusher,
         ):
-            for item in items:
+            for item in left:
                 shard = shard_of(item)
                 if shard is not None and failure is None:
                     failure = _failure(write_shards, aside.directory, [shard], flusher, tell)
@@ -206,6 +207,8 @@ def _write(
                 failure = _failure(aside.describe, flusher, mesh.rank, mesh.size())
     except Exception as caught:
         failure = failure or caught
+    for item in left:  # it has not come so far: what others are sent would meet a later call
+        shard_of(item)
     return failure
 
 

@@ -208,6 +208,8 @@ def test_progress_without_its_library(
         for act in (checkpoint.save, checkpoint.load):
             with pytest.raises(ImportError, match="needs tqdm"):
                 act(shared / "x", state, progress=True)
+        checkpoint.save(shared / "y", state)  # no message of before is left
+        assert_matches(checkpoint.load(shared / "y", mesh=line_of(group))["x"], TABLE)
 
     world.run(world.ranks[-1], lambda group: program(group, False))
     monkeypatch.setitem(sys.modules, "tqdm", None)
