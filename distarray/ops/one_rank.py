@@ -35,7 +35,8 @@ def as_numpy_on_one_rank(
         It gives an array, a tuple of them, or something that is no array; or it writes into an
         operand and gives nothing.
     unless : callable, optional
-        Of the same arguments; where it is true, the decorated function is called after all.
+        Of the same arguments, by the same names; where it is true, the decorated function is
+        called after all.
     by_size : bool
         Whether the result is placed by its size alone, or as what is cut among the operands after
         the first.
@@ -104,7 +105,7 @@ def _model(values: Iterable[Any], otherwise: DistArray) -> tuple[DistArray, bool
     return otherwise, True
 
 
-def names_scalar(into: Any, *args: Any, **kwargs: Any) -> bool:
+def names_scalar(into: Any) -> bool:
     """Whether what is to be written to is a scalar, which NumPy's functions refuse."""
     return isinstance(into, DistArray) and isinstance(into._block, np.generic)
 

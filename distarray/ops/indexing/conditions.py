@@ -174,7 +174,7 @@ def _in_turn(values: Array, mask: DistArray) -> DistArray:
 
 
 @implements(np.putmask, at=True)
-@as_numpy_on_one_rank(np.putmask, unless=names_scalar)
+@as_numpy_on_one_rank(np.putmask, unless=lambda a, *_, **__: names_scalar(a))
 def putmask(a: DistArray, /, mask: Any, values: Any) -> None:
     """Write, where a mask holds, the value at the same place in C order; few values are repeated.
 

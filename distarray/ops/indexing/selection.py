@@ -142,7 +142,7 @@ def _check_choices(index: DistArray, count: int) -> None:
 
 
 @implements(np.copyto, at=True)
-@as_numpy_on_one_rank(np.copyto, unless=names_scalar)
+@as_numpy_on_one_rank(np.copyto, unless=lambda dst, *_, **__: names_scalar(dst))
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     """Copy values into an array, broadcast and cast, where a condition holds.
 

@@ -21,8 +21,11 @@ Array = Any
 _FEW = 1 << 14
 
 
-def _names_many(a: Any, indices: Any, *args: Any, **kwargs: Any) -> bool:
-    return isinstance(indices, (DistArray, np.ndarray)) and indices.size > _FEW
+def _names_many(a: Any, ind: Any, *args: Any, **kwargs: Any) -> bool:
+    """Whether positions are many, or cut as many are."""
+    if isinstance(ind, DistArray):
+        return ind.size > _FEW or not ind._layout.is_replicated
+    return isinstance(ind, np.ndarray) and ind.size > _FEW
 
 
 @implements(np.take)

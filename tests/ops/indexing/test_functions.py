@@ -216,6 +216,29 @@ def test_positions(world, data):
     compare(world, ranks, mesh_shape, np.ix_, masks)
 
 
+BY_NAME = {
+    "copyto": lambda a, i: np.copyto(dst=a, src=a[::-1] + 1),
+    "put": lambda a, i: np.put(a=a, ind=i, v=9),
+    "putmask": lambda a, i: np.putmask(a, mask=a > 2, values=a + 1),
+    "diff": lambda a, i: np.diff(a=a, n=1, prepend=a),
+    "take": lambda a, i: np.take(a=a, indices=i, mode="wrap"),
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_arguments_by_name(world, ranks, name):
+    values, places = np.arange(6), np.array([1, 4])
+
+    def program(group):
+        from distarray import Shard, distribute
+
+        plain, x = values.copy(), distribute(values, DeviceMesh(group, (ranks,)), [Shard(0)])
+        assert_matches(BY_NAME[name](x, places), BY_NAME[name](plain, places))
+        assert_matches(x, plain)
+
+    world.run(ranks, program)
+
+
 @pytest.mark.parametrize("function", [np.take, np.compress, np.choose])
 def test_out(world, ranks, function):
     """A result is written into `out` and that is returned."""
