@@ -82,6 +82,66 @@ def test_quantiles_along_axes(world, ranks, data):
     world.run(ranks, program)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method(world, method):
+    """At places on elements, halfway between two, and elsewhere; where some are not known."""
+    values = np.round(np.random.default_rng(2).random((9, 3)), 1)
+    odd = values.copy()
+    odd[4, 1] = np.nan
+    ranks = world.ranks[min(1, len(world.ranks) - 1)]
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        x, holed = (distarray.distribute(v, mesh, [Shard(0)], src=None) for v in (values, odd))
+        for q in (1, [0.5, 0.3, 0.25, 1 / 16]):
+            for axis in (0, None):
+                wanted = np.quantile(values, q, axis, method=method)
+                assert_matches(np.quantile(x, q, axis, method=method), wanted)
+                percent = np.multiply(q, 100)
+                wanted = np.nanpercentile(odd, percent, axis, method=method)
+                assert_matches(np.nanpercentile(holed, percent, axis, method=method), wanted)
+
+    world.run(ranks, program)
+
+
+def test_samples_that_mislead(world, ranks, monkeypatch):
+    """What is wanted lies below or above where the sample has it, or is the sample's own end."""
+    for module in (selection, weighted):
+        monkeypatch.setattr(module, "SPREAD", 0)
+    values = np.repeat(np.random.default_rng(4).integers(0, 40, 300), 2).astype(float)
+    weights = np.tile([0.0, 1, 3], 200)
+    q = np.linspace(0, 1, 41)
+
+    def program(group):
+        x, heavy = (
+            distarray.distribute(v, DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
+            for v in (values, weights)
+        )
+        for share in q[::4]:  # alone, so that no neighbour widens the bracket
+            assert_matches(np.quantile(x, share), np.quantile(values, share))
+        for how in ({}, {"method": "inverted_cdf", "weights": weights}):
+            laid = {**how, "weights": heavy} if how else how
+            assert_matches(np.quantile(x, q, **laid), np.quantile(values, q, **how))
+
+    world.run(ranks, program)
+
+
+def test_weights_of_lines(world, ranks):
+    """They are as long as the axis, and every line has the same."""
+    values = np.random.default_rng(3).random((5, 12))
+    named = {"axis": 1, "method": "inverted_cdf"}
+
+    def program(group):
+        x = distarray.distribute(values, DeviceMesh(group, (ranks,)), [Shard(1)], src=None)
+        for weights in (np.arange(12.0), np.arange(12)):
+            wanted = np.quantile(values, [0.2, 0.5], weights=weights, **named)
+            assert_matches(np.quantile(x, [0.2, 0.5], weights=weights, **named), wanted)
+        with pytest.raises(ValueError, match="Weights included"):
+            np.quantile(x, 0.5, weights=np.full(12, np.nan), **named)
+
+    world.run(ranks, program)
+
+
 @settings(max_examples=12)
 @given(data=st.data())
 def test_nan(world, ranks, data):
@@ -235,6 +295,9 @@ BAD = {
     ),
     "shape of weights": lambda np_, x: np_.quantile(
         x, 0.5, weights=np.ones(4), axis=0, method="inverted_cdf"
+    ),
+    "weights without an axis": lambda np_, x: np_.quantile(
+        x, 0.5, weights=np.ones(10), method="inverted_cdf"
     ),
     "bool": lambda np_, x: np_.quantile(x > 0, 0.5),
     "empty": lambda np_, x: np_.quantile(x[:0], 0.5),
