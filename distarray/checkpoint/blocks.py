@@ -1,6 +1,7 @@
 """A rank's blocks that are being loaded: which chunks concern them, and filling them."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from distarray.io.grids import Index
 from distarray.layout import Box, Layout
 from distarray.plan.exchange import intersect, rank_of
 
-__all__ = ["Chunk", "Ranks", "Reader", "Told", "Wanted"]
+__all__ = ["Chunk", "Ranks", "Reader", "Told", "Wanted", "ranks_of"]
 
 Array = Any
 Told = Callable[[int], object]
@@ -99,6 +100,12 @@ class Ranks:
             yield rank_of(tuple(coords), self._layout.mesh_shape), tuple(coords)
 
 
+@lru_cache(256)
+def ranks_of(layout: Layout, box: Box) -> Ranks:
+    """The ranks whose blocks meet a box; arrays of one layout have many boxes in common."""
+    return Ranks(layout, box)
+
+
 def _meets(interval: tuple[int, int], start: int, stop: int) -> bool:
     return max(interval[0], start) < min(interval[1], stop)
 
@@ -176,6 +183,7 @@ class Reader:
         return part_of(found, _common(box, layout.section(coords), box))
 
 
+@lru_cache(256)
 def _common(a: Box, b: Box, within: Box) -> tuple[slice, ...]:
     """What two boxes have in common, as slices of a third that contains it."""
     common = intersect(a, b) or ((0, 0),) * len(a)

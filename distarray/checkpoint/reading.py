@@ -7,7 +7,7 @@ there in one stretch. One that several want is read by one of them, in turn, and
 
 from collections.abc import Sequence
 
-from distarray.checkpoint.blocks import Chunk, Ranks, Reader, Told, Wanted
+from distarray.checkpoint.blocks import Chunk, Reader, Told, Wanted, ranks_of
 from distarray.checkpoint.files import ChunkFiles
 from distarray.checkpoint.sharing import read_shared
 from distarray.comm import DeviceMesh
@@ -58,7 +58,7 @@ def _divided(
         if not stored.nbytes or any(start >= stop for start, stop in section):
             continue
         for index in stored.grid.chunks_in(section):
-            ranks = Ranks(layout, stored.grid.chunk_box(index))
+            ranks = ranks_of(layout, stored.grid.chunk_box(index))
             chunk = Chunk(array, stored.grid.number(index), index, ranks)
             if ranks.count == 1:
                 alone.append(chunk)

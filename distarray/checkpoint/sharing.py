@@ -1,8 +1,9 @@
 """Chunks that several ranks want: read by one of them, in pieces, and given to the others.
 
 This happens in rounds: in each, every rank reads pieces of some MiB. Ranks of one node lay them in
-memory that all of them see, and each takes out what it wants, straight into its block. Other ranks
-are sent what they want in messages.
+memory that all of them see, and each takes out what it wants, straight into its block; marks there
+say how far each is, and a rank may be a round or two ahead of the others. Other ranks are sent what
+they want in messages.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,11 +14,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from distarray.checkpoint.blocks import Chunk, Reader
+from distarray.checkpoint.blocks import Chunk, Ranks, Reader
 from distarray.comm import Group, ledger
 from distarray.comm.files import PAGE, landing
 from distarray.comm.group import Board, Pair
-from distarray.layout import Box, Fold
+from distarray.layout import Box, Fold, Layout
 from distarray.plan.exchange import intersect
 
 __all__ = ["read_shared"]
@@ -25,9 +26,13 @@ __all__ = ["read_shared"]
 Array = Any
 Coords = tuple[int, ...]
 
-#: Bytes that a rank reads for others in one round: few, so that they are still in the processor's
-#: cache when they are taken.
+#: Bytes that a rank reads for others in one round, at most: few, so that they are still in the
+#: processor's cache when they are taken.
 _ROUND = 1 << 22
+#: Rounds for which a rank has room in shared memory, and those it is ahead of what it takes there.
+_CELLS, _AHEAD = 4, 1
+#: The marks of a rank: rounds that it has read, and rounds of which it has taken what it wants.
+_READ, _TAKEN = 0, 1
 _NOTE = "chunks of a checkpoint"
 
 
@@ -58,12 +63,23 @@ class _Coming(NamedTuple):
 
 
 class _Way(Protocol):
-    """How pieces get to who wants them."""
+    """How pieces get to who wants them.
+
+    Attributes
+    ----------
+    ahead : int
+        Rounds that are read before the first one is handed out.
+    """
+
+    ahead: int
 
     def place(self, turn: int) -> Array:
         """Where a round's pieces are read to."""
 
-    def hand_out(self, turn: int, laid: Sequence[_Laid], coming: Sequence[_Coming]) -> None:
+    def lay(self, turn: int, laid: Sequence[_Laid]) -> None:
+        """Say that a round's pieces have been read."""
+
+    def hand_out(self, turn: int, coming: Sequence[_Coming]) -> None:
         """Give the others what they want of a round's pieces, and get what this rank wants."""
 
     def end(self) -> None:
@@ -90,17 +106,20 @@ def read_shared(reader: Reader, shared: Mapping[tuple[int, int], Chunk]) -> None
         return
     item = max([stored.dtype.itemsize for stored, _, _ in reader.arrays], default=0)
     board, most = group.board(), max(_ROUND, item)
-    if board is not None and item <= board.slots[0].shape[1]:
-        most = min(most, board.slots[0].shape[1])
+    if board is not None and item <= board.slots[0].size // _CELLS:
+        most = min(most, board.slots[0].size // _CELLS)
         way: _Way = _OnBoard(reader, group, board)
     else:
         way = _ByMessages(reader, group, most)
     mine = _rounds([c for c in shared.values() if c.reader == group.rank], reader, most)
     coming, count = _announced(mine, reader, shared, most)
-    for turn in range(count):
-        laid = mine[turn] if turn < len(mine) else []
-        _read_round(reader, laid, way.place(turn))
-        way.hand_out(turn, laid, coming.get(turn, []))
+    for turn in range(count + way.ahead):
+        if turn < count:
+            laid = mine[turn] if turn < len(mine) else []
+            _read_round(reader, laid, way.place(turn))
+            way.lay(turn, laid)
+        if turn >= way.ahead:
+            way.hand_out(turn - way.ahead, coming.get(turn - way.ahead, []))
     way.end()
 
 
@@ -117,22 +136,36 @@ def _read_round(reader: Reader, laid: Sequence[_Laid], place: Array) -> None:
 class _OnBoard:
     """In memory that all ranks of the group see: what one has read the others look at."""
 
+    ahead = _AHEAD
+
     def __init__(self, reader: Reader, group: Group, board: Board) -> None:
         self._reader, self._group, self._board = reader, group, board
-        board.meet()
+        parts = [part.reshape(-1) for part in board.slots]
+        self._cells = [part[: part.size // _CELLS * _CELLS].reshape(_CELLS, -1) for part in parts]
+        #: Who takes something of what lies in this rank's cells.
+        self._takers: list[set[int]] = [set() for _ in range(_CELLS)]
+        board.begin()
 
     def place(self, turn: int) -> Array:
-        """This rank's own part, the halves by turns."""
-        return self._board.slots[self._group.rank][turn % 2]
+        """A cell of this rank's own part, once those who wanted what lay there have it."""
+        for rank in self._takers[turn % _CELLS]:
+            self._board.wait_for(rank, _TAKEN, turn - _CELLS + 1)
+        return self._cells[self._group.rank][turn % _CELLS]
 
-    def hand_out(self, turn: int, laid: Sequence[_Laid], coming: Sequence[_Coming]) -> None:
-        """Take what this rank wants from where the others have laid it."""
+    def lay(self, turn: int, laid: Sequence[_Laid]) -> None:
+        """Let the others look."""
+        self._takers[turn % _CELLS] = {rank for each in laid for rank, _ in each.takers}
         if ledger.watching:
-            self._note(laid, self.place(turn))
-        self._board.meet()  # also: who comes here has taken what it wanted of the turn before
+            self._note(laid, self._cells[self._group.rank][turn % _CELLS])
+        self._board.mark(_READ, turn + 1)
+
+    def hand_out(self, turn: int, coming: Sequence[_Coming]) -> None:
+        """Take what this rank wants from where the others have laid it."""
         for peer, piece, at in coming:
-            found = self._board.slots[peer][turn % 2, at : at + piece.nbytes]
+            self._board.wait_for(peer, _READ, turn + 1)
+            found = self._cells[peer][turn % _CELLS, at : at + piece.nbytes]
             self._reader.put(piece.chunk, piece.box, found, piece.shape)
+        self._board.mark(_TAKEN, turn + 1)
 
     def _note(self, laid: Sequence[_Laid], place: Array) -> None:
         given = [pair for each in laid for pair in _parts(self._reader, each, place)]
@@ -148,18 +181,25 @@ class _OnBoard:
 class _ByMessages:
     """In messages, packed where what is wanted does not lie in one stretch."""
 
+    ahead = 0
+
     def __init__(self, reader: Reader, group: Group, most: int) -> None:
         self._reader, self._group = reader, group
         self._room = landing((most,), np.uint8)
+        self._laid: Sequence[_Laid] = []
 
     def place(self, turn: int) -> Array:
         """Memory of this rank's own."""
         return self._room
 
-    def hand_out(self, turn: int, laid: Sequence[_Laid], coming: Sequence[_Coming]) -> None:
+    def lay(self, turn: int, laid: Sequence[_Laid]) -> None:
+        """Keep in mind what to send."""
+        self._laid = laid
+
+    def hand_out(self, turn: int, coming: Sequence[_Coming]) -> None:
         """Send and receive."""
         sends: list[Pair] = []
-        for each in laid:
+        for each in self._laid:
             packed: dict[tuple[Any, ...], Array] = {}  # replicas get the same one
             for peer, part in _parts(self._reader, each, self._room):
                 key = (part.ctypes.data, part.shape)
@@ -195,17 +235,12 @@ def _rounds(chunks: Sequence[Chunk], reader: Reader, most: int) -> list[list[_La
     rounds: list[list[_Laid]] = []
     at = most
     for chunk in chunks:
-        wanting = [(rank, coords) for rank, coords in chunk.ranks if rank != reader.mesh.rank]
         layout = reader.arrays[chunk.array].layout
         for piece in _pieces(chunk, reader, most):
             if at + piece.nbytes > most:
                 rounds.append([])
                 at = 0
-            takers = [
-                (rank, coords)
-                for rank, coords in wanting
-                if intersect(piece.box, layout.section(coords)) is not None
-            ]
+            takers = _takers(chunk.ranks, layout, piece.box, reader.mesh.rank)
             rounds[-1].append(_Laid(piece, at, takers))
             at += -(-piece.nbytes // PAGE) * PAGE
     return rounds
@@ -214,14 +249,38 @@ def _rounds(chunks: Sequence[Chunk], reader: Reader, most: int) -> list[list[_La
 def _pieces(chunk: Chunk, reader: Reader, most: int) -> list[_Piece]:
     """A chunk in pieces of so many bytes at most, in C order."""
     stored = reader.stored(chunk)
-    size, lengths = stored.dtype.itemsize, stored.grid.chunk
-    origin = [number * length for number, length in zip(chunk.place, lengths)]
-    found = []
-    for number, inner in enumerate(_stretches(lengths, max(1, most // size))):
-        box = tuple([(start + a, start + b) for start, (a, b) in zip(origin, inner)])
-        shape = tuple([b - a for a, b in inner])
-        found.append(_Piece(chunk, number, box, shape, prod(shape) * size))
-    return found
+    size = stored.dtype.itemsize
+    cut = _boxes(stored.grid.chunk, chunk.place, max(1, most // size))
+    return [
+        _Piece(chunk, number, box, shape, prod(shape) * size)
+        for number, (box, shape) in enumerate(cut)
+    ]
+
+
+# Of arrays of one layout all is alike; what was found out for one is looked up for the others.
+
+
+@lru_cache(16)
+def _takers(ranks: Ranks, layout: Layout, box: Box, own: int) -> list[tuple[int, Coords]]:
+    """Which of some ranks want something of a box, but one."""
+    return [
+        (rank, coords)
+        for rank, coords in ranks
+        if rank != own and intersect(box, layout.section(coords)) is not None
+    ]
+
+
+@lru_cache(256)
+def _boxes(lengths: Coords, place: Coords, most: int) -> list[tuple[Box, tuple[int, ...]]]:
+    """The pieces of at most so many elements of a chunk of some lengths; their shapes."""
+    origin = [number * length for number, length in zip(place, lengths)]
+    return [
+        (
+            tuple([(start + a, start + b) for start, (a, b) in zip(origin, inner)]),
+            tuple([b - a for a, b in inner]),
+        )
+        for inner in _stretches(lengths, most)
+    ]
 
 
 @lru_cache(64)

@@ -8,8 +8,11 @@ so small that what is shared stays in the caches: the memory itself is read and 
 a piece is folded by one rank alone, in rank order, all ranks get the same bits.
 """
 
+import os
+import time
 from contextlib import suppress
 from itertools import pairwise
+from mmap import PAGESIZE
 from typing import Any
 
 import numpy as np
@@ -31,6 +34,9 @@ LEAST = 1 << 16
 LINE = 64
 #: Bytes of shared memory that all ranks of a node together take for one of their groups.
 TOGETHER = 1 << 25
+#: Times that a rank that waits for another looks again at once, before it sleeps in between.
+_PATIENCE = 1000
+_PAUSE = 1e-4
 
 
 class Shared:
@@ -43,14 +49,17 @@ class Shared:
     ----------
     slots : list of ndarray
         The bytes of each rank's part, a row a slot. Who lays something else there than a fold
-        meets the others before, and once more when all have read it.
+        meets the others before (:meth:`begin`), and once more when all have read it.
     """
 
     def __init__(self, comm: MPI.Intracomm, window: MPI.Win, segment: int) -> None:
         self._comm, self._window, self._segment = comm, window, segment
         window.Lock_all(MPI.MODE_NOCHECK)
-        parts: list[Any] = [window.Shared_query(rank)[0] for rank in range(comm.size)]
-        self.slots = [np.frombuffer(part, np.uint8).reshape(2, segment) for part in parts]
+        buffers: list[Any] = [window.Shared_query(rank)[0] for rank in range(comm.size)]
+        parts = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
+        self.slots = [part[: 2 * segment].reshape(2, segment) for part in parts]
+        # A mark a cache line, lest who writes one hinders those who look at another.
+        self._marks = [part[2 * segment :].view(np.int64)[:: LINE // 8] for part in parts]
 
     def allreduce(self, block: Array, total: Array, ufunc: np.ufunc) -> None:
         """Fold the ranks' blocks; collective.
@@ -123,9 +132,32 @@ class Shared:
         self._comm.Barrier()
         self._window.Sync()
 
+    def begin(self) -> None:
+        """Meet, and set the marks of all ranks to zero."""
+        self.meet()
+        self._marks[self._comm.rank][:] = 0
+        self.meet()
+
+    def mark(self, number: int, count: int) -> None:
+        """Say how far this rank is: who sees it sees all that was written before."""
+        self._window.Sync()
+        self._marks[self._comm.rank][number] = count
+
+    def wait_for(self, rank: int, number: int, count: int) -> None:
+        """Wait until a rank is so far."""
+        marks, looks = self._marks[rank], 0
+        while marks[number] < count:
+            looks += 1
+            if looks < _PATIENCE:
+                os.sched_yield()
+            else:
+                time.sleep(_PAUSE)
+        self._window.Sync()
+
     def free(self) -> None:
         """Give the memory up; collective."""
         self.slots.clear()
+        self._marks.clear()
         self._window.Unlock_all()
         self._window.Free()
 
@@ -135,10 +167,11 @@ def shared_by(comm: MPI.Intracomm) -> Shared | None:
 
     None, on all of them, where MPI cannot provide it.
     """
-    segment = max(LEAST, min(SEGMENT, TOGETHER // (128 * comm.size) * 64))
+    pages = TOGETHER // (4 * PAGESIZE * comm.size) * 2  # whole ones in each half, too
+    segment = max(LEAST, min(SEGMENT, pages * PAGESIZE))
     window = MPI.WIN_NULL
     with suppress(MPI.Exception):  # told by the fold below
-        window = MPI.Win.Allocate_shared(2 * segment, 1, comm=comm)
+        window = MPI.Win.Allocate_shared(2 * segment + PAGESIZE, 1, comm=comm)
     got = comm.allreduce(window != MPI.WIN_NULL, MPI.LAND)
     return Shared(comm, window, segment) if got else None
 

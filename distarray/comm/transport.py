@@ -34,8 +34,17 @@ class Board(Protocol):
 
     slots: list[Array]
 
+    def begin(self) -> None:
+        """Wait for all ranks, and set their marks, of which each has a few, to zero."""
+
     def meet(self) -> None:
         """Wait for all ranks; what each has written before, all others see afterwards."""
+
+    def mark(self, number: int, count: int) -> None:
+        """Set a mark of this rank's; who sees it sees all that the rank has written before."""
+
+    def wait_for(self, rank: int, number: int, count: int) -> None:
+        """Wait until a mark of a rank's has come to a count."""
 
 
 class Transport(ABC):
