@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from distarray.comm import DeviceMesh, Group, world_group
+from distarray.ops.placing import Placements
 from distarray.ops.random.continuous import Continuous
 from distarray.ops.random.discrete import Discrete
 from distarray.ops.random.generator import Generator
@@ -79,6 +80,23 @@ class RandomState(Continuous, Discrete, Vectors):
     def randn(self, *args: int) -> Any:
         """Normal numbers of mean 0 and variance 1, in an array of the given extents."""
         return self.standard_normal(args or None)
+
+    def uniform(
+        self,
+        low: Any = 0.0,
+        high: Any = 1.0,
+        size: Any = None,
+        *,
+        mesh: DeviceMesh | None = None,
+        placements: Placements | None = None,
+    ) -> Any:
+        """Uniform numbers between `low` and `high`, which may be the lower one here."""
+        place: dict[str, Any] = {"mesh": mesh, "placements": placements}
+        reversed_ = np.less(high, low)
+        if not np.any(reversed_):
+            return super().uniform(low, high, size, **place)
+        sign: Any = np.where(reversed_, -1.0, 1.0) if np.ndim(reversed_) else -1.0
+        return sign * super().uniform(sign * low, sign * high, size, **place)
 
     def random_sample(self, size: Any = None) -> Any:
         """Uniform numbers on [0, 1)."""
@@ -160,6 +178,14 @@ def _seeded(seed: Any, mesh: DeviceMesh | None) -> Philox:
     """A bit generator; of integers, those that NumPy's RandomState takes."""
     if isinstance(seed, int | np.integer):
         if not 0 <= index(seed) < 1 << 32:
+            raise ValueError(_SEED_RANGE)
+    elif isinstance(seed, list | tuple | np.ndarray):
+        words = np.asarray(seed)
+        if not words.size:
+            raise ValueError("Seed must be non-empty")
+        if words.ndim != 1:
+            raise ValueError("Seed array must be 1-d")
+        if np.any((words < 0) | (words >= 1 << 32)):
             raise ValueError(_SEED_RANGE)
     elif isinstance(seed, str | float):
         raise TypeError(

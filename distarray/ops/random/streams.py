@@ -19,7 +19,7 @@ and the call after it continues where ``jumped()`` of NumPy's Philox would.
 """
 
 from collections.abc import Callable
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -137,7 +137,7 @@ class Philox:
         words = [int(word) for word in philox.state["state"]["counter"]]
         self._machine = _Machine(philox)
         self._position = sum([word << 64 * place for place, word in enumerate(words)])
-        self.lock = Lock()
+        self.lock = RLock()
 
     # -- drawing ------------------------------------------------------------------------------
 
@@ -146,6 +146,11 @@ class Philox:
         base = self._position
         self._position = (base + _CALL) % _END
         return Call(self._machine, base)
+
+    def random_raw(self, size: Any = None, output: bool = True) -> Any:
+        """Words of 64 bits as NumPy's Philox gives them, in an array that every rank has whole."""
+        source: Any = self.call().tile(0).bit_generator
+        return source.random_raw(size, output)
 
     @property
     def state(self) -> dict[str, Any]:

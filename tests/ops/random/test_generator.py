@@ -85,6 +85,9 @@ def test_seeds(world, ranks):
         (lambda: RandomState(-1), ValueError),
         (lambda: RandomState(2**40), ValueError),
         (lambda: RandomState("a"), TypeError),
+        (lambda: RandomState([]), ValueError),
+        (lambda: RandomState([[1, 2]]), ValueError),
+        (lambda: RandomState([1, -2]), ValueError),
     ],
 )
 def test_bad_seeds(world, make, error):
@@ -179,6 +182,27 @@ def test_functions_share_a_state(world, ranks):
         assert sorted(x.tolist()) == list(range(10))
 
     world.run(ranks, on_ranks)
+
+
+def test_bounds_of_older_programs_may_be_reversed(world, ranks):
+    def program(group):
+        dnp.random.seed(3)
+        low = distarray.distribute(np.array([2.0, 3.0, 0.0]), placements=[Shard(0)], src=None)
+        found = [dnp.random.uniform(2, 1), dnp.random.uniform(2, 1, 3), dnp.random.uniform(low, 1)]
+        dnp.random.seed(3)
+        share = [dnp.random.rand(), dnp.random.rand(3).full(), dnp.random.rand(3).full()]
+        assert found[0] == 2 - share[0]
+        assert type(found[0]) is float
+        np.testing.assert_array_equal(found[1].full(), 2 - share[1])
+        np.testing.assert_array_equal(found[2].full(), low.full() + (1 - low.full()) * share[2])
+
+    world.run(ranks, program)
+
+
+def test_raw_words_are_numpys():
+    ours = Philox(3)
+    np.testing.assert_array_equal(ours.random_raw(5), np.random.Philox(3).random_raw(5))
+    assert ours.random_raw() == np.random.Philox(3).jumped().random_raw()
 
 
 def test_unseeded_functions_agree(world, ranks):
