@@ -230,9 +230,9 @@ def _as_counts(repeats: Any) -> Any:
     if isinstance(repeats, DistArray):
         np.empty(0, repeats.dtype).astype(np.intp, casting="safe")
         return repeats if repeats.size != 1 else repeats.full()
-    counts = np.asarray(repeats)
-    untyped = not counts.size and not isinstance(repeats, np.ndarray)
-    return counts.astype(np.intp, casting="unsafe" if untyped else "safe", copy=False)
+    if isinstance(repeats, np.ndarray):
+        return repeats.astype(np.intp, casting="safe", copy=False)
+    return np.asarray(repeats, np.intp)  # numbers of Python's and lists of them are rounded down
 
 
 def _check_counts(counts: Any, extent: int) -> None:

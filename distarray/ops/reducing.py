@@ -250,6 +250,7 @@ def _checked(
     axis, dtype, out, keepdims, initial = arguments
     given = {} if initial is NoValue else {"initial": initial}
     if mask is not None:
+        np.add.reduce(np.zeros(1), where=np.zeros(1, mask.dtype))  # its kind is looked at first
         if not _broadcasts(mask.shape, x.shape):
             where = np.broadcast_to(np.False_, mask.shape)
             whole = hollow(x.shape, x.dtype)

@@ -104,6 +104,9 @@ CALLS = {
         lay(STRINGS).max(),
     ),
     "a list of nothing": lambda lay: (list(lay(np.ones(0))), list(lay(np.ones((0, 2))))),
+    "points of a transform": lambda lay: np.fft.fft(lay(np.ones(3)), 1.5),
+    "where with numbers": lambda lay: np.sum(lay(np.ones((2, 3))), where=lay(np.ones(4))),
+    "one time and a half": lambda lay: np.repeat(lay(np.ones(3)), 1.5),
     "histogramdd": lambda lay: np.histogramdd(lay(np.arange(6.0).reshape(3, 2)), bins=2),
 }
 

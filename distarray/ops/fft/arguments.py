@@ -167,7 +167,7 @@ def _probe(
 ) -> np.dtype[Any]:
     """The data type that a pass gives; or NumPy's exception."""
     tiny = np.zeros((1,) * ndim, dtype)
-    points = n if n < 1 else 2 - n % 2
+    points = n if n < 1 else 2 - operator.index(n) % 2
     return getattr(np.fft, kind.value)(tiny, points, axis, norm).dtype  # type: ignore[no-any-return]
 
 
