@@ -8,7 +8,7 @@ import numpy as np
 
 from distarray.array import UFUNC_METHODS, DistArray, wrap
 from distarray.layout import Fold, Layout, Partial, Replicate
-from distarray.ops.blockwise import apply_blockwise
+from distarray.ops.blockwise import alike, apply_blockwise
 from distarray.ops.mapping.pyfuncs import call_foreign
 from distarray.plan import broadcast_shapes
 
@@ -122,21 +122,11 @@ def _kind(x: Any) -> str:
 
 def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
     """The result when all arrays lie alike, with no more overhead than it takes; else None."""
-    blocks = []
-    layout: Layout | None = None
-    mesh: Any = None
-    for x in inputs:
-        kind = type(x)
-        if kind is DistArray:
-            if layout is None:
-                layout, mesh = x._layout, x._mesh
-            elif x._layout is not layout or x._mesh is not mesh:
-                return None
-            x = x._block
-        elif kind not in _SCALARS:
-            return None
-        blocks.append(x)
-    if layout is None or layout.partials or len(blocks) != ufunc.nin or _lacks(mesh, ufunc):
+    found = alike(inputs)
+    if found is None:
+        return None
+    blocks, layout, mesh = found
+    if layout.partials or len(blocks) != ufunc.nin or _lacks(mesh, ufunc):
         return None
     value = ufunc(*blocks)
     if ufunc.nout == 1:
@@ -146,22 +136,13 @@ def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
 
 def _aligned_into(ufunc: np.ufunc, inputs: Sequence[Any], outs: Any) -> Any:
     """`outs` with the result written to them, where they lie as all arrays do; else None."""
-    if type(outs) is not tuple or type(outs[0]) is not DistArray:
+    if type(outs) is not tuple or not all(type(out) is DistArray for out in outs):
         return None
-    layout, mesh = outs[0]._layout, outs[0]._mesh
+    found = alike((*inputs, *outs))
+    if found is None or len(inputs) != ufunc.nin or len(outs) != ufunc.nout:
+        return None
+    blocks, layout, mesh = found
     if not layout.shape or layout.partials or mesh.device_type != "cpu":
-        return None
-    blocks = []
-    for x in (*inputs, *outs):
-        if type(x) is DistArray:
-            if x._layout is not layout or x._mesh is not mesh:
-                return None
-            blocks.append(x._block)
-        elif type(x) in _SCALARS:
-            blocks.append(x)
-        else:
-            return None
-    if len(inputs) != ufunc.nin or len(outs) != ufunc.nout:
         return None
     ufunc(*blocks)
     return outs[0] if len(outs) == 1 else outs
