@@ -67,7 +67,10 @@ def _asking(ufunc: np.ufunc, reflected: bool = False) -> Callable[[Any, Any], An
     def ask(self: Any, other: Any) -> Any:
         if _declines(other) or _repeats(ufunc, self, other):
             return NotImplemented
-        return ufunc(other, self) if reflected else ufunc(self, other)
+        act: Any = ufunc
+        if ufunc is _multiply and isinstance(other, np.matrix):
+            act = np.dot  # what * is for a matrix
+        return act(other, self) if reflected else act(self, other)
 
     return ask
 

@@ -107,6 +107,8 @@ CALLS = {
     "points of a transform": lambda lay: np.fft.fft(lay(np.ones(3)), 1.5),
     "where with numbers": lambda lay: np.sum(lay(np.ones((2, 3))), where=lay(np.ones(4))),
     "one time and a half": lambda lay: np.repeat(lay(np.ones(3)), 1.5),
+    "an array times a matrix": lambda lay: lay(np.ones((3, 2))) * np.matrix([[1.0, 2], [3, 4]]),
+    "a matrix times an array": lambda lay: np.matrix([[1.0, 2, 3]]) * lay(np.ones((3, 2))),
     "histogramdd": lambda lay: np.histogramdd(lay(np.arange(6.0).reshape(3, 2)), bins=2),
 }
 
