@@ -61,7 +61,9 @@ class MPIFile(SharedFile):
 
 def _os_error(error: MPI.Exception, path: str) -> OSError:
     """MPI's error as Python has it."""
-    number = _ERRNO.get(error.Get_error_class())
+    number, said = _ERRNO.get(error.Get_error_class()), error.Get_error_string()
+    if number is None:  # MPICH has the system's word in the text alone
+        number = next((n for n in _ERRNO.values() if os.strerror(n) in said), None)
     if number is not None:
         return OSError(number, os.strerror(number), path)
-    return OSError(errno.EIO, f"{os.strerror(errno.EIO)} ({error.Get_error_string()})", path)
+    return OSError(errno.EIO, f"{os.strerror(errno.EIO)} ({said})", path)

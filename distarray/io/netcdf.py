@@ -162,7 +162,7 @@ class _Target:
 
     def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
         """Write a box."""
-        with _lock:
+        with _lock, _written():
             self._variable[tuple([slice(start, stop) for start, stop in section])] = block
 
 
@@ -286,6 +286,18 @@ def _created(
 
 
 @contextmanager
+def _written() -> Iterator[None]:
+    """Errors of the library while it writes, which does not say what the system has told it."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise OSError(
+            f"{error}: the file could not be written; is there room left on the disk, and in your "
+            "quota?"
+        ) from error
+
+
+@contextmanager
 def _opened(netcdf: Any, name: str, mesh: DeviceMesh) -> Iterator[Any]:
     """A new file open for writing on rank 0; None on the others."""
 
@@ -294,7 +306,7 @@ def _opened(netcdf: Any, name: str, mesh: DeviceMesh) -> Iterator[Any]:
             return netcdf.Dataset(name, "w", clobber=False) if mesh.rank == 0 else None
 
     def close() -> None:
-        with _lock:
+        with _lock, _written():
             if file is not None:
                 file.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -124,3 +125,21 @@ def test_what_cannot_be_opened(world, ranks, tmp_path):
                 open_file(group, name, mode)
 
     world.run(ranks, program)
+
+
+@pytest.mark.mpi
+def test_a_full_disk_is_told_by_its_number(world):
+    """MPICH calls it another error of writing, and has what the system said in the text."""
+    from mpi4py import MPI
+
+    from distarray.comm.mpi_files import _os_error
+
+    class Full:
+        def Get_error_class(self):
+            return MPI.ERR_IO
+
+        def Get_error_string(self):
+            return f"Other I/O error {os.strerror(errno.ENOSPC)}"
+
+    found = _os_error(Full(), "x.npy")
+    assert (found.errno, found.filename) == (errno.ENOSPC, "x.npy")

@@ -333,3 +333,11 @@ def test_a_killed_writer_leaves_the_old_file_and_no_litter(
 
 def check(x: Any, values: Any) -> None:
     np.testing.assert_array_equal(x.full(), values)
+
+
+def test_netcdf_errors_of_writing_say_what_may_be_wrong() -> None:
+    """The library keeps the system's word to itself."""
+    from distarray.io import netcdf
+
+    with pytest.raises(OSError, match=r"HDF error.*room left"), netcdf._written():
+        raise RuntimeError("NetCDF: HDF error")
