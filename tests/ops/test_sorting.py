@@ -317,10 +317,19 @@ def test_in_place_keeps_the_memory(world, ranks):
             assert base.to_local() is block
             assert_matches(base, wanted[_arranged(wanted, [5], 0)])
             assert_same_error(lambda: base.partition(101), lambda: wanted.partition(101))
-            base.setflags(write=False)
-            wanted.setflags(write=False)
-            with pytest.raises(ValueError, match="read-only"):
-                base.partition(5)
+
+    world.run(ranks, program)
+
+
+@pytest.mark.host
+def test_read_only_arrays_are_not_partitioned(world, ranks):
+    values = np.arange(40.0).reshape(4, 10)
+    values.setflags(write=False)
+
+    def program(group):
+        x = distarray.distribute(values, DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
+        x.setflags(write=False)
+        assert_same_error(lambda: x.partition(5), lambda: values.partition(5))
 
     world.run(ranks, program)
 

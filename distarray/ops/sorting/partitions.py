@@ -56,7 +56,7 @@ def partition(
     """
     x = as_distarray(a)
     places = _places(np.partition, x, kth, axis, kind, order)
-    if _numpys(x, axis):
+    if places and _numpys(x, axis):
         return _by_numpy(np.partition, x, places, axis, order)
     if not _selects(x, places):
         return sort(x, axis, order=order)
@@ -99,7 +99,7 @@ def argpartition(
     """
     x = as_distarray(a)
     places = _places(np.argpartition, x, kth, axis, kind, order)
-    if _numpys(x, axis):
+    if places and _numpys(x, axis):
         return _by_numpy(np.argpartition, x, places, axis, order)
     if not _selects(x, places):
         return argsort(x, axis, order=order)
@@ -124,8 +124,8 @@ def partition_in_place(
 ) -> None:
     """``x.partition()``: as :func:`partition`, in the array's own layout and memory."""
     places = _places(np.partition, x, kth, axis, kind, order)
-    if x._layout.is_plain and order is None and x.ndim and _numpys(x, axis):
-        x._block.partition(np.array(places, np.intp), axis)
+    if places and x._layout.is_plain and order is None and _numpys(x, axis):
+        x._block.partition(places, axis)
     else:
         x[...] = call(np.partition, x, kth, axis=axis, kind=kind, order=order)
 
@@ -144,7 +144,7 @@ def _by_numpy(
     """What NumPy's function gives of lines that are whole."""
     x, axis = _lined_up(x, axis)
     keys = x if order is None else comparable(x, order)
-    found = keys._like(function(keys._block, np.array(places, np.intp), axis))
+    found = keys._like(function(keys._block, places, axis))
     return viewed(found, x.dtype) if function is np.partition else found
 
 
