@@ -62,16 +62,13 @@ class Placed:
     ----------
     block : scalar or array
         All of it, or the part that this rank's section of the result wants.
-    is_part : bool
-        Whether other ranks have other parts.
     """
 
-    __slots__ = ("_shape", "_starts", "block", "is_part")
+    __slots__ = ("_shape", "_starts", "block")
 
     def __init__(self, value: Parameter, layout: Layout, mesh: DeviceMesh) -> None:
         self._shape = np.shape(value) if not hasattr(value, "shape") else value.shape
         self._starts = (0,) * len(self._shape)
-        self.is_part = isinstance(value, DistArray)
         self.block = value
         if isinstance(value, DistArray):
             target = restrict(layout, value.shape)
