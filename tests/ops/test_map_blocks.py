@@ -310,6 +310,10 @@ def test_registered_ufuncs_win(world, registry):
     def power(x, y, **keywords):
         return "power"
 
+    @distarray.register_ufunc(np.negative)
+    def negative(x, **keywords):
+        return "negative"
+
     def program(group):
         values = np.array([1.0, 2.0, 3.0])
         x = dnp.array(values, mesh=DeviceMesh(group, (group.size,)), placements=[Shard(0)])
@@ -317,7 +321,16 @@ def test_registered_ufuncs_win(world, registry):
         assert np.add(x, 77) == "sum"
         assert_matches(x + x, values + values)
         assert_matches(1 + x, 1 + values)
-        assert x**2 == "power"
+        assert x**2 == 2**x == "power"
+        assert -x == "negative"
+        y, z = x.copy(), x.copy()
+        y += 77
+        z **= 3
+        assert (y, z) == ("sum", "power")
+        one, two = x.max(), x.max()
+        one += 77
+        two **= 3
+        assert (one, two) == ("sum", "power")
         assert np.add.reduce(x) == "reduced"
         assert_matches(np.multiply.reduce(x), np.multiply.reduce(values))
         assert isinstance(x - x, DistArray)
