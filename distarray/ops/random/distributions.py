@@ -39,7 +39,8 @@ class Distribution(NamedTuple):
     standard : str or None
         The method that draws the numbers of which these are made, if it takes `out`.
     made : callable or None
-        ``made(numbers, *parameters)`` makes these of them in place, rounding as NumPy does.
+        ``made(numbers, *parameters)`` makes these of them in place, rounding as NumPy does, unless
+        its compiler has fused a product with a sum.
     """
 
     bounds: tuple[_Bounds, ...]

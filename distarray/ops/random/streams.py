@@ -63,12 +63,11 @@ class _Machine:
 
     __slots__ = ("_generator", "_philox", "_state", "key")
 
-    def __init__(self, philox: np.random.Philox) -> None:
+    def __init__(self, philox: np.random.Philox, state: dict[str, Any]) -> None:
         self._philox = philox
         self._generator = np.random.Generator(philox)
-        state = philox.state
         # Lists are read several times as fast as arrays.
-        self.key = [int(word) for word in state["state"]["key"]]
+        self.key = state["state"]["key"].tolist()
         self._state: Any = {**state, "buffer": [0, 0, 0, 0], "buffer_pos": 4, "has_uint32": 0}
 
     def at(self, counter: list[int]) -> np.random.Generator:
@@ -134,8 +133,9 @@ class Philox:
         return self
 
     def _start(self, philox: np.random.Philox) -> None:
-        words = [int(word) for word in philox.state["state"]["counter"]]
-        self._machine = _Machine(philox)
+        state: Any = philox.state
+        self._machine = _Machine(philox, state)
+        words = state["state"]["counter"].tolist()
         self._position = sum([word << 64 * place for place, word in enumerate(words)])
         self.lock = RLock()
 
