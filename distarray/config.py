@@ -33,7 +33,7 @@ class Settings:
     fallback: str = "warn"
     #: Largest operand that the fallback gathers.
     fallback_limit: int = 1 << 30
-    #: Floating-point reductions, and what NumPy leaves open in a partition, are equal on every mesh.
+    #: Floating-point reductions, and the order inside partitions, are the same on every mesh.
     reproducible: bool = False
     #: Compare what the ranks are calling before each collective operation.
     check: bool = False
