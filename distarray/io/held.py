@@ -44,6 +44,10 @@ class HeldFile:
         """Give it up."""
         self._file.close()
 
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):  # whoever opens an array to read once need not close it
+            self.close()
+
 
 class HeldDirectory:
     """A directory that is read by its name: refused when another one has taken the name.
