@@ -7,11 +7,12 @@ import numpy as np
 
 from distarray.array import movement
 from distarray.array.base import Base
+from distarray.array.blocks import refuse_read_only
 from distarray.config import config
 from distarray.layout import Shard
 from distarray.plan import restrict, shape_text
 
-__all__ = ["assign", "brought", "fitted", "one_element", "refuse_read_only"]
+__all__ = ["assign", "brought", "fitted", "one_element"]
 
 
 def assign(target: Any, value: Any) -> None:
@@ -34,7 +35,7 @@ def assign(target: Any, value: Any) -> None:
     No message for values that every rank has. A DistArray is brought to the layout of the target,
     also from another mesh.
     """
-    refuse_read_only(target)
+    refuse_read_only(target._block)
     if target.dtype == object and not isinstance(value, Base):
         target._block[...] = value  # every rank has all of it; a list may be one element
         return
@@ -54,12 +55,6 @@ def assign(target: Any, value: Any) -> None:
         value = _part(target, value)
     if target._layout.holds(target._mesh.coords):
         target._block[...] = value
-
-
-def refuse_read_only(target: Any) -> None:
-    """Raise what NumPy raises for memory that is not to be written, also where nothing would be."""
-    if not getattr(target._block.flags, "writeable", True):
-        raise ValueError("assignment destination is read-only")
 
 
 def brought(value: Any, mesh: Any) -> Any:

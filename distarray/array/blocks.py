@@ -24,6 +24,7 @@ __all__ = [
     "delete",
     "insert",
     "on_host",
+    "refuse_read_only",
     "repeat",
     "repeated",
     "take",
@@ -39,6 +40,15 @@ _METHODS = {
     "accumulate": (np.add, np.multiply),
     "reduceat": (np.add,),
 }
+
+
+def refuse_read_only(block: Any, text: str = "assignment destination is read-only") -> None:
+    """Raise what NumPy raises for memory that is not to be written, also where nothing would be.
+
+    CuPy has no such memory.
+    """
+    if not getattr(block.flags, "writeable", True):
+        raise ValueError(text)
 
 
 def as_array(block: Any) -> Array:

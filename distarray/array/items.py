@@ -14,6 +14,7 @@ import numpy as np
 from distarray.array import registry
 from distarray.array.assigning import assign, one_element
 from distarray.array.base import Base
+from distarray.array.blocks import refuse_read_only
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
 from distarray.array.keys import basic_entries, directed, field_named, names_element
@@ -101,8 +102,7 @@ class Items(Base):
     def _set(self: Any, key: Any, value: Any) -> None:
         if self._layout.partials:
             self._settle()
-        if not getattr(self._block.flags, "writeable", True):  # also on ranks that hold nothing
-            raise ValueError("assignment destination is read-only")
+        refuse_read_only(self._block)
         entries = basic_entries(key, self._layout.shape, arrays=True)
         if entries is None:
             registry.call(operator.setitem, self, key, value)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, movement, wrap
-from distarray.array.blocks import Adapted
+from distarray.array.blocks import Adapted, refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.layout import Box, Coords, Layout
 from distarray.plan import (
@@ -201,8 +201,7 @@ def _check_outs(arrays: Sequence[DistArray], outs: Sequence[Any]) -> None:
             raise TypeError("return arrays must be of ArrayType")
         if out._layout.partials:
             out._settle()
-        if not getattr(out._block.flags, "writeable", True):  # also on ranks that hold nothing
-            raise ValueError("output array is read-only")
+        refuse_read_only(out._block, "output array is read-only")
         if broadcast_shapes(shape, out.shape) != out.shape:
             listed = " ".join([shape_text(x.shape) for x in (*arrays, out)])
             raise ValueError(

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, movement, to_layout, wrap
+from distarray.array.blocks import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.layout import Box, Cut, Layout, Shard
 from distarray.ops.placing import Placements, plain
@@ -88,8 +89,7 @@ class Ordering(Source):
         if isinstance(x, DistArray) and x._layout.partials:
             x._settle()
         block = x._block if isinstance(x, DistArray) else x
-        if not getattr(block.flags, "writeable", True):
-            raise ValueError("array is read-only")
+        refuse_read_only(block, "array is read-only")
         shuffle = Shuffle(self._begin("shuffle", self._mesh_for(None, x)), x.shape[axis])
         if isinstance(x, DistArray):
             x._assign(shuffled(x._plain(), axis, shuffle))
@@ -155,8 +155,7 @@ def _check_out(x: DistArray, out: Any) -> None:
         return
     if not isinstance(out, (DistArray, np.ndarray)):
         raise TypeError("out must be a numpy array")
-    if not out.flags.writeable:
-        raise ValueError("out is read-only")
+    refuse_read_only(out._block if isinstance(out, DistArray) else out, "out is read-only")
     if out.shape != x.shape:
         raise ValueError("out must have the same shape as x")
     np.copyto(np.empty(0, out.dtype), np.empty(0, x.dtype), casting="safe")  # may NumPy do it?

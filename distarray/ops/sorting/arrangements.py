@@ -8,6 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, call, common_mesh, implements, to_layout, wrap
+from distarray.array.blocks import refuse_read_only
 from distarray.comm import devices
 from distarray.layout import Layout
 from distarray.ops.blockwise import prepare
@@ -72,8 +73,7 @@ def sort_in_place(
         x[...] = call(np.sort, x, axis, kind, order, stable=stable)
         return
     _operand(np.sort, x, axis, kind=kind, order=order, stable=stable)
-    if not getattr(x._block.flags, "writeable", True):
-        raise ValueError("sort array is read-only")
+    refuse_read_only(x._block, "sort array is read-only")
     axis = normalize_axis_index(axis, x.ndim)
     keys = comparable(x, order)
     if keys is x and x._layout.cuts[axis].parts == 1:
