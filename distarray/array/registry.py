@@ -310,8 +310,10 @@ def _server(row: Row, values: list[Any]) -> Callable[..., Any] | None:
         return None
     if row.measures and any(not x._layout.is_replicated for x in objects):
         return _fallback[0]
-    whole = row.numpys and all(x._layout.is_replicated for x in operands)
-    return _on_objects[0] if whole and operands[0]._mesh.coords is not None else None
+    mesh = operands[0]._mesh
+    here = mesh.coords is not None and mesh.device_type == "cpu"  # objects never lie on a device
+    whole = row.numpys and here and all(x._layout.is_replicated for x in operands)
+    return _on_objects[0] if whole else None
 
 
 def _as_they_are(values: Iterable[Any], lists: bool = False) -> bool:
