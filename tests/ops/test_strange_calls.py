@@ -30,10 +30,6 @@ def after(x, change):
     return x
 
 
-def frozen(x):
-    x.setflags(write=False)
-
-
 def put(key, value):
     return lambda x: operator.setitem(x, key, value)
 
@@ -61,9 +57,6 @@ CALLS = {
     "insert text": lambda lay: np.insert(lay(np.ones((3, 2))), [0, 2], lay(WORDS[1:]), axis=1),
     "insert a number into dates": lambda lay: np.insert(lay(DAYS), [0, 1], 1.5),
     "matmul in place of a vector": lambda lay: operator.imatmul(lay(np.ones(3)), lay(np.ones(3))),
-    "sort of what is read-only": lambda lay: after(
-        after(lay(np.ones(3)), frozen), lambda x: x.sort()
-    ),
     "unique of objects": lambda lay: np.unique(lay(FRACTIONS)),
     "unique of objects, counted": lambda lay: np.unique(lay(FRACTIONS), return_counts=True),
     "setdiff1d of what is unique": lambda lay: np.setdiff1d(lay(np.arange(5)[::-1]), [1], True),
