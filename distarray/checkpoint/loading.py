@@ -120,9 +120,10 @@ def load(
     match = Match(catalog.arrays, lambda whole, kind: _item(whole, kind, home))
     result = agreed(group, lambda: match.value(catalog.node, into, "state"))
     agreed(group, lambda: check_files(catalog.path, _needed(catalog, match), group))
-    finish = agreed(group, lambda: _Loading(catalog, match, home, placements))
+    finish, shown = agreed(
+        group, lambda: (_Loading(catalog, match, home, placements), shows(home, progress))
+    )
     same_everywhere(group, finish.described, "checkpoint.load: what is loaded")
-    shown = agreed(group, lambda: shows(home, progress))
     agree(group, finish.read(shown))
     finish.assemble()
     return agreed(group, result)

@@ -21,10 +21,10 @@ def test_linear_maps_keep_sums_pending(world, ranks):
         x = DistArray.from_local(np.ones((3, 4)), mesh, [Partial()])
         y = DistArray.from_local(np.full((3, 4), 2.0), mesh, [Partial()])
         with distarray.forbid_communication():
-            kept = [x + y, x - y, -x, 3 * x, x / 2, x * np.arange(4.0), np.conjugate(x), x.real]
+            kept = [x + y, x - y, -x, 3 * x, x / 2, x * np.arange(4.0), np.conjugate(x)]
             assert all(z.placements == (Partial(Fold.SUM),) for z in kept)
         p = float(ranks)
-        wanted = [p * 3, p * -1, -p, p * 3, p / 2, p * np.arange(4.0), p, p]
+        wanted = [p * 3, p * -1, -p, p * 3, p / 2, p * np.arange(4.0), p]
         for found, value in zip(kept, wanted, strict=True):
             np.testing.assert_allclose(found.full(), np.broadcast_to(value, (3, 4)))
         ends = [
