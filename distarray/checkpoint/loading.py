@@ -97,7 +97,7 @@ def load(
     ----
     Each chunk of the arrays is read once, by one rank, and verified. Others that want some of it
     take it out of memory that the ranks of a node share, or are sent it where the ranks are not
-    all on one node. Beyond its blocks a rank needs 16 MiB.
+    all on one node. Beyond its blocks a rank needs 32 MiB at most.
 
     Examples
     --------
