@@ -104,7 +104,7 @@ CASES = [
         {"distarray": "s.load_columns() and a", "dtensor": "s.load_columns()"},
         LARGE_STATE,
         TINY_STATE,
-        messages="11 + 2 * (p - 1) if p > 1 else 0",
+        messages="11 + 2 * (p - 1) * -(-3 // p) if p > 1 else 0",  # in pieces of 2 MiB
     ),
     Case(
         "checkpoint 1 GiB, asynchronous",

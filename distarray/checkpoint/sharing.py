@@ -28,7 +28,7 @@ Coords = tuple[int, ...]
 
 #: Bytes that a rank reads for others in one round, at most: few, so that they are still in the
 #: processor's cache when they are taken.
-_ROUND = 1 << 22
+_ROUND = 1 << 21
 #: Rounds for which a rank has room in shared memory, and those it is ahead of what it takes there.
 _CELLS, _AHEAD = 4, 1
 #: The marks of a rank: rounds that it has read, and rounds of which it has taken what it wants.
