@@ -186,10 +186,10 @@ def look_at(archive: ZipFile, name: str, limit: int = 10_000) -> Member:
             return Member(header, stored, entry.CRC, (0, 0, 0))
         member.seek(0)
         lead = member.read(header.start)
-    assert archive.filename is not None
-    with open(archive.filename, "rb") as file:
-        file.seek(entry.header_offset + 26)
-        name_length, extra_length = struct.unpack("<2H", file.read(4))
+    file = archive.fp
+    assert file is not None
+    file.seek(entry.header_offset + 26)
+    name_length, extra_length = struct.unpack("<2H", file.read(4))
     place = entry.header_offset + 30 + name_length + extra_length
     header = header._replace(start=place + header.start)
     return Member(header, stored, entry.CRC, (place, len(lead), crc32(lead)))
