@@ -14,10 +14,11 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from distarray.array import DistArray, default_layout, wrap
+from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Layout, Placement, Replicate, Shard
 
-__all__ = ["as_numpy_on_one_rank", "names_scalar"]
+__all__ = ["as_numpy_on_one_rank", "is_alone", "names_scalar"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -73,18 +74,22 @@ def as_numpy_on_one_rank(
     return decorate
 
 
+def is_alone(mesh: DeviceMesh) -> bool:
+    """Whether a mesh lies on the only rank that there is, and on a host."""
+    root = mesh._root
+    return root is not None and root.size == 1 and mesh.device_type == "cpu"
+
+
 def _lone(values: list[Any]) -> DistArray | None:
     """The first distributed operand if it is on the only rank that there is, with all others."""
     found: DistArray | None = None
     for value in values:
         if isinstance(value, DistArray):
-            mesh = value._mesh
-            root = mesh._root
-            if root is None or root.size > 1 or mesh.device_type != "cpu":
-                return None
             if found is None:
+                if not is_alone(value._mesh):
+                    return None
                 found = value
-            elif found._mesh is not mesh:
+            elif found._mesh is not value._mesh:
                 return None
         elif isinstance(value, (tuple, list)) and not _PLAIN.issuperset(map(type, value)):
             if type(value) not in _SEQUENCES:

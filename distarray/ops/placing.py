@@ -11,6 +11,7 @@ import numpy as np
 from distarray.array import DistArray, call, common_mesh, implements, placed_layout, wrap
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.layout import Fold, Layout, Placement
+from distarray.ops.one_rank import is_alone
 
 __all__ = ["Placements", "as_numpy_makes_them", "as_shape", "creates", "follow", "place", "plain"]
 
@@ -66,7 +67,7 @@ def as_numpy_makes_them(numpy_function: Callable[..., Any]) -> Callable[[Functio
             **kwargs: Any,
         ) -> Any:
             at = default_mesh() if mesh is None else mesh
-            if not _is_alone(at) or _is_bound(args, kwargs):
+            if not is_alone(at) or _is_bound(args, kwargs):
                 return function(*args, mesh=mesh, placements=placements, **kwargs)
             value = numpy_function(*args, **kwargs)
             if type(value) is tuple:
@@ -76,11 +77,6 @@ def as_numpy_makes_them(numpy_function: Callable[..., Any]) -> Callable[[Functio
         return cast(Function, either)
 
     return decorate
-
-
-def _is_alone(mesh: DeviceMesh) -> bool:
-    root = mesh._root
-    return root is not None and root.size == 1 and mesh.device_type == "cpu"
 
 
 def _is_bound(args: Iterable[Any], kwargs: dict[str, Any]) -> bool:
