@@ -5,6 +5,7 @@ files need not wait for what reads and writes them.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from inspect import signature
 from typing import Any
@@ -26,6 +27,8 @@ HOMES: dict[Callable[..., Any], str] = {
     np.fromfile: "distarray.io.raw",
     DistArray.tofile: "distarray.io.raw",
 }
+#: Those that make arrays, and take the one that NumPy was handed as ``like=``.
+_MAKING = {np.loadtxt, np.genfromtxt, np.fromfile}
 
 
 def _found(home: str, name: str) -> Any:
@@ -40,8 +43,9 @@ def _register(function: Callable[..., Any], home: str) -> None:
 
     late.__name__ = late.__qualname__ = name
     late.__doc__ = function.__doc__
-    late.__signature__ = signature(function)  # type: ignore[attr-defined]
-    implements(function, like="like" in signature(function).parameters)(late)
+    with suppress(ValueError):  # before NumPy 2.4 what is written in C has none
+        late.__signature__ = signature(function)  # type: ignore[attr-defined]
+    implements(function, like=function in _MAKING)(late)
 
 
 for _function, _home in HOMES.items():

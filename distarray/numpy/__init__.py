@@ -3,90 +3,20 @@
 Functions that take arrays are NumPy's own, and what they are handed decides what happens: with a
 DistArray among their arguments they are carried out on all ranks. Functions that make arrays are
 ours, and make DistArrays on the default mesh (or on the one given as ``mesh=``, placed as
-``placements=`` says). Data types and constants are NumPy's.
+``placements=`` says). Data types and constants are NumPy's. The names are those of the installed
+NumPy; ``__init__.pyi`` lists for type checkers what every supported NumPy has.
 
 Modules of NumPy's that know no distributed arrays (`ma`, `polynomial`, `testing`, ...) are handed
 out as they are; given a DistArray they gather it, which every rank must then do.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from distarray.lazy import load_operations
-
-if TYPE_CHECKING:
-    from distarray.io.loading import load
-    from distarray.io.mapped import memmap
-    from distarray.io.raw import fromfile
-    from distarray.io.text import fromregex, genfromtxt, loadtxt
+import numpy
 
 # fmt: off
 # isort: off
-from numpy import (
-    # constants
-    e, euler_gamma, False_, inf, little_endian, nan, newaxis, pi, ScalarType, sctypeDict, True_,
-    typecodes,
-    # scalar types
-    bool, bool_, byte, bytes_, cdouble, character, clongdouble, complex128, complex64,
-    complexfloating, csingle, datetime64, double, flexible, float16, float32, float64, floating,
-    generic, half, inexact, int16, int32, int64, int8, int_, intc, integer, intp, long,
-    longdouble, longlong, number, object_, short, signedinteger, single, str_, timedelta64,
-    ubyte, uint, uint16, uint32, uint64, uint8, uintc, uintp, ulong, ulonglong, unsignedinteger,
-    ushort, void,
-    # ufuncs
-    abs, absolute, acos, acosh, add, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh,
-    asin, asinh, atan, atan2, atanh, bitwise_and, bitwise_count, bitwise_invert,
-    bitwise_left_shift, bitwise_not, bitwise_or, bitwise_right_shift, bitwise_xor, cbrt, ceil,
-    conj, conjugate, copysign, cos, cosh, deg2rad, degrees, divide, divmod, equal, exp, exp2,
-    expm1, fabs, float_power, floor, floor_divide, fmax, fmin, fmod, frexp, gcd, greater,
-    greater_equal, heaviside, hypot, invert, isfinite, isinf, isnan, isnat, lcm, ldexp,
-    left_shift, less, less_equal, log, log10, log1p, log2, logaddexp, logaddexp2, logical_and,
-    logical_not, logical_or, logical_xor, matmul, matvec, maximum, minimum, mod, modf, multiply,
-    negative, nextafter, not_equal, positive, pow, power, rad2deg, radians, reciprocal,
-    remainder, right_shift, rint, sign, signbit, sin, sinh, spacing, sqrt, square, subtract,
-    tan, tanh, true_divide, trunc, vecdot, vecmat,
-    # sums, statistics, scans
-    all, amax, amin, any, argmax, argmin, average, bincount, convolve, corrcoef, correlate,
-    count_nonzero, cov, cumprod, cumsum, cumulative_prod, cumulative_sum, diff, digitize,
-    ediff1d, gradient, histogram, histogram2d, histogram_bin_edges, histogramdd, max, mean,
-    median, min, nanargmax, nanargmin, nancumprod, nancumsum, nanmax, nanmean, nanmedian,
-    nanmin, nanpercentile, nanprod, nanquantile, nanstd, nansum, nanvar, percentile, prod, ptp,
-    quantile, std, sum, trapezoid, var,
-    # shape, joining, splitting
-    append, array_split, atleast_1d, atleast_2d, atleast_3d, block, broadcast, broadcast_arrays,
-    broadcast_shapes, broadcast_to, column_stack, concat, concatenate, copy, delete, dsplit,
-    dstack, expand_dims, flip, fliplr, flipud, hsplit, hstack, insert, matrix_transpose,
-    moveaxis, ndim, pad, permute_dims, ravel, repeat, reshape, resize, roll, rollaxis, rot90,
-    row_stack, shape, size, split, squeeze, stack, swapaxes, tile, transpose, trim_zeros,
-    unstack, vsplit, vstack,
-    # indexing, sorting, sets
-    argpartition, argwhere, choose, compress, copyto, diag, diag_indices_from,
-    diagflat, diagonal, extract, fill_diagonal, flatnonzero, index_exp, intersect1d, isin, ix_,
-    lexsort, ndenumerate, ndindex, nonzero, partition, piecewise, place, put, put_along_axis,
-    putmask, ravel_multi_index, s_, searchsorted, select, setdiff1d, setxor1d,
-    sort_complex, take, take_along_axis, tril, tril_indices_from, triu, triu_indices_from,
-    union1d, unique, unique_all, unique_counts, unique_inverse, unique_values, unravel_index,
-    where,
-    # products
-    cross, dot, einsum, einsum_path, inner, kron, outer, tensordot, trace, vdot,
-    # elementwise, polynomials, bits, dates
-    allclose, angle, around, array_equal, array_equiv, astype, busday_count, busday_offset,
-    busdaycalendar, clip, datetime_as_string, datetime_data, fix, i0, imag, interp, is_busday,
-    isclose, iscomplex, iscomplexobj, isneginf, isposinf, isreal, isrealobj, nan_to_num,
-    packbits, poly, poly1d, polyadd, polyder, polydiv, polyfit, polyint, polymul, polysub,
-    polyval, real, real_if_close, roots, round, sinc, unpackbits, unwrap,
-    # data types and memory
-    can_cast, common_type, dtype, finfo, iinfo, isdtype, isfortran, issubdtype, iterable,
-    may_share_memory, min_scalar_type, mintypecode, promote_types, result_type, shares_memory,
-    typename,
-    # calling, printing, writing, state
-    apply_along_axis, apply_over_axes, array2string, array_repr, array_str, base_repr,
-    binary_repr, errstate, flatiter, format_float_positional, format_float_scientific,
-    frompyfunc, get_printoptions, getbufsize, geterr, geterrcall, nditer, nested_iters,
-    printoptions, save, savetxt, savez, savez_compressed, set_printoptions, setbufsize, seterr,
-    seterrcall, ufunc,
-)
-
 from distarray.ops.conversion import (
     array, asanyarray, asarray, asarray_chkfinite, ascontiguousarray, asfortranarray,
     from_dlpack, frombuffer, fromiter, fromstring, require,
@@ -108,98 +38,39 @@ from distarray.ops.standard import argsort, sort
 from distarray.ops.translators import c_, r_
 from distarray.ops.windows import bartlett, blackman, hamming, hanning, kaiser
 
-__all__ = [
-    "__array_api_version__", "__array_namespace_info__",
-    "abs", "absolute", "acos", "acosh", "add", "all", "allclose", "amax", "amin", "angle",
-    "any", "append", "apply_along_axis", "apply_over_axes", "arange", "arccos", "arccosh",
-    "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argpartition",
-    "argsort", "argwhere", "around", "array", "array2string", "array_equal", "array_equiv",
-    "array_repr", "array_split", "array_str", "asanyarray", "asarray", "asarray_chkfinite",
-    "ascontiguousarray", "asfortranarray", "asin", "asinh", "astype", "atan", "atan2", "atanh",
-    "atleast_1d", "atleast_2d", "atleast_3d", "average", "bartlett", "base_repr", "binary_repr",
-    "bincount", "bitwise_and", "bitwise_count", "bitwise_invert", "bitwise_left_shift",
-    "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "blackman", "block",
-    "bool", "bool_", "broadcast", "broadcast_arrays", "broadcast_shapes", "broadcast_to",
-    "busday_count", "busday_offset", "busdaycalendar", "byte", "bytes_", "c_", "can_cast",
-    "cbrt", "cdouble", "ceil", "character", "choose", "clip", "clongdouble", "column_stack",
-    "common_type", "complex128", "complex64", "complexfloating", "compress", "concat",
-    "concatenate", "conj", "conjugate", "convolve", "copy", "copysign", "copyto", "corrcoef",
-    "correlate", "cos", "cosh", "count_nonzero", "cov", "cross", "csingle", "cumprod", "cumsum",
-    "cumulative_prod", "cumulative_sum", "datetime64", "datetime_as_string", "datetime_data",
-    "deg2rad", "degrees", "delete", "diag", "diag_indices", "diag_indices_from", "diagflat",
-    "diagonal", "diff", "digitize", "divide", "divmod", "dot", "double", "dsplit", "dstack",
-    "dtype", "e", "ediff1d", "einsum", "einsum_path", "empty", "empty_like", "equal",
-    "errstate", "euler_gamma", "exp", "exp2", "expand_dims", "expm1", "extract", "eye", "fabs",
-    "False_", "fft", "fill_diagonal", "finfo", "fix", "flatiter", "flatnonzero", "flexible",
-    "flip", "fliplr", "flipud", "float16", "float32", "float64", "float_power", "floating",
-    "floor", "floor_divide", "fmax", "fmin", "fmod", "format_float_positional",
-    "format_float_scientific", "frexp", "from_dlpack", "frombuffer", "fromfile", "fromfunction",
-    "fromiter", "frompyfunc", "fromregex", "fromstring", "full", "full_like", "gcd", "generic",
-    "genfromtxt", "geomspace", "get_printoptions", "getbufsize", "geterr", "geterrcall",
-    "gradient", "greater", "greater_equal", "half", "hamming", "hanning", "heaviside",
-    "histogram", "histogram2d", "histogram_bin_edges", "histogramdd", "hsplit", "hstack",
-    "hypot", "i0", "identity", "iinfo", "imag", "index_exp", "indices", "inexact", "inf",
-    "inner", "insert", "int16", "int32", "int64", "int8", "int_", "intc", "integer", "interp",
-    "intersect1d", "intp", "invert", "is_busday", "isclose", "iscomplex", "iscomplexobj",
-    "isdtype", "isfinite", "isfortran", "isin", "isinf", "isnan", "isnat", "isneginf",
-    "isposinf", "isreal", "isrealobj", "isscalar", "issubdtype", "iterable", "ix_", "kaiser",
-    "kron", "lcm", "ldexp", "left_shift", "less", "less_equal", "lexsort", "linalg", "linspace",
-    "little_endian", "load", "loadtxt", "log", "log10", "log1p", "log2", "logaddexp",
-    "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "logspace", "long",
-    "longdouble", "longlong", "mask_indices", "matmul", "matrix_transpose", "matvec", "max",
-    "maximum", "may_share_memory", "mean", "median", "memmap", "meshgrid", "mgrid", "min",
-    "min_scalar_type", "minimum", "mintypecode", "mod", "modf", "moveaxis", "multiply", "nan",
-    "nan_to_num", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean",
-    "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum",
-    "nanvar", "ndarray", "ndenumerate", "ndim", "ndindex", "nditer", "negative", "nested_iters",
-    "newaxis", "nextafter", "nonzero", "not_equal", "number", "object_", "ogrid", "ones",
-    "ones_like", "outer", "packbits", "pad", "partition", "percentile", "permute_dims", "pi",
-    "piecewise", "place", "poly", "poly1d", "polyadd", "polyder", "polydiv", "polyfit",
-    "polyint", "polymul", "polysub", "polyval", "positive", "pow", "power", "printoptions",
-    "prod", "promote_types", "ptp", "put", "put_along_axis", "putmask", "quantile", "r_",
-    "rad2deg", "radians", "random", "ravel", "ravel_multi_index", "real", "real_if_close",
-    "reciprocal", "remainder", "repeat", "require", "reshape", "resize", "result_type",
-    "right_shift", "rint", "roll", "rollaxis", "roots", "rot90", "round", "row_stack", "s_",
-    "save", "savetxt",
-    "savez", "savez_compressed", "ScalarType", "sctypeDict", "searchsorted", "select",
-    "set_printoptions", "setbufsize", "setdiff1d", "seterr", "seterrcall", "setxor1d", "shape",
-    "shares_memory", "short", "sign", "signbit", "signedinteger", "sin", "sinc", "single",
-    "sinh", "size", "sort", "sort_complex", "spacing", "split", "sqrt", "square", "squeeze",
-    "stack", "std", "str_", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan",
-    "tanh", "tensordot", "tile", "timedelta64", "trace", "transpose", "trapezoid", "tri",
-    "tril", "tril_indices", "tril_indices_from", "trim_zeros", "triu", "triu_indices",
-    "triu_indices_from", "True_", "true_divide", "trunc", "typecodes", "typename", "ubyte",
-    "ufunc", "uint", "uint16", "uint32", "uint64", "uint8", "uintc", "uintp", "ulong",
-    "ulonglong", "union1d", "unique", "unique_all", "unique_counts", "unique_inverse",
-    "unique_values", "unpackbits", "unravel_index", "unsignedinteger", "unstack", "unwrap",
-    "ushort", "vander", "var", "vdot", "vecdot", "vecmat", "vectorize", "void", "vsplit",
-    "vstack", "where", "zeros", "zeros_like",
-]
 # isort: on
 # fmt: on
+from distarray.lazy import load_operations
 
 load_operations()
-#: What makes arrays of files, and comes when it is asked for.
+#: Modules of ours, and the modules in which ours are that make arrays of files: they come when
+#: they are asked for.
+_ROOMS = ("fft", "linalg", "random")
 _FILES = {
     "fromfile": "distarray.io.raw", "fromregex": "distarray.io.text",
     "genfromtxt": "distarray.io.text", "load": "distarray.io.loading",
     "loadtxt": "distarray.io.text", "memmap": "distarray.io.mapped",
 }  # fmt: skip
+#: NumPy's own modules, and its names that are no part of a program: for those who ask for them.
 _NUMPY_MODULES = (
     "char", "ctypeslib", "dtypes", "emath", "exceptions", "lib", "ma", "polynomial", "rec",
     "strings", "testing", "typing", "version",
 )  # fmt: skip
 _NUMPY_NAMES = (
-    "__version__", "asmatrix", "bmat", "complex256", "float128",
-    "get_include", "info", "matrix", "recarray", "record", "show_config",
-    "show_runtime",
+    "__version__", "asmatrix", "bmat", "complex256", "float128", "get_include", "info", "matrix",
+    "recarray", "record", "show_config", "show_runtime",
 )  # fmt: skip
+_LEFT_OUT = {*_NUMPY_MODULES, *_NUMPY_NAMES, "core", "f2py", "test"}
+
+__all__ = [name for name in numpy.__all__ if name not in _LEFT_OUT]
+__all__ += ["__array_api_version__"]
+globals().update(
+    {name: getattr(numpy, name) for name in {*__all__} - {*globals(), *_ROOMS, *_FILES}}
+)
 
 
 def __getattr__(name: str) -> Any:
-    import numpy
-
-    if name in ("fft", "linalg", "random"):
+    if name in _ROOMS:
         return import_module(f"distarray.numpy.{name}")
     if name in _FILES:
         value = globals()[name] = getattr(import_module(_FILES[name]), name)
