@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.array import faults
 from distarray.comm import devices
 
 __all__ = [
@@ -34,6 +35,8 @@ __all__ = [
 Array = Any
 _module = devices.module_of
 _host_types = (np.ndarray, np.generic)
+#: Methods of ufuncs that go around NumPy's faults.
+_RIGHT = {"reduce": faults.reduce, "reduceat": faults.reduceat}
 #: The ufuncs of which CuPy has a method.
 _METHODS = {
     "reduce": (np.add, np.multiply),
@@ -115,11 +118,11 @@ def _alike(value: Any, items: list[Any]) -> Any:
 
 def ufunc_method(ufunc: np.ufunc, name: str, block: Array, *args: Any) -> Array:
     """``ufunc.reduce``, ``.accumulate`` or ``.reduceat``; through the host where CuPy has none."""
-    method = getattr(ufunc, name)
     if isinstance(block, _host_types):
-        return method(block, *args)
+        return _RIGHT.get(name, getattr(np.ufunc, name))(ufunc, block, *args)
+    method = getattr(ufunc, name)
     if ufunc not in _METHODS[name]:
-        return on_host(method, block, *args)
+        return on_host(_RIGHT.get(name, getattr(np.ufunc, name)), ufunc, block, *args)
     xp = _module(block)
     return method(block, *[xp.asarray(a) if isinstance(a, np.ndarray) else a for a in args])
 

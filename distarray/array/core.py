@@ -87,6 +87,7 @@ class DistArray(Scalars, Items, Operators, Methods):
     @shape.setter
     def shape(self, shape: Any) -> None:
         """Give the same memory another shape; refused where elements would change rank."""
+        np.empty(0).shape = 0  # warns where NumPy does
         found: Any = np.reshape(cast("Any", self), shape, copy=False)
         self._block, self._layout = found._block, found._layout
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, movement, wrap
+from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
 from distarray.array.blocks import Adapted, refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.layout import Box, Coords, Layout
@@ -87,8 +87,7 @@ def apply_blockwise(
     mask = _local(mask, result) if isinstance(mask, DistArray) else mask
     blocks = _targets(outs, result, mesh, filled=mask is not True)
     scalar = not result.shape and not outs and _gives_scalar(function, operands, keywords)
-    if mesh.device_type != "cpu":
-        function = Adapted(function, mesh.xp)
+    function = _adapted(function, mesh)
     value = _evaluate(
         function, parts, mask, blocks, (result.local_shape(mesh.coords), types), keywords
     )
@@ -99,6 +98,15 @@ def apply_blockwise(
         pairs = zip(value, given_outs, strict=True)
         return tuple([_finish(block, out, result, mesh) for block, out in pairs])
     return _finish(value, outs[0] if outs else None, result, mesh)
+
+
+def _adapted(function: Callable[..., Any], mesh: DeviceMesh) -> Callable[..., Any]:
+    """The function as it can be called on blocks, with results to write to among the arguments."""
+    if mesh.device_type != "cpu":
+        return Adapted(function, mesh.xp)
+    if isinstance(function, np.ufunc):
+        return faults.DETOURS.get(function, function)  # type: ignore[no-any-return]
+    return function
 
 
 def alike(operands: Iterable[Any]) -> tuple[list[Array], Layout, DeviceMesh] | None:
@@ -339,7 +347,7 @@ def _by_cells(
         views = [_at(operand, source) for operand, source in zip(operands, sources, strict=True)]
         where = {"where": views.pop()} if mask is not True else {}
         found = tuple([target[key] for target in targets])
-        if isinstance(function, (np.ufunc, Adapted)):
+        if isinstance(function, (np.ufunc, Adapted, faults.Detour)):
             function(*views, out=found if len(found) > 1 else found[0], **where, **keywords)
         else:
             found[0][...] = function(*views, **keywords)

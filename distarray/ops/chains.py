@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray
+from distarray.array import DistArray, faults
 from distarray.array.blocks import contiguous, on_host, ufunc_method
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
@@ -158,7 +158,7 @@ def _folded(
         return ufunc_method(ufunc, "reduce", contiguous(block), axis, kind, None, True)
     # Starting from what came before and not, once more, from the identity.
     stacked = np.concatenate([carry, block], axis)
-    return on_host(ufunc.reduce, stacked, axis, kind, None, True, None)
+    return on_host(faults.reduce, ufunc, stacked, axis, kind, None, True, None)
 
 
 def _masked(

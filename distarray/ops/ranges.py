@@ -51,7 +51,8 @@ def arange(
     first, last, by = plain(start), plain(stop), 1 if step is None else plain(step)
     found = _arange_dtype(first, last, by) if dtype is None else np.dtype(dtype)
     if found.kind not in "iufcb":  # dates and objects have arithmetic of their own
-        values = _arange(first, last, by, dtype)
+        given = (first, last) if step is None else (first, last, by)
+        values = _arange(*given, dtype=dtype)
         _, mesh = place(values.shape, values.dtype, mesh, placements, device, like)
         return distribute(values, mesh, placements, src=None)
     extent = _arange_length(first, last, by, found.kind == "c")

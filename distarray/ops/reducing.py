@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.lib.stride_tricks import as_strided
 
-from distarray.array import DistArray, as_distarray, common_mesh, movement, wrap
+from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
 from distarray.array.blocks import as_array, ufunc_method
 from distarray.comm import DeviceMesh
 from distarray.config import config
@@ -370,9 +370,9 @@ def reduced(
     """``ufunc.reduce`` of a block, on whatever device it lies."""
     if isinstance(block, _HOST):
         if initial is NoValue and mask is None:
-            return ufunc.reduce(block, axes, dtype, None, keepdims)
+            return faults.reduce(ufunc, block, axes, dtype, None, keepdims)
         where = True if mask is None else mask
-        return ufunc.reduce(block, axes, dtype, None, keepdims, initial, where)
+        return faults.reduce(ufunc, block, axes, dtype, None, keepdims, initial, where)
     if mask is not None:
         block = np.where(mask, block, identity(ufunc, block.dtype))
     named = {} if dtype is None or ufunc not in (np.add, np.multiply) else {"dtype": dtype}

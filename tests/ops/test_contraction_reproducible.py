@@ -30,6 +30,12 @@ CALLS = [
 _bits: dict[object, bytes] = {}
 
 
+def _bits_of(found):
+    """The bits of the elements; a long double of 80 bits is followed by some that mean nothing."""
+    padded = found.dtype.char == "g" and np.finfo("g").nmant == 63
+    return found.reshape(-1, 1).view("u1")[:, : 10 if padded else None].tobytes()
+
+
 @pytest.mark.parametrize("dtype", ["f8", "c16", "f4", "f2", "g"])
 @pytest.mark.parametrize("number", range(len(CALLS)))
 @settings(max_examples=8)
@@ -54,12 +60,13 @@ def test_bits_do_not_depend_on_the_layout(world, number, dtype, data):
         with config.override(reproducible=True):
             return call(*operands).full()
 
-    expected = call(*[v.astype("c16" if dtype == "c16" else "g") for v in values])
+    expected = call(*[v.astype("G" if dtype == "c16" else "g") for v in values])
     scale = call(*[np.abs(v).astype("f8") for v in values])
     for found in world.run(ranks, program):
         assert found.dtype == values[0].dtype
         # One call, one result: of the first example and of all others.
-        assert _bits.setdefault((number, dtype), found.tobytes()) == found.tobytes()
+        bits = _bits_of(found)
+        assert _bits.setdefault((number, dtype), bits) == bits
         eps = np.finfo(dtype).eps * (50 if dtype == "g" else 1)  # NumPy's own sum is no better
         assert np.all(np.abs(found - expected) <= 2 * eps * scale + np.finfo(dtype).tiny)
 

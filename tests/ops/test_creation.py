@@ -66,6 +66,7 @@ def test_full_of_values_that_broadcast(world, ranks, data):
     world.run(ranks, program)
 
 
+@pytest.mark.filterwarnings("ignore:Cannot convert float safely:DeprecationWarning")
 @settings(max_examples=25)
 @given(data=st.data())
 def test_diagonals(world, ranks, data):

@@ -21,6 +21,7 @@ numbers = st.one_of(
 
 
 @settings(max_examples=25)
+@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")
 @given(data=st.data())
 @example(data=None)
 def test_arange_has_numpys_bits(world, ranks, data):

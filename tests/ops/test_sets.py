@@ -10,8 +10,8 @@ from distarray import DeviceMesh, Shard
 from distarray.config import config
 from distarray.testing import assert_matches, assert_same_error, mesh_shapes, shapes
 
-from .likeness import Case, check, operands
-from .sortable import KINDS, NUMBERS, OTHERS, WHOLE, sorting_cases, tied
+from .likeness import Case, operands
+from .sortable import KINDS, NUMBERS, OTHERS, WHOLE, check, sorting_cases, tied
 
 flags = st.tuples(st.booleans(), st.booleans(), st.booleans())
 

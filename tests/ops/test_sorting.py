@@ -13,8 +13,7 @@ from distarray.config import config
 from distarray.ops.sorting import buckets
 from distarray.testing import assert_matches, assert_same_error
 
-from .likeness import check
-from .sortable import RECORD, sorting_cases, tied
+from .sortable import RECORD, check, sorting_cases, tied
 
 STABLE = {"kind": "stable"}
 

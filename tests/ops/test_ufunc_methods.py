@@ -1,5 +1,7 @@
 """Methods of ufuncs against NumPy: reduce, reduceat, outer (accumulate is in test_scans)."""
 
+import functools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -141,15 +143,19 @@ def test_outer(world, data):
     "ufunc", [np.subtract, np.divide, np.power, np.arctan2], ids=lambda u: u.__name__
 )
 def test_the_order_of_operations_is_numpys(world, ranks, ufunc):
-    """Bit for bit, on any number of ranks: the ranks take turns."""
+    """Bit for bit where NumPy's loops round alike, on any number of ranks: they take turns."""
     values = 1 + np.random.default_rng(0).random((13, 3)) / 3
+    exact = ufunc in (np.subtract, np.divide)  # the others have vector loops for some strides
 
     def program(group):
         for placements in ([Shard(0)], [Shard(1)]):
             x = distarray.distribute(values, DeviceMesh(group, (ranks,)), placements, src=None)
             for y, whole in ((x, values), (x[::-1], values[::-1]), (x[::3], values[::3])):
-                assert_matches(ufunc.reduce(y, axis=0), ufunc.reduce(whole.copy(), axis=0))
-                assert_matches(ufunc.accumulate(y, axis=0), ufunc.accumulate(whole.copy(), axis=0))
+                # NumPy's own reduce may be wrong (see `faults`): the definition.
+                expected = functools.reduce(ufunc, list(whole))
+                assert_matches(ufunc.reduce(y, axis=0), expected, exact=exact)
+                scanned = ufunc.accumulate(whole.copy(), axis=0)
+                assert_matches(ufunc.accumulate(y, axis=0), scanned, exact=exact)
 
     world.run(ranks, program)
 

@@ -126,15 +126,8 @@ def cross(
     axisb = normalize_axis_index(axisb, y.ndim, msg_prefix="axisb")
     x, y = _last(x, axisa), _last(y, axisb)
     lengths = x.shape[-1], y.shape[-1]
-    if any(length not in (2, 3) for length in lengths):
-        raise ValueError("incompatible dimensions for cross product\n(dimension must be 2 or 3)")
-    if 2 in lengths:
-        warnings.warn(
-            "Arrays of 2-dimensional vectors are deprecated. Use arrays of "
-            "3-dimensional vectors instead. (deprecated in NumPy 2.0)",
-            DeprecationWarning,
-            stacklevel=4,
-        )
+    if lengths != (3, 3):
+        _check_components(*lengths)
     if 3 in lengths:
         axisc = normalize_axis_index(axisc, max(x.ndim, y.ndim), msg_prefix="axisc")
     result: DistArray = small.stackwise(_components, x, y, cores=(1, 1), anywhere=True)
@@ -144,6 +137,15 @@ def cross(
     order = list(range(result.ndim - 1))
     order.insert(axisc, result.ndim - 1)
     return wrap(result._block.transpose(order), result._layout.transpose(order), mesh)
+
+
+def _check_components(first: int, second: int) -> None:
+    """Say of vectors of other than three components what this NumPy says: a warning or an error."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        np.cross(np.zeros(first), np.zeros(second))
+    for warning in said:
+        warnings.warn(str(warning.message), warning.category, stacklevel=5)
 
 
 def _last(x: DistArray, axis: int) -> DistArray:

@@ -125,7 +125,8 @@ def eig(a: Any) -> Any:
     Returns
     -------
     EigResult
-        Of a single matrix replicated, of a stack cut as the stack is. Real if all eigenvalues are.
+        Of a single matrix replicated, of a stack cut as the stack is. Before NumPy 2.5 real if all
+        eigenvalues are.
 
     Raises
     ------
@@ -148,7 +149,7 @@ def eig(a: Any) -> Any:
         return at_once(np.linalg.eig, a)
     values, vectors = stackwise(_complex_eig, a)
     kind: Any = type(np.linalg.eig(np.eye(1)))
-    if a.dtype.kind == "c" or _any_imaginary(values):
+    if _stays_complex(np.linalg.eig, a, values):
         return kind(values, vectors)
     return kind(_real(values), _real(vectors))
 
@@ -163,7 +164,7 @@ def eigvals(a: Any) -> Any:
     if a.ndim == 2 or (is_small(a) and not is_stack(a)):
         return at_once(np.linalg.eigvals, a)
     values = stackwise(_complex_eigvals, a)
-    return values if a.dtype.kind == "c" or _any_imaginary(values) else _real(values)
+    return values if _stays_complex(np.linalg.eigvals, a, values) else _real(values)
 
 
 def _as_complex(values: Array) -> Array:
@@ -177,6 +178,13 @@ def _complex_eig(a: Array) -> tuple[Array, Array]:
 
 def _complex_eigvals(a: Array) -> Array:
     return _as_complex(np.linalg.eigvals(a))
+
+
+def _stays_complex(function: Any, a: DistArray, values: DistArray) -> bool:
+    """Whether eigenvalues are given as complex numbers: since NumPy 2.5 they always are."""
+    if a.dtype.kind == "c" or np.asarray(function(np.eye(1))[0]).dtype.kind == "c":
+        return True
+    return _any_imaginary(values)
 
 
 def _any_imaginary(values: DistArray) -> bool:

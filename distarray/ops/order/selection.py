@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.array import faults
 from distarray.array.blocks import beside
 from distarray.comm.group import Group
 from distarray.layout import Fold
@@ -149,7 +150,11 @@ def _shared(parts: Sequence[Array], counts: Array, group: Group) -> list[Array]:
     received = group.allgather_varied(np.concatenate(parts), counts.sum(1).tolist())
     cuts = np.cumsum(counts, axis=1)[:, :-1]
     pieces = [np.split(block, cut) for block, cut in zip(received, cuts, strict=True)]
-    return [np.sort(np.concatenate(of_ranks)) for of_ranks in zip(*pieces, strict=True)]
+    return [_sorted(np.concatenate(of_ranks)) for of_ranks in zip(*pieces, strict=True)]
+
+
+def _sorted(values: Array) -> Array:
+    return np.sort(values, kind=faults.sort_kind(values.dtype))
 
 
 def _gather(
@@ -179,7 +184,7 @@ def _narrow(
     for search, sample in zip(searches, _samples(searches, group, to_host, rounds), strict=True):
         own = _brackets(search, sample)
         if len(own) > SORTED_ABOVE and not search.ordered:
-            search.values, search.ordered = np.sort(search.values), True
+            search.values, search.ordered = _sorted(search.values), True
         brackets += own
     parts = [_parted(bracket) for bracket in brackets]
     counts = group.allgather(np.array([part.counts for part in parts], np.int64))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.array import faults
 from distarray.comm import devices
 from distarray.ops.sorting.packed import packed_order
 
@@ -65,7 +66,9 @@ def _sure_kind(block: Array) -> Any:
         return "stable"  # which counts the digits of small integers
     if kind in _PLAIN or (kind == "c" and equal_is_same(block)):
         return "quicksort"
-    return "stable" if kind != "f" or block.size <= _SHORT else None
+    if kind == "f" and block.size > _SHORT:
+        return faults.sort_kind(block.dtype)
+    return "stable"
 
 
 def _restore(found: Array, block: Array) -> None:

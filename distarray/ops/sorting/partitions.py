@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, as_distarray, call, implements
+from distarray.array import DistArray, as_distarray, call, faults, implements
 from distarray.comm.group import Group
 from distarray.config import config
 from distarray.ops.order.selection import select
@@ -57,7 +57,7 @@ def partition(
     x = as_distarray(a)
     places = _places(np.partition, x, kth, axis, kind, order)
     if places and _numpys(x, axis):
-        return _by_numpy(np.partition, x, places, axis, order)
+        return _by_numpy(faults.partition, x, places, axis, order)
     if not _selects(x, places):
         return sort(x, axis, order=order)
     x, axis = _lined_up(x, axis)
@@ -65,7 +65,7 @@ def partition(
 
     def whole(blocks: Sequence[Array], axis: int) -> Array:
         if many or not blocks[0].size or not config.settings.reproducible:
-            return np.partition(blocks[0], places, axis)
+            return faults.partition(blocks[0], places, axis)
         return _by_line(lambda line: line[_order_at(line, places)], blocks[0], axis)
 
     def spread(parts: Sequence[Array], line: Line) -> Array:
@@ -100,7 +100,7 @@ def argpartition(
     x = as_distarray(a)
     places = _places(np.argpartition, x, kth, axis, kind, order)
     if places and _numpys(x, axis):
-        return _by_numpy(np.argpartition, x, places, axis, order)
+        return _by_numpy(faults.argpartition, x, places, axis, order)
     if not _selects(x, places):
         return argsort(x, axis, order=order)
     x, axis = _lined_up(x, axis)
@@ -108,7 +108,7 @@ def argpartition(
 
     def whole(blocks: Sequence[Array], axis: int) -> Array:
         if many or not blocks[0].size or not config.settings.reproducible:
-            return np.argpartition(blocks[0], places, axis)
+            return faults.argpartition(blocks[0], places, axis)
         return _by_line(lambda line: _order_at(line, places), blocks[0], axis)
 
     def spread(parts: Sequence[Array], line: Line) -> Array:
@@ -125,7 +125,10 @@ def partition_in_place(
     """``x.partition()``: as :func:`partition`, in the array's own layout and memory."""
     places = _places(np.partition, x, kth, axis, kind, order)
     if places and x._layout.is_plain and order is None and _numpys(x, axis):
-        x._block.partition(places, axis)
+        if kind := faults.sort_kind(x.dtype):
+            x._block.sort(axis, kind)
+        else:
+            x._block.partition(places, axis)
     else:
         x[...] = call(np.partition, x, kth, axis=axis, kind=kind, order=order)
 
@@ -145,7 +148,7 @@ def _by_numpy(
     x, axis = _lined_up(x, axis)
     keys = x if order is None else comparable(x, order)
     found = keys._like(function(keys._block, places, axis))
-    return viewed(found, x.dtype) if function is np.partition else found
+    return viewed(found, x.dtype) if function is faults.partition else found
 
 
 def _selects(x: DistArray, places: Sequence[int]) -> bool:
@@ -177,7 +180,7 @@ def _by_line(function: Callable[[Array], Array], block: Array, axis: int) -> Arr
 
 def _order_at(line: Array, places: Sequence[int]) -> Array:
     """The order of a line that puts the right elements at certain places."""
-    return _order(_labels(line, np.partition(line, places)[places]))
+    return _order(_labels(line, faults.partition(line, places)[places]))
 
 
 def _label(block: Array, value: Array) -> Array:

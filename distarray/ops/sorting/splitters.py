@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distarray.array import faults
 from distarray.comm import devices
 from distarray.comm.group import Group
 from distarray.layout import Fold
@@ -153,7 +154,7 @@ def _last_key(parts: Sequence[Array], left: int) -> Array:
     """The key of the last element left of the cut; empty if this rank is in charge of none."""
     if not left:
         return parts[0][:0]
-    return np.partition(np.concatenate(parts), left - 1)[left - 1 : left]
+    return faults.partition(np.concatenate(parts), left - 1)[left - 1 : left]
 
 
 def _sampled(group: Group, keys: Array, lengths: Sequence[int], targets: Array) -> _Bounds:

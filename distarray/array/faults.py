@@ -1,0 +1,246 @@
+"""Faults of NumPy's own loops, and the way around each.
+
+Some of NumPy's vectorized loops give wrong numbers, on some processors or on all. Each row of
+:data:`FAULTS` names one, with a probe: a call of NumPy whose result is known. The probe runs when
+the operation is first asked for, and only where it fails is the way around taken, which is slower.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+__all__ = [
+    "DETOURS",
+    "FAULTS",
+    "Detour",
+    "Fault",
+    "argpartition",
+    "assumed",
+    "partition",
+    "present",
+    "reduce",
+    "reduceat",
+    "sort_kind",
+]
+
+Array = Any
+NoValue: Any = np._NoValue
+#: Elements that are accumulated at a time.
+_PIECE = 1 << 16
+
+
+class Fault(Enum):
+    """What goes wrong."""
+
+    HALF_SORT = "sorts of float16 by AVX-512 leave elements out of order, and change the NaN"
+    FOLD = "reductions of one line go on from stale values where the loop is AVX-512's"
+    STRIDED_TEST = "isnan, isinf and signbit write past elements where the result has steps"
+    STRIDED_NEGATIVE = "negative reads wrong elements where both arrays have certain steps"
+
+
+# -- probes --------------------------------------------------------------------------------------
+
+
+def _sorts_halves_wrongly() -> bool:
+    """Whether a sort differs from the stable one; its pivots are random, so many are tried."""
+    values = np.array([-np.inf, np.inf, np.nan, 0, 1, -1, 2, -4, -3, 0.5, 7], np.float16)
+    generator = np.random.Generator(np.random.PCG64(0))
+    for few in range(3, 27):
+        sample = values[generator.integers(0, min(few, len(values)), 9000)]
+        found, right = np.sort(sample), np.sort(sample, kind="stable")
+        if not np.array_equal(found.view(np.uint16), right.view(np.uint16)):
+            return True
+    return False
+
+
+def _folds_wrongly(ufunc: np.ufunc) -> bool:
+    line = np.array([1.5, 1.25, 1.125, 1.75, 1.5])
+    right = line[0]
+    for value in line[1:]:
+        right = ufunc(right, value)
+    return not np.isclose(ufunc.reduce(line), right)
+
+
+def _tests_wrongly() -> bool:
+    found = np.zeros((64, 3), bool)
+    np.isnan(np.full(64, np.nan), out=found[:, 0])
+    return not found[:, 0].all() or bool(found[:, 1:].any())
+
+
+def _negates_wrongly() -> bool:
+    numbers, found = np.arange(256, dtype=np.float32), np.zeros(128, np.float32)
+    np.negative(numbers[::4], out=found[::2])
+    return not np.array_equal(found[::2], -numbers[::4].copy())
+
+
+class _Row(NamedTuple):
+    probe: Callable[[], bool]
+    ufuncs: tuple[np.ufunc, ...] = ()
+
+
+FAULTS: dict[Fault, _Row] = {
+    Fault.HALF_SORT: _Row(_sorts_halves_wrongly),
+    Fault.FOLD: _Row(
+        lambda: _folds_wrongly(np.power) or _folds_wrongly(np.arctan2),
+        (np.power, np.arctan2, np.ldexp),
+    ),
+    Fault.STRIDED_TEST: _Row(_tests_wrongly, (np.isnan, np.isinf, np.signbit)),
+    Fault.STRIDED_NEGATIVE: _Row(_negates_wrongly, (np.negative,)),
+}
+_FOLDING = frozenset(FAULTS[Fault.FOLD].ufuncs)
+#: Answers that a test has put in the place of the probes'.
+_assumed: dict[Fault, bool] = {}
+
+
+def present(fault: Fault) -> bool:
+    """Whether this NumPy on this processor has a fault."""
+    return _assumed[fault] if fault in _assumed else _probed(fault)
+
+
+@cache
+def _probed(fault: Fault) -> bool:
+    with np.errstate(all="ignore"):
+        return FAULTS[fault].probe()
+
+
+@contextmanager
+def assumed(answer: bool, *faults: Fault) -> Iterator[None]:
+    """Take faults for present or absent, whatever the probes say: for tests of the ways around.
+
+    Parameters
+    ----------
+    answer : bool
+        What :func:`present` then says.
+    *faults : Fault
+        Of which it says so; none stands for all.
+    """
+    before = dict(_assumed)
+    _assumed.update(dict.fromkeys(faults or Fault, answer))
+    try:
+        yield
+    finally:
+        _assumed.clear()
+        _assumed.update(before)
+
+
+# -- sorts ---------------------------------------------------------------------------------------
+
+
+def sort_kind(dtype: np.dtype[Any]) -> Any:
+    """The `kind` that stands for NumPy's fastest sort of a data type that is right."""
+    return "stable" if dtype.char == "e" and present(Fault.HALF_SORT) else None
+
+
+def partition(block: Array, places: Any, axis: int = -1) -> Array:
+    """``np.partition`` of a block."""
+    kind = sort_kind(block.dtype)
+    return np.sort(block, axis, kind) if kind else np.partition(block, places, axis)
+
+
+def argpartition(block: Array, places: Any, axis: int = -1) -> Array:
+    """``np.argpartition`` of a block."""
+    kind = sort_kind(block.dtype)
+    return np.argsort(block, axis, kind) if kind else np.argpartition(block, places, axis)
+
+
+# -- reductions ----------------------------------------------------------------------------------
+
+
+def reduce(
+    ufunc: np.ufunc,
+    block: Array,
+    axes: Any = 0,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = NoValue,
+    where: Any = True,
+) -> Any:
+    """``ufunc.reduce`` of a block in host memory, with the arguments in its order."""
+    numpys: Any = ufunc.reduce
+    if ufunc not in _FOLDING or not present(Fault.FOLD):
+        return numpys(block, axes, dtype, out, keepdims, initial, where)
+    axes = tuple(range(block.ndim)) if axes is None else normalize_axis_tuple(axes, block.ndim)
+    tiny = np.ones([min(extent, 1) for extent in block.shape], block.dtype)
+    kind = numpys(tiny, axes, dtype, None, True, initial).dtype  # or NumPy's error
+    if len(axes) != 1:
+        return numpys(block, axes, dtype, out, keepdims, initial, where)
+    lines = np.moveaxis(block, axes[0], 0)
+    mask = where if where is True else np.moveaxis(np.broadcast_to(where, block.shape), axes[0], 0)
+    found = _folded(ufunc, lines, kind, initial, mask)
+    found = np.expand_dims(found, axes[0]) if keepdims else found
+    if out is None:
+        return found[()]
+    np.copyto(out, found, casting="unsafe")
+    return out
+
+
+def _folded(ufunc: np.ufunc, lines: Array, kind: Any, initial: Any, mask: Any) -> Array:
+    """The first dimension folded: scans of pieces are right, and so are calls slab by slab."""
+    if initial is NoValue or initial is None:
+        carry, lines = np.array(lines[0], kind), lines[1:]
+    else:
+        carry = np.full(lines.shape[1:], initial, kind)
+    if mask is not True or ufunc is np.ldexp:  # whose operands are of two types
+        operands = lines if ufunc is np.ldexp else lines.astype(kind, copy=False)
+        for number, slab in enumerate(operands):
+            ufunc(carry, slab, out=carry, where=True if mask is True else mask[number])
+        return carry
+    step = max(1, _PIECE // max(1, carry.size))
+    for start in range(0, len(lines), step):
+        piece = np.concatenate([carry[None], lines[start : start + step]], dtype=kind)
+        carry = ufunc.accumulate(piece, 0)[-1]
+    return carry
+
+
+def reduceat(ufunc: np.ufunc, block: Array, starts: Array, axis: int, dtype: Any = None) -> Array:
+    """``ufunc.reduceat`` of a block in host memory."""
+    if ufunc not in _FOLDING or not len(starts) or not present(Fault.FOLD):
+        return ufunc.reduceat(block, starts, axis, dtype)
+    lines = np.moveaxis(block, axis, 0)
+    stops = [*starts[1:], len(lines)]
+    slices = [lines[a : max(a + 1, b)] for a, b in zip(starts, stops, strict=True)]
+    found = np.stack([reduce(ufunc, part, 0, dtype) for part in slices])
+    return np.moveaxis(found, 0, axis)
+
+
+# -- results that have steps ---------------------------------------------------------------------
+
+
+class Detour:
+    """A ufunc of one operand that is right wherever its result goes."""
+
+    def __init__(self, ufunc: np.ufunc, fault: Fault) -> None:
+        self.ufunc, self._fault = ufunc, fault
+
+    def __call__(
+        self, x: Any, into: Any = None, /, *, out: Any = None, where: Any = True, **keywords: Any
+    ) -> Any:
+        """Call the ufunc, with a result that has no steps; that is copied where it has to go."""
+        if into is None:
+            into = out[0] if isinstance(out, tuple) else out
+        if into is None or _in_step(x, into) or not present(self._fault):
+            return self.ufunc(x, into, where=where, **keywords)
+        casting = keywords.get("casting", "same_kind")
+        np.copyto(into, self.ufunc(x, **keywords), casting, where)
+        return into
+
+
+def _in_step(x: Any, into: Array) -> bool:
+    """Whether an operand and a result are passed over without steps."""
+    flags = getattr(x, "flags", into.flags)
+    both_c = flags.c_contiguous and into.flags.c_contiguous
+    return bool(both_c or (flags.f_contiguous and into.flags.f_contiguous))
+
+
+#: What to call with ``out=`` instead of a ufunc.
+DETOURS: dict[Any, Any] = {
+    ufunc: Detour(ufunc, fault)
+    for fault in (Fault.STRIDED_TEST, Fault.STRIDED_NEGATIVE)
+    for ufunc in FAULTS[fault].ufuncs
+}
