@@ -79,13 +79,14 @@ def run(programs: Path, argv: list[str], title: str, **settings: str) -> bool:
 
 
 def families(programs: Path, title: str) -> bool:
-    """The families' tests, with few drawn examples: on threads, then on 3 MPI ranks."""
-    few = {"DISTARRAY_TEST_EXAMPLES": "5"}
+    """The families' tests, with few drawn examples: on 1 and 3 threads, then on 3 MPI ranks."""
+    few = {"DISTARRAY_TEST_EXAMPLES": "5", "DISTARRAY_TEST_THREADS": "1,3"}
     threads = ["-n", "auto", "--dist", "worksteal", "-m", "not launches", *FAMILIES]
+    names = {Path(family).name for family in FAMILIES}
     left_out = " ".join(
         f"--ignore={path.relative_to(ROOT)}"
         for path in sorted((ROOT / "tests").iterdir())
-        if str(path.relative_to(ROOT)) not in FAMILIES and path.is_dir()
+        if path.name.startswith("test_") or (path.is_dir() and path.name not in names)
     )
     on_ranks = {"DISTARRAY_TEST_RANKS": "3", "DISTARRAY_TEST_RANKS_ARGS": left_out}
     passed = run(programs, threads, f"{title}, ranks as threads", **few)

@@ -85,6 +85,8 @@ def test_every_ufunc(world, name, data):
     ranks = data.draw(st.sampled_from(world.ranks))
     mesh_shape = data.draw(mesh_shapes(ranks))
     arrays = data.draw(operands(ufunc))
+    if np.lib.NumpyVersion(np.__version__) < "2.4.0":  # whose tanh rounds as the strides are
+        assume(name != "tanh" or "e" not in [a.dtype.char for a in arrays])
     backwards = not (name in NEVER_BACKWARDS and "F" in [a.dtype.char for a in arrays])
     kinds = [kind for kind in LAID if backwards or kind != "view"]
     laid = [data.draw(recipes(a.shape, mesh_shape, a.dtype, kinds)) for a in arrays]
