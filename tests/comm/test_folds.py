@@ -103,9 +103,7 @@ def test_allreduce_bits(world, ranks, fold, dtype):
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "g", "D", "M8[s]", "m8[D]"])
 @pytest.mark.parametrize("fold", [Fold.MIN, Fold.MAX])
 def test_nan_wins(world, ranks, fold, dtype, size):
-    nothing = np.datetime64("NaT") if dtype[0] in "Mm" else np.nan
-    if dtype == "m8[D]":
-        nothing = np.timedelta64("NaT")
+    nothing = np.array("NaT" if dtype[0] in "Mm" else np.nan, dtype)
 
     def mine(rank):
         block = np.arange(size).astype(dtype)
