@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from distarray.array import distribute
 from distarray.comm import DeviceMesh
 from distarray.testing import Recipe, mesh_shapes, recipes
+from tests.ops.likeness import outcome
 
 
 @dataclass(frozen=True)
@@ -125,14 +126,6 @@ def sources(draw, ranks, dtypes=("f8", "i4"), min_dims=1, max_dims=3):
         )
     )
     return mesh_shape, values, recipe
-
-
-def outcome(call):
-    """What a call returns, or the exception that it raises."""
-    try:
-        return call()
-    except Exception as error:
-        return error
 
 
 def check_error(found, expected):
