@@ -29,6 +29,8 @@ class Settings:
     replicate_below: int = 1 << 18
     #: ``np.asarray(x)`` gathers up to this size and raises above it.
     gather_limit: int = 1 << 30
+    #: What it gathers of a cut array may be written to, although no write reaches the array.
+    writeable_copies: bool = False
     #: What a NumPy function without a distributed form does: "warn", "allow" or "error".
     fallback: str = "warn"
     #: Largest operand that the fallback gathers.

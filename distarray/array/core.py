@@ -257,6 +257,8 @@ class DistArray(Scalars, Items, Operators, Methods):
                 "x.full(), which has no limit"
             )
         whole = self.full()
+        if copy is None and not config.writeable_copies:
+            whole.flags.writeable = False  # what a library writes here would never reach the array
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:

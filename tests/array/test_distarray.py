@@ -239,6 +239,48 @@ def test_numpy_arrays_of_it(world, ranks):
 
 
 @pytest.mark.host
+def test_gathered_copies_are_read_only(world, ranks):
+    """A write into one would be lost; copies that were asked for are the caller's own."""
+
+    def program(group):
+        values = np.arange(12.0).reshape(4, 3)
+        x = distarray.distribute(values, line(group), Shard(0))
+        if ranks > 1:
+            for gathered in (np.asarray(x), np.asarray(x, "f8"), np.asanyarray(x[1:])):
+                with pytest.raises(ValueError, match="read-only"):
+                    gathered[:] = 0
+            with config.override(writeable_copies=True):
+                np.asarray(x)[:] = 0
+        for own in (np.array(x), np.asarray(x, "f4"), np.asarray(x, copy=True), x.full()):
+            own[:] = 0
+        assert_matches(x, values)
+        whole = dnp.array([1.0, 2.0])
+        np.asarray(whole)[0] = 7
+        assert_matches(whole, np.array([7.0, 2.0]))
+
+    world.run(ranks, program)
+
+
+@pytest.mark.host
+def test_libraries_cannot_lose_what_they_write(world, ranks):
+    ndimage = pytest.importorskip("scipy.ndimage", reason="SciPy is not installed")
+
+    def program(group):
+        values = np.arange(12.0).reshape(4, 3)
+        x = distarray.distribute(values, line(group), Shard(0))
+        cut, whole = dnp.zeros_like(x), dnp.zeros((4, 3))
+        wanted = ndimage.gaussian_filter(values, 2)
+        np.testing.assert_array_equal(ndimage.gaussian_filter(x, 2), wanted)
+        ndimage.gaussian_filter(x, 2, output=whole)
+        assert_matches(whole, wanted)
+        if ranks > 1:
+            with pytest.raises(ValueError, match="read-only"):
+                ndimage.gaussian_filter(x, 2, output=cut)
+
+    world.run(ranks, program)
+
+
+@pytest.mark.host
 def test_dlpack(world, ranks):
     def program(group):
         x = distarray.distribute(np.arange(12.0), line(group), Shard(0))
