@@ -5,6 +5,7 @@ Each derives from the built-in type that NumPy would raise for the same mistake,
 """
 
 __all__ = [
+    "ArgumentsDiffer",
     "CheckpointError",
     "CommunicationForbidden",
     "CopyRequiredError",
@@ -32,6 +33,10 @@ class MeshError(DistArrayError, ValueError):
 
 class DivergenceError(DistArrayError, RuntimeError):
     """The ranks are not making the same call."""
+
+
+class ArgumentsDiffer(DivergenceError, ValueError):
+    """The ranks make one call with arguments that must be equal, and are not."""
 
 
 class CopyRequiredError(DistArrayError, ValueError, BufferError):

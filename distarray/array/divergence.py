@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array.base import Base
+from distarray.comm.alike import grouped
 from distarray.comm.group import Group
 from distarray.config import config
 from distarray.errors import DivergenceError
@@ -50,7 +51,7 @@ def verify_among(group: Group, text: str) -> None:
     if len(set(texts)) > 1:
         raise DivergenceError(
             "the ranks are not making the same call (checked because config.check is on):"
-            + "".join([f"\n    {ranks}  {call}" for ranks, call in _grouped(texts)])
+            + "".join([f"\n    {ranks}  {call}" for ranks, call in grouped(texts)])
         )
 
 
@@ -84,21 +85,3 @@ def _described(value: Any) -> str:
         return f"[{inner}{', ...' if len(value) > 32 else ''}]"
     plain = (int, float, complex, str, bytes, slice, np.generic, type(None), type(Ellipsis))
     return repr(value) if isinstance(value, plain) else type(value).__name__
-
-
-def _grouped(texts: list[str]) -> list[tuple[str, str]]:
-    """Each distinct call with the ranks that make it, as "ranks 0-2"."""
-    groups: dict[str, list[int]] = {}
-    for rank, text in enumerate(texts):
-        groups.setdefault(text, []).append(rank)
-    found = []
-    for text, ranks in groups.items():
-        runs: list[list[int]] = []
-        for rank in ranks:
-            if runs and runs[-1][1] == rank - 1:
-                runs[-1][1] = rank
-            else:
-                runs.append([rank, rank])
-        names = ", ".join([str(a) if a == b else f"{a}-{b}" for a, b in runs])
-        found.append((f"rank{'s' if len(ranks) > 1 else ''} {names}", text))
-    return found

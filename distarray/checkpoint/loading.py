@@ -114,33 +114,38 @@ def load(
         mesh = _mesh_of(into)
     if mesh.coords is None:
         return into
-    home, group, place = mesh, mesh.group, _absolute(path)
+    home, group, place = mesh, mesh.group, _place(path)
     background.settle(mesh)
-    catalog = _catalog(place, step, group)
+    catalog = _catalog(place, step, group, "checkpoint.load")
     match = Match(catalog.arrays, lambda whole, kind: _item(whole, kind, home))
     result = agreed(group, lambda: match.value(catalog.node, into, "state"))
     agreed(group, lambda: check_files(catalog.path, _needed(catalog, match), group))
     finish, shown = agreed(
         group, lambda: (_Loading(catalog, match, home, placements), shows(home, progress))
     )
-    same_everywhere(group, finish.described, "checkpoint.load: what is loaded")
+    same_everywhere(group, finish.described, "what is loaded")
     agree(group, finish.read(shown))
     finish.assemble()
     return agreed(group, result)
 
 
-def _absolute(path: PathLike) -> Path:
-    return Path(os.path.realpath(os.fspath(path)))
+def _absolute(path: str) -> Path:
+    return Path(os.path.realpath(path))
 
 
-def _catalog(place: Path, step: int | None, group: Group) -> Catalog:
+def _place(path: PathLike) -> str:
+    """A path in words that are the same on all nodes, wherever its links lead there."""
+    return os.path.abspath(os.fspath(path))
+
+
+def _catalog(place: str, step: int | None, group: Group, call: str) -> Catalog:
     """What a checkpoint says about itself: read by one rank, looked at by all."""
 
     def look() -> tuple[Path, bytes]:
-        path = find(place, step)
+        path = find(_absolute(place), step)
         return path, read_catalog(path)
 
-    path, data = on_first(group, look)
+    path, data = on_first(group, look, f"{call}: {place}, step={step}")
     return agreed(group, lambda: parse_catalog(path, data))
 
 
@@ -150,7 +155,7 @@ def _mesh_of(into: Any) -> DeviceMesh:
         return default_mesh()
     flat, _ = flatten(into)
     meshes = {leaf.value.mesh for leaf in flat.leaves if isinstance(leaf.value, DistArray)}
-    meshes.update(value.mesh for _, value in flat.items)
+    meshes.update(value.mesh for _, _, value in flat.items)
     return meshes.pop() if len(meshes) == 1 else default_mesh()
 
 
@@ -299,15 +304,15 @@ def latest(path: PathLike, *, mesh: DeviceMesh | None = None) -> Path | None:
     """
     mesh = default_mesh() if mesh is None else mesh
     background.settle(mesh)
-    place = _absolute(path)
+    place = _place(path)
 
     def look() -> Path | None:
         try:
-            return find(place)
+            return find(_absolute(place))
         except (FileNotFoundError, ValueError):
             return None
 
-    return on_first(mesh.group, look)
+    return on_first(mesh.group, look, f"checkpoint.latest: {place}")
 
 
 def steps(path: PathLike, *, mesh: DeviceMesh | None = None) -> list[int]:
@@ -325,7 +330,8 @@ def steps(path: PathLike, *, mesh: DeviceMesh | None = None) -> list[int]:
     """
     mesh = default_mesh() if mesh is None else mesh
     background.settle(mesh)
-    return on_first(mesh.group, lambda: steps_of(_absolute(path)))
+    place = _place(path)
+    return on_first(mesh.group, lambda: steps_of(_absolute(place)), f"checkpoint.steps: {place}")
 
 
 def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None = None) -> int:
@@ -361,8 +367,8 @@ def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None =
     """
     mesh = default_mesh() if mesh is None else mesh
     background.settle(mesh)
-    group, place = mesh.group, _absolute(path)
-    catalog = _catalog(place, step, group)
+    group, place = mesh.group, _place(path)
+    catalog = _catalog(place, step, group, "checkpoint.verify")
     match = Match(catalog.arrays, lambda whole, kind: None)
     agreed(group, lambda: match.value(catalog.node, None, "state"))
     arrays = list(catalog.arrays.values())

@@ -107,9 +107,12 @@ def save(
     if mesh.coords is None:
         return Saving(step_path(place, step), mesh)
     background.settle(mesh)
-    agree(mesh.group, error or _wrong_arguments(step, keep))
-    step = None if step is None else operator.index(step)  # NumPy's integers are not JSON's
-    check_alike(mesh.group, flat)
+    wrong = _wrong_arguments(step, keep)
+    if wrong is None:  # NumPy's integers are not JSON's
+        step, keep = (None if n is None else operator.index(n) for n in (step, keep))
+    said = {"path": os.path.abspath(path), "step": step, "keep": keep}
+    said["asynchronous"] = bool(asynchronous)
+    check_alike(mesh.group, said, flat, error or wrong)
     flat.complete()
     items = plan_items(flat.leaves, mesh)
     aside = _begin(place, step, keep, flat, items, mesh)
@@ -129,7 +132,7 @@ def save(
 
 def _common_mesh(flat: Flat) -> DeviceMesh:
     meshes = {leaf.value.mesh for leaf in flat.leaves if isinstance(leaf.value, DistArray)}
-    meshes.update(value.mesh for _, value in flat.items)
+    meshes.update(value.mesh for _, _, value in flat.items)
     return meshes.pop() if len(meshes) == 1 else default_mesh()
 
 

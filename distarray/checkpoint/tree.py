@@ -60,17 +60,17 @@ class Flat(NamedTuple):
     node : dict
         The description, complete once :meth:`complete` has been called.
     leaves : list of Leaf
-    items : list of (dict, DistArray)
-        Nodes of distributed arrays without dimensions, and these.
+    items : list of (str, dict, DistArray)
+        Names and nodes of distributed arrays without dimensions, and these.
     """
 
     node: Node
     leaves: list[Leaf]
-    items: list[tuple[Node, DistArray]]
+    items: list[tuple[str, Node, DistArray]]
 
     def complete(self) -> None:
         """Put the values of arrays without dimensions in; communicates if ranks lack them."""
-        for node, value in self.items:
+        for _, node, value in self.items:
             node["item"] = value.full().tobytes().hex()
 
 
@@ -81,7 +81,9 @@ def flatten(state: Any) -> tuple[Flat, Exception | None]:
         node = walk.node(state, (), "state")
     except Exception as caught:
         error = caught
-    return Flat(node, walk.leaves, walk.items), error
+    # By name: all ranks have them in this order, whatever the order of their dicts is.
+    leaves = sorted(walk.leaves, key=lambda leaf: leaf.name)
+    return Flat(node, leaves, sorted(walk.items, key=lambda item: item[0])), error
 
 
 class _Walk:
@@ -89,7 +91,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self.leaves: list[Leaf] = []
-        self.items: list[tuple[Node, DistArray]] = []
+        self.items: list[tuple[str, Node, DistArray]] = []
         #: What has been met, with its node; kept, so that no other object gets its id.
         self._seen: dict[int, tuple[Any, Node]] = {}
         self._open: set[int] = set()
@@ -146,7 +148,7 @@ class _Walk:
             if not distributed:
                 return _item(value, kind)
             node: Node = {"item": "", "dtype": dtype_name(value.dtype), "kind": kind}
-            self.items.append((node, value))
+            self.items.append(("/".join(names), node, value))
             return node
         node = {"array": "/".join(names) or "array", "kind": kind}
         if distributed:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from distarray.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from distarray.io.handles import File, Variable, open, read, write
+    from distarray.io.handles import File, Variable, open, read
+    from distarray.io.writing import write
 
 __all__ = ["File", "Variable", "open", "read", "write"]
 
@@ -19,7 +20,7 @@ _HOMES = {
     "Variable": "distarray.io.handles",
     "open": "distarray.io.handles",
     "read": "distarray.io.handles",
-    "write": "distarray.io.handles",
+    "write": "distarray.io.writing",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -1,5 +1,6 @@
 """Reading ``.npz`` files: archives whose arrays are read when they are asked for."""
 
+import os
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from distarray.comm.agree import agreed
 from distarray.io.bodies import Sum
 from distarray.io.filling import Placements, filled, kept
 from distarray.io.npy import Header, found_on_rank_0, read_header
+from distarray.io.origins import read_by_each
 from distarray.io.zips import combined
 
 __all__ = ["Archive", "Member", "look_at"]
@@ -67,14 +69,17 @@ class Archive(Mapping[str, DistArray]):
         self.f = _Bag(self)
 
     def __getitem__(self, key: str) -> Any:
-        if key not in self._members:
-            raise KeyError(f"{key} is not a file in the archive")
-        if self._source is None:
-            raise ValueError("the archive is closed")
-        if not isinstance(self._source, str):
-            return self._distributed(lambda: self._source[key])
-        path, name = self._source, self._members[key]
-        member = found_on_rank_0(lambda: _looked(path, name, self._limit), self._mesh)
+        source, name = self._source, self._members.get(key, "")
+        error: Exception | None = None
+        if not name:
+            error = KeyError(f"{key} is not a file in the archive")
+        elif source is None:
+            error = ValueError("the archive is closed")
+        if source is not None and not isinstance(source, str):
+            return self._distributed(lambda: self._opened_by_each(key, error))
+        path = source or ""
+        said = f"{name!r} of {os.path.abspath(path)}"
+        member = found_on_rank_0(lambda: _looked(path, name, self._limit), self._mesh, said, error)
         if member.header is None or member.header.dtype.hasobject:
             return self._distributed(lambda: _by_numpy(path, key, self._rest))
         if not member.stored:
@@ -87,13 +92,19 @@ class Archive(Mapping[str, DistArray]):
             raise BadZipFile(f"Bad CRC-32 for file {name!r}")
         return x
 
+    def _opened_by_each(self, key: str, error: Exception | None) -> Any:
+        """A member of the archive that this rank has opened for itself."""
+        if error is not None:
+            raise error
+        return self._source[key]
+
     @property
     def _limit(self) -> int:
         return 2**64 if self._rest["allow_pickle"] else int(self._rest["max_header_size"])
 
     def _distributed(self, read: Any) -> Any:
         """What every rank reads whole."""
-        value = agreed(self._mesh.group, read)
+        value = read_by_each("numpy.load", read, self._mesh)
         if not isinstance(value, np.ndarray):
             return value
         placements = None if value.dtype.hasobject else self._placements

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from distarray.comm import Group
-from distarray.comm.agree import agreed
+from distarray.comm.agree import agree, agreed
+from distarray.errors import ArgumentsDiffer
 from distarray.io import directories
 
 __all__ = ["on_first", "replacing"]
@@ -15,11 +16,46 @@ __all__ = ["on_first", "replacing"]
 T = TypeVar("T")
 
 
-def on_first(group: Group, act: Callable[[], T]) -> T:
-    """What `act` gives on rank 0, on all ranks of the group; its error on all of them."""
-    result = agreed(group, lambda: act() if group.rank == 0 else None)
-    found: T = group.broadcast_object(result, 0)
-    return found
+def on_first(
+    group: Group, act: Callable[[], T], said: str = "", error: Exception | None = None
+) -> T:
+    """What `act` gives on rank 0, on all ranks of the group; its error on all of them. Collective.
+
+    Parameters
+    ----------
+    group : Group
+        All ranks that want it.
+    act : callable
+        Called on rank 0, without arguments.
+    said : str
+        What they want, in words.
+    error : Exception, optional
+        What this rank has found wrong already; raised on all ranks.
+
+    Raises
+    ------
+    ArgumentsDiffer
+        On all ranks, if they do not say the same of what they want.
+
+    Cost
+    ----
+    A small broadcast, and an allreduce of an integer.
+    """
+    result: T | None = None
+    if group.rank == 0 and error is None:
+        try:
+            result = act()
+        except Exception as caught:
+            error = caught
+    words, found = group.broadcast_object((said, result), 0)
+    if error is None and words != said:
+        error = ArgumentsDiffer(
+            f"the ranks want different things of one file:\n    rank 0  {words}"
+            f"\n    rank {group.rank}  {said}"
+        )
+    agree(group, error)
+    shared: T = found
+    return shared
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +26,9 @@ __all__ = [
     "Format",
     "Lazy",
     "check_labels",
+    "check_options",
     "find_format",
+    "format_of_name",
     "is_zarr",
     "local_path",
     "module_of",
@@ -85,7 +88,9 @@ class Contents:
     close : callable
         Gives up what is open.
     refused : mapping of str to str
-        Names of what the file has and is not read, and why.
+        Names of arrays that the file has and that are not read, and why.
+    missing : mapping of str to str
+        Names that lead to nothing, and why.
     """
 
     arrays: Mapping[str, Source]
@@ -94,6 +99,7 @@ class Contents:
     array_attrs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     close: Callable[[], None] | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 class Lazy(Mapping[str, Any]):
@@ -125,15 +131,9 @@ def find_format(path: str, name: str | None = None) -> Format:
     ValueError
         If nothing tells the format; names those that there are.
     """
-    if name is not None:
-        for known in FORMATS:
-            if known.name == name:
-                return known
-        raise ValueError(f"format={name!r}: the formats are {_names(FORMATS)}")
-    lower = path.rstrip("/").lower()
-    matches = [(s, f) for f in FORMATS for s in f.suffixes if lower.endswith(s)]
-    if matches:
-        return max(matches, key=lambda match: len(match[0]))[1]
+    known = format_of_name(path, name)
+    if known is not None:
+        return known
     if is_zarr(path):
         return find_format(path, "zarr")
     start = _first_bytes(path)
@@ -147,6 +147,24 @@ def find_format(path: str, name: str | None = None) -> Format:
     )
 
 
+def format_of_name(path: str, name: str | None = None) -> Format | None:
+    """The format that the caller names, or the ending of a path; None if neither says it.
+
+    Raises
+    ------
+    ValueError
+        If there is no format of that name.
+    """
+    if name is not None:
+        for known in FORMATS:
+            if known.name == name:
+                return known
+        raise ValueError(f"format={name!r}: the formats are {_names(FORMATS)}")
+    lower = path.rstrip("/").lower()
+    matches = [(s, f) for f in FORMATS for s in f.suffixes if lower.endswith(s)]
+    return max(matches, key=lambda match: len(match[0]))[1] if matches else None
+
+
 def is_zarr(path: str) -> bool:
     """Whether a path is a directory that is marked as a Zarr store."""
     return any(os.path.isfile(os.path.join(path, mark)) for mark in _ZARR_MARKS)
@@ -157,6 +175,21 @@ def local_path(path: str) -> str:
     for scheme in ("file://", "local://"):
         path = path.removeprefix(scheme)
     return path
+
+
+def check_options(known: Format, function: str, options: Mapping[str, Any], call: str) -> None:
+    """Raise if a format's function takes no such options.
+
+    Those that it hands on to a library are the library's to check.
+    """
+    taken = signature(getattr(module_of(known), function)).parameters.values()
+    names = [each.name for each in taken if each.kind is each.KEYWORD_ONLY]
+    if any(each.kind is each.VAR_KEYWORD for each in taken):
+        return
+    for name in options:
+        if name not in names:
+            has = f"its options are {', '.join(names)}" if names else "it has none"
+            raise TypeError(f"{call}: {known.name} files have no option {name!r}; {has}")
 
 
 def check_labels(arrays: Mapping[str, Any], **said: Mapping[str, Any] | None) -> None:

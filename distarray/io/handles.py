@@ -1,23 +1,22 @@
-"""Opening, reading and writing files of arrays, whatever their format."""
+"""Opening and reading files of arrays, whatever their format."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, cast
 
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.array.creation import as_distarray, common_mesh
 from distarray.array.keys import basic_entries
 from distarray.comm import DeviceMesh, default_mesh
-from distarray.comm.agree import agree
-from distarray.io.formats import Contents, find_format, local_path, module_of
+from distarray.comm.alike import Said, same_call
+from distarray.io.agreement import described, options_said, path_said
+from distarray.io.formats import Contents, check_options, find_format, local_path, module_of
 from distarray.io.parts import Part
 from distarray.io.sections import Placements, Source, read_array
-from distarray.io.storing import alike
 
-__all__ = ["File", "Variable", "open", "read", "write"]
+__all__ = ["File", "ManyPlacements", "Variable", "open", "read"]
 
 #: Placements for all arrays, by name, or by a function of name and shape.
 ManyPlacements = (
@@ -122,6 +121,17 @@ class Variable:
         ----
         The bytes of the part, each read by one rank; see :func:`distarray.io.read`.
         """
+        mesh = self._file.mesh if mesh is None else mesh
+        source, error = self._source, None
+        try:
+            source = self._part(key)
+        except Exception as caught:
+            error = caught
+        said = f"{self.name!r} of {self._file._place}, [{described(key)}]"
+        return read_array(source, mesh, placements, said=said, error=error)
+
+    def _part(self, key: Any) -> Source:
+        """What a key selects; raises if that cannot be read."""
         if self._file.closed:
             raise ValueError(f"{self._file.path} is closed; read inside `with distarray.io.open`")
         if self.dtype.hasobject:
@@ -129,7 +139,6 @@ class Variable:
                 f"{self!r} has elements of varying length, which are Python objects in memory and "
                 "cannot be distributed; read it with the format's own library, on one rank"
             )
-        mesh = self._file.mesh if mesh is None else mesh
         entries = basic_entries(key, self.shape, arrays=True)
         if entries is None:
             raise IndexError(
@@ -137,7 +146,7 @@ class Variable:
                 "the array that it gives"
             )
         part = Part.of(self._source, entries)
-        return read_array(self._source if part is None else part, mesh, placements)
+        return self._source if part is None else part
 
     def __getitem__(self, key: Any) -> DistArray:
         return self.read(key)
@@ -192,12 +201,14 @@ class File(Mapping[str, Variable]):
         self.path, self.mesh, self.closed = path, mesh, False
         self.attrs = contents.attrs
         self._contents = contents
+        self._place = os.path.abspath(path) if "://" not in path else path
 
     def __getitem__(self, name: str) -> Variable:
         source = self._contents.arrays.get(name)
         if source is None:
-            if name in self._contents.refused:
-                raise KeyError(f"{self.path}: {name!r} {self._contents.refused[name]}")
+            for why in (self._contents.refused, self._contents.missing):
+                if name in why:
+                    raise KeyError(f"{self.path}: {name!r} {why[name]}")
             known = list(self._contents.arrays)
             shown = ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
             raise KeyError(f"{self.path} has no array {name!r}; it has {shown or 'none'}")
@@ -208,6 +219,15 @@ class File(Mapping[str, Variable]):
 
     def __len__(self) -> int:
         return len(self._contents.arrays)
+
+    def _all(self) -> list[str]:
+        """All names; raises if something is there that is not read."""
+        for name, why in self._contents.refused.items():
+            raise ValueError(
+                f"{self.path}: {name!r} {why}. To read the other arrays, name them: "
+                f"distarray.io.read(path, {[*self][:3]})"
+            )
+        return list(self)
 
     def close(self) -> None:
         """Give up the open file; reading raises afterwards. Local."""
@@ -271,32 +291,49 @@ def open(
     ...         print(list(file), float(file["u"][1:].sum()))
     ['u', 'v'] 9.0
     """
+    return _opened("distarray.io.open", path, mesh, format, options)[0]
+
+
+def _opened(
+    call: str,
+    path: str | os.PathLike[str],
+    mesh: DeviceMesh | None,
+    format: str | None,
+    options: Mapping[str, Any],
+    wanted: Iterable[str] = (),
+    **said: Any,
+) -> tuple[File | Variable, list[str]]:
+    """A file, and the names of the arrays wanted in an order that all ranks have; collective."""
     mesh = default_mesh() if mesh is None else mesh
-    name = _one_path(path, mesh, "open")
-    contents, error = None, None
+    name = ""
+    error: Exception | None = None
     try:
-        contents = module_of(find_format(name, format)).open_file(name, mesh, **options)
+        name = local_path(os.fspath(path))
+    except TypeError as caught:
+        error = caught
+    given = [path_said(name), options_said({**options, **said, "format": format})]
+    order = same_call(mesh.group, call, given, dict.fromkeys(wanted, ""), error).order
+    contents = None
+    try:
+        known = find_format(name, format)
+        check_options(known, "open_file", options, call)
+        contents = module_of(known).open_file(name, mesh, **options)
     except Exception as caught:
         error = caught
+    found = "" if contents is None else repr([*contents.arrays])
     try:
-        agree(mesh.group, error)
+        same_call(
+            mesh.group, call, [Said("the ranks see different files", found, _SHARED)], error=error
+        )
     except Exception:
         if contents is not None and contents.close is not None:
             contents.close()
         raise
     file = File(name, cast("Contents", contents), mesh)
-    return file[""] if list(file) == [""] else file
+    return file[""] if list(file) == [""] else file, order
 
 
-def _one_path(path: str | os.PathLike[str], mesh: DeviceMesh, what: str) -> str:
-    """The path, which all ranks give: a part of another file would be no part of this one."""
-    name = local_path(os.fspath(path))
-    if not alike(name, mesh.group):
-        raise ValueError(
-            f"distarray.io.{what}: the ranks name different files, and do together what is done "
-            "with one; give the same path on all ranks, or a mesh of one rank for a file of its own"
-        )
-    return name
+_SHARED = "give a path on a file system that all ranks share"
 
 
 def read(
@@ -357,13 +394,15 @@ def read(
     >>> u.placements, float(u.sum())
     ((Shard(1),), 12.0)
     """
-    with open(path, mesh=mesh, format=format, **options) as file:
+    wanted = [] if names is None else [names] if isinstance(names, str) else list(names)
+    said = {"key": key, "placements": placements, "all": names is None}
+    opened, order = _opened("distarray.io.read", path, mesh, format, options, wanted, **said)
+    with opened as file:
         if isinstance(file, Variable):
             if names not in (None, "", file.name):
                 raise KeyError(f"{file!r} is one array without a name; leave out names={names!r}")
             return file.read(key, placements=_placed(placements, "", file.shape))
-        wanted = list(file) if names is None else [names] if isinstance(names, str) else names
-        variables = [file[name] for name in wanted]
+        variables = [file[name] for name in (file._all() if names is None else order)]
         found = {
             v.name: v.read(key, placements=_placed(placements, v.name, v.shape)) for v in variables
         }
@@ -377,71 +416,3 @@ def _placed(placements: ManyPlacements, name: str, shape: tuple[int, ...]) -> Pl
     if callable(placements):
         return placements(name, shape)
     return placements
-
-
-def write(
-    path: str | os.PathLike[str],
-    arrays: Any,
-    *,
-    mesh: DeviceMesh | None = None,
-    format: str | None = None,
-    **options: Any,
-) -> None:
-    """Write arrays to a file, all of it or nothing; collective.
-
-    The file is written under another name beside its own, brought to disk, and renamed: whatever
-    happens meanwhile, what was there before is there whole, or the new file is.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file; replaced if it exists.
-    arrays : DistArray, array_like, or mapping of str to these
-        By name; a format that holds one array without a name takes the array itself. NumPy arrays
-        and numbers count as equal on every rank.
-    mesh : DeviceMesh, optional
-        Whose ranks write; that of the arrays if not given.
-    format : str, optional
-        By the ending of the name if not given.
-    **options
-        What the format takes besides, such as compression and attributes.
-
-    Raises
-    ------
-    OSError, TypeError, ...
-        On all ranks, if writing fails on one of them.
-
-    Cost
-    ----
-    Each element is written once. Formats that several processes can write at a time send nothing
-    where blocks end with stored chunks; others send all to rank 0 in pieces of 32 MiB.
-
-    Examples
-    --------
-    >>> import tempfile, distarray
-    >>> import distarray.numpy as np
-    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
-    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/heights.npy")
-    ...     distarray.io.write(path, np.arange(6.0))
-    ...     print(distarray.io.read(path).tolist())
-    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
-    """
-    named = dict(arrays) if isinstance(arrays, Mapping) else {"": arrays}
-    for key in named:
-        if not isinstance(key, str) or (not key and isinstance(arrays, Mapping)):
-            raise TypeError(f"distarray.io.write: names of arrays are str and not empty: {key!r}")
-        if "\0" in key:
-            raise ValueError(
-                f"distarray.io.write: a name ends where it has a null character: {key!r}"
-            )
-    mesh = common_mesh(*named.values()) if mesh is None else mesh
-    name = _one_path(path, mesh, "write")
-    module = module_of(find_format(name, format))
-    placed = {key: as_distarray(value, mesh) for key, value in named.items()}
-    for key, x in placed.items():
-        if x.dtype.hasobject:
-            raise TypeError(
-                f"distarray.io.write: {key or 'the array'} has dtype {x.dtype}: Python objects "
-                "have no form in files; convert it with x.astype(...)"
-            )
-    module.write_file(name, placed, mesh, **options)

@@ -115,6 +115,7 @@ def open_file(path: str, mesh: DeviceMesh, *, external: bool = False, **options:
         Lazy(found.kept, lambda name: dict(file[name].attrs)),
         close,
         found.refused,
+        found.missing,
     )
 
 
@@ -124,13 +125,14 @@ class _Names:
     Attributes
     ----------
     kept : list of str
-    refused : dict of str to str
-        What to say when one asks for it.
+    refused, missing : dict of str to str
+        What to say when one asks for it: it is not read, or is not there.
     """
 
     def __init__(self, h5py: Any, file: Any, external: bool) -> None:
         self.kept: list[str] = []
         self.refused: dict[str, str] = {}
+        self.missing: dict[str, str] = {}
         self._h5py, self._external = h5py, external
         self._groups = {file["/"].id}  # a group may be a member of its own members
         self._walk(file, "")
@@ -145,7 +147,7 @@ class _Names:
             try:
                 item = group[key]
             except (KeyError, OSError, RuntimeError):  # the last: links in a circle
-                self.refused[name] = f"is a link to {link.path!r}, where nothing is to be found"
+                self.missing[name] = f"is a link to {link.path!r}, where nothing is to be found"
                 continue
             if isinstance(item, self._h5py.Dataset):
                 self._add(name, item, group)

@@ -13,7 +13,7 @@ from distarray.comm import DeviceMesh
 from distarray.io.encodings import PACKED, is_piecewise
 from distarray.io.filling import Placements
 from distarray.io.npy import found_on_rank_0
-from distarray.io.storing import alike
+from distarray.io.origins import Origin
 from distarray.layout import Cut, Layout
 
 __all__ = ["parsed", "share_of", "spread"]
@@ -62,7 +62,7 @@ def _line_from(file: Any, place: int, size: int) -> int:
 
 
 def parsed(
-    fname: Any,
+    origin: Origin,
     reader: Callable[..., Any],
     words: Mapping[str, Any],
     skip: int,
@@ -73,8 +73,8 @@ def parsed(
 
     Parameters
     ----------
-    fname : object
-        A path if anything is to come of it.
+    origin : Origin
+        One path for all ranks if anything is to come of it.
     reader : callable
         NumPy's function; gets an open text, `words` and, by `skip_name`, how many lines to leave
         out at the beginning.
@@ -93,12 +93,12 @@ def parsed(
         Rows in one or two dimensions. None, on all ranks, if the file has to be read as a whole:
         it is small or no plain text, or something was wrong on some rank.
     """
-    size = _divisible(fname, words.get("encoding"), mesh)
+    size = _divisible(origin, words.get("encoding"), mesh)
     if not size:
         return None
     values = None
     try:
-        values = _own_rows(os.fspath(fname), size, reader, words, (skip_name, skip), mesh)
+        values = _own_rows(origin.path, size, reader, words, (skip_name, skip), mesh)
         said: Any = None if values is None else (values.shape, values.dtype)
     except Exception:  # NumPy will say so again, of the whole file
         said = "failed"
@@ -115,12 +115,12 @@ def parsed(
     return wrap(mesh.asarray(values), Layout.from_cuts(cuts, mesh.shape), mesh)
 
 
-def _divisible(fname: Any, encoding: str | None, mesh: DeviceMesh) -> int:
+def _divisible(origin: Origin, encoding: str | None, mesh: DeviceMesh) -> int:
     """The size of a text that is worth dividing, and can be; 0 of others. The same on all ranks."""
-    if mesh.coords is None or mesh.size() == 1 or not isinstance(fname, (str, os.PathLike)):
+    path = origin.path
+    if mesh.coords is None or mesh.size() == 1 or not origin.one or not isinstance(path, str):
         return 0
-    path = os.fspath(fname)
-    known = isinstance(path, str) and "://" not in path and not path.endswith(PACKED)
+    known = "://" not in path and not path.endswith(PACKED)
     if not known or not is_piecewise(None if encoding == "bytes" else encoding):
         return 0
 
@@ -131,7 +131,7 @@ def _divisible(fname: Any, encoding: str | None, mesh: DeviceMesh) -> int:
             return 0  # NumPy will say so
         return found.st_size if stat.S_ISREG(found.st_mode) and found.st_size >= _WORTH else 0
 
-    return found_on_rank_0(look, mesh) if alike(path, mesh.group) else 0
+    return found_on_rank_0(look, mesh)
 
 
 def _own_rows(

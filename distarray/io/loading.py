@@ -16,7 +16,7 @@ from distarray.io.archives import Archive
 from distarray.io.filling import Placements, filled, kept
 from distarray.io.mapped import mapped_file
 from distarray.io.npy import Header, found_on_rank_0, read_header
-from distarray.io.storing import alike
+from distarray.io.origins import origin_of, read_by_each
 
 __all__ = ["load"]
 
@@ -73,17 +73,20 @@ def load(
     blocks lie in long stretches of the file, and else by one that sends it on, in rounds of
     16 MiB a rank. From file objects every rank reads all, and keeps its own part.
     """
+    error = None
     if encoding not in ("ASCII", "latin1", "bytes"):
-        raise ValueError("encoding must be 'ASCII', 'latin1', or 'bytes'")
+        error = ValueError("encoding must be 'ASCII', 'latin1', or 'bytes'")
     mesh = default_mesh() if mesh is None else mesh
     rest: dict[str, Any] = {
         "allow_pickle": allow_pickle, "fix_imports": fix_imports, "encoding": encoding,
         "max_header_size": max_header_size,
     }  # fmt: skip
+    said = {**rest, "mmap_mode": mmap_mode, "placements": placements}
+    origin = origin_of("numpy.load", file, mesh, said, error)
     if hasattr(file, "read"):
         return _from_object(file, rest, mesh, placements)
     path = os.fspath(file)
-    if not alike(path, mesh.group):  # each rank has its own, in a temporary directory perhaps
+    if not origin.one:  # each rank has its own, in a temporary directory perhaps
         with agreed(mesh.group, lambda: open(path, "rb")) as own:
             return _from_object(own, rest, mesh, placements, path)
     facts = found_on_rank_0(lambda: _look(path, rest), mesh)
@@ -125,7 +128,7 @@ def _looked(file: Any, rest: dict[str, Any]) -> _Facts:
 
 def _by_each(read: Callable[[], Any], mesh: DeviceMesh, placements: Placements) -> Any:
     """What every rank reads whole, alike on all: an array is distributed, the rest as it is."""
-    found = agreed(mesh.group, read)
+    found = read_by_each("numpy.load", read, mesh)
     if not isinstance(found, np.ndarray):
         return found
     return distribute(found, mesh, None if found.dtype.hasobject else placements, src=None)

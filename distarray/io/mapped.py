@@ -9,6 +9,7 @@ import numpy as np
 from distarray.array import DistArray, placed_layout
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agreed
+from distarray.io.agreement import described
 from distarray.io.filling import Placements
 from distarray.io.npy import Header, found_on_rank_0
 from distarray.layout import Replicate
@@ -84,7 +85,8 @@ class memmap(DistArray):
         given = (np.dtype(dtype), offset, shape, order)
         if mode == "w+":
             mesh.group.barrier()  # nobody still reads what was there
-        extent = found_on_rank_0(lambda: _map(path, mode, *given).shape, mesh)
+        said = f"{os.path.abspath(path)}, {described((mode, placements, *given))}"
+        extent = found_on_rank_0(lambda: _map(path, mode, *given).shape, mesh, said)
         header = Header(extent, order == "F", given[0], offset)
         return mapped_file(path, header, "r+" if mode == "w+" else mode, mesh, placements, mode)
 

@@ -1,6 +1,5 @@
 """Files in NumPy's own format, ``.npy``: headers, saving and loading."""
 
-import os
 import struct
 import warnings
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.comm import DeviceMesh
 from distarray.io.aside import on_first
 from distarray.io.bodies import reversed_dims
-from distarray.io.storing import Part, store
+from distarray.io.storing import Part, store, target_for
 from distarray.layout import Fold
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "parts_of",
     "read_header",
     "save",
-    "target_of",
 ]
 
 Value = TypeVar("Value")
@@ -209,14 +207,6 @@ def parts_of(x: DistArray, allow_pickle: bool = True) -> list[Part]:
     return [header_bytes(x.shape, fortran, dtype), body]
 
 
-def target_of(file: Any, ending: str) -> Any:
-    """What was given as a file: the object, or its path with the ending that NumPy adds."""
-    if hasattr(file, "write"):
-        return file
-    path = os.fspath(file)
-    return path if path.endswith(ending) else path + ending
-
-
 def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     """Save an array in an ``.npy`` file, byte for byte as NumPy does; see :func:`numpy.save`.
 
@@ -244,16 +234,20 @@ def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     rank 0 writes what it gathers, 16 MiB at a time.
     """
     x = as_distarray(arr, common_mesh(arr))
-    target = target_of(file, ".npy")
+    said = {"allow_pickle": allow_pickle}
+    target = target_for("numpy.save", file, {"arr": arr}, x.mesh, said, ending=".npy")
     store(target, parts_of(x, allow_pickle), x.mesh)
 
 
-def found_on_rank_0(look: Callable[[], Value], mesh: DeviceMesh) -> Value:
+def found_on_rank_0(
+    look: Callable[[], Value], mesh: DeviceMesh, said: str = "", error: Exception | None = None
+) -> Value:
     """What rank 0 finds on disk, on all ranks; its exception is everybody's. Collective.
 
     All ranks then go by the same facts, and none opens what rank 0 has not seen: under
-    ``python -m distarray`` it is rank 0 that writes files.
+    ``python -m distarray`` it is rank 0 that writes files. `said` and `error` are those of
+    :func:`~distarray.io.aside.on_first`.
     """
     if mesh.coords is None:
         return look()
-    return on_first(mesh.group, look)
+    return on_first(mesh.group, look, said, error)

@@ -14,7 +14,7 @@ from distarray.io.filling import taken
 from distarray.io.formats import Contents
 from distarray.io.held import HeldFile
 from distarray.io.npy import Header, parts_of, read_header
-from distarray.io.storing import store
+from distarray.io.storing import Target, store
 from distarray.layout import Box
 
 __all__ = ["PICKLED", "Stored", "open_file", "write_file"]
@@ -112,4 +112,4 @@ def write_file(path: str, arrays: Mapping[str, DistArray], mesh: DeviceMesh) -> 
             ".npz file, or the array itself"
         )
     with replacing(path, mesh.group) as name:
-        store(name, parts_of(arrays[""]._plain()), mesh)
+        store(Target(name), parts_of(arrays[""]._plain()), mesh)

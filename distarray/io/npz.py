@@ -10,8 +10,8 @@ from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.comm import DeviceMesh
 from distarray.comm.files import SharedFile, open_file
 from distarray.io.bodies import ALONE, Sum, pieces, sum_of, whole, write_body
-from distarray.io.npy import parts_of, target_of
-from distarray.io.storing import Part, alike, size_of, stream, through_path
+from distarray.io.npy import parts_of
+from distarray.io.storing import Part, Target, size_of, target_for, write_through
 from distarray.io.zips import combined, directory, local_header, placed
 
 __all__ = ["savez", "savez_compressed", "write_archive"]
@@ -36,8 +36,7 @@ def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None
     As :func:`numpy.save` of each array. All ranks write at the same time, and each computes the
     checksum of what it writes.
     """
-    members, mesh = _members(args, kwds, allow_pickle)
-    write_archive(target_of(file, ".npz"), members, False, mesh)
+    _save("numpy.savez", file, args, kwds, allow_pickle)
 
 
 def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
@@ -50,16 +49,15 @@ def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: A
     Rank 0 compresses what it gathers, 16 MiB at a time: the format has one stream an array, in
     which nothing can be compressed before what comes before it. Zarr compresses in parallel.
     """
-    members, mesh = _members(args, kwds, allow_pickle)
-    write_archive(target_of(file, ".npz"), members, True, mesh)
+    _save("numpy.savez_compressed", file, args, kwds, allow_pickle)
 
 
-def write_archive(target: Any, members: Members, compressed: bool, mesh: DeviceMesh) -> None:
+def write_archive(target: Target, members: Members, compressed: bool, mesh: DeviceMesh) -> None:
     """Write an archive; collective.
 
     Parameters
     ----------
-    target : str or file object
+    target : Target
         Where to.
     members : mapping of str to sequence of Part
         What each member consists of, by its name; equal on all ranks.
@@ -71,17 +69,21 @@ def write_archive(target: Any, members: Members, compressed: bool, mesh: DeviceM
     if mesh.coords is None:
         return
     total = sum([size_of(part) for parts in members.values() for part in parts])
-    alone = compressed or total <= ALONE or mesh.size() == 1
-    if hasattr(target, "write") or alone or not alike(target, mesh.group):
-        _zipped(target, members, ZIP_DEFLATED if compressed else ZIP_STORED, mesh)
+    if compressed or total <= ALONE or mesh.size() == 1 or not target.one:
+        compression = ZIP_DEFLATED if compressed else ZIP_STORED
+
+        def write(file: Any, everywhere: bool) -> Exception | None:
+            return _compressed(file, members, compression, everywhere)
+
+        write_through(target, write, mesh)
     else:
-        _written_together(target, members, mesh)
+        _written_together(target.file, members, mesh)
 
 
-def _members(
-    args: Sequence[Any], kwds: Mapping[str, Any], allow_pickle: bool
-) -> tuple[Members, DeviceMesh]:
-    """The members by name, each a header and what follows it."""
+def _save(
+    call: str, file: Any, args: Sequence[Any], kwds: Mapping[str, Any], allow_pickle: bool
+) -> None:
+    """Write an archive of arrays: in rank 0's order, where ranks have others; collective."""
     named = dict(kwds)
     for number, value in enumerate(args):
         key = f"arr_{number}"
@@ -89,23 +91,14 @@ def _members(
             raise ValueError(f"Cannot use un-named variables and keyword {key}")
         named[key] = value
     mesh = common_mesh(*named.values())
+    said = {"allow_pickle": allow_pickle}
+    target = target_for(call, file, named, mesh, said, ending=".npz")
     members = {}
-    for key, value in named.items():
+    for key in target.order:
+        value = named[key]
         x = value if isinstance(value, DistArray) else as_distarray(np.asanyarray(value), mesh)
         members[f"{key}.npy"] = parts_of(x, allow_pickle)
-    return members, mesh
-
-
-def _zipped(target: Any, members: Members, compression: int, mesh: DeviceMesh) -> None:
-    """Write an archive from its beginning to its end."""
-
-    def write(file: Any, everywhere: bool) -> Exception | None:
-        return _compressed(file, members, compression, everywhere)
-
-    if hasattr(target, "write"):
-        stream(target, write, mesh)
-    else:
-        through_path(target, write, mesh, everywhere=not alike(target, mesh.group))
+    write_archive(target, members, call == "numpy.savez_compressed", mesh)
 
 
 def _compressed(

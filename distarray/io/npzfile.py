@@ -18,6 +18,7 @@ from distarray.io.npy import Header, parts_of, read_header
 from distarray.io.npyfile import PICKLED, Stored
 from distarray.io.npz import write_archive
 from distarray.io.sections import Source
+from distarray.io.storing import Target
 from distarray.layout import Box
 
 __all__ = ["open_file", "write_file"]
@@ -94,4 +95,4 @@ def write_file(
     """
     members = {f"{key or 'arr_0'}.npy": parts_of(x._plain()) for key, x in arrays.items()}
     with replacing(path, mesh.group, writers="one" if compressed else "all") as name:
-        write_archive(name, members, compressed, mesh)
+        write_archive(Target(name), members, compressed, mesh)

@@ -8,11 +8,11 @@ import numpy as np
 
 from distarray.array import DistArray, common_mesh, distribute
 from distarray.comm import DeviceMesh
-from distarray.comm.agree import agreed
 from distarray.io.bodies import pieces
 from distarray.io.filling import Placements, filled
 from distarray.io.npy import Header, found_on_rank_0
-from distarray.io.storing import alike, put, store, stream, through_path
+from distarray.io.origins import origin_of, read_by_each
+from distarray.io.storing import put, store, target_for, write_through
 
 __all__ = ["fromfile", "tofile"]
 
@@ -37,10 +37,12 @@ def tofile(x: DistArray, fid: Any, sep: str = "", format: str = "%s") -> None:
     ----
     As :func:`numpy.save`. As text rank 0 writes what it gathers, 16 MiB at a time.
     """
+    mesh, error = x.mesh, None
     if x.dtype.hasobject:
-        raise OSError("cannot write object arrays to a file in binary mode")
-    target = fid if hasattr(fid, "write") else os.fspath(fid)
-    mesh = x.mesh
+        error = OSError("cannot write object arrays to a file in binary mode")
+    target = target_for(
+        "tofile", fid, {"self": x}, mesh, {"sep": sep, "format": format}, error=error
+    )
     if mesh.coords is None:
         return
     if not sep:
@@ -50,10 +52,7 @@ def tofile(x: DistArray, fid: Any, sep: str = "", format: str = "%s") -> None:
     def write(file: Any, everywhere: bool) -> Exception | None:
         return _as_text(file, x, everywhere, sep, format)
 
-    if hasattr(target, "write"):
-        stream(target, write, mesh)
-    else:
-        through_path(target, write, mesh, everywhere=not alike(target, mesh.group))
+    write_through(target, write, mesh)
 
 
 def _as_text(file: Any, x: DistArray, everywhere: bool, sep: str, form: str) -> Exception | None:
@@ -99,9 +98,13 @@ def fromfile(
     """
     mesh = common_mesh(like) if mesh is None else mesh
     kind = np.dtype(float if dtype is None else dtype)
-    bare = not sep and kind.itemsize and not kind.hasobject and not hasattr(file, "read")
-    if not bare or not alike(os.fspath(file), mesh.group):
-        values = agreed(mesh.group, lambda: _fromfile(file, kind, count, sep, offset))
+    said = {"dtype": kind, "count": count, "sep": sep, "offset": offset, "placements": placements}
+    origin = origin_of("numpy.fromfile", file, mesh, said)
+    bare = not sep and kind.itemsize and not kind.hasobject
+    if not bare or not origin.one:
+        values = read_by_each(
+            "numpy.fromfile", lambda: _fromfile(file, kind, count, sep, offset), mesh
+        )
         return distribute(values, mesh, placements, src=None)
     path = os.fspath(file)
     header = found_on_rank_0(lambda: _elements(path, kind, count, offset), mesh)

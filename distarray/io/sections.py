@@ -15,7 +15,8 @@ from distarray.array.creation import empty, placed_layout
 from distarray.array.movement import Piece, moved, part_of, pieces, settled
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree, agreed
-from distarray.errors import DistArrayError
+from distarray.errors import ArgumentsDiffer, DistArrayError
+from distarray.io.agreement import described
 from distarray.io.portions import pieces_of, portions, put_together
 from distarray.io.rounds import fill, pour
 from distarray.io.shares import shares
@@ -71,7 +72,12 @@ class Sink(Protocol):
 
 
 def read_array(
-    source: Source, mesh: DeviceMesh | None = None, placements: Placements = None
+    source: Source,
+    mesh: DeviceMesh | None = None,
+    placements: Placements = None,
+    *,
+    said: str = "",
+    error: Exception | None = None,
 ) -> DistArray:
     """A stored array, each rank reading what it needs; collective.
 
@@ -84,9 +90,15 @@ def read_array(
     placements : sequence of Placement, optional
         As for :func:`distarray.distribute`: large arrays are cut and small ones replicated if
         nothing is said.
+    said : str
+        What is read, in words; equal on ranks that read the same.
+    error : Exception, optional
+        What this rank has found wrong already; raised on all ranks.
 
     Raises
     ------
+    ArgumentsDiffer
+        If the ranks do not read the same, or place it otherwise.
     DistArrayError, OSError, ...
         What went wrong on the lowest rank where something did, on all ranks.
 
@@ -98,7 +110,7 @@ def read_array(
     block again if the layout cuts all dimensions.
     """
     mesh = default_mesh() if mesh is None else mesh
-    shape, dtype, chunks = _agreed(source, mesh)
+    shape, dtype, chunks = _agreed(source, mesh, f"{said} placed {described(placements)}", error)
     layout = placed_layout(shape, dtype, mesh, placements)
     reading = shares(layout, chunks, dtype.itemsize)
     if reading is not layout and not reading.ats:
@@ -109,19 +121,26 @@ def read_array(
     return wrap(*settled(block, reading, mesh), mesh)
 
 
-def _agreed(source: Source, mesh: DeviceMesh) -> tuple[tuple[int, ...], Any, Any]:
+def _agreed(
+    source: Source, mesh: DeviceMesh, said: str, error: Exception | None
+) -> tuple[tuple[int, ...], Any, Any]:
     """Shape, dtype and chunks as the first rank sees them; an error if another one differs."""
     chunks = None if source.chunks is None else tuple(source.chunks)
     own = (tuple(source.shape), source.dtype, chunks)
-    first: tuple[tuple[int, ...], Any, Any] = mesh.group.broadcast_object(own, 0)
-    error = None
-    if own[:2] != first[:2]:
+    words, first = mesh.group.broadcast_object((said, own), 0)
+    if error is None and words != said:
+        error = ArgumentsDiffer(
+            f"the ranks read different arrays or parts, and do together what is done with one:"
+            f"\n    rank 0  {words}\n    rank {mesh.rank}  {said}"
+        )
+    if error is None and own[:2] != first[:2]:
         error = DistArrayError(
             f"rank {mesh.rank} finds an array {own[1]} {own[0]} in the file where rank 0 finds "
             f"{first[1]} {first[0]}: the ranks do not see the same file"
         )
     agree(mesh.group, error)
-    return first
+    agreed_on: tuple[tuple[int, ...], Any, Any] = first
+    return agreed_on
 
 
 def read_block(source: Source, layout: Layout, dtype: Any, mesh: DeviceMesh) -> Array:

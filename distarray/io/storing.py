@@ -8,21 +8,30 @@ up with what it would have in a program of one process.
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BufferedRandom, BufferedWriter, FileIO, TextIOWrapper
-from typing import Any
-from zlib import crc32
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.comm import DeviceMesh, Group
+from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree, agreed
+from distarray.comm.alike import Said, same_call
 from distarray.comm.files import open_file
+from distarray.io.agreement import options_said, value_words
 from distarray.io.bodies import ALONE, pieces, whole, write_body
-from distarray.layout import Fold
 
-__all__ = ["Part", "Writing", "alike", "put", "size_of", "store", "stream", "through_path"]
+__all__ = [
+    "Part",
+    "Target",
+    "Writing",
+    "put",
+    "size_of",
+    "store",
+    "target_for",
+    "write_through",
+]
 
 #: Bytes as they are, or an array whose elements follow in C order.
 Part = bytes | DistArray
@@ -34,13 +43,66 @@ _BINARY = (FileIO, BufferedWriter, BufferedRandom)
 _REAL = (*_BINARY, TextIOWrapper)
 
 
-def alike(path: str, group: Group) -> bool:
-    """Whether all ranks name the same path; collective."""
-    if group.size == 1:
-        return True
-    number = crc32(os.fsencode(os.path.abspath(path)))
-    most, least = group.allreduce(np.array([number, -number]), Fold.MAX, "a path").tolist()
-    return bool(most == -least)
+class Target(NamedTuple):
+    """Where arrays are written to.
+
+    Attributes
+    ----------
+    file : str or file object
+        What this rank was given.
+    one : bool
+        Whether all ranks name one path.
+    order : list of str
+        Names of the arrays, in the same order on all ranks.
+    """
+
+    file: Any
+    one: bool = True
+    order: list[str] = []  # noqa: RUF012
+
+
+def target_for(
+    call: str,
+    file: Any,
+    arrays: Mapping[str, Any],
+    mesh: DeviceMesh,
+    said: Mapping[str, Any],
+    *,
+    ending: str = "",
+    error: Exception | None = None,
+) -> Target:
+    """Where to write, once all ranks bring the same arrays; collective, and a barrier.
+
+    Parameters
+    ----------
+    call : str
+        The function, for messages.
+    file : path-like or file object
+        What this rank was given.
+    arrays : mapping of str to array_like
+        What is written.
+    mesh : DeviceMesh
+        Whose ranks write.
+    said : mapping
+        Other arguments by name, equal on all ranks.
+    ending : str
+        What is added to a path that does not have it.
+    error : Exception, optional
+        What this rank has found wrong already; raised on all ranks.
+    """
+    is_open, target = hasattr(file, "write"), file
+    words: dict[str, str] = {}
+    try:
+        words = {name: value_words(value) for name, value in arrays.items()}
+        if not is_open:
+            path = os.fspath(file)
+            target = path if path.endswith(ending) else path + ending
+    except Exception as caught:
+        error = error or caught
+    kind = Said("the ranks give different kinds of files", "an open file" if is_open else "a path")
+    own = "" if is_open or error else os.fsdecode(os.path.abspath(target))
+    found = same_call(mesh.group, call, [kind, options_said(said)], words, error, own=own)
+    return Target(target, found.one and not is_open, found.order)
 
 
 def size_of(part: Part) -> int:
@@ -48,12 +110,12 @@ def size_of(part: Part) -> int:
     return part.nbytes if isinstance(part, DistArray) else len(part)
 
 
-def store(target: Any, parts: Sequence[Part], mesh: DeviceMesh) -> None:
+def store(target: Target, parts: Sequence[Part], mesh: DeviceMesh) -> None:
     """Write bytes and arrays one after another to a path or an open file; collective.
 
     Parameters
     ----------
-    target : str or file object
+    target : Target
         A path is emptied first; a file object is written to from where it stands.
     parts : sequence of bytes or DistArray
         Equal on all ranks; arrays on `mesh`, without pending folds.
@@ -72,25 +134,34 @@ def store(target: Any, parts: Sequence[Part], mesh: DeviceMesh) -> None:
     if mesh.coords is None:
         return
     total = sum([size_of(part) for part in parts])
-    if hasattr(target, "write"):
-        stream(target, write, mesh)
-    elif not alike(target, mesh.group):
-        through_path(target, write, mesh, everywhere=True)
-    elif total <= ALONE or mesh.size() == 1:
-        through_path(target, write, mesh)
+    if not target.one or total <= ALONE or mesh.size() == 1:
+        write_through(target, write, mesh)
+        return
+    with open_file(mesh.group, target.file, "w", total) as file:
+        offset = 0
+        for part in parts:
+            if isinstance(part, DistArray) and part.ndim:
+                write_body(file, offset, part)
+            else:
+                data = part if isinstance(part, bytes) else whole(part, False)
+                file.write_all(offset, data if mesh.rank == 0 else None)
+            offset += size_of(part)
+
+
+def write_through(
+    target: Target, write: Writing, mesh: DeviceMesh, opener: Callable[[], Any] | None = None
+) -> None:
+    """Write from beginning to end: rank 0, or each rank what is its own; collective.
+
+    All ranks are here: nobody still reads what was in the file, or empties it.
+    """
+    if hasattr(target.file, "write"):
+        _stream(target.file, write, mesh)
     else:
-        with open_file(mesh.group, target, "w", total) as file:
-            offset = 0
-            for part in parts:
-                if isinstance(part, DistArray) and part.ndim:
-                    write_body(file, offset, part)
-                else:
-                    data = part if isinstance(part, bytes) else whole(part, False)
-                    file.write_all(offset, data if mesh.rank == 0 else None)
-                offset += size_of(part)
+        _through_path(target.file, write, mesh, everywhere=not target.one, opener=opener)
 
 
-def through_path(
+def _through_path(
     path: str,
     write: Writing,
     mesh: DeviceMesh,
@@ -100,7 +171,6 @@ def through_path(
 ) -> None:
     """Write a file from its beginning to its end, on rank 0 or each rank its own; collective."""
     group = mesh.group
-    group.barrier()  # nobody still reads what was there
     opens = everywhere or group.rank == 0
     act = opener or (lambda: open(path, "wb"))  # noqa: SIM115
     file = agreed(group, lambda: act() if opens else None)
@@ -113,7 +183,7 @@ def through_path(
     agree(group, error)
 
 
-def stream(file: Any, write: Writing, mesh: DeviceMesh) -> None:
+def _stream(file: Any, write: Writing, mesh: DeviceMesh) -> None:
     """Write to a file that each rank has opened; collective.
 
     Parameters
@@ -126,7 +196,6 @@ def stream(file: Any, write: Writing, mesh: DeviceMesh) -> None:
         Whose ranks take part.
     """
     group = mesh.group
-    group.barrier()  # all have opened it, and who opens it anew has emptied it
     known = group.allgather_object(_identity(file))
     follows = [
         rank > 0 and own is not None and own in ("", known[0]) for rank, own in enumerate(known)

@@ -3,7 +3,6 @@
 What is written is formatted, and what is read is parsed, by NumPy itself on each rank's lines.
 """
 
-import os
 from collections.abc import Iterator
 from io import StringIO
 from locale import getpreferredencoding
@@ -16,12 +15,12 @@ from numpy.lib.npyio import DataSource
 from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
-from distarray.comm.agree import agreed
 from distarray.comm.files import open_file
 from distarray.io.encodings import PACKED, is_piecewise
 from distarray.io.filling import Placements
 from distarray.io.lines import parsed, spread
-from distarray.io.storing import alike, stream, through_path
+from distarray.io.origins import origin_of, read_by_each
+from distarray.io.storing import target_for, write_through
 from distarray.layout import Layout, Shard
 
 __all__ = ["fromregex", "genfromtxt", "loadtxt", "savetxt"]
@@ -64,30 +63,36 @@ def savetxt(
     that, into file objects and into compressed files, rank 0 writes what it gathers.
     """
     x = as_distarray(X, common_mesh(X))
-    if not 1 <= x.ndim <= 2:
-        raise ValueError(f"Expected 1D or 2D array, got {x.ndim}D array instead")
     form = {"fmt": fmt, "delimiter": delimiter, "newline": newline}
-    hollow = np.empty((0, *x.shape[1:]), x.dtype)
-    head = _text(hollow, form | {"header": header, "comments": comments})
-    tail = _text(hollow, form | {"footer": footer, "comments": comments})
-    mesh = x.mesh
+    marks = {"header": header, "footer": footer, "comments": comments}
+    ends, error = ("", ""), None
+    try:
+        ends = _ends(x, form, marks)
+    except Exception as caught:
+        error = caught
+    mesh, said = x.mesh, form | marks | {"encoding": encoding}
+    target = target_for("numpy.savetxt", fname, {"X": X}, mesh, said, error=error)
     if mesh.coords is None:
+        return
+    is_open = hasattr(fname, "write")
+    if target.one and _is_worth(target.file, x, encoding):
+        _together(target.file, x, ends, form, encoding)
         return
 
     def write(file: Any, everywhere: bool) -> Exception | None:
-        return _in_turn(file, x, (head, tail), form, everywhere)
+        coded = _Coded.of(file, encoding or "latin1") if is_open else file
+        return _in_turn(coded, x, ends, form, everywhere)
 
-    target = fname if hasattr(fname, "write") else os.fspath(fname)
-    if hasattr(target, "write"):
-        coded = encoding or "latin1"
-        stream(target, lambda file, everywhere: write(_Coded.of(file, coded), everywhere), mesh)
-        return
-    shared = alike(target, mesh.group)
-    if shared and _is_worth(target, x, encoding):
-        _together(target, x, (head, tail), form, encoding)
-    else:
-        plain = _opener(target, encoding)
-        through_path(target, write, mesh, everywhere=not shared, opener=plain)
+    write_through(target, write, mesh, None if is_open else _opener(target.file, encoding))
+
+
+def _ends(x: DistArray, form: dict[str, Any], marks: dict[str, str]) -> tuple[str, str]:
+    """What stands before the rows and after them."""
+    if not 1 <= x.ndim <= 2:
+        raise ValueError(f"Expected 1D or 2D array, got {x.ndim}D array instead")
+    hollow = np.empty((0, *x.shape[1:]), x.dtype)
+    head, tail = ({**marks, other: ""} for other in ("footer", "header"))
+    return _text(hollow, form | head), _text(hollow, form | tail)
 
 
 def _is_worth(path: str, x: DistArray, encoding: str | None) -> bool:
@@ -258,18 +263,17 @@ def loadtxt(
         "usecols": usecols, "encoding": encoding,
     }  # fmt: skip
     kind = np.dtype(float if dtype is None else dtype)
-    own: DistArray | None = None
+    rest = {
+        "skiprows": skiprows, "unpack": unpack, "ndmin": ndmin, "max_rows": max_rows,
+        "quotechar": quotechar,
+    }  # fmt: skip
+    call, own = "numpy.loadtxt", None
+    origin = origin_of(call, fname, mesh, {**words, **rest, "placements": placements})
     if max_rows is None and quotechar is None and not _is_open_kind(kind):
         shape = {"ndmin": 1 if kind.names else 2}
-        own = parsed(fname, _loadtxt, words | shape, int(skiprows), "skiprows", mesh)
+        own = parsed(origin, _loadtxt, words | shape, int(skiprows), "skiprows", mesh)
     if own is None:
-        values = _by_each(
-            lambda: _loadtxt(
-                fname, **words, skiprows=skiprows, unpack=unpack, ndmin=ndmin, max_rows=max_rows,
-                quotechar=quotechar,
-            ),
-            fname, mesh,
-        )  # fmt: skip
+        values = read_by_each(call, lambda: _loadtxt(fname, **words, **rest), mesh)
         return spread(values, mesh, placements)
     return spread(_shaped(own, ndmin, unpack), mesh, placements)
 
@@ -288,13 +292,6 @@ def _shaped(x: Any, ndmin: int, unpack: bool) -> Any:
     if not unpack:
         return x
     return [x[name] for name in x.dtype.names] if x.dtype.names is not None else x.T
-
-
-def _by_each(read: Any, fname: Any, mesh: DeviceMesh) -> Any:
-    """What every rank reads whole."""
-    if isinstance(fname, (str, os.PathLike)):
-        mesh.group.barrier()  # whoever writes it has done so
-    return agreed(mesh.group, read)
 
 
 def genfromtxt(
@@ -353,20 +350,18 @@ def genfromtxt(
         and (usecols is not None or np.dtype(dtype).names is None)
         and not _counts_from_the_end(usecols)  # of the first line, which another rank may have
     )  # fmt: skip
-    own: DistArray | None = None
+    rest = {
+        "skip_header": skip_header, "skip_footer": skip_footer, "unpack": unpack,
+        "usemask": usemask, "max_rows": max_rows, "ndmin": ndmin,
+    }  # fmt: skip
+    call = "numpy.genfromtxt"
+    origin = origin_of(call, fname, mesh, {**words, **rest, "placements": placements})
     if piecewise:
-        own = parsed(
-            fname, _genfromtxt, words | {"ndmin": 2}, int(skip_header), "skip_header", mesh
-        )
-    if own is not None:
-        return spread(_shaped(own, ndmin, bool(unpack)), mesh, placements)
-    values = _by_each(
-        lambda: _genfromtxt(
-            fname, **words, skip_header=skip_header, skip_footer=skip_footer, unpack=unpack,
-            usemask=usemask, max_rows=max_rows, ndmin=ndmin,
-        ),
-        fname, mesh,
-    )  # fmt: skip
+        columns = words | {"ndmin": 2}
+        own = parsed(origin, _genfromtxt, columns, int(skip_header), "skip_header", mesh)
+        if own is not None:
+            return spread(_shaped(own, ndmin, bool(unpack)), mesh, placements)
+    values = read_by_each(call, lambda: _genfromtxt(fname, **words, **rest), mesh)
     return values if usemask else spread(values, mesh, placements)
 
 
@@ -382,6 +377,7 @@ def fromregex(file: Any, regexp: Any, dtype: Any, encoding: Any = None) -> Any:
     ----
     Every rank reads the whole file.
     """
-    mesh = common_mesh()
-    values = _by_each(lambda: np.fromregex(file, regexp, dtype, encoding), file, mesh)
+    mesh, call = common_mesh(), "numpy.fromregex"
+    origin_of(call, file, mesh, {"regexp": regexp, "dtype": dtype, "encoding": encoding})
+    values = read_by_each(call, lambda: np.fromregex(file, regexp, dtype, encoding), mesh)
     return spread(values, mesh, None)

@@ -12,6 +12,7 @@ import distarray
 import distarray.numpy as np
 from distarray import Shard
 from distarray.io import lines
+from distarray.io.origins import Origin
 from tests.io.shared import VALUES, chosen, common, content, meshes, placements, reference, tiny
 
 __all__ = ["tiny"]
@@ -219,9 +220,9 @@ def test_every_rank_parses_the_lines_in_its_share(world, ranks, tmp_path, tiny):
             path.write_text(TABLE)
         group.barrier()
         mesh = distarray.DeviceMesh(group, (group.size,))
-        found = lines.parsed(
-            path, numpy.loadtxt, {"comments": "#", "ndmin": 2}, 0, "skiprows", mesh
-        )
+        words = {"comments": "#", "ndmin": 2}
+        origin = Origin(str(path), True)
+        found = lines.parsed(origin, numpy.loadtxt, words, 0, "skiprows", mesh)
         if group.size == 1:
             return found is None
         shares = [

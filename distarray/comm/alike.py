@@ -1,0 +1,180 @@
+"""What all ranks must bring alike: compared by one small fold, and told where it differs.
+
+Arguments that differ between ranks make them part: one waits in a message that another never
+sends, or parts of two arrays end up in one. So a function whose arguments every rank must agree on
+compares them before it does anything with them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from itertools import zip_longest
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from distarray.comm.agree import agree
+from distarray.errors import ArgumentsDiffer
+from distarray.layout.placement import Fold
+
+if TYPE_CHECKING:
+    from distarray.comm.group import Group
+
+__all__ = ["Agreed", "Said", "alike", "grouped", "same_call"]
+
+#: Characters of a rank's words in a message.
+_SHOWN = 200
+
+
+class Said(NamedTuple):
+    """Something that all ranks must say alike.
+
+    Attributes
+    ----------
+    what : str
+        What is wrong where they do not; ``{rank}`` stands for the first rank that says something
+        else than rank 0.
+    text : str
+        What this rank says.
+    cure : str
+        What to do about it.
+    """
+
+    what: str
+    text: str
+    cure: str = ""
+
+
+class Agreed(NamedTuple):
+    """What ranks that make the same call have agreed on.
+
+    Attributes
+    ----------
+    order : list of str
+        The names of the arrays in rank 0's order.
+    one : bool
+        Whether what may differ is the same on all ranks.
+    """
+
+    order: list[str]
+    one: bool
+
+
+def alike(group: "Group", *texts: str) -> tuple[bool, ...]:
+    """Whether all ranks bring the same, for each text by itself; collective.
+
+    Cost
+    ----
+    One allreduce of two integers a text.
+    """
+    if group.size == 1:
+        return (True,) * len(texts)
+    digests = [blake2b(text.encode("utf-8", "surrogatepass"), digest_size=7) for text in texts]
+    numbers = np.array([int.from_bytes(digest.digest(), "little") for digest in digests])
+    both = group.allreduce(np.array([numbers, -numbers]), Fold.MAX, "agreement on arguments")
+    return tuple([bool(most == -least) for most, least in zip(*both.tolist())])
+
+
+def same_call(
+    group: "Group",
+    call: str,
+    said: Sequence[Said],
+    arrays: Mapping[str, str] | None = None,
+    error: Exception | None = None,
+    own: str = "",
+) -> Agreed:
+    """Raise on all ranks if they do not make the same call; collective, and a barrier.
+
+    Parameters
+    ----------
+    group : Group
+        Whose ranks make it.
+    call : str
+        The function's name, for messages.
+    said : sequence of Said
+        The arguments. As many, for the same purposes, on all ranks.
+    arrays : mapping of str to str, optional
+        Names of arrays, and what each is like. The ranks may have them in different orders.
+    error : Exception, optional
+        What this rank has found wrong with the arguments already.
+    own : str
+        What may differ between ranks.
+
+    Returns
+    -------
+    Agreed
+
+    Raises
+    ------
+    ArgumentsDiffer
+        If arguments or arrays differ.
+    Exception
+        The error of the lowest rank that brings one.
+
+    Cost
+    ----
+    One allreduce of four integers; where anything differs, an allgather of the texts more.
+    """
+    mine = list((arrays or {}).items())
+    if group.size == 1 and error is not None:
+        raise error
+    texts = [each.text for each in said]
+    problem = "" if error is None else f"{type(error).__name__}: {error}"
+    same, one = alike(group, repr((texts, mine, problem)), own)
+    if same:
+        if error is not None:
+            raise error
+        return Agreed([name for name, _ in mine], one)
+    found = group.allgather_object((texts, mine), "agreement on arguments")
+    agree(group, error)
+    for number, each in enumerate(said):
+        _check(call, each.what, [words[number] for words, _ in found], each.cure)
+    listed = [dict(theirs) for _, theirs in found]
+    for name in sorted(set().union(*listed)):
+        words = [f"{name!r} {some[name]}" if name in some else f"no {name!r}" for some in listed]
+        _check(call, _DIFFERS, words, _EQUAL)
+    return Agreed([name for name, _ in found[0][1]], one)
+
+
+_DIFFERS = "an array on rank {rank} differs from that on rank 0"
+_EQUAL = (
+    "names, shapes, data types and layouts are the same on all ranks, and so are the values of "
+    "what is not distributed"
+)
+
+
+def _check(call: str, what: str, words: Sequence[str], cure: str) -> None:
+    """Raise if the ranks do not say the same."""
+    if len(set(words)) == 1:
+        return
+    shown = [text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..." for text in words]
+    if len(set(shown)) == 1:  # the difference is further on
+        first = next(i for i, found in enumerate(zip_longest(*words)) if len({*found}) > 1)
+        shown = [f"...{text[first - 20 : first + _SHOWN]}" for text in words]
+    lines = "".join([f"\n    {ranks}  {text}" for ranks, text in grouped(shown)])
+    rank = next(rank for rank, text in enumerate(words) if text != words[0])
+    cure = f"\n  {cure}" if cure else ""
+    raise ArgumentsDiffer(f"{call}: {what.format(rank=rank)}:{lines}{cure}")
+
+
+def grouped(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Each distinct text with the ranks that say it, as "ranks 0-2".
+
+    Examples
+    --------
+    >>> grouped(["a", "b", "b", "a"])
+    [('ranks 0, 3', 'a'), ('ranks 1-2', 'b')]
+    """
+    groups: dict[str, list[int]] = {}
+    for rank, text in enumerate(texts):
+        groups.setdefault(text, []).append(rank)
+    found = []
+    for text, ranks in groups.items():
+        runs: list[list[int]] = []
+        for rank in ranks:
+            if runs and runs[-1][1] == rank - 1:
+                runs[-1][1] = rank
+            else:
+                runs.append([rank, rank])
+        names = ", ".join([str(a) if a == b else f"{a}-{b}" for a, b in runs])
+        found.append((f"rank{'s' if len(ranks) > 1 else ''} {names}", text))
+    return found

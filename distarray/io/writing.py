@@ -1,0 +1,108 @@
+"""Writing files of arrays, whatever their format."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from distarray.array import DistArray
+from distarray.array.creation import as_distarray, common_mesh
+from distarray.comm import DeviceMesh
+from distarray.comm.alike import same_call
+from distarray.io.agreement import options_said, path_said, value_words
+from distarray.io.aside import on_first
+from distarray.io.formats import (
+    check_options,
+    find_format,
+    format_of_name,
+    local_path,
+    module_of,
+)
+
+__all__ = ["write"]
+
+_CALL = "distarray.io.write"
+
+
+def write(
+    path: str | os.PathLike[str],
+    arrays: Any,
+    *,
+    mesh: DeviceMesh | None = None,
+    format: str | None = None,
+    **options: Any,
+) -> None:
+    """Write arrays to a file, all of it or nothing; collective.
+
+    The file is written under another name beside its own, brought to disk, and renamed: whatever
+    happens meanwhile, what was there before is there whole, or the new file is.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; replaced if it exists.
+    arrays : DistArray, array_like, or mapping of str to these
+        By name; a format that holds one array without a name takes the array itself. NumPy arrays
+        and numbers count as equal on every rank.
+    mesh : DeviceMesh, optional
+        Whose ranks write; that of the arrays if not given.
+    format : str, optional
+        By the ending of the name if not given.
+    **options
+        What the format takes besides, such as compression and attributes.
+
+    Raises
+    ------
+    OSError, TypeError, ...
+        On all ranks, if writing fails on one of them.
+
+    Cost
+    ----
+    Each element is written once. Formats that several processes can write at a time send nothing
+    where blocks end with stored chunks; others send all to rank 0 in pieces of 32 MiB.
+
+    Examples
+    --------
+    >>> import tempfile, distarray
+    >>> import distarray.numpy as np
+    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
+    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/heights.npy")
+    ...     distarray.io.write(path, np.arange(6.0))
+    ...     print(distarray.io.read(path).tolist())
+    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    """
+    named = dict(arrays) if isinstance(arrays, Mapping) else {"": arrays}
+    mesh = common_mesh(*named.values()) if mesh is None else mesh
+    name, placed, error = "", {}, None
+    words: dict[str, str] = {}
+    try:
+        name = local_path(os.fspath(path))
+        _check_names(named, isinstance(arrays, Mapping))
+        words = {key: value_words(value) for key, value in named.items()}
+        placed = {key: _as_array(key, value, mesh) for key, value in named.items()}
+    except Exception as caught:
+        error = caught
+    said = [path_said(name), options_said({**options, "format": format})]
+    order = same_call(mesh.group, _CALL, said, words, error).order
+    known = format_of_name(name, format) or on_first(mesh.group, lambda: find_format(name))
+    check_options(known, "write_file", options, _CALL)
+    module_of(known).write_file(name, {key: placed[key] for key in order}, mesh, **options)
+
+
+def _check_names(named: Mapping[Any, Any], given: bool) -> None:
+    """Raise if something is no name of an array."""
+    for key in named:
+        if not isinstance(key, str) or (not key and given):
+            raise TypeError(f"{_CALL}: names of arrays are str and not empty: {key!r}")
+        if "\0" in key:
+            raise ValueError(f"{_CALL}: a name ends where it has a null character: {key!r}")
+
+
+def _as_array(name: str, value: Any, mesh: DeviceMesh) -> DistArray:
+    """A value as an array that has a form in files."""
+    x = as_distarray(value, mesh)
+    if x.dtype.hasobject:
+        raise TypeError(
+            f"{_CALL}: {name or 'the array'} has dtype {x.dtype}: Python objects have no form in "
+            "files; convert it with x.astype(...)"
+        )
+    return x
