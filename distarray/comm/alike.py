@@ -91,7 +91,7 @@ def same_call(
     call : str
         The function's name, for messages.
     said : sequence of Said
-        The arguments. As many, for the same purposes, on all ranks.
+        The arguments.
     arrays : mapping of str to str, optional
         Names of arrays, and what each is like. The ranks may have them in different orders.
     error : Exception, optional
@@ -117,22 +117,28 @@ def same_call(
     mine = list((arrays or {}).items())
     if group.size == 1 and error is not None:
         raise error
-    texts = [each.text for each in said]
     problem = "" if error is None else f"{type(error).__name__}: {error}"
-    same, one = alike(group, repr((texts, mine, problem)), own)
+    same, one = alike(group, repr(([(each.what, each.text) for each in said], mine, problem)), own)
     if same:
         if error is not None:
             raise error
         return Agreed([name for name, _ in mine], one)
-    found = group.allgather_object((texts, mine), "agreement on arguments")
+    found = group.allgather_object((list(said), mine), "agreement on arguments")
     agree(group, error)
-    for number, each in enumerate(said):
-        _check(call, each.what, [words[number] for words, _ in found], each.cure)
-    listed = [dict(theirs) for _, theirs in found]
-    for name in sorted(set().union(*listed)):
-        words = [f"{name!r} {some[name]}" if name in some else f"no {name!r}" for some in listed]
-        _check(call, _DIFFERS, words, _EQUAL)
+    _compare(call, found)
     return Agreed([name for name, _ in found[0][1]], one)
+
+
+def _compare(call: str, found: Sequence[tuple[list[Said], list[tuple[str, str]]]]) -> None:
+    """Raise if the ranks do not say the same, or bring other arrays."""
+    texts = [{each.what: each.text for each in said} for said, _ in found]
+    for what, cure in dict.fromkeys((each.what, each.cure) for said, _ in found for each in said):
+        _check(call, what, [theirs.get(what, "nothing") for theirs in texts], cure)
+    arrays = [dict(theirs) for _, theirs in found]
+    for name in sorted(set().union(*arrays)):
+        quoted = repr(name) if name else "the array"
+        words = [f"{quoted} {own[name]}" if name in own else f"no {quoted}" for own in arrays]
+        _check(call, _DIFFERS, words, _EQUAL)
 
 
 _DIFFERS = "an array on rank {rank} differs from that on rank 0"

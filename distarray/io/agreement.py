@@ -63,12 +63,12 @@ def path_said(path: str) -> Said:
     )
 
 
-def options_said(options: Mapping[str, Any]) -> Said:
+def options_said(options: Mapping[str, Any]) -> list[Said]:
     """Arguments of a call by name."""
-    words = [f"{name}={described(value)}" for name, value in sorted(options.items())]
-    return Said(
-        "the ranks give different options", ", ".join(words), "options are the same on all ranks"
-    )
+    return [
+        Said(f"{name} on rank {{rank}} differs from that on rank 0", described(value))
+        for name, value in sorted(options.items())
+    ]
 
 
 def described(value: Any) -> str:

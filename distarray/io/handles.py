@@ -311,8 +311,8 @@ def _opened(
         name = local_path(os.fspath(path))
     except TypeError as caught:
         error = caught
-    given = [path_said(name), options_said({**options, **said, "format": format})]
-    order = same_call(mesh.group, call, given, dict.fromkeys(wanted, ""), error).order
+    given = [path_said(name), *options_said({**options, **said, "format": format})]
+    order = same_call(mesh.group, call, given, dict.fromkeys(wanted, "wanted"), error).order
     contents = None
     try:
         known = find_format(name, format)
@@ -395,7 +395,8 @@ def read(
     ((Shard(1),), 12.0)
     """
     wanted = [] if names is None else [names] if isinstance(names, str) else list(names)
-    said = {"key": key, "placements": placements, "all": names is None}
+    given = None if names is None else "given"
+    said = {"key": key, "placements": placements, "names": given}
     opened, order = _opened("distarray.io.read", path, mesh, format, options, wanted, **said)
     with opened as file:
         if isinstance(file, Variable):

@@ -58,7 +58,7 @@ def origin_of(
     path = os.fspath(file) if is_path else None
     kind = Said("the ranks give different kinds of files", "a path" if is_path else "no path")
     own = os.fsdecode(os.path.abspath(path)) if path is not None else ""
-    found = same_call(mesh.group, call, [kind, options_said(said)], error=error, own=own)
+    found = same_call(mesh.group, call, [kind, *options_said(said)], error=error, own=own)
     return Origin(path, found.one and is_path)
 
 

@@ -41,7 +41,7 @@ def tofile(x: DistArray, fid: Any, sep: str = "", format: str = "%s") -> None:
     if x.dtype.hasobject:
         error = OSError("cannot write object arrays to a file in binary mode")
     target = target_for(
-        "tofile", fid, {"self": x}, mesh, {"sep": sep, "format": format}, error=error
+        "DistArray.tofile", fid, {"self": x}, mesh, {"sep": sep, "format": format}, error=error
     )
     if mesh.coords is None:
         return

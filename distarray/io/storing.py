@@ -101,7 +101,7 @@ def target_for(
         error = error or caught
     kind = Said("the ranks give different kinds of files", "an open file" if is_open else "a path")
     own = "" if is_open or error else os.fsdecode(os.path.abspath(target))
-    found = same_call(mesh.group, call, [kind, options_said(said)], words, error, own=own)
+    found = same_call(mesh.group, call, [kind, *options_said(said)], words, error, own=own)
     return Target(target, found.one and not is_open, found.order)
 
 

@@ -81,7 +81,7 @@ def write(
         placed = {key: _as_array(key, value, mesh) for key, value in named.items()}
     except Exception as caught:
         error = caught
-    said = [path_said(name), options_said({**options, "format": format})]
+    said = [path_said(name), *options_said({**options, "format": format})]
     order = same_call(mesh.group, _CALL, said, words, error).order
     known = format_of_name(name, format) or on_first(mesh.group, lambda: find_format(name))
     check_options(known, "write_file", options, _CALL)
