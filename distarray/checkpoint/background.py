@@ -180,7 +180,6 @@ class _Writer:
                         os.unlink(self.aside.directory / name)
                 self.aside.commit()
                 self.committed = True
-                directories.finish_removing()  # here, lest the next save wait for it
         except Exception as caught:
             self.error = caught
         if not self.committed:

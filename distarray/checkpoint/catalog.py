@@ -104,6 +104,7 @@ def find(path: Path, step: int | None = None) -> Path:
             raise FileNotFoundError(f"no checkpoint of step {step} in {path} (the last: {have})")
         return step_path(path, step)
     directories.recover(path)
+    directories.recover_all(path)
     if os.path.lexists(path / ROOT):
         return path
     known = steps(path)

@@ -35,6 +35,7 @@ from distarray.comm.agree import agree, agreed
 from distarray.comm.files import landing
 from distarray.comm.group import Group
 from distarray.io.aside import on_first
+from distarray.io.directories import recover_all
 from distarray.layout import Layout, Placement, Replicate, Shard
 
 __all__ = ["latest", "load", "steps", "verify"]
@@ -331,7 +332,12 @@ def steps(path: PathLike, *, mesh: DeviceMesh | None = None) -> list[int]:
     mesh = default_mesh() if mesh is None else mesh
     background.settle(mesh)
     place = _place(path)
-    return on_first(mesh.group, lambda: steps_of(_absolute(place)), f"checkpoint.steps: {place}")
+
+    def look() -> list[int]:
+        recover_all(_absolute(place))
+        return steps_of(_absolute(place))
+
+    return on_first(mesh.group, look, f"checkpoint.steps: {place}")
 
 
 def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None = None) -> int:

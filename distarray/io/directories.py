@@ -3,61 +3,65 @@
 Everything here runs on one rank. A directory is written under a name that begins with a dot and
 ends with ``.partial``; only when all of it is on disk is it renamed. Where the final name is taken,
 both names are exchanged in one step if the system can, and otherwise the old directory is moved out
-of the way for a moment, under a name from which :func:`recover` brings it back.
+of the way for a moment, under a name from which :func:`recover` brings it back. What is removed
+loses its name first: whoever is killed while he removes it leaves nothing that could be taken for
+the whole, and what is left is removed by the next one that writes to the directory.
 """
 
 import ctypes
 import errno
 import os
-import re
 import shutil
-import socket
-import threading
 import time
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
+
+from distarray.io.leftovers import (
+    active,
+    beside,
+    is_abandoned,
+    is_cut,
+    leftovers,
+    short,
+    taken,
+)
 
 __all__ = [
     "begin",
     "begin_file",
     "commit",
     "discard",
-    "finish_removing",
     "flush",
+    "flush_all",
     "flush_up",
     "recover",
+    "recover_all",
     "remove",
     "rename_file",
     "tidy",
 ]
 
-_NAME = re.compile(r"\.(?P<of>.+)~(?P<host>[^~]*)~(?P<pid>\d+)~\d+\.(?P<what>partial|previous)")
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-#: Seconds after which what another machine has left behind is taken for abandoned.
-_ABANDONED = 86400.0
-_serial = count()
-_active: set[Path] = set()
-_removing: list[threading.Thread] = []
+#: Seconds that a living process has to finish an exchange in two steps.
+_PATIENCE = 5.0
 
 
 def begin(final: Path) -> Path:
     """Make the directory in which what is to become `final` is written; clear away old ones."""
-    finish_removing()
     final.parent.mkdir(parents=True, exist_ok=True)
-    tidy(final)
-    aside = _beside(final, "partial")
+    tidy(final.parent)
+    aside = beside(final, "partial")
     aside.mkdir()
-    _active.add(aside)
+    active.add(aside)
     return aside
 
 
 def begin_file(final: Path) -> Path:
     """A name for what is to become the file `final`; clear away what killed jobs have left."""
-    tidy(final)
-    aside = _beside(final, "partial")
-    _active.add(aside)
+    tidy(final.parent)
+    aside = beside(final, "partial")
+    active.add(aside)
     return aside
 
 
@@ -65,67 +69,52 @@ def rename_file(aside: Path, final: Path) -> None:
     """Give a file its name, in place of what bears it now; it is on disk already."""
     os.replace(aside, final)
     flush(final.parent)
-    _active.discard(aside)
+    active.discard(aside)
 
 
-def _beside(final: Path, what: str) -> Path:
-    host = re.sub(r"[^\w.-]", "", socket.gethostname())
-    return final.with_name(f".{final.name}~{host}~{os.getpid()}~{next(_serial)}.{what}")
+def tidy(directory: Path) -> None:
+    """Remove what no living job owns: unfinished files and directories, whatever their names.
+
+    What is being removed already has no owner.
+    """
+    for found in leftovers(directory):
+        if found.what == "removed":
+            _delete(found.path)
+        elif found.what == "previous" and not _is_there(directory, found.of):
+            recover_all(directory)
+        elif is_abandoned(found):
+            with suppress(OSError):  # it is another user's, or another job has just taken it
+                _delete(_renamed(found.path, taken(found)))
 
 
-def tidy(final: Path) -> None:
-    """Remove what killed jobs have left of earlier attempts to write `final`."""
-    whole = os.path.lexists(final)
-    for entry, found in _leftovers(final):
-        needless = found["what"] == "partial" or whole
-        if needless and entry not in _active and _abandoned(entry, found):
-            remove(entry)
+def _is_there(directory: Path, of: str) -> bool:
+    """Whether there is something by a name."""
+    with suppress(OSError):
+        return of in map(short, os.listdir(directory))
+    return False
 
 
-def _leftovers(final: Path) -> list[tuple[Path, re.Match[str]]]:
-    try:
-        names = sorted(os.listdir(final.parent))
-    except FileNotFoundError:
-        return []
-    matches = [(name, _NAME.fullmatch(name)) for name in names]
-    return [
-        (final.with_name(n), found) for n, found in matches if found and found["of"] == final.name
-    ]
-
-
-def _abandoned(entry: Path, found: re.Match[str]) -> bool:
-    """Whether nobody is writing there any more."""
-    if found["host"] == re.sub(r"[^\w.-]", "", socket.gethostname()):
-        pid = int(found["pid"])
-        return pid == os.getpid() or not _alive(pid)
-    try:
-        return time.time() - entry.lstat().st_mtime > _ABANDONED
-    except OSError:
-        return False
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+def _renamed(old: Path, new: Path) -> Path:
+    os.rename(old, new)
+    return new
 
 
 def commit(aside: Path, final: Path) -> None:
     """Give the directory its name, in place of what bears it now; its files are on disk already."""
+    if not os.path.lexists(aside):
+        raise FileNotFoundError(
+            f"{final} is not saved: another job has removed {aside}, where it was written"
+        )
     flush(aside)
+    old: Path | None = None
     try:
         os.rename(aside, final)
-        old = None
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
             raise
         old = _exchange(aside, final)
     flush(final.parent)
-    _active.discard(aside)
+    active.discard(aside)
     if old is not None:
         remove(old)
 
@@ -134,9 +123,16 @@ def _exchange(aside: Path, final: Path) -> Path:
     """Put `aside` in the place of `final`; where the old one is now."""
     if _exchange_at_once(aside, final):
         return aside
-    old = _beside(final, "previous")
+    old = beside(final, "previous")
+    active.add(old)
     os.rename(final, old)
-    os.rename(aside, final)
+    try:
+        os.rename(aside, final)
+    except BaseException:
+        os.rename(old, final)
+        raise
+    finally:
+        active.discard(old)
     return old
 
 
@@ -153,52 +149,49 @@ def _exchange_at_once(a: Path, b: Path) -> bool:
 
 
 def recover(final: Path) -> None:
-    """Bring back what an exchange in two steps had moved away when the job was killed."""
-    if os.path.lexists(final):
-        return
-    previous = [path for path, found in _leftovers(final) if found["what"] == "previous"]
-    if previous:
-        os.rename(previous[-1], final)
-        flush(final.parent)
+    """Bring back what an exchange in two steps had moved away when the job was killed.
+
+    A job that lives is given time to finish.
+    """
+    until = time.monotonic() + _PATIENCE
+    while not os.path.lexists(final):
+        previous = [
+            found
+            for found in leftovers(final.parent)
+            if found.what == "previous" and found.of == short(final.name)
+        ]
+        if not previous:
+            return
+        if is_abandoned(previous[-1]) or time.monotonic() > until:
+            with suppress(FileNotFoundError):  # another rank or job has been quicker
+                os.rename(previous[-1].path, final)
+                flush(final.parent)
+        else:
+            time.sleep(0.01)
+
+
+def recover_all(directory: Path) -> None:
+    """Bring back all that exchanges in two steps have moved away in a directory."""
+    for found in leftovers(directory):
+        if found.what == "previous" and not is_cut(found.of):
+            recover(directory / found.of)
 
 
 def discard(aside: Path) -> None:
     """Give up a directory or file that was begun."""
-    _active.discard(aside)
+    active.discard(aside)
     _delete(aside)
 
 
 def remove(directory: Path) -> None:
-    """Remove a directory; first of all its name, lest a half of it be taken for the whole.
-
-    The rest goes on behind the program's back: gigabytes take a while to be given back.
-    """
-    hidden = directory
-    if not _NAME.fullmatch(directory.name):
-        hidden = _beside(directory, "partial")
-        os.rename(directory, hidden)
-    thread = threading.Thread(target=_delete, args=(hidden,), name=f"removing {hidden}")
-    try:
-        thread.start()
-    except RuntimeError:  # the program is ending
-        _delete(hidden)
-    else:
-        _removing.append(thread)
-
-
-def finish_removing() -> None:
-    """Wait until what has been removed is gone."""
-    while True:
-        try:
-            thread = _removing.pop()
-        except IndexError:
-            return
-        thread.join()
+    """Remove a directory; first of all its name, lest a half of it be taken for the whole."""
+    with suppress(FileNotFoundError):  # another job has been quicker
+        _delete(_renamed(directory, beside(directory, "removed")))
 
 
 def _delete(entry: Path) -> None:
     """Delete a directory with all that is in it, or a file; as far as one may."""
-    if entry.is_dir() and not entry.is_symlink():
+    if os.path.isdir(entry) and not os.path.islink(entry):
         shutil.rmtree(entry, ignore_errors=True)
     else:
         with suppress(OSError):

@@ -11,12 +11,11 @@ import pytest
 
 from distarray import DeviceMesh, DistArray, comm
 from distarray.checkpoint import sharing, writing
-from distarray.io import directories, flushing, grids
+from distarray.io import flushing, grids
 
 
 def hidden(directory: Path) -> list[str]:
-    """What has been left of unfinished stores, once removing has had its time."""
-    directories.finish_removing()
+    """What has been left of unfinished stores."""
     return [name for name in os.listdir(directory) if name.startswith(".")]
 
 

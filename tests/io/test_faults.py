@@ -21,7 +21,7 @@ from distarray import DeviceMesh, Replicate, Shard, checkpoint
 from distarray.checkpoint import files, loading
 from distarray.comm import run_threads
 from distarray.errors import CheckpointError
-from distarray.io import directories, flushing, grids
+from distarray.io import flushing, grids
 from distarray.testing import assert_matches
 
 HERE = Path(__file__).parent
@@ -248,8 +248,6 @@ def test_a_full_disk(world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch) 
             with pytest.raises(OSError, match="No space left on device"):
                 checkpoint.save(path, {"table": x + 1}, asynchronous=asynchronous).wait()
             group.barrier()  # rank 0 has removed what there was
-            directories.finish_removing()
-            group.barrier()
             assert sorted(os.listdir(shared)) == ["run"]
             group.barrier()
         monkeypatch.setattr(files, "_write_all", write)
@@ -287,7 +285,6 @@ def program(group):
             sys.stdout.write(f"refused {error.strerror}\n")
     os.seteuid(0)
 run_threads(2, program)
-da.io.directories.finish_removing()
 print("\n" + " ".join(sorted(os.listdir(sys.argv[1]))))
 """
 

@@ -1,0 +1,167 @@
+"""The names of what is not finished: they say what it is to become, and which process owns it.
+
+A process that is killed leaves what it was writing. The next one that writes to the same directory
+must know that nobody is at it any more: on the same machine by the process's number and the time at
+which it began, on another one by an hour in which nothing has changed.
+"""
+
+import os
+import re
+import socket
+import time
+from contextlib import suppress
+from functools import lru_cache
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+__all__ = [
+    "Leftover",
+    "active",
+    "beside",
+    "is_abandoned",
+    "is_cut",
+    "leftovers",
+    "short",
+    "taken",
+]
+
+What = Literal["partial", "previous", "removed"]
+_NAME = re.compile(
+    r"\.(?P<of>.+)~(?P<host>[^~]*)~(?P<pid>\d+)(-(?P<began>\d+))?~\d+"
+    r"\.(?P<what>partial|previous|removed)"
+)
+#: Seconds without any change after which what another machine has begun is taken for abandoned.
+IDLE = 3600.0
+#: What a long name is cut to.
+_CUT = re.compile(r".{20}#[0-9a-f]{16}")
+#: Bytes of a name that leave room for what is added to it.
+_LONGEST = 120
+#: Processes of Linux that have no other numbers for one another.
+_FIRST_NAMESPACE = "pid:[4026531836]"
+_serial = count()
+#: What this process has begun and not finished.
+active: set[Path] = set()
+
+
+class Leftover(NamedTuple):
+    """Something unfinished.
+
+    Attributes
+    ----------
+    path : Path
+    of : str
+        The name of what it is to become, as :func:`short` has it.
+    what : {"partial", "previous", "removed"}
+        Being written; moved away for a moment, until what takes its place has its name; being
+        removed.
+    host, pid, began : str, int, int or None
+        Whose it is.
+    """
+
+    path: Path
+    of: str
+    what: str
+    host: str
+    pid: int
+    began: int | None
+
+
+def short(name: str) -> str:
+    """A name, or of a long one a part that tells it apart."""
+    if len(os.fsencode(name)) <= _LONGEST:
+        return name
+    return f"{name[:20]}#{sha256(os.fsencode(name)).hexdigest()[:16]}"
+
+
+def is_cut(of: str) -> bool:
+    """Whether a name has been cut, so that nobody can tell the whole of it."""
+    return _CUT.fullmatch(of) is not None
+
+
+def beside(final: Path, what: What) -> Path:
+    """A new name in the directory of `final`, whose owner is this process."""
+    return _named(final, short(final.name), what)
+
+
+def taken(leftover: Leftover) -> Path:
+    """A name of this process's own for what is going to be removed."""
+    return _named(leftover.path, leftover.of, "removed")
+
+
+def _named(near: Path, of: str, what: What) -> Path:
+    pid = os.getpid()
+    began = _began(pid)
+    owner = pid if began is None else f"{pid}-{began}"
+    return near.with_name(f".{of}~{_host()}~{owner}~{next(_serial)}.{what}")
+
+
+def leftovers(directory: Path) -> list[Leftover]:
+    """What is unfinished in a directory; nothing if there is no such directory."""
+    try:
+        names = sorted(name for name in os.listdir(directory) if name.startswith("."))
+    except OSError:
+        return []
+    found = []
+    for name in names:
+        match = _NAME.fullmatch(name)
+        if match is not None:
+            began = None if match["began"] is None else int(match["began"])
+            owner = match["host"], int(match["pid"]), began
+            found.append(Leftover(directory / name, match["of"], match["what"], *owner))
+    return found
+
+
+def is_abandoned(leftover: Leftover) -> bool:
+    """Whether nobody is writing there any more."""
+    if leftover.host != _host():
+        return time.time() - _last_change(leftover.path) > IDLE
+    if leftover.pid == os.getpid() and leftover.began in (None, _began(leftover.pid)):
+        return leftover.path not in active
+    return not _is_alive(leftover.pid, leftover.began)
+
+
+def _last_change(entry: Path) -> float:
+    """When something was last written there, in seconds since 1970."""
+    times = []
+    with suppress(OSError):
+        times.append(entry.lstat().st_mtime)
+    for place, _, names in os.walk(entry):
+        for name in ("", *names):
+            with suppress(OSError):
+                times.append(os.lstat(os.path.join(place, name)).st_mtime)
+    return max(times, default=0.0)
+
+
+@lru_cache(1)
+def _host() -> str:
+    """The machine, and the container if that numbers its processes by itself."""
+    name = re.sub(r"[^\w.-]", "", socket.gethostname())
+    try:
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return name
+    return name if space == _FIRST_NAMESPACE else f"{name}.{space[5:-1]}"
+
+
+def _is_alive(pid: int, began: int | None) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # somebody else's
+    return began is None or _began(pid) in (None, began)
+
+
+def _began(pid: int) -> int | None:
+    """When a process began, in ticks since the system did: numbers of processes are used again.
+
+    None where it cannot be told; -1 of a process that has ended, and waits for its parent.
+    """
+    try:
+        words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return -1 if words[0] in (b"Z", b"X") else int(words[19])
+    except (OSError, IndexError, ValueError):
+        return None
