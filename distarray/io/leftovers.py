@@ -40,6 +40,7 @@ _CUT = re.compile(r".{20}#[0-9a-f]{16}")
 _LONGEST = 120
 #: Processes of Linux that have no other numbers for one another.
 _FIRST_NAMESPACE = "pid:[4026531836]"
+_ENDED = -1
 _serial = count()
 #: What this process has begun and not finished.
 active: set[Path] = set()
@@ -152,16 +153,17 @@ def _is_alive(pid: int, began: int | None) -> bool:
         return False
     except OSError:
         pass  # somebody else's
-    return began is None or _began(pid) in (None, began)
+    found = _began(pid)
+    return found != _ENDED and (None in (began, found) or found == began)
 
 
 def _began(pid: int) -> int | None:
     """When a process began, in ticks since the system did: numbers of processes are used again.
 
-    None where it cannot be told; -1 of a process that has ended, and waits for its parent.
+    None where it cannot be told; `_ENDED` of a process that has ended, and waits for its parent.
     """
     try:
         words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        return -1 if words[0] in (b"Z", b"X") else int(words[19])
+        return _ENDED if words[0] in (b"Z", b"X") else int(words[19])
     except (OSError, IndexError, ValueError):
         return None

@@ -105,8 +105,14 @@ def everywhere(directory: Path, step: int | None, two_steps: bool = False) -> in
         assert found in (kept, kept + 1), (place, found, kept)
         if finished:
             assert found == kept + 1
+            assert leftover(path) == []  # of any of those that were stopped before
             return place
         kept, place = found, place + 1
+
+
+def leftover(path: Path) -> list[str]:
+    """What is unfinished, beside a checkpoint and in it."""
+    return [name for d in (path, path.parent) for name in os.listdir(d) if name.startswith(".")]
 
 
 def at_random(directory: Path, saves: int) -> tuple[int, int]:
@@ -133,6 +139,8 @@ def at_random(directory: Path, saves: int) -> tuple[int, int]:
         assert found in (said, said + 1), (kills, found, said)
         longest = 1.3 * longest if found == done else _LONGEST
         done = found
+    save_one(path, done + 1, 1, done + 1, False)
+    assert leftover(path) == []
     return kills, done
 
 

@@ -31,7 +31,7 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent))
 
 from damage import CLAIMS, DAMAGES, HOSTILE, Bomb, claimed  # noqa: E402
-from killing import killed_job, load_one  # noqa: E402
+from killing import killed_job, leftover, load_one, save_one  # noqa: E402
 
 pytest.importorskip("google_crc32c")
 
@@ -341,3 +341,5 @@ def test_killed_under_mpi(tmp_path: Path, mpiexec: tuple[str, ...], victim: int 
     found = load_one(tmp_path / "run") or 0
     print(f"killed after {found} saves")
     assert found >= max(saved, default=0)
+    save_one(tmp_path / "run", found + 1, 1, found + 1, False)
+    assert leftover(tmp_path / "run") == []
