@@ -10,14 +10,19 @@ launcher; what a program needs is one answer for all ranks, at the same iteratio
             if p.requested:
                 distarray.checkpoint.save("run", state, step=step)
                 break
+
+As a program, ``python -m distarray.job mpiexec ...``, it starts a launcher that a scheduler's
+signals cannot harm, and passes them on as one that reaches the ranks.
 """
 
+import ctypes
 import math
 import os
 import signal as signals
 import subprocess
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -27,10 +32,15 @@ from distarray.comm import Group, world_group
 from distarray.comm.threads import current_world
 from distarray.layout.placement import Fold
 
-__all__ = ["Preemption", "preemption", "time_left"]
+__all__ = ["Preemption", "main", "preemption", "time_left"]
 
 #: What schedulers send: Slurm and most others SIGTERM, many sites' scripts SIGUSR1.
 _SIGNALS = (signals.SIGTERM, signals.SIGUSR1)
+#: Of these the one that launchers pass on and do not act upon: Open MPI's, sent SIGTERM, leaves the
+#: ranks a quarter of a second.
+_PASSED_ON = signals.SIGUSR1
+#: Linux's word for "when my parent dies".
+_PR_SET_PDEATHSIG = 1
 #: Environment variables with the end of the job, in seconds since 1970; the first that is set.
 _ENDS = ("DISTARRAY_JOB_END", "SLURM_JOB_END_TIME")
 #: Seconds that the scheduler's own program may take to answer.
@@ -176,7 +186,11 @@ def preemption(
 
 
 def time_left(group: Group | None = None) -> float | None:
-    """Seconds until the scheduler ends the job, equal on all ranks; None if nobody knows.
+    """Seconds until the scheduler ends the job; None if nobody knows.
+
+    Without a group each rank answers by itself, by its own clock and at its own time: for telling,
+    not for deciding. Ranks that decide by it would part; they get one answer with a group, and
+    ``preemption(margin=...)`` decides for all of them.
 
     The end is taken from the environment, where Slurm writes it (SLURM_JOB_END_TIME) and other
     schedulers' job scripts can (DISTARRAY_JOB_END, seconds since 1970); older Slurms are asked.
@@ -184,11 +198,12 @@ def time_left(group: Group | None = None) -> float | None:
     Parameters
     ----------
     group : Group, optional
-        Whose ranks ask together; all ranks of the job by default.
+        Whose ranks ask together, and get the same answer; collective then.
 
     Cost
     ----
-    One small broadcast; on one rank and where the environment says nothing, a run of ``squeue``.
+    With a group one small broadcast. Where the environment says nothing, a run of ``squeue``, by
+    each rank that asks; with a group by one.
 
     Examples
     --------
@@ -196,7 +211,8 @@ def time_left(group: Group | None = None) -> float | None:
     >>> left = distarray.job.time_left()
     >>> soon = left is not None and left < 300
     """
-    group = world_group() if group is None else group
+    if group is None:
+        return _left()
     left: float | None = group.broadcast_object(_left() if group.rank == 0 else None, 0)
     return left
 
@@ -235,3 +251,64 @@ def _seconds(text: str) -> float | None:
     for part in parts:
         total = 60 * total + int(part)
     return float(total + 86400 * int(days or 0))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a launcher out of the scheduler's reach: ``python -m distarray.job mpiexec -n 4 ...``.
+
+    Schedulers tell all processes of a job to stop, the launcher too. MPICH's passes SIGTERM on;
+    Open MPI's kills the ranks, which have no time to save, and fails. Here it has a session of its
+    own, and what this process is sent, SIGTERM or SIGUSR1, reaches it as SIGUSR1, which both pass
+    on to the ranks. When this process is killed, so is the launcher.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The launcher and its arguments; those of the command line by default.
+
+    Returns
+    -------
+    int
+        The launcher's status; of one that a signal has ended 128 and its number, as in a shell.
+    """
+    command = list(sys.argv[1:] if arguments is None else arguments)
+    if not command:
+        sys.stderr.write("usage: python -m distarray.job mpiexec -n P python program.py ...\n")
+        return 2
+    told: list[int] = []
+    started: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        told.append(number)
+        for process in started:
+            process.send_signal(_PASSED_ON)
+
+    for number in _SIGNALS:
+        signals.signal(number, pass_on)
+    parent = os.getpid()
+    try:
+        process = subprocess.Popen(
+            command,
+            start_new_session=True,
+            preexec_fn=lambda: _die_with(parent),  # noqa: PLW1509 (there are no threads yet)
+        )
+    except OSError as error:
+        sys.stderr.write(f"distarray.job: cannot start {command[0]}: {error.strerror}\n")
+        return 127
+    started.append(process)
+    if told:  # before it could be passed on
+        process.send_signal(_PASSED_ON)
+    status = process.wait()
+    return 128 - status if status < 0 else status
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel end this process with its parent, where the kernel does such things."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signals.SIGKILL)
+    if os.getppid() != parent:  # it was killed just now
+        os.kill(os.getpid(), signals.SIGKILL)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

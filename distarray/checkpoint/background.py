@@ -8,7 +8,6 @@ checkpoint its name; no call of the program's is needed for that.
 
 import atexit
 import os
-import sys
 import threading
 import time
 from pathlib import Path
@@ -26,11 +25,12 @@ from distarray.checkpoint.tree import Node
 from distarray.checkpoint.writing import Shard, write_shards
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
+from distarray.comm.endings import end_with_status
 from distarray.io import directories
 from distarray.io.aside import on_first
 from distarray.io.flushing import Flusher, syncs_at_once
 
-__all__ = ["Aside", "Saving", "settle", "start"]
+__all__ = ["Aside", "Saving", "finish", "settle", "start"]
 
 #: Seconds that rank 0 waits for other ranks after its own program has ended.
 _PATIENCE = 600.0
@@ -126,7 +126,7 @@ class Saving:
         writer, self._writer = self._writer, None
         if writer is not None:
             with _lock:
-                _pending.remove(self)
+                _pending[:] = [other for other in _pending if other is not self]
             _finish(writer, self.mesh)
         return self.path
 
@@ -144,6 +144,7 @@ class _Writer:
     def __init__(self, aside: Aside, shards: list[Shard], mesh: DeviceMesh) -> None:
         self.aside, self.shards = aside, shards
         self.rank, self.ranks = mesh.rank, mesh.size()
+        self.process = os.getpid()
         self.error: Exception | None = None
         self.committed = False
         self.written = threading.Event()
@@ -220,8 +221,8 @@ def start(aside: Aside, shards: list[Shard], mesh: DeviceMesh) -> Saving:
     writer = _Writer(aside, shards, mesh)
     saving = Saving(aside.final, mesh, writer)
     with _lock:
-        atexit.unregister(_report)  # one report, however often the program has saved
-        atexit.register(_report)
+        atexit.unregister(_at_exit)  # one report, however often the program has saved
+        atexit.register(_at_exit)
         _pending.append(saving)
     writer.thread.start()
     return saving
@@ -257,12 +258,28 @@ def _within(small: DeviceMesh, large: DeviceMesh) -> bool:
     return small._root is large._root and set(small.ranks) <= set(large.ranks)
 
 
-def _report() -> None:
-    """Say at the end of the program what nobody has asked for."""
-    for saving in _pending:
+def finish() -> None:
+    """Wait for what this rank is still saving, and raise the first thing that went wrong. Local.
+
+    For the end of the program, after which nobody asks any more.
+    """
+    with _lock:
+        mine, _pending[:] = list(_pending), []
+    found: Exception | None = None
+    for saving in mine:
         writer = saving._writer
-        if writer is not None and writer.error is not None:
-            sys.stderr.write(
-                f"distarray.checkpoint: saving {saving.path} failed on rank {writer.rank}: "
-                f"{writer.error!r}\n"
-            )
+        if writer is None or writer.process != os.getpid():  # a forked child has no such thread
+            continue
+        writer.thread.join()
+        if writer.error is not None and found is None:
+            found = writer.error
+            found.add_note(f"checkpoint.save: {saving.path} is not saved")
+    _raise(found)
+
+
+def _at_exit() -> None:
+    """Say at the end of the program what nobody has asked for, and have it end with a status."""
+    try:
+        finish()
+    except Exception as error:
+        end_with_status(error)

@@ -20,6 +20,7 @@ from distarray.comm.agree import agree, agreed
 from distarray.io import directories
 from distarray.io.aside import on_first
 from distarray.io.flushing import Flusher
+from distarray.lazy import needs
 
 __all__ = ["save"]
 
@@ -162,6 +163,7 @@ def _begin(
     final = step_path(path, step)
 
     def make() -> Path:
+        needs("google_crc32c")  # rather now than behind the program's back
         _check_target(path, final)
         return directories.begin(final)
 

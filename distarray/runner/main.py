@@ -134,9 +134,17 @@ def run(program: Program) -> int:
         Disk(paths).install()
         config.print_gathered = True
         _execute(program)
+        _finish()
     except BaseException as error:
         outcome = Outcome.of(error)
     return conclude(ending, replace(outcome, warned=tuple(output.WARNED)))
+
+
+def _finish() -> None:
+    """Wait for what the program does behind its own back; raises what goes wrong."""
+    background = sys.modules.get("distarray.checkpoint.background")
+    if background is not None:
+        background.finish()
 
 
 def _prepare(program: Program) -> None:

@@ -49,8 +49,8 @@ def main():
         first, heat = state["step"], state["heat"]
 
     with job.preemption(margin=options.margin) as stop:
-        left = job.time_left()
         if mesh.rank == 0:
+            left = job.time_left()
             left = "unknown" if left is None else f"{left:.0f} s"
             print(f"from step {first} on {mesh.size()} ranks; time left: {left}", flush=True)
         began = time.perf_counter()

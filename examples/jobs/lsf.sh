@@ -5,12 +5,15 @@
 #BSUB -W 00:30
 #BSUB -r
 #BSUB -oo diffusion.%J.log
-# Two minutes before the end of the time LSF sends SIGTERM, and SIGKILL at the end.
-#BSUB -wa TERM -wt 2
+# Two minutes before the end of the time LSF sends SIGUSR1, and others at the end. (Not SIGTERM: Open
+# MPI's mpiexec would end the ranks at once.)
+#BSUB -wa USR1 -wt 2
 
 export DISTARRAY_JOB_END=$(( $(date +%s) + 1800 ))
 
-mpiexec -n "$LSB_DJOB_NUMPROC" python "${PROGRAM:-diffusion.py}" "$@"
+# This script waits for the ranks when it is told to stop.
+trap : USR1 TERM
+python -m distarray.job mpiexec -n "$LSB_DJOB_NUMPROC" python "${PROGRAM:-diffusion.py}" "$@"
 status=$?
 
 if [ $status -eq 0 ] && [ ! -e result.npy ]; then

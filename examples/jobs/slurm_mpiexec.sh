@@ -1,6 +1,7 @@
 #!/bin/bash
-# A job under Slurm, its ranks started by the MPI's own mpiexec (that of the MPICH wheel as well):
-# it finds out about the job's nodes by itself.
+# A job under Slurm, its ranks started by the mpiexec of MPICH or of what is made of it (that of the
+# MPICH wheel as well): it finds out about the job's nodes by itself. Not for Open MPI, whose ranks
+# Slurm does not tell of a preemption then: slurm_srun.sh, with MPI_PLUGIN=pmix.
 #SBATCH --job-name=diffusion
 #SBATCH --ntasks=4
 #SBATCH --time=00:30:00

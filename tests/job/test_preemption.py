@@ -94,6 +94,10 @@ def test_the_time_is_up(world: Any, ranks: int, monkeypatch: pytest.MonkeyPatch)
         assert left is not None
         assert 30 < left <= 60
         assert len(set(group.allgather_object(left))) == 1
+        if group.rank == 0:  # by itself: the others need not be asked
+            alone = job.time_left()
+            assert alone is not None
+            assert left - 20 < alone <= left
         with job.preemption(margin=300, group=group) as late:
             assert late.requested
             assert late.signal is None
