@@ -9,6 +9,7 @@ __all__ = [
     "CheckpointError",
     "CommunicationForbidden",
     "CopyRequiredError",
+    "DamagedFileError",
     "DistArrayError",
     "DivergenceError",
     "GatherLimitError",
@@ -44,6 +45,10 @@ class CopyRequiredError(DistArrayError, ValueError, BufferError):
 
     The array API standard has consumers of DLPack expect ValueError or BufferError.
     """
+
+
+class DamagedFileError(DistArrayError, ValueError, OSError):
+    """A file is damaged, not complete, or not of the format that it is read as."""
 
 
 class CommunicationForbidden(DistArrayError, RuntimeError):

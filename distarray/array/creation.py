@@ -27,6 +27,7 @@ __all__ = [
     "from_section",
     "listed",
     "placed_layout",
+    "reversed_dims",
     "to_layout",
 ]
 
@@ -188,10 +189,10 @@ def distribute(
     if src is None:
         block = mesh.asarray(x)
         layout = placed_layout(block.shape, block.dtype, mesh, placements)
-        return _copied(_replicated(block, mesh), layout)
+        return _copied(_replicated(block, mesh), layout, _is_fortran(block))
     if not 0 <= src < mesh.size():
         raise ValueError(f"distribute(src={src}): the mesh has ranks 0 to {mesh.size() - 1}")
-    block, shape, dtype = _from_root(x, mesh, src)
+    block, shape, dtype, fortran = _from_root(x, mesh, src)
     layout = placed_layout(shape, dtype, mesh, placements)
     coords = mesh.coords_of(src)
     lone = Layout.lone(shape, mesh.shape, coords)
@@ -202,11 +203,17 @@ def distribute(
         return wrap(result._block.copy(), result._layout, mesh)
     if block is None:
         block = mesh.xp.empty(lone.local_shape(mesh.coords), dtype)
-    return _copied(wrap(block, lone, mesh), layout)
+    return _copied(wrap(block, lone, mesh), layout, fortran)
 
 
-def _from_root(x: Any, mesh: DeviceMesh, src: int) -> tuple[Any, tuple[int, ...], Any]:
-    """The root's array (None elsewhere), its shape and dtype; what is wrong with it, on all."""
+def _is_fortran(block: Any) -> bool:
+    """Whether an array is in Fortran order in memory, and not in C order."""
+    flags = getattr(block, "flags", None)
+    return flags is not None and bool(flags.f_contiguous and not flags.c_contiguous)
+
+
+def _from_root(x: Any, mesh: DeviceMesh, src: int) -> tuple[Any, tuple[int, ...], Any, bool]:
+    """The root's array (None elsewhere), shape, dtype and order; what is wrong with it, on all."""
     block, error = None, None
     if mesh.rank == src:
         try:
@@ -218,13 +225,13 @@ def _from_root(x: Any, mesh: DeviceMesh, src: int) -> tuple[Any, tuple[int, ...]
                 )
         except Exception as caught:
             error = caught
-    described = (getattr(block, "shape", ()), getattr(block, "dtype", None), error)
+    about = (getattr(block, "shape", ()), getattr(block, "dtype", None), _is_fortran(block))
     if mesh.coords is None:
-        return None, (), np.dtype(float)
-    shape, dtype, error = mesh.group.broadcast_object(described, src)
+        return None, (), np.dtype(float), False
+    (shape, dtype, fortran), error = mesh.group.broadcast_object((about, error), src)
     if error is not None:
         raise error
-    return block, shape, dtype
+    return block, shape, dtype, fortran
 
 
 def placed_layout(
@@ -261,8 +268,17 @@ def listed(placements: Placements, mesh: DeviceMesh) -> list[Placement]:
     return [placements] if isinstance(placements, Placement) else list(placements)
 
 
-def _copied(x: DistArray, layout: Layout) -> DistArray:
-    """`x` in another layout, with memory of its own."""
+def reversed_dims(x: DistArray) -> DistArray:
+    """The array with its dimensions in reverse order, a view: in C order it is Fortran's."""
+    axes = tuple(reversed(range(x.ndim)))
+    return wrap(x._block.transpose(axes), x._layout.transpose(axes), x._mesh) if axes else x
+
+
+def _copied(x: DistArray, layout: Layout, fortran: bool = False) -> DistArray:
+    """`x` in another layout, with memory of its own, in the order that `x` has."""
+    if fortran:
+        axes = tuple(reversed(range(x.ndim)))
+        return reversed_dims(_copied(reversed_dims(x), layout.transpose(axes)))
     block = moved(x._block, x._layout, layout, x._mesh)
     shared = block is x._block or block.base is not None
     return wrap(block.copy() if shared else block, layout, x._mesh)

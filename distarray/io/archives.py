@@ -59,7 +59,10 @@ class Archive(Mapping[str, DistArray]):
     def __init__(
         self, source: Any, rest: dict[str, Any], mesh: DeviceMesh, placements: Placements
     ) -> None:
-        self._source, self._rest = source, rest
+        #: Wherever the program goes.
+        self._source: Any = os.path.abspath(source) if isinstance(source, str) else source
+        self._name = source if isinstance(source, str) else "object"
+        self._rest = rest
         self._mesh, self._placements = mesh, placements
         names = found_on_rank_0(lambda: _names(source), mesh)
         #: Names without the ending ``.npy``.
@@ -78,7 +81,7 @@ class Archive(Mapping[str, DistArray]):
         if source is not None and not isinstance(source, str):
             return self._distributed(lambda: self._opened_by_each(key, error))
         path = source or ""
-        said = f"{name!r} of {os.path.abspath(path)}"
+        said = f"{name!r} of {path}"
         member = found_on_rank_0(lambda: _looked(path, name, self._limit), self._mesh, said, error)
         if member.header is None or member.header.dtype.hasobject:
             return self._distributed(lambda: _by_numpy(path, key, self._rest))
@@ -136,9 +139,8 @@ class Archive(Mapping[str, DistArray]):
         self.close()
 
     def __repr__(self) -> str:
-        name = self._source if isinstance(self._source, str) else "object"
         shown = ", ".join(self.files[:5]) + ("..." if len(self.files) > 5 else "")
-        return f"NpzFile {name!r} with keys: {shown}"
+        return f"NpzFile {self._name!r} with keys: {shown}"
 
     def close(self) -> None:
         """Close the file."""

@@ -15,7 +15,7 @@ from zlib import crc32
 
 import numpy as np
 
-from distarray.array import DistArray, wrap
+from distarray.array import DistArray
 from distarray.array.movement import assign, gathered, moved, part_of
 from distarray.comm import DeviceMesh
 from distarray.comm.files import STRETCH, SharedFile, landing
@@ -27,7 +27,6 @@ __all__ = [
     "Sum",
     "pieces",
     "read_body",
-    "reversed_dims",
     "runs",
     "sum_of",
     "whole",
@@ -45,12 +44,6 @@ ALONE = 1 << 20
 _ROUND = 1 << 24
 #: Bytes in one piece that are worth a call of their own.
 _RUN = 1 << 20
-
-
-def reversed_dims(x: DistArray) -> DistArray:
-    """The array with its dimensions in reverse order, a view: in C order it is Fortran's."""
-    axes = tuple(reversed(range(x.ndim)))
-    return wrap(x._block.transpose(axes), x._layout.transpose(axes), x._mesh) if axes else x
 
 
 def write_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | None = None) -> None:

@@ -6,11 +6,12 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from distarray.array import DistArray, placed_layout, wrap
+from distarray.array.creation import reversed_dims
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.comm.files import STRETCH, landing, open_file
-from distarray.io.bodies import ALONE, Sum, read_body, reversed_dims, runs, sum_of
+from distarray.io.bodies import ALONE, Sum, read_body, runs, sum_of
 from distarray.io.npy import Header
 from distarray.layout import Box, Layout, Placement
 

@@ -11,6 +11,7 @@ A format's module offers two functions:
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import signature
@@ -18,20 +19,28 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
+from distarray.errors import DamagedFileError, DistArrayError
 from distarray.io.sections import Source
+from distarray.layout import Box
 
 __all__ = [
     "FORMATS",
     "Contents",
     "Format",
     "Lazy",
+    "Named",
     "check_labels",
     "check_options",
+    "check_tree",
+    "creating",
     "find_format",
     "format_of_name",
     "is_zarr",
     "local_path",
     "module_of",
+    "naming",
 ]
 
 
@@ -165,6 +174,79 @@ def format_of_name(path: str, name: str | None = None) -> Format | None:
     return max(matches, key=lambda match: len(match[0]))[1] if matches else None
 
 
+@contextmanager
+def naming(path: str, what: str) -> Iterator[None]:
+    """Make an error of a format's library one that names the file, and says what to do.
+
+    Parameters
+    ----------
+    path : str
+    what : str
+        What is being read.
+    """
+    error: Exception
+    try:
+        yield
+        return
+    except (ImportError, MemoryError, DistArrayError):
+        raise
+    except Exception as caught:
+        error = caught
+    number = getattr(error, "errno", None)
+    if os.path.basename(path.rstrip("/")) in str(error):
+        raise error
+    if number is not None:  # the system's word
+        raise type(error)(number, os.strerror(number), path) from error
+    raise DamagedFileError(
+        f"{path}: {what} cannot be read ({type(error).__name__}: {error}). It is damaged, not "
+        "complete, or of another format than it seems; write it again, or read a copy"
+    ) from error
+
+
+@contextmanager
+def creating(path: str, what: str, whose: str) -> Iterator[None]:
+    """Make an error of a format's library about something new one that names it, and the file.
+
+    Parameters
+    ----------
+    path : str
+    what : str
+        What is made.
+    whose : str
+        The function whose options are taken.
+    """
+    try:
+        yield
+    except (TypeError, ValueError, RuntimeError) as error:
+        if path in str(error):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        why = f"{path}: {what} cannot be written: {error}. Options are those of {whose}"
+        raise kind(why) from error
+
+
+class Named:
+    """A stored array whose errors name the file.
+
+    Parameters
+    ----------
+    source : Source
+    path, what : str
+        The file, and which array of it.
+    """
+
+    __slots__ = ("_path", "_source", "_what", "chunks", "dtype", "shape")
+
+    def __init__(self, source: Source, path: str, what: str) -> None:
+        self._source, self._path, self._what = source, path, what
+        self.shape, self.dtype, self.chunks = source.shape, source.dtype, source.chunks
+
+    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
+        """Read a box."""
+        with naming(self._path, self._what):
+            self._source.read(section, out)
+
+
 def is_zarr(path: str) -> bool:
     """Whether a path is a directory that is marked as a Zarr store."""
     return any(os.path.isfile(os.path.join(path, mark)) for mark in _ZARR_MARKS)
@@ -190,6 +272,29 @@ def check_options(known: Format, function: str, options: Mapping[str, Any], call
         if name not in names:
             has = f"its options are {', '.join(names)}" if names else "it has none"
             raise TypeError(f"{call}: {known.name} files have no option {name!r}; {has}")
+
+
+def check_tree(path: str, names: Iterable[str]) -> None:
+    """Raise if a name is that of an array and of a group of arrays, or two mean the same.
+
+    For formats in which slashes make groups.
+    """
+    parts = {name: tuple([part for part in name.split("/") if part]) for name in names}
+    for name, own in parts.items():
+        if "." in own:
+            raise ValueError(f"{path}: {name!r} names a group or an array '.', which means itself")
+    known: dict[tuple[str, ...], str] = {}
+    for name, own in parts.items():
+        if not own or known.setdefault(own, name) != name:
+            other = f"the same as {known[own]!r}" if own else "no name"
+            raise ValueError(f"{path}: {name!r} is {other}, for slashes make groups; rename it")
+    for name, own in parts.items():
+        for end in range(1, len(own)):
+            if own[:end] in known:
+                raise ValueError(
+                    f"{path}: {name!r} is in a group {'/'.join(own[:end])!r}, and an array of that "
+                    "name already exists, for slashes make groups; rename one of them"
+                )
 
 
 def check_labels(arrays: Mapping[str, Any], **said: Mapping[str, Any] | None) -> None:

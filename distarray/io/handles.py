@@ -12,7 +12,15 @@ from distarray.array.keys import basic_entries
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.alike import Said, same_call
 from distarray.io.agreement import described, options_said, path_said
-from distarray.io.formats import Contents, check_options, find_format, local_path, module_of
+from distarray.io.formats import (
+    Contents,
+    Named,
+    check_options,
+    find_format,
+    local_path,
+    module_of,
+    naming,
+)
 from distarray.io.parts import Part
 from distarray.io.sections import Placements, Source, read_array
 
@@ -60,7 +68,9 @@ class Variable:
         self.name = name
         self.dims = file._contents.dims.get(name, ())
         self.attrs = file._contents.array_attrs.get(name, {})
-        self._source = source
+        self._source: Source = Named(
+            source, file._place, f"array {name!r}" if name else "the array"
+        )
         self._file = file
 
     @property
@@ -204,7 +214,11 @@ class File(Mapping[str, Variable]):
         self._place = os.path.abspath(path) if "://" not in path else path
 
     def __getitem__(self, name: str) -> Variable:
-        source = self._contents.arrays.get(name)
+        with naming(self._place, f"array {name!r}" if name else "the array"):
+            source = self._contents.arrays.get(name)
+            if source is None and "/" in name:  # in these formats a slash more says no more
+                name = "/".join([part for part in name.split("/") if part])
+                source = self._contents.arrays.get(name)
         if source is None:
             for why in (self._contents.refused, self._contents.missing):
                 if name in why:
@@ -317,7 +331,9 @@ def _opened(
     try:
         known = find_format(name, format)
         check_options(known, "open_file", options, call)
-        contents = module_of(known).open_file(name, mesh, **options)
+        place = name if "://" in name else os.path.abspath(name)  # wherever the program goes
+        with naming(place, f"this {known.name} file"):
+            contents = module_of(known).open_file(place, mesh, **options)
     except Exception as caught:
         error = caught
     found = "" if contents is None else repr([*contents.arrays])
@@ -403,9 +419,10 @@ def read(
             if names not in (None, "", file.name):
                 raise KeyError(f"{file!r} is one array without a name; leave out names={names!r}")
             return file.read(key, placements=_placed(placements, "", file.shape))
-        variables = [file[name] for name in (file._all() if names is None else order)]
+        variables = {name: file[name] for name in (file._all() if names is None else order)}
         found = {
-            v.name: v.read(key, placements=_placed(placements, v.name, v.shape)) for v in variables
+            name: v.read(key, placements=_placed(placements, name, v.shape))
+            for name, v in variables.items()
         }
         return found[names] if isinstance(names, str) else found
 

@@ -15,7 +15,7 @@ from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.io.aside import replacing
-from distarray.io.formats import Contents, Lazy, check_labels
+from distarray.io.formats import Contents, Lazy, check_labels, check_tree, creating
 from distarray.io.portions import pieces_of
 from distarray.io.sections import write_array
 from distarray.layout import Box
@@ -100,7 +100,7 @@ def open_file(path: str, mesh: DeviceMesh, *, external: bool = False, **options:
         remote = needs("fsspec").open(path, "rb", **options).open()
         file = h5py.File(remote, "r")
     else:
-        file = h5py.File(path, "r", **{"locking": "best-effort", **options})
+        file = _for_reading(h5py, path, options)
     found = _Names(h5py, file, external)
 
     def close() -> None:
@@ -117,6 +117,13 @@ def open_file(path: str, mesh: DeviceMesh, *, external: bool = False, **options:
         found.refused,
         found.missing,
     )
+
+
+def _for_reading(h5py: Any, path: str, options: Mapping[str, Any]) -> Any:
+    try:
+        return h5py.File(path, "r", **{"locking": "best-effort", **options})
+    except TypeError as error:
+        raise TypeError(f"{path}: {error}; options are those of h5py.File") from error
 
 
 class _Names:
@@ -224,6 +231,7 @@ def write_file(
         raise TypeError(
             f"{path}: arrays in an HDF5 file have names; write a dict, {{'name': array}}"
         )
+    check_tree(path, arrays)
     check_labels(arrays, dims=dims, array_attrs=array_attrs)
     h5py = agreed(mesh.group, lambda: needs("h5py"))
     parallel = bool(h5py.get_config().mpi and hasattr(mesh.group, "comm") and not options)
@@ -236,7 +244,7 @@ def write_file(
         _opened(h5py, aside, mesh, parallel) as file,
     ):
         labels = _Labels(attrs or {}, array_attrs or {}, dims or {})
-        made = agreed(mesh.group, lambda: _created(h5py, file, arrays, labels, options))
+        made = agreed(mesh.group, lambda: _created(h5py, file, path, arrays, labels, options))
         for name, x in arrays.items():
             write_array(_Target(made.get(name), writers), x)
 
@@ -252,6 +260,7 @@ class _Labels(NamedTuple):
 def _created(
     h5py: Any,
     file: Any,
+    path: str,
     arrays: Mapping[str, DistArray],
     labels: _Labels,
     options: Mapping[str, Any],
@@ -259,13 +268,14 @@ def _created(
     """The datasets of a new file, by name; none where the file is not open."""
     if file is None:
         return {}
-    file.attrs.update(labels.attrs)
-    made = {name: _dataset(h5py, file, name, x, options) for name, x in arrays.items()}
-    for name, words in labels.dims.items():
-        for dim, word in zip(made[name].dims, words, strict=True):
-            dim.label = word
-    for name, values in labels.array_attrs.items():
-        made[name].attrs.update(values)
+    file.attrs.update(sorted(labels.attrs.items()))
+    made = {}
+    for name, x in arrays.items():  # an order that all ranks have
+        with creating(path, f"array {name!r}", "h5py.Group.create_dataset"):
+            made[name] = _dataset(h5py, file, name, x, options)
+            for dim, word in zip(made[name].dims, labels.dims.get(name, ())):
+                dim.label = word
+            made[name].attrs.update(sorted(labels.array_attrs.get(name, {}).items()))
     return made
 
 

@@ -15,7 +15,7 @@ from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.io.aside import replacing
-from distarray.io.formats import Contents, Lazy, check_labels
+from distarray.io.formats import Contents, Lazy, check_labels, check_tree, creating
 from distarray.io.sections import write_array
 from distarray.layout import Box
 from distarray.lazy import needs
@@ -205,58 +205,73 @@ def write_file(
         raise TypeError(
             f"{path}: variables in a NetCDF file have names; write a dict, {{'name': array}}"
         )
+    check_tree(path, arrays)
     check_labels(arrays, dims=dims, array_attrs=array_attrs)
     if chunks is not None:
         options["chunksizes"] = tuple(chunks)
-    named = {name: _named(name, x, dims or {}) for name, x in arrays.items()}
-    lengths = _lengths(arrays, named)
+    named, lengths = _dimensions(arrays, dims or {})
     netcdf = agreed(mesh.group, lambda: needs("netCDF4"))
     if mesh.coords is None:
         return
-
-    def create() -> dict[str, Any]:
-        if file is None:
-            return {}
-        with _lock:
-            file.setncatts(dict(attrs or {}))
-            for dim, length in lengths.items():
-                file.createDimension(dim, length)
-            return {
-                name: _created(file, name, x, named[name], (array_attrs or {}).get(name), options)
-                for name, x in arrays.items()
-            }
 
     with (
         replacing(path, mesh.group, writers="one") as aside,
         _opened(netcdf, aside, mesh) as file,
     ):
-        made = agreed(mesh.group, create)
+        about = _About(path, named, lengths, attrs or {}, array_attrs or {}, options)
+        made = agreed(mesh.group, lambda: _made(file, arrays, about))
         for name, x in arrays.items():
             write_array(_Target(made.get(name)), x)
 
 
-def _named(name: str, x: DistArray, dims: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The names of an array's dimensions."""
-    found = dims.get(name)
-    if found is None:
-        flat = name.replace("/", "_")
-        return tuple([f"{flat}_{dim}" for dim in range(x.ndim)])
-    return tuple(found)
+class _About(NamedTuple):
+    """What is said about a new file: its path, names of dimensions and their lengths, the rest."""
+
+    path: str
+    named: Mapping[str, tuple[str, ...]]
+    lengths: Mapping[str, int]
+    attrs: Mapping[str, Any]
+    array_attrs: Mapping[str, Mapping[str, Any]]
+    options: Mapping[str, Any]
 
 
-def _lengths(
-    arrays: Mapping[str, DistArray], named: Mapping[str, tuple[str, ...]]
-) -> dict[str, int]:
-    """The length of each dimension of the file."""
+def _made(file: Any, arrays: Mapping[str, DistArray], about: _About) -> dict[str, Any]:
+    """The variables of a new file, by name; none where the file is not open."""
+    if file is None:
+        return {}
+    made = {}
+    with _lock:
+        file.setncatts(dict(about.attrs))
+        for dim, length in about.lengths.items():
+            with creating(about.path, f"dimension {dim!r}", "netCDF4.Dataset.createDimension"):
+                file.createDimension(dim, length)
+        for name, x in arrays.items():
+            with creating(about.path, f"array {name!r}", "netCDF4.Dataset.createVariable"):
+                said = about.array_attrs.get(name)
+                made[name] = _created(file, name, x, about.named[name], said, about.options)
+    return made
+
+
+def _dimensions(
+    arrays: Mapping[str, DistArray], dims: Mapping[str, tuple[str, ...]]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, int]]:
+    """The names of each array's dimensions, and the length of each dimension of the file."""
+    named: dict[str, tuple[str, ...]] = {}
     lengths: dict[str, int] = {}
-    for name, x in arrays.items():
-        for dim, length in zip(named[name], x.shape, strict=True):
+    for name in sorted(arrays, key=lambda name: name not in dims):  # what is said comes first
+        x, found = arrays[name], []
+        for number, length in enumerate(x.shape):
+            dim = dims[name][number] if name in dims else f"{name.replace('/', '_')}_{number}"
+            while name not in dims and lengths.get(dim, length) != length:
+                dim += "_"  # another array has taken the name
             if lengths.setdefault(dim, length) != length:
                 raise ValueError(
                     f"dimension {dim!r} has length {lengths[dim]} in one array and {length} in "
                     f"{name!r}"
                 )
-    return lengths
+            found.append(dim)
+        named[name] = tuple(found)
+    return named, lengths
 
 
 def _created(

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from distarray.array import DistArray, as_distarray, common_mesh
+from distarray.array.creation import reversed_dims
 from distarray.comm import DeviceMesh
 from distarray.io.aside import on_first
-from distarray.io.bodies import reversed_dims
 from distarray.io.storing import Part, store, target_for
 from distarray.layout import Fold
 

@@ -95,6 +95,8 @@ def _check_names(named: Mapping[Any, Any], given: bool) -> None:
             raise TypeError(f"{_CALL}: names of arrays are str and not empty: {key!r}")
         if "\0" in key:
             raise ValueError(f"{_CALL}: a name ends where it has a null character: {key!r}")
+        if any("\ud800" <= letter <= "\udfff" for letter in key):
+            raise ValueError(f"{_CALL}: a name is text that UTF-8 has a form for: {key!r}")
 
 
 def _as_array(name: str, value: Any, mesh: DeviceMesh) -> DistArray:

@@ -6,10 +6,10 @@ all of it is on disk; other stores know no such thing.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import cached_property
-from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,9 +18,10 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
+from distarray.errors import DamagedFileError, DistArrayError
 from distarray.io import directories
 from distarray.io.aside import on_first
-from distarray.io.formats import Contents, Lazy, check_labels, is_zarr
+from distarray.io.formats import Contents, Lazy, check_labels, check_tree, creating, is_zarr
 from distarray.io.grids import files_of, plan_shards
 from distarray.io.held import HeldDirectory
 from distarray.io.portions import portions
@@ -31,6 +32,10 @@ from distarray.lazy import needs
 __all__ = ["open_file", "write_file"]
 
 Chunks = tuple[int, ...]
+#: Bytes of the name of a directory, on nearly all file systems.
+_LONGEST = 255
+#: What files and directories of chunks are called, in version 3 and in version 2.
+_CHUNK = re.compile(r"c|c[./]\d.*|\d+(\.\d+)*")
 
 
 class _Stored:
@@ -39,6 +44,8 @@ class _Stored:
     def __init__(self, array: Any, held: HeldDirectory | None) -> None:
         self._array, self._held = array, held
         self.chunks: Chunks = tuple(array.chunks)
+        if min(self.chunks, default=1) < 1:
+            raise ValueError(f"{array.name} claims to have chunks of shape {self.chunks}")
         self.shape, self.dtype = tuple(array.shape), np.dtype(array.dtype)
 
     def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
@@ -47,8 +54,15 @@ class _Stored:
             self._held.check()
         try:
             self._decode(section, out)
-        except ValueError as error:  # a damaged chunk
-            raise ValueError(f"{self._array.store_path}: {error}") from error
+        except (MemoryError, DistArrayError):
+            raise
+        except Exception as error:
+            if getattr(error, "errno", None) is not None:
+                raise
+            raise DamagedFileError(
+                f"{self._array.store_path}: {type(error).__name__}: {error}. A chunk is damaged or "
+                "not complete; write the array again, or read a copy"
+            ) from error
 
     def _decode(self, section: Box, out: np.ndarray[Any, Any]) -> None:
         buffers = needs("zarr.core.buffer", "io").default_buffer_prototype()
@@ -94,31 +108,58 @@ def open_file(
             held = stack.enter_context(closing(HeldDirectory(path)))
         try:
             node = zarr.open(place, mode="r", storage_options=_options(storage_options, remote))
-        except JSONDecodeError as error:
-            raise ValueError(f"{path} is a damaged Zarr store: {error}") from None
-        return _contents(zarr, node, held, stack.pop_all().close)
+            found = _contents(zarr, node, held)
+        except MemoryError:
+            raise
+        except Exception as error:
+            if remote or getattr(error, "errno", None) is not None or not is_zarr(path):
+                raise
+            why = f"{type(error).__name__}: {error}"
+            raise DamagedFileError(
+                f"{path} is a damaged Zarr store ({why}); write it again, or read a copy"
+            ) from error
+        found.close = stack.pop_all().close
+        return found
 
 
-def _contents(
-    zarr: Any, node: Any, held: HeldDirectory | None, close: Callable[[], None]
-) -> Contents:
+def _contents(zarr: Any, node: Any, held: HeldDirectory | None) -> Contents:
     """The arrays of a group, or the one there is."""
     if isinstance(node, zarr.Array):
         attrs = {"": dict(node.attrs)}
-        return Contents({"": _Stored(node, held)}, array_attrs=attrs, close=close)
-    found = {
-        name: member
-        for name, member in sorted(node.members(max_depth=None))
-        if isinstance(member, zarr.Array)
-    }
+        return Contents({"": _Stored(node, held)}, array_attrs=attrs)
+    members = dict(sorted(node.members(max_depth=None)))
+    found = {name: each for name, each in members.items() if isinstance(each, zarr.Array)}
     dims = {name: _dims(array) for name, array in found.items()}
+    groups = [name for name, member in members.items() if not isinstance(member, zarr.Array)]
+    lost = _lost(held.path, ["", *groups], members) if held is not None else {}
     return Contents(
         Lazy(found, lambda name: _Stored(found[name], held)),
         attrs=dict(node.attrs),
         dims={name: names for name, names in dims.items() if names},
         array_attrs={name: dict(array.attrs) for name, array in found.items()},
-        close=close,
+        refused=lost,
     )
+
+
+def _lost(root: str, groups: Iterable[str], members: Container[str]) -> dict[str, str]:
+    """Directories of a store that hold something of Zarr's, which Zarr passes over; and why."""
+    lost = {}
+    for group in groups:
+        with os.scandir(os.path.join(root, group)) as entries:
+            names = [e.name for e in entries if e.is_dir() and not e.name.startswith(".")]
+        for name in sorted(names):
+            full = f"{group}/{name}" if group else name
+            if full not in members and _is_stored(os.path.join(root, full)):
+                lost[full] = (
+                    "has chunks or a description (zarr.json) that is damaged or missing; write it "
+                    "again, or read a copy"
+                )
+    return lost
+
+
+def _is_stored(place: str) -> bool:
+    """Whether a directory has chunks in it, or a description."""
+    return is_zarr(place) or any(_CHUNK.fullmatch(name) for name in os.listdir(place))
 
 
 def _dims(array: Any) -> tuple[str, ...]:
@@ -189,13 +230,7 @@ def write_file(
     if mesh.coords is None:
         return
     remote = "://" in path
-    if path.endswith(".zip"):
-        raise ValueError(
-            f"{path}: all ranks write a Zarr store at once, which a zip file cannot be; write a "
-            "directory, and pack it with zip -0 -r"
-        )
-    if isinstance(dims, Mapping):
-        check_labels(arrays, dims=dims)
+    _check(path, arrays, dims)
     final = Path(os.path.realpath(path))
     place = path if remote else str(on_first(mesh.group, lambda: _begin(final)))
     try:
@@ -206,7 +241,7 @@ def write_file(
         options = _options(storage_options, remote)
 
         def create() -> None:
-            _create(place, arrays, grids, codecs, attrs or {}, dims, options)
+            _create((path, place), arrays, grids, codecs, attrs or {}, dims, options)
 
         on_first(mesh.group, create)
         for name, x in arrays.items():
@@ -217,6 +252,24 @@ def write_file(
         if mesh.rank == 0 and not remote:
             directories.discard(Path(place))
         raise
+
+
+def _check(path: str, arrays: Mapping[str, DistArray], dims: Any) -> None:
+    """Raise if this cannot become a store."""
+    if path.endswith(".zip"):
+        raise ValueError(
+            f"{path}: all ranks write a Zarr store at once, which a zip file cannot be; write a "
+            "directory, and pack it with zip -0 -r"
+        )
+    if list(arrays) != [""]:
+        check_tree(path, arrays)
+    for name in arrays:
+        parts = name.split("/")
+        reserved = "\\" in name or not {"zarr.json", ".."}.isdisjoint(parts)
+        if reserved or any(len(os.fsencode(part)) > _LONGEST for part in parts):
+            raise ValueError(f"{path}: {name!r} is no name in a Zarr store; rename it")
+    if isinstance(dims, Mapping):
+        check_labels(arrays, dims=dims)
 
 
 class _Written:
@@ -304,7 +357,7 @@ def _codecs(compressor: Any, checksum: bool) -> list[Any]:
 
 
 def _create(
-    place: str,
+    places: tuple[str, str],
     arrays: Mapping[str, DistArray],
     grids: Mapping[str, tuple[Chunks, Chunks | None]],
     codecs: list[Any],
@@ -312,7 +365,11 @@ def _create(
     dims: Any,
     options: Any,
 ) -> None:
-    """Make the store and its arrays, yet without chunks; on one rank."""
+    """Make the store and its arrays, yet without chunks; on one rank.
+
+    `places` are where the store will be, and where it is made.
+    """
+    path, place = places
     zarr = needs("zarr")
     alone = list(arrays) == [""]
     if not alone:
@@ -321,20 +378,21 @@ def _create(
         )
     for name, x in arrays.items():
         chunks, shards = grids[name]
-        zarr.create_array(
-            place,
-            name=name or None,
-            shape=x.shape,
-            dtype=_type_for(name, x.dtype),
-            chunks=chunks,
-            shards=shards,
-            compressors=codecs,
-            attributes=dict(attrs) if alone else None,
-            dimension_names=_named(dims, name),
-            overwrite=alone,
-            zarr_format=3,
-            storage_options=options,
-        )
+        with creating(path, f"array {name!r}", "distarray.io.zarr.write_file"):
+            zarr.create_array(
+                place,
+                name=name or None,
+                shape=x.shape,
+                dtype=_type_for(name, x.dtype),
+                chunks=chunks,
+                shards=shards,
+                compressors=codecs,
+                attributes=dict(attrs) if alone else None,
+                dimension_names=_named(dims, name),
+                overwrite=alone,
+                zarr_format=3,
+                storage_options=options,
+            )
 
 
 def _type_for(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
