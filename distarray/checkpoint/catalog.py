@@ -17,6 +17,7 @@ from distarray.checkpoint.tree import Node
 from distarray.errors import CheckpointError
 from distarray.io import directories
 from distarray.io.flushing import Flusher
+from distarray.io.formats import local_path
 
 __all__ = [
     "Catalog",
@@ -26,6 +27,7 @@ __all__ = [
     "is_checkpoint",
     "make_directories",
     "parse_catalog",
+    "place_of",
     "read_catalog",
     "sealed",
     "step_path",
@@ -64,6 +66,20 @@ class Catalog(NamedTuple):
     step: int | None
     node: Node
     arrays: dict[str, Stored]
+
+
+def place_of(path: str | bytes | os.PathLike[Any]) -> tuple[str, Exception | None]:
+    """A path in words that are the same on all nodes, wherever its links lead; or what is wrong."""
+    try:
+        text = local_path(path)
+        if "://" in text:
+            raise ValueError(
+                f"a checkpoint is a directory of a file system, and {text} is a URL; save it to a "
+                "path, and copy it from there"
+            )
+        return os.path.abspath(text), None
+    except (TypeError, ValueError) as error:
+        return "", error
 
 
 def step_path(path: Path, step: int | None) -> Path:

@@ -20,6 +20,7 @@ from distarray.checkpoint.catalog import (
     check_members,
     find,
     parse_catalog,
+    place_of,
     read_catalog,
 )
 from distarray.checkpoint.catalog import steps as steps_of
@@ -115,9 +116,9 @@ def load(
         mesh = _mesh_of(into)
     if mesh.coords is None:
         return into
-    home, group, place = mesh, mesh.group, _place(path)
+    home, group = mesh, mesh.group
     background.settle(mesh)
-    catalog = _catalog(place, step, group, "checkpoint.load")
+    catalog = _catalog(path, step, group, "checkpoint.load")
     match = Match(catalog.arrays, lambda whole, kind: _item(whole, kind, home))
     result = agreed(group, lambda: match.value(catalog.node, into, "state"))
     agreed(group, lambda: check_files(catalog.path, _needed(catalog, match), group))
@@ -134,19 +135,15 @@ def _absolute(path: str) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _place(path: PathLike) -> str:
-    """A path in words that are the same on all nodes, wherever its links lead there."""
-    return os.path.abspath(os.fspath(path))
-
-
-def _catalog(place: str, step: int | None, group: Group, call: str) -> Catalog:
+def _catalog(given: PathLike, step: int | None, group: Group, call: str) -> Catalog:
     """What a checkpoint says about itself: read by one rank, looked at by all."""
+    place, error = place_of(given)
 
     def look() -> tuple[Path, bytes]:
         path = find(_absolute(place), step)
         return path, read_catalog(path)
 
-    path, data = on_first(group, look, f"{call}: {place}, step={step}")
+    path, data = on_first(group, look, f"{call}: {place}, step={step}", error)
     return agreed(group, lambda: parse_catalog(path, data))
 
 
@@ -305,7 +302,7 @@ def latest(path: PathLike, *, mesh: DeviceMesh | None = None) -> Path | None:
     """
     mesh = default_mesh() if mesh is None else mesh
     background.settle(mesh)
-    place = _place(path)
+    place, error = place_of(path)
 
     def look() -> Path | None:
         try:
@@ -313,7 +310,7 @@ def latest(path: PathLike, *, mesh: DeviceMesh | None = None) -> Path | None:
         except (FileNotFoundError, ValueError):
             return None
 
-    return on_first(mesh.group, look, f"checkpoint.latest: {place}")
+    return on_first(mesh.group, look, f"checkpoint.latest: {place}", error)
 
 
 def steps(path: PathLike, *, mesh: DeviceMesh | None = None) -> list[int]:
@@ -331,13 +328,13 @@ def steps(path: PathLike, *, mesh: DeviceMesh | None = None) -> list[int]:
     """
     mesh = default_mesh() if mesh is None else mesh
     background.settle(mesh)
-    place = _place(path)
+    place, error = place_of(path)
 
     def look() -> list[int]:
         recover_all(_absolute(place))
         return steps_of(_absolute(place))
 
-    return on_first(mesh.group, look, f"checkpoint.steps: {place}")
+    return on_first(mesh.group, look, f"checkpoint.steps: {place}", error)
 
 
 def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None = None) -> int:
@@ -373,8 +370,8 @@ def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None =
     """
     mesh = default_mesh() if mesh is None else mesh
     background.settle(mesh)
-    group, place = mesh.group, _place(path)
-    catalog = _catalog(place, step, group, "checkpoint.verify")
+    group = mesh.group
+    catalog = _catalog(path, step, group, "checkpoint.verify")
     match = Match(catalog.arrays, lambda whole, kind: None)
     agreed(group, lambda: match.value(catalog.node, None, "state"))
     arrays = list(catalog.arrays.values())

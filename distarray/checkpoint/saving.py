@@ -11,7 +11,7 @@ from distarray.array import DistArray
 from distarray.checkpoint import background
 from distarray.checkpoint.agreement import check_alike
 from distarray.checkpoint.background import Aside, Saving
-from distarray.checkpoint.catalog import is_checkpoint, step_path, steps
+from distarray.checkpoint.catalog import is_checkpoint, place_of, step_path, steps
 from distarray.checkpoint.progress import bar, shows
 from distarray.checkpoint.tree import Flat, flatten
 from distarray.checkpoint.writing import Item, plan_items, shard_of, staged, write_shards
@@ -104,14 +104,15 @@ def save(
     flat, error = flatten(state)
     if mesh is None:
         mesh = _common_mesh(flat)
-    place = Path(os.path.realpath(os.fspath(path)))
+    where, wrong = place_of(path)
+    place = Path(os.path.realpath(where))
     if mesh.coords is None:
         return Saving(step_path(place, step), mesh)
     background.settle(mesh)
-    wrong = _wrong_arguments(step, keep)
+    wrong = wrong or _wrong_arguments(step, keep)
     if wrong is None:  # NumPy's integers are not JSON's
         step, keep = (None if n is None else operator.index(n) for n in (step, keep))
-    said = {"path": os.path.abspath(path), "step": step, "keep": keep}
+    said = {"path": where, "step": step, "keep": keep}
     said["asynchronous"] = bool(asynchronous)
     check_alike(mesh.group, said, flat, error or wrong)
     flat.complete()

@@ -107,7 +107,7 @@ def _check(target: str) -> None:
         raise OSError(f"{target} is no regular file; it is not replaced")
     if not os.path.isdir(directory):
         raise FileNotFoundError(f"cannot write {target}: there is no directory {directory}")
-    if not os.access(directory, os.W_OK):
+    if not os.access(directory, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         raise PermissionError(f"cannot write {target}: {directory} is not writable")
 
 

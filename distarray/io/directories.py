@@ -52,7 +52,10 @@ def begin(final: Path) -> Path:
     final.parent.mkdir(parents=True, exist_ok=True)
     tidy(final.parent)
     aside = beside(final, "partial")
-    aside.mkdir()
+    try:
+        aside.mkdir()
+    except OSError as error:  # of a name that the caller knows
+        raise type(error)(error.errno, error.strerror, str(final)) from None
     active.add(aside)
     return aside
 

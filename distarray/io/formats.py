@@ -252,8 +252,9 @@ def is_zarr(path: str) -> bool:
     return any(os.path.isfile(os.path.join(path, mark)) for mark in _ZARR_MARKS)
 
 
-def local_path(path: str) -> str:
+def local_path(given: str | bytes | os.PathLike[Any]) -> str:
     """A path without ``file://``: any format reads and writes files of this machine."""
+    path = os.fsdecode(given)
     for scheme in ("file://", "local://"):
         path = path.removeprefix(scheme)
     return path

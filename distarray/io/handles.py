@@ -322,7 +322,7 @@ def _opened(
     name = ""
     error: Exception | None = None
     try:
-        name = local_path(os.fspath(path))
+        name = local_path(path)
     except TypeError as caught:
         error = caught
     given = [path_said(name), *options_said({**options, **said, "format": format})]

@@ -271,24 +271,29 @@ def _created(
     file.attrs.update(sorted(labels.attrs.items()))
     made = {}
     for name, x in arrays.items():  # an order that all ranks have
+        dtype = _type_for(h5py, name, x.dtype)
         with creating(path, f"array {name!r}", "h5py.Group.create_dataset"):
-            made[name] = _dataset(h5py, file, name, x, options)
+            made[name] = _dataset(file, name, x, dtype, options)
             for dim, word in zip(made[name].dims, labels.dims.get(name, ())):
                 dim.label = word
             made[name].attrs.update(sorted(labels.array_attrs.get(name, {}).items()))
     return made
 
 
-def _dataset(h5py: Any, file: Any, name: str, x: DistArray, options: Mapping[str, Any]) -> Any:
-    """A dataset for an array, empty yet."""
-    dtype: Any = x.dtype
+def _type_for(h5py: Any, name: str, dtype: np.dtype[Any]) -> Any:
+    """What an array's elements are in a file."""
     if dtype.kind in "mM":
-        dtype = h5py.opaque_dtype(dtype)
-    elif dtype.kind == "U":
+        return h5py.opaque_dtype(dtype)
+    if dtype.kind == "U":
         raise TypeError(
             f"{name} has dtype {dtype}, which HDF5 has no type for; write x.astype('S...'), or "
             "numpy.strings.encode(x)"
         )
+    return dtype
+
+
+def _dataset(file: Any, name: str, x: DistArray, dtype: Any, options: Mapping[str, Any]) -> Any:
+    """A dataset for an array, empty yet."""
     if not x.size or not x.ndim:
         options = {}  # HDF5 has no chunks of nothing
     chunks = options.get("chunks")

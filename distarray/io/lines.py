@@ -127,7 +127,7 @@ def _divisible(origin: Origin, encoding: str | None, mesh: DeviceMesh) -> int:
     def look() -> int:
         try:
             found = os.stat(path)
-        except OSError:
+        except (OSError, ValueError):
             return 0  # NumPy will say so
         return found.st_size if stat.S_ISREG(found.st_mode) and found.st_size >= _WORTH else 0
 

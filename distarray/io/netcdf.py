@@ -246,6 +246,7 @@ def _made(file: Any, arrays: Mapping[str, DistArray], about: _About) -> dict[str
             with creating(about.path, f"dimension {dim!r}", "netCDF4.Dataset.createDimension"):
                 file.createDimension(dim, length)
         for name, x in arrays.items():
+            _check_type(name, x.dtype)
             with creating(about.path, f"array {name!r}", "netCDF4.Dataset.createVariable"):
                 said = about.array_attrs.get(name)
                 made[name] = _created(file, name, x, about.named[name], said, about.options)
@@ -274,6 +275,14 @@ def _dimensions(
     return named, lengths
 
 
+def _check_type(name: str, dtype: np.dtype[Any]) -> None:
+    if dtype.kind not in "iuf" or dtype.itemsize not in (1, 2, 4, 8) or dtype == np.float16:
+        raise TypeError(
+            f"{name} has dtype {dtype}, which NetCDF has no type for; convert it with "
+            'x.astype("i1") (bool), x.real and x.imag (complex), x.astype("i8") (times)'
+        )
+
+
 def _created(
     file: Any,
     name: str,
@@ -283,18 +292,14 @@ def _created(
     options: Mapping[str, Any],
 ) -> Any:
     """A variable for an array, empty yet."""
-    dtype = x.dtype.newbyteorder("=")
-    if dtype.kind not in "iuf" or dtype.itemsize not in (1, 2, 4, 8) or dtype == np.float16:
-        raise TypeError(
-            f"{name} has dtype {dtype}, which NetCDF has no type for; convert it with "
-            'x.astype("i1") (bool), x.real and x.imag (complex), x.astype("i8") (times)'
-        )
     values = dict(attrs or {})
     fill = values.pop("_FillValue", None)
     chunks = options.get("chunksizes", ())
     if chunks and (len(chunks) != x.ndim or not x.size):
         options = {key: value for key, value in options.items() if key != "chunksizes"}
-    variable = file.createVariable(name, dtype, dims, fill_value=fill, **options)
+    variable = file.createVariable(
+        name, x.dtype.newbyteorder("="), dims, fill_value=fill, **options
+    )
     variable.set_auto_maskandscale(False)
     variable.setncatts(values)
     return variable

@@ -96,7 +96,7 @@ def target_for(
         words = {name: value_words(value) for name, value in arrays.items()}
         if not is_open:
             path = os.fspath(file)
-            target = path if path.endswith(ending) else path + ending
+            target = path if not ending or path.endswith(ending) else path + ending
     except Exception as caught:
         error = error or caught
     kind = Said("the ranks give different kinds of files", "an open file" if is_open else "a path")

@@ -75,7 +75,7 @@ def write(
     name, placed, error = "", {}, None
     words: dict[str, str] = {}
     try:
-        name = local_path(os.fspath(path))
+        name = local_path(path)
         _check_names(named, isinstance(arrays, Mapping))
         words = {key: value_words(value) for key, value in named.items()}
         placed = {key: _as_array(key, value, mesh) for key, value in named.items()}

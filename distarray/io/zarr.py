@@ -378,12 +378,13 @@ def _create(
         )
     for name, x in arrays.items():
         chunks, shards = grids[name]
+        dtype = _type_for(name, x.dtype)
         with creating(path, f"array {name!r}", "distarray.io.zarr.write_file"):
             zarr.create_array(
                 place,
                 name=name or None,
                 shape=x.shape,
-                dtype=_type_for(name, x.dtype),
+                dtype=dtype,
                 chunks=chunks,
                 shards=shards,
                 compressors=codecs,
@@ -400,7 +401,8 @@ def _type_for(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     plain = np.dtype(dtype.str) if dtype.kind in "iu" else dtype
     try:
         kind = needs("zarr.dtype").parse_dtype(plain, zarr_format=3)
-        kind.to_json_scalar(kind.default_scalar(), zarr_format=3)  # what is not written
+        written = kind.to_json_scalar(kind.default_scalar(), zarr_format=3)  # what is not there
+        kind.from_json_scalar(written, zarr_format=3)  # Zarr refuses that of times without a unit
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"{name or 'the array'} has dtype {dtype}, which Zarr has no type for ({error}); "
