@@ -27,7 +27,7 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.comm.endings import end_with_status
 from distarray.io import directories
-from distarray.io.aside import on_first
+from distarray.io.aside import named, on_first
 from distarray.io.flushing import Flusher, syncs_at_once
 
 __all__ = ["Aside", "Saving", "finish", "settle", "start"]
@@ -162,7 +162,7 @@ class _Writer:
                         self.aside.directory, [self.shards.pop(0)], flusher, lambda count: None
                     )
         except Exception as caught:
-            self.error = caught
+            self.error = named(caught, str(self.aside.directory), str(self.aside.final))
         self.shards.clear()
         try:
             word = "failed" if self.error else "done"

@@ -18,7 +18,7 @@ from distarray.checkpoint.writing import Item, plan_items, shard_of, staged, wri
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree, agreed
 from distarray.io import directories
-from distarray.io.aside import on_first
+from distarray.io.aside import named, on_first
 from distarray.io.flushing import Flusher
 from distarray.lazy import needs
 
@@ -125,10 +125,13 @@ def save(
             return background.start(aside, agreed(mesh.group, lambda: staged(mine)), mesh)
         agree(mesh.group, _write(aside, items, mesh, progress))
         on_first(mesh.group, aside.commit)
-    except BaseException:
+    except BaseException as error:
         if mesh.rank == 0:
             directories.discard(aside.directory)
-        raise
+        known = named(error, str(aside.directory), str(aside.final))
+        if known is error:
+            raise
+        raise known from None
     return Saving(aside.final, mesh)
 
 

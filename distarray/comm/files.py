@@ -78,7 +78,7 @@ class SharedFile(ABC):
         try:
             self._write_all(offset, view)
         except OSError as error:
-            self.error = self.error or error
+            self.error = self.error or _named(error, self.path)
 
     def read_all(self, offset: int, out: Array | None) -> None:
         """Fill `out` with this rank's stretch; as :meth:`write_all`."""
@@ -86,7 +86,7 @@ class SharedFile(ABC):
         try:
             self._read_all(offset, view)
         except OSError as error:
-            self.error = self.error or error
+            self.error = self.error or _named(error, self.path)
 
     def agree(self, error: Exception | None = None) -> None:
         """Raise what went wrong on the lowest rank where something did, on all ranks."""
@@ -244,7 +244,14 @@ def _opened(
     except (OSError, OverflowError) as error:
         if descriptor >= 0:
             os.close(descriptor)
-        return -1, 0, error
+        return -1, 0, _named(error, path)
+
+
+def _named(error: Exception, path: str) -> Exception:
+    """An error of the system that says which file it is about."""
+    if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+        return OSError(error.errno, os.strerror(error.errno), path)
+    return error
 
 
 def _other_file(path: str, rank: int, found: str, length: int) -> OSError:

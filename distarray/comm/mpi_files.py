@@ -22,6 +22,8 @@ _ERRNO = {
     MPI.ERR_QUOTA: errno.EDQUOT,
     MPI.ERR_READ_ONLY: errno.EROFS,
 }
+#: What the system may have said of a file that is being written.
+_TOLD = (*_ERRNO.values(), errno.EFBIG, errno.EPERM, errno.ESTALE, errno.ENXIO)
 
 
 class MPIFile(SharedFile):
@@ -63,7 +65,7 @@ def _os_error(error: MPI.Exception, path: str) -> OSError:
     """MPI's error as Python has it."""
     number, said = _ERRNO.get(error.Get_error_class()), error.Get_error_string()
     if number is None:  # MPICH has the system's word in the text alone
-        number = next((n for n in _ERRNO.values() if os.strerror(n) in said), None)
+        number = next((n for n in _TOLD if os.strerror(n) in said), None)
     if number is not None:
         return OSError(number, os.strerror(number), path)
     return OSError(errno.EIO, f"{os.strerror(errno.EIO)} ({said})", path)

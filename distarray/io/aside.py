@@ -11,9 +11,10 @@ from distarray.comm.agree import agree, agreed
 from distarray.errors import ArgumentsDiffer
 from distarray.io import directories
 
-__all__ = ["on_first", "replacing"]
+__all__ = ["named", "on_first", "replacing"]
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 
 def on_first(
@@ -86,10 +87,22 @@ def replacing(path: str, group: Group, *, writers: str = "all") -> Iterator[str]
         yield name
         agreed(group, lambda: _synced(name) if first or writers == "all" else None)
         agreed(group, lambda: _renamed(name, target) if first else None)
-    except BaseException:
+    except BaseException as error:
         if first:
             directories.discard(Path(name))
-        raise
+        known = named(error, name, target)
+        if known is error:
+            raise
+        raise known from None
+
+
+def named(error: E, aside: str, final: str) -> E | OSError:
+    """An error of the system with the name that the caller knows, not that of what is aside."""
+    if not isinstance(error, OSError) or error.errno is None:
+        return error
+    if error.filename is not None and not str(error.filename).startswith(aside):
+        return error
+    return OSError(error.errno, os.strerror(error.errno), final)
 
 
 def _begun(target: str) -> str:

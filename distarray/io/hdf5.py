@@ -18,6 +18,7 @@ from distarray.io.aside import replacing
 from distarray.io.formats import Contents, Lazy, check_labels, check_tree, creating
 from distarray.io.portions import pieces_of
 from distarray.io.sections import write_array
+from distarray.io.swallowing import SwallowingFile
 from distarray.layout import Box
 from distarray.lazy import needs
 
@@ -53,8 +54,8 @@ class _Target:
 
     chunks = None
 
-    def __init__(self, dataset: Any, writers: Literal["all", "one"]) -> None:
-        self._dataset = dataset
+    def __init__(self, dataset: Any, new: "_New", writers: Literal["all", "one"]) -> None:
+        self._dataset, self._new = dataset, new
         self.writers: Literal["all", "one"] = writers
 
     def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
@@ -62,6 +63,7 @@ class _Target:
         for piece, part in _contiguous(section, block, block.dtype.itemsize):
             key = tuple([slice(start, stop) for start, stop in piece])
             self._dataset[key] = np.asarray(part, order="C").view(self._dataset.dtype)
+            self._new.check()
 
 
 def _contiguous(
@@ -241,12 +243,12 @@ def write_file(
 
     with (
         replacing(path, mesh.group, writers=writers) as aside,
-        _opened(h5py, aside, mesh, parallel) as file,
+        _opened(h5py, path, aside, mesh, parallel) as new,
     ):
         labels = _Labels(attrs or {}, array_attrs or {}, dims or {})
-        made = agreed(mesh.group, lambda: _created(h5py, file, path, arrays, labels, options))
+        made = agreed(mesh.group, lambda: _created(h5py, new, path, arrays, labels, options))
         for name, x in arrays.items():
-            write_array(_Target(made.get(name), writers), x)
+            write_array(_Target(made.get(name), new, writers), x)
 
 
 class _Labels(NamedTuple):
@@ -259,13 +261,14 @@ class _Labels(NamedTuple):
 
 def _created(
     h5py: Any,
-    file: Any,
+    new: "_New",
     path: str,
     arrays: Mapping[str, DistArray],
     labels: _Labels,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The datasets of a new file, by name; none where the file is not open."""
+    file = new.file
     if file is None:
         return {}
     file.attrs.update(sorted(labels.attrs.items()))
@@ -277,6 +280,7 @@ def _created(
             for dim, word in zip(made[name].dims, labels.dims.get(name, ())):
                 dim.label = word
             made[name].attrs.update(sorted(labels.array_attrs.get(name, {}).items()))
+    new.check()
     return made
 
 
@@ -302,21 +306,53 @@ def _dataset(file: Any, name: str, x: DistArray, dtype: Any, options: Mapping[st
     return file.create_dataset(name, x.shape, dtype, **options)
 
 
+class _New(NamedTuple):
+    """A new file that is open for writing.
+
+    Attributes
+    ----------
+    file : h5py.File or None
+        None on the ranks that do not write.
+    below : SwallowingFile or None
+        What the library writes to, unless it writes in parallel.
+    """
+
+    file: Any = None
+    below: SwallowingFile | None = None
+
+    def check(self) -> None:
+        """Raise what the library has not been told."""
+        if self.below is not None:
+            self.below.check()
+
+    def close(self) -> None:
+        """Close the file; raises what went wrong with it, first of all what was first."""
+        try:
+            if self.file is not None:
+                self.file.close()
+        finally:
+            if self.below is not None:
+                self.below.close()
+                self.below.check()
+
+
 @contextmanager
-def _opened(h5py: Any, name: str, mesh: DeviceMesh, parallel: bool) -> Iterator[Any]:
-    """A new file open for writing, on rank 0 alone unless in parallel: None on the others."""
+def _opened(h5py: Any, path: str, name: str, mesh: DeviceMesh, parallel: bool) -> Iterator[_New]:
+    """A new file open for writing, on rank 0 alone unless in parallel."""
 
-    def create() -> Any:
+    def create() -> _New:
         if parallel:
-            return h5py.File(name, "w-", driver="mpio", comm=mesh.comm())
-        return h5py.File(name, "w-") if mesh.rank == 0 else None
+            return _New(h5py.File(name, "w-", driver="mpio", comm=mesh.comm()))
+        if mesh.rank:
+            return _New()
+        below = SwallowingFile(name, path)
+        return _New(h5py.File(below, "w"), below)
 
-    file = agreed(mesh.group, create)
+    new = agreed(mesh.group, create)
     try:
-        yield file
+        yield new
     except BaseException:
         with suppress(Exception):
-            if file is not None:
-                file.close()
+            new.close()
         raise
-    agreed(mesh.group, lambda: None if file is None else file.close())
+    agreed(mesh.group, new.close)

@@ -157,12 +157,12 @@ class _Target:
     chunks = None
     writers: Literal["all", "one"] = "one"
 
-    def __init__(self, variable: Any) -> None:
-        self._variable = variable
+    def __init__(self, variable: Any, path: str) -> None:
+        self._variable, self._path = variable, path
 
     def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
         """Write a box."""
-        with _lock, _written():
+        with _lock, _written(self._path):
             self._variable[tuple([slice(start, stop) for start, stop in section])] = block
 
 
@@ -216,12 +216,12 @@ def write_file(
 
     with (
         replacing(path, mesh.group, writers="one") as aside,
-        _opened(netcdf, aside, mesh) as file,
+        _opened(netcdf, path, aside, mesh) as file,
     ):
         about = _About(path, named, lengths, attrs or {}, array_attrs or {}, options)
         made = agreed(mesh.group, lambda: _made(file, arrays, about))
         for name, x in arrays.items():
-            write_array(_Target(made.get(name)), x)
+            write_array(_Target(made.get(name), path), x)
 
 
 class _About(NamedTuple):
@@ -306,19 +306,19 @@ def _created(
 
 
 @contextmanager
-def _written() -> Iterator[None]:
+def _written(path: str = "") -> Iterator[None]:
     """Errors of the library while it writes, which does not say what the system has told it."""
     try:
         yield
     except RuntimeError as error:
         raise OSError(
-            f"{error}: the file could not be written; is there room left on the disk, and in your "
-            "quota?"
+            f"{error}: {path or 'the file'} could not be written; is there room left on the disk, "
+            "and in your quota?"
         ) from error
 
 
 @contextmanager
-def _opened(netcdf: Any, name: str, mesh: DeviceMesh) -> Iterator[Any]:
+def _opened(netcdf: Any, path: str, name: str, mesh: DeviceMesh) -> Iterator[Any]:
     """A new file open for writing on rank 0; None on the others."""
 
     def create() -> Any:
@@ -326,7 +326,7 @@ def _opened(netcdf: Any, name: str, mesh: DeviceMesh) -> Iterator[Any]:
             return netcdf.Dataset(name, "w", clobber=False) if mesh.rank == 0 else None
 
     def close() -> None:
-        with _lock, _written():
+        with _lock, _written(path):
             if file is not None:
                 file.close()
 

@@ -20,6 +20,7 @@ from distarray.comm.agree import agree, agreed
 from distarray.comm.alike import Said, same_call
 from distarray.comm.files import open_file
 from distarray.io.agreement import options_said, value_words
+from distarray.io.aside import named
 from distarray.io.bodies import ALONE, pieces, whole, write_body
 
 __all__ = [
@@ -180,7 +181,7 @@ def _through_path(
             file.close()
     except OSError as caught:
         error = error or caught
-    agree(group, error)
+    agree(group, None if error is None else named(error, path, path))
 
 
 def _stream(file: Any, write: Writing, mesh: DeviceMesh) -> None:

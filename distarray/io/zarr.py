@@ -20,7 +20,7 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.errors import DamagedFileError, DistArrayError
 from distarray.io import directories
-from distarray.io.aside import on_first
+from distarray.io.aside import named, on_first
 from distarray.io.formats import Contents, Lazy, check_labels, check_tree, creating, is_zarr
 from distarray.io.grids import files_of, plan_shards
 from distarray.io.held import HeldDirectory
@@ -248,10 +248,13 @@ def write_file(
             chunk, file = grids[name]
             write_array(_Written(place, name, file or chunk, options), x)
         on_first(mesh.group, lambda: None if remote else _commit(Path(place), final))
-    except BaseException:
+    except BaseException as error:
         if mesh.rank == 0 and not remote:
             directories.discard(Path(place))
-        raise
+        known = named(error, place, path)
+        if known is error:
+            raise
+        raise known from None
 
 
 def _check(path: str, arrays: Mapping[str, DistArray], dims: Any) -> None:
