@@ -51,7 +51,7 @@ def check_alike(
         for name, value in options.items()
     ]
     state = (
-        "the structure, numbers or layouts of the state on rank {rank} differs from that on rank 0"
+        "the structure, numbers or layouts of the state on rank {rank} differ from those on rank 0"
     )
     about = [json.dumps(_canonical(flat.node)) if error is None else ""]
     about += [f"{name} {value.layout} on {value.mesh.ranks}" for name, _, value in flat.items]

@@ -143,8 +143,8 @@ def _compare(call: str, found: Sequence[tuple[list[Said], list[tuple[str, str]]]
 
 _DIFFERS = "an array on rank {rank} differs from that on rank 0"
 _EQUAL = (
-    "names, shapes, data types and layouts are the same on all ranks, and so are the values of "
-    "what is not distributed"
+    "names, shapes, data types and layouts must be the same on all ranks, and so must the values "
+    "of what is not distributed"
 )
 
 

@@ -11,7 +11,14 @@ from distarray.array import DistArray
 from distarray.comm.alike import Said
 from distarray.layout import Placement
 
-__all__ = ["array_words", "described", "options_said", "path_said", "value_words"]
+__all__ = [
+    "array_words",
+    "described",
+    "has_exact_bytes",
+    "options_said",
+    "path_said",
+    "value_words",
+]
 
 _PLAIN = (
     bool,
@@ -43,11 +50,16 @@ def value_words(value: Any) -> str:
     return f"{found.dtype} {found.shape}, {_values(found)}"
 
 
+def has_exact_bytes(dtype: np.dtype[Any]) -> bool:
+    """Whether equal values of a type have equal bytes."""
+    return dtype.char in _EXACT
+
+
 def _values(found: np.ndarray[Any, Any]) -> str:
     """The values, by a checksum where there are many."""
-    if not found.ndim and found.dtype.char in _EXACT:
+    if not found.ndim and has_exact_bytes(found.dtype):
         return repr(found[()])
-    if not found.nbytes or found.dtype.char not in _EXACT:
+    if not found.nbytes or not has_exact_bytes(found.dtype):
         return "not distributed"
     whole: Any = np.ascontiguousarray(found).reshape(-1).view(np.uint8)
     return f"not distributed, CRC-32 {crc32(whole):08x}"

@@ -15,7 +15,7 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.io.bodies import Sum
 from distarray.io.filling import Placements, filled, kept
-from distarray.io.npy import Header, found_on_rank_0, read_header
+from distarray.io.npy import PARSING, Header, found_on_rank_0, read_header
 from distarray.io.origins import read_by_each
 from distarray.io.zips import combined
 
@@ -99,7 +99,8 @@ class Archive(Mapping[str, DistArray]):
         """A member of the archive that this rank has opened for itself."""
         if error is not None:
             raise error
-        return self._source[key]
+        with PARSING:
+            return self._source[key]
 
     @property
     def _limit(self) -> int:
@@ -209,5 +210,5 @@ def look_at(archive: ZipFile, name: str, limit: int = 10_000) -> Member:
 
 
 def _by_numpy(path: str, key: str, rest: dict[str, Any]) -> Any:
-    with np.load(path, **rest) as archive:
+    with PARSING, np.load(path, **rest) as archive:
         return archive[key]

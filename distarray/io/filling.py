@@ -1,6 +1,7 @@
 """Arrays whose elements lie in a file, read: by all ranks together, or by each for itself."""
 
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -11,11 +12,13 @@ from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.comm.files import STRETCH, landing, open_file
+from distarray.io.agreement import has_exact_bytes
 from distarray.io.bodies import ALONE, Sum, read_body, runs, sum_of
 from distarray.io.npy import Header
+from distarray.io.origins import read_by_each
 from distarray.layout import Box, Layout, Placement
 
-__all__ = ["Placements", "cut_from", "filled", "kept", "taken"]
+__all__ = ["Checksum", "Placements", "cut_from", "filled", "kept", "taken"]
 
 Placements = list[Placement] | tuple[Placement, ...] | Placement | None
 #: Bytes that a rank reads at a time of what it reads whole.
@@ -96,7 +99,9 @@ def _handed_out(
     return wrap(mesh.group.broadcast(block, 0), layout, mesh)
 
 
-def kept(file: Any, header: Header, mesh: DeviceMesh, placements: Placements) -> DistArray:
+def kept(
+    file: Any, header: Header, mesh: DeviceMesh, placements: Placements, call: str = ""
+) -> DistArray:
     """An array of which every rank reads all, some mebibytes at a time, and keeps its part.
 
     Parameters
@@ -107,20 +112,43 @@ def kept(file: Any, header: Header, mesh: DeviceMesh, placements: Placements) ->
         Equal on all ranks.
     mesh, placements
         Where they go.
+    call : str
+        The function, for messages; where given, the ranks' files must have the same content.
     """
     layout = _stored_layout(header, mesh, placements)
+    check = Checksum() if call and has_exact_bytes(header.dtype) else None
 
     def read() -> Any:
         block = np.empty(layout.local_shape(mesh.coords), header.dtype)
-        cut_from(file, layout.shape, layout.section(mesh.coords), block)
+        cut_from(file, layout.shape, layout.section(mesh.coords), block, check)
         return block
 
-    host = agreed(mesh.group, read)
+    def words(block: Any) -> str:
+        return f"{header.dtype} {header.shape}{check or ''}"
+
+    host = read_by_each(call, read, mesh, words) if call else agreed(mesh.group, read)
     x = wrap(mesh.asarray(host), layout, mesh)
     return reversed_dims(x) if header.fortran else x
 
 
-def cut_from(file: Any, shape: tuple[int, ...], box: Box, out: Any) -> None:
+class Checksum:
+    """A checksum of pieces that come one after another."""
+
+    def __init__(self) -> None:
+        self._value = 0
+
+    def add(self, piece: np.ndarray[Any, Any]) -> None:
+        """Take one more piece, a C-contiguous array."""
+        if piece.nbytes:
+            self._value = crc32(piece.reshape(-1).view(np.uint8).data, self._value)
+
+    def __str__(self) -> str:
+        return f", CRC-32 {self._value:08x}"
+
+
+def cut_from(
+    file: Any, shape: tuple[int, ...], box: Box, out: Any, check: Checksum | None = None
+) -> None:
     """Read all of an array in C order, some mebibytes at a time, and keep a box of it.
 
     Parameters
@@ -133,11 +161,15 @@ def cut_from(file: Any, shape: tuple[int, ...], box: Box, out: Any) -> None:
         The global indices that are kept.
     out : ndarray
         Takes them.
+    check : Checksum, optional
+        Of all elements.
     """
     everything = tuple([(0, extent) for extent in shape])
     for _, slices in runs(everything, shape, out.dtype.itemsize, _PIECE):
         piece = np.ndarray([part.stop - part.start for part in slices], out.dtype)
         taken(file, piece)
+        if check is not None:
+            check.add(piece)
         into, of = [], []
         for part, (low, high) in zip(slices, box, strict=True):
             first = min(max(part.start, low), high)

@@ -192,10 +192,10 @@ def naming(path: str, what: str) -> Iterator[None]:
         raise
     except Exception as caught:
         error = caught
-    number = getattr(error, "errno", None)
-    if os.path.basename(path.rstrip("/")) in str(error):
+    number = getattr(error, "errno", None) or 0  # the system's are positive, NetCDF's negative
+    if number >= 0 and os.path.basename(path.rstrip("/")) in str(error):
         raise error
-    if number is not None:  # the system's word
+    if number > 0:
         raise type(error)(number, os.strerror(number), path) from error
     raise DamagedFileError(
         f"{path}: {what} cannot be read ({type(error).__name__}: {error}). It is damaged, not "

@@ -15,7 +15,7 @@ from distarray.errors import DivergenceError
 from distarray.io.archives import Archive
 from distarray.io.filling import Placements, filled, kept
 from distarray.io.mapped import mapped_file
-from distarray.io.npy import Header, found_on_rank_0, read_header
+from distarray.io.npy import PARSING, Header, found_on_rank_0, read_header
 from distarray.io.origins import origin_of, read_by_each
 
 __all__ = ["load"]
@@ -93,7 +93,7 @@ def load(
     if facts.kind == "npz":
         return Archive(path, rest, mesh, placements)
     if facts.header is None or facts.header.dtype.hasobject:
-        return _by_each(lambda: np.load(path, **rest), mesh, placements)
+        return _by_each(lambda: _by_numpy(path, rest), mesh, placements)
     if mmap_mode:
         return mapped_file(path, facts.header, mmap_mode, mesh, placements)
     return filled(path, facts.header, mesh, placements)
@@ -126,6 +126,11 @@ def _looked(file: Any, rest: dict[str, Any]) -> _Facts:
     return _Facts("npy", header)
 
 
+def _by_numpy(file: Any, rest: dict[str, Any]) -> Any:
+    with PARSING:
+        return np.load(file, **rest)
+
+
 def _by_each(read: Callable[[], Any], mesh: DeviceMesh, placements: Placements) -> Any:
     """What every rank reads whole, alike on all: an array is distributed, the rest as it is."""
     found = read_by_each("numpy.load", read, mesh)
@@ -148,8 +153,8 @@ def _from_object(
         opened = agreed(mesh.group, lambda: np.load(file if path is None else path, **rest))
         return Archive(opened, rest, mesh, placements)
     if facts.header is None or facts.header.dtype.hasobject:
-        return _by_each(lambda: np.load(file, **rest), mesh, placements)
-    return kept(file, facts.header, mesh, placements)
+        return _by_each(lambda: _by_numpy(file, rest), mesh, placements)
+    return kept(file, facts.header, mesh, placements, "numpy.load")
 
 
 def _check_alike(facts: _Facts, mesh: DeviceMesh) -> None:

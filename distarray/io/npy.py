@@ -7,6 +7,7 @@ from io import BytesIO
 from itertools import accumulate
 from math import prod
 from operator import mul
+from threading import RLock
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from distarray.io.storing import Part, store, target_for
 from distarray.layout import Fold
 
 __all__ = [
+    "PARSING",
     "Header",
     "found_on_rank_0",
     "header_bytes",
@@ -32,6 +34,9 @@ __all__ = [
 Value = TypeVar("Value")
 _VERSIONS = ((1, 0), (2, 0), (3, 0))
 _MAX_HEADER_SIZE = 10_000
+#: Held while a header is parsed. Older Pythons (3.11.7 does) count how deep the parser is for all
+#: threads together, and raise SystemError where two threads, which are ranks here, parse at once.
+PARSING = RLock()
 
 
 class Header(NamedTuple):
@@ -93,12 +98,13 @@ def read_header(file: Any, max_header_size: int = _MAX_HEADER_SIZE) -> Header:
     if version not in _VERSIONS:
         raise ValueError(f"we only support format version (1,0), (2,0), and (3,0), not {version}")
     size = {"max_header_size": max_header_size}
-    if version == (1, 0):
-        shape, fortran, dtype = npy_format.read_array_header_1_0(file, **size)
-    elif version == (2, 0):
-        shape, fortran, dtype = npy_format.read_array_header_2_0(file, **size)
-    else:
-        shape, fortran, dtype = npy_format.read_array_header_2_0(_in_ascii(file), **size)
+    with PARSING:
+        if version == (1, 0):
+            shape, fortran, dtype = npy_format.read_array_header_1_0(file, **size)
+        elif version == (2, 0):
+            shape, fortran, dtype = npy_format.read_array_header_2_0(file, **size)
+        else:
+            shape, fortran, dtype = npy_format.read_array_header_2_0(_in_ascii(file), **size)
     if any(isinstance(extent, bool) or extent < 0 for extent in shape):
         raise ValueError(f"shape is not valid: {shape!r}")
     return Header(tuple(shape), bool(fortran), dtype, file.tell())

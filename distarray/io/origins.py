@@ -62,10 +62,23 @@ def origin_of(
     return Origin(path, found.one and is_path)
 
 
-def read_by_each(call: str, read: Callable[[], T], mesh: DeviceMesh) -> T:
+def read_by_each(
+    call: str, read: Callable[[], T], mesh: DeviceMesh, words: Callable[[Any], str] = value_words
+) -> T:
     """What every rank reads whole, by itself; raises on all if one fails or has other values.
 
     Collective.
+
+    Parameters
+    ----------
+    call : str
+        The function, for messages.
+    read : callable
+        Reads.
+    mesh : DeviceMesh
+        Whose ranks read.
+    words : callable
+        What all ranks must have alike of an array that has been read.
     """
     error: Exception | None = None
     found: Any = None
@@ -73,8 +86,9 @@ def read_by_each(call: str, read: Callable[[], T], mesh: DeviceMesh) -> T:
         found = read()
     except Exception as caught:
         error = caught
-    what = value_words(found) if isinstance(found, (np.ndarray, np.generic)) else ""
-    said = Said("the ranks read different values", what, "their files have the same content")
+    what = words(found) if isinstance(found, (np.ndarray, np.generic)) else ""
+    cure = "give one path on all ranks, or files with the same content"
+    said = Said("the ranks read different values", what, cure)
     same_call(mesh.group, call, [said], error=error)
     values: T = found
     return values

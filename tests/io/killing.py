@@ -28,6 +28,7 @@ import distarray as da
 from distarray import DeviceMesh, Shard, checkpoint
 from distarray.comm import run_threads
 from distarray.io import grids
+from distarray.io.leftovers import is_abandoned, leftovers
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -163,6 +164,9 @@ def killed_job(
         os.killpg(job.pid, signal.SIGKILL)
     said += job.communicate(timeout=60)[0].splitlines()
     assert job.returncode != 0
+    until = time.monotonic() + 30  # the ranks may outlive their launcher for a moment
+    while not all(map(is_abandoned, leftovers(path))) and time.monotonic() < until:
+        time.sleep(0.01)
     return [int(found[1]) for found in map(re.compile(r"saved (\d+)\n?").fullmatch, said) if found]
 
 

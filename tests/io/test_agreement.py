@@ -75,6 +75,8 @@ def written(directory: Path, mesh: DeviceMesh) -> None:
     io.write(directory / "both.h5", x)
     numpy.savez(directory / "both.npz", **x)
     np.save(directory / "x.npy", x["x"])
+    np.save(directory / "z.npy", -x["x"])
+    numpy.savez(directory / "none.npz", x=-x["x"], y=x["y"])
     np.savetxt(directory / "x.txt", x["x"])
     checkpoint.save(directory / "run", x, step=1)
     checkpoint.save(directory / "other", x, step=2)
@@ -83,6 +85,11 @@ def written(directory: Path, mesh: DeviceMesh) -> None:
 def opened(path: Path, name: str, key: Any = ...) -> DistArray:
     with io.open(path) as file:
         return file[name].read(key)
+
+
+def loaded(path: Path, name: str) -> DistArray:
+    with np.load(path) as archive:
+        return archive[name]
 
 
 #: ``act(d, mesh, one, x, y)``: what all ranks do in a directory, `one` of them otherwise than the
@@ -197,6 +204,20 @@ CASES |= {
         lambda d, one, x, y, w: np.load(d / "both.npz")["xq"[one]],
         "q is not a file in the archive",
     ),
+    "load, files": (
+        lambda d, one, x, y, w: np.load(d / ("z.npy" if one else "x.npy")),
+        "the ranks read different values",
+    ),
+    "load, open files": (
+        lambda d, one, x, y, w: np.load(
+            standard.BytesIO((d / ("z.npy" if one else "x.npy")).read_bytes())
+        ),
+        r"different values(.|\n)*rank 1  float64 \(300,\), CRC-32",
+    ),
+    "load, archives": (
+        lambda d, one, x, y, w: loaded(d / ("none.npz" if one else "both.npz"), "x"),
+        "the ranks read different values",
+    ),
     "load, placements": (
         lambda d, one, x, y, w: np.load(d / "x.npy", placements=[Shard(0)] if one else None),
         "placements on rank 1",
@@ -243,7 +264,7 @@ CASES |= {
     ),
     "checkpoint, layout": (
         lambda d, one, x, y, w: checkpoint.save(d / "new", {"x": w if one else x}),
-        "the structure, numbers or layouts of the state on rank 1 differs",
+        "the structure, numbers or layouts of the state on rank 1 differ from those on rank 0",
     ),
     "checkpoint, load": (
         lambda d, one, x, y, w: checkpoint.load(d / ("other" if one else "run")),
