@@ -19,6 +19,7 @@ from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.files import STRETCH
 from distarray.comm.files import open_file as open_shared
+from distarray.errors import DamagedFileError
 from distarray.io.aside import replacing
 from distarray.io.bodies import runs, whole, write_body
 from distarray.io.formats import Contents, Lazy
@@ -82,7 +83,7 @@ class _Stored:
         while view:
             count = os.preadv(self._file.fileno(), [view], offset)
             if not count:
-                raise OSError(f"{self._path} ends at byte {offset}, within a tensor")
+                raise _damaged(f"{self._path} ends at byte {offset}, within a tensor")
             view, offset = view[count:], offset + count
 
 
@@ -121,16 +122,14 @@ def _indexed(path: str, stack: ExitStack) -> tuple[Mapping[str, _Stored], dict[s
         index = _json(file.read(_HEADER + 1), path)
     places = index.get("weight_map")
     if not isinstance(places, dict) or not all(map(_is_file_name, places.values())):
-        raise ValueError(f"{path}: weight_map must give each tensor a file of this directory")
+        raise _damaged(f"{path}: weight_map must give each tensor a file of this directory")
     files = {
         name: _single(str(Path(path).parent / name), stack)[0]
         for name in dict.fromkeys(places.values())
     }
     for tensor, name in places.items():
         if tensor not in files[name]:
-            raise ValueError(
-                f"{path}: {name} has no tensor {tensor!r}, which the index says it has"
-            )
+            raise _damaged(f"{path}: {name} has no tensor {tensor!r}, which the index says it has")
     attrs = index.get("metadata")
     return Lazy(places, lambda tensor: files[places[tensor]][tensor]), (
         attrs if isinstance(attrs, dict) else {}
@@ -146,16 +145,20 @@ def _json(data: bytes, path: str) -> dict[str, Any]:
     try:
         found = json.loads(data, object_pairs_hook=lambda pairs: _distinct(pairs, path))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path} is no safetensors file or index: {error}") from None
+        raise _damaged(f"{path} is no safetensors file or index: {error}") from None
     if not isinstance(found, dict):
-        raise ValueError(f"{path} is no safetensors file or index: its JSON is no object")
+        raise _damaged(f"{path} is no safetensors file or index: its JSON is no object")
     return found
+
+
+def _damaged(words: str) -> DamagedFileError:
+    return DamagedFileError(f"{words}; write it again, or read a copy")
 
 
 def _distinct(pairs: list[tuple[str, Any]], path: str) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError(f"{path}: a name occurs twice in its header")
+        raise _damaged(f"{path}: a name occurs twice in its header")
     return found
 
 
@@ -165,7 +168,7 @@ def _header(file: BinaryIO, path: str) -> tuple[dict[str, _Entry], dict[str, Any
     start = file.read(8)
     length = int.from_bytes(start, "little")
     if len(start) < 8 or length > min(_HEADER, size - 8):
-        raise ValueError(
+        raise _damaged(
             f"{path} is no safetensors file, or is truncated: it has {size} bytes and begins with "
             f"the length of its header, {length}"
         )
@@ -186,12 +189,12 @@ def _entry(name: str, about: Any, body: int, path: str) -> tuple[_Entry, tuple[i
         first, last = about["data_offsets"]
         counts = (*shape, first, last)
     except (TypeError, KeyError, ValueError):
-        raise ValueError(f"{path}: the header says nothing sensible of {name!r}") from None
+        raise _damaged(f"{path}: the header says nothing sensible of {name!r}") from None
     if not all(type(count) is int and count >= 0 for count in counts):
-        raise ValueError(f"{path}: {name!r} has shape {shape}, offsets {first} and {last}")
+        raise _damaged(f"{path}: {name!r} has shape {shape}, offsets {first} and {last}")
     dtype = _dtype(kind, name, path)
     if last - first != dtype.itemsize * prod(shape):
-        raise ValueError(
+        raise _damaged(
             f"{path}: {name!r} of shape {shape} and type {kind} does not have {last - first} bytes"
         )
     return _Entry(dtype, shape, body + first), (first, last)
@@ -211,10 +214,10 @@ def _check_spans(spans: list[tuple[int, int]], size: int, path: str) -> None:
     at = 0
     for first, last in sorted(spans):
         if first != at:
-            raise ValueError(f"{path}: tensors overlap or leave a hole at byte {at} of the body")
+            raise _damaged(f"{path}: tensors overlap or leave a hole at byte {at} of the body")
         at = last
     if at != size:
-        raise ValueError(
+        raise _damaged(
             f"{path} is truncated, or not what its header says: the tensors take {at} bytes, and "
             f"the file has {size} for them"
         )

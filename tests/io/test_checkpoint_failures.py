@@ -42,7 +42,8 @@ def test_what_cannot_be_saved(world: Any, few: int, shared: Path) -> None:
                 checkpoint.save(shared / "x", wrong, mesh=line_of(group))
         if group.size > 1:
             for differing in (group.rank, {"r": np.full(3, group.rank)}, ["x"] * group.rank):
-                with pytest.raises(DivergenceError, match="on rank 1 differ from those on rank 0"):
+                words = "on rank 1 differs? from (that|those) on rank 0"
+                with pytest.raises(DivergenceError, match=words):
                     checkpoint.save(shared / "x", {"a": differing}, mesh=line_of(group))
         x = da.distribute(TABLE, line_of(group), [Shard(0)], src=None)
         (shared / "mine").mkdir(exist_ok=True)

@@ -155,7 +155,7 @@ def test_damaged_zarr_stores(
     world.run(world.ranks[-1], program)
 
 
-@pytest.mark.parametrize("suffix", [".h5", ".nc", ".npy", ".npz"])
+@pytest.mark.parametrize("suffix", [".h5", ".nc", ".npy", ".npz", ".safetensors"])
 def test_other_damaged_files_are_named(world: Any, shared: Path, suffix: str) -> None:
     chosen(world, suffix, ".h5")
 
