@@ -39,6 +39,11 @@ class Settings:
     reproducible: bool = False
     #: Compare what the ranks are calling before each collective operation.
     check: bool = False
+    #: Seconds that a rank waits for others before all ranks' lines are told; 0, when the first mesh
+    #: is made, leaves it at waiting. Of the whole process: ``override`` does not change it.
+    wait_limit: float = 60.0
+    #: End a job whose ranks wait for one another in vain; else that is told, and they wait on.
+    end_waits: bool = True
     #: ``str`` and ``repr`` gather (a collective), and print what NumPy prints.
     print_gathered: bool = False
     #: Keep freed memory in glibc's arena instead of returning it to the kernel.

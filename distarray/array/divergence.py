@@ -8,11 +8,11 @@ error on all of them instead of a hang or a wrong answer.
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
 from distarray.array.base import Base
 from distarray.comm.alike import grouped
+from distarray.comm.describing import described, named
 from distarray.comm.group import Group
+from distarray.comm.lines import user_line
 from distarray.config import config
 from distarray.errors import DivergenceError
 
@@ -34,9 +34,9 @@ def verify(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, 
     mesh = _mesh_of([args, list(kwargs.values())])
     if mesh is None:
         return
-    words = [_described(value) for value in args]
-    words += [f"{name}={_described(value)}" for name, value in kwargs.items()]
-    verify_text(f"{_name(function)}({', '.join(words)})", mesh)
+    words = [described(value) for value in args]
+    words += [f"{name}={described(value)}" for name, value in kwargs.items()]
+    verify_text(f"{named(function)}({', '.join(words)})", mesh)
 
 
 def verify_text(text: str, mesh: Any) -> None:
@@ -47,20 +47,13 @@ def verify_text(text: str, mesh: Any) -> None:
 
 def verify_among(group: Group, text: str) -> None:
     """Raise on every rank of a group if they do not bring the same description of their call."""
-    texts = group.allgather_object(text, "check")
-    if len(set(texts)) > 1:
+    brought = group.allgather_object((text, user_line(short=True)), "check")
+    if any(words != text for words, _ in brought):
+        calls = [f"{words}  at {line}" for words, line in brought]
         raise DivergenceError(
             "the ranks are not making the same call (checked because config.check is on):"
-            + "".join([f"\n    {ranks}  {call}" for ranks, call in grouped(texts)])
+            + "".join([f"\n    {ranks}  {call}" for ranks, call in grouped(calls)])
         )
-
-
-def _name(function: Callable[..., Any]) -> str:
-    if isinstance(function, np.ufunc):
-        return f"np.{function.__name__}"
-    module = getattr(function, "__module__", None) or ""
-    prefix = "np." if module.startswith("numpy") else ""
-    return prefix + getattr(function, "__qualname__", repr(function))
 
 
 def _mesh_of(values: Iterable[Any]) -> Any:
@@ -71,17 +64,3 @@ def _mesh_of(values: Iterable[Any]) -> Any:
         if found is not None:
             return found
     return None
-
-
-def _described(value: Any) -> str:
-    if isinstance(value, Base):
-        layout = value._layout
-        cuts = "" if layout.is_canonical else f" {layout.sharded_cuts()}"
-        return f"{value._block.dtype} {layout.shape} {list(layout.placements)}{cuts}"
-    if isinstance(value, np.ndarray):
-        return f"ndarray {value.dtype} {value.shape}"
-    if isinstance(value, (list, tuple)):
-        inner = ", ".join([_described(item) for item in value[:32]])
-        return f"[{inner}{', ...' if len(value) > 32 else ''}]"
-    plain = (int, float, complex, str, bytes, slice, np.generic, type(None), type(Ellipsis))
-    return repr(value) if isinstance(value, plain) else type(value).__name__

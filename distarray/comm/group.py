@@ -13,8 +13,10 @@ from typing import Any, cast
 import numpy as np
 
 from distarray.comm import devices, ledger
+from distarray.comm.calls import note as remember
 from distarray.comm.pending import FINISHED, Pending
-from distarray.comm.transport import Array, Board, Pair, Transport
+from distarray.comm.subsets import Subsets
+from distarray.comm.transport import Array, Board, Pair
 from distarray.layout.placement import Fold
 
 __all__ = ["Array", "Board", "Group", "Pair"]
@@ -22,7 +24,7 @@ __all__ = ["Array", "Board", "Group", "Pair"]
 _ndarray = np.ndarray
 
 
-class Group(Transport):
+class Group(Subsets):
     """An ordered set of ranks and the conversations they can hold.
 
     Every method except `exchange` and `subset` is collective over the group.
@@ -49,13 +51,6 @@ class Group(Transport):
     #: Whether `_exchange` can be given GPU buffers if MPI is GPU-aware.
     takes_device_buffers: bool = False
 
-    def __init__(self, rank: int, size: int) -> None:
-        self.rank = rank
-        self.size = size
-        #: Meshes made on this group, by shape and names (see ``distarray.comm.mesh``).
-        self.meshes: dict[Any, Any] = {}
-        self._children: dict[tuple[int, ...], Group | None] = {}
-
     # -- point to point -----------------------------------------------------------------------
 
     def exchange(
@@ -81,6 +76,8 @@ class Group(Transport):
                 tuple(peer for peer, _ in sends),
                 note,
             )
+        if self.watched:
+            remember(self, "exchange", note, 0)
         for _, view in sends:
             if type(view) is not _ndarray:
                 return self._exchange_staged(sends, receives)
@@ -111,6 +108,8 @@ class Group(Transport):
         """
         if ledger.watching:
             self._write(kind, sum(view.nbytes for _, view in sends), note)
+        if self.watched:
+            remember(self, "begin_exchange", note, 0)
         return self._begin_exchange(sends, receives)
 
     def board(self) -> Board | None:
@@ -141,6 +140,8 @@ class Group(Transport):
         """
         if ledger.watching:
             self._write("allreduce", block.nbytes, note)
+        if self.watched:
+            remember(self, "allreduce", block.shape)
         if type(block) is not _ndarray:
             return self._staged(self._allreduce, block, fold)
         return self._allreduce(block, fold)
@@ -149,6 +150,8 @@ class Group(Transport):
         """Fold the ranks' blocks into them: `begin_allreduce` and `wait` in one."""
         if ledger.watching:
             self._write("allreduce", block.nbytes, note)
+        if self.watched:
+            remember(self, "allreduce_in_place", block.shape)
         self._allreduce_in_place(block, fold)
 
     def begin_allreduce(self, block: Array, fold: Fold, note: object = None) -> Pending:
@@ -172,6 +175,8 @@ class Group(Transport):
         """
         if ledger.watching:
             self._write("allreduce", block.nbytes, note)
+        if self.watched:
+            remember(self, "begin_allreduce", block.shape)
         return self._begin_allreduce(block, fold)
 
     def reduce_scatter(self, blocks: Sequence[Array], fold: Fold, note: object = None) -> Array:
@@ -194,6 +199,8 @@ class Group(Transport):
         if ledger.watching:
             own = blocks[self.rank].nbytes
             self._write("reduce_scatter", sum(b.nbytes for b in blocks) - own, note)
+        if self.watched:
+            remember(self, "reduce_scatter", None)
         return self._staged_list(self._reduce_scatter, blocks, fold)
 
     def exscan(self, block: Array, fold: Fold, identity: Array, note: object = None) -> Array:
@@ -212,6 +219,8 @@ class Group(Transport):
         """
         if ledger.watching:
             self._write("exscan", block.nbytes, note)
+        if self.watched:
+            remember(self, "exscan", block.shape)
         return self._staged(self._exscan, block, fold, identity)
 
     # -- copies -------------------------------------------------------------------------------
@@ -235,6 +244,8 @@ class Group(Transport):
         """
         if ledger.watching:
             self._write("broadcast", block.nbytes if self.rank == root else 0, note)
+        if self.watched:
+            remember(self, "broadcast", block.shape)
         if type(block) is _ndarray:
             self._broadcast(block, root)
             return block
@@ -263,12 +274,16 @@ class Group(Transport):
             return FINISHED
         if ledger.watching:
             self._write("broadcast", block.nbytes if self.rank == root else 0, note)
+        if self.watched:
+            remember(self, "begin_broadcast", block.shape)
         return self._begin_broadcast(block, root)
 
     def allgather(self, block: Array, note: object = None) -> Array:
         """Stack the ranks' blocks: shape ``(size, *block.shape)``; shapes are equal."""
         if ledger.watching:
             self._write("allgather", block.nbytes, note)
+        if self.watched:
+            remember(self, "allgather", block.shape)
         return self._staged(self._allgather, block)
 
     def allgather_varied(
@@ -292,6 +307,8 @@ class Group(Transport):
         """
         if ledger.watching:
             self._write("allgather", block.nbytes, note)
+        if self.watched:
+            remember(self, "allgather_varied", None)
         return cast("list[Array]", self._staged(self._allgather_varied, block, counts))
 
     def alltoall_varied(self, blocks: Sequence[Array], note: object = None) -> list[Array]:
@@ -313,12 +330,16 @@ class Group(Transport):
         if ledger.watching:
             own = blocks[self.rank].nbytes
             self._write("alltoall", sum(b.nbytes for b in blocks) - own, note)
+        if self.watched:
+            remember(self, "alltoall_varied", None)
         return cast("list[Array]", self._staged_list(self._alltoall_varied, blocks))
 
     def gather_varied(self, block: Array, root: int = 0, note: object = None) -> list[Array] | None:
         """All ranks' blocks on `root`, None elsewhere; shapes as for `allgather_varied`."""
         if ledger.watching:
             self._write("gather", 0 if self.rank == root else block.nbytes, note)
+        if self.watched:
+            remember(self, "gather_varied", None)
         return cast("list[Array] | None", self._staged(self._gather_varied, block, root))
 
     def scatter(
@@ -359,54 +380,27 @@ class Group(Transport):
         """Every rank's (picklable, small) object, in rank order."""
         if ledger.watching:
             self._write("allgather_object", 0, note)
+        if self.watched:
+            remember(self, "allgather_object", None)
         return [obj] if self.size == 1 else self._allgather_object(obj)
 
     def broadcast_object(self, obj: Any, root: int = 0, note: object = None) -> Any:
         """Root's (picklable, small) object, on every rank."""
         if ledger.watching:
             self._write("broadcast_object", 0, note)
+        if self.watched:
+            remember(self, "broadcast_object", None)
         return obj if self.size == 1 else self._broadcast_object(obj, root)
 
-    # -- other sets of ranks ------------------------------------------------------------------
-
-    def split(self, color: int | None, key: int = 0) -> "Group | None":
-        """Ranks of equal color, ordered by key and rank; None for ``color=None``.
-
-        Groups are cached by the ranks they hold: splitting in a loop costs no communicators.
-        """
-        entries = self.allgather_object((color, key), "split")
-        if color is None:
-            return None
-        members = [(k, rank) for rank, (c, k) in enumerate(entries) if c == color]
-        return self.subset(tuple(rank for _, rank in sorted(members)))
-
-    def subset(self, ranks: Sequence[int]) -> "Group | None":
-        """The group of these ranks, in this order; None on the others.
-
-        Collective over `ranks` alone at the first call and free of communication afterwards. The
-        group is cached as long as this one lives.
-        """
-        key = tuple(ranks)
-        if key not in self._children:
-            if self.rank not in key:
-                return None
-            whole = key == tuple(range(self.size))
-            self._children[key] = self if whole else self._subset(key)
-        return self._children[key]
+    # -- the whole -----------------------------------------------------------------------------
 
     def barrier(self) -> None:
         """Wait for all ranks."""
         if ledger.watching:
             self._write("barrier", 0, None)
+        if self.watched:
+            remember(self, "barrier", None)
         self._barrier()
-
-    def free(self) -> None:
-        """Give up the groups below this one and what it holds itself; collective."""
-        children, self._children = self._children, {}
-        self.meshes.clear()
-        for child in children.values():
-            if child is not None and child is not self:
-                child.free()
 
     @property
     @abstractmethod

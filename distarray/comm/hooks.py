@@ -21,7 +21,10 @@ from pathlib import Path
 from types import MemberDescriptorType, TracebackType
 from typing import Any, NoReturn
 
-__all__ = ["AgreedExit", "end_job", "install"]
+from distarray.comm import calls
+from distarray.comm.lines import place
+
+__all__ = ["AgreedExit", "end_all", "end_job", "install", "last_exit", "say"]
 
 _TAG = 32001
 #: Ranks wait for one another's word before they print, so that an error that all have is told once.
@@ -30,9 +33,14 @@ _RANK_STEP = 0.05
 _LAST_RANK = 20
 #: Seconds for the launcher to take over what was written, before it ends everything.
 _DRAIN = 0.05
+#: Seconds for MPI to end the job, of which the main thread may hold the locks.
+_DEAF = 5.0
 #: MPICH's process on each node that starts the ranks, and Linux's word for "when my parent dies".
 _DAEMON = "hydra_pmi_proxy"
 _PR_SET_PDEATHSIG = 1
+
+#: The last call of `sys.exit`: its text, its line, and how far the process was (``calls.moves``).
+last_exit = ("", "", -1)
 
 _installed = False
 _process = 0
@@ -65,6 +73,34 @@ def end_job(error: BaseException, code: int = 1) -> None:
         Exit status of the job.
     """
     _end(code, lambda: _told(error, error.__traceback__))
+
+
+def say(text: str) -> None:
+    """Write to standard error, whichever rank this is; from any thread."""
+    stream = sys.__stderr__ or sys.stderr
+    with contextlib.suppress(Exception):
+        stream.write(f"\ndistarray: {text}\n")
+        stream.flush()
+
+
+def end_all(text: str) -> None:
+    """End the job from another thread than the one that is in MPI.
+
+    Parameters
+    ----------
+    text : str
+        Why.
+    """
+    from mpi4py import MPI
+
+    if not _ending.acquire(blocking=False):
+        return  # an error of this rank's ends it already
+    _flush()
+    say(text)
+    time.sleep(_DRAIN)
+    threading.Thread(target=_abort, args=(MPI.COMM_WORLD, 1), daemon=True).start()
+    time.sleep(_DEAF)
+    os._exit(1)  # which the launcher takes for the same
 
 
 def _on_exception(
@@ -147,6 +183,10 @@ def _end_with_daemon() -> None:
 
 def _exit(status: Any = None, /) -> NoReturn:
     """Exit by an exception that exists: Python 3.11's own leaves it at a type and a status."""
+    global last_exit
+    frame = sys._getframe(1)
+    call = "sys.exit()" if status is None else f"sys.exit({status!r})"
+    last_exit = call, place(frame.f_code, frame.f_lasti), calls.moves()
     raise SystemExit(status)
 
 
@@ -155,7 +195,9 @@ def _is_good(status: object) -> bool:
 
 
 def _told(error: BaseException, tb: TracebackType | None) -> str:
-    return "".join(traceback.format_exception(type(error), error, tb))
+    from distarray.comm.watch import elsewhere  # which ends jobs, too
+
+    return "".join(traceback.format_exception(type(error), error, tb)) + elsewhere(error)
 
 
 def _shown(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from distarray.comm import calls
 from distarray.errors import DivergenceError
 
 __all__ = ["FROM", "Shared", "shared_by"]
@@ -128,6 +129,7 @@ class Shared:
 
     def meet(self) -> None:
         """Wait for all ranks; what each has written before, all others see afterwards."""
+        calls.waiting()
         self._window.Sync()
         self._comm.Barrier()
         self._window.Sync()
@@ -146,6 +148,7 @@ class Shared:
     def wait_for(self, rank: int, number: int, count: int) -> None:
         """Wait until a rank is so far."""
         marks, looks = self._marks[rank], 0
+        calls.waiting()
         while marks[number] < count:
             looks += 1
             if looks < _PATIENCE:

@@ -4,17 +4,13 @@ Every public method of :class:`distarray.comm.group.Group` writes here. Nobody l
 test of :data:`watching`.
 """
 
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from distarray.comm.lines import user_line
 from distarray.errors import CommunicationForbidden
 
 __all__ = ["Event", "Trace", "check_allowed", "forbid_communication", "note", "record", "trace"]
@@ -26,12 +22,6 @@ _lock = threading.Lock()
 _traces: ContextVar[tuple["Trace", ...]] = ContextVar("distarray_traces", default=())
 _forbidden: ContextVar[bool] = ContextVar("distarray_forbidden", default=False)
 _note: ContextVar[object] = ContextVar("distarray_note", default=None)
-
-_HOUSE = (
-    str(Path(__file__).resolve().parents[1]),
-    str(Path(np.__file__).resolve().parent),
-)
-_PASSAGES = ("contextlib", "functools", "runpy", "threading", "contextvars", "torch")
 
 
 class Event(NamedTuple):
@@ -213,7 +203,7 @@ def check_allowed(kind: str, nbytes: int, text: object = None) -> None:
         purpose = f" ({text})" if text is not None else ""
         raise CommunicationForbidden(
             f"{kind}{purpose} would send {_size(nbytes)} from this rank inside "
-            f"forbid_communication(), at {_user_line()}"
+            f"forbid_communication(), at {user_line()}"
         )
 
 
@@ -227,24 +217,10 @@ def record(
     traces = _traces.get()
     if traces:
         words = "" if text is None else str(text)
-        event = Event(kind, int(nbytes), messages, peers, words, _user_line())
+        event = Event(kind, int(nbytes), messages, peers, words, user_line())
         for book in traces:
             if not book._over:
                 book.events.append(event)
-
-
-def _user_line() -> str:
-    """``file:line`` of the innermost frame outside of distarray and NumPy."""
-    frame: FrameType | None = sys._getframe(1)
-    fallback = ""
-    while frame is not None:
-        name = frame.f_code.co_filename
-        module = frame.f_globals.get("__name__", "").partition(".")[0]
-        if not name.startswith(_HOUSE) and module not in _PASSAGES:
-            return f"{name}:{frame.f_lineno}"
-        fallback = f"{name}:{frame.f_lineno}"
-        frame = frame.f_back
-    return fallback
 
 
 def _size(nbytes: int) -> str:

@@ -15,7 +15,7 @@ except (ImportError, RuntimeError) as error:
     )
     raise
 
-from distarray.comm import algorithms, hooks, large, objects, tune
+from distarray.comm import algorithms, hooks, large, objects, tune, watch
 from distarray.comm.algorithms import GATHER_BELOW, split_views
 from distarray.comm.datatypes import LARGE, carrier, in_place, message, message_parts
 from distarray.comm.folding import UFUNCS, averaged, prepared
@@ -92,6 +92,9 @@ class MPIGroup(Group):
     def __init__(self, comm: MPI.Intracomm) -> None:
         super().__init__(comm.Get_rank(), comm.Get_size())
         self.comm = comm
+        self.watched = self.size > 1
+        #: Whose ranks these are, of those that watch one another; set where that is known.
+        self.among: watch.Among | None = None
         comm.Set_attr(_keyval, self)
 
     @property
@@ -339,7 +342,9 @@ class MPIGroup(Group):
         mine = self.comm.Get_group()
         members = mine.Incl(ranks)
         try:
-            return MPIGroup(self.comm.Create_group(members, _SUBSET_TAG))
+            group = MPIGroup(self.comm.Create_group(members, _SUBSET_TAG))
+            group.among = None if self.among is None else self.among.part(ranks)
+            return group
         finally:
             members.Free()
             mine.Free()
@@ -381,8 +386,10 @@ def group_of(comm: MPI.Intracomm | None = None) -> MPIGroup:
     if comm.Is_inter():
         raise MeshError("a mesh needs an intracommunicator; this one joins two groups of processes")
     hooks.install()
+    watch.before_meeting(comm)
     group = MPIGroup(comm.Dup())
     group.comm.Set_errhandler(MPI.ERRORS_RETURN)
     comm.Set_attr(_keyval, group)
     tune.start(group.comm)
+    watch.join(group)
     return group

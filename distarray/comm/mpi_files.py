@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
+from distarray.comm import calls
 from distarray.comm.files import DescriptorFile, SharedFile
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class MPIFile(SharedFile):
     def opened(cls, plain: DescriptorFile) -> "MPIFile | None":
         """The file that all ranks have opened already, as MPI opens it; None if it cannot."""
         group: Any = plain.group
+        calls.note(group, "opened", None)
         try:
             handle = MPI.File.Open(group.comm, plain.path, MPI.MODE_WRONLY)
         except MPI.Exception:
@@ -49,12 +51,14 @@ class MPIFile(SharedFile):
             self._handle.Close()
 
     def _write_all(self, offset: int, view: memoryview | None) -> None:
+        calls.note(self.group, "_write_all", None)
         try:
             self._handle.Write_at_all(offset, [view or b"", MPI.BYTE])
         except MPI.Exception as error:
             raise _os_error(error, self.path) from None
 
     def _close(self) -> None:
+        calls.note(self.group, "_close", None)
         try:
             self._handle.Close()
         except MPI.Exception as error:

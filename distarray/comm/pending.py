@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from distarray.comm import calls
+
 __all__ = ["FINISHED", "Finishing", "Pending", "Requested", "Several"]
 
 
@@ -26,13 +28,20 @@ FINISHED = Pending()
 
 
 class Requested(Pending):
-    """One MPI request, and the array that must live as long."""
+    """One MPI request, and the array that must live as long.
 
-    __slots__ = ("_kept", "_request")
+    Attributes
+    ----------
+    call : tuple or None
+        The conversation that it belongs to, as ``distarray.comm.calls`` keeps it.
+    """
+
+    __slots__ = ("_kept", "_request", "call")
 
     def __init__(self, request: Any, kept: Any) -> None:
         self._request = request
         self._kept = kept
+        self.call = calls.latest()
 
     def poke(self) -> bool:
         """Ask MPI, which goes on only when it is asked."""
@@ -43,6 +52,7 @@ class Requested(Pending):
     def wait(self) -> None:
         """Wait for the request."""
         if self._request is not None:
+            calls.waiting()
             self._request.Wait()
             self._request = self._kept = None
 

@@ -6,6 +6,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
+from distarray.comm.watch import elsewhere
 from distarray.config import config
 from distarray.runner.talk import Line
 
@@ -53,7 +54,7 @@ def told(error: BaseException) -> str:
     config.print_gathered = False  # a message must not wait for ranks that did not fail
     report = traceback.TracebackException.from_exception(error)
     _cut(report, set())
-    return "".join(report.format())
+    return "".join(report.format()) + elsewhere(error)
 
 
 def _cut(report: traceback.TracebackException, seen: set[int]) -> None:

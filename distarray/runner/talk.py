@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+from distarray.comm import calls, watch
 from distarray.comm.mesh import default_mesh
 
 __all__ = ["Line", "open_line"]
@@ -19,19 +20,24 @@ class Line:
 
     def __init__(self, comm: Any) -> None:
         self._comm = comm.Dup()
+        self.number = 0
+        self.among = watch.another_line()
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
 
     def barrier(self) -> None:
         """Wait for every rank."""
+        calls.note(self, "barrier", None)
         self._comm.Barrier()
 
     def broadcast_object(self, obj: Any, root: int) -> Any:
         """Hand one rank's object to all."""
+        calls.note(self, "broadcast_object", None)
         return self._comm.bcast(obj, root)
 
     def allgather_object(self, obj: Any) -> list[Any]:
         """Hand every rank's object to all."""
+        calls.note(self, "allgather_object", None)
         gathered: list[Any] = self._comm.allgather(obj)
         return gathered
 

@@ -1,0 +1,64 @@
+"""Some ranks of a group as a group of their own."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from distarray.comm.calls import note as remember
+from distarray.comm.transport import Transport
+
+if TYPE_CHECKING:
+    from distarray.comm.group import Group
+
+__all__ = ["Subsets"]
+
+
+class Subsets(Transport):
+    """What a group knows about itself, and about those that are made of its ranks."""
+
+    #: Whether what begins here is remembered, in case ranks wait for one another for ever.
+    watched: bool = False
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank = rank
+        self.size = size
+        #: Conversations of all its ranks so far (see ``distarray.comm.calls``).
+        self.number = 0
+        #: Meshes made on this group, by shape and names (see ``distarray.comm.mesh``).
+        self.meshes: dict[Any, Any] = {}
+        self._children: dict[tuple[int, ...], Group | None] = {}
+
+    def split(self, color: int | None, key: int = 0) -> "Group | None":
+        """Ranks of equal color, ordered by key and rank; None for ``color=None``.
+
+        Groups are cached by the ranks they hold: splitting in a loop costs no communicators.
+        """
+        whole = cast("Group", self)
+        entries = whole.allgather_object((color, key), "split")
+        if color is None:
+            return None
+        members = [(k, rank) for rank, (c, k) in enumerate(entries) if c == color]
+        return self.subset(tuple(rank for _, rank in sorted(members)))
+
+    def subset(self, ranks: Sequence[int]) -> "Group | None":
+        """The group of these ranks, in this order; None on the others.
+
+        Collective over `ranks` alone at the first call and free of communication afterwards. The
+        group is cached as long as this one lives.
+        """
+        key = tuple(ranks)
+        if key not in self._children:
+            if self.rank not in key:
+                return None
+            whole = key == tuple(range(self.size))
+            if self.watched and not whole:
+                remember(self, "subset", key, 0)
+            self._children[key] = cast("Group", self) if whole else self._subset(key)
+        return self._children[key]
+
+    def free(self) -> None:
+        """Give up the groups below this one and what it holds itself; collective."""
+        children, self._children = self._children, {}
+        self.meshes.clear()
+        for child in children.values():
+            if child is not None and child is not self:
+                child.free()

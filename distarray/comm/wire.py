@@ -1,0 +1,153 @@
+"""How nodes tell one another what their ranks do: a question over TCP, and an answer.
+
+Each rank listens, and answers for all ranks of its node; whoever asks takes the first that does. A
+port that is closed says that its process has ended, or has nothing to say any more. Questions and
+answers are sealed with a secret of the job.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import socket
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["Node", "Wire", "addresses", "listener"]
+
+_SEAL = 32
+_NONCE = 16
+_LENGTH = struct.Struct("<I")
+#: Seconds for a connection, and for an answer: ranks that are busy with Python answer late.
+_CONNECT, _ANSWER = 0.5, 1.0
+_SIOCGIFADDR = 0x8915
+Tables = dict[int, dict[str, Any]]
+
+
+class Node(NamedTuple):
+    """Where the ranks of a node can be asked: each has a port.
+
+    Attributes
+    ----------
+    ranks : sequence of int
+    addresses : sequence of str
+    ports : sequence of int
+    """
+
+    ranks: Sequence[int]
+    addresses: Sequence[str]
+    ports: Sequence[int]
+
+
+class Wire:
+    """This rank's end.
+
+    Parameters
+    ----------
+    door : socket.socket
+        Of :func:`listener`.
+    secret : bytes
+        Of the job.
+    answer : callable
+        Gives what is to be answered to a question.
+    """
+
+    def __init__(
+        self, door: socket.socket, secret: bytes, answer: Callable[[str], Mapping[Any, Any]]
+    ) -> None:
+        self.door = door
+        self._secret = secret
+        self._answer = answer
+        self._own = addresses()
+
+    def serve(self) -> None:
+        """Answer whoever stands at the door."""
+        with contextlib.suppress(OSError, ValueError):
+            guest, _ = self.door.accept()
+            with guest:
+                guest.settimeout(_ANSWER)
+                nonce = _exactly(guest, _NONCE)
+                question = self._opened(guest, b"question" + nonce)
+                told = json.dumps(self._answer(question.decode())).encode()
+                self._send(guest, told, b"answer" + nonce)
+
+    def ask(self, node: Node, question: str) -> dict[str, Any] | None:
+        """What a node answers; None if nobody answers, empty if all its ranks have ended."""
+        hosts = [host for host in node.addresses if host not in self._own]
+        closed = []
+        for port in node.ports:
+            for host in hosts:
+                try:
+                    return self._ask(host, port, question)
+                except ConnectionRefusedError:
+                    closed.append((host, port))
+                except (OSError, ValueError):  # it leads elsewhere from here, or it is busy
+                    continue
+        return {} if len(closed) == len(hosts) * len(node.ports) > 0 else None
+
+    def _ask(self, host: str, port: int, question: str) -> dict[str, Any]:
+        with socket.create_connection((host, port), _CONNECT) as line:
+            line.settimeout(_ANSWER)
+            nonce = os.urandom(_NONCE)
+            line.sendall(nonce)
+            self._send(line, question.encode(), b"question" + nonce)
+            found: dict[str, Any] = json.loads(self._opened(line, b"answer" + nonce))
+            return found
+
+    def _send(self, line: socket.socket, data: bytes, about: bytes) -> None:
+        line.sendall(_LENGTH.pack(len(data)) + self._seal(about + data) + data)
+
+    def _opened(self, line: socket.socket, about: bytes) -> bytes:
+        (length,) = _LENGTH.unpack(_exactly(line, _LENGTH.size))
+        seal = _exactly(line, _SEAL)
+        data = _exactly(line, length)
+        if not hmac.compare_digest(seal, self._seal(about + data)):
+            raise ValueError("somebody else's")
+        return data
+
+    def _seal(self, data: bytes) -> bytes:
+        return hmac.digest(self._secret, data, hashlib.sha256)
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        self.door.close()
+
+
+def listener() -> socket.socket:
+    """A port of this process's that others can reach."""
+    door = socket.socket()
+    try:
+        door.bind(("", 0))
+        door.listen(64)
+        door.settimeout(_ANSWER)
+    except OSError:
+        door.close()
+        raise
+    return door
+
+
+def addresses() -> list[str]:
+    """The addresses of this host, those of its own network devices first."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):
+                asked = struct.pack("256s", name.encode()[:15])
+                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, asked)
+                found.append(socket.inet_ntoa(answer[20:24]))
+    with contextlib.suppress(OSError):
+        found += [str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None)]
+    return [address for address in dict.fromkeys(found) if not address.startswith(("127.", "::1"))]
+
+
+def _exactly(line: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        part = line.recv(count - len(data))
+        if not part:
+            raise ValueError("the other side has gone")
+        data += part
+    return data
