@@ -74,6 +74,8 @@ class MPIWorld:
         if n < self.group.size:
             self._wait_asleep()
         texts = self.group.allgather_object(text)
+        if not any(texts):
+            self._count_alike()
         failed = [rank for rank, words in enumerate(texts) if words is not None]
         if not failed:
             return [result]
@@ -85,11 +87,27 @@ class MPIWorld:
             raise failure  # all ranks alike: what the test may be waiting for
         raise AssertionError(f"failed on ranks {failed} of {n}; on the first:\n{texts[failed[0]]}")
 
+    def _count_alike(self) -> None:
+        """Ranks find out who has parted from whom by numbers, which must be equal otherwise."""
+        counts = self.group.allgather_object(conversations(self.group))
+        for key in {key for found in counts for key in found}:
+            numbers = [found[key] for found in counts if key in found]
+            assert len(set(numbers)) == 1, f"ranks count conversations differently: {counts}"
+
     def _wait_asleep(self) -> None:
         """A barrier for ranks that share cores: MPI waits by asking without end."""
         here = self.group.comm.Ibarrier()
         while not here.Test():
             time.sleep(0.002)
+
+
+def conversations(group: Any) -> dict[str, int]:
+    """How many conversations a group and those made of its ranks have had."""
+    found = {} if group.among is None else {group.among.key: group.number}
+    for child in group._children.values():
+        if child is not None and child is not group:
+            found |= conversations(child)
+    return found
 
 
 def portable(failure: Exception | None, text: str | None) -> Exception | None:

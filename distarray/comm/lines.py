@@ -25,7 +25,8 @@ __all__ = [
 ]
 
 _HOUSE = frozenset(
-    {"contextlib", "contextvars", "distarray", "functools", "numpy", "runpy", "threading", "torch"}
+    {"contextlib", "contextvars", "distarray", "functools", "importlib", "numpy", "runpy"}
+    | {"threading", "torch"}
 )
 #: Whether a module is of the house, by its name.
 known: dict[Any, bool] = {}
@@ -43,7 +44,7 @@ def is_house(frame: FrameType) -> bool:
 def passage(name: Any) -> bool:
     """Whether a module of this name is of the house; remembered."""
     parts = name.partition(".") if isinstance(name, str) else ("", "", "")
-    known[name] = ours = parts[0] in _HOUSE or parts[2][:10] == "_bootstrap"
+    known[name] = ours = parts[0] in _HOUSE
     return ours
 
 

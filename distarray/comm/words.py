@@ -108,7 +108,7 @@ def _where(report: Report, in_full: bool = False) -> str:
     if not in_full:
         return f"{report.call} at {line}"
     arguments = f"({report.arguments})" if report.arguments else ""
-    way = f", called at {report.path[1]}" if len(report.path) > 1 else ""
+    way = "".join([f", from {line}" for line in report.path[1:]])
     entry = report.entry
     number = f" (conversation {entry.number})" if entry is not None and entry.together else ""
     return f"{report.call}{arguments} at {line}{way}{number}"
@@ -130,8 +130,6 @@ def _details(group: Sequence[Report], name: Names) -> list[str]:
     where = _where(first, in_full=True)
     since = f", for {age:.0f} s" if first.doing in ("waits", "computes") else ""
     lines = [f"  {ranks_in_words(map(name, group))} {_does(first, len(group), where)}{since}"]
-    if len(first.path) > 1:
-        lines.append(f"    called at {', '.join(first.path[1:])}")
     before = list(first.recent)
     if first.entry is not None and before and before[-1] == first.entry:
         before.pop()
@@ -141,12 +139,14 @@ def _details(group: Sequence[Report], name: Names) -> list[str]:
 
 
 def _steps(entries: Sequence[Entry]) -> list[str]:
-    """The last calls, several conversations of one call once, the latest first."""
-    found: list[str] = []
+    """The last calls, the latest first, each with the number of its conversations in a row."""
+    found: list[tuple[str, int]] = []
     for entry in reversed(entries):
         text = f"{entry.call} at {entry.line}"
-        if not found or found[-1] != text:
-            found.append(text)
-        if len(found) == _LAST:
+        if found and found[-1][0] == text:
+            found[-1] = text, found[-1][1] + 1
+        elif len(found) == _LAST:
             break
-    return found
+        else:
+            found.append((text, 1))
+    return [text if count == 1 else f"{text} ({count} times)" for text, count in found]
