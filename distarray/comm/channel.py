@@ -48,6 +48,7 @@ class Channel:
     def __init__(self, descriptor: int, ranks: tuple[int, ...], index: int) -> None:
         self.ranks = ranks
         self._file = descriptor
+        self._inode = _inode(descriptor)
         self._index = index
         self._written = b""
         fcntl.lockf(descriptor, fcntl.LOCK_EX, 1, _LOCKS + 1 + index)
@@ -62,7 +63,10 @@ class Channel:
         head = _HEAD.pack(_now(), moves, len(data), zlib.crc32(data))
         whole = head if report is None else head + data
         with contextlib.suppress(OSError):  # no memory left: nothing is told
-            os.pwrite(self._file, whole, SLOT * (1 + self._index))
+            if (
+                _inode(self._file) == self._inode
+            ):  # the program may have closed what it did not open
+                os.pwrite(self._file, whole, SLOT * (1 + self._index))
 
     # -- all slots -------------------------------------------------------------------------------
 
@@ -138,6 +142,11 @@ class Channel:
     def close(self) -> None:
         """Give the file up: in a forked child, which is no rank."""
         os.close(self._file)
+
+
+def _inode(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
 
 
 def _packed(report: dict[str, Any]) -> bytes:

@@ -173,7 +173,7 @@ class Speaker:
         return found
 
     def _conclude(self, reports: Mapping[int, Report]) -> None:
-        certain = hopeless(reports, _limit())
+        certain = hopeless(reports, _limit(), config.wait_limit)
         waiting = [report for report in reports.values() if report.doing == "waits"]
         what = certain, tuple([(report.rank, report.moves) for report in waiting])
         age = max([report.age for report in waiting], default=0.0)

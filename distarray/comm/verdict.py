@@ -13,6 +13,8 @@ __all__ = ["LONG", "Entry", "Report", "alike", "hopeless", "parting"]
 
 #: Bytes a second that a slow network may take: what carries more for its time may still be coming.
 SLOWEST = 1 << 22
+#: Conversations in which a rank may be busy with a file system.
+ON_DISK = frozenset({"opened", "_write_all", "_close"})
 #: How much longer than the limit nothing has to happen, on any rank, where nothing else is certain.
 LONG = 3.0
 
@@ -98,7 +100,7 @@ class Report(NamedTuple):
 Reports = Mapping[int, Report]
 
 
-def hopeless(reports: Reports, limit: float) -> bool:
+def hopeless(reports: Reports, limit: float, rest: float | None = None) -> bool:
     """Whether some ranks wait for ever.
 
     Parameters
@@ -107,12 +109,16 @@ def hopeless(reports: Reports, limit: float) -> bool:
         Of all ranks, by rank; none of those that wait has moved in a while.
     limit : float
         Seconds after which a rank waits for long.
+    rest : float, optional
+        The same where nothing is certain but that no rank moves; `limit` by default.
     """
     waiting = [report for report in reports.values() if report.doing == "waits"]
     if max([report.age for report in waiting], default=0.0) < limit:
         return False
     over = {rank for rank, report in reports.items() if report.doing in ("left", "gone")}
-    return bool(_in_vain(waiting, reports, over)) or _at_rest(waiting, reports, over, limit)
+    return bool(_in_vain(waiting, reports, over)) or _at_rest(
+        waiting, reports, over, limit if rest is None else rest
+    )
 
 
 def _in_vain(waiting: list[Report], reports: Reports, over: set[int]) -> set[int]:
@@ -189,7 +195,8 @@ def _at_rest(waiting: list[Report], reports: Reports, over: set[int], limit: flo
     All that such ranks wait for, directly or not, waits elsewhere or has left. Even so their data
     may be on its way: only after a longer time that cannot be.
     """
-    held = {r.rank for r in waiting} - _under_way(waiting, reports)
+    held = {r.rank for r in waiting if r.entry is None or r.entry.kind not in ON_DISK}
+    held -= _under_way(waiting, reports)
     while True:
         still = over | held
         closed = {needs: still.issuperset(needs) for needs in {reports[r].needs for r in held}}

@@ -8,16 +8,17 @@ MPI: the communicator is what is stuck.
 
 import atexit
 import os
-import select
 import signal
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 from distarray.comm import calls, hooks, stacks
-from distarray.comm.scope import Among, make_scope
+from distarray.comm.scope import Among, Scope, make_scope
 from distarray.comm.speaker import Exit, Speaker, State, pause
 from distarray.comm.verdict import LONG
+from distarray.comm.wire import Wire
 from distarray.config import config
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Among", "another_line", "before_meeting", "elsewhere", "join"]
 
 _now = time.monotonic
+#: Seconds without a look after which the process must have been stopped, which is no waiting.
+_GAP = 5.0
 _watch: "_Watch | None" = None
 
 
@@ -37,26 +40,36 @@ class _Watch:
         self._first: tuple[int, int] | None = (rank, size)
         self._end: Exit | None = None
         self._moves = -1
-        self._since = _now()
-        self._stopping = False
+        self._since = self._seen = _now()
+        self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.start()
 
     def start(self) -> None:
         """Begin, or go on after a fork."""
-        self._stopping = False
-        self._wake, self._bell = os.pipe()
+        self._stop.clear()
         self._thread = threading.Thread(target=self._run, name="distarray-watch", daemon=True)
         self._thread.start()
+        for wire in self._wires():
+            wire.start()
 
     def stop(self) -> None:
-        """End, lest a fork take place while the thread holds a lock."""
+        """End, lest a fork take place while a thread holds a lock."""
         if self._thread is not None:
-            self._stopping = True
-            os.close(self._bell)
+            self._stop.set()
             self._thread.join()
-            os.close(self._wake)
             self._thread = None
+            for wire in self._wires():
+                wire.stop()
+
+    def add(self, scope: Scope) -> None:
+        """Watch these ranks, too."""
+        self.speakers.append(Speaker(scope))
+        if scope.wire is not None:
+            scope.wire.start()
+
+    def _wires(self) -> list[Wire]:
+        return [s.scope.wire for s in self.speakers if s.scope.wire is not None]
 
     def forget(self) -> None:
         """Be none of the ranks: in a forked child."""
@@ -75,27 +88,23 @@ class _Watch:
     def _run(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the main thread's
         while self._rest(pause()):
-            if config.wait_limit > 0:
-                self._look()
+            try:
+                if config.wait_limit > 0:
+                    self._look()
+            except Exception as error:  # which must not end a job that is well
+                if not sys.is_finalizing():
+                    hooks.say(f"nobody watches any more how long this rank waits: {error!r}")
+                return
 
     def _rest(self, seconds: float) -> bool:
-        """Let time pass, and answer other nodes; whether to go on."""
-        poll = select.poll()
-        poll.register(self._wake, select.POLLIN)
-        wires = {s.scope.wire.door.fileno(): s.scope.wire for s in self.speakers if s.scope.wire}
-        for door in wires:
-            poll.register(door, select.POLLIN)
-        end = _now() + seconds
-        while not self._stopping and (left := end - _now()) > 0:
-            for descriptor, _ in poll.poll(1000 * left):
-                if descriptor in wires:
-                    wires[descriptor].serve()
-        return not self._stopping
+        """Let time pass; whether to go on."""
+        return not self._stop.wait(seconds)
 
     def _look(self) -> None:
-        moves = calls.moves()
-        if moves != self._moves:
-            self._moves, self._since = moves, _now()
+        moves, now = calls.moves(), _now()
+        if moves != self._moves or now - self._seen > pause() + _GAP:
+            self._moves, self._since = moves, now
+        self._seen = now
         for speaker in list(self.speakers):
             speaker.attend(State(moves, self._since, self._end), self._rest)
         still = _now() - self._since
@@ -152,7 +161,7 @@ def join(group: "MPIGroup") -> None:
         if scope is None or _watch is None:
             return
         group.among = scope.among(labels)
-        _watch.speakers.append(Speaker(scope))
+        _watch.add(scope)
     if group.among is not None:
         group.among.scope.roots.add(group)
 

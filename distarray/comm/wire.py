@@ -11,8 +11,11 @@ import hashlib
 import hmac
 import json
 import os
+import select
+import signal
 import socket
 import struct
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +26,8 @@ _NONCE = 16
 _LENGTH = struct.Struct("<I")
 #: Seconds for a connection, and for an answer: ranks that are busy with Python answer late.
 _CONNECT, _ANSWER = 0.5, 1.0
+#: Seconds after which a thread that answers is asked whether it is still to.
+_PAUSE = 0.2
 _SIOCGIFADDR = 0x8915
 Tables = dict[int, dict[str, Any]]
 
@@ -58,15 +63,39 @@ class Wire:
     def __init__(
         self, door: socket.socket, secret: bytes, answer: Callable[[str], Mapping[Any, Any]]
     ) -> None:
-        self.door = door
+        self._door = door
         self._secret = secret
         self._answer = answer
         self._own = addresses()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
 
-    def serve(self) -> None:
-        """Answer whoever stands at the door."""
+    def start(self) -> None:
+        """Answer whoever asks, from a thread of its own: two that ask one another both get it."""
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="distarray-wire", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer nobody for a while."""
+        if self._thread is not None:
+            self._stopping = True
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the main thread's
+        poll = select.poll()
+        poll.register(self._door, select.POLLIN)
+        while not self._stopping:
+            for _, event in poll.poll(1000 * _PAUSE):
+                if event & select.POLLNVAL:  # the program has closed what it did not open
+                    return
+                self._serve()
+
+    def _serve(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            guest, _ = self.door.accept()
+            guest, _ = self._door.accept()
             with guest:
                 guest.settimeout(_ANSWER)
                 nonce = _exactly(guest, _NONCE)
@@ -113,7 +142,7 @@ class Wire:
 
     def close(self) -> None:
         """Answer nobody any more."""
-        self.door.close()
+        self._door.close()
 
 
 def listener() -> socket.socket:

@@ -1,0 +1,176 @@
+"""Ranks that wait for one another for ever are told who is where; the others are left in peace."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.launcher import SETTINGS
+
+HERE = Path(__file__).parent
+LIMIT = 2.0
+#: What most ranks call, and the others; None: these have ended, after what is said to be the line.
+ENDED = {
+    "different_functions": ("np.max", "np.sort"),
+    "full_on_one_rank": ("np.sum", "DistArray.full"),
+    "full_before_others_come": ("np.sum", "DistArray.full"),
+    "only_rank_0": (None, "np.mean"),
+    "exit_on_one_rank": ("np.sum", None),
+    "left_early": ("np.min", None),
+    "caught_on_one_rank": ("np.sum", "np.sort"),
+    "one_more_in_a_loop": ("np.sort", "np.sum"),
+    "parts_of_the_mesh": ("np.sum", "np.sum"),
+    "writing_on_some": ("distarray.io.write", "np.sort"),
+    "saving_on_some": ("distarray.checkpoint.save", "np.cumsum"),
+    "forked": ("np.max", "np.sort"),
+    "checked": ("np.max", None),
+    "branching": ("np.sort", None),
+}
+TORCH = {
+    "forward_on_one_rank": ("np.sum", "Linear.forward"),
+    "backward_on_one_rank": ("np.sum", "Tensor.backward"),
+    "one_more_batch": ("np.sum", "Tensor.backward"),
+}
+#: Messages that do not fit one another, which MPI may see first.
+MIXED = ("different_shapes", "one_less_of_exchanges")
+TOLD = ("message_of_its_own", "computing", "waiting_on")
+
+
+def programs() -> list[str]:
+    torch = TORCH if importlib.util.find_spec("torch") else ()
+    return [*ENDED, *torch, *MIXED, *TOLD]
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory, mpiexec):
+    """How each program ends on 4 ranks, status and output: futures.
+
+    Some run at the same time: they wait more than they compute.
+    """
+    with ThreadPoolExecutor(3) as pool:
+        yield {
+            name: pool.submit(run, name, tmp_path_factory.mktemp(name), mpiexec)
+            for name in programs()
+        }
+
+
+def run(name: str, place: Path, mpiexec: tuple[str, ...]) -> tuple[int, str]:
+    arguments = [str(HERE / "parting.py"), name]
+    if name == "branching":
+        arguments = ["-m", "distarray", str(HERE / "branching.py")]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]),
+        "DISTARRAY_WAIT_LIMIT": str(LIMIT),
+        **SETTINGS,
+    }
+    job = subprocess.Popen(
+        [*mpiexec, "-n", "4", sys.executable, *arguments],
+        cwd=place,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        output, _ = job.communicate(timeout=90)
+    except subprocess.TimeoutExpired as late:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        return -1, f"hung:\n{(late.output or b'').decode(errors='replace')}"
+    return job.returncode, output.decode(errors="replace")
+
+
+def line(name: str, mark: str) -> str:
+    """The line of a program that has a mark."""
+    path = HERE / ("branching.py" if name == "branching" else "parting.py")
+    lines = path.read_text().splitlines()
+    first = 0 if name == "branching" else lines.index(f"def {name}():")
+    number = next(n for n in range(first, len(lines)) if lines[n].endswith(f"# {mark}"))
+    return f"{path.name}:{number + 1}"
+
+
+def summary(output: str) -> str:
+    """The last line that says who is where."""
+    return re.findall(r"^distarray: (\d of 4 ranks? waits? in .*)$", output, re.MULTILINE)[-1]
+
+
+@pytest.mark.parametrize("name", [*ENDED, *TORCH])
+def test_who_is_where_and_the_job_ends(jobs, name):
+    """It waited for ever, without a word."""
+    if name not in jobs:
+        pytest.skip("the extra torch is not installed")
+    status, output = jobs[name].result()
+    assert status not in (0, -1), output
+    said = summary(output)
+    for call, mark in zip((ENDED | TORCH)[name], ("many", "few"), strict=True):
+        if call is not None:
+            assert call in said, output
+            assert line(name, mark) in output
+    if None in (ENDED | TORCH)[name]:
+        assert " left" in said
+    assert "They wait in vain, and the job is ended" in output
+    assert output.count("in vain") == 1
+    waited = [int(seconds) for seconds in re.findall(r", for (\d+) s$", output, re.MULTILINE)]
+    assert min(waited) <= 3 * LIMIT
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_what_mpi_finds_wrong_is_told_with_the_lines_of_others(jobs, name):
+    status, output = jobs[name].result()
+    assert status not in (0, -1), output
+    assert line(name, "many") in output or f", line {line(name, 'many').split(':')[1]}," in output
+    assert line(name, "few") in output or f", line {line(name, 'few').split(':')[1]}," in output
+
+
+def test_a_rank_that_exits_is_named_with_its_line(jobs):
+    for name in ("exit_on_one_rank", "checked"):
+        words = rf"rank 2 has left by sys.exit\(0\) at \S*{line(name, 'few')}"
+        assert re.search(words, summary(jobs[name].result()[1])), jobs[name].result()[1]
+
+
+def test_where_ranks_have_parted_is_told(jobs):
+    """They waited one call later."""
+    output = jobs["checked"].result()[1]
+    assert "they first differ in conversation" in output
+
+
+def test_who_computes_is_told_and_not_ended(jobs):
+    status, output = jobs["computing"].result()
+    assert status == 0, output
+    assert output.count("130816.0") == 4
+    assert f"rank 1 computes at {summary(output).split('computes at ')[1]}" in output
+    assert f"{line('computing', 'few')}, in time.sleep(5)" in summary(output)
+    assert "the job goes on" in output
+
+
+def test_who_waits_in_the_programs_own_mpi_is_told_and_not_ended(jobs):
+    status, output = jobs["message_of_its_own"].result()
+    assert status != 0  # its own end
+    assert f"{line('message_of_its_own', 'few')}, in MPI.COMM_WORLD.recv" in summary(output)
+    assert "in vain" not in output
+
+
+def test_a_job_waits_on_if_it_is_set_to(jobs):
+    status, output = jobs["waiting_on"].result()
+    assert status != 0  # its own end
+    assert output.count("They wait in vain, and go on waiting") == 1
+
+
+def test_nothing_is_left_in_shared_memory(jobs):
+    for job in jobs.values():
+        job.result()
+    shared = Path("/dev/shm")
+    if not shared.is_dir():
+        pytest.skip("no /dev/shm: files are in the directory for temporary ones")
+    assert not list(shared.glob("distarray-waits-*"))
