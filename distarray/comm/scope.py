@@ -14,7 +14,7 @@ from distarray.comm.channel import Channel, open_channel
 from distarray.comm.verdict import Entry, Report
 from distarray.comm.wire import Node, Wire, addresses, listener
 
-__all__ = ["Among", "Scope", "entry_of", "make_scope", "spans"]
+__all__ = ["Among", "Scope", "entry_of", "make_scope"]
 
 #: What ranks remember is equal where this is: shapes, layouts and ranks.
 _CHECKED = frozenset({"begin_exchange", "exchange", "subset"})
@@ -171,13 +171,14 @@ def _report(rank: int, words: dict[str, Any], stale: float, scope: Scope) -> Rep
         return Report(rank, "goes on", path=path, moves=moves)
     entry = Entry(*words["entry"]) if words["entry"] else None
     needs = words["needs"]
+    everybody = ((0, len(scope.labels), 1),)
     return Report(
         rank,
         words["doing"],
         words["age"],
         path=tuple(words["path"]),
         entry=entry,
-        needs=tuple(range(len(scope.labels))) if needs is None else _ranks(needs),
+        needs=everybody if needs is None else tuple([tuple(span) for span in needs]),
         size=words["size"],
         moves=moves,
         **fields,
@@ -194,28 +195,6 @@ def entry_of(call: Call, scope: Scope) -> Entry | None:
         what += f" {zlib.crc32(repr(call.note).encode()):x}"
     together = call.kind not in _CHECKED
     return Entry(among.key, call.number, together, call.kind, call.name, call.where, what[:200])
-
-
-def spans(ranks: Sequence[int]) -> list[list[int]]:
-    """Ranks as arithmetic progressions: first, behind the last, step."""
-    found: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if not found or not _goes_on(found[-1], rank):
-            found.append([rank, rank + 1, 0])
-    return [[first, stop, step or 1] for first, stop, step in found]
-
-
-def _goes_on(span: list[int], rank: int) -> bool:
-    """Whether a rank is the next one of a progression, which then has it."""
-    step = rank - (span[1] - 1)
-    if span[2] in (0, step):
-        span[1:] = [rank + 1, step]
-        return True
-    return False
-
-
-def _ranks(found: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    return tuple([rank for span in found for rank in range(*span)])
 
 
 def make_scope(comm: Any, labels: tuple[int, ...], watching: bool) -> Scope | None:

@@ -6,9 +6,9 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from distarray.comm import calls, hooks, stacks
-from distarray.comm.scope import Scope, entry_of, spans
+from distarray.comm.scope import Scope, entry_of
 from distarray.comm.stacks import Look
-from distarray.comm.verdict import Report, hopeless
+from distarray.comm.verdict import Report, hopeless, spans
 from distarray.comm.words import each, told
 from distarray.config import config
 

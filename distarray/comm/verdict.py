@@ -6,10 +6,11 @@ has gone past this conversation without taking part in it; or where it has not c
 left, or waits in vain itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-__all__ = ["LONG", "Entry", "Report", "alike", "hopeless", "parting"]
+__all__ = ["LONG", "SLOWEST", "Entry", "Report", "Span", "alike", "hopeless", "parting", "spans"]
 
 #: Bytes a second that a slow network may take: what carries more for its time may still be coming.
 SLOWEST = 1 << 22
@@ -17,6 +18,27 @@ SLOWEST = 1 << 22
 ON_DISK = frozenset({"opened", "_write_all", "_close"})
 #: How much longer than the limit nothing has to happen, on any rank, where nothing else is certain.
 LONG = 3.0
+
+
+#: First, behind the last, step.
+Span = tuple[int, int, int]
+
+
+def spans(ranks: Iterable[int]) -> tuple[Span, ...]:
+    """Ranks as a few arithmetic progressions: those of a mesh are one or two, however many."""
+    found: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        step = rank - (found[-1][1] - 1) if found else 0
+        if found and found[-1][2] in (0, step):
+            found[-1][1:] = [rank + 1, step]
+        else:
+            found.append([rank, rank + 1, 0])
+    return tuple([(first, stop, step or 1) for first, stop, step in found])
+
+
+@lru_cache(maxsize=256)
+def _ranks(needs: tuple[Span, ...]) -> tuple[int, ...]:
+    return tuple([rank for span in needs for rank in range(*span)])
 
 
 class Entry(NamedTuple):
@@ -61,8 +83,8 @@ class Report(NamedTuple):
         first; where a rank computes, `call` is the expression there.
     entry : Entry or None
         The conversation that it waits in.
-    needs : tuple of int
-        The ranks that take part in it.
+    needs : tuple of (int, int, int)
+        The ranks that take part in it, as :func:`spans` has them.
     size : int
         Bytes it carries.
     counts : mapping of str to int
@@ -82,7 +104,7 @@ class Report(NamedTuple):
     arguments: str = ""
     path: tuple[str, ...] = ()
     entry: Entry | None = None
-    needs: tuple[int, ...] = ()
+    needs: tuple[Span, ...] = ()
     size: int = 0
     counts: Mapping[str, int] = {}
     recent: tuple[Entry, ...] = ()
@@ -144,7 +166,7 @@ def _hoping(
     for rank in held:
         key = kinds[rank], reports[rank].needs
         if key not in answers:
-            others = {(kinds[q], q in standing): q for q in reports[rank].needs}
+            others = {(kinds[q], q in standing): q for q in _ranks(reports[rank].needs)}
             answers[key] = any(
                 _never(reports[rank], reports[q], stands) for (_, stands), q in others.items()
             )
@@ -199,7 +221,7 @@ def _at_rest(waiting: list[Report], reports: Reports, over: set[int], limit: flo
     held -= _under_way(waiting, reports)
     while True:
         still = over | held
-        closed = {needs: still.issuperset(needs) for needs in {reports[r].needs for r in held}}
+        closed = {n: still.issuperset(_ranks(n)) for n in {reports[r].needs for r in held}}
         moving = {rank for rank in held if not closed[reports[rank].needs]}
         if not moving:
             break
@@ -214,11 +236,11 @@ def _under_way(waiting: list[Report], reports: Reports) -> set[int]:
     for report in waiting:
         key = report.place, report.needs
         if key not in answers:
-            others = [rank for rank in report.needs if rank != report.rank]
-            there = [rank for rank in others if reports[rank].place == report.place]
-            answers[key] = bool(there), len(there) == len(others)
+            needs = _ranks(report.needs)
+            there = sum([reports[rank].place == report.place for rank in needs])
+            answers[key] = there, there == len(needs)
         some, all_there = answers[key]
-        if all_there or (some and report.size > SLOWEST * report.age):
+        if all_there or (some > 1 and report.size > SLOWEST * report.age):
             found.add(report.rank)
     return found
 
