@@ -57,16 +57,23 @@ class Channel:
 
     def write(self, moves: int, report: dict[str, Any] | None) -> None:
         """Say where this rank is, and that it is alive; None: what it said last still holds."""
-        if report is not None:
-            self._written = _packed(report)
-        data = self._written
-        head = _HEAD.pack(_now(), moves, len(data), zlib.crc32(data))
-        whole = head if report is None else head + data
+        whole = self._packed(moves, report)
         with contextlib.suppress(OSError):  # no memory left: nothing is told
             if (
                 _inode(self._file) == self._inode
             ):  # the program may have closed what it did not open
                 os.pwrite(self._file, whole, SLOT * (1 + self._index))
+
+    def last_words(self, moves: int, report: dict[str, Any]) -> tuple[int, bytes, int]:
+        """What `write` would write: descriptor, bytes and place."""
+        return self._file, self._packed(moves, report), SLOT * (1 + self._index)
+
+    def _packed(self, moves: int, report: dict[str, Any] | None) -> bytes:
+        if report is not None:
+            self._written = _packed(report)
+        data = self._written
+        head = _HEAD.pack(_now(), moves, len(data), zlib.crc32(data))
+        return head if report is None else head + data
 
     # -- all slots -------------------------------------------------------------------------------
 

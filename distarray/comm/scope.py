@@ -216,7 +216,7 @@ def make_scope(comm: Any, labels: tuple[int, ...], watching: bool) -> Scope | No
     from mpi4py import MPI
 
     rank: int = comm.Get_rank()
-    near = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    near = _near(comm)
     try:
         channel = open_channel(near, rank)
         if not comm.allreduce(channel is not None and watching, MPI.LAND):
@@ -230,6 +230,13 @@ def make_scope(comm: Any, labels: tuple[int, ...], watching: bool) -> Scope | No
         return scope
     finally:
         near.Free()
+
+
+def _near(comm: Any) -> Any:
+    """The ranks on this node."""
+    from mpi4py import MPI
+
+    return comm.Split_type(MPI.COMM_TYPE_SHARED)
 
 
 def _connect(scope: Scope, comm: Any, near: Any) -> None:

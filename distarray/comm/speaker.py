@@ -41,13 +41,10 @@ class State(NamedTuple):
         How often it has begun to talk or to wait.
     since : float
         When it did so last.
-    end : Exit or None
-        How its program has ended, if it has.
     """
 
     moves: int
     since: float
-    end: Exit | None = None
 
 
 class Speaker:
@@ -75,12 +72,18 @@ class Speaker:
         """
         with self._lock:
             asked = _now() - self.scope.channel.asked()[0] < 2 * _ROUND * pause()
-            if not (asked or state.end or _now() - state.since >= _limit() / 2):
+            if not (asked or _now() - state.since >= _limit() / 2):
                 self.scope.channel.write(state.moves, None)
                 return None
             look = stacks.look()
             self.scope.channel.write(state.moves, self._words(look, state))
             return look
+
+    def last_words(self, state: State, end: Exit) -> tuple[int, bytes, int]:
+        """What is to be written when the program has ended: descriptor, bytes and place."""
+        with self._lock:
+            words = self._words(Look("left", end.call, path=end.path), state)
+            return self.scope.channel.last_words(state.moves, words)
 
     def attend(self, state: State, rest: Callable[[float], bool]) -> None:
         """Tell; and speak for all, if some wait too long and nobody else is to.
@@ -117,7 +120,7 @@ class Speaker:
     def _words(self, look: Look, state: State) -> dict[str, Any]:
         """What it does, for the others to read."""
         entry, needs = None, None
-        doing, call, path = look.doing, look.call, look.path
+        doing = look.doing
         among = None if look.begun is None else look.begun.group.among
         if look.begun is not None and among is not None and among.scope is self.scope:
             entry = entry_of(look.begun, self.scope)
@@ -125,8 +128,6 @@ class Speaker:
             needs = spans([among.members[peer] for peer in peers])
         elif look.begun is not None:
             doing = "computes"  # with others, who are none of these
-        if doing == "computes" and state.end is not None:
-            doing, call, path = "left", *state.end
         recent = calls.recent()
         groups = [*self.scope.roots, *[call.group for call in recent]]
         counts = {g.among.key: g.number for g in groups if g.among is not None}
@@ -134,9 +135,9 @@ class Speaker:
         return {
             "doing": doing,
             "since": state.since,
-            "call": call,
+            "call": look.call,
             "arguments": look.arguments,
-            "path": path,
+            "path": look.path,
             "entry": entry,
             "needs": needs,
             "size": look.size,

@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from distarray.comm import calls, hooks, stacks
+from distarray.comm.farewell import say_farewell
 from distarray.comm.scope import Among, Scope, make_scope
 from distarray.comm.speaker import Exit, Speaker, State, pause
 from distarray.comm.verdict import LONG
@@ -38,7 +39,6 @@ class _Watch:
     def __init__(self, rank: int, size: int) -> None:
         self.speakers: list[Speaker] = []
         self._first: tuple[int, int] | None = (rank, size)
-        self._end: Exit | None = None
         self._moves = -1
         self._since = self._seen = _now()
         self._stop = threading.Event()
@@ -78,12 +78,12 @@ class _Watch:
         self.speakers.clear()
 
     def leave(self) -> None:
-        """Say that the program has ended."""
+        """Have it said, when the interpreter has come to its end, that the program has ended."""
         call, line, moves = hooks.last_exit
-        by_exit = moves == calls.moves()
-        self._end = Exit(call, (line,)) if by_exit else Exit()
-        for speaker in self.speakers:
-            speaker.tell(State(calls.moves(), _now(), self._end))
+        end = Exit(call, (line,)) if moves == calls.moves() else Exit()
+        state = State(calls.moves(), _now())
+        words = [speaker.last_words(state, end) for speaker in self.speakers]
+        say_farewell(words, [wire.door for wire in self._wires()])
 
     def _run(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the main thread's
@@ -106,7 +106,7 @@ class _Watch:
             self._moves, self._since = moves, now
         self._seen = now
         for speaker in list(self.speakers):
-            speaker.attend(State(moves, self._since, self._end), self._rest)
+            speaker.attend(State(moves, self._since), self._rest)
         still = _now() - self._since
         if not self.speakers and self._first is not None and still >= LONG * config.wait_limit:
             self._look_alone(still)

@@ -70,6 +70,11 @@ class Wire:
         self._thread: threading.Thread | None = None
         self._stopping = False
 
+    @property
+    def door(self) -> int:
+        """The descriptor that is to be closed when this process has nothing to say any more."""
+        return self._door.fileno()
+
     def start(self) -> None:
         """Answer whoever asks, from a thread of its own: two that ask one another both get it."""
         self._stopping = False

@@ -88,7 +88,7 @@ def _does(report: Report, count: int, where: str) -> str:
     if report.doing == "left":
         return f"{have} left{f' by {report.call}' if report.call else ''}{_at_line(report)}"
     if report.doing == "gone":
-        return f"{be} gone: the process has ended"
+        return f"{have} ended"
     if report.doing == "silent":
         return f"{'does' if count == 1 else 'do'} not answer"
     return f"{'goes' if count == 1 else 'go'} on{f', now at {where}' if report.path else ''}"

@@ -1,0 +1,167 @@
+"""What the ranks of a node, and nodes, tell one another without MPI."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from distarray.comm import channel as channels
+from distarray.comm.channel import SLOT, Channel, create_file
+from distarray.comm.wire import Node, Wire, listener
+
+ROOT = Path(__file__).resolve().parents[2]
+OTHER = """
+import os, sys
+from distarray.comm.channel import Channel
+there = Channel(os.open(sys.argv[1], os.O_RDWR), (0, 1), 1)
+there.write(7, {"doing": "waits", "moves": 7, "since": 0.0})
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+pytestmark = pytest.mark.usefixtures("own_processes")
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    monkeypatch.setattr(channels, "_directory", lambda: str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def two(directory):
+    """The channel of this process, and another process that has the file, too."""
+    descriptor, path = create_file()
+    here = Channel(descriptor, (0, 1), 0)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    other = subprocess.Popen(
+        [sys.executable, "-c", OTHER, path],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert other.stdout.readline() == "ready\n"
+    yield here, other, Path(path)
+    other.kill()
+    other.communicate()
+    here.close()
+
+
+def test_ranks_read_what_others_write(two):
+    here, _, _ = two
+    found = here.read()[1]
+    assert (found["doing"], found["moves"], found["still"]) == ("waits", 7, True)
+    assert found["age"] > 0
+    assert found["since_beat"] < 60
+    assert not found["gone"]
+    assert not here.read()[0]["still"]  # it has said nothing yet
+    here.write(3, {"doing": "computes", "moves": 3})
+    here.write(4, None)
+    found = here.read()[0]
+    assert (found["moves"], found["still"]) == (4, False)
+
+
+def test_a_killed_process_is_gone(two):
+    here, other, _ = two
+    other.kill()
+    other.wait()
+    found = here.read()[1]
+    assert found["gone"]
+    assert found["doing"] == "waits"
+
+
+def test_what_is_too_long_is_cut(two):
+    here, _, _ = two
+    book = [["group", n, True, "allreduce", "np.sum", "x" * 300] for n in range(64)]
+    here.write(1, {"moves": 1, "recent": book, "counts": {}})
+    kept = here.read()[0]["recent"]
+    assert 0 < len(kept) < 64
+    assert kept == book[-len(kept) :]
+    here.write(2, {"moves": 2, "call": "y" * (2 * SLOT)})
+    assert here.read()[0]["moves"] == 2
+
+
+def test_all_are_asked(two):
+    here, _, _ = two
+    assert here.asked() == (0.0, 0.0)
+    here.ask()
+    first, late = here.asked()
+    assert time.monotonic() - first < 60
+    assert late == 0.0
+    here.ask(late=True)
+    assert time.monotonic() - here.asked()[1] < 60
+    assert here.claim()
+    here.release()
+
+
+def test_a_descriptor_that_belongs_to_another_file_is_left_alone(two, tmp_path):
+    """A program may close all descriptors that it knows nothing of."""
+    here, _, _ = two
+    mine = tmp_path / "mine"
+    mine.write_bytes(b"the user's")
+    file = os.open(mine, os.O_RDWR)
+    os.dup2(file, here._file)
+    os.close(file)
+    here.write(5, {"moves": 5})
+    assert mine.read_bytes() == b"the user's"
+
+
+def test_what_killed_jobs_have_left_is_removed(two, directory):
+    _, _, held = two
+    old, new = directory / "distarray-waits-old", directory / "distarray-waits-new"
+    foreign = directory / "something-else"
+    for path in (old, new, foreign):
+        path.touch()
+    for path in (old, held, foreign):
+        os.utime(path, (0, 0))
+    descriptor, path = create_file()
+    os.close(descriptor)
+    left = {name.name for name in directory.iterdir()}
+    assert left == {held.name, "distarray-waits-new", "something-else", Path(path).name}
+
+
+@pytest.fixture
+def wires(monkeypatch):
+    """Two ends of one job, and one of another."""
+    ends = []
+    for secret in (b"ours", b"ours", b"theirs"):
+        end = Wire(listener(), secret, lambda question: {"heard": question})
+        end._own = []
+        end.start()
+        ends.append(end)
+    yield ends
+    for end in ends:
+        end.stop()
+        end.close()
+
+
+def at(*ends):
+    ports = [end._door.getsockname()[1] for end in ends]
+    return Node((0,), ("127.0.0.1",), ports)
+
+
+def test_nodes_answer_one_another(wires):
+    one, two, _ = wires
+    assert one.ask(at(two), "table") == {"heard": "table"}
+    assert two.ask(at(one), "table") == {"heard": "table"}
+
+
+def test_strangers_are_not_answered(wires):
+    one, two, stranger = wires
+    assert stranger.ask(at(one), "table") is None
+    assert one.ask(at(stranger, two), "table") == {"heard": "table"}  # the next rank does
+
+
+def test_closed_doors_say_that_nobody_is_there(wires):
+    one, two, _ = wires
+    door = at(two)
+    two.stop()
+    assert one.ask(door, "table") is None  # it may be busy
+    two.close()
+    assert one.ask(door, "table") == {}
