@@ -231,7 +231,7 @@ def _end(code: int, text: Callable[[], str]) -> None:
     rank, size = world.Get_rank(), world.Get_size()
     if MPI.Query_thread() == MPI.THREAD_MULTIPLE or MPI.Is_thread_main():
         if _another_tells(world):
-            time.sleep(2)  # its abort ends this process, too
+            time.sleep(5)  # its abort ends this process, too
             _abort(world, code)
         with contextlib.suppress(Exception):
             _claim(world)

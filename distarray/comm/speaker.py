@@ -21,6 +21,8 @@ _LOOKS, _LEAST, _MOST = 8, 0.02, 0.5
 _ROUND = 2.5
 #: Looks, and seconds more, after which a process that shows no life does not answer.
 _STALE, _BUSY = 4, 1.0
+#: Seconds that others have to say what they do.
+_PATIENCE = 3.0
 #: The limit for what is certain under `config.check`, and how often others are asked at most (s).
 _AT_ONCE, _SELDOM = 1.0, 10.0
 
@@ -108,12 +110,16 @@ class Speaker:
         self._next = _now() + min(_SELDOM, _limit() / 2)
 
     def others(self) -> str:
-        """What the other ranks do just now; takes about a second."""
-        self.scope.ask()
-        time.sleep(_ROUND * pause())
-        reports = self.scope.reports(_stale())
-        del reports[self.scope.rank]
-        return each(reports, self._name)
+        """What the other ranks do just now, once all have said it or some seconds have passed."""
+        until = _now() + _PATIENCE
+        while True:
+            self.scope.ask()
+            time.sleep(pause())
+            reports = self.scope.reports(_stale())
+            del reports[self.scope.rank]
+            unknown = [r for r in reports.values() if r.doing in ("goes on", "silent")]
+            if not unknown or _now() > until:
+                return each(reports, self._name)
 
     # -- this process ----------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import re
@@ -18,6 +17,8 @@ from tests.launcher import SETTINGS
 
 HERE = Path(__file__).parent
 LIMIT = 2.0
+#: Seconds a job may take: one that waits for ever takes as many.
+TIMEOUT = 150.0
 #: What most ranks call, and the others; None: these have ended, after what is said to be the line.
 ENDED = {
     "different_functions": ("np.max", "np.sort"),
@@ -85,12 +86,16 @@ def run(name: str, place: Path, mpiexec: tuple[str, ...]) -> tuple[int, str]:
         start_new_session=True,
     )
     try:
-        output, _ = job.communicate(timeout=90)
-    except subprocess.TimeoutExpired as late:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)
-        return -1, f"hung:\n{(late.output or b'').decode(errors='replace')}"
-    return job.returncode, output.decode(errors="replace")
+        output, _ = job.communicate(timeout=TIMEOUT)
+        return job.returncode, output.decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        os.killpg(job.pid, signal.SIGTERM)  # the launcher ends its ranks
+    try:
+        output, _ = job.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        os.killpg(job.pid, signal.SIGKILL)
+        output, _ = job.communicate()
+    return -1, f"hung:\n{output.decode(errors='replace')}"
 
 
 def line(name: str, mark: str) -> str:
