@@ -180,6 +180,7 @@ def _report(rank: int, words: dict[str, Any], stale: float, scope: Scope) -> Rep
         entry=entry,
         needs=everybody if needs is None else tuple([tuple(span) for span in needs]),
         size=words["size"],
+        aside=words["aside"],
         moves=moves,
         **fields,
     )

@@ -147,6 +147,7 @@ class Speaker:
             "entry": entry,
             "needs": needs,
             "size": look.size,
+            "aside": look.aside,
             "counts": counts,
             "recent": [entry for entry in entries if entry is not None],
             "whole": len(recent) < calls.KEPT,

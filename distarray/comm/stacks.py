@@ -36,6 +36,7 @@ _NAMES = {
     "distarray.checkpoint": "distarray.checkpoint.",
     "distarray.job": "distarray.job.",
     "distarray.torch": "distarray.torch.",
+    "distarray.comm.mesh": "distarray.",
     "numpy": "np.",
 }
 #: Names under which functions that stand for another one keep it.
@@ -61,6 +62,8 @@ class Look(NamedTuple):
         Ranks of its group that it is with; None for all.
     size : int
         Bytes that it carries.
+    aside : bool
+        Whether it is another thread of the program's that waits: the main one may go on.
     """
 
     doing: str
@@ -70,20 +73,21 @@ class Look(NamedTuple):
     begun: Call | None = None
     peers: tuple[int, ...] | None = None
     size: int = 0
+    aside: bool = False
 
 
 def look() -> Look:
-    """What this process does: its main thread, or one of autograd's, which has no line of its own.
+    """What this process does: its main thread, or another one that waits if that one does not.
 
-    Not called by a thread that waits.
+    Autograd's threads have no line of the user's, and work for the main one. Not to be called by a
+    thread that waits.
     """
     frames: dict[int, Any] = dict(sys._current_frames())
     main: FrameType | None = frames.pop(threading.main_thread().ident or 0, None)
     for frame in (main, *frames.values()):
-        if frame is None or frame.f_globals.get("__name__") not in _WAITING:
-            continue
-        if frame is main or next(user_frames(frame), None) is None:
-            return _waiting(frame, main)
+        if frame is not None and frame.f_globals.get("__name__") in _WAITING:
+            aside = frame is not main and next(user_frames(frame), None) is not None
+            return _waiting(frame, main)._replace(aside=aside)
     frame = next(user_frames(main), None)
     if frame is None:
         return Look("computes")

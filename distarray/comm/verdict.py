@@ -87,6 +87,8 @@ class Report(NamedTuple):
         The ranks that take part in it, as :func:`spans` has them.
     size : int
         Bytes it carries.
+    aside : bool
+        Whether only a thread waits, and not the program's main one.
     counts : mapping of str to int
         How many conversations its groups have had.
     recent : tuple of Entry
@@ -106,6 +108,7 @@ class Report(NamedTuple):
     entry: Entry | None = None
     needs: tuple[Span, ...] = ()
     size: int = 0
+    aside: bool = False
     counts: Mapping[str, int] = {}
     recent: tuple[Entry, ...] = ()
     whole: bool = False
@@ -134,7 +137,7 @@ def hopeless(reports: Reports, limit: float, rest: float | None = None) -> bool:
     rest : float, optional
         The same where nothing is certain but that no rank moves; `limit` by default.
     """
-    waiting = [report for report in reports.values() if report.doing == "waits"]
+    waiting = [r for r in reports.values() if r.doing == "waits" and not r.aside]
     if max([report.age for report in waiting], default=0.0) < limit:
         return False
     over = {rank for rank, report in reports.items() if report.doing in ("left", "gone")}

@@ -47,6 +47,8 @@ class _Watch:
 
     def start(self) -> None:
         """Begin, or go on after a fork."""
+        if self._thread is not None:
+            return
         self._stop.clear()
         self._thread = threading.Thread(target=self._run, name="distarray-watch", daemon=True)
         self._thread.start()
@@ -123,7 +125,7 @@ class _Watch:
             where = look.path[0] if look.path else "its start"
             hooks.say(
                 f"rank {rank} of {size} waits in {look.call} at {where}, for {still:.0f} s, until "
-                "all ranks make their first mesh or array, which is a call of all of them.\n"
+                "all ranks make their first mesh or array, which takes all of them.\n"
                 "  What the others do is not known here: the job goes on."
             )
 

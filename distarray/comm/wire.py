@@ -26,6 +26,8 @@ _NONCE = 16
 _LENGTH = struct.Struct("<I")
 #: Seconds for a connection, and for an answer: ranks that are busy with Python answer late.
 _CONNECT, _ANSWER = 0.5, 1.0
+#: How often nobody answers before a node is given up, and bytes of a question at most.
+_DEAF, _QUESTION = 4, 64
 #: Seconds after which a thread that answers is asked whether it is still to.
 _PAUSE = 0.2
 _SIOCGIFADDR = 0x8915
@@ -104,22 +106,24 @@ class Wire:
             with guest:
                 guest.settimeout(_ANSWER)
                 nonce = _exactly(guest, _NONCE)
-                question = self._opened(guest, b"question" + nonce)
+                question = self._opened(guest, b"question" + nonce, _QUESTION)
                 told = json.dumps(self._answer(question.decode())).encode()
                 self._send(guest, told, b"answer" + nonce)
 
     def ask(self, node: Node, question: str) -> dict[str, Any] | None:
         """What a node answers; None if nobody answers, empty if all its ranks have ended."""
         hosts = [host for host in node.addresses if host not in self._own]
-        closed = []
+        closed, deaf = [], 0
         for port in node.ports:
+            if deaf == _DEAF:
+                break
             for host in hosts:
                 try:
                     return self._ask(host, port, question)
                 except ConnectionRefusedError:
                     closed.append((host, port))
                 except (OSError, ValueError):  # it leads elsewhere from here, or it is busy
-                    continue
+                    deaf += 1
         return {} if len(closed) == len(hosts) * len(node.ports) > 0 else None
 
     def _ask(self, host: str, port: int, question: str) -> dict[str, Any]:
@@ -134,8 +138,10 @@ class Wire:
     def _send(self, line: socket.socket, data: bytes, about: bytes) -> None:
         line.sendall(_LENGTH.pack(len(data)) + self._seal(about + data) + data)
 
-    def _opened(self, line: socket.socket, about: bytes) -> bytes:
+    def _opened(self, line: socket.socket, about: bytes, most: int = 1 << 30) -> bytes:
         (length,) = _LENGTH.unpack(_exactly(line, _LENGTH.size))
+        if length > most:
+            raise ValueError("a stranger's")
         seal = _exactly(line, _SEAL)
         data = _exactly(line, length)
         if not hmac.compare_digest(seal, self._seal(about + data)):

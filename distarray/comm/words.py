@@ -106,7 +106,7 @@ def _where(report: Report, in_full: bool = False) -> str:
     if report.doing != "waits":
         return f"{line}, in {report.call}" if report.call else line
     if not in_full:
-        return f"{report.call} at {line}"
+        return f"{report.call} at {line}{' (in a thread)' if report.aside else ''}"
     arguments = f"({report.arguments})" if report.arguments else ""
     way = "".join([f", from {line}" for line in report.path[1:]])
     entry = report.entry

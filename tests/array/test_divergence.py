@@ -35,8 +35,11 @@ def test_divergence_is_an_error_on_all_ranks(world, ranks, case):
             if group.size == 1:
                 CALLS[case](x, group.rank)  # one rank agrees with itself
                 return
-            with pytest.raises(DivergenceError, match="same call"):
+            with pytest.raises(DivergenceError, match="same call") as caught:
                 CALLS[case](x, group.rank)
+        told = str(caught.value).splitlines()[1:]
+        assert len(told) > 1
+        assert all("test_divergence.py:" in line for line in told), told
 
     world.run(ranks, program)
 

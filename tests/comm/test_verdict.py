@@ -196,6 +196,11 @@ def test_who_has_left_does_not():
     assert not hopeless(those(waits(0), Report(1, "computes"), done), LIMIT)
 
 
+def test_a_thread_that_waits_says_nothing_of_the_main_one():
+    left = Report(2, "left", 1.0, counts={"g": 4})
+    assert not hopeless(those(waits(0, aside=True), waits(1, aside=True), left), LIMIT)
+
+
 def test_much_data_takes_its_time():
     sending = {"kind": "exchange", "what": "rows", "needs": (0, 1)}
     big = int(SLOWEST * 1000)

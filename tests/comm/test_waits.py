@@ -45,7 +45,7 @@ TORCH = {
 }
 #: Messages that do not fit one another, which MPI may see first.
 MIXED = ("different_shapes", "one_less_of_exchanges")
-TOLD = ("message_of_its_own", "computing", "waiting_on")
+TOLD = ("message_of_its_own", "computing", "waiting_on", "first_alone")
 
 
 def programs() -> list[str]:
@@ -166,6 +166,12 @@ def test_who_waits_in_the_programs_own_mpi_is_told_and_not_ended(jobs):
     assert status != 0  # its own end
     assert f"{line('message_of_its_own', 'few')}, in MPI.COMM_WORLD.recv" in summary(output)
     assert "in vain" not in output
+
+
+def test_who_is_first_alone_is_told(jobs):
+    _, output = jobs["first_alone"].result()
+    words = rf"rank 0 of 4 waits in distarray.default_mesh at \S*{line('first_alone', 'few')}, for"
+    assert re.search(words, output), output
 
 
 def test_a_job_waits_on_if_it_is_set_to(jobs):
