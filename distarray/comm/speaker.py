@@ -99,7 +99,10 @@ class Speaker:
         look = self.tell(state)
         if look is None or look.doing != "waits" or _now() < self._next:
             return
-        if not self._is_first() or not self.scope.channel.claim():
+        if not self._is_late():
+            return
+        self._next = _now() + min(_SELDOM, _limit() / 2)
+        if self.scope.lower_waits(_stale()) or not self.scope.channel.claim():
             return
         try:
             reports = self._all(state, rest)
@@ -107,7 +110,6 @@ class Speaker:
                 self._conclude(reports)
         finally:
             self.scope.channel.release()
-        self._next = _now() + min(_SELDOM, _limit() / 2)
 
     def others(self) -> str:
         """What the other ranks do just now, once all have said it or some seconds have passed."""
@@ -156,14 +158,13 @@ class Speaker:
 
     # -- all of them -----------------------------------------------------------------------------
 
-    def _is_first(self) -> bool:
-        """Whether some rank has waited too long, and this is the one to say so."""
+    def _is_late(self) -> bool:
+        """Whether some rank has waited too long, and this is the one of its node to say so."""
         waiting = [r for r in self.scope.here(_stale()).values() if r.doing == "waits"]
         if self.scope.rank != min([report.rank for report in waiting], default=-1):
             return False
         overdue = _now() - self.scope.channel.asked()[1] < 2 * _ROUND * pause()
-        late = overdue or max([report.age for report in waiting]) >= _limit()
-        return late and not self.scope.lower_waits(_stale())
+        return overdue or max([report.age for report in waiting]) >= _limit()
 
     def _all(self, state: State, rest: Callable[[float], bool]) -> dict[int, Report] | None:
         """What all do, and have done for a while; those that have moved meanwhile go on."""

@@ -106,12 +106,12 @@ class _Watch:
         moves, now = calls.moves(), _now()
         if moves != self._moves or now - self._seen > pause() + _GAP:
             self._moves, self._since = moves, now
-        self._seen = now
         for speaker in list(self.speakers):
             speaker.attend(State(moves, self._since), self._rest)
         still = _now() - self._since
         if not self.speakers and self._first is not None and still >= LONG * config.wait_limit:
             self._look_alone(still)
+        self._seen = _now()
 
     def _look_alone(self, still: float) -> None:
         """Where the ranks have not met yet, and do not know of one another."""
@@ -179,7 +179,10 @@ def elsewhere(error: BaseException) -> str:
     by_mpi = type(error).__module__.startswith("mpi4py")
     if not by_mpi or _watch is None or not _watch.speakers:
         return ""
-    return f"\nmeanwhile {_watch.speakers[0].others()}"
+    try:
+        return f"\nmeanwhile {_watch.speakers[0].others()}"
+    except Exception as another:  # the first one is what is to be told
+        return f"\nwhat the other ranks do is not known: {another!r}"
 
 
 def _leave(process: int) -> None:
