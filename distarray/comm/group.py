@@ -141,7 +141,7 @@ class Group(Subsets):
         if ledger.watching:
             self._write("allreduce", block.nbytes, note)
         if self.watched:
-            remember(self, "allreduce", block.shape)
+            remember(self, "allreduce", (block.shape, fold))
         if type(block) is not _ndarray:
             return self._staged(self._allreduce, block, fold)
         return self._allreduce(block, fold)
@@ -151,7 +151,7 @@ class Group(Subsets):
         if ledger.watching:
             self._write("allreduce", block.nbytes, note)
         if self.watched:
-            remember(self, "allreduce_in_place", block.shape)
+            remember(self, "allreduce_in_place", (block.shape, fold))
         self._allreduce_in_place(block, fold)
 
     def begin_allreduce(self, block: Array, fold: Fold, note: object = None) -> Pending:
@@ -176,7 +176,7 @@ class Group(Subsets):
         if ledger.watching:
             self._write("allreduce", block.nbytes, note)
         if self.watched:
-            remember(self, "begin_allreduce", block.shape)
+            remember(self, "begin_allreduce", (block.shape, fold))
         return self._begin_allreduce(block, fold)
 
     def reduce_scatter(self, blocks: Sequence[Array], fold: Fold, note: object = None) -> Array:
@@ -200,7 +200,7 @@ class Group(Subsets):
             own = blocks[self.rank].nbytes
             self._write("reduce_scatter", sum(b.nbytes for b in blocks) - own, note)
         if self.watched:
-            remember(self, "reduce_scatter", None)
+            remember(self, "reduce_scatter", fold)
         return self._staged_list(self._reduce_scatter, blocks, fold)
 
     def exscan(self, block: Array, fold: Fold, identity: Array, note: object = None) -> Array:
@@ -220,7 +220,7 @@ class Group(Subsets):
         if ledger.watching:
             self._write("exscan", block.nbytes, note)
         if self.watched:
-            remember(self, "exscan", block.shape)
+            remember(self, "exscan", (block.shape, fold))
         return self._staged(self._exscan, block, fold, identity)
 
     # -- copies -------------------------------------------------------------------------------

@@ -24,16 +24,16 @@ def split_into_nodes():
     wire.addresses = list
 
 
-def end_later():
+def end_later(seconds: float):
     """Nobody else ends it."""
-    threading.Timer(12.0, os._exit, (7,)).start()
+    threading.Timer(seconds, os._exit, (7,)).start()
 
 
 def first_alone():
     """One rank alone makes the first mesh: the others cannot know of it yet."""
     from mpi4py import MPI
 
-    end_later()
+    end_later(12)
     if MPI.COMM_WORLD.rank:
         time.sleep(30)
     default_mesh()  # few
@@ -54,14 +54,6 @@ def cut(n: int = 64):
     return x
 
 
-def different_functions():
-    x = cut()
-    if rank == 2:
-        np.sort(x, axis=0)  # few
-    else:
-        np.max(x)  # many
-
-
 def different_shapes():
     x = cut()
     if rank == 1:
@@ -69,6 +61,29 @@ def different_shapes():
     else:
         x.full()
     np.max(x)  # many
+
+
+def different_reductions():
+    x = cut()
+    if rank == 1:
+        np.argmax(x)  # few
+    else:
+        np.sum(x)  # many
+
+
+def branch_on_local_values():
+    x = cut()
+    while x.to_local().max() < 600:
+        x = x * 2
+        np.min(x)  # many
+    np.sum(x)  # few
+
+
+def redistribute_on_one_rank():
+    x = cut()
+    if rank == 2:
+        x.redistribute(placements=[Shard(1)])  # few
+    np.sum(x)  # many
 
 
 def full_on_one_rank():
@@ -236,13 +251,19 @@ def one_of_two_nodes_leaves():
         np.max(x)  # many
 
 
-def message_of_its_own():
+def ways_of_their_own():
     from mpi4py import MPI
 
-    end_later()
+    end_later(9)
     x = cut()
+    if rank == 0:
+        worker = threading.Thread(target=time.sleep, args=(60,), daemon=True)
+        worker.start()
+        worker.join()  # thread
     if rank == 1:
-        MPI.COMM_WORLD.recv(source=0, tag=5)  # few
+        MPI.COMM_WORLD.recv(source=0, tag=5)  # message
+    if rank == 3:
+        MPI.COMM_WORLD.Barrier()  # barrier
     np.sum(x)  # many
 
 
@@ -255,7 +276,7 @@ def computing():
 
 def waiting_on():
     distarray.config.end_waits = False
-    end_later()
+    end_later(9)
     x = cut()
     if rank == 2:
         np.sort(x, axis=0)  # few

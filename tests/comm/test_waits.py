@@ -21,7 +21,9 @@ LIMIT = 2.0
 TIMEOUT = 150.0
 #: What most ranks call, and the others; None: these have ended, after what is said to be the line.
 ENDED = {
-    "different_functions": ("np.max", "np.sort"),
+    "different_reductions": ("np.sum", "np.argmax"),
+    "branch_on_local_values": ("np.min", "np.sum"),
+    "redistribute_on_one_rank": ("np.sum", "DistArray.redistribute"),
     "full_on_one_rank": ("np.sum", "DistArray.full"),
     "full_before_others_come": ("np.sum", "DistArray.full"),
     "only_rank_0": (None, "np.mean"),
@@ -45,7 +47,13 @@ TORCH = {
 }
 #: Messages that do not fit one another, which MPI may see first.
 MIXED = ("different_shapes", "one_less_of_exchanges")
-TOLD = ("message_of_its_own", "computing", "waiting_on", "first_alone")
+TOLD = ("ways_of_their_own", "computing", "waiting_on", "first_alone")
+#: Where ranks wait for what this library knows nothing of: the mark, and the expression.
+OWN = {
+    0: ("thread", "worker.join()"),
+    1: ("message", "MPI.COMM_WORLD.recv(source=0, tag=5)"),
+    3: ("barrier", "MPI.COMM_WORLD.Barrier()"),
+}
 
 
 def programs() -> list[str]:
@@ -161,10 +169,13 @@ def test_who_computes_is_told_and_not_ended(jobs):
     assert "the job goes on" in output
 
 
-def test_who_waits_in_the_programs_own_mpi_is_told_and_not_ended(jobs):
-    status, output = jobs["message_of_its_own"].result()
+def test_who_waits_in_the_programs_own_way_is_told_and_not_ended(jobs):
+    status, output = jobs["ways_of_their_own"].result()
     assert status != 0  # its own end
-    assert f"{line('message_of_its_own', 'few')}, in MPI.COMM_WORLD.recv" in summary(output)
+    assert summary(output).startswith("1 of 4 ranks waits in np.sum at ")
+    for rank, (mark, expression) in OWN.items():
+        at = f"{line('ways_of_their_own', mark)}, in {expression}"
+        assert re.search(rf"rank {rank} computes at \S*{re.escape(at)}", summary(output)), output
     assert "in vain" not in output
 
 
