@@ -24,6 +24,8 @@ SLOT = 1 << 14
 #: When the slot was looked after last, where the rank is, and the words that follow.
 _HEAD = struct.Struct("<dqII")
 _CALL = struct.Struct("<dd")
+#: Where the last words are of ranks of other nodes, and the bytes of each.
+_FAREWELLS, _FAREWELL = 1 << 36, 512
 #: Where the locks are, beyond all that is written: one for who speaks, and one for each rank.
 _LOCKS = 1 << 40
 #: Seconds after which a file that nobody holds has been left by a job that was killed.
@@ -145,6 +147,14 @@ class Channel:
     def kept(self, place: tuple[int, int]) -> bytes:
         """What was appended."""
         return os.pread(self._file, place[1], place[0])
+
+    def keep_words(self, rank: int, words: bytes) -> None:
+        """Keep what a rank of another node has said last."""
+        os.pwrite(self._file, words.ljust(_FAREWELL), _FAREWELLS + _FAREWELL * rank)
+
+    def words_of(self, rank: int) -> bytes:
+        """What was kept; empty if nothing was."""
+        return os.pread(self._file, _FAREWELL, _FAREWELLS + _FAREWELL * rank).strip(b"\0 ")
 
     def close(self) -> None:
         """Give the file up: in a forked child, which is no rank."""

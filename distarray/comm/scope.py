@@ -12,12 +12,14 @@ from weakref import WeakSet
 from distarray.comm.calls import Call
 from distarray.comm.channel import Channel, open_channel
 from distarray.comm.verdict import Entry, Report
-from distarray.comm.wire import Node, Wire, addresses, listener
+from distarray.comm.wire import WORDS, Node, Wire, addresses, listener
 
 __all__ = ["Among", "Scope", "entry_of", "make_scope"]
 
 #: What ranks remember is equal where this is: shapes, layouts and ranks.
 _CHECKED = frozenset({"begin_exchange", "exchange", "subset"})
+#: How many other nodes are told what a rank does last: the lowest rank that waits speaks.
+_TOLD = 8
 _now = time.monotonic
 
 
@@ -116,8 +118,30 @@ class Scope:
                 if answer:
                     found[rank] = _report(rank, answer[str(rank)], stale, self)
                 elif answer is not None:
-                    found[rank] = Report(rank, "gone")
+                    found[rank] = self._last_of(rank)
         return found
+
+    def _last_of(self, rank: int) -> Report:
+        """A rank of a node where nobody answers any more."""
+        with suppress(ValueError):
+            call, path, last = json.loads(self.channel.words_of(rank))
+            recent = () if last is None else (Entry(*last),)
+            return Report(rank, "gone", call=call, path=tuple(path), recent=recent)
+        return Report(rank, "gone")
+
+    def take_leave(self, call: str, path: Sequence[str], last: Entry | None) -> None:
+        """Tell other nodes what this rank does last, who may find nobody here any more."""
+        words = f"{self.rank} {json.dumps((call, path, last))}".encode()
+        if len(words) > WORDS:
+            words = f"{self.rank} {json.dumps((call[:60], path, None))}".encode()
+        for node in self.other_nodes()[:_TOLD] if len(words) <= WORDS else ():
+            assert self.wire is not None
+            self.wire.send(node, words)
+
+    def heed(self, words: bytes) -> None:
+        """Keep what a rank of another node has said last."""
+        rank, _, text = words.partition(b" ")
+        self.channel.keep_words(int(rank), text)
 
     def here(self, stale: float) -> dict[int, Report]:
         """What the ranks of this node do."""
@@ -257,6 +281,6 @@ def _connect(scope: Scope, comm: Any, near: Any) -> None:
         leaders.Free()
     scope.keep_nodes((), near.bcast(place))
     if comm.allreduce(door is not None, MPI.LAND) and door is not None:
-        scope.wire = Wire(door, secret, scope.answer)
+        scope.wire = Wire(door, secret, scope.answer, scope.heed)
     elif door is not None:
         door.close()

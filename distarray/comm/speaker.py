@@ -85,6 +85,8 @@ class Speaker:
         """What is to be written when the program has ended: descriptor, bytes and place."""
         with self._lock:
             words = self._words(Look("left", end.call, path=end.path), state)
+            recent = words["recent"]
+            self.scope.take_leave(end.call, end.path, recent[-1] if recent else None)
             return self.scope.channel.last_words(state.moves, words)
 
     def attend(self, state: State, rest: Callable[[float], bool]) -> None:

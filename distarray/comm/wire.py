@@ -1,8 +1,9 @@
 """How nodes tell one another what their ranks do: a question over TCP, and an answer.
 
 Each rank listens, and answers for all ranks of its node; whoever asks takes the first that does. A
-port that is closed says that its process has ended, or has nothing to say any more. Questions and
-answers are sealed with a secret of the job.
+port that is closed says that its process has ended, or has nothing to say any more: what it did
+last it has sent before, to the first nodes, in a datagram that nobody waits for. All of it is
+sealed with a secret of the job.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Node", "Wire", "addresses", "listener"]
+__all__ = ["WORDS", "Node", "Wire", "addresses", "listener"]
 
 _SEAL = 32
 _NONCE = 16
@@ -31,6 +32,8 @@ _DEAF, _QUESTION = 4, 64
 #: Seconds after which a thread that answers is asked whether it is still to.
 _PAUSE = 0.2
 _SIOCGIFADDR = 0x8915
+#: Bytes of last words at most.
+WORDS = 512
 Tables = dict[int, dict[str, Any]]
 
 
@@ -60,14 +63,22 @@ class Wire:
         Of the job.
     answer : callable
         Gives what is to be answered to a question.
+    heed : callable
+        Takes the last words of a rank of another node.
     """
 
     def __init__(
-        self, door: socket.socket, secret: bytes, answer: Callable[[str], Mapping[Any, Any]]
+        self,
+        door: socket.socket,
+        secret: bytes,
+        answer: Callable[[str], Mapping[Any, Any]],
+        heed: Callable[[bytes], None],
     ) -> None:
         self._door = door
+        self._ear = _ear(door)
         self._secret = secret
         self._answer = answer
+        self._heed = heed
         self._own = addresses()
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -94,11 +105,16 @@ class Wire:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the main thread's
         poll = select.poll()
         poll.register(self._door, select.POLLIN)
+        poll.register(self._ear, select.POLLIN)
+        ear = self._ear.fileno()
         while not self._stopping:
-            for _, event in poll.poll(1000 * _PAUSE):
+            for file, event in poll.poll(1000 * _PAUSE):
                 if event & select.POLLNVAL:  # the program has closed what it did not open
                     return
-                self._serve()
+                if file == ear:
+                    self._hear()
+                else:
+                    self._serve()
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -109,6 +125,19 @@ class Wire:
                 question = self._opened(guest, b"question" + nonce, _QUESTION)
                 told = json.dumps(self._answer(question.decode())).encode()
                 self._send(guest, told, b"answer" + nonce)
+
+    def _hear(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            data = self._ear.recv(_SEAL + WORDS + 1, socket.MSG_DONTWAIT)
+            if hmac.compare_digest(data[:_SEAL], self._seal(b"last" + data[_SEAL:])):
+                self._heed(data[_SEAL:])
+
+    def send(self, node: Node, words: bytes) -> None:
+        """Tell a node what this process does last; nobody waits for it, and it may be lost."""
+        for host in node.addresses if node.ports else ():
+            with contextlib.suppress(OSError):
+                data = self._seal(b"last" + words) + words
+                self._ear.sendto(data, socket.MSG_DONTWAIT, (host, node.ports[0]))
 
     def ask(self, node: Node, question: str) -> dict[str, Any] | None:
         """What a node answers; None if nobody answers, empty if all its ranks have ended."""
@@ -154,6 +183,7 @@ class Wire:
     def close(self) -> None:
         """Answer nobody any more."""
         self._door.close()
+        self._ear.close()
 
 
 def listener() -> socket.socket:
@@ -167,6 +197,14 @@ def listener() -> socket.socket:
         door.close()
         raise
     return door
+
+
+def _ear(door: socket.socket) -> socket.socket:
+    """A port for datagrams: that of the door, or one at which nobody looks."""
+    ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with contextlib.suppress(OSError):
+        ear.bind(("", door.getsockname()[1]))
+    return ear
 
 
 def addresses() -> list[str]:

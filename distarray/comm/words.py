@@ -85,10 +85,9 @@ def _does(report: Report, count: int, where: str) -> str:
         return f"{be} in {where}"
     if report.doing == "computes":
         return f"{'computes' if count == 1 else 'compute'} at {where}"
-    if report.doing == "left":
-        return f"{have} left{f' by {report.call}' if report.call else ''}{_at_line(report)}"
-    if report.doing == "gone":
-        return f"{have} ended"
+    if report.doing in ("left", "gone"):
+        verb = "left" if report.doing == "left" else "ended"
+        return f"{have} {verb}{f' by {report.call}' if report.call else ''}{_at_line(report)}"
     if report.doing == "silent":
         return f"{'does' if count == 1 else 'do'} not answer"
     return f"{'goes' if count == 1 else 'go'} on{f', now at {where}' if report.path else ''}"

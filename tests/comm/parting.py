@@ -247,8 +247,9 @@ def nodes():
 
 def one_of_two_nodes_leaves():
     x = cut()
-    if rank >= 2:
-        np.max(x)  # many
+    if rank < 2:
+        sys.exit(0)  # few
+    np.max(x)  # many
 
 
 def ways_of_their_own():

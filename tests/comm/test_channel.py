@@ -131,8 +131,9 @@ def wires(monkeypatch):
     """Two ends of one job, and one of another."""
     ends = []
     for secret in (b"ours", b"ours", b"theirs"):
-        end = Wire(listener(), secret, lambda question: {"heard": question})
-        end._own = []
+        heard = []
+        end = Wire(listener(), secret, lambda question: {"heard": question}, heard.append)
+        end._own, end.heard = [], heard
         end.start()
         ends.append(end)
     yield ends
@@ -156,6 +157,25 @@ def test_strangers_are_not_answered(wires):
     one, two, stranger = wires
     assert stranger.ask(at(one), "table") is None
     assert one.ask(at(stranger, two), "table") == {"heard": "table"}  # the next rank does
+
+
+def test_last_words_are_sent_before_the_door_is_closed(wires):
+    one, two, stranger = wires
+    stranger.send(at(two), b"a stranger's")
+    one.send(at(two), b"ours")
+    one.close()
+    until = time.monotonic() + 20
+    while not two.heard and time.monotonic() < until:
+        time.sleep(0.01)
+    assert two.heard == [b"ours"]
+
+
+def test_last_words_of_other_nodes_are_kept(two):
+    here, _, _ = two
+    assert here.words_of(3) == b""
+    here.keep_words(3, b'["sys.exit(0)", ["a.py:3"], null]')
+    assert here.words_of(3) == b'["sys.exit(0)", ["a.py:3"], null]'
+    assert here.words_of(4) == b""
 
 
 def test_closed_doors_say_that_nobody_is_there(wires):

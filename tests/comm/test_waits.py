@@ -152,6 +152,9 @@ def test_a_rank_that_exits_is_named_with_its_line(jobs):
     for name in ("exit_on_one_rank", "checked"):
         words = rf"rank 2 has left by sys.exit\(0\) at \S*{line(name, 'few')}"
         assert re.search(words, summary(jobs[name].result()[1])), jobs[name].result()[1]
+    _, output = jobs["one_of_two_nodes_leaves"].result()  # nobody is there to be asked
+    words = rf"ranks 0-1 have ended by sys.exit\(0\) at \S*{line('one_of_two_nodes_leaves', 'few')}"
+    assert re.search(words, summary(output)), output
 
 
 def test_where_ranks_have_parted_is_told(jobs):
