@@ -5,7 +5,7 @@ it keeps is put into words only when somebody asks, which is when ranks wait for
 """
 
 import sys
-from types import CodeType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distarray.comm.lines import called, known, passage, place, said
@@ -18,6 +18,7 @@ __all__ = ["KEPT", "Call", "latest", "moves", "note", "recent", "waiting"]
 #: Conversations that are kept; a power of two.
 KEPT = 64
 
+_MASK = KEPT - 1
 _getframe = sys._getframe
 _ring: list[Any] = [None] * KEPT
 _begun = 0
@@ -81,27 +82,17 @@ def note(group: Any, kind: str, what: object, together: int = 1) -> None:
     """
     global _begun, _latest
     caller = id(_getframe(2).f_code)
-    depth = _depths.get(caller, 2)
     try:
-        inner = _getframe(depth)
-        if not known[inner.f_globals["__name__"]]:  # the user is nearer this time
-            inner, depth = _getframe(1), 1
-    except (KeyError, ValueError):
-        inner, depth = _getframe(1), 1
-    frame = inner.f_back
-    while frame is not None:
-        name = frame.f_globals.get("__name__")
-        if not (known[name] if name in known else passage(name)):
-            break
-        inner, frame, depth = frame, frame.f_back, depth + 1
-    if frame is None:
-        frame = inner
-    else:
-        _depths[caller] = depth
-    group.number += together
-    _latest = _ring[_begun % KEPT] = (
+        inner = _getframe(_depths[caller])
+        frame: Any = inner.f_back
+        if known[frame.f_globals["__name__"]] or not known[inner.f_globals["__name__"]]:
+            inner, frame = _entry(caller)  # it was called by another way this time
+    except (AttributeError, KeyError, ValueError):
+        inner, frame = _entry(caller)
+    number = group.number = group.number + together
+    _latest = _ring[_begun & _MASK] = (
         group,
-        group.number,
+        number,
         kind,
         what,
         frame.f_code,
@@ -109,6 +100,19 @@ def note(group: Any, kind: str, what: object, together: int = 1) -> None:
         inner.f_code,
     )
     _begun += 1
+
+
+def _entry(caller: int) -> tuple[FrameType, FrameType]:
+    """The outermost frame of the house, and the user's that has called it; remembers how far."""
+    inner, depth = _getframe(2), 1
+    frame = inner.f_back
+    while frame is not None:
+        name = frame.f_globals.get("__name__")
+        if not (known[name] if name in known else passage(name)):
+            _depths[caller] = depth
+            return inner, frame
+        inner, frame, depth = frame, frame.f_back, depth + 1
+    return inner, inner
 
 
 def waiting() -> None:
