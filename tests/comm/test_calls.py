@@ -31,23 +31,52 @@ def test_conversations_are_remembered_with_their_lines(world, ranks):
         number = group.number
         np.sum(x)  # the first
         after = calls.recent()[-1]
+        np.min(x)
+        folded = calls.recent()[-1]
         (x[1:] + x[:-1]).to_local()  # the second
         exchanged = calls.recent()[-1]
         for _ in range(100):
             group.barrier()  # the third
-        return number, after, exchanged, calls.recent()
+        return number, after, folded, exchanged, calls.recent()
 
     if ranks != world.group.size:
         pytest.skip("the default mesh is over all ranks")
-    number, after, exchanged, recent = world.run(ranks, program)[0]
+    number, after, folded, exchanged, recent = world.run(ranks, program)[0]
     assert (after.number, after.name) == (number + 1, "np.sum")
     assert after.where.endswith(f"{HERE}:{number_of('# the first')}")
-    assert (exchanged.kind, exchanged.number) == ("exchange", number + 1)
+    assert (folded.kind, folded.number) == (after.kind, number + 2)
+    assert folded.note != after.note  # ranks that do either are in different calls
+    assert (exchanged.kind, exchanged.number) == ("exchange", number + 2)
     assert "of (59,)" in str(exchanged.note)
     assert exchanged.where.endswith(f"{HERE}:{number_of('# the second')}")
     assert len(recent) == calls.KEPT
     assert {call.name for call in recent} == {"group.barrier"}
-    assert [call.number for call in recent] == list(range(number + 38, number + 102))
+    assert [call.number for call in recent] == list(range(number + 39, number + 103))
+
+
+def summed(x):
+    return np.sum(x)  # by a function
+
+
+@pytest.mark.mpi
+@pytest.mark.counts(lambda ranks: ranks > 1)
+def test_lines_are_found_by_whichever_way_a_conversation_is_reached(world, ranks):
+    """How far the user's line was the last time is where it is looked for first."""
+
+    def program(group):
+        x = distarray.distribute(np.arange(60.0), distarray.default_mesh(), [Shard(0)], src=None)
+        found = []
+        for _ in range(2):
+            x.sum()  # by its method
+            summed(x)
+            np.apply_over_axes(lambda a, axis: np.sum(a, axis, keepdims=True), x, [0])  # by both
+            found += [call.where.rpartition(":")[2] for call in calls.recent(3)]
+        return found
+
+    if ranks != world.group.size:
+        pytest.skip("the default mesh is over all ranks")
+    lines = [str(number_of(f"# by {way}")) for way in ("its method", "a function", "both")]
+    assert world.run(ranks, program)[0] == [*lines, *lines]
 
 
 @pytest.mark.mpi
