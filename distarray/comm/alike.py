@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from distarray.comm.agree import agree
+from distarray.comm.describing import ranks_in_words
 from distarray.errors import ArgumentsDiffer
 from distarray.layout.placement import Fold
 
@@ -173,14 +174,4 @@ def grouped(texts: Iterable[str]) -> list[tuple[str, str]]:
     groups: dict[str, list[int]] = {}
     for rank, text in enumerate(texts):
         groups.setdefault(text, []).append(rank)
-    found = []
-    for text, ranks in groups.items():
-        runs: list[list[int]] = []
-        for rank in ranks:
-            if runs and runs[-1][1] == rank - 1:
-                runs[-1][1] = rank
-            else:
-                runs.append([rank, rank])
-        names = ", ".join([str(a) if a == b else f"{a}-{b}" for a, b in runs])
-        found.append((f"rank{'s' if len(ranks) > 1 else ''} {names}", text))
-    return found
+    return [(ranks_in_words(ranks), text) for text, ranks in groups.items()]
