@@ -10,6 +10,7 @@ whole checkpoint, the old one or the new one, and never less than what a save ha
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -28,7 +29,6 @@ import distarray as da
 from distarray import DeviceMesh, Shard, checkpoint
 from distarray.comm import run_threads
 from distarray.io import grids
-from distarray.io.leftovers import is_abandoned, leftovers
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -164,10 +164,19 @@ def killed_job(
         os.killpg(job.pid, signal.SIGKILL)
     said += job.communicate(timeout=60)[0].splitlines()
     assert job.returncode != 0
-    until = time.monotonic() + 30  # the ranks may outlive their launcher for a moment
-    while not all(map(is_abandoned, leftovers(path))) and time.monotonic() < until:
+    until = time.monotonic() + 30  # ranks may outlive their launcher for a moment
+    while _runs_in(path) and time.monotonic() < until:
         time.sleep(0.01)
     return [int(found[1]) for found in map(re.compile(r"saved (\d+)\n?").fullmatch, said) if found]
+
+
+def _runs_in(path: Path) -> bool:
+    """Whether a process lives that was started with this path."""
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(path) in command.read_text(errors="replace").split("\0"):
+                return True
+    return False
 
 
 def jobs(directory: Path, saves: int) -> tuple[int, int]:
