@@ -1,0 +1,11 @@
+"""Random programs of NumPy statements, run with NumPy's arrays and with distributed ones.
+
+A program is a list of lines that hold for both: `np` is NumPy or :mod:`distarray.numpy`, and
+``lay(values, S(0))`` lays an array out or copies it. After each line everything that is alive is
+compared: values, data types, shapes, exceptions, what can be written to and what shares memory.
+
+`grammar` says which statements there are and `drawing` what stands in their places, `program` draws
+programs and runs them, `comparison` compares, `shrinking` looks for the smallest program that still
+goes wrong, and `script` writes it down for a person to run. ``python -m tests.explore`` does all of
+it until its time is up; see CONTRIBUTING.md.
+"""

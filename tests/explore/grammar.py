@@ -1,0 +1,347 @@
+"""The statements of random programs, by chapters; `drawing` fills their places.
+
+``v = ...`` makes a new variable. A number in front of a statement says how often it is drawn, beside
+1 for others.
+"""
+
+from __future__ import annotations
+
+import random
+
+__all__ = ["CHAPTERS", "MAY_COPY", "draw_statement"]
+
+#: Functions that give a view in NumPy, and here a copy where elements have to change rank.
+MAY_COPY = ("reshape", "ravel", "diagonal", "diag(", "array_split", "resize")
+
+CHAPTERS: dict[str, tuple[int, str]] = {
+    "new arrays": (
+        12,
+        """
+        8 v = {new}
+        v = np.zeros({anyshape}, {dtype}, order={order})
+        v = np.ones({anyshape}, {dtype})
+        v = np.full({anyshape}, {scalar})
+        v = np.arange({int}, 9)
+        v = np.arange(7, dtype={dtype})
+        v = np.eye(3, 4, {int})
+        v = np.tri(3, 4, {int})
+        v = np.linspace(0, 4, 5)
+        v = np.array([[1, 2, 3], [4, 5, 6]], dtype={dtype}, order={order})
+        v = np.zeros_like({x}, order={order})
+        v = np.full_like({x:num}, {scalar}, dtype={dtype})
+        v = np.ones_like({x:num}, shape={anyshape})
+        v = numpy.array({x:num}.tolist())
+        v = np.array([{x:num+small}, {same}])
+        """,
+    ),
+    "views": (
+        22,
+        """
+        4 v = {x}
+        10 v = {x:nd}[{view}]
+        v = {x}[...]
+        2 v = {x}.view()
+        3 v = {x:dd}.T
+        v = np.transpose({x}, {perm})
+        v = np.swapaxes({x:dd}, {axis}, {axis})
+        v = np.moveaxis({x:nd}, {axis}, {axis})
+        v = np.squeeze({x})
+        v = np.expand_dims({x}, {axis})
+        v = np.flip({x:nd}, {axis})
+        v = np.rot90({x:dd}, {int})
+        3 v = np.broadcast_to({x}, {wider})
+        v = np.broadcast_arrays({x}, {y})[0]
+        2 v = np.diagonal({x:dd}, {int})
+        v = np.diag({x:d2}, {int})
+        2 v = {x:complex}.real
+        2 v = {x:complex}.imag
+        v = np.real({x:num})
+        v = np.imag({x:num})
+        v = np.einsum("ij->ji", {x:d2+num})
+        v = np.einsum("ii->i", {x:d2+num})
+        v = np.einsum("i->i", {x:d1+num})
+        v = np.einsum("...->...", {x:num})
+        2 v = {x:rec}["x"]
+        2 v = {x:rec}["y"]
+        v = {x:rec}[["y", "x"]]
+        3 v = {x}.reshape({shape})
+        v = np.reshape({x}, {shape}, order={order})
+        2 v = {x}.ravel()
+        v = {x}.ravel({order})
+        v = np.split({x:nd+some}, [1, 2], axis=0)[{count}]
+        v = np.array_split({x:nd}, 2)[1]
+        v = np.atleast_2d({x})
+        v = np.atleast_1d({x})
+        v = np.atleast_3d({x})
+        v = {x}.astype({dtype}, copy=False)
+        v = {x:num}.view("f8")
+        """,
+    ),
+    "orders and copies": (
+        14,
+        """
+        3 v = np.asfortranarray({x})
+        3 v = np.ascontiguousarray({x})
+        v = np.asarray({x})
+        2 v = np.asarray({x}, order={order})
+        v = np.asarray({x:num}, dtype={dtype}, order={order})
+        v = np.asarray({x}, copy=True)
+        v = np.asarray({x}, copy=False)
+        v = np.asanyarray({x}, order={order})
+        v = np.array({x})
+        v = np.array({x}, copy=None, order={order})
+        v = np.array({x}, order={order}, ndmin=2)
+        2 v = np.require({x}, None, {order})
+        v = np.require({x}, None, ["C", "W"])
+        v = np.require({x:num}, {dtype}, ["F"])
+        2 v = {x:num}.astype({dtype}, order={order}, copy=False)
+        v = {x:num}.astype({dtype})
+        v = {x:num}.astype({dtype}, casting={casting})
+        v = {x}.copy()
+        v = {x}.copy({order})
+        v = {x}.flatten({order})
+        v = np.copy({x}, order={order})
+        v = {x:num}.byteswap()
+        """,
+    ),
+    "assignment": (
+        26,
+        """
+        24 {x}{into}
+        3 {x}[...] = {value}
+        2 {x:d1}[::-1] = {x:d1}
+        2 {x}.flat[{chosen}] = {few}
+        2 {x}.flat[{int}:{int}] = {few}
+        {x}.flat[::2] = {few}
+        {x}.flat = {few}
+        3 np.put({x}, {chosen}, {few})
+        np.put({x}, {chosen}, {few}, mode="wrap")
+        np.put({x}, {chosen}, {few}, mode="clip")
+        {x}.put({chosen}, {few})
+        3 np.place({x}, {mask}, {few})
+        3 np.putmask({x}, {mask}, {few})
+        2 np.putmask({x}, {mask}, {value})
+        4 np.copyto({x}, {value}, where={where})
+        2 np.copyto({x}, {value}, casting={casting})
+        np.copyto({x}, {value}, casting={casting}, where={where})
+        {x}.fill({scalar})
+        np.fill_diagonal({x:dd}, {few})
+        np.put_along_axis({x:d1}, {chosen}, {few}, None)
+        {x:complex}.real = {value}
+        {x:complex}.imag = {value}
+        {x:ordered+nd}.sort()
+        {x:ordered+nd}.sort({axis})
+        {x:rec}["x"] = {value}
+        {x:rec}["y"][{view}] = {scalar}
+        {x}.shape = {shape}
+        {x}.setflags(write=False)
+        {x}.flags.writeable = True
+        {x:num}.byteswap(True)
+        """,
+    ),
+    "in place": (
+        16,
+        """
+        5 {x:num} += {y}
+        2 {x:num} -= {y}
+        2 {x:num} *= {y}
+        {x:num} /= {y}
+        {x:num} //= {y}
+        {x:num} %= {y}
+        {x:int} &= {y}
+        {x:num} |= {y}
+        {x:int} <<= {y}
+        {x:num} **= 2
+        {x:date} += {y}
+        4 np.{binary}({x:num}, {y}, out={out})
+        4 np.{binary}({x:num}, {y}, out={out}, where={where})
+        np.{binary}({x:num}, {y}, {out}, casting={casting})
+        2 np.{unary}({x:num}, out={out})
+        2 np.{unary}({x:num}, out={out}, where={where})
+        v = np.divmod({x:real}, {y}, out=({out}, None))
+        np.divmod({x:real}, {y}, out=({out}, {out}))
+        np.modf({x:real}, out=({out}, {out}))
+        6 np.{binary}.at({x:num+nd}, {key}, {y})
+        np.add.at({x:num+d1}, {chosen}, {few})
+        np.subtract.at({x:num+d1}, {chosen}, {few})
+        np.negative.at({x:num+d1}, {chosen})
+        np.clip({x:num}, {scalar}, {scalar}, out={out})
+        np.round({x:num}, out={out})
+        np.cumsum({x:exact+nd}, axis={axis}, out={out})
+        np.add.accumulate({x:exact+nd}, {axis}, out={out})
+        np.maximum.accumulate({x:num+nd}, {axis}, None, {out})
+        np.take({x:nd+some}, {along}, axis=0, out={out}, mode="clip")
+        """,
+    ),
+    "ufuncs": (
+        14,
+        """
+        10 v = np.{binary}({x:num}, {y})
+        3 v = np.{unary}({x:num})
+        v = np.{binary}({x:num}, {y}, dtype={dtype})
+        v = np.{binary}({x:num}, {y}, dtype={dtype}, casting={casting})
+        v = np.{unary}({x:num}, dtype={dtype}, casting={casting})
+        v = np.divmod({x:real}, {y})[{count}]
+        v = np.modf({x:real})[1]
+        v = np.frexp({x:real})[0]
+        4 v = {x:num} + {y}
+        v = {x:num} * {y}
+        v = {scalar} - {x:num}
+        2 v = {x:plain} == {y}
+        v = {x:plain} < {y}
+        v = {x:rec} == {same}
+        2 v = {x:date} - {y}
+        v = np.isnat({x:date})
+        v = -{x:num}
+        v = ~{x:int}
+        v = {x:int} >> {count}
+        v = {x:num} ** {count}
+        v = np.{binary}.outer({x:num+small}, {y})
+        v = np.where({x}, {y}, {y})
+        v = np.where({x:bool}, {y}, {scalar})
+        v = np.clip({x:num}, {scalar}, {y})
+        v = np.select([{x:bool}], [{y}], {scalar})
+        v = np.choose({x:bool}, [{y}, {scalar}])
+        v = np.nan_to_num({x:num})
+        v = np.isclose({x:num}, {y})
+        v = np.strings.add({x:text}, {y})
+        v = np.strings.upper({x:text})
+        v = np.strings.find({x:text}, "a")
+        v = np.strings.str_len({x:text})
+        v = np.strings.multiply({x:text}, {count})
+        """,
+    ),
+    "folds": (
+        12,
+        """
+        3 v = np.sum({x:exact}, axis={axes})
+        v = {x:exact}.sum(axis={axes}, keepdims=True)
+        v = np.sum({x:exact}, axis={axes}, dtype={dtype})
+        v = np.sum({x:exact}, axis={axes}, where={where}, initial={int})
+        v = np.prod({x:tiny}, axis={axes})
+        2 v = np.max({x:ordered}, axis={axes})
+        v = np.min({x:ordered}, axis={axes}, initial={scalar})
+        v = {x:any}.any(axis={axes})
+        v = np.all({x:num}, axis={axes}, where={where})
+        v = np.argmax({x:ordered+nd}, axis={axis})
+        v = {x:ordered}.argmin()
+        v = np.count_nonzero({x}, axis={axes})
+        v = np.ptp({x:ordered+num}, axis={axes})
+        v = np.round(np.mean({x:exact}, axis={axes}, dtype="f8"), 6)
+        v = np.round(np.var({x:exact}, axis={axes}, dtype="f8"), 6)
+        4 v = np.{folding}.reduce({x:tiny}, axis={axis})
+        v = np.{folding}.reduce({x:tiny}, axis={axes}, keepdims=True)
+        2 v = np.{folding}.reduce({x:tiny}, axis={axis}, dtype={dtype})
+        v = np.{folding}.reduce({x:tiny}, axis={axis}, initial={scalar})
+        v = np.{folding}.reduce({x:tiny}, axis={axis}, where={where}, initial={scalar})
+        np.{folding}.reduce({x:tiny}, axis={axis}, out={out})
+        3 v = np.{folding}.accumulate({x:tiny}, {axis})
+        2 v = np.{folding}.accumulate({x:tiny}, {axis}, dtype={dtype})
+        2 v = np.{folding}.reduceat({x:tiny}, {along}, {axis})
+        v = np.cumsum({x:exact}, axis={axes})
+        v = np.cumprod({x:tiny}, axis={axes})
+        v = np.diff({x:num+nd}, {count}, {axis})
+        v = np.ediff1d({x:num})
+        v = {x:num+d2} @ {y}
+        v = np.dot({x:exact}, {a:exact})
+        v = np.einsum("i,i->i", {x:exact+d1}, {y})
+        v = np.einsum("ij,jk->ik", {x:exact+d2}, {a:exact+d2})
+        v = np.outer({x:exact+small}, {a:exact+small})
+        v = np.trace({x:exact+dd}, {int})
+        v = np.vdot({x:exact}, {same:exact})
+        """,
+    ),
+    "selection": (
+        14,
+        """
+        10 v = {x}[{key}]
+        v = np.take({x:nd}, {along}, axis={axis})
+        v = np.take({x}, {chosen})
+        v = np.take({x}, {chosen}, mode="wrap")
+        v = {x}.flat[{chosen}]
+        v = {x}.flat[{int}:]
+        2 v = np.compress([True, False, True], {x:nd}, axis={axis})
+        v = np.extract({x:bool}, {y})
+        v = np.nonzero({x:nd})[0]
+        v = np.argwhere({x})
+        v = np.flatnonzero({x})
+        v = np.sort({x:ordered+nd}, axis={axis})
+        v = np.argsort({x:ordered+nd}, axis={axis}, kind="stable")
+        v = np.unique({x:ordered})
+        v = np.unique({x:ordered}, return_counts=True)[1]
+        v = np.searchsorted(np.sort({x:d1+ordered+num}), {y})
+        v = np.isin({x:plain}, {y})
+        v = np.tril({x:num+nd}, {int})
+        v = np.triu({x:num+nd}, {int})
+        v = np.take_along_axis({x:d1}, {chosen}, 0)
+        v = np.bincount(abs({x:int+d1+tiny}))
+        v = np.packbits({x:bool})
+        v = np.unpackbits({x:u1}, axis={axes}, count={int})
+        """,
+    ),
+    "joining": (
+        9,
+        """
+        2 v = np.concatenate([{x:nd}, {same}], axis={axis})
+        v = np.concatenate([{x}, {a}], axis=None)
+        v = np.stack([{x:small}, {same}], axis={axis})
+        v = np.hstack([{x:small}, {same}])
+        v = np.vstack([{x:small}, {same}])
+        v = np.append({x:small}, {y})
+        v = np.insert({x:nd}, {int}, {scalar}, axis={axis})
+        v = np.insert({x:d1}, {along}, {few})
+        v = np.delete({x:nd}, {along}, axis=0)
+        v = np.delete({x:nd}, slice(None, None, 2), axis={axis})
+        v = np.repeat({x:small}, {count}, axis={axis})
+        v = np.repeat({x:small}, {count})
+        v = np.tile({x:small}, {count})
+        2 v = np.roll({x}, {int}, axis={axes})
+        v = np.pad({x:small+num+nd}, 1, mode="edge")
+        v = np.resize({x:small}, {anyshape})
+        v = np.meshgrid({x:d1}, {y})[0]
+        v = np.concatenate([{x:nd}, {same}], axis={axis}, out={out})
+        """,
+    ),
+    "elements": (
+        5,
+        """
+        v = {x}.tolist()
+        v = {x:some}.item(0)
+        v = {x}.item({int})
+        v = {x:nd}[{int}]
+        v = float({x:num})
+        v = int({x:num+some}.flat[0])
+        v = bool({x})
+        v = len({x})
+        v = 2 in {x:num}
+        v = np.shares_memory({x}, {a})
+        v = np.array_equal({x}, {y})
+        v = [w.sum() for w in {x:exact+nd}]
+        v = list({x:d1+small})
+        v = np.asarray({x:nd+small}).dtype.str
+        v = {x:small}.tobytes({order})
+        v = {x}.dtype.name, {x}.shape, {x}.ndim, {x}.size
+        v = np.ndim({x}), np.shape({x})
+        """,
+    ),
+}
+
+
+def _read(text: str) -> list[tuple[str, int]]:
+    """Statements and how often each is drawn."""
+    found = []
+    for line in text.strip().splitlines():
+        often, _, statement = line.strip().partition(" ")
+        found.append((statement, int(often)) if often.isdigit() else (line.strip(), 1))
+    return found
+
+
+_STATEMENTS = {name: (often, _read(text)) for name, (often, text) in CHAPTERS.items()}
+
+
+def draw_statement(rng: random.Random, chapters: list[str] | None = None) -> str:
+    """A statement with its places still open."""
+    names = chapters or list(_STATEMENTS)
+    (name,) = rng.choices(names, [_STATEMENTS[n][0] for n in names])
+    statements = _STATEMENTS[name][1]
+    return rng.choices([s for s, _ in statements], [n for _, n in statements])[0]

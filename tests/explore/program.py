@@ -1,0 +1,156 @@
+"""A random program: drawn from a seed, and run with NumPy and with distributed arrays side by side."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tests.explore import faults
+from tests.explore.comparison import Comparison
+from tests.explore.drawing import Drawing, Misfit
+from tests.explore.grammar import draw_statement
+from tests.explore.worlds import numpy_world, our_world
+
+__all__ = ["Failure", "Program", "draw_program", "follow", "on_threads"]
+
+#: Values of `config.replicate_below` that programs are run with.
+THRESHOLDS = (1 << 18, 0, 64)
+#: Arrays and lists longer than this are dropped: programs would become slow.
+LARGEST = 400
+
+
+@dataclass(frozen=True)
+class Program:
+    """Lines of Python, and where they are run."""
+
+    lines: tuple[str, ...]
+    ranks: int
+    mesh: tuple[int, ...]
+    replicate_below: int
+    seed: int = 0
+
+    def with_lines(self, lines: tuple[str, ...]) -> Program:
+        """The same with other lines."""
+        return replace(self, lines=lines)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went otherwise than in NumPy: the line, the kind of difference, and words for it."""
+
+    line: int
+    kind: str
+    text: str
+
+
+def draw_program(
+    seed: int, length: int = 14, ranks: int | None = None, chapters: list[str] | None = None
+) -> Program:
+    """The program of a seed; on some number of ranks unless one is given."""
+    rng = random.Random(seed)
+    ranks = rng.choice([1, 2, 2, 3, 3, 3, 4]) if ranks is None else ranks
+    meshes = [(ranks,)] * 4 + [(a, ranks // a) for a in range(1, ranks + 1) if ranks % a == 0]
+    program = Program((), ranks, rng.choice(meshes), rng.choice(THRESHOLDS), seed)
+    env = numpy_world() | {"__mesh_ndim__": len(program.mesh)}
+    return program.with_lines(tuple(_drawn(rng, env, length, chapters)))
+
+
+def _drawn(
+    rng: random.Random, env: dict[str, Any], length: int, chapters: list[str] | None
+) -> Iterator[str]:
+    drawing = Drawing(rng, env)
+    count = 0
+    opening = rng.randrange(2, 5)
+    for number in range(length):
+        # On a mesh of two dimensions only `lay` makes arrays: others come to the default mesh.
+        line = None
+        while line is None:
+            statement = "v = {new}" if number < opening else draw_statement(rng, chapters)
+            if env["__mesh_ndim__"] > 1 and re.match(r"v = np\.(?:" + CREATORS + r")\(", statement):
+                continue
+            try:
+                line = drawing.fill(statement)
+            except Misfit:
+                continue
+            if faults.concern(line, env):
+                line = None
+        if line.startswith("v = "):
+            count += 1
+            line = f"v{count}{line[1:]}"
+        yield line
+        outcome(line, env)
+        name = f"v{count}"
+        if _size(env.get(name)) > LARGEST:
+            del env[name]
+            yield f"del {name}"
+        if len(drawing.arrays()) > 7:
+            name = rng.choice(drawing.arrays())
+            del env[name]
+            yield f"del {name}"
+
+
+CREATORS = "zeros|ones|full|arange|eye|tri|linspace|array|asarray|asanyarray|require|meshgrid"
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, (list, tuple)):
+        return sum([_size(item) for item in value])
+    return getattr(value, "size", 1) if not isinstance(value, (str, bytes)) else len(value)
+
+
+def outcome(line: str, env: dict[str, Any]) -> Exception | None:
+    """Execute a line; the exception that it raises."""
+    try:
+        with np.errstate(all="ignore"):
+            exec(compile(line, "<line>", "exec"), env)
+    except Exception as error:
+        return error
+    return None
+
+
+def follow(program: Program, group: Any, at: list[int]) -> Failure | None:
+    """Run a program on one rank of a group; the first difference, the same on all ranks.
+
+    `at` is kept at the number of the line, for whoever has to say where a rank was.
+    """
+    from distarray.comm import DeviceMesh, default_mesh
+    from distarray.config import config
+
+    mesh = default_mesh() if len(program.mesh) == 1 else DeviceMesh(group, program.mesh)
+    plain, ours = numpy_world(), our_world(mesh)
+    comparison = Comparison(group, plain, ours)
+    with config.override(replicate_below=program.replicate_below, fallback="allow"):
+        for number, line in enumerate(program.lines):
+            at[0] = number
+            wanted = outcome(line, plain)
+            found = outcome(line, ours)
+            difference = comparison.after(line, found, wanted)
+            if difference is not None:
+                return Failure(number, *difference)
+    return None
+
+
+def on_threads(program: Program, timeout: float = 60.0) -> Failure | None:
+    """Run a program on thread ranks."""
+    from distarray.comm import run_threads
+
+    places: list[list[int]] = []
+
+    def body(group: Any) -> Failure | None:
+        at = [0]
+        places.append(at)
+        return follow(program, group, at)
+
+    try:
+        return run_threads(program.ranks, body, timeout=timeout)[0]
+    except Exception as error:  # ranks that wait for one another in vain, or meet at other calls
+        lines = [at[0] for at in places]
+        return Failure(min(lines, default=0), "ranks part", f"{type(error).__name__}: {error}")
+
+
+Runner = Callable[[Program], Failure | None]

@@ -1,0 +1,78 @@
+"""The names that a program's lines can use, with NumPy's arrays and with distributed ones."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy
+import numpy as np
+
+__all__ = ["HELPERS", "make", "numpy_world", "our_world"]
+
+RECORD = [("x", "f8"), ("y", "i4")]
+WORDS = ("a", "bc", "", "xyz", "B", "a c")
+
+
+def make(shape: Any, dtype: Any = "f8", seed: int = 0, order: Any = "C") -> Any:
+    """An array of small values, the same for the same seed; numbers are whole."""
+    dtype = numpy.dtype(RECORD if dtype == "rec" else dtype)
+    rng = numpy.random.default_rng(seed)
+    if dtype.names:
+        values = numpy.zeros(shape, dtype)
+        for position, name in enumerate(dtype.names):
+            values[name] = make(shape, dtype[name], seed + position)
+    elif dtype.kind in "SU":
+        values = numpy.array(WORDS)[rng.integers(0, len(WORDS), shape)].astype(dtype)
+    elif dtype.kind in "mM":
+        values = numpy.asarray(rng.integers(-9, 10, shape)).astype(dtype)
+        values[rng.random(shape) < 0.1] = "NaT"
+    elif dtype.kind == "b":
+        values = rng.integers(0, 2, shape).astype(bool)
+    else:
+        values = numpy.asarray(rng.integers(0 if dtype.kind == "u" else -5, 6, shape)).astype(dtype)
+        if dtype.kind == "c":
+            values = values + (1j * rng.integers(-5, 6, shape)).astype(dtype)
+    return numpy.array(values, order=order)
+
+
+def numpy_world() -> dict[str, Any]:
+    """A namespace in which arrays are NumPy's."""
+
+    def lay(values: Any, *placements: Any) -> Any:
+        return numpy.array(values)
+
+    names = dict.fromkeys(("R", "P"))
+    return {"np": np, "numpy": numpy, "make": make, "lay": lay, "S": lambda dim: None, **names}
+
+
+def our_world(mesh: Any) -> dict[str, Any]:
+    """A namespace in which arrays are laid out over a mesh."""
+    import distarray.numpy as dnp
+    from distarray.layout import Partial, Replicate, Shard
+
+    def lay(values: Any, *placements: Any) -> Any:
+        return laid(numpy.array(values), mesh, placements or None)
+
+    names = {"S": Shard, "R": Replicate(), "P": Partial()}
+    return {"np": dnp, "numpy": numpy, "make": make, "lay": lay, **names}
+
+
+def laid(values: Any, mesh: Any, placements: Any) -> Any:
+    """An array laid out; as contributions that add up to it where a sum is pending."""
+    from distarray.array import distribute, from_local
+    from distarray.layout import Layout, Partial
+
+    if placements is None or not any(isinstance(p, Partial) for p in placements):
+        return distribute(values, mesh, placements, src=None)
+    layout = Layout.chunked(values.shape, mesh.shape, placements)
+    local = values[tuple([slice(a, b) for a, b in layout.section(mesh.coords)])]
+    ranks = prod([mesh.shape[m] for m in layout.partials])
+    number = 0
+    for m in layout.partials:
+        number = number * mesh.shape[m] + mesh.coords[m]
+    share = numpy.full_like(local, number)
+    if not number:
+        with numpy.errstate(over="ignore"):
+            share = (local - numpy.asarray(sum(range(ranks))).astype(local.dtype)).astype(local.dtype)
+    return from_local(share, mesh, placements)
