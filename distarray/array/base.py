@@ -15,11 +15,14 @@ class Base:
     cost several times as much.
     """
 
-    __slots__ = ("__weakref__", "_block", "_layout", "_mesh")
+    __slots__ = ("__weakref__", "_block", "_layout", "_mesh", "_natural")
 
     _block: Any
     _layout: Layout
     _mesh: Any
+    #: The block, if the array was made with blocks in C order on all ranks; unset where that is not
+    #: known. See :mod:`distarray.array.storage`.
+    _natural: Any
     #: Carries out pending folds and replicates what lives at one coordinate, in place.
     _settle: Callable[[], None]
     #: The array with that carried out: itself, or a copy of what lives at one coordinate, which

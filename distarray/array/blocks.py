@@ -71,12 +71,12 @@ def contiguous(block: Array) -> Array:
     return _module(block).ascontiguousarray(block)
 
 
-def cast(block: Array, dtype: Any, order: str, casting: Any, copy: bool) -> Array:
+def cast(block: Array, dtype: Any, order: str, casting: Any) -> Array:
     """``block.astype``; CuPy's casts whatever it is asked to."""
     if isinstance(block, _host_types):
-        return block.astype(dtype, order=order, casting=casting, copy=copy)  # type: ignore[call-overload]
+        return block.astype(dtype, order=order, casting=casting)  # type: ignore[call-overload]
     np.empty(0, block.dtype).astype(dtype, casting=casting)  # raises what NumPy raises
-    return block.astype(dtype, order=order, copy=copy)
+    return block.astype(dtype, order=order)
 
 
 def on_host(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -12,11 +12,12 @@ from distarray.array.core import DistArray, wrap
 from distarray.array.divergence import verify_text
 from distarray.array.movement import moved
 from distarray.array.registry import implements
+from distarray.array.storage import natural
 from distarray.comm import DeviceMesh, default_mesh, own_mesh
 from distarray.config import config
 from distarray.errors import LayoutError, MeshError
 from distarray.layout import Fold, Layout, Placement, Replicate, Shard
-from distarray.plan import Route, plan_across
+from distarray.plan import Route, plan_across, stays
 
 __all__ = [
     "as_distarray",
@@ -124,15 +125,19 @@ def _replicated(block: Any, mesh: DeviceMesh) -> DistArray:
 
 
 def to_layout(x: DistArray, layout: Layout) -> DistArray:
-    """`x` in another layout of its shape on its mesh; shares memory where nothing moves.
+    """`x` in another layout of its shape on its mesh.
 
+    It shares memory with `x` on all ranks where no rank lacks anything, and on none otherwise.
     Collective unless the layout is the array's own or the array is replicated.
     """
     if x._layout is layout:
         return x
     if x._layout.partials:
         x._settle()
-    return wrap(moved(x._block, x._layout, layout, x._mesh), layout, x._mesh)
+    block = moved(x._block, x._layout, layout, x._mesh)
+    if not stays(x._layout, layout) and (block is x._block or block.base is not None):
+        block = block.copy()
+    return wrap(block, layout, x._mesh)
 
 
 def distribute(
@@ -281,7 +286,7 @@ def _copied(x: DistArray, layout: Layout, fortran: bool = False) -> DistArray:
         return reversed_dims(_copied(reversed_dims(x), layout.transpose(axes)))
     block = moved(x._block, x._layout, layout, x._mesh)
     shared = block is x._block or block.base is not None
-    return wrap(block.copy() if shared else block, layout, x._mesh)
+    return natural(wrap(block.copy() if shared else block, layout, x._mesh))  # type: ignore[no-any-return]
 
 
 @implements(DistArray.redistribute, through=Fold, at=True)

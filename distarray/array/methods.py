@@ -11,6 +11,7 @@ from distarray.array.assigning import one_element
 from distarray.array.blocks import cast as cast_block
 from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
 from distarray.array.registry import Base, call
+from distarray.array.storage import suits
 from distarray.comm.agree import agree
 
 __all__ = ["Methods"]
@@ -20,6 +21,12 @@ _NO_BUFFER = (
     "'DistArray' object has no attribute '{0}': its memory is spread over the ranks; "
     "x.to_local().{0} is that of this rank's block, x.full().{0} that of a copy of the whole"
 )
+
+
+def _needs_no_copy(x: Any, dtype: np.dtype[Any], order: str) -> bool:
+    if order.upper() == "A":
+        return suits(x, dtype, "C") or suits(x, dtype, "F")
+    return suits(x, dtype, order.upper())
 
 
 class Methods(Base):
@@ -252,8 +259,9 @@ class Methods(Base):
 
         Cost
         ----
-        No message, except for a pending fold that the cast does not commute with, and one
-        allreduce of an integer where text is read: a rank may find some that is no number.
+        No message, except for a pending fold that the cast does not commute with; one allreduce of
+        an integer where text is read, as a rank may find some that is no number; and with
+        ``copy=False`` and an order, where a rank alone cannot say how the array is stored.
         """
         if error_state() is not NORMAL and raises() and not self._layout.is_replicated:
             return agreed(self._mesh, self.astype, dtype, order, casting, subok, copy)
@@ -262,17 +270,19 @@ class Methods(Base):
         linear = kind in "fc" and np.can_cast(self._block.dtype, dtype)
         if self._layout.partials and not linear:
             self._settle()
-        block, error = self._block, None
+        if not copy and _needs_no_copy(self, dtype, order):
+            return self
+        error = None
         reads = kind in "SUO" and wanted not in "SUO" and not self._layout.is_replicated
         try:
-            cast = cast_block(block, dtype, order, casting, copy)
+            cast = cast_block(self._block, dtype, order, casting)
         except ValueError as found:
             if not reads:
                 raise
             error = found
         if reads:
             agree(self._mesh.group, error)
-        return self if cast is block and not copy else self._like(cast)
+        return self._like(cast)
 
     def copy(self, order: str = "C") -> Any:
         """A copy with memory of its own and the canonical cut; see :func:`numpy.copy`."""

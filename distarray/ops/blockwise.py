@@ -184,10 +184,7 @@ def prepare(*inputs: Any) -> tuple[list[Any], Layout, DeviceMesh]:
     arrays = [x for x in operands if isinstance(x, DistArray)]
     layouts, sizes = tuple([x._layout for x in arrays]), tuple([x.itemsize for x in arrays])
     result = propagate(layouts, sizes).result
-    blocks = [
-        _assembled(x, restrict(result, x.shape)) if isinstance(x, DistArray) else x
-        for x in operands
-    ]
+    blocks = [_assembled(x, result) if isinstance(x, DistArray) else x for x in operands]
     return blocks, result, mesh
 
 
@@ -250,15 +247,16 @@ class _Pieces(list[tuple[Box, Array]]):
 
 def _local(x: DistArray, result: Layout) -> Any:
     """This rank's part of an operand: one array that broadcasts, or pieces."""
-    layout = x._layout
+    layout, mesh = x._layout, x._mesh
     if layout is result:
         return x._block
     target = restrict(result, layout.shape)
-    if layout is target:
-        return x._block
-    if layout.is_replicated:
-        return movement.moved(x._block, layout, target, x._mesh)
-    found = movement.pieces(x._block, layout, target, x._mesh)
+    here = layout is target or layout.is_replicated
+    found = [] if here else movement.pieces(x._block, layout, target, mesh)
+    if not result.holds(mesh.coords):
+        return _nothing(x, result)
+    if here:
+        return movement.moved(x._block, layout, target, mesh)
     shape = target.local_shape(x._mesh.coords)
     if len(found) == 1 and found[0][1].shape == shape:
         return found[0][1]
@@ -275,8 +273,19 @@ def _assemble(found: Sequence[movement.Piece], shape: tuple[int, ...], x: DistAr
     return block
 
 
-def _assembled(x: DistArray, target: Layout) -> Array:
-    return movement.moved(x._block, x._layout, target, x._mesh)
+def _assembled(x: DistArray, result: Layout) -> Array:
+    """This rank's part of an operand in one array that broadcasts."""
+    target = restrict(result, x.shape)
+    block = movement.moved(x._block, x._layout, target, x._mesh)
+    return block if result.holds(x._mesh.coords) else _nothing(x, result)
+
+
+def _nothing(x: DistArray, result: Layout) -> Array:
+    """The part of a rank that holds nothing of the result: empty, and of the result's own shape.
+
+    The operand's block may have dimensions of length 1 where the result's has none.
+    """
+    return x._mesh.xp.empty(result.local_shape(x._mesh.coords), x.dtype)
 
 
 @lru_cache(maxsize=4096)

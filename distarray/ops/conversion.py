@@ -4,12 +4,14 @@ What is not distributed counts as equal on every rank; each rank keeps its part 
 is sent.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, distribute, wrap
 from distarray.array.exporting import converted
+from distarray.array.storage import owns_memory, suits
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.ops.placing import Placements, creates, place, plain
@@ -57,7 +59,8 @@ def array(
 
     Cost
     ----
-    No message, unless a DistArray is to be placed otherwise or several are to be stacked.
+    No message, unless a DistArray is to be placed otherwise or several are to be stacked; or is not
+    to be copied if it is stored in some order, see :func:`ascontiguousarray`.
     """
     return _made(object, dtype, copy, order, like, mesh, placements, ndmin, ndmax)
 
@@ -84,7 +87,7 @@ def _made(
         return _from_distarray(source, dtype, copy, order, ndmin, mesh, placements)
     values = np.array(source, dtype, **keywords) if values is None else values
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
-    return _part(values, layout, mesh, order, _is_copied(copy, values, source, layout, mesh))
+    return _part(values, layout, mesh, order or "K", _is_copied(copy, values, source, layout))
 
 
 def _from_distarray(
@@ -96,23 +99,27 @@ def _from_distarray(
     mesh: DeviceMesh | None,
     placements: Placements | None,
 ) -> DistArray:
-    block = x.mesh.xp.array(x._block, dtype, copy=copy, order=order)
-    result = x if block is x._block else x._like(block)
+    np.array((), order=order)  # raises what NumPy raises
+    order = (order or "K").upper()
+    result = x if copy is not True and suits(x, dtype, order) else None
+    if result is None:
+        if copy is False:
+            np.array([0], copy=False)  # raises what NumPy raises
+        array = x._like(x._mesh.asarray(x._block))  # a scalar becomes one of no dimensions
+        result = array.astype(x.dtype if dtype is None else dtype, order)
     if result.ndim < ndmin:
         result = result[(None,) * (ndmin - result.ndim) + (...,)]
     moves = placements is not None or mesh not in (None, x.mesh)
     return distribute(result, mesh, placements) if moves else result
 
 
-def _is_copied(
-    copy: bool | None, values: Any, source: Any, layout: Layout, mesh: DeviceMesh
-) -> bool:
-    """Whether this rank's part has to be copied: on demand, or to let go of the whole."""
+def _is_copied(copy: bool | None, values: Any, source: Any, layout: Layout) -> bool:
+    """Whether the ranks' parts have to be copied: on demand, or to let go of the whole."""
     if copy is False:
         return False
     if copy is True and (values is source or values.base is not None):  # somebody else has them
         return True
-    return bool(layout.local_shape(mesh.coords) != values.shape)
+    return not layout.is_whole
 
 
 def _part(values: Any, layout: Layout, mesh: DeviceMesh, order: Any, copied: bool) -> DistArray:
@@ -167,7 +174,7 @@ def asarray(
     As :func:`array`.
     """
     _check_device(a, device, mesh)
-    return _made(a, dtype, copy, order or "K", like, mesh, placements)
+    return _made(a, dtype, copy, order, like, mesh, placements)
 
 
 @creates(np.asanyarray, lists=True)
@@ -189,7 +196,7 @@ def asanyarray(
     As :func:`array`.
     """
     _check_device(a, device, mesh)
-    return _made(a, dtype, copy, order or "K", like, mesh, placements)
+    return _made(a, dtype, copy, order, like, mesh, placements)
 
 
 def _check_device(a: Any, device: str | None, mesh: DeviceMesh | None) -> None:
@@ -229,7 +236,7 @@ def ascontiguousarray(
 
     Cost
     ----
-    As :func:`array`.
+    As :func:`array`, and one allreduce of an integer where a rank alone cannot say whether it is.
     """
     return array(
         a, dtype, copy=None, order="C", ndmin=1, like=like, mesh=mesh, placements=placements
@@ -249,7 +256,7 @@ def asfortranarray(
 
     Cost
     ----
-    As :func:`array`.
+    As :func:`ascontiguousarray`.
     """
     return array(
         a, dtype, copy=None, order="F", ndmin=1, like=like, mesh=mesh, placements=placements
@@ -270,11 +277,27 @@ def require(
 
     Cost
     ----
-    As :func:`array`.
+    As :func:`ascontiguousarray`; for "O" the ranks agree by an allreduce of an integer.
     """
-    x = asarray(a, dtype, like=like, mesh=mesh, placements=placements)
-    block = x.mesh.xp.require(x.to_local(), None, requirements)
-    return x if block is x._block else x._like(block)
+    order, wanted = _required(requirements)
+    x = asarray(a, dtype, order, like=like, mesh=mesh, placements=placements)
+    return x if all(_HAS[name](x) for name in wanted) else x.copy(order)  # type: ignore[no-any-return]
+
+
+#: What an array can be required to be beside its order, and whether it is; the ranks agree.
+_HAS: dict[str, Callable[[DistArray], bool]] = {
+    "A": lambda x: bool(x.flags.aligned),
+    "W": lambda x: bool(x.flags.writeable),
+    "O": owns_memory,
+}
+
+
+def _required(requirements: Any) -> tuple[str, list[str]]:
+    """The order that requirements name, and what else they do, in one letter each."""
+    np.require(0, None, requirements)  # raises what NumPy raises
+    letters = {str(name).upper()[0] for name in requirements or ()}
+    order = "F" if "F" in letters else "C" if "C" in letters else "A"
+    return order, [name for name in sorted(_HAS) if name in letters]
 
 
 # -- from buffers and iterables, which are equal on every rank -----------------------------------
@@ -284,7 +307,7 @@ def _distributed(
     values: Any, like: Any, mesh: DeviceMesh | None, placements: Placements | None
 ) -> DistArray:
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
-    return _part(values, layout, mesh, "K", _is_copied(None, values, values, layout, mesh))
+    return _part(values, layout, mesh, "K", _is_copied(None, values, values, layout))
 
 
 @creates(np.frombuffer)

@@ -1,5 +1,6 @@
 """reshape and ravel: views where every element can stay on its rank, one redistribution else."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -7,12 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, empty, implements, wrap
+from distarray.array.storage import (
+    can_merge,
+    is_contiguous,
+    is_natural,
+    natural,
+    stored_order,
+)
 from distarray.comm import ledger
-from distarray.comm.agree import agree
 from distarray.layout import (
     Cut,
     Entries,
-    Fold,
     Interval,
     Layout,
     ReshapeGroup,
@@ -58,7 +64,8 @@ def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None
     ----
     None for a view. For a copy that moves, each rank sends what it holds of another's new block
     and nothing else, in up to 2 k - 1 messages a pair where k dimensions are merged; memory for
-    source and result. ``copy=False`` and ``order="A"`` make the ranks agree by one small allreduce.
+    source and result. Where dimensions are merged and some rank has a single index of one of them,
+    ranks agree by one allreduce of an integer on whether it is a view; for ``order="A"``, too.
 
     Raises
     ------
@@ -69,7 +76,7 @@ def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None
     a = as_distarray(a)
     shape = _new_shape(a.size, shape, order)
     if order in ("A", "a"):
-        order = "F" if _stored_in_reverse(a) else "C"
+        order = "F" if _is_fortran(a) else "C"
     if order in ("F", "f"):
         turned = reshaped(permuted(a, range(a.ndim)[::-1]), shape[::-1], copy)
         return permuted(turned, range(turned.ndim)[::-1])
@@ -78,7 +85,7 @@ def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None
 
 @implements(np.ravel, at=True)
 def ravel(a: Any, order: Any = "C") -> DistArray:
-    """The array in one dimension; a view where :func:`reshape` gives one.
+    """The array in one dimension; a view where it is contiguous and :func:`reshape` gives one.
 
     Parameters
     ----------
@@ -98,10 +105,25 @@ def ravel(a: Any, order: Any = "C") -> DistArray:
     """
     a = as_distarray(a)
     _FLAG.ravel(order)  # raises for an order that is none
-    if order in ("K", "k"):
-        axes = _stored_order(a)
-        return reshaped(permuted(a, axes), (a.size,), None)
-    return reshape(a, (-1,), order) if a.size else reshape(a, (0,), "C")
+    order = order.upper()
+    if order == "K":
+        return reshaped(permuted(a, stored_order(a)), (a.size,))
+    if order == "F" or (order == "A" and _is_fortran(a)):
+        a = permuted(a, range(a.ndim)[::-1])
+    return reshaped(a, (a.size,), viewable=_is_contiguous)
+
+
+def _is_contiguous(x: DistArray, groups: tuple[ReshapeGroup, ...]) -> bool:
+    return is_contiguous(x, "C")
+
+
+def _is_fortran(x: DistArray) -> bool:
+    """Whether an array is stored in Fortran order and not in C order, too."""
+    return x.ndim > 1 and is_contiguous(x, "F") and not is_contiguous(x, "C")
+
+
+def _can_merge(x: DistArray, groups: tuple[ReshapeGroup, ...]) -> bool:
+    return can_merge(x, [old for old, _ in groups])
 
 
 def _new_shape(size: int, shape: Any, order: Any) -> tuple[int, ...]:
@@ -167,29 +189,46 @@ def _plan(layout: Layout, shape: tuple[int, ...]) -> _Reshape:
     )
 
 
-def reshaped(x: DistArray, shape: tuple[int, ...], copy: bool | None = None) -> DistArray:
-    """`x` in a shape of equally many elements, in C order."""
+def reshaped(
+    x: DistArray,
+    shape: tuple[int, ...],
+    copy: bool | None = None,
+    viewable: Callable[[DistArray, tuple[ReshapeGroup, ...]], bool] = _can_merge,
+) -> DistArray:
+    """`x` in a shape of equally many elements, in C order.
+
+    `viewable` says, on all ranks alike, whether it can be a view where every element stays.
+    """
     mesh = x._mesh
     if isinstance(x._block, np.generic):
         if not shape:
             return x
         x = x._like(mesh.asarray(x._block))
     if not x.size:
-        return empty(Layout.replicated(shape, mesh.shape), x.dtype, mesh)
-    plan = _plan(x._layout, shape)
+        return _of_nothing(x, shape, copy)
+    plan, known = _plan(x._layout, shape), is_natural(x)
     if plan.before is not None:
         x = x._view(plan.before)
-    viewed = plan.stays and _viewable(x._block, plan.groups)
-    if copy is False:
-        error = None if viewed else ValueError("Unable to avoid creating a copy while reshaping.")
-        agree(mesh.group, error)
+    viewed = plan.stays and not copy and (known or viewable(x, plan.groups))
+    if copy is False and not viewed:
+        raise ValueError("Unable to avoid creating a copy while reshaping.")
     if plan.stays:
-        block = x._block if viewed and not copy else x._block.copy("C")
+        block = x._block if viewed else x._block.copy("C")
         block = block.reshape(plan.layout.local_shape(mesh.coords))
     else:
         block = _redistributed(x, plan.layout, plan.groups)
     result = wrap(block, plan.layout, mesh)
-    return result if plan.after is None else result._view(plan.after)
+    if plan.after is not None:
+        result = result._view(plan.after)
+    return natural(result) if known or not viewed else result  # type: ignore[no-any-return]
+
+
+def _of_nothing(x: DistArray, shape: tuple[int, ...], copy: bool | None) -> DistArray:
+    """An array without elements; a view of one that is read-only is read-only, too."""
+    result = empty(Layout.replicated(shape, x._mesh.shape), x.dtype, x._mesh)
+    if not copy and not getattr(x._block.flags, "writeable", True):
+        result._block.flags.writeable = False
+    return result
 
 
 def _recut(layout: Layout, old: Interval, extents: tuple[int, ...]) -> list[Cut]:
@@ -206,19 +245,6 @@ def _recut(layout: Layout, old: Interval, extents: tuple[int, ...]) -> list[Cut]
     cuts = [Cut.whole(extent) for extent in extents]
     cuts[chosen] = Cut.chunked(extents[chosen], mesh_dims, radix)
     return cuts
-
-
-def _viewable(block: Array, groups: tuple[ReshapeGroup, ...]) -> bool:
-    """Whether NumPy can merge the dimensions of each group without copying.
-
-    Decided by the strides alone, also where a block has a single index or none along a dimension,
-    so that ranks with blocks of different lengths decide alike.
-    """
-    for (first, last), _ in groups:
-        for dim in range(first, last - 1):
-            if block.strides[dim] != block.strides[dim + 1] * max(block.shape[dim + 1], 1):
-                return False
-    return True
 
 
 def _redistributed(x: DistArray, layout: Layout, groups: tuple[ReshapeGroup, ...]) -> Array:
@@ -244,37 +270,3 @@ def _landing(target: Array, piece: FlatPiece) -> Array:
     """Where a piece belongs in a contiguous target block: a view of it."""
     where = piece.landing
     return target.reshape(where.flat_shape)[where.stretches].reshape(where.boxed)[where.slices]
-
-
-# -- how the blocks are stored -------------------------------------------------------------------
-
-
-def _stored_in_reverse(x: DistArray) -> bool:
-    """Whether the blocks are stored in Fortran order and not in C order; the ranks agree."""
-    return _stored_order(x, whole_only=True) == tuple(range(x.ndim))[::-1] and x.ndim > 1
-
-
-def _stored_order(x: DistArray, whole_only: bool = False) -> tuple[int, ...]:
-    """The dimensions from the farthest apart in memory to the nearest; the ranks agree.
-
-    With `whole_only`, only contiguous blocks count, and others vote for C order. Ranks whose
-    block leaves it open do not vote: a block with one index along all dimensions but one may be
-    stored either way. It is C order if that is so on all ranks.
-    """
-    natural = tuple(range(x.ndim))
-    if x.ndim < 2:
-        return natural
-    block = x.to_local()
-    vote = -1
-    long = sum([extent > 1 for extent in block.shape]) > 1
-    if block.size and (long or len(set(block.strides)) == x.ndim):
-        keys = [(-abs(stride), dim) for dim, stride in enumerate(block.strides)]
-        order = tuple([dim for _, dim in sorted(keys)])
-        if whole_only and not block.flags.f_contiguous:
-            order = natural
-        vote = sum([dim * x.ndim**place for place, dim in enumerate(order)])
-    if not x._layout.is_replicated:
-        vote = int(x._mesh.group.allreduce(np.array(vote), Fold.MAX, "storage order"))
-    if vote < 0:
-        return natural
-    return tuple([vote // x.ndim**place % x.ndim for place in range(x.ndim)])

@@ -9,7 +9,7 @@ from distarray.plan.contraction import (
     parts_of,
     plan_contraction,
 )
-from distarray.plan.cost import moved_elements
+from distarray.plan.cost import moved_elements, stays
 from distarray.plan.exchange import (
     Exchange,
     Route,
@@ -51,4 +51,5 @@ __all__ = [
     "rank_of",
     "restrict",
     "shape_text",
+    "stays",
 ]

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from distarray.layout import Cut, Layout
 
-__all__ = ["moved_elements"]
+__all__ = ["moved_elements", "stays"]
 
 
 #: Cuts into more blocks than this are not compared block by block.
@@ -74,6 +74,40 @@ def moved_elements(src: Layout, dst: Layout) -> float:
         if src.placements[mesh_dim] != dst.placements[mesh_dim]:
             kept *= 0.0 if mesh_dim in dst.ats else 1.0 / src.mesh_shape[mesh_dim]
     return (1.0 - kept) * dst.size * _copies(dst)
+
+
+@lru_cache(maxsize=4096)
+def stays(src: Layout, dst: Layout) -> bool:
+    """Whether every rank has all that it is to have already; the same answer on all ranks.
+
+    Where it takes more than a look at each dimension by itself to see that, the answer is no.
+
+    Examples
+    --------
+    >>> from distarray.layout import Layout, Replicate, Shard
+    >>> rows = Layout.chunked((4, 3), (2,), [Shard(0)])
+    >>> whole = Layout.chunked((4, 3), (2,), [Replicate()])
+    >>> stays(whole, rows), stays(rows, whole)
+    (True, False)
+    """
+    if src is dst or src.is_replicated or not dst.size:
+        return True
+    if any(src.placements[m] != dst.placements[m] for m in src.ats):
+        return False
+    return all(_is_within(want, have) for have, want in zip(src.cuts, dst.cuts, strict=True))
+
+
+def _is_within(inner: Cut, outer: Cut) -> bool:
+    """Whether each block of a cut lies within the block that the same rank has of another."""
+    if outer.parts == 1 or inner == outer:
+        return True
+    if inner.mesh_dims != outer.mesh_dims:
+        return False
+    for part in range(inner.parts):
+        (start, stop), (low, high) = inner.interval(part), outer.interval(part)
+        if start < stop and not low <= start < stop <= high:
+            return False
+    return True
 
 
 def _copies(layout: Layout) -> int:

@@ -173,7 +173,9 @@ class Drawing:
 
     def _same(self, kinds: str = "") -> str:
         """An array of x's shape."""
-        names = [n for n in self._candidates(kinds or family(self.x)) if self.shape_of(n) == self.x.shape]
+        names = [
+            n for n in self._candidates(kinds or family(self.x)) if self.shape_of(n) == self.x.shape
+        ]
         return str(self.one(names)) if names else self._fresh(self.x, whole=True)
 
     def shape_of(self, text: str) -> Any:
@@ -238,7 +240,9 @@ class Drawing:
         if kind == "U":
             return str(self.one(["'ab'", "'a'", "''", "'longer'"]))
         if kind == "M":
-            return str(self.one(["numpy.timedelta64(2, 'D')", "numpy.datetime64('1970-01-03')", "1"]))
+            return str(
+                self.one(["numpy.timedelta64(2, 'D')", "numpy.datetime64('1970-01-03')", "1"])
+            )
         if kind == "m":
             return str(self.one(["numpy.timedelta64(2, 's')", "2", "numpy.timedelta64('NaT')"]))
         if self.x is not None and self.x.dtype.names:
@@ -276,7 +280,9 @@ class Drawing:
         if self.chance(0.3):
             return "None"
         if self.x.ndim > 1 and self.chance(0.3):
-            return str(tuple(self.rng.sample(range(self.x.ndim), self.rng.randrange(self.x.ndim + 1))))
+            return str(
+                tuple(self.rng.sample(range(self.x.ndim), self.rng.randrange(self.x.ndim + 1)))
+            )
         return self._axis()
 
     def _perm(self) -> str:
@@ -373,7 +379,9 @@ class Drawing:
             else:
                 parts.append(self._positions(extent, common))
         if self.chance(0.1):
-            parts.insert(self.rng.randrange(len(parts) + 1), self.one(["None", "...", "None", "True"]))
+            parts.insert(
+                self.rng.randrange(len(parts) + 1), self.one(["None", "...", "None", "True"])
+            )
         return ", ".join(parts) or "..."
 
     def _positions(self, extent: int, shape: tuple[int, ...]) -> str:
@@ -427,7 +435,9 @@ class Drawing:
     def _where(self) -> str:
         """What can be given as ``where=`` for x."""
         if self.chance(0.3) and self.x.ndim:
-            names = [n for n in self._candidates("bool") if fits(self.shape_of(n) or (), self.x.shape)]
+            names = [
+                n for n in self._candidates("bool") if fits(self.shape_of(n) or (), self.x.shape)
+            ]
             if names:
                 return str(self.one(names))
             return self.made(self.x.shape[self.rng.randrange(self.x.ndim) :], "?")

@@ -11,7 +11,7 @@ from tests.explore.worlds import laid, make, numpy_world
 
 __all__ = ["script"]
 
-_HEAD = '''\
+_HEAD = """\
 # Seed {seed}, line {line}. {text}
 #
 #   DISTARRAY_REPLICATE_BELOW={below} mpiexec -n {ranks} python found.py    # {mesh}
@@ -45,13 +45,13 @@ else:
 
 {laid}
 
-'''
-_TAIL = '''
+"""
+_TAIL = """
 for name, value in sorted(globals().items()):
     if name[0] == "v" and name[1:].isdigit():
         whole = value.full() if hasattr(value, "full") else value
         print(f"rank {rank}: {name} = {whole!r}", flush=True)
-'''
+"""
 
 
 def script(program: Program, failure: Failure) -> str:

@@ -14,7 +14,9 @@ __all__ = ["shrunk"]
 Runner = Callable[[Program], Failure | None]
 
 
-def shrunk(program: Program, failure: Failure, run: Runner, most: int = 2000) -> tuple[Program, Failure]:
+def shrunk(
+    program: Program, failure: Failure, run: Runner, most: int = 2000
+) -> tuple[Program, Failure]:
     """A program as small as can be found that fails in the same kind of way, and how it fails.
 
     Parameters

@@ -74,5 +74,7 @@ def laid(values: Any, mesh: Any, placements: Any) -> Any:
     share = numpy.full_like(local, number)
     if not number:
         with numpy.errstate(over="ignore"):
-            share = (local - numpy.asarray(sum(range(ranks))).astype(local.dtype)).astype(local.dtype)
+            share = (local - numpy.asarray(sum(range(ranks))).astype(local.dtype)).astype(
+                local.dtype
+            )
     return from_local(share, mesh, placements)

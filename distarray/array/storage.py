@@ -1,0 +1,209 @@
+"""How the blocks of an array are stored: one answer for the whole array, the same on all ranks.
+
+Whether a result shares memory with its operand is a property of the global array, as in NumPy: all
+ranks share, or all copy. Where it follows from the layouts (what moves is copied) nobody has to be
+asked. Where it depends on strides (:func:`is_contiguous`, :func:`can_merge`, :func:`stored_order`)
+a rank's own block may leave it open: a block with one index along a dimension can be seen as stored
+in any order along it, and an empty one in any order at all. NumPy's operations forget, on such a
+block, the order that they keep on others. There, and only there, the ranks vote.
+
+All this supposes that blocks with two or more indices are stored alike on all ranks. That holds for
+what operations make, and :func:`~distarray.array.from_local` sees to it.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from distarray.layout import Cut, Fold, Interval, Layout
+
+__all__ = [
+    "can_merge",
+    "is_contiguous",
+    "is_natural",
+    "natural",
+    "owns_memory",
+    "stored_order",
+    "suits",
+]
+
+Array = Any
+#: Votes; the highest counts. The first two come from blocks that leave the question open.
+_MAYBE, _HARDLY, _YES, _NO = range(4)
+
+
+def is_contiguous(x: Any, order: str) -> bool:
+    """Whether an array is stored without gaps in C order ("C") or in Fortran order ("F").
+
+    Cost
+    ----
+    One allreduce of an integer where blocks leave it open: where some rank has a single index of a
+    longer dimension, or nothing of an array that is read-only. None otherwise, nor where the array
+    is known to have been made in C order and that is asked.
+    """
+    if order == "C" and is_natural(x):
+        return True
+    block, layout = x.to_local(), x._layout
+    return _decided(x, _of_contiguity(block, layout, order), range(layout.ndim))
+
+
+def suits(x: Any, dtype: Any, order: str) -> bool:
+    """Whether an array is of a data type already, and stored in an order: "C", "F", or any ("K").
+
+    It then is the result of a conversion that need not copy.
+
+    Cost
+    ----
+    As :func:`is_contiguous` for the orders "C" and "F"; else none.
+    """
+    own = x._block.dtype
+    kind = own if dtype is None else np.dtype(dtype)
+    if kind != own and kind.type is own.type:
+        kind = np.empty(0, own).astype(kind).dtype  # text of any length, dates of any unit
+    if kind != own or isinstance(x._block, np.generic):
+        return False
+    return order not in ("C", "F") or is_contiguous(x, order)
+
+
+def is_natural(x: Any) -> bool:
+    """Whether all ranks know that all blocks are in C order, without gaps."""
+    return getattr(x, "_natural", None) is x._block
+
+
+def natural(x: Any) -> Any:
+    """The array itself, of which all ranks know now that all blocks are in C order."""
+    x._natural = x._block
+    return x
+
+
+def _of_contiguity(block: Array, layout: Layout, order: str) -> int:
+    flags = block.flags
+    if not block.size:
+        return _MAYBE
+    if not (flags.c_contiguous if order == "C" else flags.f_contiguous):
+        return _NO
+    if not _is_open(block, layout, range(layout.ndim)):
+        return _YES
+    step = block.itemsize
+    dims = range(layout.ndim)
+    for dim in dims if order == "F" else reversed(dims):
+        if layout.shape[dim] > 1 and block.strides[dim] != step:
+            return _HARDLY
+        step *= block.shape[dim]
+    return _MAYBE
+
+
+def can_merge(x: Any, groups: Sequence[Interval]) -> bool:
+    """Whether each group of neighbouring dimensions can become one without a copy.
+
+    Cost
+    ----
+    As :func:`is_contiguous`.
+    """
+    dims = [dim for first, last in groups if last - first > 1 for dim in range(first, last)]
+    if not dims or is_natural(x):
+        return True
+    return _decided(x, _of_merging(x._block, x._layout, groups, dims), dims)
+
+
+def _of_merging(
+    block: Array, layout: Layout, groups: Sequence[Interval], dims: Sequence[int]
+) -> int:
+    if not block.size:
+        return _MAYBE
+    loose = False
+    for first, last in groups:
+        kept = [dim for dim in range(first, last) if block.shape[dim] > 1]
+        if not _is_chain(block, kept):
+            return _NO
+        loose = loose or not _is_chain(block, range(first, last))
+    if not _is_open(block, layout, dims):
+        return _YES
+    return _HARDLY if loose else _MAYBE
+
+
+def _is_chain(block: Array, dims: Sequence[int]) -> bool:
+    """Whether each dimension steps over exactly what the next one spans."""
+    strides, shape = block.strides, block.shape
+    return all(strides[dim] == strides[after] * shape[after] for dim, after in pairwise(dims))
+
+
+def owns_memory(x: Any) -> bool:
+    """Whether no rank's block is a view of something.
+
+    Cost
+    ----
+    One allreduce of an integer, unless every rank has everything.
+    """
+    vote = _YES if x.to_local().flags.owndata else _NO
+    if not x._layout.is_whole:
+        vote = int(x._mesh.group.allreduce(np.array(vote), Fold.MAX, "ownership of memory"))
+    return vote == _YES
+
+
+def _decided(x: Any, vote: int, dims: Sequence[int]) -> bool:
+    layout, writeable = x._layout, bool(getattr(x._block.flags, "writeable", True))
+    if not layout.is_whole and _is_asked(layout, tuple(dims), writeable):
+        vote = int(x._mesh.group.allreduce(np.array(vote), Fold.MAX, "storage"))
+    return vote in (_YES, _MAYBE)
+
+
+def _is_open(block: Array, layout: Layout, dims: Sequence[int]) -> bool:
+    """Whether a block has one index of a dimension that is longer on other ranks."""
+    return any(block.shape[dim] == 1 < layout.shape[dim] for dim in dims)
+
+
+@lru_cache(maxsize=4096)
+def _is_asked(layout: Layout, dims: tuple[int, ...], writeable: bool) -> bool:
+    """Whether some rank's block leaves a question about these dimensions open.
+
+    Who has no elements shares none, and only has to know whether a result can be written to, which
+    a copy of what is read-only can.
+    """
+    found = [_lengths(layout.cuts[dim]) for dim in dims if layout.shape[dim] > 1]
+    if any(thin for thin, _ in found):
+        return True
+    lacking = bool(layout.ats) or any(_lengths(cut)[1] for cut in layout.cuts)
+    return lacking and not writeable
+
+
+@lru_cache(maxsize=4096)
+def _lengths(cut: Cut) -> tuple[bool, bool]:
+    """Whether a block has a single index of the dimension, and whether one has none."""
+    if cut.parts == 1:
+        return cut.extent == 1, cut.extent == 0
+    counts = {stop - start for start, stop in map(cut.interval, range(cut.parts))}
+    return 1 in counts, 0 in counts
+
+
+def stored_order(x: Any, whole_only: bool = False) -> tuple[int, ...]:
+    """The dimensions from the farthest apart in memory to the nearest; the ranks agree.
+
+    With `whole_only`, only contiguous blocks count, and others vote for C order. Ranks whose
+    block leaves it open do not vote: a block with one index along all dimensions but one may be
+    stored either way. It is C order if that is so on all ranks.
+
+    Cost
+    ----
+    One allreduce of an integer, unless every rank has everything.
+    """
+    natural = tuple(range(x.ndim))
+    if x.ndim < 2:
+        return natural
+    block = x.to_local()
+    vote = -1
+    long = sum([extent > 1 for extent in block.shape]) > 1
+    if block.size and (long or len(set(block.strides)) == x.ndim):
+        keys = [(-abs(stride), dim) for dim, stride in enumerate(block.strides)]
+        order = tuple([dim for _, dim in sorted(keys)])
+        if whole_only and not block.flags.f_contiguous:
+            order = natural
+        vote = sum([dim * x.ndim**place for place, dim in enumerate(order)])
+    if not x._layout.is_replicated:
+        vote = int(x._mesh.group.allreduce(np.array(vote), Fold.MAX, "storage order"))
+    if vote < 0:
+        return natural
+    return tuple([vote // x.ndim**place % x.ndim for place in range(x.ndim)])
