@@ -23,6 +23,11 @@ _NO_BUFFER = (
 )
 
 
+def _assign_part(part: Any, value: Any) -> None:
+    """Assign to the real part or the imaginary one, which takes of any number what fits."""
+    np.copyto(part, value if hasattr(value, "dtype") else np.asarray(value), casting="unsafe")
+
+
 def _needs_no_copy(x: Any, dtype: np.dtype[Any], order: str) -> bool:
     if order.upper() == "A":
         return suits(x, dtype, "C") or suits(x, dtype, "F")
@@ -234,7 +239,7 @@ class Methods(Base):
 
     @real.setter
     def real(self, value: Any) -> None:
-        call(np.real, self)[...] = value
+        _assign_part(call(np.real, self), value)
 
     @property
     def imag(self) -> Any:
@@ -245,7 +250,7 @@ class Methods(Base):
     def imag(self, value: Any) -> None:
         if np.dtype(self._block.dtype).kind != "c":
             raise TypeError("array does not have imaginary part to set")
-        call(np.imag, self)[...] = value
+        _assign_part(call(np.imag, self), value)
 
     def astype(
         self,

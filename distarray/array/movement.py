@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.array.blocks import as_array
 from distarray.comm import DeviceMesh, ledger
 from distarray.layout import Cut, Fold, Layout, Shard
 from distarray.plan import Exchange, Route, moved_elements, plan_exchange
@@ -42,7 +43,7 @@ def pieces(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> list[Pie
     """
     if src is dst:
         return [(tuple([slice(0, extent) for extent in block.shape]), block)]
-    plan = plan_exchange(src, dst, mesh.coords)
+    plan, block = plan_exchange(src, dst, mesh.coords), as_array(block)
     found: list[Piece] = [(plan.kept[1], block[plan.kept[0]])] if plan.kept else []
     received = [mesh.xp.empty(t.shape, block.dtype) for t in plan.receives]
     _talk(plan, block, received, mesh, Route(src, dst))
@@ -59,7 +60,7 @@ def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
     """This rank's block of `dst`: the block itself or a view of it where nothing has to move."""
     if src is dst:
         return block
-    plan = plan_exchange(src, dst, mesh.coords)
+    plan, block = plan_exchange(src, dst, mesh.coords), as_array(block)
     shape = dst.local_shape(mesh.coords)
     kept = plan.kept
     if kept and not plan.receives and not plan.sends and block[kept[0]].shape == shape:
@@ -105,7 +106,7 @@ def assign(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMe
     if src is dst:
         target[...] = block
         return
-    plan = plan_exchange(src, dst, mesh.coords)
+    plan, block = plan_exchange(src, dst, mesh.coords), as_array(block)
     if block.dtype != target.dtype and (plan.sends or plan.receives):
         block = block.astype(target.dtype)
     if plan.receives and np.may_share_memory(block, target):

@@ -28,11 +28,20 @@ __all__ = [
     "owns_memory",
     "stored_order",
     "suits",
+    "vacant",
 ]
 
 Array = Any
 #: Votes; the highest counts. The first two come from blocks that leave the question open.
 _MAYBE, _HARDLY, _YES, _NO = range(4)
+
+
+def vacant(x: Any, layout: Layout) -> Array:
+    """The block of a view on a rank that holds nothing of it: as writeable as the array's."""
+    block = x._mesh.xp.empty(layout.local_shape(x._mesh.coords), x._block.dtype)
+    if not getattr(x._block.flags, "writeable", True):
+        block.flags.writeable = False
+    return block
 
 
 def is_contiguous(x: Any, order: str) -> bool:

@@ -3,6 +3,7 @@
 Where the axis is cut, it is cut anew where bytes begin; then each rank packs its own.
 """
 
+import operator
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,7 @@ from distarray.array import DistArray, as_distarray, implements, to_layout, wrap
 from distarray.array.blocks import on_host
 from distarray.layout import Cut, Layout
 from distarray.ops.one_rank import as_numpy_on_one_rank
+from distarray.ops.reshape import in_line
 
 __all__ = ["packbits", "unpackbits"]
 
@@ -58,6 +60,7 @@ def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: Any = "
     ----
     None if the axis is given; with a `count` beyond the last bit, that of appending zeros.
     """
+    count = count if count is None else operator.index(count)
     x, axis = _line(np.unpackbits, a, axis, bitorder=bitorder)
     cut = x._layout.cuts[axis]
     if cut.step < 0:
@@ -67,7 +70,7 @@ def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: Any = "
     bits = Cut.ragged(lengths, cut.mesh_dims, cut.radix) if cut.parts > 1 else None
     layout = _with(x._layout, axis, bits or Cut.whole(8 * cut.extent))
     result = wrap(on_host(np.unpackbits, x._block, axis=axis, bitorder=bitorder), layout, x._mesh)
-    return result if count is None else _counted(result, axis, int(count))
+    return result if count is None else _counted(result, axis, count)
 
 
 def _counted(bits: DistArray, axis: int, count: int) -> Any:
@@ -87,7 +90,7 @@ def _line(function: Any, a: Any, axis: Any, **keywords: Any) -> tuple[DistArray,
     x = as_distarray(a)
     function(np.zeros([min(extent, 1) for extent in x.shape], x.dtype), axis=axis, **keywords)
     if axis is None or not x.ndim:
-        return as_distarray(x.ravel(), x._mesh)._plain(), 0
+        return as_distarray(in_line(x), x._mesh)._plain(), 0
     return x, normalize_axis_index(axis, x.ndim)
 
 

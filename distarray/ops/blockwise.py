@@ -73,14 +73,16 @@ def apply_blockwise(
     operands = [x if type(x) in _SCALARS else as_distarray(x, mesh) for x in inputs]
     mask = True if where is True else _as_mask(where, mesh)
     arrays = [x for x in (*operands, mask) if isinstance(x, DistArray)]
+    given = [out for out in outs if out is not None]
+    _check_writeable(given)
     try:
-        result = _working_layout(arrays, [out for out in outs if out is not None])
+        result = _working_layout(arrays, given)
     except ValueError:
         _result_types(function, operands, outs, keywords)  # what NumPy looks at first
         raise
     types = None
     asked = bool(outs) and mesh.device_type != "cpu"  # CuPy refuses less, and otherwise
-    if asked or mask is not True or any(x._layout is not result for x in arrays):
+    if asked or mask is not True or any(x._layout is not result for x in (*arrays, *given)):
         # Asked of NumPy before anything is sent: what it refuses, it refuses on all ranks.
         types = _result_types(function, operands, outs, keywords)
     parts: list[Any] = [_local(x, result) if isinstance(x, DistArray) else x for x in operands]
@@ -198,15 +200,20 @@ def _as_mask(where: Any, mesh: DeviceMesh) -> DistArray:
     return as_distarray(mask, mesh)
 
 
-def _check_outs(arrays: Sequence[DistArray], outs: Sequence[Any]) -> None:
-    """Raise what NumPy raises if results cannot go into the given arrays."""
-    shape = broadcast_shapes(*[x.shape for x in arrays])
+def _check_writeable(outs: Sequence[Any]) -> None:
+    """Raise what NumPy raises about given arrays before it looks at anything else."""
     for out in outs:
         if not isinstance(out, DistArray) or isinstance(out._block, np.generic):
             raise TypeError("return arrays must be of ArrayType")
         if out._layout.partials:
             out._settle()
         refuse_read_only(out._block, "output array is read-only")
+
+
+def _check_outs(arrays: Sequence[DistArray], outs: Sequence[Any]) -> None:
+    """Raise what NumPy raises if results do not fit into the given arrays."""
+    shape = broadcast_shapes(*[x.shape for x in arrays])
+    for out in outs:
         if broadcast_shapes(shape, out.shape) != out.shape:
             listed = " ".join([shape_text(x.shape) for x in (*arrays, out)])
             raise ValueError(

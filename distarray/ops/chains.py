@@ -208,14 +208,26 @@ def accumulate(ufunc: Ufunc, x: DistArray, axis: int, dtype: np.dtype[Any]) -> A
     return result if before is None else result[(*head, slice(1, None))]
 
 
-def mixes(ufunc: Ufunc, source: np.dtype[Any]) -> bool:
+def mixes(ufunc: Ufunc, source: np.dtype[Any], dtype: Any = None) -> bool:
     """Whether the two operands of the ufunc are of different types (`ldexp`).
 
     What comes from before can then not stand in one array with what it is folded into.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+        Of two operands.
+    source : dtype
+        Of the array.
+    dtype : dtype, optional
+        That the program asks for.
     """
     if source.kind in "mM":
         return False
-    first, second, _ = ufunc.resolve_dtypes((None, source, None), reduction=True)
+    asked: dict[str, Any] = {}
+    if dtype is not None:
+        asked = {"signature": (np.dtype(dtype), None, None), "casting": "unsafe"}
+    first, second, _ = ufunc.resolve_dtypes((None, source, None), reduction=True, **asked)
     return bool(first != second)
 
 

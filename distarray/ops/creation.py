@@ -343,11 +343,20 @@ def tri(
     """
     shape = tuple([max(0, ceil(plain(n))) for n in (N, N if M is None else M)])
     layout, mesh = place(shape, dtype, mesh, placements, None, like)
-    xp, offset = mesh.xp, floor(plain(k))
+    offset = plain(k)
 
     def block(section: tuple[slice, ...]) -> Any:
-        rows, columns = section
-        extents = rows.stop - rows.start, columns.stop - columns.start
-        return xp.tri(*extents, offset + rows.start - columns.start, dtype)
+        return triangle(*section, shape[1], offset, dtype, mesh.xp)
 
     return from_section(block, layout, mesh)
+
+
+def triangle(rows: slice, columns: slice, width: int, k: Any, dtype: Any, xp: Any) -> Any:
+    """A section of what :func:`numpy.tri` gives, for a matrix of a width."""
+    whole = floor(k)
+    if whole == k:
+        extents = rows.stop - rows.start, columns.stop - columns.start
+        return xp.tri(*extents, whole + rows.start - columns.start, dtype)
+    # NumPy counts columns in integers from a number that is none, and may count all alike.
+    numbers = np.arange(-k, width - k, dtype=np.intp)[columns]
+    return xp.asarray(np.arange(rows.start, rows.stop)[:, None] >= numbers).astype(dtype)

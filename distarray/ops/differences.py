@@ -12,6 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.layout import Fold
 from distarray.ops.one_rank import as_numpy_on_one_rank
+from distarray.ops.reshape import in_line
 
 __all__ = ["diff", "ediff1d", "gradient", "trapezoid", "unwrap"]
 
@@ -77,10 +78,10 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     ----
     As :func:`diff`; of an array with several dimensions, that of :func:`numpy.ravel`.
     """
-    line: Any = np.ravel(as_distarray(ary, common_mesh(ary, to_end, to_begin)))
+    line: Any = in_line(as_distarray(ary, common_mesh(ary, to_end, to_begin)))
     ends = []
     for name, value in (("to_begin", to_begin), ("to_end", to_end)):
-        part = None if value is None else np.ravel(as_distarray(value, line.mesh))
+        part = None if value is None else in_line(as_distarray(value, line.mesh))
         if part is not None and not np.can_cast(part.dtype, line.dtype, "same_kind"):
             raise TypeError(
                 f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule."

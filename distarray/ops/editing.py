@@ -20,7 +20,7 @@ from distarray.ops.indexing.values import as_values
 from distarray.ops.joining import assemble
 from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.ops.rearranging import balanced, shared_lengths
-from distarray.ops.reshape import ravel
+from distarray.ops.reshape import in_line
 from distarray.ops.shape import moveaxis
 from distarray.plan import restrict
 
@@ -76,7 +76,7 @@ def _flattened(arr: Any, axis: Any, *others: Any) -> tuple[DistArray, int]:
     mesh = common_mesh(arr, *others)
     arr = as_distarray(arr, mesh)
     if axis is None:
-        arr = arr if arr.ndim == 1 else ravel(arr)._plain()  # may lie on one rank, if it is short
+        arr = arr if arr.ndim == 1 else in_line(arr)._plain()  # may lie on one rank, if it is short
         return arr, 0
     return arr, normalize_axis_index(axis, arr.ndim)
 
@@ -185,7 +185,7 @@ def _as_mask(obj: DistArray, arr: DistArray, axis: int) -> DistArray:
     layout = Layout.from_cuts([arr._layout.cuts[axis]], arr._mesh.shape)
     block = arr._mesh.xp.zeros(layout.local_shape(arr._mesh.coords), bool)
     mask = wrap(block, layout, arr._mesh)
-    mask[ravel(obj)] = True
+    mask[in_line(obj)] = True
     return mask
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray
+from distarray.ops.reshape import in_line
 
 __all__ = ["ESTIMATORS", "bin_count", "difference"]
 
@@ -120,7 +121,7 @@ def bin_count(name: str, a: DistArray, limits: Limits, given: bool) -> int:
         Whether the caller has chosen them: then elements outside do not count.
     """
     low, high = limits
-    x = a.ravel()
+    x = in_line(a)
     if given:
         kept = (x >= low) & (x <= high)
         if not bool(np.all(kept)):

@@ -81,6 +81,7 @@ class FlatIterator(NDArrayOperatorsMixin):
         if type(key) is tuple and not key:
             raise IndexError("Assigning to a flat iterator with a 0-D index is not supported")
         key = _single(key, base.size)
+        value = np.asarray(value) if isinstance(value, np.generic) else value  # cast as arrays are
         line, values = ravel(base), as_distarray(as_values(value, base.dtype), base._mesh)._plain()
         number = as_index(key)
         if number is not None:

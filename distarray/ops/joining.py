@@ -25,7 +25,7 @@ from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Cut, Layout
 from distarray.ops.one_rank import as_numpy_on_one_rank
-from distarray.ops.reshape import ravel, reshaped
+from distarray.ops.reshape import in_line, reshaped
 from distarray.ops.shape import atleast_1d, atleast_2d, atleast_3d, expand_dims, moveaxis
 from distarray.plan.joining import joined_layout
 
@@ -142,7 +142,7 @@ def concatenate(
         return _merged(arrays, axis, dtype, casting)
     operands = _operands(arrays)
     if axis is None:
-        operands = [ravel(x) for x in _promoted(arrays, operands)]
+        operands = [in_line(x) for x in _promoted(arrays, operands)]
         axis = 0
     return _joined(operands, axis, out, dtype, casting)
 
@@ -365,6 +365,6 @@ def append(arr: Any, values: Any, axis: int | None = None) -> DistArray:
     """The array with values after it. See :func:`numpy.append`; costs as :func:`concatenate`."""
     arr, values = _operands([arr, values])
     if axis is None:
-        arr, values = ravel(arr), ravel(values)
+        arr, values = in_line(arr), in_line(values)
         axis = 0
     return _joined([arr, values], axis, None, None, "same_kind")

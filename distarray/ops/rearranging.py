@@ -22,7 +22,7 @@ from distarray.layout import Cut, Layout, recounted_cut, rescaled_cut
 from distarray.ops.broadcasting import stretched
 from distarray.ops.joining import Part, assemble, concatenate
 from distarray.ops.one_rank import as_numpy_on_one_rank
-from distarray.ops.reshape import ravel, reshaped
+from distarray.ops.reshape import in_line, refitted, reshaped
 
 __all__ = ["balanced", "copy", "repeat", "resize", "roll", "tile"]
 
@@ -198,9 +198,9 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
     x = as_distarray(a)
     counts = _as_counts(repeats)
     if axis is None:
-        x, axis = ravel(x)._plain(), 0  # may lie on one rank, if it is short
+        x, axis = in_line(x)._plain(), 0  # may lie on one rank, if it is short
     elif not x.ndim:
-        x = ravel(x)  # NumPy takes a number for a line of one, with an axis as well
+        x = in_line(x)  # NumPy takes a number for a line of one, with an axis as well
     axis = normalize_axis_index(axis, x.ndim)
     _check_counts(counts, x.shape[axis])
     if isinstance(counts, DistArray):
@@ -297,7 +297,7 @@ def resize(a: Any, new_shape: Any) -> DistArray:
     shape = (index(new_shape),) if not np.iterable(new_shape) else tuple(map(index, new_shape))
     if any(extent < 0 for extent in shape):
         raise ValueError("all elements of `new_shape` must be non-negative")
-    flat = ravel(as_distarray(a))
+    flat = in_line(as_distarray(a))
     total = int(np.prod(shape, dtype=object))
     if not flat.size or not total:
         layout = default_layout(shape, flat.itemsize, flat._mesh)
@@ -307,7 +307,7 @@ def resize(a: Any, new_shape: Any) -> DistArray:
         return reshaped(flat[:total], shape, copy=True)
     times, rest = divmod(total, flat.size)
     repeated = tile(flat, times) if times > 1 else flat
-    return reshaped(concatenate([repeated, flat[:rest]]), shape)
+    return refitted(concatenate([repeated, flat[:rest]]), shape)
 
 
 @implements(np.copy, at=True)

@@ -144,7 +144,7 @@ def reduce(
     else:
         out = out[0] if type(out) is tuple else out
         initial = initial.full()[()] if isinstance(initial, DistArray) else initial
-        mask = None if where is True or where is NoValue else as_distarray(where, x._mesh)
+        mask = None if where is True or where is NoValue else _mask(where, x._mesh)
         if out is not None and dtype is None:
             dtype = loop_dtype(ufunc, x, out)
         kind = _checked(ufunc, x, (axis, dtype, out, keepdims, initial), mask)
@@ -157,6 +157,11 @@ def reduce(
         x, plan = _settled(x, plan)
     part = _contribution(ufunc, x, plan, dtype, initial, mask)
     return finish(part, plan, ufunc, x._mesh, out)
+
+
+def _mask(where: Any, mesh: DeviceMesh) -> DistArray:
+    """A mask as an array; what has no data type of its own is converted to truth values."""
+    return as_distarray(where if hasattr(where, "dtype") else np.asarray(where, bool), mesh)
 
 
 def _as_axis(axis: Any) -> Any:
@@ -321,7 +326,7 @@ def _in_order(
     mask = None if where is None else local_mask(where, x)
     if ufunc in RULES:
         return reproducible.reduce(ufunc, x, plan.axes, plan.dtype, initial, mask).reshape(shape)
-    if not chains.mixes(ufunc, x.dtype):
+    if not chains.mixes(ufunc, x.dtype, dtype):
         return chains.reduce(ufunc, x, plan.axes, plan.dtype, initial, mask).reshape(shape)
     layout = chains.whole_along(x._layout, plan.axes[0]) if plan.axes else x._layout
     if mask is not None:

@@ -14,6 +14,7 @@ from distarray.array.storage import (
     is_natural,
     natural,
     stored_order,
+    vacant,
 )
 from distarray.comm import ledger
 from distarray.layout import (
@@ -30,7 +31,7 @@ from distarray.ops.shape import permuted
 from distarray.plan import Route
 from distarray.plan.flat import FlatPiece, plan_reshape
 
-__all__ = ["ravel", "reshape", "reshaped"]
+__all__ = ["in_line", "ravel", "reshape", "reshaped", "refitted"]
 
 Array = Any
 _FLAG = np.empty((), np.bool_)
@@ -124,6 +125,22 @@ def _is_fortran(x: DistArray) -> bool:
 
 def _can_merge(x: DistArray, groups: tuple[ReshapeGroup, ...]) -> bool:
     return can_merge(x, [old for old, _ in groups])
+
+
+def in_line(x: Any) -> Any:
+    """The elements in C order in one dimension, only to be read."""
+    return refitted(x, (x.size,)) if isinstance(x, DistArray) else np.ravel(x)
+
+
+def refitted(x: DistArray, shape: tuple[int, ...]) -> DistArray:
+    """`x` in another shape, only to be read: whether that is a view is left to each rank."""
+    if x._layout.partials:
+        x._settle()
+    return reshaped(x, shape, viewable=_whatever)
+
+
+def _whatever(x: DistArray, groups: tuple[ReshapeGroup, ...]) -> bool:
+    return True
 
 
 def _new_shape(size: int, shape: Any, order: Any) -> tuple[int, ...]:
@@ -225,10 +242,8 @@ def reshaped(
 
 def _of_nothing(x: DistArray, shape: tuple[int, ...], copy: bool | None) -> DistArray:
     """An array without elements; a view of one that is read-only is read-only, too."""
-    result = empty(Layout.replicated(shape, x._mesh.shape), x.dtype, x._mesh)
-    if not copy and not getattr(x._block.flags, "writeable", True):
-        result._block.flags.writeable = False
-    return result
+    layout = Layout.replicated(shape, x._mesh.shape)
+    return empty(layout, x.dtype, x._mesh) if copy else wrap(vacant(x, layout), layout, x._mesh)
 
 
 def _recut(layout: Layout, old: Interval, extents: tuple[int, ...]) -> list[Cut]:

@@ -15,7 +15,6 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import (
     DistArray,
     as_distarray,
-    call,
     common_mesh,
     empty,
     implements,
@@ -27,6 +26,7 @@ from distarray.layout import Cut, Fold, Layout
 from distarray.ops import chains, reproducible
 from distarray.ops.folds import RULES, Ufunc, exclusive, neutral
 from distarray.ops.reducing import loop_dtype, write
+from distarray.ops.reshape import in_line
 
 __all__ = [
     "accumulate",
@@ -72,6 +72,8 @@ def accumulate(ufunc: Ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any 
         axis = operator.index(axis)
     out = out[0] if type(out) is tuple else out
     kind, axis = _checked(ufunc, x, axis, dtype, out)
+    if out is not None and not x.size:
+        return out  # which may then have another shape
     if not x._layout.is_plain and not _passes(ufunc, x, kind):
         x = x._plain()
     rule = RULES.get(ufunc)
@@ -145,7 +147,7 @@ def _in_order(ufunc: Ufunc, x: DistArray, axis: int, dtype: Any, kind: Any) -> A
     if ufunc in RULES:
         work = reproducible.in_order_dtype(ufunc, kind)
         return chains.accumulate(ufunc, x, axis, work).astype(kind, copy=False)
-    if not chains.mixes(ufunc, x.dtype):
+    if not chains.mixes(ufunc, x.dtype, dtype):
         return chains.accumulate(ufunc, x, axis, kind)
     layout = chains.whole_along(x._layout, axis)
     block = movement.moved(x._block, x._layout, layout, x._mesh)
@@ -156,7 +158,7 @@ def _in_order(ufunc: Ufunc, x: DistArray, axis: int, dtype: Any, kind: Any) -> A
 def _flat(a: Any) -> Any:
     """The operand in one dimension, in C order."""
     x = as_distarray(a)
-    return x if x.ndim == 1 else call(np.ravel, x)
+    return x if x.ndim == 1 else in_line(x)
 
 
 @implements(np.cumsum, through={Fold.SUM})
@@ -227,7 +229,7 @@ def _cumulated(ufunc: Ufunc, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     x = as_distarray(a)
     if axis is None:
         x, axis = _flat(x), 0
-        if out is not None and out.shape != x.shape:
+        if out is not None and out.shape != x.shape and x.size:
             raise ValueError("provided out is the wrong size for the accumulation.")
     elif not x.ndim:
         np.cumsum(np.zeros(()), axis)  # raises what NumPy raises

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from distarray.array import DistArray, as_distarray, common_mesh, empty, implements, wrap
+from distarray.array import DistArray, as_distarray, common_mesh, implements, wrap
+from distarray.array.storage import vacant
 from distarray.layout import Fold, Layout
 
 __all__ = [
@@ -39,7 +40,7 @@ def permuted(x: DistArray, axes: Sequence[int]) -> DistArray:
     """`x` with its dimensions in the order `axes`, which is known to be one."""
     layout, mesh = _permuted_layout(x._layout, tuple(axes)), x._mesh
     if layout.ats and not layout.holds(mesh.coords):
-        return empty(layout, x.dtype, mesh)
+        return wrap(vacant(x, layout), layout, mesh)
     return wrap(x._block.transpose(axes), layout, mesh)
 
 

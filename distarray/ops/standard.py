@@ -11,6 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray
 from distarray.comm import default_mesh
+from distarray.ops.reshape import in_line
 
 __all__ = ["API_VERSION", "NamespaceInfo", "argsort", "sort"]
 
@@ -101,7 +102,7 @@ def argsort(
         return np.argsort(a, axis, kind, order, stable=stable)
     a = a if isinstance(a, DistArray) else np.asarray(a)
     if axis is None:
-        a, axis = np.ravel(a), 0
+        a, axis = in_line(a), 0
     axis = normalize_axis_index(axis, a.ndim)
     # Sorted from the far end and read backwards, equal elements come in their own order.
     stable = True if stable is None and kind is None else stable

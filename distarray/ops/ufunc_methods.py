@@ -37,9 +37,8 @@ def outer(ufunc: Ufunc, a: Any, b: Any, /, **kwargs: Any) -> Any:
     if ufunc.nin != 2 or ufunc.signature is not None:
         return ufunc.outer(np.zeros(1), np.zeros(1))  # raises what NumPy raises
     mesh = common_mesh(a, b)
-    ndim = np.ndim(b) if not isinstance(b, DistArray) else b.ndim
-    wide = as_distarray(a, mesh)[(..., *(None,) * ndim)] if ndim else a
-    return ufunc(wide, b if not ndim else as_distarray(b, mesh), **kwargs)
+    first, second = as_distarray(a, mesh), as_distarray(b, mesh)  # also numbers, with their types
+    return ufunc(first[(..., *(None,) * second.ndim)], second, **kwargs)
 
 
 def reduceat(

@@ -153,6 +153,7 @@ def difference_of(found: Any, wanted: Any) -> str | None:
 
 def _of_arrays(found: Any, wanted: Any) -> str | None:
     """The same for a distributed array, of which this rank looks at its block where it can."""
+    whole = None if found.layout.is_plain else found.full()  # all ranks, whatever they find
     if not isinstance(wanted, (np.ndarray, np.generic)):
         return f"an array {found!r}; NumPy: {type(wanted).__name__} {wanted!r}"
     if found.shape != wanted.shape:
@@ -167,8 +168,8 @@ def _of_arrays(found: Any, wanted: Any) -> str | None:
     layout, coords = found.layout, found.mesh.coords
     if found.to_local().shape != layout.local_shape(coords):
         return f"a block of shape {found.to_local().shape} under {layout}"
-    if not layout.is_plain:
-        return _of_elements(found.full(), np.asarray(wanted))
+    if whole is not None:
+        return _of_elements(whole, np.asarray(wanted))
     section = (..., *[slice(start, stop) for start, stop in layout.section(coords)])
     return _of_elements(found.to_local(), np.asarray(wanted)[section])
 

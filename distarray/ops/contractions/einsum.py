@@ -9,15 +9,16 @@ from distarray.array import DistArray, implements
 from distarray.ops.contractions.diagonals import merged
 from distarray.ops.contractions.engine import deliver
 from distarray.ops.contractions.kernels import labelled_kernel
-from distarray.ops.contractions.operands import moved_axes, read, shadow
+from distarray.ops.contractions.operands import read, shadow
 from distarray.ops.contractions.program import program_for
 from distarray.ops.contractions.recipes import Recipe, recipe
 from distarray.ops.contractions.reproducible import contract
+from distarray.ops.shape import permuted
 
 __all__ = ["einsum", "einsum_path"]
 
 
-@implements(np.einsum)
+@implements(np.einsum, at=True)
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
     """As :func:`numpy.einsum`, with its keywords; integers are exact.
 
@@ -38,6 +39,8 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
         _hashable(optimize),
         tuple(kwargs.items()),
     )
+    if not made.is_view:
+        arrays = [x._plain() for x in arrays]
     return deliver(_followed(made, arrays), out)
 
 
@@ -68,7 +71,7 @@ def _followed(made: Recipe, arrays: list[DistArray]) -> DistArray:
         for p in sorted(step.positions, reverse=True):
             del arrays[p]
         if step.spec is None:
-            arrays.append(moved_axes(now[0], step.axes))
+            arrays.append(permuted(now[0], step.axes))
             continue
         last = not arrays
         layouts, dtypes = [x._layout for x in now], [x.dtype for x in now]

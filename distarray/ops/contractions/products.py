@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, call, implements, to_layout
+from distarray.array import DistArray, implements, to_layout
 from distarray.array.blocks import conjugated
 from distarray.config import config
 from distarray.layout import Layout
@@ -21,6 +21,7 @@ from distarray.ops.contractions.operands import (
 from distarray.ops.contractions.program import Program, program_for
 from distarray.ops.contractions.reproducible import contract
 from distarray.ops.one_rank import as_numpy_on_one_rank
+from distarray.ops.reshape import in_line, refitted
 from distarray.plan import Contraction
 
 __all__ = ["dot", "inner", "kron", "outer", "tensordot", "vdot"]
@@ -136,7 +137,7 @@ def vdot(a: Any, b: Any, /) -> Any:
     if x.size != y.size:
         raise ValueError(f"cannot reshape array of size {y.size} into shape ({x.size},)")
     if x.shape != y.shape:
-        x, y = call(np.ravel, x), call(np.ravel, y)
+        x, y = in_line(x), in_line(y)
     return _paired(conjugated(x), y, tuple([(d, d) for d in range(x.ndim)]), dtype)
 
 
@@ -145,7 +146,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     """As :func:`numpy.outer`; cut as `a` is, or as `b` is."""
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.outer, x.dtype, y.dtype)
-    result = _paired(call(np.ravel, x), call(np.ravel, y), (), dtype)
+    result = _paired(in_line(x), in_line(y), (), dtype)
     if out is not None:
         fits = common_shape(out.shape, result.shape) == out.shape
         if not fits or not np.can_cast(dtype, out.dtype, "same_kind"):
@@ -223,7 +224,7 @@ def kron(a: Any, b: Any) -> Any:
     layouts, dtypes = (x._layout, y._layout), (x.dtype, y.dtype)
     program = program_for(labelled_kernel(spec), spec, layouts, dtypes, dtype)
     shape = tuple([m * n for m, n in zip(x.shape, y.shape, strict=True)])
-    return call(np.reshape, contract(program, (x, y)), shape)
+    return refitted(contract(program, (x, y)), shape)
 
 
 @lru_cache(maxsize=1024)

@@ -58,6 +58,11 @@ class Recipe(NamedTuple):
     dtype: np.dtype[Any]
     scalar: bool
 
+    @property
+    def is_view(self) -> bool:
+        """Whether the result is a view of the one operand."""
+        return len(self.diagonals) == 1 and all(step.spec is None for step in self.steps)
+
 
 @lru_cache(maxsize=4096)
 def recipe(

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout, wrap
+from distarray.array.blocks import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout
 from distarray.ops.indexing.bounds import in_bounds
@@ -84,8 +85,9 @@ def put_along_axis(arr: DistArray, indices: Any, values: Any, axis: int | None) 
     """
     mesh = common_mesh(arr, indices, values)
     x, indices = as_distarray(arr, mesh), plain(indices)
-    values = as_values(values, x.dtype)
     _check(x, indices, axis)
+    refuse_read_only(x._block)
+    values = as_values(values, x.dtype)
     if axis is None:
         rows, found = flat_rows(x, indices, "raise", for_writing=True)
         store(rows, found, Values(values, indices.shape, 0, 1))

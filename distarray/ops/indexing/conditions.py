@@ -14,6 +14,7 @@ from distarray.array import (
     to_layout,
     wrap,
 )
+from distarray.array.blocks import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.ops.indexing import masks
@@ -21,8 +22,9 @@ from distarray.ops.indexing.nonzeros import flatnonzero
 from distarray.ops.indexing.packing import Packing
 from distarray.ops.indexing.selection import copyto
 from distarray.ops.indexing.take import finished, take
-from distarray.ops.indexing.values import as_values, plain
+from distarray.ops.indexing.values import as_values, is_scalar, plain
 from distarray.ops.one_rank import as_numpy_on_one_rank, names_scalar
+from distarray.ops.reshape import in_line, refitted
 
 __all__ = ["compress", "extract", "place", "putmask"]
 
@@ -128,8 +130,9 @@ def place(arr: DistArray, mask: Any, vals: Any) -> None:
         raise TypeError(f"place() argument 1 must be numpy.ndarray, not {type(arr).__name__}")
     mesh = common_mesh(arr, mask, vals)
     x: DistArray = as_distarray(arr, mesh)
+    refuse_read_only(x._block, "place: output array is read-only")
     chosen = _mask_like(x, mask, "place")
-    values: Any = np.ravel(_safe_values(vals, x))
+    values: Any = in_line(_safe_values(vals, x))
     if not x.ndim:
         x, chosen = x._view((None,)), chosen._view((None,))
     if values.size != 1:
@@ -148,14 +151,17 @@ def _mask_like(x: DistArray, mask: Any, name: str) -> DistArray:
     if chosen.size != x.size:
         raise ValueError(f"{name}: mask and data must be the same size")
     if chosen.shape != x.shape:
-        chosen = np.reshape(chosen, x.shape)
+        chosen = refitted(chosen, x.shape)
     return to_layout(chosen, Layout.from_cuts(x._layout.cuts, x._mesh.shape))
 
 
 def _safe_values(values: Any, x: DistArray) -> Any:
-    """Values that these functions, unlike assignment, take only if no cast can change them."""
+    """Values that these functions, unlike assignment, take only if no cast can change them.
+
+    Scalars are cast all the same, as in NumPy.
+    """
     kind = getattr(values, "dtype", x.dtype)
-    if not np.can_cast(kind, x.dtype, "safe"):
+    if not is_scalar(values) and not np.can_cast(kind, x.dtype, "safe"):
         raise TypeError(
             f"Cannot cast array data from {kind!r} to {x.dtype!r} according to the rule 'safe'"
         )
@@ -195,9 +201,9 @@ def putmask(a: DistArray, /, mask: Any, values: Any) -> None:
         raise TypeError(f"putmask() argument 1 must be numpy.ndarray, not {type(a).__name__}")
     mesh = common_mesh(a, mask, values)
     x = as_distarray(a, mesh)
+    refuse_read_only(x._block, "putmask: output array is read-only")
     chosen = _mask_like(x, mask, "putmask")
-    # NumPy casts its scalars as it likes here, though not in `place`.
-    source = values if isinstance(values, np.generic) else _safe_values(values, x)
+    source = _safe_values(values, x)
     if source.size:
         copyto(x, _repeated(source, x), "unsafe", chosen)
 
@@ -207,8 +213,9 @@ def _repeated(values: Any, x: DistArray) -> Any:
     if values.size == 1:
         return np.reshape(values, ())
     if values.size == x.size:
-        return np.reshape(values, x.shape)
-    return values if values.shape == x.shape else _at_places(np.ravel(values), x)
+        same = isinstance(values, DistArray)
+        return refitted(values, x.shape) if same else np.reshape(values, x.shape)
+    return values if values.shape == x.shape else _at_places(in_line(values), x)
 
 
 def _at_places(values: Array, x: DistArray) -> DistArray:

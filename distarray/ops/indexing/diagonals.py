@@ -7,12 +7,14 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, default_layout, implements, wrap
+from distarray.array.storage import vacant
 from distarray.layout import Cut, Layout
 from distarray.ops.indexing.gather import fetch
 from distarray.ops.indexing.located import Located, local_part
 from distarray.ops.indexing.owners import Rows
 from distarray.ops.indexing.values import as_values
 from distarray.ops.one_rank import as_numpy_on_one_rank
+from distarray.ops.reshape import in_line
 
 __all__ = ["diag", "diagflat", "diagonal", "fill_diagonal"]
 
@@ -67,7 +69,8 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> DistArr
     if layout.holds(mesh.coords):
         block = np.diagonal(x._block, shift, first, second)
     else:
-        block = mesh.xp.empty(target.local_shape(mesh.coords), x.dtype)
+        block = vacant(x, target)
+        block.flags.writeable = False
     return wrap(block, target, mesh)
 
 
@@ -140,7 +143,7 @@ def diagflat(v: Any, k: int = 0) -> DistArray:
     ----
     As :func:`numpy.ravel` and :func:`numpy.diag`.
     """
-    result: DistArray = diag(np.ravel(as_distarray(v)), k)
+    result: DistArray = diag(in_line(as_distarray(v)), k)
     return result
 
 
@@ -168,7 +171,7 @@ def fill_diagonal(a: DistArray, val: Any, wrap: bool = False) -> None:
         raise ValueError("array must be at least 2-d")
     if x.ndim > 2 and len(set(x.shape)) > 1:
         raise ValueError("All dimensions of input must be of equal length")
-    values: Any = np.ravel(as_values(val, x.dtype))
+    values: Any = in_line(as_values(val, x.dtype))
     if isinstance(values, DistArray):
         values = local_part(values, Layout.replicated(values.shape, mesh.shape), mesh)
     if not values.size or not x._layout.holds(mesh.coords):

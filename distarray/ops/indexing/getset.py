@@ -8,6 +8,7 @@ import numpy as np
 
 from distarray.array import UFUNC_METHODS, DistArray, as_distarray, common_mesh, implements, wrap
 from distarray.array.assigning import brought
+from distarray.array.blocks import refuse_read_only
 from distarray.array.keys import basic_entries
 from distarray.comm import own_mesh
 from distarray.layout import Cut
@@ -17,7 +18,7 @@ from distarray.ops.indexing.keys import AdvancedKey, advanced_key
 from distarray.ops.indexing.located import locate
 from distarray.ops.indexing.owners import Rows
 from distarray.ops.indexing.scatter import Apply, assign, in_c_order, store
-from distarray.ops.indexing.values import MISMATCH, Values, as_values
+from distarray.ops.indexing.values import MISMATCH, Values, as_values, is_scalar, plain
 from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["getitem", "setitem", "ufunc_at"]
@@ -154,10 +155,23 @@ def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, b: Any = None, /) -> None:
 
     Cost
     ----
-    As ``a[indices] = b``.
+    As ``a[indices] = b``; one allreduce of a truth value more for powers of integers.
+
+    Notes
+    -----
+    What is read-only is refused. NumPy refuses it for basic keys alone, and writes to it by others.
     """
     _check_at(ufunc, a, b)
-    _at(ufunc, a, indices, b)
+    if ufunc is np.power and a.dtype.kind in "bui" and _has_negative(b) and a[indices].size:
+        raise ValueError("Integers to negative integer powers are not allowed.")
+    _at(ufunc, a, indices, plain(b))
+
+
+def _has_negative(values: Any) -> bool:
+    """Whether one of the values is a negative integer, wherever it is."""
+    if not hasattr(values, "dtype"):
+        values = np.asarray(values)
+    return values.dtype.kind == "i" and bool(np.any(values < 0))
 
 
 def _at_once(ufunc: np.ufunc, block: Array, key: Any, values: Any) -> None:
@@ -186,9 +200,7 @@ def _at(ufunc: np.ufunc, a: Any, indices: Any, b: Any) -> None:
 
 
 def _check_at(ufunc: np.ufunc, a: Any, b: Any) -> None:
-    if not isinstance(a, (DistArray, np.ndarray)) or isinstance(
-        getattr(a, "_block", None), np.generic
-    ):
+    if not isinstance(a, (DistArray, np.ndarray)) or is_scalar(a):
         raise TypeError("first operand must be array")
     if ufunc.nin > 2:
         raise ValueError("Only unary and binary ufuncs supported at this time")
@@ -205,6 +217,8 @@ def _check_at(ufunc: np.ufunc, a: Any, b: Any) -> None:
     )
     with np.errstate(all="ignore"):
         ufunc.at(probe, [0], *operands)
+    block = a._block if isinstance(a, DistArray) else a
+    refuse_read_only(block, "operand array with iterator write flag set is read-only")
 
 
 UFUNC_METHODS["at"] = ufunc_at

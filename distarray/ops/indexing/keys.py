@@ -86,13 +86,20 @@ def advanced_key(
     builder = _Builder(layout)
     for entry in entries:
         builder.add(entry, nonzero, lone)
-    return builder.finish(lone and len(parts) == 1 and arrays[0].ndim == layout.ndim)
+    shape = arrays[0].shape if lone else () if type(entries[0]) is bool else None
+    return builder.finish(len(parts) == 1 and shape == layout.shape)
 
 
 def _keeps_from_being_lone(entries: Sequence[Any], layout: Layout) -> bool:
-    """Whether there are index arrays beside the mask: 0-d masks, integers on cut dimensions."""
+    """Whether there are index arrays beside the mask: 0-d masks, integers on cut dimensions.
+
+    Or the mask has no elements, and another length than what it stands for.
+    """
     if any(type(entry) is bool for entry in entries):
         return True
+    for entry, dim in _with_dims(entries):
+        if isinstance(entry, _ARRAYS) and entry.shape != layout.shape[dim : dim + entry.ndim]:
+            return True
     numbers = [dim for entry, dim in _with_dims(entries) if type(entry) is int]
     return any(_is_cut(layout.cuts[dim]) for dim in numbers)
 
@@ -265,7 +272,7 @@ def _check_masks(entries: Sequence[Any], shape: tuple[int, ...]) -> None:
         if not isinstance(entry, _ARRAYS) or entry.dtype != bool:
             continue
         for axis, extent in enumerate(entry.shape, dim):
-            if extent != shape[axis]:
+            if extent and extent != shape[axis]:  # NumPy takes what selects nothing
                 raise IndexError(
                     f"boolean index did not match indexed array along axis {axis}; size of "
                     f"axis is {shape[axis]} but size of corresponding boolean axis is {extent}"

@@ -9,7 +9,7 @@ from distarray.array import DistArray, as_distarray, common_mesh, implements, mo
 from distarray.comm.agree import agree
 from distarray.ops.blockwise import apply_blockwise
 from distarray.ops.indexing.nonzeros import nonzero
-from distarray.ops.indexing.values import plain
+from distarray.ops.indexing.values import plain, without_surplus
 from distarray.ops.one_rank import as_numpy_on_one_rank, names_scalar
 from distarray.plan import restrict, shape_text
 
@@ -165,22 +165,17 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     if not isinstance(dst, (DistArray, np.ndarray)):
         raise TypeError(f"copyto() argument 1 must be numpy.ndarray, not {type(dst).__name__}")
     source, mask = plain(src), plain(where)
-    _check_cast(source, dst.dtype, casting)
+    if isinstance(mask, (list, tuple)):
+        mask = np.asarray(mask, bool)
     target = as_distarray(dst, mesh)
+    _check_copy(target, source, casting, mask)
     if mask is True:
         target[...] = source
         return
+    layout, ndim = target._layout, target.ndim
     condition = as_distarray(mask, mesh)
-    if condition.dtype != bool:
-        condition = condition.astype(bool)
-    layout, shape = target._layout, target.shape
-    values = as_distarray(source, mesh)
-    for array in (values, condition):
-        if array.ndim > target.ndim or np.broadcast_shapes(array.shape, shape) != shape:
-            raise ValueError(
-                f"could not broadcast input array from shape {shape_text(array.shape)} into shape "
-                f"{shape_text(shape)}"
-            )
+    values = without_surplus(as_distarray(source, mesh), ndim)
+    _check_shapes(target, values, condition)
     blocks = [
         movement.moved(mesh.asarray(x._block), x._layout, restrict(layout, x.shape), mesh)
         for x in (values, condition)
@@ -189,10 +184,23 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
         np.copyto(target._block, blocks[0], casting="unsafe", where=blocks[1])
 
 
-def _check_cast(source: Any, dtype: Any, casting: Any) -> None:
-    """Let NumPy say whether the cast is allowed, so that every rank hears the same."""
+def _check_copy(target: DistArray, source: Any, casting: Any, mask: Any) -> None:
+    """Let NumPy say what is wrong with the arguments, so that every rank hears the same."""
+    cell = np.ones(1, target.dtype)
+    cell.flags.writeable = bool(getattr(target._block.flags, "writeable", True))
     if not isinstance(source, (bool, int, float, complex, np.generic)):
         if not isinstance(source, (DistArray, np.ndarray)):
             source = np.asarray(source)
         source = np.ones((1,) * min(source.ndim, 1), source.dtype)
-    np.copyto(np.ones(1, dtype), source, casting)
+    kind = np.zeros(1, mask.dtype) if hasattr(mask, "dtype") else bool(np.ndim(mask))
+    np.copyto(cell, source, casting, kind)
+
+
+def _check_shapes(target: DistArray, *arrays: DistArray) -> None:
+    shape = target.shape
+    for array in arrays:
+        if array.ndim > len(shape) or np.broadcast_shapes(array.shape, shape) != shape:
+            raise ValueError(
+                f"could not broadcast input array from shape {shape_text(array.shape)} into shape "
+                f"{shape_text(shape)}"
+            )

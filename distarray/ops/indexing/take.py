@@ -7,12 +7,14 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.array.blocks import refuse_read_only
 from distarray.ops.indexing.gather import fetch
 from distarray.ops.indexing.located import Located, locate
 from distarray.ops.indexing.owners import Rows
 from distarray.ops.indexing.scatter import store
 from distarray.ops.indexing.values import Values, as_values, plain
 from distarray.ops.one_rank import as_numpy_on_one_rank
+from distarray.ops.reshape import in_line
 
 __all__ = ["finished", "flat_rows", "put", "take"]
 
@@ -151,6 +153,7 @@ def put(a: DistArray, ind: Any, v: Any, mode: str = "raise") -> None:
         raise TypeError(f"argument 1 must be numpy.ndarray, not {type(a).__name__}")
     mesh = common_mesh(a, ind, v)
     x = as_distarray(a, mesh)
+    refuse_read_only(x._block, "put: output array is read-only")
     index = _ravelled(_positions(plain(ind), "safe"))
     _check_mode(mode)
     values = _ravelled(as_values(v, x.dtype))
@@ -158,11 +161,20 @@ def put(a: DistArray, ind: Any, v: Any, mode: str = "raise") -> None:
         raise IndexError("cannot replace elements of an empty array")
     if not index.size or not values.size:
         return
-    rows, found = flat_rows(x, index, mode, for_writing=True)
+    try:
+        rows, found = flat_rows(x, index, mode, for_writing=True)
+    except IndexError:
+        put(a, index[: _first_outside(index, x.size)], v)  # NumPy finds out on its way
+        raise
     if 1 < values.size != index.size:
         values = values[np.arange(index.size) % values.size]
     store(rows, found, Values(values, index.shape, 0, 1))
 
 
+def _first_outside(index: Any, size: int) -> int:
+    """How many positions there are before the first one that is out of bounds."""
+    return int(np.argmax((index < -size) | (index >= size)))
+
+
 def _ravelled(x: Array) -> Array:
-    return x if x.ndim == 1 else np.ravel(x)
+    return x if x.ndim == 1 else in_line(x)

@@ -1,11 +1,13 @@
 """Triangles of matrices, and the positions of their elements."""
 
+from math import floor
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, implements, wrap
 from distarray.layout import Layout
+from distarray.ops.creation import triangle
 from distarray.ops.indexing.masks import coordinates
 from distarray.ops.one_rank import as_numpy_on_one_rank
 
@@ -18,9 +20,14 @@ def _triangle(function: Any, m: Any, k: int) -> DistArray:
         function(np.zeros(()), k)  # NumPy's error
     if x.ndim == 1:
         x = np.broadcast_to(x, (x.size, x.size))
-    section = x._layout.section(x._mesh.coords)
-    shift = k + section[-2][0] - section[-1][0]
-    return wrap(function(x._block, shift), x._layout, x._mesh)
+    rows, columns = [slice(*interval) for interval in x._layout.section(x._mesh.coords)[-2:]]
+    if floor(k) == k:
+        part = function(x._block, floor(k) + rows.start - columns.start)
+        return wrap(part, x._layout, x._mesh)
+    lower = function is np.tril
+    chosen = triangle(rows, columns, x.shape[-1], k if lower else k - 1, bool, x._mesh.xp)
+    part = np.where(chosen if lower else ~chosen, x._block, x._block.dtype.type(0))
+    return wrap(part, x._layout, x._mesh)
 
 
 @implements(np.tril, at=True)

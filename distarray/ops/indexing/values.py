@@ -10,7 +10,7 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.plan import restrict, shape_text
 
-__all__ = ["MISMATCH", "Values", "as_values", "plain"]
+__all__ = ["MISMATCH", "Values", "as_values", "is_scalar", "plain", "without_surplus"]
 
 Array = Any
 #: NumPy's text for values that do not broadcast to what is indexed.
@@ -23,6 +23,11 @@ MISMATCH = (
 def plain(x: Any) -> Any:
     """An operand with its pending folds carried out, and held by more than one coordinate."""
     return x._plain() if isinstance(x, DistArray) else x
+
+
+def is_scalar(value: Any) -> bool:
+    """Whether a value is a scalar of NumPy's, also one that an operation has given."""
+    return isinstance(getattr(value, "_block", value), np.generic)
 
 
 def as_values(value: Any, dtype: Any) -> Any:
@@ -65,8 +70,8 @@ class Values:
             value = np.asarray(value)
         value = plain(value)
         given = value.shape
-        while text is MISMATCH and value.ndim > len(shape) and value.shape[0] == 1:
-            value = value[0]
+        if text is MISMATCH:
+            value = without_surplus(value, len(shape), 0 in shape[at : at + ndim])
         pairs = zip(reversed(value.shape), reversed(shape), strict=False)
         if value.ndim > len(shape) or any(have not in (want, 1) for have, want in pairs):
             raise ValueError(text.format(shape_text(given), shape_text(shape)))
@@ -98,3 +103,13 @@ class Values:
         block = movement.moved(mesh.asarray(value._block), value._layout, target, mesh)
         block = block.reshape((1,) * (len(self.shape) - block.ndim) + block.shape)
         return np.moveaxis(block, list(self.index_dims), list(range(len(self.index_dims))))
+
+
+def without_surplus(value: Any, ndim: int, unread: bool = False) -> Any:
+    """Values without leading dimensions in excess, of length 1, or of any if they are not read."""
+    surplus = value.ndim - ndim
+    if unread and surplus > 0:
+        return np.empty(value.shape[surplus:], value.dtype)
+    while value.ndim > ndim and value.shape[0] == 1:
+        value = value[0]
+    return value

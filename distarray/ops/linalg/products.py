@@ -8,6 +8,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, call, common_mesh, implements, wrap
 from distarray.ops.linalg import small
+from distarray.ops.reshape import in_line
 
 __all__ = ["cross", "multi_dot"]
 
@@ -43,7 +44,7 @@ def multi_dot(arrays: Any, *, out: Any = None) -> Any:
     result = _product(given, _order([*[x.shape[0] for x in given], given[-1].shape[1]]), out)
     if first == 1 and last == 1:
         return result[0, 0]
-    return call(np.ravel, result) if first == 1 or last == 1 else result
+    return in_line(result) if first == 1 or last == 1 else result
 
 
 #: Where to split a product: (split, order of the left part, order of the right); None for a factor.

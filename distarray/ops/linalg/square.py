@@ -23,6 +23,7 @@ from distarray.ops.linalg.small import (
     read,
     stackwise,
 )
+from distarray.ops.reshape import in_line, refitted
 
 __all__ = [
     "BLOCKED_FROM",
@@ -339,4 +340,4 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
             prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim])"
         )
     square = call(np.reshape, a, (size, size))
-    return call(np.reshape, solve(square, call(np.ravel, b)), shape)
+    return refitted(solve(square, in_line(b)), shape)

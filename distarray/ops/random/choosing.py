@@ -18,6 +18,7 @@ from distarray.ops.random.shuffling import WHOLE, Shuffle
 from distarray.ops.random.streams import Call
 from distarray.ops.random.tiles import Tile
 from distarray.ops.random.weighted import Weights, check_weights
+from distarray.ops.reshape import refitted
 
 __all__ = ["Choosing"]
 
@@ -173,7 +174,7 @@ def _distinct(call: Call, count: int, layout: Layout, p: Any, mesh: DeviceMesh) 
         found = to_layout(_race(call, count, p, mesh)[: layout.size], line)
     if layout.ndim == 1:
         return to_layout(found, layout)
-    return to_layout(found.reshape(layout.shape)._plain(), layout)
+    return to_layout(refitted(found, layout.shape)._plain(), layout)
 
 
 def _first_distinct(call: Call, count: int, line: Layout, mesh: DeviceMesh) -> DistArray:

@@ -14,6 +14,7 @@ from distarray.ops.random.sampling import Source, layout_for
 from distarray.ops.random.shuffling import WHOLE, Shuffle, shuffled
 from distarray.ops.random.streams import Call
 from distarray.ops.random.tiles import TILE, tiles
+from distarray.ops.reshape import in_line, refitted
 
 __all__ = ["Ordering"]
 
@@ -139,9 +140,9 @@ class Ordering(Source):
             array = to_layout(array, layout_for(array.shape, array.dtype, mesh, placements))
         call = self._begin("permuted", mesh)
         if axis is None:
-            flat: DistArray = array if array.ndim == 1 else array.ravel()
+            flat: DistArray = array if array.ndim == 1 else in_line(array)
             flat = shuffled(flat._plain(), 0, Shuffle(call, array.size))
-            result = to_layout(flat.reshape(array.shape)._plain(), array._layout)
+            result = to_layout(refitted(flat, array.shape)._plain(), array._layout)
         else:
             result = slices_permuted(array, axis, call)
         if out is None:

@@ -9,6 +9,7 @@ from distarray.array import DistArray, as_distarray, call, common_mesh, implemen
 from distarray.comm import devices
 from distarray.config import config
 from distarray.layout import Fold, Layout
+from distarray.ops.reshape import in_line
 from distarray.ops.sets.local import distinct
 from distarray.ops.sets.unique import unique
 from distarray.ops.sorting.counted import shifted, unshifted
@@ -25,7 +26,7 @@ def _pair(ar1: Any, ar2: Any) -> tuple[Any, Any]:
 
 
 def _flat(x: DistArray) -> DistArray:
-    flat: DistArray = call(np.ravel, x)
+    flat: DistArray = in_line(x)
     return flat._plain()
 
 

@@ -9,6 +9,7 @@ from distarray.array import DistArray, as_distarray, call, implements, to_layout
 from distarray.comm import DeviceMesh, devices
 from distarray.config import config
 from distarray.layout import Cut, Layout
+from distarray.ops.reshape import in_line
 from distarray.ops.sets.distinct import Merged, merge
 from distarray.ops.sets.local import Distinct, distinct
 from distarray.ops.sorting.engine import lengths_of
@@ -174,7 +175,7 @@ def _placed(merged: Merged, x: DistArray) -> list[Any]:
 
 def _with_every_nan(x: DistArray, asked: _Asked) -> list[DistArray]:
     """The distinct elements where no NaN equals another: each of them is listed."""
-    flat: Any = call(np.ravel, x)._plain()
+    flat: Any = in_line(x)._plain()
     lost = np.isnan(flat)
     numbers, nans = np.flatnonzero(~lost), np.flatnonzero(lost)
     rest, missing = flat[numbers], flat[nans]

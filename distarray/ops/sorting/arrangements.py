@@ -12,6 +12,7 @@ from distarray.array.blocks import refuse_read_only
 from distarray.comm import devices
 from distarray.layout import Layout
 from distarray.ops.blockwise import prepare
+from distarray.ops.reshape import in_line
 from distarray.ops.sorting.engine import order_line, sort_line
 from distarray.ops.sorting.lines import Line, Work, along_axis
 from distarray.ops.sorting.local import sort_block, sorted_values, stable_order
@@ -131,7 +132,7 @@ def _operand(function: Any, a: Any, axis: Any, **keywords: Any) -> tuple[DistArr
     if isinstance(order, list):
         keywords["order"] = tuple(order)
     _check(function, len(x.shape), x.dtype, axis, **keywords)
-    return (call(np.ravel, x)._plain(), -1) if axis is None else (x, axis)
+    return (in_line(x)._plain(), -1) if axis is None else (x, axis)
 
 
 @lru_cache(maxsize=1024)

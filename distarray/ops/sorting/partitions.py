@@ -15,6 +15,7 @@ from distarray.array import DistArray, as_distarray, call, faults, implements
 from distarray.comm.group import Group
 from distarray.config import config
 from distarray.ops.order.selection import select
+from distarray.ops.reshape import in_line
 from distarray.ops.sorting.arrangements import argsort, comparable, sort, viewed
 from distarray.ops.sorting.engine import Routed, order_line
 from distarray.ops.sorting.lines import Line, Work, along_axis
@@ -158,7 +159,7 @@ def _selects(x: DistArray, places: Sequence[int]) -> bool:
 
 def _lined_up(x: DistArray, axis: Any) -> tuple[DistArray, int]:
     if axis is None:
-        return call(np.ravel, x)._plain(), 0
+        return in_line(x)._plain(), 0
     return x, normalize_axis_index(operator.index(axis), x.ndim)
 
 
