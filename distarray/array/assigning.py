@@ -41,6 +41,7 @@ def assign(target: Any, value: Any) -> None:
         return
     if target.dtype.names is not None and isinstance(value, (tuple, list)):
         value = np.asarray(value, target.dtype)  # a tuple is one record
+    _check_records(value, target.dtype)  # NumPy looks at that first
     shape = value._layout.shape if isinstance(value, Base) else np.shape(value)
     if not _fits(shape, target.shape):
         raise ValueError(
@@ -100,13 +101,18 @@ def one_element(value: Any, dtype: np.dtype[Any]) -> Any:
     return cell if dtype.hasobject else cell[()]  # a device takes scalars of the host alone
 
 
+def _check_records(value: Any, dtype: np.dtype[Any]) -> None:
+    """Raise what NumPy raises for records that cannot become elements of a data type."""
+    if isinstance(value, Base) and value._block.dtype.kind == "V":
+        np.zeros(1, value._block.dtype).astype(dtype)
+
+
 def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
     """A value that can be cast to a data type; raises on all ranks where NumPy would.
 
     Only a rank that holds elements of the target would find out by itself.
     """
-    if isinstance(value, Base) and value._block.dtype.kind == "V":
-        np.zeros(1, value._block.dtype).astype(dtype)
+    _check_records(value, dtype)
     if not isinstance(getattr(value, "dtype", None), np.dtype):
         if isinstance(value, (list, tuple)) or np.ndim(value):
             return np.asarray(value, dtype)

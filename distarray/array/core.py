@@ -146,7 +146,10 @@ class DistArray(Scalars, Items, Operators, Methods):
         layout = self._layout
         large = layout.partials and self.nbytes >= config.replicate_below
         target = movement.scatter_target(layout) if large else None
+        writeable = getattr(self._block.flags, "writeable", True)
         self._block, self._layout = movement.settled(self._block, layout, self._mesh, target)
+        if not writeable and layout.partials and isinstance(self._block, np.ndarray):
+            self._block.flags.writeable = False
 
     def _plain(self) -> "DistArray":
         if self._layout.is_plain:

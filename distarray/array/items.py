@@ -17,7 +17,8 @@ from distarray.array.base import Base
 from distarray.array.blocks import refuse_read_only
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
-from distarray.array.keys import basic_entries, directed, field_named, names_element
+from distarray.array.keys import basic_entries, field_named, names_element
+from distarray.array.storage import vacant
 from distarray.config import config
 from distarray.layout import Layout, local_key, view_layout, whole_view
 
@@ -134,13 +135,13 @@ class Items(Base):
         result._layout = layout_of_view = view_layout(layout, entries)
         key = local_key(layout, entries, mesh.coords)
         if key is None:
-            block = mesh.xp.empty(layout_of_view.local_shape(mesh.coords), self._block.dtype)
+            block = vacant(self, layout_of_view)
         else:
             block = self._block
             if mesh.device_type != "cpu" or isinstance(block, (str, bytes)):
                 block = mesh.asarray(block)  # a scalar of the host, or of text, is no array
             block = block[key] if layout_of_view.shape else block[(*key, ...)]
-        result._block = block if block.size else directed(block, self._block, entries)
+        result._block = block
         return result
 
     def _assign(self, value: Any) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from distarray.array.assigning import one_element
 from distarray.array.blocks import cast as cast_block
+from distarray.array.blocks import refuse_read_only
 from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
 from distarray.array.registry import Base, call
 from distarray.array.storage import suits
@@ -212,6 +213,7 @@ class Methods(Base):
 
     def fill(self, value: Any) -> None:
         """Set every element to a scalar."""
+        refuse_read_only(self._block)
         self[...] = one_element(value, self._block.dtype)  # type: ignore[index]
 
     # -- elementwise ----------------------------------------------------------------------------
@@ -278,10 +280,12 @@ class Methods(Base):
         if not copy and _needs_no_copy(self, dtype, order):
             return self
         error = None
-        reads = kind in "SUO" and wanted not in "SUO" and not self._layout.is_replicated
+        # Text may say no number, and be too short for a date.
+        reads = wanted not in "SUO" if kind in "SUO" else kind in "mM" and wanted in "SU"
+        reads = reads and not self._layout.is_replicated
         try:
             cast = cast_block(self._block, dtype, order, casting)
-        except ValueError as found:
+        except Exception as found:
             if not reads:
                 raise
             error = found

@@ -25,6 +25,8 @@ _multiply: Any = np.multiply
 #: What stands behind `==` and `!=` of records, for which there is no ufunc.
 _equal, _not_equal = operator.eq, operator.ne
 _SCALARS = frozenset({int, float, complex, bool})
+#: What NumPy raises, and `==` does not hand on, where types have no comparison.
+_INCOMPARABLE = ("_UFuncNoLoopError", "_UFuncBinaryResolutionError")
 _SEQUENCES = (list, tuple, str, bytes, bytearray)
 
 
@@ -126,7 +128,7 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Callable[[Any, Any], Any]:
         try:
             return compare(self, other)
         except TypeError as error:
-            if type(error).__qualname__ != "_UFuncNoLoopError":
+            if type(error).__qualname__ not in _INCOMPARABLE:
                 raise
         other = other if isinstance(other, Base) else np.asarray(other)
         if "V" in (self.dtype.kind, other.dtype.kind):

@@ -265,6 +265,17 @@ def _settled(value: Any, row: Row) -> Any:
     return value
 
 
+def _refuse_scalars(out: Any) -> None:
+    """Raise what NumPy raises for scalars that are to be written to."""
+    if out is None:
+        return
+    if type(out) is tuple:
+        for item in out:
+            _refuse_scalars(item)
+    elif isinstance(getattr(out, "_block", out), np.generic):
+        raise TypeError("return arrays must be of ArrayType")
+
+
 def _settle_folds(out: Any) -> None:
     """Make arrays that are to be written to ready for it, without moving them."""
     for value in out if isinstance(out, (tuple, list)) else (out,):
@@ -342,8 +353,14 @@ def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         mesh = mesh_concerned([*args, *kwargs.values()])
         if mesh is not None:
             return agreed(mesh, call, numpy_function, *args, **kwargs)
+    return _called(numpy_function, row, args, kwargs)
+
+
+def _called(numpy_function: Any, row: Row | None, args: Any, kwargs: dict[str, Any]) -> Any:
     if row is None:
         return _fallback[0](numpy_function, args, kwargs)
+    if row.out >= 0:
+        _refuse_scalars(kwargs.get("out") if len(args) <= row.out else args[row.out])
     if _as_they_are(args, row.lists) and (not kwargs or _as_they_are(kwargs.values())):
         return row.function(*args, **kwargs)
     server = _server(row, [*args, *kwargs.values()])

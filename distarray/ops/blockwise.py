@@ -7,7 +7,7 @@ here already is therefore never copied.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
 from distarray.array.blocks import Adapted, refuse_read_only
 from distarray.comm import DeviceMesh
+from distarray.comm.agree import agreed
 from distarray.layout import Box, Coords, Layout
 from distarray.plan import (
     broadcast_shapes,
@@ -26,7 +27,7 @@ from distarray.plan import (
     shape_text,
 )
 
-__all__ = ["alike", "apply_blockwise", "prepare"]
+__all__ = ["alike", "apply_blockwise", "check_shapes", "condition", "prepare", "result_types"]
 
 Array = Any
 _SCALARS = frozenset({bool, int, float, complex})
@@ -78,21 +79,22 @@ def apply_blockwise(
     try:
         result = _working_layout(arrays, given)
     except ValueError:
-        _result_types(function, operands, outs, keywords)  # what NumPy looks at first
+        if isinstance(function, np.ufunc):
+            result_types(function, operands, outs, keywords)  # what NumPy looks at first
         raise
     types = None
     asked = bool(outs) and mesh.device_type != "cpu"  # CuPy refuses less, and otherwise
     if asked or mask is not True or any(x._layout is not result for x in (*arrays, *given)):
         # Asked of NumPy before anything is sent: what it refuses, it refuses on all ranks.
-        types = _result_types(function, operands, outs, keywords)
+        types = result_types(function, operands, outs, keywords)
     parts: list[Any] = [_local(x, result) if isinstance(x, DistArray) else x for x in operands]
     mask = _local(mask, result) if isinstance(mask, DistArray) else mask
     blocks = _targets(outs, result, mesh, filled=mask is not True)
     scalar = not result.shape and not outs and _gives_scalar(function, operands, keywords)
-    function = _adapted(function, mesh)
-    value = _evaluate(
-        function, parts, mask, blocks, (result.local_shape(mesh.coords), types), keywords
-    )
+    wanted = result.local_shape(mesh.coords), types
+    evaluate = partial(_evaluate, _adapted(function, mesh), parts, mask, blocks, wanted, keywords)
+    # Text that is there may be no number.
+    value = agreed(mesh.group, evaluate) if _are_text(given) else evaluate()
     if scalar:
         value = tuple(map(mesh.scalar, value)) if type(value) is tuple else mesh.scalar(value)
     if isinstance(value, tuple):
@@ -109,6 +111,10 @@ def _adapted(function: Callable[..., Any], mesh: DeviceMesh) -> Callable[..., An
     if isinstance(function, np.ufunc):
         return faults.DETOURS.get(function, function)  # type: ignore[no-any-return]
     return function
+
+
+def _are_text(outs: Sequence[DistArray]) -> bool:
+    return any(out.dtype.kind in "SU" for out in outs)
 
 
 def alike(operands: Iterable[Any]) -> tuple[list[Array], Layout, DeviceMesh] | None:
@@ -151,7 +157,7 @@ def _gives_scalar(function: Callable[..., Any], operands: Sequence[Any], keyword
 def _working_layout(arrays: Sequence[DistArray], outs: Sequence[DistArray]) -> Layout:
     """The layout to compute in: the one for which least has to move."""
     if outs:
-        _check_outs(arrays, outs)
+        check_shapes(arrays, outs)
     everything = [*outs, *arrays]
     first = everything[0]._layout
     if all(x._layout is first for x in everything):
@@ -160,13 +166,16 @@ def _working_layout(arrays: Sequence[DistArray], outs: Sequence[DistArray]) -> L
     return propagate(tuple(layouts), tuple(sizes)).result
 
 
-def _result_types(
+def result_types(
     function: Callable[..., Any],
     operands: Sequence[Any],
-    outs: Sequence[DistArray | None],
+    outs: Sequence[Any],
     keywords: dict[str, Any],
 ) -> list[Any]:
-    """Data types of the results, from a call with empty arrays; or NumPy's exception."""
+    """Data types of the results, from a call with empty arrays; or NumPy's exception.
+
+    Operands are arrays or Python's numbers; `outs` may be arrays of NumPy's as well.
+    """
     probes = [np.empty((0,), x.dtype) if hasattr(x, "dtype") else x for x in operands]
     given = [None if out is None else np.empty((0,), out.dtype) for out in outs]
     if given:
@@ -190,8 +199,14 @@ def prepare(*inputs: Any) -> tuple[list[Any], Layout, DeviceMesh]:
     return blocks, result, mesh
 
 
+def condition(where: Any) -> Any:
+    """A condition with a data type: what is no array is converted to truth values."""
+    is_array = hasattr(where, "dtype") and not isinstance(where, np.generic)
+    return where if is_array else np.asarray(where, bool)
+
+
 def _as_mask(where: Any, mesh: DeviceMesh) -> DistArray:
-    mask = where if hasattr(where, "dtype") else np.asarray(where, bool)
+    mask = condition(where)
     if mask.dtype.kind != "b":
         raise TypeError(
             f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the rule "
@@ -210,12 +225,12 @@ def _check_writeable(outs: Sequence[Any]) -> None:
         refuse_read_only(out._block, "output array is read-only")
 
 
-def _check_outs(arrays: Sequence[DistArray], outs: Sequence[Any]) -> None:
+def check_shapes(arrays: Sequence[Any], outs: Sequence[Any]) -> None:
     """Raise what NumPy raises if results do not fit into the given arrays."""
-    shape = broadcast_shapes(*[x.shape for x in arrays])
+    shape = broadcast_shapes(*[np.shape(x) for x in arrays])
     for out in outs:
         if broadcast_shapes(shape, out.shape) != out.shape:
-            listed = " ".join([shape_text(x.shape) for x in (*arrays, out)])
+            listed = " ".join([shape_text(np.shape(x)) for x in (*arrays, out)])
             raise ValueError(
                 f"non-broadcastable output operand with shape {shape_text(out.shape)} doesn't "
                 f"match the broadcast shape {shape_text(shape)} (operands {listed})"

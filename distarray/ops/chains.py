@@ -77,6 +77,8 @@ def reduce(
         return reduce(ufunc, x, axes, np.dtype(np.float32), initial, mask).astype(dtype)
     if mask is not None:
         mask = np.broadcast_to(mask, block.shape)
+    if initial is not NoValue and initial is not None:
+        initial = np.asarray(initial).astype(dtype)[()]
     if not axes:
         start = block.astype(dtype)
         kept = start if initial is NoValue or initial is None else ufunc(initial, start)

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-@creates(np.array, lists=True)
+@creates(np.array, at=True, lists=True)
 def array(
     object: Any,
     dtype: Any = None,
@@ -155,7 +155,7 @@ def _mentions(value: Any) -> bool:
     return any(_mentions(item) for item in value if isinstance(item, (list, tuple)))
 
 
-@creates(np.asarray, lists=True)
+@creates(np.asarray, at=True, lists=True)
 def asarray(
     a: Any,
     dtype: Any = None,
@@ -177,7 +177,7 @@ def asarray(
     return _made(a, dtype, copy, order, like, mesh, placements)
 
 
-@creates(np.asanyarray, lists=True)
+@creates(np.asanyarray, at=True, lists=True)
 def asanyarray(
     a: Any,
     dtype: Any = None,
@@ -223,7 +223,7 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> DistArray
     return x
 
 
-@creates(np.ascontiguousarray, lists=True)
+@creates(np.ascontiguousarray, at=True, lists=True)
 def ascontiguousarray(
     a: Any,
     dtype: Any = None,
@@ -243,7 +243,7 @@ def ascontiguousarray(
     )
 
 
-@creates(np.asfortranarray, lists=True)
+@creates(np.asfortranarray, at=True, lists=True)
 def asfortranarray(
     a: Any,
     dtype: Any = None,
@@ -263,7 +263,7 @@ def asfortranarray(
     )
 
 
-@creates(np.require, lists=True)
+@creates(np.require, at=True, lists=True)
 def require(
     a: Any,
     dtype: Any = None,

@@ -266,7 +266,7 @@ def full_like(
     layout, mesh, model = _alike(a, shape, device, mesh, placements, dtype)
     local = layout.local_shape(mesh.coords)
     result = wrap(mesh.xp.empty_like(model, dtype, order, False, local), layout, mesh)
-    result[...] = plain(fill_value)
+    np.copyto(result, plain(fill_value), casting="unsafe")
     return result
 
 

@@ -11,6 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.layout import Fold
+from distarray.ops.indexing.values import plain
 from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.ops.reshape import in_line
 
@@ -28,7 +29,7 @@ def _at(ndim: int, axis: int, key: Any) -> tuple[Any, ...]:
 _AFTER, _BEFORE = slice(1, None), slice(None, -1)
 
 
-@implements(np.diff)
+@implements(np.diff, at=True)
 @as_numpy_on_one_rank(np.diff, unless=lambda a, n=1, *_, **__: n == 0)
 def diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = _NO_VALUE, append: Any = _NO_VALUE
@@ -44,6 +45,7 @@ def diff(
         return a
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n!r}")
+    a, prepend, append = plain(a), plain(prepend), plain(append)
     a = as_distarray(a, common_mesh(a, prepend, append))
     if not a.ndim:
         raise ValueError("diff requires input that is at least one dimensional")

@@ -231,19 +231,20 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> DistArra
         If an index is out of bounds; on all ranks alike.
     """
     arr, axis = _flattened(arr, axis, obj, values)
-    values = as_distarray(as_values(values, arr.dtype), arr._mesh)
     extent = arr.shape[axis]
     numbers, given = _insertion_points(obj, extent)
     if numbers.size == 1:
         return _insert_run(arr, numbers, values, axis, given)
     if not numbers.size and not isinstance(obj, np.ndarray):
         numbers = numbers.astype(np.intp)
+    np.empty(0, bool)[numbers[:0]]  # raises what NumPy raises of what is no integer
     numbers = np.where(numbers < 0, numbers + extent, numbers)
     wrong = (numbers < 0) | (numbers > extent)
     if wrong.any():
         raise IndexError(
             f"index {numbers[wrong][0]} is out of bounds for axis {axis} with size {extent}"
         )
+    values = as_distarray(as_values(values, arr.dtype), arr._mesh)
     return _insert_each(arr, numbers, values, axis)
 
 
@@ -264,7 +265,7 @@ def _insertion_points(obj: Any, extent: int) -> tuple[np.ndarray[Any, Any], Any]
 
 
 def _insert_run(
-    arr: DistArray, numbers: np.ndarray[Any, Any], values: DistArray, axis: int, obj: Any
+    arr: DistArray, numbers: np.ndarray[Any, Any], values: Any, axis: int, obj: Any
 ) -> DistArray:
     """Values, as many as there are, before a single index."""
     extent = arr.shape[axis]
@@ -272,6 +273,9 @@ def _insert_run(
     if not -extent <= number <= extent:
         raise IndexError(f"index {obj} is out of bounds for axis {axis} with size {extent}")
     number = number + extent if number < 0 else number
+    values = as_distarray(as_values(values, arr.dtype), arr._mesh)
+    if type(number) is not int:
+        [][:number]  # raises what NumPy raises
     whole = tuple([(0, 1, n) for n in values.shape])
     values = values._view((None,) * (arr.ndim - values.ndim) + whole)
     if numbers.ndim == 0:

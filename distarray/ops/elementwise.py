@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.array.blocks import refuse_read_only
 from distarray.ops.blockwise import apply_blockwise
 
 __all__ = [
@@ -118,7 +119,16 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     ----
     No message, unless `out` is distributed otherwise than `a`.
     """
-    return _blockwise(np.round, [a], out, decimals=decimals)
+    given = out[0] if isinstance(out, tuple) else out
+    if given is not None:
+        if given.size != np.size(a):
+            raise ValueError("invalid output shape")
+        if a.dtype.kind == "f" and type(decimals) is int and decimals == 0:
+            return np.rint(a, out=given)
+        if given.shape != np.shape(a):
+            raise ValueError("invalid output shape")
+        refuse_read_only(getattr(given, "_block", given), "output array is read-only")
+    return _blockwise(np.round, [a], given, decimals=decimals)
 
 
 @implements(np.fix, at=True)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from distarray.array import DistArray, as_distarray, call, implements
+from distarray.array.blocks import refuse_read_only
 from distarray.array.keys import as_index
 from distarray.ops.indexing.values import as_values
 from distarray.ops.rearranging import resize
@@ -80,21 +81,33 @@ class FlatIterator(NDArrayOperatorsMixin):
         base = self.base
         if type(key) is tuple and not key:
             raise IndexError("Assigning to a flat iterator with a 0-D index is not supported")
+        refuse_read_only(base._block, "underlying array is read-only")
         key = _single(key, base.size)
         value = np.asarray(value) if isinstance(value, np.generic) else value  # cast as arrays are
-        line, values = ravel(base), as_distarray(as_values(value, base.dtype), base._mesh)._plain()
+        values = as_distarray(as_values(value, base.dtype), base._mesh)._plain()
         number = as_index(key)
         if number is not None:
             if not -base.size <= number < base.size:
                 raise IndexError(f"index {number} is out of bounds for size {base.size}")
             if values.ndim:
                 raise ValueError("Error setting single item of array.")
-            line[key] = values
+            np.put(base, [number], values)
+        elif values.size and getattr(key, "dtype", np.dtype(bool)).kind != "b":
+            np.put(base, key, values)
         elif values.size:
-            line[key] = _repeated(values, _selected(key, base.size))
-        back = reshaped(line, base.shape)
-        if not np.may_share_memory(back.to_local(), base.to_local()):
-            base[...] = back
+            self._set_many(key, _repeated(values, _selected(key, base.size)))
+
+    def _set_many(self, key: Any, values: DistArray) -> None:
+        """Assign to a stretch, or to what a mask selects."""
+        base = self.base
+        try:
+            line = reshaped(base, (base.size,), copy=False)
+        except ValueError:  # elements have to change rank
+            line = reshaped(base, (base.size,), copy=True)
+            line[key] = values
+            base[...] = reshaped(line, base.shape)
+        else:
+            line[key] = values
 
 
 def _flattened(x: Any) -> Any:

@@ -21,6 +21,7 @@ from distarray.array import (
     movement,
     wrap,
 )
+from distarray.array.blocks import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Cut, Layout
@@ -287,6 +288,7 @@ def _joined_into(
     shape, parts = _in_a_row(operands, axis)
     if tuple(out.shape) != shape:
         raise ValueError("Output array is the wrong shape")
+    refuse_read_only(getattr(out, "_block", out))
     into = np.empty(probes[0].shape, out.dtype)
     np.concatenate(probes, axis, out=into, dtype=dtype, casting=casting)
     _, parts = _in_a_row(_read(operands, out.dtype), axis)

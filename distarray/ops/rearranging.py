@@ -137,6 +137,8 @@ def tile(A: Any, reps: Any) -> DistArray:
         raise ValueError("negative dimensions are not allowed")
     if all(n == 1 for n in times):
         return copy(a)
+    if not a.size:
+        return reshaped(a, tuple([n * extent for n, extent in zip(times, a.shape, strict=True)]))
     a = _whole_where_often(a, times)
     # Each dimension (n,) becomes (times, n), is stretched along the first and merged again.
     pairs: list[Any] = []

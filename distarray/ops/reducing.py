@@ -14,11 +14,12 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.lib.stride_tricks import as_strided
 
 from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
-from distarray.array.blocks import as_array, ufunc_method
+from distarray.array.blocks import as_array, refuse_read_only, ufunc_method
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Cut, Fold, Layout, Partial
 from distarray.ops import chains, reproducible
+from distarray.ops.blockwise import condition
 from distarray.ops.folds import RULES, Ufunc, combine, identity
 from distarray.plan import restrict
 
@@ -160,8 +161,8 @@ def reduce(
 
 
 def _mask(where: Any, mesh: DeviceMesh) -> DistArray:
-    """A mask as an array; what has no data type of its own is converted to truth values."""
-    return as_distarray(where if hasattr(where, "dtype") else np.asarray(where, bool), mesh)
+    """A mask as an array."""
+    return as_distarray(condition(where), mesh)
 
 
 def _as_axis(axis: Any) -> Any:
@@ -261,10 +262,10 @@ def _checked(
             whole = hollow(x.shape, x.dtype)
             ufunc.reduce(whole, axis, dtype, None, keepdims, where=where, **given)
         given["where"] = np.zeros([min(extent, 1) for extent in mask.shape], mask.dtype)
-    tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
-    value = ufunc.reduce(tiny, axis, dtype, None, keepdims, **given)
     if out is not None:
         check_out(ufunc.reduce, x, out, axis=axis, dtype=dtype, keepdims=keepdims, **given)
+    tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
+    value = ufunc.reduce(tiny, axis, dtype, None, keepdims, **given)
     return value.dtype  # type: ignore[no-any-return]
 
 
@@ -272,15 +273,17 @@ def check_out(
     function: Any, x: DistArray, out: Any, *, axis: Any, keepdims: bool, **keywords: Any
 ) -> None:
     """Raise what NumPy raises about an `out` of a wrong shape or kind."""
-    if isinstance(out, DistArray) and isinstance(out._block, np.generic):
+    if isinstance(getattr(out, "_block", out), np.generic):
         raise TypeError("return arrays must be of ArrayType")
-    if tuple(out.shape) != place(x._layout, axis, keepdims, x.dtype).layout.shape:
+    refuse_read_only(out._block if isinstance(out, DistArray) else out, "output array is read-only")
+    shape = place(x._layout, axis, keepdims, x.dtype).layout.shape
+    tiny = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
+    small = np.zeros([min(extent, 1) for extent in shape], out.dtype)
+    function(tiny, axis=axis, out=small, keepdims=keepdims, **keywords)
+    if tuple(out.shape) != shape:
         whole = hollow(x.shape, x.dtype)
         other = hollow(tuple(out.shape), x.dtype)
         np.add.reduce(whole, axis, None, out=other, keepdims=keepdims)
-    tiny = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
-    small = np.zeros([min(extent, 1) for extent in out.shape], out.dtype)
-    function(tiny, axis=axis, out=small, keepdims=keepdims, **keywords)
 
 
 def hollow(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -108,8 +108,8 @@ def ravel(a: Any, order: Any = "C") -> DistArray:
     _FLAG.ravel(order)  # raises for an order that is none
     order = order.upper()
     if order == "K":
-        return reshaped(permuted(a, stored_order(a)), (a.size,))
-    if order == "F" or (order == "A" and _is_fortran(a)):
+        a = permuted(a, stored_order(a))
+    elif order == "F" or (order == "A" and _is_fortran(a)):
         a = permuted(a, range(a.ndim)[::-1])
     return reshaped(a, (a.size,), viewable=_is_contiguous)
 

@@ -20,7 +20,7 @@ from distarray.array import (
     implements,
     movement,
 )
-from distarray.array.blocks import ufunc_method
+from distarray.array.blocks import refuse_read_only, ufunc_method
 from distarray.config import config
 from distarray.layout import Cut, Fold, Layout
 from distarray.ops import chains, reproducible
@@ -98,13 +98,18 @@ def _checked(
     if out is None:
         kind = _probed(ufunc, x._layout, x.dtype, axis, dtype)
     else:
-        if isinstance(out, DistArray) and isinstance(out._block, np.generic):
+        if isinstance(getattr(out, "_block", out), np.generic):
             raise TypeError("return arrays must be of ArrayType")
+        block = out._block if isinstance(out, DistArray) else out
+        refuse_read_only(block, "output array is read-only")
         tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
+        ufunc.accumulate(tiny, axis, dtype, np.zeros(tiny.shape, out.dtype))
+        if out.shape != x.shape and x.ndim == 1 and (x.size or not out.ndim):
+            # Not asked of NumPy, which dies of it where there are no elements.
+            raise ValueError("provided out is the wrong size for the accumulation.")
         if out.shape != x.shape:
             hollow = np.lib.stride_tricks.as_strided(np.zeros(1, x.dtype), x.shape, (0,) * x.ndim)
             ufunc.accumulate(hollow, axis, dtype, np.empty(out.shape, out.dtype))
-        ufunc.accumulate(tiny, axis, dtype, np.zeros(tiny.shape, out.dtype))
         dtype = loop_dtype(ufunc, x, out) if dtype is None else dtype
         kind = ufunc.accumulate(tiny, axis, dtype).dtype
     axis = axis[0] if type(axis) is tuple else 0 if axis is None else axis

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from distarray.array import UFUNC_METHODS, DistArray, faults, wrap
+from distarray.array.blocks import refuse_read_only
 from distarray.layout import Fold, Layout, Partial, Replicate
-from distarray.ops.blockwise import alike, apply_blockwise
+from distarray.ops.blockwise import alike, apply_blockwise, check_shapes, result_types
 from distarray.ops.mapping.pyfuncs import call_foreign
 from distarray.plan import broadcast_shapes
 
@@ -102,7 +103,7 @@ def _refuse_negative_powers(
         keywords = {**keywords, "out": np.empty((0,), given.dtype)}
     # What NumPy says about the types comes first; and the loop may be one for other types.
     found = np.power(*[_probe(x) for x in inputs[:2]], **keywords)
-    if found.dtype.kind not in "iu" and keywords.get("dtype") is not None:
+    if found.dtype.kind != "i" and keywords.get("dtype") is not None:
         return
     if bool(np.any(negative if where is True else np.logical_and(negative, where))):
         raise ValueError("Integers to negative integer powers are not allowed.")
@@ -155,6 +156,14 @@ def _lacks(mesh: Any, ufunc: np.ufunc) -> bool:
 def _into_numpy(ufunc: np.ufunc, inputs: Any, outs: Any, where: Any, kwargs: Any) -> Any:
     """Results for NumPy arrays, which are replicated: every rank receives everything."""
     ours = tuple([o if isinstance(o, DistArray) else None for o in outs])
+    for out in outs:
+        if isinstance(out, np.ndarray):
+            refuse_read_only(out, "output array is read-only")
+    check_shapes(
+        [x for x in (*inputs, where) if np.ndim(x)], [out for out in outs if out is not None]
+    )
+    types = [x if type(x) in _SCALARS or hasattr(x, "dtype") else np.asarray(x) for x in inputs]
+    result_types(ufunc, types, outs, kwargs)
     masked = where if any(o is not None for o in ours) else True
     value = apply_blockwise(ufunc, inputs, ours, masked, **kwargs)
     values = value if isinstance(value, tuple) else (value,)

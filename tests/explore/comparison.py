@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from distarray.array.storage import is_contiguous
 from tests.explore.grammar import MAY_COPY
 
 __all__ = ["Comparison"]
@@ -18,20 +20,32 @@ class Comparison:
     """Compares two namespaces, on every rank of a group in step.
 
     The ranks tell one another what they found, so that all go on or all stop.
+
+    Attributes
+    ----------
+    signs : bool
+        Whether -0.0 is not 0.0.
+    over : bool
+        Whether the programs part lawfully: from here on NumPy's says nothing about ours.
     """
 
-    def __init__(self, group: Any, plain: dict[str, Any], ours: dict[str, Any]) -> None:
+    def __init__(
+        self, group: Any, plain: dict[str, Any], ours: dict[str, Any], signs: bool
+    ) -> None:
         self.group = group
+        self.signs = signs
         self.plain = plain
         self.ours = ours
+        self.over = False
 
     def after(self, line: str, found: Any, wanted: Any) -> Difference | None:
         """The difference that there is after a line, if there is one; the same on all ranks."""
         difference = self._agreed(self._of_outcomes(found, wanted))
-        if difference is not None:
-            return difference
-        difference = self._agreed(self._of_values())
-        return difference or self._agreed(self._of_memory(line))
+        if difference is None:
+            difference = self._of_memory(line)
+        if difference is None and not self.over:
+            difference = self._agreed(self._of_values())
+        return difference
 
     def _agreed(self, difference: Difference | None) -> Difference | None:
         """What the first rank with a difference says."""
@@ -64,7 +78,7 @@ class Comparison:
             return "variables", f"{list(others)}; NumPy: {list(names)}"
         for name, wanted in names.items():
             try:
-                text = difference_of(others[name], wanted)
+                text = difference_of(others[name], wanted, self.signs)
             except Exception as error:
                 text = words(error)
             if text is not None:
@@ -74,41 +88,67 @@ class Comparison:
     # -- memory ----------------------------------------------------------------------------------
 
     def _of_memory(self, line: str) -> Difference | None:
-        """Whether two arrays share memory here as they do in NumPy.
+        """Whether arrays share memory here as they do in NumPy; the same answer on all ranks.
 
         Where a line may copy what NumPy gives a view of, and does, NumPy's array becomes a copy.
         """
         arrays = {n: v for n, v in variables(self.plain).items() if isinstance(v, np.ndarray)}
-        pairs = list(combinations(arrays, 2))
-        here = [self._overlap(*pair) for pair in pairs]
-        shared = np.array([two[0] for two in here], bool)
-        lone = np.array([two[1] for two in here], bool)
-        votes = self.group.allgather(np.stack([shared, lone]))
-        for position, (one, other) in enumerate(pairs):
+        pairs = [pair for pair in combinations(arrays, 2) if pair[1] in self.ours]
+        here = np.array([self._overlap(*pair) for pair in pairs], bool)
+        for (one, other), found in zip(pairs, self.group.allgather(here).any(axis=0), strict=True):
             wanted = np.shares_memory(arrays[one], arrays[other])
-            found = bool(votes[:, 0, position].any())
             if found == wanted:
                 continue
-            if wanted and any(name in line for name in MAY_COPY) and line.startswith(f"{other} ="):
+            if wanted and line.startswith(f"{other} =") and self._may_copy(line, one, other):
                 self._let_go(other)
                 return self._of_memory(line)
-            text = f"{one} and {other} share memory: {found}; NumPy: {wanted}"
-            return "memory", text
+            if line.startswith(f"{other} =") and not self._stored_alike(line):
+                self.over = True
+                return None
+            return "memory", f"{one} and {other} share memory: {found}; NumPy: {wanted}"
         return None
 
-    def _overlap(self, one: str, other: str) -> tuple[bool, bool]:
+    def _overlap(self, one: str, other: str) -> bool:
         blocks = [block_of(self.ours[name]) for name in (one, other)]
-        if any(block is None for block in blocks):
-            return False, False
-        return np.shares_memory(*blocks), False
+        return not any(block is None for block in blocks) and np.shares_memory(*blocks)
+
+    def _may_copy(self, line: str, one: str, other: str) -> bool:
+        """Whether a line may copy: what has to change rank, or is NumPy's and gets distributed."""
+        plain = isinstance(self.ours[one], np.ndarray) and block_of(self.ours[other]) is not None
+        moved = plain and not isinstance(self.ours[other], np.ndarray)
+        return moved or any(name in line for name in MAY_COPY)
+
+    def _stored_alike(self, line: str) -> bool:
+        """Whether what a line converts is stored in the same order as in NumPy.
+
+        What a function gives may be stored in another order than NumPy's result, and a view that is
+        cut may have no gaps where NumPy's has.
+        """
+        text = operand_of(line)
+        if text is None:
+            return True
+        plain, ours = (eval(text, dict(world)) for world in (self.plain, self.ours))
+        if not hasattr(ours, "layout") or not isinstance(plain, np.ndarray):
+            return True
+        flags = plain.flags.c_contiguous, plain.flags.f_contiguous
+        return flags == (is_contiguous(ours, "C"), is_contiguous(ours, "F"))
 
     def _let_go(self, name: str) -> None:
-        before = self.plain[name]
-        after = before.copy(order="K")
-        after.flags.writeable = before.flags.writeable
-        for key, value in list(self.plain.items()):
-            if value is before:
-                self.plain[key] = after
+        after = self.plain[name].copy()
+        after.flags.writeable = bool(self.ours[name].flags.writeable)
+        self.plain[name] = after
+
+
+def operand_of(line: str) -> str | None:
+    """The array that a line of the form ``v1 = function(array, ...)`` is about, or a method."""
+    tree = ast.parse(line).body[0]
+    call = getattr(tree, "value", None)
+    if not isinstance(call, ast.Call):
+        return None
+    method = isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) != "np"
+    if method:
+        return ast.unparse(call.func.value)
+    return ast.unparse(call.args[0]) if call.args else None
 
 
 def words(error: BaseException) -> str:
@@ -130,7 +170,7 @@ def block_of(value: Any) -> Any:
     return block if isinstance(block, np.ndarray) else None
 
 
-def difference_of(found: Any, wanted: Any) -> str | None:
+def difference_of(found: Any, wanted: Any, signs: bool = True) -> str | None:
     """What is otherwise in a value than in NumPy's; None if nothing is."""
     from distarray.array import DistArray
 
@@ -138,20 +178,20 @@ def difference_of(found: Any, wanted: Any) -> str | None:
         if type(found) is not type(wanted) or len(found) != len(wanted):
             return f"{type(found).__name__} {found!r}; NumPy: {wanted!r}"
         for one, other in zip(found, wanted, strict=True):
-            text = difference_of(one, other)
+            text = difference_of(one, other, signs)
             if text is not None:
                 return text
         return None
     if isinstance(found, DistArray):
-        return _of_arrays(found, wanted)
+        return _of_arrays(found, wanted, signs)
     if isinstance(found, (np.ndarray, np.generic)):
-        return _of_elements(found, wanted)
+        return _of_elements(found, wanted, signs)
     if type(found) is not type(wanted):
         return f"{type(found).__name__} {found!r}; NumPy: {type(wanted).__name__} {wanted!r}"
     return None if found == wanted or found != found else f"{found!r}; NumPy: {wanted!r}"
 
 
-def _of_arrays(found: Any, wanted: Any) -> str | None:
+def _of_arrays(found: Any, wanted: Any, signs: bool) -> str | None:
     """The same for a distributed array, of which this rank looks at its block where it can."""
     whole = None if found.layout.is_plain else found.full()  # all ranks, whatever they find
     if not isinstance(wanted, (np.ndarray, np.generic)):
@@ -169,27 +209,29 @@ def _of_arrays(found: Any, wanted: Any) -> str | None:
     if found.to_local().shape != layout.local_shape(coords):
         return f"a block of shape {found.to_local().shape} under {layout}"
     if whole is not None:
-        return _of_elements(whole, np.asarray(wanted))
+        return _of_elements(whole, np.asarray(wanted), signs)
     section = (..., *[slice(start, stop) for start, stop in layout.section(coords)])
-    return _of_elements(found.to_local(), np.asarray(wanted)[section])
+    return _of_elements(found.to_local(), np.asarray(wanted)[section], signs)
 
 
-def _of_elements(found: Any, wanted: Any) -> str | None:
+def _of_elements(found: Any, wanted: Any, signs: bool) -> str | None:
     if type(found) is not type(wanted) or found.dtype != wanted.dtype:
         return f"{type(found).__name__} {found!r}; NumPy: {wanted!r}"
-    same = found.shape == wanted.shape and _bits(found) == _bits(wanted)
+    same = found.shape == wanted.shape and _bits(found, signs) == _bits(wanted, signs)
     return None if same else f"{_line(found)}; NumPy: {_line(wanted)}"
 
 
-def _bits(values: Any) -> bytes:
-    """The bytes of elements, with one NaN for all; -0.0 is not 0.0."""
+def _bits(values: Any, signs: bool) -> bytes:
+    """The bytes of elements, with one NaN for all, and one zero unless signs count."""
     values = np.array(values)
     if values.dtype.names:
-        return b"".join([_bits(values[name]) for name in values.dtype.names])
+        return b"".join([_bits(values[name], signs) for name in values.dtype.names])
     if values.dtype.kind == "c":
-        return _bits(values.real) + _bits(values.imag)
+        return _bits(values.real, signs) + _bits(values.imag, signs)
     if values.dtype.kind == "f":
         values[np.isnan(values)] = np.nan
+        if not signs:
+            values += 0.0
     return values.tobytes()
 
 

@@ -24,6 +24,8 @@ KINDS: dict[str, Callable[[np.ndarray], Any]] = {
     "real": lambda v: v.dtype.kind in "biuf",
     "signed": lambda v: v.dtype.kind in "ifc",
     "int": lambda v: v.dtype.kind in "iu",
+    "square": lambda v: v.ndim == 2 and v.shape[0] == v.shape[1],
+    "eight": lambda v: v.dtype.kind in NUMBERS and v.dtype.itemsize == 8,
     "u1": lambda v: v.dtype == np.uint8,
     "float": lambda v: v.dtype.kind == "f",
     "complex": lambda v: v.dtype.kind == "c",
@@ -93,13 +95,30 @@ class Drawing:
         self.env = env
         self.x: Any = None
         self.kept = ""
+        self.written = ""
+        self.writes = False
+        #: The names of arrays that are NumPy's in both worlds; not written to by themselves.
+        self.plain: set[str] = set()
 
     # -- statements ------------------------------------------------------------------------------
 
     def fill(self, statement: str) -> str:
         """The statement with all places filled."""
         self.x = None
-        return re.sub(r"\{(\w+)(?::([^}]*))?\}", self._place, statement)
+        # What is NumPy's in both worlds is not written to by itself, nor distributed.
+        self.writes = re.match(r"v = (?!np\.(?:as|array|require|copy)\w*\()", statement) is None
+        line = re.sub(r"\{(?!fit)(\w+)(?::([^}]*))?\}", self._place, statement)
+        return line.replace("{fit}", self._fit(line)) if "{fit}" in line else line
+
+    def _fit(self, line: str) -> str:
+        """An array that the result of a line fits into."""
+        without = line.replace(", out={fit}", "").removeprefix("v = ")
+        value = np.asarray(self.value(without))
+        found = [n for n in self._candidates("plain") if self.shape_of(n) == value.shape]
+        if found and self.chance(0.5):
+            return str(self.one(found))
+        dtype = dtype_text(value.dtype) if self.chance(0.7) else self.one(DTYPES)
+        return f"lay({self.made(value.shape, dtype, 1.0)}{self._placing(value.shape, 'U')})"
 
     def _place(self, match: re.Match[str]) -> str:
         draw = getattr(self, f"_{match[1]}")
@@ -138,7 +157,8 @@ class Drawing:
     def _x(self, kinds: str = "any") -> str:
         """The array that the statement is about; now and then a view of it."""
         for _ in range(6):
-            name = self.one(self.arrays(kinds.replace("w+", "").replace("+w", "")) or self.arrays())
+            names = self.arrays(kinds)
+            name = self.one([n for n in names if not (self.writes and n in self.plain)])
             text = name
             if self.chance(0.2):
                 text = self._view_of(name)
@@ -222,8 +242,10 @@ class Drawing:
 
     def _new(self, kinds: str = "") -> str:
         """A new array of any shape and type."""
-        dtype = kinds or (self.one(OTHERS) if self.chance(0.18) else self.one(DTYPES))
-        return self.made(self.new_shape(), dtype, 0.07)
+        dtype = kinds or (self.one(OTHERS) if self.chance(0.25) else self.one(DTYPES))
+        # On a mesh of two dimensions NumPy's own arrays would become arrays of the default mesh.
+        whole = 0.07 if self.env["__mesh_ndim__"] == 1 else 0.0
+        return self.made(self.new_shape(), dtype, whole)
 
     def new_shape(self, most: int = 3) -> tuple[int, ...]:
         """A shape of a new array."""
@@ -259,6 +281,9 @@ class Drawing:
 
     def _dtype(self) -> str:
         return repr(self.one([*DTYPES, "f8", "i8", "U3"]) if self.chance(0.95) else "M8[D]")
+
+    def _number(self) -> str:
+        return repr(self.one(DTYPES))
 
     def _dtype_like(self, x: Any) -> str:
         return str(self.one(DTYPES)) if x.dtype.kind in NUMBERS else dtype_text(x.dtype)
@@ -449,6 +474,10 @@ class Drawing:
         """Positions in the flattened x."""
         return self._positions(self.x.size, self.one([(3,), (2,), (1,), (2, 2), (0,), (5,)]))
 
+    def _line(self) -> str:
+        """As `_chosen`, in one dimension."""
+        return self._positions(self.x.size, self.one([(3,), (2,), (1,), (0,), (5,)]))
+
     def _along(self) -> str:
         """Positions along x's first dimension."""
         return self._positions(self.x.shape[0] if self.x.ndim else 0, self.one([(3,), (2,), (4,)]))
@@ -490,6 +519,10 @@ class Drawing:
         """A value for all of x."""
         return self.assigned(self.x)
 
+    def _column(self) -> str:
+        """A value for a field of x."""
+        return self.assigned(np.zeros(self.x.shape))
+
     def _few(self) -> str:
         """Values that are taken in turn."""
         dtype = dtype_text(self.x.dtype) if self.chance(0.75) else self._dtype_like(self.x)
@@ -502,7 +535,15 @@ class Drawing:
         names = [n for n in self._candidates("plain") if self.shape_of(n) == self.x.shape]
         if not names or self.chance(0.05):
             names = self.arrays("plain")
-        return str(self.one(names))
+        self.written = self.one(names)
+        return str(self.written)
+
+    def _apart(self) -> str:
+        """Another one, which shares no memory with the first."""
+        first, second = self.written, self._out()
+        if np.shares_memory(self.value(first), self.value(second)):
+            raise Misfit
+        return second
 
 
 def make_like(x: Any, shape: tuple[int, ...], seed: int) -> Any:

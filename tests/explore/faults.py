@@ -1,11 +1,18 @@
-"""What NumPy itself does wrong on some CPUs, and programs therefore leave out.
+"""What NumPy itself does wrong, and programs therefore leave out.
 
-With AVX-512, NumPy 2.4 folds floats wrongly in some ufuncs' `reduce` and `reduceat`, sorts and
-partitions float16 wrongly, and some unary ufuncs write wrong elements into what has strides.
+On CPUs with AVX-512, NumPy 2.4 folds floats wrongly in some ufuncs' `reduce` and `reduceat`, sorts
+and partitions float16 wrongly, and some unary ufuncs write wrong elements into what has strides.
+
+On all CPUs, the method `at` of ufuncs writes to read-only arrays unless its key is basic, and reads
+wrong elements of values with fewer dimensions than its index; what is left out by ``where=`` is lost
+where operands overlap the result, and ``copyto`` reads its condition while it writes over it; powers
+of integers that are refused half-way leave some written; what is read-only is copied onto itself; `accumulate` into an array without
+dimensions ends the process, and so does comparing integers with one beyond their type ``where=``.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
@@ -15,19 +22,54 @@ __all__ = ["concern"]
 
 #: Not folded where elements may be floats.
 _FOLDED_WRONGLY = re.compile(r"np\.(?:power|arctan2|ldexp)\.reduce(?:at)?\(")
-#: Not asked of float16.
-_SORTED_WRONGLY = re.compile(r"sort|unique|partition|searchsorted|isin|median")
 #: Not written into given arrays.
 _WRITTEN_WRONGLY = re.compile(r"np\.(?:negative|isnan|isinf|signbit)\(.*(?:out|where)=")
+#: Not written into integers.
+_REFUSED_HALF_WAY = re.compile(r"np\.power(?:\.at\(|\(.*(?:out=|, v\d))")
+#: Not under a condition.
+_FATAL = re.compile(r"np\.(?:equal|not_equal|less|greater)\w*\(.*where=")
+#: Not asked of float16.
+_SORTED_WRONGLY = re.compile(r"sort|unique|partition|searchsorted|isin|median")
 
 
 def concern(line: str, env: dict[str, Any]) -> bool:
     """Whether a line asks NumPy for what it does wrong."""
-    if _FOLDED_WRONGLY.search(line) or _WRITTEN_WRONGLY.search(line):
+    patterns = (_FOLDED_WRONGLY, _WRITTEN_WRONGLY, _REFUSED_HALF_WAY, _FATAL)
+    if any(pattern.search(line) for pattern in patterns):
         return True
-    half = any(name in line and _is_half(value) for name, value in env.items())
-    return bool(_SORTED_WRONGLY.search(line)) and half
+    named = [v for name, v in env.items() if name in line and isinstance(v, np.ndarray)]
+    if ".at(" in line and not all(value.flags.writeable for value in named):
+        return True
+    if "copyto(" in line and not all(value.flags.writeable for value in named):
+        return True
+    if ".accumulate(" in line and any(not value.ndim for value in named):
+        return True
+    if _SORTED_WRONGLY.search(line) and any(value.dtype == np.float16 for value in named):
+        return True
+    return "where=" in line and _overlaps(line, env)
 
 
-def _is_half(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype == np.float16
+def _overlaps(line: str, env: dict[str, Any]) -> bool:
+    """Whether what a line writes to overlaps what it reads, otherwise than element by element."""
+    call = getattr(ast.parse(line).body[0], "value", None)
+    if not isinstance(call, ast.Call):
+        return False
+    named = {word.arg: word.value for word in call.keywords}
+    target = named.pop("out", call.args[0])
+    read = [arg for arg in (*call.args, *named.values()) if arg is not target]
+    into = _value(target, env)
+    return any(_tangled(into, _value(node, env)) for node in read)
+
+
+def _value(node: ast.AST, env: dict[str, Any]) -> Any:
+    try:
+        return eval(ast.unparse(node), dict(env))
+    except Exception:
+        return None
+
+
+def _tangled(one: Any, other: Any) -> bool:
+    if not isinstance(one, np.ndarray) or not isinstance(other, np.ndarray):
+        return False
+    places = [(a.__array_interface__["data"][0], a.shape, a.strides, a.dtype) for a in (one, other)]
+    return places[0] != places[1] and np.shares_memory(one, other)

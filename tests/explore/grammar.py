@@ -11,7 +11,16 @@ import random
 __all__ = ["CHAPTERS", "MAY_COPY", "draw_statement"]
 
 #: Functions that give a view in NumPy, and here a copy where elements have to change rank.
-MAY_COPY = ("reshape", "ravel", "diagonal", "diag(", "array_split", "resize")
+MAY_COPY = (
+    "reshape",
+    "ravel",
+    "diagonal",
+    "diag(",
+    "array_split",
+    "resize",
+    "broadcast_to",
+    "sliding_window_view",
+)
 
 CHAPTERS: dict[str, tuple[int, str]] = {
     "new arrays": (
@@ -22,7 +31,7 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         v = np.ones({anyshape}, {dtype})
         v = np.full({anyshape}, {scalar})
         v = np.arange({int}, 9)
-        v = np.arange(7, dtype={dtype})
+        v = np.arange(7, dtype={number})
         v = np.eye(3, 4, {int})
         v = np.tri(3, 4, {int})
         v = np.linspace(0, 4, 5)
@@ -50,7 +59,7 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         v = np.flip({x:nd}, {axis})
         v = np.rot90({x:dd}, {int})
         3 v = np.broadcast_to({x}, {wider})
-        v = np.broadcast_arrays({x}, {y})[0]
+        v = np.copy(np.broadcast_arrays({x}, {y})[0])
         2 v = np.diagonal({x:dd}, {int})
         v = np.diag({x:d2}, {int})
         2 v = {x:complex}.real
@@ -58,7 +67,7 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         v = np.real({x:num})
         v = np.imag({x:num})
         v = np.einsum("ij->ji", {x:d2+num})
-        v = np.einsum("ii->i", {x:d2+num})
+        v = np.einsum("ii->i", {x:square+num})
         v = np.einsum("i->i", {x:d1+num})
         v = np.einsum("...->...", {x:num})
         2 v = {x:rec}["x"]
@@ -74,7 +83,7 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         v = np.atleast_1d({x})
         v = np.atleast_3d({x})
         v = {x}.astype({dtype}, copy=False)
-        v = {x:num}.view("f8")
+        v = {x:eight}.view("f8")
         """,
     ),
     "orders and copies": (
@@ -126,14 +135,19 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         np.copyto({x}, {value}, casting={casting}, where={where})
         {x}.fill({scalar})
         np.fill_diagonal({x:dd}, {few})
-        np.put_along_axis({x:d1}, {chosen}, {few}, None)
+        np.put_along_axis({x:d1}, {chosen}, {few}, 0)
         {x:complex}.real = {value}
         {x:complex}.imag = {value}
         {x:ordered+nd}.sort()
         {x:ordered+nd}.sort({axis})
-        {x:rec}["x"] = {value}
-        {x:rec}["y"][{view}] = {scalar}
-        {x}.shape = {shape}
+        {x:rec}["x"] = {column}
+        {x:rec}["y"] = {column}
+        2 {x:rec}["y"][{view}] = {x:rec}["x"][{view}]
+        {x:rec}["y"][::-1] = {x:rec}["x"]
+        {x:rec}[["x", "y"]] = {value}
+        for w in {x:num+dd}: w[...] = {scalar}
+        for w in {x:exact+dd}: w += 1
+        {x:plain}[()] = {value}
         {x}.setflags(write=False)
         {x}.flags.writeable = True
         {x:num}.byteswap(True)
@@ -159,17 +173,17 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         2 np.{unary}({x:num}, out={out})
         2 np.{unary}({x:num}, out={out}, where={where})
         v = np.divmod({x:real}, {y}, out=({out}, None))
-        np.divmod({x:real}, {y}, out=({out}, {out}))
-        np.modf({x:real}, out=({out}, {out}))
-        6 np.{binary}.at({x:num+nd}, {key}, {y})
-        np.add.at({x:num+d1}, {chosen}, {few})
-        np.subtract.at({x:num+d1}, {chosen}, {few})
+        np.divmod({x:real}, {y}, out=({out}, {apart}))
+        np.modf({x:real}, out=({out}, {apart}))
+        3 np.{binary}.at({x:num+nd}, {key}, {scalar})
+        3 np.{binary}.at({x:num+d1}, {line}, {few})
+        np.add.at({x:num+dd}, {along}, {y})
         np.negative.at({x:num+d1}, {chosen})
         np.clip({x:num}, {scalar}, {scalar}, out={out})
-        np.round({x:num}, out={out})
-        np.cumsum({x:exact+nd}, axis={axis}, out={out})
-        np.add.accumulate({x:exact+nd}, {axis}, out={out})
-        np.maximum.accumulate({x:num+nd}, {axis}, None, {out})
+        np.round({x:float}, out={out})
+        np.cumsum({x:exact+nd}, axis={axis}, out={same})
+        np.add.accumulate({x:exact+nd}, {axis}, out={same})
+        np.maximum.accumulate({x:num+nd}, {axis}, None, {same})
         np.take({x:nd+some}, {along}, axis=0, out={out}, mode="clip")
         """,
     ),
@@ -234,7 +248,12 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         2 v = np.{folding}.reduce({x:tiny}, axis={axis}, dtype={dtype})
         v = np.{folding}.reduce({x:tiny}, axis={axis}, initial={scalar})
         v = np.{folding}.reduce({x:tiny}, axis={axis}, where={where}, initial={scalar})
-        np.{folding}.reduce({x:tiny}, axis={axis}, out={out})
+        3 v = np.{folding}.reduce({x:tiny}, axis={axis}, out={fit})
+        v = np.sum({x:exact}, axis={axes}, out={fit})
+        v = np.max({x:ordered+some}, axis={axes}, out={fit})
+        v = np.argmin({x:ordered+some+nd}, axis={axis}, out={fit})
+        v = np.any({x}, axis={axes}, out={fit})
+        v = np.{folding}.reduceat({x:tiny+nd}, [0, 1], {axis}, out={fit})
         3 v = np.{folding}.accumulate({x:tiny}, {axis})
         2 v = np.{folding}.accumulate({x:tiny}, {axis}, dtype={dtype})
         2 v = np.{folding}.reduceat({x:tiny}, {along}, {axis})
@@ -276,7 +295,7 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         v = np.take_along_axis({x:d1}, {chosen}, 0)
         v = np.bincount(abs({x:int+d1+tiny}))
         v = np.packbits({x:bool})
-        v = np.unpackbits({x:u1}, axis={axes}, count={int})
+        v = np.unpackbits({x:u1+some}, axis={axes}, count={int})
         """,
     ),
     "joining": (
@@ -299,7 +318,78 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         v = np.pad({x:small+num+nd}, 1, mode="edge")
         v = np.resize({x:small}, {anyshape})
         v = np.meshgrid({x:d1}, {y})[0]
-        v = np.concatenate([{x:nd}, {same}], axis={axis}, out={out})
+        v = np.concatenate([{x:nd}, {same}], axis={axis}, out={fit})
+        v = np.stack([{x:small}, {same}], axis={axis}, out={fit})
+        v = np.take({x:nd+some}, {along}, axis=0, out={fit}, mode="clip")
+        v = np.compress([True, False], {x:nd}, axis={axis}, out={fit})
+        v = np.block([[{x:small+num}, {same}]])
+        v = np.column_stack([{x:small}, {same}])
+        v = np.dstack([{x:small}, {same}])
+        v = np.hsplit({x:dd}, [1])[1]
+        v = np.trim_zeros({x:num+d1})
+        v = np.union1d({x:ordered+num}, {y})
+        v = np.setdiff1d({x:ordered+num}, {y})
+        v = np.intersect1d({x:ordered+num}, {y})
+        """,
+    ),
+    "functions": (
+        10,
+        """
+        v = np.matmul({x:exact+dd}, {same:exact}, out={fit})
+        v = np.dot({x:exact}, {same:exact}, out={fit})
+        v = np.inner({x:exact+small}, {a:exact+small})
+        v = np.tensordot({x:exact+small}, {same:exact}, axes={count})
+        v = np.kron({x:exact+small}, {a:exact+small})
+        v = np.einsum("ij->i", {x:exact+d2})
+        v = np.einsum("ij->", {x:exact+d2}, dtype="f8")
+        v = np.einsum("...i->i...", {x:num+nd})
+        v = np.einsum("ii", {x:exact+square})
+        np.einsum("ij->ji", {x:num+d2})[...] = {scalar}
+        np.einsum("i->i", {x:num+d1})[...] = {scalar}
+        v = np.nansum({x:exact}, axis={axes})
+        v = np.nanmax({x:ordered+num}, axis={axes})
+        v = np.nancumsum({x:exact}, axis={axes})
+        v = np.median({x:exact+ordered+some}, axis={axes})
+        v = np.round(np.std({x:exact}, axis={axes}, dtype="f8", ddof=1), 6)
+        v = np.round(np.average({x:exact}, axis={axes}), 4)
+        v = np.quantile({x:exact+ordered+some}, 0.5, axis={axes})
+        v = np.histogram({x:exact+real}, bins=3)[0]
+        v = np.digitize({x:real}, [-1, 0, 2])
+        v = np.searchsorted([-2, 0, 1, 3], {x:ordered+num}, side="right")
+        v = np.unique({x:ordered+nd}, axis=0)
+        v = np.unique({x:ordered}, return_inverse=True)[1]
+        v = np.lexsort([{x:ordered+d1}, {same}])
+        v = np.partition({x:ordered+num+nd+some}, 0, axis={axis})[..., :1]
+        v = np.cumulative_sum({x:exact+d1}, include_initial=True)
+        v = np.convolve({x:exact+d1}, {y})
+        v = np.interp({x:real}, [0, 1, 2], [1, 0, 4])
+        v = np.polyval([1, 2], {x:exact})
+        v = np.gradient({x:exact+d1+float})
+        v = np.cross({x:exact}, {y})
+        v = np.trapezoid({x:exact+nd}, axis={axis})
+        v = np.ravel_multi_index(({x:int+d1+some}, 0), (9, 2), mode="clip")
+        v = np.unravel_index({x:int+some} % 9, (3, 9))[1]
+        v = np.ix_({x:d1+bool})[0]
+        v = np.tril_indices_from({x:d2})[1]
+        v = np.diag_indices_from({x:square})[0]
+        v = np.diagflat({x:small})
+        v = np.vander({x:exact+d1+small}, 2)
+        v = np.apply_along_axis(numpy.cumsum, 0, {x:exact+nd+some})
+        v = np.piecewise({x:exact}, [{mask}], [2, -1])
+        v = np.nan_to_num({x:num}, copy=False)
+        v = np.real_if_close({x:complex})
+        v = np.iscomplex({x:num})
+        v = np.sinc({x:exact}) > 0
+        v = np.array_split({x:nd}, 3, axis={axis})[0]
+        v = np.lib.stride_tricks.sliding_window_view({x:d1+some}, 1)
+        v = np.busday_offset({x:date}, 1, roll="forward")
+        v = {x:date}.astype("M8[D]").astype("i8")
+        v = np.datetime_as_string({x:date})
+        v = {x:text}.astype("U5")
+        v = np.char.upper({x:text})
+        v = np.strings.replace({x:text}, "a", "bb")
+        v = {x:text} == {same}
+        v = np.asarray({x:num}).astype("U8")
         """,
     ),
     "elements": (

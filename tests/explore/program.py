@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,12 +16,14 @@ from tests.explore.drawing import Drawing, Misfit
 from tests.explore.grammar import draw_statement
 from tests.explore.worlds import numpy_world, our_world
 
-__all__ = ["Failure", "Program", "draw_program", "follow", "on_threads"]
+__all__ = ["THRESHOLDS", "Failure", "Program", "draw_program", "follow", "on_threads"]
 
 #: Values of `config.replicate_below` that programs are run with.
 THRESHOLDS = (1 << 18, 0, 64)
 #: Arrays and lists longer than this are dropped: programs would become slow.
 LARGEST = 400
+#: After what the sign of a zero says nothing: contributions to a sum, and products by BLAS.
+UNSIGNED = re.compile(r", P\b|np\.(?:dot|inner|matmul|einsum|tensordot|kron|outer|vdot)\b| @ ")
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,18 @@ class Failure:
 
 
 def draw_program(
-    seed: int, length: int = 14, ranks: int | None = None, chapters: list[str] | None = None
+    seed: int,
+    length: int = 14,
+    ranks: int | None = None,
+    below: int | None = None,
+    chapters: list[str] | None = None,
 ) -> Program:
-    """The program of a seed; on some number of ranks unless one is given."""
+    """The program of a seed; ranks and `config.replicate_below` are drawn unless they are given."""
     rng = random.Random(seed)
     ranks = rng.choice([1, 2, 2, 3, 3, 3, 4]) if ranks is None else ranks
+    below = rng.choice(THRESHOLDS) if below is None else below
     meshes = [(ranks,)] * 4 + [(a, ranks // a) for a in range(1, ranks + 1) if ranks % a == 0]
-    program = Program((), ranks, rng.choice(meshes), rng.choice(THRESHOLDS), seed)
+    program = Program((), ranks, rng.choice(meshes), below, seed)
     env = numpy_world() | {"__mesh_ndim__": len(program.mesh)}
     return program.with_lines(tuple(_drawn(rng, env, length, chapters)))
 
@@ -82,9 +89,18 @@ def _drawn(
         if line.startswith("v = "):
             count += 1
             line = f"v{count}{line[1:]}"
+            if _is_plain(line, drawing.plain):
+                drawing.plain.add(f"v{count}")
+        notes = _Notes()
+        with np.errstate(all="ignore", call=notes), np.errstate(invalid="log"):
+            outcome(line, env)
+        if notes.casts:
+            return  # what becomes of a number beyond its type, C does not say
         yield line
-        outcome(line, env)
         name = f"v{count}"
+        if _has_records(env.get(name)):
+            del env[name]
+            yield f"del {name}"
         if _size(env.get(name)) > LARGEST:
             del env[name]
             yield f"del {name}"
@@ -94,7 +110,30 @@ def _drawn(
             yield f"del {name}"
 
 
+def _is_plain(line: str, known: set[str]) -> bool:
+    """Whether a line gives an array of NumPy's, also where arrays are distributed."""
+    names = set(re.findall(r"\bv\d+\b", line)[1:])
+    return "lay(" not in line and names <= known and not re.search(rf"np\.(?:{CREATORS})\(", line)
+
+
+class _Notes:
+    """What NumPy logs: whether numbers were cast that are none in the new type."""
+
+    casts = False
+
+    def write(self, text: str) -> None:
+        self.casts = self.casts or re.search("in (cast|reduce|accumulate)", text) is not None
+
+
+#: Functions that make arrays on the default mesh.
 CREATORS = "zeros|ones|full|arange|eye|tri|linspace|array|asarray|asanyarray|require|meshgrid"
+
+
+def _has_records(value: Any) -> bool:
+    """Whether there are single records, which in NumPy are views of an array, and here copies."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_records, value))
+    return isinstance(value, np.void)
 
 
 def _size(value: Any) -> int:
@@ -106,8 +145,7 @@ def _size(value: Any) -> int:
 def outcome(line: str, env: dict[str, Any]) -> Exception | None:
     """Execute a line; the exception that it raises."""
     try:
-        with np.errstate(all="ignore"):
-            exec(compile(line, "<line>", "exec"), env)
+        exec(compile(line, "<line>", "exec"), env)
     except Exception as error:
         return error
     return None
@@ -123,15 +161,19 @@ def follow(program: Program, group: Any, at: list[int]) -> Failure | None:
 
     mesh = default_mesh() if len(program.mesh) == 1 else DeviceMesh(group, program.mesh)
     plain, ours = numpy_world(), our_world(mesh)
-    comparison = Comparison(group, plain, ours)
+    unsigned = any(UNSIGNED.search(line) for line in program.lines)
+    comparison = Comparison(group, plain, ours, signs=not unsigned)
     with config.override(replicate_below=program.replicate_below, fallback="allow"):
         for number, line in enumerate(program.lines):
             at[0] = number
-            wanted = outcome(line, plain)
-            found = outcome(line, ours)
+            with np.errstate(all="ignore"):
+                wanted = outcome(line, plain)
+                found = outcome(line, ours)
             difference = comparison.after(line, found, wanted)
             if difference is not None:
                 return Failure(number, *difference)
+            if comparison.over:
+                break
     return None
 
 
@@ -151,6 +193,3 @@ def on_threads(program: Program, timeout: float = 60.0) -> Failure | None:
     except Exception as error:  # ranks that wait for one another in vain, or meet at other calls
         lines = [at[0] for at in places]
         return Failure(min(lines, default=0), "ranks part", f"{type(error).__name__}: {error}")
-
-
-Runner = Callable[[Program], Failure | None]

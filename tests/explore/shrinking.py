@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -11,6 +12,11 @@ from tests.explore.program import Failure, Program
 
 __all__ = ["shrunk"]
 
+#: Lines that make something else than an array.
+_PLAIN = re.compile(
+    r"v\d+ = (?:np|numpy|R|P|S|lay|make|\(\)|S\(.*\)|-?\d+)$"
+    r"|lay\((?!make|v|numpy)|[(, ](?:np|numpy|S|lay|make)[,)]|np\("
+)
 Runner = Callable[[Program], Failure | None]
 
 
@@ -82,7 +88,7 @@ def _simpler_lines(line: str) -> Iterator[str]:
                 ast.parse(after)
             except (SyntaxError, ValueError, AttributeError):
                 continue
-            if _cost(after) < _cost(before):
+            if _cost(after) < _cost(before) and not _PLAIN.search(after):
                 yield after
 
 
@@ -112,7 +118,8 @@ class _Exchange(ast.NodeTransformer):
 def _edits(node: ast.AST) -> Iterator[Callable[[], ast.AST | None]]:
     """Ways to make a node simpler: each changes it in place, or gives what takes its place."""
     if isinstance(node, ast.Call):
-        for arg in node.args:
+        made = isinstance(node.func, ast.Name)  # lay, make and S take what is no array
+        for arg in node.args[: 0 if made and node.func.id != "lay" else 1 if made else None]:
             yield lambda arg=arg: arg
         for position in range(len(node.keywords)):
             yield lambda position=position: node.keywords.pop(position) and None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import numpy as np
 
-__all__ = ["HELPERS", "make", "numpy_world", "our_world"]
+__all__ = ["laid", "make", "numpy_world", "our_world"]
 
 RECORD = [("x", "f8"), ("y", "i4")]
 WORDS = ("a", "bc", "", "xyz", "B", "a c")

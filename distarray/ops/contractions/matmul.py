@@ -50,6 +50,8 @@ def _gufunc(ufunc: np.ufunc, *inputs: Any, out: Any = None, **keywords: Any) -> 
         inputs, out = inputs[:2], inputs[2]
     if isinstance(out, tuple):
         out = out[0]
+    if any(type(x) in (bool, int, float, complex) for x in inputs):
+        ufunc(*[x if not isinstance(x, DistArray) else shadow(x) for x in inputs])  # raises
     (a, b), _ = read(*inputs, out=out)
     if out is None and not keywords:
         return _product(ufunc, a, b)

@@ -86,7 +86,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.dot, x.dtype, y.dtype)
     if not x.ndim or not y.ndim:
-        result: Any = np.multiply(x, y)
+        result: Any = _scaled(x, y)
     else:
         axis = y.ndim - 1 if y.ndim == 1 else y.ndim - 2
         if x.shape[-1] != y.shape[axis]:
@@ -99,7 +99,15 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         )
     if out is not None and out.shape != result.shape:
         raise ValueError("output array has wrong dimensions")
-    return deliver(result, out)
+    delivered = deliver(result, out)
+    return delivered if out is None or out.ndim else delivered[()]  # as NumPy, a scalar
+
+
+def _scaled(x: DistArray, y: DistArray) -> Any:
+    """An operand times another one without dimensions: BLAS adds it to zeros, without sign."""
+    result: Any = np.multiply(x, y)
+    added = result.size > 1 and result.dtype.char in "fdFD"
+    return result + result.dtype.type(0) if added else result
 
 
 def _not_aligned(a: Sequence[int], b: Sequence[int], left: int, right: int) -> ValueError:
@@ -117,7 +125,7 @@ def inner(a: Any, b: Any, /) -> Any:
     (x, y), _ = read(a, b)
     dtype = probe(np.inner, x.dtype, y.dtype)
     if not x.ndim or not y.ndim:
-        return np.multiply(x, y)
+        return _scaled(x, y)
     if x.shape[-1] != y.shape[-1]:
         # NumPy says it of the transposed second operand.
         flipped = y.shape if y.ndim == 1 else (*y.shape[:-2], y.shape[-1], y.shape[-2])

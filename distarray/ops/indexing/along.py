@@ -12,6 +12,7 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout
 from distarray.ops.indexing.bounds import in_bounds
 from distarray.ops.indexing.gather import fetch
+from distarray.ops.indexing.keys import index_shape
 from distarray.ops.indexing.located import Located, local_part, locate
 from distarray.ops.indexing.owners import Rows
 from distarray.ops.indexing.scatter import store
@@ -89,15 +90,15 @@ def put_along_axis(arr: DistArray, indices: Any, values: Any, axis: int | None) 
     refuse_read_only(x._block)
     values = as_values(values, x.dtype)
     if axis is None:
-        rows, found = flat_rows(x, indices, "raise", for_writing=True)
-        store(rows, found, Values(values, indices.shape, 0, 1))
+        written = Values(values, indices.shape, 0, 1)
+        store(*flat_rows(x, indices, "raise", for_writing=True), written)
         return
     axis = normalize_axis_index(axis, x.ndim)
     layouts = _side_by_side(x, indices.shape, axis)
     if layouts is None:
-        rows, found = _across(x, indices, axis, for_writing=True)
-        shape = found.layout.shape
-        store(rows, found, Values(values, shape, 0, len(shape)))
+        shape = index_shape(_open_grid(mesh, x.shape, indices, axis))
+        written = Values(values, shape, 0, len(shape))
+        store(*_across(x, indices, axis, for_writing=True), written)
         return
     written = Values(values, layouts[1].shape, 0, x.ndim)
     key = _local_key(x, indices, axis, layouts[0])
@@ -110,11 +111,11 @@ def _check(x: DistArray, indices: Any, axis: int | None) -> None:
     if axis is None:
         if indices.ndim != 1:
             raise ValueError("when axis=None, `indices` must have a single dimension.")
-        return
-    normalize_axis_index(axis, x.ndim)
+    else:
+        normalize_axis_index(axis, x.ndim)
     if indices.dtype.kind not in "iu":
         raise IndexError("`indices` must be an integer array")
-    if x.ndim != indices.ndim:
+    if axis is not None and x.ndim != indices.ndim:
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
 
 

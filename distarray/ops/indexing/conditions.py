@@ -22,7 +22,7 @@ from distarray.ops.indexing.nonzeros import flatnonzero
 from distarray.ops.indexing.packing import Packing
 from distarray.ops.indexing.selection import copyto
 from distarray.ops.indexing.take import finished, take
-from distarray.ops.indexing.values import as_values, is_scalar, plain
+from distarray.ops.indexing.values import as_values, check_array, is_scalar, plain
 from distarray.ops.one_rank import as_numpy_on_one_rank, names_scalar
 from distarray.ops.reshape import in_line, refitted
 
@@ -72,6 +72,11 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     extent = x.shape[axis]
     if mask.size > extent:
         beyond = flatnonzero(mask[extent:])
+        if beyond.size and 0 in x.shape[:axis]:  # NumPy does not look then
+            shape = (*x.shape[:axis], int(np.count_nonzero(mask)), *x.shape[axis + 1 :])
+            return finished(
+                wrap(np.empty(shape, x.dtype), Layout.replicated(shape, mesh.shape), mesh), out
+            )
         if beyond.size:
             first = extent + int(beyond[0])
             raise IndexError(f"index {first} is out of bounds for axis {axis} with size {extent}")
@@ -126,8 +131,7 @@ def place(arr: DistArray, mask: Any, vals: Any) -> None:
     ----
     None for one value and a mask that lies as the array; else as ``arr[mask] = values``.
     """
-    if not isinstance(arr, (DistArray, np.ndarray)):
-        raise TypeError(f"place() argument 1 must be numpy.ndarray, not {type(arr).__name__}")
+    check_array(arr, "place")
     mesh = common_mesh(arr, mask, vals)
     x: DistArray = as_distarray(arr, mesh)
     refuse_read_only(x._block, "place: output array is read-only")
@@ -197,8 +201,7 @@ def putmask(a: DistArray, /, mask: Any, values: Any) -> None:
     ----
     None if mask and values lie as the array, or there is one value.
     """
-    if not isinstance(a, (DistArray, np.ndarray)):
-        raise TypeError(f"putmask() argument 1 must be numpy.ndarray, not {type(a).__name__}")
+    check_array(a, "putmask")
     mesh = common_mesh(a, mask, values)
     x = as_distarray(a, mesh)
     refuse_read_only(x._block, "putmask: output array is read-only")

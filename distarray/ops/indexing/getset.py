@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from distarray.comm import own_mesh
 from distarray.layout import Cut
 from distarray.ops.indexing import masks
 from distarray.ops.indexing.gather import fetch
-from distarray.ops.indexing.keys import AdvancedKey, advanced_key
+from distarray.ops.indexing.keys import AdvancedKey, advanced_key, index_shape
 from distarray.ops.indexing.located import locate
 from distarray.ops.indexing.owners import Rows
 from distarray.ops.indexing.scatter import Apply, assign, in_c_order, store
@@ -175,8 +176,15 @@ def _has_negative(values: Any) -> bool:
 
 
 def _at_once(ufunc: np.ufunc, block: Array, key: Any, values: Any) -> None:
-    operands = () if values is None else (_ordered(values),)
-    ufunc.at(block, _ordered(key), *operands)
+    if values is None:
+        ufunc.at(block, _ordered(key))
+        return
+    values = np.asarray(values)
+    parts = key if type(key) is tuple else (key,)
+    missing = max([np.ndim(part) for part in parts if not isinstance(part, slice)]) - values.ndim
+    if values.ndim and missing > 0:  # NumPy reads wrong elements of values with fewer dimensions
+        values = values[(None,) * missing]
+    ufunc.at(block, _ordered(key), _ordered(values))
 
 
 @as_numpy_on_one_rank(_at_once, unless=lambda ufunc, a, key, b: _reads_faster(a, key))
@@ -254,13 +262,15 @@ def _write(x: DistArray, key: AdvancedKey, value: Any, apply: Apply, text: str) 
 
 
 def _store(view: DistArray, key: AdvancedKey, value: Any, apply: Apply, text: str) -> None:
-    rows = Rows(view, key.dims)
-    index = locate(rows, key.indices, key.axes, for_writing=True)
-    rest = [view.shape[d] for d in rows.rest]
-    shape = (*rest[: key.at], *index.layout.shape, *rest[key.at :])
+    rows, named = Rows(view, key.dims), index_shape(key.indices)
     if key.alone and apply is assign:
-        masks.check_lone(value, index.layout.size)
-    store(rows, index, Values(value, shape, key.at, index.layout.ndim, text), apply)
+        masks.check_lone(value, prod(named))
+    rest = [view.shape[d] for d in rows.rest]
+    shape = (*rest[: key.at], *named, *rest[key.at :])
+    # In assignment NumPy looks at the shapes first and then at the bounds, otherwise not.
+    values = Values(value, shape, key.at, len(named), text) if apply is assign else None
+    index = locate(rows, key.indices, key.axes, for_writing=True)
+    store(rows, index, values or Values(value, shape, key.at, len(named), text), apply)
 
 
 # -- fields of structured arrays -----------------------------------------------------------------

@@ -92,6 +92,6 @@ def argwhere(a: Any) -> DistArray:
     """
     x = as_distarray(a)
     found = coordinates(x if x.ndim else x[None])
-    rows = np.stack([array._block for array in found], axis=1)[:, : x.ndim]
+    rows = np.stack([array._block for array in found]).T[:, : x.ndim]  # in NumPy's storage order
     layout = Layout.from_cuts([found[0]._layout.cuts[0], Cut.whole(x.ndim)], x._layout.mesh_shape)
     return wrap(rows, layout, x._mesh)

@@ -7,9 +7,9 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, movement
 from distarray.comm.agree import agree
-from distarray.ops.blockwise import apply_blockwise
+from distarray.ops.blockwise import apply_blockwise, condition
 from distarray.ops.indexing.nonzeros import nonzero
-from distarray.ops.indexing.values import plain, without_surplus
+from distarray.ops.indexing.values import check_array, plain, without_surplus
 from distarray.ops.one_rank import as_numpy_on_one_rank, names_scalar
 from distarray.plan import restrict, shape_text
 
@@ -162,23 +162,23 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     None where the arrays lie alike, or every rank has source and condition.
     """
     mesh = common_mesh(dst, src, where)
-    if not isinstance(dst, (DistArray, np.ndarray)):
-        raise TypeError(f"copyto() argument 1 must be numpy.ndarray, not {type(dst).__name__}")
+    check_array(dst, "copyto")
     source, mask = plain(src), plain(where)
-    if isinstance(mask, (list, tuple)):
-        mask = np.asarray(mask, bool)
+    mask = mask if mask is True else condition(mask)
     target = as_distarray(dst, mesh)
     _check_copy(target, source, casting, mask)
+    if type(source) is not int or target.dtype.kind not in "iu":
+        source = source if isinstance(source, DistArray) else np.asarray(source)
     if mask is True:
         target[...] = source
         return
     layout, ndim = target._layout, target.ndim
-    condition = as_distarray(mask, mesh)
+    chosen = as_distarray(mask, mesh)
     values = without_surplus(as_distarray(source, mesh), ndim)
-    _check_shapes(target, values, condition)
+    _check_shapes(target, values, chosen)
     blocks = [
         movement.moved(mesh.asarray(x._block), x._layout, restrict(layout, x.shape), mesh)
-        for x in (values, condition)
+        for x in (values, chosen)
     ]
     if layout.holds(mesh.coords):
         np.copyto(target._block, blocks[0], casting="unsafe", where=blocks[1])
@@ -192,7 +192,7 @@ def _check_copy(target: DistArray, source: Any, casting: Any, mask: Any) -> None
         if not isinstance(source, (DistArray, np.ndarray)):
             source = np.asarray(source)
         source = np.ones((1,) * min(source.ndim, 1), source.dtype)
-    kind = np.zeros(1, mask.dtype) if hasattr(mask, "dtype") else bool(np.ndim(mask))
+    kind = True if mask is True else np.zeros(1, mask.dtype)
     np.copyto(cell, source, casting, kind)
 
 

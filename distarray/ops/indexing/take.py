@@ -12,7 +12,7 @@ from distarray.ops.indexing.gather import fetch
 from distarray.ops.indexing.located import Located, locate
 from distarray.ops.indexing.owners import Rows
 from distarray.ops.indexing.scatter import store
-from distarray.ops.indexing.values import Values, as_values, plain
+from distarray.ops.indexing.values import Values, as_values, check_array, plain
 from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.ops.reshape import in_line
 
@@ -149,16 +149,15 @@ def put(a: DistArray, ind: Any, v: Any, mode: str = "raise") -> None:
     ----
     None for positions and values that every rank has; else as ``a[index] = v``.
     """
-    if not isinstance(a, (DistArray, np.ndarray)):
-        raise TypeError(f"argument 1 must be numpy.ndarray, not {type(a).__name__}")
+    check_array(a, "put")
     mesh = common_mesh(a, ind, v)
     x = as_distarray(a, mesh)
     refuse_read_only(x._block, "put: output array is read-only")
     index = _ravelled(_positions(plain(ind), "safe"))
     _check_mode(mode)
-    values = _ravelled(as_values(v, x.dtype))
     if index.size and not x.size:
         raise IndexError("cannot replace elements of an empty array")
+    values = _ravelled(as_values(v, x.dtype))
     if not index.size or not values.size:
         return
     try:

@@ -10,7 +10,15 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.plan import restrict, shape_text
 
-__all__ = ["MISMATCH", "Values", "as_values", "is_scalar", "plain", "without_surplus"]
+__all__ = [
+    "MISMATCH",
+    "Values",
+    "as_values",
+    "check_array",
+    "is_scalar",
+    "plain",
+    "without_surplus",
+]
 
 Array = Any
 #: NumPy's text for values that do not broadcast to what is indexed.
@@ -28,6 +36,13 @@ def plain(x: Any) -> Any:
 def is_scalar(value: Any) -> bool:
     """Whether a value is a scalar of NumPy's, also one that an operation has given."""
     return isinstance(getattr(value, "_block", value), np.generic)
+
+
+def check_array(a: Any, name: str) -> None:
+    """Raise what NumPy's functions that write raise for what is no array, a scalar among it."""
+    if is_scalar(a) or not isinstance(a, (DistArray, np.ndarray)):
+        kind = type(getattr(a, "_block", a)).__name__
+        raise TypeError(f"{name}() argument 1 must be a numpy.ndarray, not {kind}")
 
 
 def as_values(value: Any, dtype: Any) -> Any:
