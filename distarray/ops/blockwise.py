@@ -14,20 +14,19 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
-from distarray.array.blocks import Adapted, refuse_read_only
+from distarray.array.blocks import Adapted
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.layout import Box, Coords, Layout
+from distarray.ops.asking import as_mask, check_shapes, check_writeable, result_types
 from distarray.plan import (
-    broadcast_shapes,
     intersect,
     plan_exchange,
     propagate,
     restrict,
-    shape_text,
 )
 
-__all__ = ["alike", "apply_blockwise", "check_shapes", "condition", "prepare", "result_types"]
+__all__ = ["alike", "apply_blockwise", "prepare"]
 
 Array = Any
 _SCALARS = frozenset({bool, int, float, complex})
@@ -72,10 +71,10 @@ def apply_blockwise(
             return _wrapped(function(*found[0], **keywords), found[1], found[2])
     mesh = common_mesh(*inputs, *outs, where)
     operands = [x if type(x) in _SCALARS else as_distarray(x, mesh) for x in inputs]
-    mask = True if where is True else _as_mask(where, mesh)
+    mask = True if where is True else as_mask(where, mesh)
     arrays = [x for x in (*operands, mask) if isinstance(x, DistArray)]
     given = [out for out in outs if out is not None]
-    _check_writeable(given)
+    check_writeable(given)
     try:
         result = _working_layout(arrays, given)
     except ValueError:
@@ -166,24 +165,6 @@ def _working_layout(arrays: Sequence[DistArray], outs: Sequence[DistArray]) -> L
     return propagate(tuple(layouts), tuple(sizes)).result
 
 
-def result_types(
-    function: Callable[..., Any],
-    operands: Sequence[Any],
-    outs: Sequence[Any],
-    keywords: dict[str, Any],
-) -> list[Any]:
-    """Data types of the results, from a call with empty arrays; or NumPy's exception.
-
-    Operands are arrays or Python's numbers; `outs` may be arrays of NumPy's as well.
-    """
-    probes = [np.empty((0,), x.dtype) if hasattr(x, "dtype") else x for x in operands]
-    given = [None if out is None else np.empty((0,), out.dtype) for out in outs]
-    if given:
-        keywords = {**keywords, "out": tuple(given) if len(given) > 1 else given[0]}
-    value = function(*probes, **keywords)
-    return [v.dtype for v in (value if isinstance(value, tuple) else (value,))]
-
-
 def prepare(*inputs: Any) -> tuple[list[Any], Layout, DeviceMesh]:
     """Blocks of operands brought to one layout, that layout, and the mesh.
 
@@ -197,44 +178,6 @@ def prepare(*inputs: Any) -> tuple[list[Any], Layout, DeviceMesh]:
     result = propagate(layouts, sizes).result
     blocks = [_assembled(x, result) if isinstance(x, DistArray) else x for x in operands]
     return blocks, result, mesh
-
-
-def condition(where: Any) -> Any:
-    """A condition with a data type: what is no array is converted to truth values."""
-    is_array = hasattr(where, "dtype") and not isinstance(where, np.generic)
-    return where if is_array else np.asarray(where, bool)
-
-
-def _as_mask(where: Any, mesh: DeviceMesh) -> DistArray:
-    mask = condition(where)
-    if mask.dtype.kind != "b":
-        raise TypeError(
-            f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the rule "
-            "'safe'"
-        )
-    return as_distarray(mask, mesh)
-
-
-def _check_writeable(outs: Sequence[Any]) -> None:
-    """Raise what NumPy raises about given arrays before it looks at anything else."""
-    for out in outs:
-        if not isinstance(out, DistArray) or isinstance(out._block, np.generic):
-            raise TypeError("return arrays must be of ArrayType")
-        if out._layout.partials:
-            out._settle()
-        refuse_read_only(out._block, "output array is read-only")
-
-
-def check_shapes(arrays: Sequence[Any], outs: Sequence[Any]) -> None:
-    """Raise what NumPy raises if results do not fit into the given arrays."""
-    shape = broadcast_shapes(*[np.shape(x) for x in arrays])
-    for out in outs:
-        if broadcast_shapes(shape, out.shape) != out.shape:
-            listed = " ".join([shape_text(np.shape(x)) for x in (*arrays, out)])
-            raise ValueError(
-                f"non-broadcastable output operand with shape {shape_text(out.shape)} doesn't "
-                f"match the broadcast shape {shape_text(shape)} (operands {listed})"
-            )
 
 
 def _targets(

@@ -281,7 +281,7 @@ def require(
     """
     order, wanted = _required(requirements)
     x = asarray(a, dtype, order, like=like, mesh=mesh, placements=placements)
-    return x if all(_HAS[name](x) for name in wanted) else x.copy(order)  # type: ignore[no-any-return]
+    return x if all(_HAS[name](x) for name in wanted) else x.copy(order)
 
 
 #: What an array can be required to be beside its order, and whether it is; the ranks agree.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, from_section, wrap
+from distarray.array import DistArray, call, from_section, wrap
 from distarray.comm import DeviceMesh
 from distarray.layout import Fold, Layout
 from distarray.ops.placing import (
@@ -266,7 +266,7 @@ def full_like(
     layout, mesh, model = _alike(a, shape, device, mesh, placements, dtype)
     local = layout.local_shape(mesh.coords)
     result = wrap(mesh.xp.empty_like(model, dtype, order, False, local), layout, mesh)
-    np.copyto(result, plain(fill_value), casting="unsafe")
+    call(np.copyto, result, plain(fill_value), "unsafe")
     return result
 
 
@@ -346,7 +346,8 @@ def tri(
     offset = plain(k)
 
     def block(section: tuple[slice, ...]) -> Any:
-        return triangle(*section, shape[1], offset, dtype, mesh.xp)
+        rows, columns = section
+        return triangle(rows, columns, shape[1], offset, dtype, mesh.xp)
 
     return from_section(block, layout, mesh)
 

@@ -91,9 +91,9 @@ class FlatIterator(NDArrayOperatorsMixin):
                 raise IndexError(f"index {number} is out of bounds for size {base.size}")
             if values.ndim:
                 raise ValueError("Error setting single item of array.")
-            np.put(base, [number], values)
+            call(np.put, base, [number], values)
         elif values.size and getattr(key, "dtype", np.dtype(bool)).kind != "b":
-            np.put(base, key, values)
+            call(np.put, base, key, values)
         elif values.size:
             self._set_many(key, _repeated(values, _selected(key, base.size)))
 

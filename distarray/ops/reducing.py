@@ -19,7 +19,7 @@ from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Cut, Fold, Layout, Partial
 from distarray.ops import chains, reproducible
-from distarray.ops.blockwise import condition
+from distarray.ops.asking import condition
 from distarray.ops.folds import RULES, Ufunc, combine, identity
 from distarray.plan import restrict
 

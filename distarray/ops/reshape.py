@@ -237,7 +237,7 @@ def reshaped(
     result = wrap(block, plan.layout, mesh)
     if plan.after is not None:
         result = result._view(plan.after)
-    return natural(result) if known or not viewed else result  # type: ignore[no-any-return]
+    return natural(result) if known or not viewed else result
 
 
 def _of_nothing(x: DistArray, shape: tuple[int, ...], copy: bool | None) -> DistArray:

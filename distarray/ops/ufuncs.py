@@ -9,7 +9,8 @@ import numpy as np
 from distarray.array import UFUNC_METHODS, DistArray, faults, wrap
 from distarray.array.blocks import refuse_read_only
 from distarray.layout import Fold, Layout, Partial, Replicate
-from distarray.ops.blockwise import alike, apply_blockwise, check_shapes, result_types
+from distarray.ops.asking import check_shapes, result_types
+from distarray.ops.blockwise import alike, apply_blockwise
 from distarray.ops.mapping.pyfuncs import call_foreign
 from distarray.plan import broadcast_shapes
 

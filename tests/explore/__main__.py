@@ -1,8 +1,8 @@
 """Draw programs and run them until the time is up: ``python -m tests.explore --seconds 600``.
 
-With ``--ranks`` the ranks are MPI processes, one number of them after the other; without, threads of
-this process, and each program draws how many. A program that goes wrong is made as small as it can
-be, and written to build/explore as a script; the exit status is then 1.
+With ``--ranks`` the ranks are MPI processes, one number of them after the other; without, threads
+of this process, and each program draws how many. A program that goes wrong is made as small as it
+can be, shown, and written to build/explore as a script; the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -28,11 +28,23 @@ Runner = Callable[[Program], Failure | None]
 
 @dataclass
 class Search:
-    """What is looked for and what has been found."""
+    """What is looked for and what has been found.
+
+    Attributes
+    ----------
+    seed : int
+        Of the first program; the next ones have the numbers after it.
+    until : float
+        The time (`time.monotonic`) to end at.
+    limits : tuple of int
+        How many programs and how many failures end it as well.
+    below : int or None
+        `config.replicate_below`, if programs are not to draw it.
+    """
 
     seed: int
     until: float
-    most: int
+    limits: tuple[int, int]
     below: int | None
     programs: int = 0
     lines: int = 0
@@ -48,19 +60,23 @@ class Search:
     @property
     def is_over(self) -> bool:
         """Whether the time is up or enough has been found."""
-        return time.monotonic() > self.until or self.failures >= self.most
+        enough = self.programs >= self.limits[0] or self.failures >= self.limits[1]
+        return enough or time.monotonic() > self.until
 
-    def report(self, program: Program, failure: Failure, run: Runner, steps: int) -> None:
-        """Make a program that fails small and write it down."""
+    def report(
+        self, program: Program, failure: Failure, run: Runner, steps: int, options: str
+    ) -> None:
+        """Make a program that fails small, show it and write it down."""
         self.failures += 1
         print(f"seed {program.seed} goes wrong ({failure.kind}); making it small", flush=True)
+        again = f"python -m tests.explore --seed {program.seed} --programs 1{options}"
         program, failure = shrunk(program, failure, run, steps)
         FOUND.mkdir(parents=True, exist_ok=True)
         path = FOUND / f"seed_{program.seed}_on_{program.ranks}.py"
         path.write_text(script(program, failure))
         print(f"on {program.ranks} ranks, a mesh of shape {program.mesh}:")
         print("\n".join([f"    {line}" for line in program.lines]))
-        print(f"{failure.kind}: {failure.text}\nwritten to {path}", flush=True)
+        print(f"{failure.kind}: {failure.text}\nwritten to {path}; all of it: {again}", flush=True)
 
 
 def on_thread_ranks(search: Search) -> None:
@@ -69,7 +85,7 @@ def on_thread_ranks(search: Search) -> None:
         program = search.draw(None)
         failure = on_threads(program)
         if failure is not None:
-            search.report(program, failure, on_threads, 1500)
+            search.report(program, failure, on_threads, 1500, "")
 
 
 def on_processes(search: Search, ranks: int) -> None:
@@ -81,23 +97,28 @@ def on_processes(search: Search, ranks: int) -> None:
             failure = job.run(program)
             if failure is not None:
                 threads = on_threads(program)
-                again = on_threads if threads is not None else job.run
-                search.report(program, threads or failure, again, 1500 if threads else 150)
+                again, steps = (on_threads, 1500) if threads is not None else (job.run, 150)
+                search.report(program, threads or failure, again, steps, f" --ranks {ranks}")
     finally:
         job.close()
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command; the exit status."""
+def _chosen(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.explore", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to look")
     parser.add_argument("--ranks", default="", help="numbers of MPI processes, as 1,2,3")
     parser.add_argument("--seed", type=int, help="of the first program; the clock's if not given")
-    parser.add_argument("--failures", type=int, default=1, help="after so many it ends")
+    parser.add_argument("--programs", type=int, default=1 << 40, help="how many to run at most")
+    parser.add_argument("--failures", type=int, default=5, help="how many to show at most")
     parser.add_argument(
         "--below", type=int, choices=THRESHOLDS, help="config.replicate_below; drawn if not given"
     )
-    chosen = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; the exit status."""
+    chosen = _chosen(arguments)
     warnings.simplefilter("ignore")
     seed = random.SystemRandom().randrange(1 << 40) if chosen.seed is None else chosen.seed
     counts = [int(n) for n in chosen.ranks.split(",") if n]
@@ -105,7 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
     status = 0
     for ranks in counts or [0]:
         until = time.monotonic() + chosen.seconds / max(1, len(counts))
-        search = Search(seed, until, chosen.failures, chosen.below)
+        search = Search(seed, until, (chosen.programs, chosen.failures), chosen.below)
         if ranks:
             on_processes(search, ranks)
         else:
@@ -113,7 +134,7 @@ def main(arguments: list[str] | None = None) -> int:
         kind = f"{ranks} processes" if ranks else "threads"
         print(
             f"{kind}: {search.lines} statements in {search.programs} programs, "
-            f"{search.failures} went wrong",
+            f"differences: {search.failures}",
             flush=True,
         )
         status = status or int(search.failures > 0)

@@ -1,9 +1,9 @@
 """What stands in the places of a statement: operands, keys, masks, shapes, as text.
 
-A place is written ``{name}`` or ``{name:kinds}`` in a statement of the grammar. It is filled from left
-to right: ``{x}`` chooses the array that the statement is about, and what follows fits that array,
-nearly always. All is drawn from one `random.Random` and from what NumPy's arrays are now, which are
-the same on all ranks.
+A place is written ``{name}`` or ``{name:kinds}`` in a statement of the grammar. It is filled from
+left to right: ``{x}`` chooses the array that the statement is about, and what follows fits that
+array, nearly always. All is drawn from one `random.Random` and from what NumPy's arrays are now,
+which are the same on all ranks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KINDS: dict[str, Callable[[np.ndarray], Any]] = {
     "dd": lambda v: v.ndim >= 2,
     "some": lambda v: v.size > 0,
     "small": lambda v: v.size <= 24,
-    "exact": lambda v: exact(v),
+    "exact": lambda v: exact(v, 1 << 10),
     "tiny": lambda v: exact(v, 9) and v.size <= 12,
 }
 DTYPES = ("f8", "f8", "i8", "i4", "i1", "u1", "f4", "c16", "?", "f2", "u2", "c8")
@@ -72,7 +72,7 @@ class Misfit(Exception):
     """There is nothing that fits a place of a statement."""
 
 
-def exact(values: Any, most: float = 1 << 10) -> bool:
+def exact(values: Any, most: float) -> bool:
     """Whether sums of the values are the same in any order: whole numbers, and not too large."""
     if values.dtype.kind not in NUMBERS:
         return False

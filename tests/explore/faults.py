@@ -1,13 +1,15 @@
-"""What NumPy itself does wrong, and programs therefore leave out.
+"""What NumPy itself does wrong. Programs leave it out: NumPy is what they are compared with.
 
-On CPUs with AVX-512, NumPy 2.4 folds floats wrongly in some ufuncs' `reduce` and `reduceat`, sorts
-and partitions float16 wrongly, and some unary ufuncs write wrong elements into what has strides.
+On CPUs with AVX-512, NumPy folds floats wrongly in some ufuncs' `reduce` and `reduceat`, sorts and
+partitions float16 wrongly, and some unary ufuncs write wrong elements into what has strides; see
+:mod:`distarray.array.faults`. That is left out on all CPUs: a seed stands for one program.
 
 On all CPUs, the method `at` of ufuncs writes to read-only arrays unless its key is basic, and reads
-wrong elements of values with fewer dimensions than its index; what is left out by ``where=`` is lost
-where operands overlap the result, and ``copyto`` reads its condition while it writes over it; powers
-of integers that are refused half-way leave some written; what is read-only is copied onto itself; `accumulate` into an array without
-dimensions ends the process, and so does comparing integers with one beyond their type ``where=``.
+wrong elements of values with fewer dimensions than its index; what is left out by ``where=`` is
+lost where operands overlap the result, and ``copyto`` reads its condition while it writes over it;
+powers of integers that are refused half-way leave some written; what is read-only is copied onto
+itself; `accumulate` into an array without dimensions ends the process, and so does comparing
+integers with one beyond their type ``where=``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The statements of random programs, by chapters; `drawing` fills their places.
 
-``v = ...`` makes a new variable. A number in front of a statement says how often it is drawn, beside
-1 for others.
+``v = ...`` makes a new variable. A number in front of a statement says how often it is drawn,
+beside 1 for others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A random program: drawn from a seed, and run with NumPy and with distributed arrays side by side."""
+"""A random program: drawn from a seed, run with NumPy and with distributed arrays side by side."""
 
 from __future__ import annotations
 

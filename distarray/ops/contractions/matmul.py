@@ -18,6 +18,7 @@ from distarray.ops.contractions.operands import (
     numbers,
     raise_as_numpy,
     read,
+    shadow,
 )
 from distarray.ops.contractions.program import Program, program_for
 from distarray.ops.contractions.reproducible import contract

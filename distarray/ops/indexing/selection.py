@@ -7,7 +7,8 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, movement
 from distarray.comm.agree import agree
-from distarray.ops.blockwise import apply_blockwise, condition
+from distarray.ops.asking import condition
+from distarray.ops.blockwise import apply_blockwise
 from distarray.ops.indexing.nonzeros import nonzero
 from distarray.ops.indexing.values import check_array, plain, without_surplus
 from distarray.ops.one_rank import as_numpy_on_one_rank, names_scalar
