@@ -147,6 +147,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         large = layout.partials and self.nbytes >= config.replicate_below
         target = movement.scatter_target(layout) if large else None
         writeable = getattr(self._block.flags, "writeable", True)
+        self._natural = None  # some ranks may keep their block
         self._block, self._layout = movement.settled(self._block, layout, self._mesh, target)
         if not writeable and layout.partials and isinstance(self._block, np.ndarray):
             self._block.flags.writeable = False

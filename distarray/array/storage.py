@@ -44,19 +44,29 @@ def vacant(x: Any, layout: Layout) -> Array:
     return block
 
 
-def is_contiguous(x: Any, order: str) -> bool:
+def is_contiguous(x: Any, order: str, everywhere: bool = True) -> bool:
     """Whether an array is stored without gaps in C order ("C") or in Fortran order ("F").
+
+    Parameters
+    ----------
+    x : DistArray
+        The array.
+    order : str
+        Which one.
+    everywhere : bool
+        Whether ranks that have none of the elements need the answer, too: they share no memory
+        whatever it is. Without it theirs may be another one.
 
     Cost
     ----
     One allreduce of an integer where blocks leave it open: where some rank has a single index of a
-    longer dimension, or nothing of an array that is read-only. None otherwise, nor where the array
-    is known to have been made in C order and that is asked.
+    longer dimension, or nothing, unless that is not to be asked. None otherwise, nor where the
+    array is known to have been made in C order and that is asked.
     """
     if order == "C" and is_natural(x):
         return True
     block, layout = x.to_local(), x._layout
-    return _decided(x, _of_contiguity(block, layout, order), range(layout.ndim))
+    return _decided(x, _of_contiguity(block, layout, order), range(layout.ndim), everywhere)
 
 
 def suits(x: Any, dtype: Any, order: str) -> bool:
@@ -105,8 +115,17 @@ def _of_contiguity(block: Array, layout: Layout, order: str) -> int:
     return _MAYBE
 
 
-def can_merge(x: Any, groups: Sequence[Interval]) -> bool:
+def can_merge(x: Any, groups: Sequence[Interval], everywhere: bool = True) -> bool:
     """Whether each group of neighbouring dimensions can become one without a copy.
+
+    Parameters
+    ----------
+    x : DistArray
+        The array.
+    groups : sequence of (int, int)
+        The first dimension of each, and the one after its last.
+    everywhere : bool
+        As in :func:`is_contiguous`.
 
     Cost
     ----
@@ -115,7 +134,7 @@ def can_merge(x: Any, groups: Sequence[Interval]) -> bool:
     dims = [dim for first, last in groups if last - first > 1 for dim in range(first, last)]
     if not dims or is_natural(x):
         return True
-    return _decided(x, _of_merging(x._block, x._layout, groups, dims), dims)
+    return _decided(x, _of_merging(x._block, x._layout, groups, dims), dims, everywhere)
 
 
 def _of_merging(
@@ -153,9 +172,10 @@ def owns_memory(x: Any) -> bool:
     return vote == _YES
 
 
-def _decided(x: Any, vote: int, dims: Sequence[int]) -> bool:
-    layout, writeable = x._layout, bool(getattr(x._block.flags, "writeable", True))
-    if not layout.is_whole and _is_asked(layout, tuple(dims), writeable):
+def _decided(x: Any, vote: int, dims: Sequence[int], everywhere: bool) -> bool:
+    # Who has no elements has to know at least whether a view can be written to.
+    layout, all_ask = x._layout, everywhere or not getattr(x._block.flags, "writeable", True)
+    if not layout.is_whole and _is_asked(layout, tuple(dims), all_ask):
         vote = int(x._mesh.group.allreduce(np.array(vote), Fold.MAX, "storage"))
     return vote in (_YES, _MAYBE)
 
@@ -166,17 +186,12 @@ def _is_open(block: Array, layout: Layout, dims: Sequence[int]) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _is_asked(layout: Layout, dims: tuple[int, ...], writeable: bool) -> bool:
-    """Whether some rank's block leaves a question about these dimensions open.
-
-    Who has no elements shares none, and only has to know whether a result can be written to, which
-    a copy of what is read-only can.
-    """
+def _is_asked(layout: Layout, dims: tuple[int, ...], everywhere: bool) -> bool:
+    """Whether some rank's block leaves a question about these dimensions open."""
     found = [_lengths(layout.cuts[dim]) for dim in dims if layout.shape[dim] > 1]
     if any(thin for thin, _ in found):
         return True
-    lacking = bool(layout.ats) or any(_lengths(cut)[1] for cut in layout.cuts)
-    return lacking and not writeable
+    return everywhere and (bool(layout.ats) or any(_lengths(cut)[1] for cut in layout.cuts))
 
 
 @lru_cache(maxsize=4096)
@@ -210,9 +225,22 @@ def stored_order(x: Any, whole_only: bool = False) -> tuple[int, ...]:
         order = tuple([dim for _, dim in sorted(keys)])
         if whole_only and not block.flags.f_contiguous:
             order = natural
-        vote = sum([dim * x.ndim**place for place, dim in enumerate(order)])
+        vote = _coded(order)
+    elif block.size and _is_rather_fortran(block, x._layout):
+        vote = _coded(natural[::-1])
     if not x._layout.is_replicated:
         vote = int(x._mesh.group.allreduce(np.array(vote), Fold.MAX, "storage order"))
     if vote < 0:
         return natural
     return tuple([vote // x.ndim**place % x.ndim for place in range(x.ndim)])
+
+
+def _coded(order: tuple[int, ...]) -> int:
+    """An order of dimensions as a number."""
+    return sum([dim * len(order) ** place for place, dim in enumerate(order)])
+
+
+def _is_rather_fortran(block: Array, layout: Layout) -> bool:
+    """Whether a block, which could be in either order, steps over its dimensions as Fortran's."""
+    votes = [_of_contiguity(block, layout, order) for order in "CF"]
+    return votes == [_HARDLY, _MAYBE]

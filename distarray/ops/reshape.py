@@ -35,6 +35,7 @@ __all__ = ["in_line", "ravel", "reshape", "reshaped", "refitted"]
 
 Array = Any
 _FLAG = np.empty((), np.bool_)
+Groups = tuple[ReshapeGroup, ...]
 
 
 @implements(np.reshape, at=True)
@@ -114,8 +115,8 @@ def ravel(a: Any, order: Any = "C") -> DistArray:
     return reshaped(a, (a.size,), viewable=_is_contiguous)
 
 
-def _is_contiguous(x: DistArray, groups: tuple[ReshapeGroup, ...]) -> bool:
-    return is_contiguous(x, "C")
+def _is_contiguous(x: DistArray, groups: Groups, everywhere: bool) -> bool:
+    return is_contiguous(x, "C", everywhere)
 
 
 def _is_fortran(x: DistArray) -> bool:
@@ -123,8 +124,8 @@ def _is_fortran(x: DistArray) -> bool:
     return x.ndim > 1 and is_contiguous(x, "F") and not is_contiguous(x, "C")
 
 
-def _can_merge(x: DistArray, groups: tuple[ReshapeGroup, ...]) -> bool:
-    return can_merge(x, [old for old, _ in groups])
+def _can_merge(x: DistArray, groups: Groups, everywhere: bool) -> bool:
+    return can_merge(x, [old for old, _ in groups], everywhere)
 
 
 def in_line(x: Any) -> Any:
@@ -139,7 +140,7 @@ def refitted(x: DistArray, shape: tuple[int, ...]) -> DistArray:
     return reshaped(x, shape, viewable=_whatever)
 
 
-def _whatever(x: DistArray, groups: tuple[ReshapeGroup, ...]) -> bool:
+def _whatever(x: DistArray, groups: Groups, everywhere: bool) -> bool:
     return True
 
 
@@ -210,7 +211,7 @@ def reshaped(
     x: DistArray,
     shape: tuple[int, ...],
     copy: bool | None = None,
-    viewable: Callable[[DistArray, tuple[ReshapeGroup, ...]], bool] = _can_merge,
+    viewable: Callable[[DistArray, Groups, bool], bool] = _can_merge,
 ) -> DistArray:
     """`x` in a shape of equally many elements, in C order.
 
@@ -226,7 +227,7 @@ def reshaped(
     plan, known = _plan(x._layout, shape), is_natural(x)
     if plan.before is not None:
         x = x._view(plan.before)
-    viewed = plan.stays and not copy and (known or viewable(x, plan.groups))
+    viewed = plan.stays and not copy and (known or viewable(x, plan.groups, copy is False))
     if copy is False and not viewed:
         raise ValueError("Unable to avoid creating a copy while reshaping.")
     if plan.stays:
@@ -237,7 +238,8 @@ def reshaped(
     result = wrap(block, plan.layout, mesh)
     if plan.after is not None:
         result = result._view(plan.after)
-    return natural(result) if known or not viewed else result
+    # Ranks without elements may not know that the others have copied.
+    return natural(result) if known or copy or not plan.stays else result
 
 
 def _of_nothing(x: DistArray, shape: tuple[int, ...], copy: bool | None) -> DistArray:

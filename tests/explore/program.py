@@ -159,7 +159,9 @@ def follow(program: Program, group: Any, at: list[int]) -> Failure | None:
     from distarray.comm import DeviceMesh, default_mesh
     from distarray.config import config
 
-    mesh = default_mesh() if len(program.mesh) == 1 else DeviceMesh(group, program.mesh)
+    mesh = default_mesh()
+    if program.mesh != mesh.shape:
+        mesh = DeviceMesh(group, program.mesh)
     plain, ours = numpy_world(), our_world(mesh)
     unsigned = any(UNSIGNED.search(line) for line in program.lines)
     comparison = Comparison(group, plain, ours, signs=not unsigned)

@@ -12,7 +12,7 @@ from distarray.ops.indexing.gather import fetch
 from distarray.ops.indexing.located import Located, locate
 from distarray.ops.indexing.owners import Rows
 from distarray.ops.indexing.scatter import store
-from distarray.ops.indexing.values import Values, as_values, check_array, plain
+from distarray.ops.indexing.values import Values, as_values, check_array, is_scalar, plain
 from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.ops.reshape import in_line
 
@@ -149,9 +149,10 @@ def put(a: DistArray, ind: Any, v: Any, mode: str = "raise") -> None:
     ----
     None for positions and values that every rank has; else as ``a[index] = v``.
     """
-    check_array(a, "put")
     mesh = common_mesh(a, ind, v)
-    x = as_distarray(a, mesh)
+    target: Any = np.array(getattr(a, "_block", a)) if is_scalar(a) else a  # a copy, as in NumPy
+    check_array(target, "put")
+    x = as_distarray(target, mesh)
     refuse_read_only(x._block, "put: output array is read-only")
     index = _ravelled(_positions(plain(ind), "safe"))
     _check_mode(mode)

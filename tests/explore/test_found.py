@@ -1,0 +1,230 @@
+"""Small programs that once went otherwise than with NumPy, or not alike on all ranks."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import distarray as da
+from tests.everywhere import raises_everywhere
+from tests.explore.program import THRESHOLDS, Program, follow
+
+PROGRAMS = {
+    "a view at one coordinate beside a length of 1": """
+        v1 = lay(make((4, 3, 5), 'f8', 1), S(0))
+        v2 = lay(make((7,), 'f8', 2), S(0))
+        v3 = v1[0] + v2[:1]
+        v4 = v1[-1]
+        v4 *= v2[:1]
+        v5 = np.where(v1[1] > 0, v2[:1], v1[2])
+    """,
+    "Fortran order is a copy on all ranks": """
+        v1 = lay(make((3, 2), 'f8', 1), S(0))
+        v2 = np.asfortranarray(v1)
+        v2[:] = 5
+        v3 = np.asarray(v1, order='F')
+        v3[:] = 6
+        v4 = v1.astype('f8', order='F', copy=False)
+        v4[:] = 7
+        v5 = np.require(v1, requirements='F')
+        v5[:] = 8
+    """,
+    "C order of what has gaps is a copy on all ranks": """
+        v1 = lay(make((9,), 'i8', 1), S(0))
+        v2 = np.ascontiguousarray(v1[::4])
+        v2[:] = 5
+        v3 = np.ascontiguousarray(v1)
+        v3[:2] = 6
+        v4 = np.require(v1[::8], requirements=['C', 'O'])
+        v4[:] = 7
+    """,
+    "reshaped and ravelled": """
+        v1 = lay(make((4, 3), 'f8', 1), S(0))
+        v2 = v1.T.ravel()
+        v2[0] = 9
+        v3 = v1.reshape(12)
+        v3[1] = 8
+        v4 = v1.ravel(order='F')
+        v4[2] = 7
+        v5 = v1.T.reshape(12, order='A')
+        v5[3] = 6
+    """,
+    "no memory on one of the ranks": """
+        v1 = lay(make((3, 2, 4), 'f8', 1), S(2)).transpose(1, 0, 2)
+        v2 = v1.reshape(6, 2, 2)
+        v3 = np.reshape(v1, (6, 4), copy=False)
+        v4 = np.array(v1, order='C', copy=False)
+        v5 = np.ascontiguousarray(v2)
+        v5[:] = 5
+        v6 = np.asfortranarray(v2.copy())
+        v7 = v6.ravel()
+        v7[0] = 9
+    """,
+    "text from one element to another": """
+        v1 = lay(make((6,), 'U3', 1), S(0))
+        v1[0] = v1[-1]
+        v1[1:2] = v1[3]
+    """,
+    "at refuses negative powers": """
+        v1 = lay(make((8,), 'i8', 1), S(0))
+        np.power.at(v1, [5, -7], [-1, 1])
+        v2 = v1 + 1
+        np.power.at(v1, [1, -1], [2, 3])
+    """,
+    "at of what is read-only": """
+        v1 = lay(make((5, 4), 'i8', 1), S(0))
+        np.add.at(v1.diagonal(), slice(0, 2), 1)
+        np.add.at(np.broadcast_to(v1, (2, 5, 4)), ..., 1)
+        v2 = v1 + 1
+    """,
+    "einsum gives views": """
+        v1 = lay(make((4, 3), 'f8', 1), S(0))
+        np.einsum('i->i', v1[1])[...] = 7
+        np.einsum('ij->ji', v1)[0] = 6
+    """,
+    "one field from another": """
+        v1 = lay(make((5,), 'rec', 1), S(0))
+        v1['y'][::-1] = v1['x']
+        v1['x'][1:] = v1['y'][:-1]
+    """,
+    "copyto": """
+        v1 = lay(make((3, 4), 'f8', 1), S(0))
+        v2 = lay(make((4,), 'f8', 2), S(0))
+        np.copyto(v2, lay(make((1, 4), 'f8', 3), S(1)), where=[True, False, True, False])
+        np.copyto(v1, v2, where=v1 > 0)
+        np.copyto(v1, 1j)
+        np.copyto(v1, lay(make((4,), 'c16', 3), S(0)), where=v1 > 0)
+        np.copyto(v1, v2, where='yes')
+        np.copyto(v1, v2, where=[1.5])
+        np.copyto(v1, lay(make((4,), 'c16', 3), S(0)), casting='unsafe')
+    """,
+    "keys that select nothing": """
+        v1 = lay(make((7,), 'f8', 1), S(0))
+        v1[[]] = lay(make((4, 0), 'f8', 2), S(0))
+        v1[numpy.zeros(0, bool)] = 5
+        v2 = v1[numpy.zeros(0, bool)]
+        v1[[]] = numpy.zeros((2, 3))
+    """,
+    "put writes what comes before": """
+        v1 = lay(make((7,), 'f8', 1), S(0))
+        np.put(v1, [1, 2, 9, 3], [11, 12, 13, 14])
+        np.put(v1, [-8, 3], 5)
+        np.put(v1, [], [1])
+        np.put(v1[:0], [0], [1])
+    """,
+    "folds in another type": """
+        v1 = lay(make((7,), '?', 1), S(0))
+        v2 = lay(make((6, 3), 'i4', 2), S(0))
+        v3 = np.subtract.reduce(v1, dtype='f4')
+        v4 = np.remainder.accumulate(v2, dtype='f8')
+        v5 = np.subtract.reduce(v1)
+        v6 = np.subtract.accumulate(v2, axis=1, dtype='i1')
+    """,
+    "the flat iterator": """
+        v1 = lay(make((3, 4), 'i1', 1), S(0))
+        v1.flat[1:4] = np.uint8(200)
+        v1.flat[[0, 5]] = [7, 8]
+        v1.flat[-1] = 9
+        v1.T.flat[2:5] = [1, 2]
+        v1.flat[99] = 1
+        v1.diagonal().flat[0] = 1
+    """,
+    "real and imaginary parts": """
+        v1 = lay(make((4,), 'c16', 1), S(0))
+        v1.real = 1j
+        v1.imag = lay(make((4,), 'f8', 2), S(0))
+        v1.real = [1, 2, 3, 4]
+    """,
+    "orders": """
+        v1 = np.asfortranarray(lay(make((4, 3), 'f8', 1), S(0)))
+        v2 = v1.astype('f8', order='A', copy=False)
+        v2[0] = 5
+        v3 = np.array(v1, order='A', copy=None)
+        v3[1] = 6
+        v4 = v1.reshape(12, order='A')
+        v4[2] = 7
+        v5 = np.ravel(v1, order='K')
+    """,
+    "place and putmask": """
+        v1 = lay(make((5, 3), 'f8', 1), S(0))
+        np.place(v1.diagonal(), [True, True, True], [1.0])
+        np.putmask(v1.diagonal(), [True, True, True], [1.0])
+        np.place(v1, v1 > 0, [7, 8])
+        np.putmask(v1, v1 < 7, [1, 2, 3, 4])
+        np.place(v1, v1 > 0, [])
+        v2 = lay(make((9,), 'f8', 3), S(0))
+        np.putmask(v2[1:], v2[1:] > 0, v2[:-1])
+        np.putmask(v2[:-1], v2[1:] > 0, v2[1:])
+    """,
+    "offsets that are no integers": """
+        v1 = np.tri(5, 4, -1.5)
+        v2 = np.tri(4, 5, -10.5)
+        v3 = np.tril(lay(make((5, 4), 'f8', 1), S(0)), 0.5)
+        v4 = np.triu(lay(make((5, 4), 'f8', 1), S(0)), -0.5)
+        v5 = np.tril_indices(4, -10.5)
+        v6 = np.triu_indices(4, 1.5)
+    """,
+    "arguments that are refused": """
+        v1 = lay(make((6,), 'f8', 1), S(0))
+        v2 = np.insert(v1, 1.5, 3)
+        v2 = np.insert(v1, [1.5, 2.0], 3)
+        v2 = np.insert(v1, [1.0], 3)
+        v2 = np.arange()
+        v2 = np.unpackbits(lay(make((6,), 'u1', 1), S(0)), count=3.5)
+        v2 = np.unpackbits(lay(make((6,), 'u1', 1), S(0)), count=3)
+        v3 = np.insert(v1, [1, 3], [7, 8])
+    """,
+    "what writes is refused what is read-only": """
+        v1 = np.broadcast_to(lay(make((4,), 'f8', 1), S(0)), (3, 4))
+        v1.fill(1)
+        np.add(v1, 1, out=v1)
+        np.copyto(v1, 2)
+        np.put(v1, [0], 1)
+        np.put_along_axis(v1, numpy.zeros((1, 4), int), 5, 0)
+        np.cumsum(v1, axis=0, out=v1)
+        np.concatenate([v1[:1] + 1, v1[1:]], out=v1)
+        np.round(v1, out=v1)
+        np.sum(v1, axis=0, out=v1[0])
+        v2 = v1 + 1
+    """,
+    "scalars are nothing to write to": """
+        v1 = lay(make((4,), 'f8', 1), S(0))
+        np.add(v1[0], 1, out=v1[0])
+        np.sum(v1, out=v1[0])
+        np.cumsum(v1, out=v1[0])
+        np.copyto(v1[0], 1)
+        np.put(v1[0], [0], 1)
+        np.place(v1[0], True, [1])
+    """,
+}
+
+
+@pytest.mark.parametrize("below", THRESHOLDS[:2])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_as_with_numpy(world, ranks, name, below):
+    lines = tuple([line.strip() for line in PROGRAMS[name].strip().splitlines()])
+
+    def program(group):
+        at = [0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return follow(Program(lines, group.size, (group.size,), below), group, at)
+
+    failures = [f for f in world.run(ranks, program) if f is not None]
+    assert not failures, f"{lines[failures[0].line]}: {failures[0].kind}: {failures[0].text}"
+
+
+def test_at_refuses_what_is_read_only_by_any_key(world, ranks):
+    """Also by positions, with which NumPy writes to it."""
+
+    def program(group):
+        mesh = da.DeviceMesh(group, (group.size,))
+        x = da.distribute(np.arange(20).reshape(5, 4), mesh, [da.Shard(0)], src=None)
+        for view in (x.diagonal(), np.broadcast_to(x, (2, 5, 4))):
+            raises_everywhere(group, ValueError, lambda v=view: np.add.at(v, [0, 1], 1))
+        return x.full()
+
+    for found in world.run(ranks, program):
+        np.testing.assert_array_equal(found, np.arange(20).reshape(5, 4))
