@@ -353,12 +353,12 @@ def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         mesh = mesh_concerned([*args, *kwargs.values()])
         if mesh is not None:
             return agreed(mesh, call, numpy_function, *args, **kwargs)
+    if row is None:
+        return _fallback[0](numpy_function, args, kwargs)
     return _called(numpy_function, row, args, kwargs)
 
 
-def _called(numpy_function: Any, row: Row | None, args: Any, kwargs: dict[str, Any]) -> Any:
-    if row is None:
-        return _fallback[0](numpy_function, args, kwargs)
+def _called(numpy_function: Any, row: Row, args: Any, kwargs: dict[str, Any]) -> Any:
     if row.out >= 0:
         _refuse_scalars(kwargs.get("out") if len(args) <= row.out else args[row.out])
     if _as_they_are(args, row.lists) and (not kwargs or _as_they_are(kwargs.values())):
