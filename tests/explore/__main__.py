@@ -131,6 +131,7 @@ def main(arguments: list[str] | None = None) -> int:
             on_processes(search, ranks)
         else:
             on_thread_ranks(search)
+        seed += search.programs
         kind = f"{ranks} processes" if ranks else "threads"
         print(
             f"{kind}: {search.lines} statements in {search.programs} programs, "

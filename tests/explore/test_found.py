@@ -189,6 +189,16 @@ PROGRAMS = {
         np.sum(v1, axis=0, out=v1[0])
         v2 = v1 + 1
     """,
+    "results of several shapes": """
+        v1 = lay(make((4,), 'f8', 1), S(0))
+        v2 = lay(make((2, 4), 'f8', 2), S(1))
+        v3 = lay(make((4,), 'f8', 3), S(0))
+        np.modf(v1, out=(v2, v3))
+        np.modf(v1[0], out=(v2[:1, :1], v3[:1].reshape(())))
+        np.add(v1[None], 1, out=v2[:, :1])
+        np.divmod(v1, 2, out=(v2, None))
+        np.modf(v1, out=(v3, v1))
+    """,
     "scalars are nothing to write to": """
         v1 = lay(make((4,), 'f8', 1), S(0))
         np.add(v1[0], 1, out=v1[0])
