@@ -46,6 +46,7 @@ def _blockwise(
         return apply_blockwise(function, inputs, **keywords)
     if isinstance(out, tuple):
         (out,) = out
+    refuse_read_only(getattr(out, "_block", out), "output array is read-only")
     # Asked of NumPy with empty arrays first: what it refuses is refused before any message.
     probes = [np.empty((0,), x.dtype) if hasattr(x, "dtype") else x for x in inputs]
     function(*probes, out=np.empty((0,), out.dtype), **keywords)
@@ -127,7 +128,6 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
             return np.rint(a, out=given)
         if given.shape != np.shape(a):
             raise ValueError("invalid output shape")
-        refuse_read_only(getattr(given, "_block", given), "output array is read-only")
     return _blockwise(np.round, [a], given, decimals=decimals)
 
 

@@ -187,6 +187,7 @@ PROGRAMS = {
         np.concatenate([v1[:1] + 1, v1[1:]], out=v1)
         np.round(v1, out=v1)
         np.sum(v1, axis=0, out=v1[0])
+        np.clip(lay(make((3, 4), 'c16', 1), S(0)), 0, 1, out=v1)
         v2 = v1 + 1
     """,
     "results of several shapes": """
