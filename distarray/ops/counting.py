@@ -116,6 +116,8 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     :func:`histogram`.
     """
     a = _countable(a, common_mesh(a, bins, weights))
+    if weights is not None and np.shape(weights) != a.shape:
+        raise ValueError("weights should have the same shape as a.")
     return _listed_edges(a, *_settings(a, bins, range, weights))
 
 

@@ -160,11 +160,11 @@ def _into_numpy(ufunc: np.ufunc, inputs: Any, outs: Any, where: Any, kwargs: Any
     for out in outs:
         if isinstance(out, np.ndarray):
             refuse_read_only(out, "output array is read-only")
+    types = [x if type(x) in _SCALARS or hasattr(x, "dtype") else np.asarray(x) for x in inputs]
+    result_types(ufunc, types, outs, kwargs)
     check_shapes(
         [x for x in (*inputs, where) if np.ndim(x)], [out for out in outs if out is not None]
     )
-    types = [x if type(x) in _SCALARS or hasattr(x, "dtype") else np.asarray(x) for x in inputs]
-    result_types(ufunc, types, outs, kwargs)
     masked = where if any(o is not None for o in ours) else True
     value = apply_blockwise(ufunc, inputs, ours, masked, **kwargs)
     values = value if isinstance(value, tuple) else (value,)

@@ -1,5 +1,6 @@
 """What a condition selects, read and written: ``compress``, ``extract``, ``place``, ``putmask``."""
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     and an array of several dimensions, as :func:`numpy.take`.
     """
     mesh = common_mesh(condition, a, out)
+    axis = axis if axis is None else operator.index(axis)
     x, mask = as_distarray(a, mesh), _as_mask(condition, mesh)
     if mask.ndim != 1:
         raise ValueError("condition must be a 1-d array")

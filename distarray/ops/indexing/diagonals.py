@@ -1,5 +1,6 @@
 """Diagonals: read as views where the layout allows it, written and made where they lie."""
 
+import operator
 from functools import lru_cache
 from typing import Any
 
@@ -117,7 +118,7 @@ def diag(v: Any, k: int = 0) -> DistArray:
         return diagonal(x, k)
     if x.ndim != 1:
         raise ValueError("Input must be 1- or 2-d.")
-    x = x._plain()
+    x, k = x._plain(), operator.index(k)
     mesh, size = x._mesh, x.size + abs(k)
     cut, down = x._layout.cuts[0], max(0, -k)
     if not cut.mesh_dims:

@@ -124,6 +124,7 @@ def partition_in_place(
     x: DistArray, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None
 ) -> None:
     """``x.partition()``: as :func:`partition`, in the array's own layout and memory."""
+    axis = operator.index(axis)
     places = _places(np.partition, x, kth, axis, kind, order)
     if places and x._layout.is_plain and order is None and _numpys(x, axis):
         if kind := faults.sort_kind(x.dtype):
