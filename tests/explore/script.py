@@ -18,6 +18,7 @@ _HEAD = """\
 #   python found.py numpy
 import sys
 from math import prod
+from typing import Any
 
 import numpy
 
