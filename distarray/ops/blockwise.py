@@ -92,8 +92,9 @@ def apply_blockwise(
     scalar = not result.shape and not outs and _gives_scalar(function, operands, keywords)
     wanted = result.local_shape(mesh.coords), types
     evaluate = partial(_evaluate, _adapted(function, mesh), parts, mask, blocks, wanted, keywords)
-    # Text that is there may be no number.
-    value = agreed(mesh.group, evaluate) if _are_text(given) else evaluate()
+    # Text that is there may be no number, and an object may have no such operation.
+    depends = _are_text(given) or any(x._block.dtype.hasobject for x in arrays)
+    value = agreed(mesh.group, evaluate) if depends else evaluate()
     if scalar:
         value = tuple(map(mesh.scalar, value)) if type(value) is tuple else mesh.scalar(value)
     if isinstance(value, tuple):

@@ -200,6 +200,12 @@ PROGRAMS = {
         np.divmod(v1, 2, out=(v2, None))
         np.modf(v1, out=(v3, v1))
     """,
+    "objects that have no such operation": """
+        v1 = lay(make((4,), '?', 1), S(0))
+        v2 = np.power(v1, numpy.array(None))
+        v3 = np.add(v1, numpy.array([None]))
+        v4 = v1 + 1
+    """,
     "scalars are nothing to write to": """
         v1 = lay(make((4,), 'f8', 1), S(0))
         np.add(v1[0], 1, out=v1[0])
