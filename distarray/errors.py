@@ -52,7 +52,11 @@ class DamagedFileError(DistArrayError, ValueError, OSError):
 
 
 class CommunicationForbidden(DistArrayError, RuntimeError):
-    """A message would have been sent inside ``forbid_communication()``."""
+    """A message would have been sent where none can be.
+
+    Inside ``forbid_communication()``; by another thread than the one that talks to the other ranks;
+    or by a child process, which is none of them.
+    """
 
 
 class NotDistributedError(DistArrayError, TypeError):

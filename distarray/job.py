@@ -110,6 +110,7 @@ class Preemption:
         if current_world() is None:
             for number in self._watched:
                 self._before[number] = signals.signal(number, self._on_signal)
+            _watching.append(self)
         return self
 
     def __exit__(
@@ -120,6 +121,11 @@ class Preemption:
     ) -> None:
         if self._agreed:
             return  # schedulers say it again: let the program end in peace
+        self._unwatch()
+
+    def _unwatch(self) -> None:
+        if self in _watching:
+            _watching.remove(self)
         for number, handler in self._before.items():
             signals.signal(number, signals.SIG_DFL if handler is None else handler)
         self._before.clear()
@@ -129,6 +135,19 @@ class Preemption:
         before: Any = self._before.get(signals.Signals(number))
         if isinstance(getattr(before, "__self__", None), Preemption):
             before(number, frame)  # the block around this one is to stop as well
+
+
+#: Whose block the program is in, the innermost last.
+_watching: list[Preemption] = []
+
+
+def _in_forked_child() -> None:
+    """A child is not the job: pools end theirs by a signal."""
+    for watch in reversed(_watching[:]):
+        watch._unwatch()
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def preemption(

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Sequence
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -290,11 +290,8 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __deepcopy__(self, memo: dict[int, Any]) -> "DistArray":
         return np.copy(self)  # type: ignore[return-value]
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"{self._summary()} cannot be pickled: its mesh belongs to this MPI job. Pickle "
-            "x.full() (the whole array) or x.to_local() (this rank's block)"
-        )
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return exporting.reduced(self, protocol)
 
     def __repr__(self) -> str:
         return printing.array_repr(self)

@@ -8,6 +8,7 @@ error on all of them instead of a hang or a wrong answer.
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from distarray.array.adopting import adopt, adopting
 from distarray.array.base import Base
 from distarray.comm.alike import grouped
 from distarray.comm.describing import described, named
@@ -31,6 +32,9 @@ def verify(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, 
     if not config.settings.check:
         return
     args = list(args)
+    if adopting():
+        adopt([*args, *kwargs.values()])
+        return
     mesh = _mesh_of([args, list(kwargs.values())])
     if mesh is None:
         return
@@ -46,7 +50,12 @@ def verify_text(text: str, mesh: Any) -> None:
 
 
 def verify_among(group: Group, text: str) -> None:
-    """Raise on every rank of a group if they do not bring the same description of their call."""
+    """Raise on every rank of a group if they do not bring the same description of their call.
+
+    A thread that does not talk for its rank does not ask: it can do what needs no other rank.
+    """
+    if not group.answers:
+        return
     brought = group.allgather_object((text, user_line(short=True)), "check")
     if any(words != text for words, _ in brought):
         calls = [f"{words}  at {line}" for words, line in brought]

@@ -1,16 +1,17 @@
-"""What other libraries take of a distributed array: DLPack, and what NumPy finds in lists."""
+"""What others take of a distributed array: DLPack, pickles, and what NumPy finds in lists."""
 
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from distarray.comm import devices
-from distarray.errors import CopyRequiredError
+from distarray.config import config
+from distarray.errors import CommunicationForbidden, CopyRequiredError, GatherLimitError
 
 if TYPE_CHECKING:
     from distarray.array.core import DistArray
 
-__all__ = ["capsule", "converted", "while_in_lists"]
+__all__ = ["capsule", "converted", "reduced", "while_in_lists"]
 
 _converting: ContextVar[bool] = ContextVar("distarray_converting", default=False)
 
@@ -64,6 +65,35 @@ def capsule(
         copy = True if why else copy
     asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
     return block.__dlpack__(**{name: value for name, value in asked.items() if value is not None})
+
+
+def reduced(x: "DistArray", protocol: Any) -> Any:
+    """What a pickle holds of an array: NumPy's, or its scalar, which any process can load.
+
+    Collective if the array is cut.
+
+    Raises
+    ------
+    GatherLimitError
+        If it is cut, and larger than ``config.gather_limit``.
+    """
+    whole: Any
+    if x._layout.is_replicated:
+        whole = x._mesh.to_host(x._block)
+    elif x.nbytes > config.gather_limit:
+        raise GatherLimitError(
+            f"pickling would gather {x.nbytes} bytes of {x._summary()} on every rank; the limit is "
+            f"config.gather_limit = {config.gather_limit} bytes. Pickle a block (x.to_local()), or "
+            "x.full(), which has no limit; distarray.io and distarray.checkpoint save arrays by "
+            "their parts"
+        )
+    else:
+        try:
+            whole = x.full()
+        except CommunicationForbidden as error:
+            error.add_note("Pools and queues pickle in threads of their own: hand them x.full().")
+            raise
+    return (whole if x.ndim else devices.scalar(whole)).__reduce_ex__(protocol)
 
 
 def _what_torch_gets_wrong(block: Any) -> str:

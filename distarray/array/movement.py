@@ -74,7 +74,7 @@ def _talk(
     plan: Exchange, block: Array, received: Sequence[Array], mesh: DeviceMesh, route: Route
 ) -> None:
     """Send what others lack, and receive into the given arrays."""
-    _check_allowed(plan, block, route)
+    _check_allowed(plan, block, mesh, route)
     if plan.sends or plan.receives:
         mesh.group.exchange(
             [(t.peer, part_of(block, t.slices)) for t in plan.sends],
@@ -83,13 +83,13 @@ def _talk(
         )
 
 
-def _check_allowed(plan: Exchange, block: Array, route: Route) -> None:
+def _check_allowed(plan: Exchange, block: Array, mesh: DeviceMesh, route: Route) -> None:
     """Refuse an exchange where communication is forbidden.
 
     Whoever has nothing to send must refuse too, lest it wait for those that refuse.
     """
-    if ledger.watching and moved_elements(*route):
-        ledger.check_allowed("exchange", plan.elements_sent * block.dtype.itemsize, route)
+    if mesh.group.guarded and moved_elements(*route):
+        mesh.group.check_exchange(plan.elements_sent * block.dtype.itemsize, route)
 
 
 def _run(plan: Exchange, block: Array, target: Array, mesh: DeviceMesh, route: Route) -> None:
@@ -132,7 +132,7 @@ def assign_each(parts: Sequence[tuple[Array, Layout, Array, Layout]], mesh: Devi
     sends, receives, kept, routes = [], [], [], []
     for target, dst, block, src in parts:
         plan, route = plan_exchange(src, dst, mesh.coords), Route(src, dst)
-        _check_allowed(plan, block, route)
+        _check_allowed(plan, block, mesh, route)
         if block.dtype != target.dtype and plan.sends:
             block = block.astype(target.dtype)
         sends += [(t.peer, part_of(block, t.slices)) for t in plan.sends]

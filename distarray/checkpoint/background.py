@@ -258,6 +258,18 @@ def _within(small: DeviceMesh, large: DeviceMesh) -> bool:
     return small._root is large._root and set(small.ranks) <= set(large.ranks)
 
 
+def _in_forked_child() -> None:
+    """Its parent has the threads that write."""
+    global _lock
+    _lock = threading.Lock()
+    for saving in _pending:
+        saving._writer = None
+    _pending.clear()
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
+
+
 def finish() -> None:
     """Wait for what this rank is still saving, and raise the first thing that went wrong. Local.
 

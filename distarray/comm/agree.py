@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from distarray.comm.ledger import forbid_communication
 from distarray.errors import DistArrayError
 from distarray.layout.placement import Fold
 
@@ -66,7 +67,8 @@ def agreed(group: "Group", act: Callable[[], T]) -> T:
 def _packed(error: BaseException | None) -> tuple[str, str, bytes | None]:
     name = type(error).__name__
     try:
-        data = pickle.dumps(error)
+        with forbid_communication():  # an array in it would be gathered, by this rank alone
+            data = pickle.dumps(error)
         pickle.loads(data)
     except Exception:
         return name, str(error), None

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MemberDescriptorType, TracebackType
 from typing import Any, NoReturn
 
-from distarray.comm import calls
+from distarray.comm import calls, leaving
 from distarray.comm.lines import place
 
 __all__ = ["AgreedExit", "end_all", "end_job", "install", "last_exit", "say"]
@@ -153,9 +153,11 @@ def _watch_exits() -> bool:
 
     def read(error: SystemExit) -> Any:
         status = member.__get__(error)
-        if sys._getframe(0).f_back is None and not _is_good(status) and not _alone():
+        if sys._getframe(0).f_back is None and not _is_good(status):
             number = status if isinstance(status, int) else 1
-            _end(number, lambda: "" if isinstance(status, int) else str(status))
+            leaving.note_status(number)
+            if not _alone():
+                _end(number, lambda: "" if isinstance(status, int) else str(status))
         return status
 
     spaces[0]["code"] = property(read, member.__set__, doc=member.__doc__)

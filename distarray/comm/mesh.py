@@ -9,7 +9,7 @@ from distarray.comm import devices
 from distarray.comm.arguments import Definition, check_device, checked_names, compare, definition
 from distarray.comm.group import Group
 from distarray.comm.outside import OutsideGroup
-from distarray.comm.own import entered, left, preferred_mesh
+from distarray.comm.own import defaults, entered, left, preferred_mesh
 from distarray.comm.roots import root_group, world_group
 from distarray.comm.threads import current_world
 from distarray.comm.tune import use_own_gpu
@@ -22,7 +22,6 @@ __all__ = ["DeviceMesh", "default_mesh", "init_device_mesh"]
 
 #: Meshes of ranks that were handed COMM_NULL, and so belong to no group.
 _outside_meshes: dict[Any, "DeviceMesh"] = {}
-_default: "DeviceMesh | None" = None
 
 
 class DeviceMesh:
@@ -237,7 +236,8 @@ class DeviceMesh:
 
             return MPI.COMM_NULL
         if not hasattr(group, "comm"):
-            raise MeshError("this mesh is made of threads and has no MPI communicator")
+            kind = "of one process" if self.size() == 1 else "made of threads"
+            raise MeshError(f"this mesh is {kind} and has no MPI communicator")
         return group.comm
 
     # -- meshes made of this one --------------------------------------------------------------
@@ -404,16 +404,16 @@ def default_mesh() -> DeviceMesh:
     >>> mesh.shape == (mesh.size(),), 0 <= mesh.rank < mesh.size()
     (True, True)
     """
-    global _default
     chosen = preferred_mesh()
     if chosen is not None:
         return chosen
     world = current_world()
     if world is not None:
         return _line(world)
-    if _default is None or _default.device_type != config.device:
-        _default = _line(world_group())
-    return _default
+    found = defaults.get(config.device)
+    if found is None:
+        found = defaults[config.device] = _line(world_group())
+    return found
 
 
 def _line(group: Group) -> DeviceMesh:

@@ -1,8 +1,11 @@
 """Groups of MPI processes, on mpi4py. Importing this module starts MPI."""
 
+import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from threading import Lock, get_ident
 from typing import Any, cast
+from weakref import WeakSet
 
 import numpy as np
 
@@ -15,12 +18,14 @@ except (ImportError, RuntimeError) as error:
     )
     raise
 
-from distarray.comm import algorithms, hooks, large, objects, tune, watch
+from distarray.comm import algorithms, hooks, large, objects, processes, tune, watch
 from distarray.comm.algorithms import GATHER_BELOW, split_views
 from distarray.comm.datatypes import LARGE, carrier, in_place, message, message_parts
 from distarray.comm.folding import UFUNCS, averaged, prepared
 from distarray.comm.group import Array, Board, Group, Pair
+from distarray.comm.lone import become_lone
 from distarray.comm.pending import FINISHED, Pending, Requested, Several
+from distarray.comm.talkers import MAIN, Talker, check_talker, talker_here
 from distarray.errors import MeshError
 from distarray.layout.placement import Fold
 
@@ -85,17 +90,29 @@ class MPIGroup(Group):
     ----------
     comm : mpi4py.MPI.Intracomm
         The library's own communicator, a duplicate: its messages never meet the program's.
+    is_world : bool
+        Whether it was made of COMM_WORLD.
     """
 
     takes_device_buffers = True
+    is_world = False
 
-    def __init__(self, comm: MPI.Intracomm) -> None:
+    def __init__(self, comm: MPI.Intracomm, talker: Talker) -> None:
         super().__init__(comm.Get_rank(), comm.Get_size())
-        self.comm = comm
+        self._comm = comm
+        self.talker = talker
         self.watched = self.size > 1
         #: Whose ranks these are, of those that watch one another; set where that is known.
         self.among: watch.Among | None = None
         comm.Set_attr(_keyval, self)
+        _groups.add(self)
+
+    @property
+    def comm(self) -> MPI.Intracomm:
+        """What all that is said goes through: refused to a thread that does not talk here."""
+        if get_ident() != self.talker.thread:
+            self.check_talker()
+        return self._comm
 
     @property
     def world_ranks(self) -> tuple[int, ...]:
@@ -157,9 +174,15 @@ class MPIGroup(Group):
         finally:
             near.Free()
 
-    @cached_property
+    @property
     def _shared(self) -> large.Shared | None:
         """Memory in which the ranks can fold, if there is; collective when first asked."""
+        if get_ident() != self.talker.thread:
+            self.check_talker()
+        return self._memory
+
+    @cached_property
+    def _memory(self) -> large.Shared | None:
         # Ranks that fold a smaller block meanwhile would wait for this one: as in `Shared`.
         self.comm.Allreduce(_IN_PLACE, np.zeros(2))
         return large.shared_by(self.comm) if self._on_one_node else None
@@ -342,7 +365,7 @@ class MPIGroup(Group):
         mine = self.comm.Get_group()
         members = mine.Incl(ranks)
         try:
-            group = MPIGroup(self.comm.Create_group(members, _SUBSET_TAG))
+            group = MPIGroup(self.comm.Create_group(members, _SUBSET_TAG), self.talker)
             group.among = None if self.among is None else self.among.part(ranks)
             return group
         finally:
@@ -356,18 +379,21 @@ class MPIGroup(Group):
     def free(self) -> None:
         """Free the communicators below this one and its own; collective."""
         super().free()
-        if (shared := self.__dict__.pop("_shared", None)) is not None:
+        if (shared := self.__dict__.pop("_memory", None)) is not None:
             shared.free()
-        if self.comm != MPI.COMM_NULL:
-            self.comm.Free()
+        if self._comm != MPI.COMM_NULL:
+            self._comm.Free()
 
 
 def _delete(comm: MPI.Comm, keyval: int, group: MPIGroup) -> None:
     """The program frees a communicator: free what was made of it (every member does, in step)."""
-    if not MPI.Is_finalized() and group.comm != MPI.COMM_NULL and group.comm != comm:
+    if not MPI.Is_finalized() and group._comm != MPI.COMM_NULL and group._comm != comm:
         group.free()
 
 
+#: All that live: a forked child must not use their communicators.
+_groups: WeakSet[MPIGroup] = WeakSet()
+_making = Lock()
 _keyval = MPI.Comm.Create_keyval(delete_fn=_delete)
 
 
@@ -378,6 +404,11 @@ def group_of(comm: MPI.Intracomm | None = None) -> MPIGroup:
     ----------
     comm : mpi4py.MPI.Intracomm, optional
         COMM_WORLD by default. The library works on a duplicate, which lives as long as `comm`.
+
+    Raises
+    ------
+    CommunicationForbidden
+        If it is COMM_WORLD, of which the main thread makes the group, and this is another thread.
     """
     comm = MPI.COMM_WORLD if comm is None else comm
     found: Any = comm.Get_attr(_keyval)
@@ -385,11 +416,34 @@ def group_of(comm: MPI.Intracomm | None = None) -> MPIGroup:
         return cast("MPIGroup", found)
     if comm.Is_inter():
         raise MeshError("a mesh needs an intracommunicator; this one joins two groups of processes")
+    talker = MAIN if comm == MPI.COMM_WORLD else talker_here()
+    if comm.size > 1:
+        check_talker(talker)
+        return _made(comm, talker)
+    with _making:  # alone, several threads may come here at the same time
+        found = comm.Get_attr(_keyval)
+        return _made(comm, talker) if found is None else cast("MPIGroup", found)
+
+
+def _made(comm: MPI.Intracomm, talker: Talker) -> MPIGroup:
+    if talker is not MAIN and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise MeshError("this MPI was not started for several threads: make meshes in the main one")
     hooks.install()
+    processes.note_start(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size)
     watch.before_meeting(comm)
-    group = MPIGroup(comm.Dup())
-    group.comm.Set_errhandler(MPI.ERRORS_RETURN)
+    group = MPIGroup(comm.Dup(), talker)
+    group._comm.Set_errhandler(MPI.ERRORS_RETURN)
+    group.is_world = comm == MPI.COMM_WORLD
     comm.Set_attr(_keyval, group)
-    tune.start(group.comm)
+    tune.start(group._comm)
     watch.join(group)
     return group
+
+
+def _in_forked_child() -> None:
+    """Groups of one rank go on without MPI; those of more have lost the others."""
+    for group in [group for group in _groups if group.size == 1]:
+        become_lone(group, world=group.is_world)
+
+
+os.register_at_fork(after_in_child=_in_forked_child)

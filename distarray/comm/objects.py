@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from distarray.comm.ledger import forbid_communication
+
 if TYPE_CHECKING:
     from distarray.comm.group import Group, Pair
 
@@ -21,7 +23,8 @@ Array = Any
 def packed(view: Array) -> bytes:
     """The elements as bytes; what keeps them from being pickled, if something does."""
     try:
-        return pickle.dumps(np.array(view, order="C"))
+        with forbid_communication():  # the other ranks need not have this element
+            return pickle.dumps(np.array(view, order="C"))
     except Exception as error:
         return pickle.dumps(TypeError(f"an element cannot be sent to another rank: {error}"))
 

@@ -3,20 +3,26 @@
 A rank is by itself in calls of functions of the user's, of which it makes as many as fall to it.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from distarray.comm.ledger import forbid_communication
+from distarray.comm.processes import is_child
+from distarray.config import config
 
 if TYPE_CHECKING:
     from distarray.comm.mesh import DeviceMesh
 
-__all__ = ["alone", "entered", "left", "own_mesh", "preferred_mesh"]
+__all__ = ["alone", "defaults", "entered", "left", "own_mesh", "preferred_mesh"]
 
 _own: ContextVar["DeviceMesh | None"] = ContextVar("distarray_own_mesh", default=None)
 _entered: ContextVar[tuple["DeviceMesh", ...]] = ContextVar("distarray_meshes", default=())
+#: Of all ranks, by the kind of device.
+defaults: dict[str, "DeviceMesh"] = {}
+_forked = False
 
 
 @contextmanager
@@ -67,7 +73,7 @@ def preferred_mesh() -> "DeviceMesh | None":
 
 
 def own_mesh() -> "DeviceMesh | None":
-    """The mesh of this rank by itself inside :func:`alone`; None elsewhere.
+    """The mesh of this rank by itself inside :func:`alone`, and in a child; None elsewhere.
 
     Examples
     --------
@@ -78,4 +84,17 @@ def own_mesh() -> "DeviceMesh | None":
     >>> own_mesh() is None
     True
     """
-    return _own.get()
+    own = _own.get()
+    return defaults.get(config.device) if own is None and _forked else own
+
+
+def _in_forked_child() -> None:
+    """New arrays are on a mesh of this process alone; whole ones of its parent's go with them."""
+    global _forked
+    defaults.clear()
+    _own.set(None)
+    _entered.set(())
+    _forked = is_child()
+
+
+os.register_at_fork(after_in_child=_in_forked_child)

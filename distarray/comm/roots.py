@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from distarray.comm import processes
 from distarray.comm.group import Group
+from distarray.comm.lone import lone_group
 from distarray.comm.outside import OutsideGroup
 from distarray.comm.threads import current_world
 from distarray.errors import MeshError
@@ -12,6 +14,8 @@ __all__ = ["root_group", "world_group"]
 
 def world_group() -> Group:
     """All ranks: of this thread's world if it is a rank of one, of MPI's otherwise.
+
+    A child of a rank is a world by itself.
 
     Examples
     --------
@@ -23,6 +27,8 @@ def world_group() -> Group:
     world = current_world()
     if world is not None:
         return world
+    if processes.is_child():
+        return lone_group()
     from distarray.comm.mpi import group_of
 
     return group_of()
@@ -43,6 +49,13 @@ def root_group(comm: Any) -> Group | None:
         )
     if not comm:
         return None
+    if processes.mpi_is_the_parents():
+        if comm.Get_size() == 1:
+            return lone_group()
+        raise MeshError(
+            f"DeviceMesh(comm): this process is a child of {processes.child_of()}; the other ranks "
+            "of the communicator do not answer it. Meshes of its own have one rank"
+        )
     from distarray.comm.mpi import group_of
 
     return group_of(comm)

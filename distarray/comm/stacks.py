@@ -20,7 +20,7 @@ __all__ = ["Look", "look"]
 #: Modules whose functions wait for other ranks: where one of them is the innermost, MPI runs.
 _WAITING = frozenset(
     {f"distarray.{name}" for name in ("comm.large", "comm.mpi", "comm.mpi_files", "comm.pending")}
-    | {"distarray.runner.talk"}
+    | {"distarray.runner.answers", "distarray.runner.talk"}
 )
 _PENDING = "distarray.comm.pending"
 #: Where a rank under the runner waits for the others once its program has ended.

@@ -18,6 +18,7 @@ import numpy as np
 from distarray.comm import objects
 from distarray.comm.algorithms import split_views
 from distarray.comm.group import Array, Group, Pair
+from distarray.comm.talkers import Talker
 from distarray.errors import DistArrayError, DivergenceError
 
 __all__ = ["BrokenWorldError", "ThreadGroup", "current_world", "run_threads"]
@@ -103,8 +104,9 @@ class _Room:
 class ThreadGroup(Group):
     """A group whose ranks are threads; made by :func:`run_threads`."""
 
-    def __init__(self, room: _Room, rank: int) -> None:
+    def __init__(self, room: _Room, rank: int, talker: Talker) -> None:
         super().__init__(rank, len(room.ranks))
+        self.talker = talker
         self._room = room
         self._world = room.world
         self._calls = 0
@@ -117,6 +119,7 @@ class ThreadGroup(Group):
 
     def _meet(self, call: str, value: Any) -> list[Any]:
         """Bring a value and take everybody's, in rank order; all must make the same call."""
+        self.check_talker()
         room, world = self._room, self._world
         with world.condition:
             number = self._calls
@@ -140,6 +143,7 @@ class ThreadGroup(Group):
         return meeting.values
 
     def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None:
+        self.check_talker()
         room, world = self._room, self._world
         parcels = [(peer, _parcel(view)) for peer, view in sends]
         with world.condition:
@@ -200,7 +204,7 @@ class ThreadGroup(Group):
         with self._world.condition:
             if ranks not in room.rooms:
                 room.rooms[ranks] = _Room(self._world, tuple(room.ranks[r] for r in ranks))
-            return ThreadGroup(room.rooms[ranks], ranks.index(self.rank))
+            return ThreadGroup(room.rooms[ranks], ranks.index(self.rank), self.talker)
 
     def abort(self, code: int = 1) -> None:
         """End all waits of this world with an error."""
@@ -277,7 +281,7 @@ def run_threads(
     failures: list[tuple[int, BaseException]] = []
 
     def body(rank: int) -> None:
-        group = ThreadGroup(room, rank)
+        group = ThreadGroup(room, rank, Talker(threading.get_ident()))
         _current.set(group)
         try:
             results[rank] = program(group)

@@ -6,10 +6,12 @@ from those is overridden where it knows better.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol
 
-from distarray.comm import algorithms
+from distarray.comm import algorithms, ledger
 from distarray.comm.pending import FINISHED, Pending
+from distarray.comm.talkers import MAIN, Talker, check_talker, may_talk
 from distarray.layout.placement import Fold
 
 if TYPE_CHECKING:
@@ -52,6 +54,30 @@ class Transport(ABC):
 
     rank: int
     size: int
+    #: The thread that talks to the other ranks.
+    talker: Talker = MAIN
+
+    # -- who may talk -------------------------------------------------------------------------
+
+    @property
+    def answers(self) -> bool:
+        """Whether this thread of this process can talk to the other ranks, if there are any."""
+        return self.size == 1 or self.rank < 0 or may_talk(self.talker)
+
+    def check_talker(self) -> None:
+        """Raise CommunicationForbidden, with the way out, where this thread cannot."""
+        if self.size > 1 and self.rank >= 0:
+            check_talker(self.talker)
+
+    @property
+    def guarded(self) -> bool:
+        """Whether messages may be forbidden here; who has none to send then asks all the same."""
+        return ledger.watching > 0 or get_ident() != self.talker.thread
+
+    def check_exchange(self, nbytes: int, note: object) -> None:
+        """Raise CommunicationForbidden if an `exchange` is, also if this rank sends nothing."""
+        self.check_talker()
+        ledger.check_allowed("exchange", nbytes, note)
 
     @abstractmethod
     def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None: ...

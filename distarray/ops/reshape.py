@@ -16,7 +16,6 @@ from distarray.array.storage import (
     stored_order,
     vacant,
 )
-from distarray.comm import ledger
 from distarray.layout import (
     Cut,
     Entries,
@@ -268,8 +267,8 @@ def _redistributed(x: DistArray, layout: Layout, groups: tuple[ReshapeGroup, ...
     mesh = x._mesh
     plan = plan_reshape(x._layout, layout, groups, mesh.coords)
     route = Route(x._layout, layout)
-    if ledger.watching:  # ranks that have nothing to send must refuse too
-        ledger.check_allowed("exchange", plan.elements_sent * x.itemsize, route)
+    if mesh.group.guarded:  # ranks that have nothing to send must refuse too
+        mesh.group.check_exchange(plan.elements_sent * x.itemsize, route)
     target = mesh.xp.empty(layout.local_shape(mesh.coords), x.dtype)
     for turn in range(plan.rounds):
         mesh.group.exchange(

@@ -1,5 +1,6 @@
 """What the collectives do, without gradients: tensors in, tensors out, one call of a group each."""
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from distarray.array.divergence import verify_among
 from distarray.comm.algorithms import begin_allgather, begin_reduce_scatter, joined
 from distarray.comm.mesh import DeviceMesh
 from distarray.comm.pending import FINISHED, Pending
+from distarray.comm.talkers import allow
 from distarray.config import config
 from distarray.errors import DivergenceError
 from distarray.layout.placement import Fold
@@ -53,6 +55,15 @@ Parts = tuple[int, ...]
 
 #: What takes tensors of different shapes on the ranks.
 _OF_PARTS = ("all_gather", "all_to_all", "gather_from")
+
+
+def _goes_backward() -> bool:
+    """Whether this is a thread of autograd's for a device: who asked for the gradients waits."""
+    on_its_own = isinstance(threading.current_thread(), threading._DummyThread)
+    return on_its_own and bool(torch._C._current_graph_task_id() != -1)
+
+
+allow(_goes_backward)
 
 
 # -- arguments --------------------------------------------------------------------------------

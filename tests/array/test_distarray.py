@@ -202,10 +202,17 @@ def test_copies(world, ranks):
         held = copy.deepcopy({"a": x, "mesh": x.mesh})
         assert held["mesh"] is x.mesh
         assert_matches(held["a"], values)
-        with pytest.raises(TypeError, match=r"full\(\)"):
-            pickle.dumps(x)
-        with pytest.raises(TypeError, match="to_local"):
-            pickle.dumps(x[1:])
+        for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+            for y, expected in ((x, values), (x[1:, ::2], values[1:, ::2]), (x.sum(), 66.0)):
+                loaded = pickle.loads(pickle.dumps(y, protocol))
+                assert type(loaded) is type(values.sum() if y.ndim == 0 else values)
+                np.testing.assert_array_equal(loaded, expected, strict=y.ndim > 0)
+                assert loaded.ndim == 0 or loaded.flags.writeable
+        if group.size > 1:
+            with config.override(gather_limit=8):
+                raises_everywhere(
+                    group, GatherLimitError, lambda: pickle.dumps(x), "by their parts"
+                )
 
     world.run(ranks, program)
 

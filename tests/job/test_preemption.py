@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from typing import Any
 
@@ -52,6 +53,23 @@ def test_a_signal_to_one_rank_stops_all(world: Any, number: signal.Signals) -> N
         signal.signal(number, before)
 
     world.run(world.group.size, program)
+
+
+def test_the_signals_of_a_forked_child_are_its_own(own_processes: None) -> None:
+    """Pools end their processes by SIGTERM, and waited for ever: the children only took note."""
+    code = """
+import os, signal, time, distarray
+with distarray.job.preemption() as outer, distarray.job.preemption(signal.SIGTERM) as inner:
+    child = os.fork()
+    if not child:
+        time.sleep(50)
+        os._exit(0)
+    os.kill(child, signal.SIGTERM)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), inner.requested, outer.requested)
+"""
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=40)
+    assert done.stdout == f"{-signal.SIGTERM} False False\n", done.stderr
 
 
 def test_a_block_within_another_one() -> None:

@@ -14,7 +14,6 @@ import numpy as np
 
 from distarray.array import DistArray, wrap
 from distarray.array.blocks import take
-from distarray.comm import ledger
 from distarray.comm.group import Group
 from distarray.config import config
 from distarray.layout import Cut, Layout
@@ -180,9 +179,9 @@ def swap(group: Group, parts: Sequence[Array], landing: Array, counts: Sequence[
     The lengths `counts` are known, so nothing but the rows is sent. This rank's own part is in
     its place already.
     """
-    if ledger.watching and group.size > 1:
+    if group.size > 1 and group.guarded:
         # Also where this rank has nothing to send, lest it wait for those that refuse.
-        ledger.check_allowed("exchange", sum([part.nbytes for part in parts]), "rows by index")
+        group.check_exchange(sum([part.nbytes for part in parts]), "rows by index")
     others = [rank for rank in range(group.size) if rank != group.rank]
     spaces = segments(landing, counts)
     group.exchange(

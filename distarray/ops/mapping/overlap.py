@@ -9,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, movement, wrap
 from distarray.array.divergence import verify
-from distarray.comm import DeviceMesh, alone, ledger
+from distarray.comm import DeviceMesh, alone
 from distarray.layout import Layout
 from distarray.ops.mapping.calls import attempted
 from distarray.ops.mapping.concluding import concluded
@@ -172,8 +172,8 @@ def _grown(x: DistArray, plan: Halo, talks: bool) -> Array:
     grown = mesh.xp.empty(plan.shape, block.dtype)
     sends = [(peer, _packed(block, patches, mesh)) for peer, patches in plan.sends]
     receives = [(peer, _landing(grown, patches, mesh)) for peer, patches in plan.receives]
-    if ledger.watching and talks:  # whoever has nothing to send refuses like the others
-        ledger.check_allowed("exchange", sum([view.nbytes for _, view in sends]), "halo")
+    if talks and mesh.group.guarded:  # whoever has nothing to send refuses like the others
+        mesh.group.check_exchange(sum([view.nbytes for _, view in sends]), "halo")
     if sends or receives:
         mesh.group.exchange(sends, receives, "halo")
     for patch in plan.kept:

@@ -1,0 +1,64 @@
+"""Arrays of the parent in a forked child, which is a world of one rank.
+
+Those that are whole on the parent become the child's own when they are first used: the memory is
+its own already. The other parts of a cut one are in processes that do not answer.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from distarray.array.base import Base
+from distarray.comm import default_mesh
+from distarray.comm.processes import is_child
+from distarray.config import config
+from distarray.layout import Layout
+
+__all__ = ["adopt", "adopting"]
+
+_adopting = [False]
+
+
+def adopting() -> bool:
+    """Whether this process has arrays of a parent's."""
+    return _adopting[0]
+
+
+def adopt(values: Iterable[Any]) -> None:
+    """Take the whole arrays among arguments into this process's mesh, in place.
+
+    Raises
+    ------
+    CommunicationForbidden
+        If an array of the parent's that is cut stands beside one of this process's.
+    """
+    operands = list(_arrays(values))
+    lost = []
+    for x in operands:
+        root = x._mesh._root
+        if root is None or root.answers:
+            continue
+        if x._layout.is_whole:
+            x._mesh = mesh = default_mesh()
+            x._layout = Layout.replicated(x._layout.shape, mesh.shape)
+        else:
+            lost.append(root)
+    if 0 < len(lost) < len(operands):
+        lost[0].check_talker()
+
+
+def _arrays(values: Iterable[Any]) -> Iterator[Base]:
+    for value in values:
+        if isinstance(value, Base):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _arrays(value)
+
+
+def _in_forked_child() -> None:
+    if is_child():
+        _adopting[0] = True
+        config.check = True  # so that every call comes by, as it does where calls are compared
+
+
+os.register_at_fork(after_in_child=_in_forked_child)

@@ -1,0 +1,75 @@
+"""The group of a process that is a world by itself, without MPI."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.comm.algorithms import split_views
+from distarray.comm.group import Array, Group, Pair
+
+__all__ = ["LoneGroup", "lone_group"]
+
+_lone: "LoneGroup | None" = None
+
+
+class LoneGroup(Group):
+    """One rank that talks to nobody."""
+
+    takes_device_buffers = True
+
+    def __init__(self) -> None:
+        super().__init__(0, 1)
+
+    @property
+    def world_ranks(self) -> tuple[int, ...]:
+        """Itself."""
+        return (0,)
+
+    def abort(self, code: int = 1) -> None:
+        """End this process."""
+        os._exit(code)
+
+    def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None:
+        pass
+
+    def _allgather(self, block: Array) -> Array:
+        return np.stack([block])
+
+    def _allgather_varied(self, block: Array, counts: Sequence[int] | None) -> list[Array]:
+        return split_views(block.copy(), [len(block)])
+
+    def _broadcast(self, block: Array, root: int) -> None:
+        pass
+
+    def _allgather_object(self, obj: Any) -> list[Any]:
+        return [obj]
+
+    def _broadcast_object(self, obj: Any, root: int) -> Any:
+        return obj
+
+    def _barrier(self) -> None:
+        pass
+
+    def _alltoall_counts(self, counts: Array) -> Array:
+        return counts.copy()
+
+    def _subset(self, ranks: tuple[int, ...]) -> "LoneGroup":
+        return LoneGroup()
+
+
+def lone_group() -> LoneGroup:
+    """The one of this process."""
+    global _lone
+    if _lone is None:
+        _lone = LoneGroup()
+    return _lone
+
+
+def become_lone(group: Group, *, world: bool = False) -> None:
+    """Let a group of one rank go on without what it talked by; it may be that of the world."""
+    global _lone
+    group.__class__ = LoneGroup
+    if world and isinstance(group, LoneGroup):
+        _lone = group

@@ -1,0 +1,97 @@
+"""Who talks for this rank: one thread of the process that the rank is.
+
+The messages of two threads would meet on one communicator, and each thread take the other's. So
+every group has a talker. On the ranks of the job that is the main thread, on a communicator of its
+own the thread that has made a group of it. In a child process nobody talks for its parent.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from threading import get_ident
+from weakref import WeakSet
+
+from distarray.comm.processes import child_of
+from distarray.errors import CommunicationForbidden
+
+__all__ = [
+    "MAIN",
+    "Talker",
+    "allow",
+    "check_talker",
+    "may_talk",
+    "talker_here",
+    "threads_take_turns",
+]
+
+
+class Talker:
+    """The thread that talks for some groups.
+
+    Attributes
+    ----------
+    thread : int
+        Its number (`threading.get_ident`); 0 in a child process.
+    """
+
+    __slots__ = ("__weakref__", "thread")
+
+    def __init__(self, thread: int) -> None:
+        self.thread = thread
+        _talkers.add(self)
+
+
+_talkers: WeakSet[Talker] = WeakSet()
+#: Of the groups of the job's ranks.
+MAIN = Talker(threading.main_thread().ident or 0)
+_others: list[Callable[[], bool]] = []
+
+
+def talker_here() -> Talker:
+    """The talker of a group that this thread makes on a communicator of its own."""
+    return MAIN if get_ident() == MAIN.thread else Talker(get_ident())
+
+
+def allow(talks: Callable[[], bool]) -> None:
+    """Let other threads talk, too, in which `talks()` says that the main one waits for them."""
+    _others.append(talks)
+
+
+def may_talk(talker: Talker) -> bool:
+    """Whether this thread may talk in the place of a talker."""
+    thread = talker.thread
+    return get_ident() == thread or (thread != 0 and any(talks() for talks in _others))
+
+
+def check_talker(talker: Talker) -> None:
+    """Raise CommunicationForbidden, with the way out, in a thread that may not talk."""
+    if may_talk(talker):
+        return
+    if not talker.thread:
+        raise CommunicationForbidden(
+            f"this process is a child of {child_of()}, and a world of its own: the other parts of "
+            "what is distributed are in other processes, which do not answer it. Give it whole "
+            "arrays (x.full(), or pickle x, which gives a NumPy array) or a block (x.to_local())"
+        )
+    raise CommunicationForbidden(
+        "this is not the main thread, which talks to the other ranks: the messages of two threads "
+        "would meet. Do it in the main thread; or let threads work on blocks (x.to_local()) and "
+        "whole arrays (x.full()); or give the thread a communicator of its own "
+        "(comm = MPI.COMM_WORLD.Dup() before it starts), and let it work inside "
+        "`with distarray.DeviceMesh(comm):`"
+    )
+
+
+def threads_take_turns() -> bool:
+    """Whether MPI bears conversations of several threads, as long as they come one at a time."""
+    from mpi4py import MPI
+
+    return bool(MPI.Query_thread() >= MPI.THREAD_SERIALIZED)
+
+
+def _in_forked_child() -> None:
+    for talker in list(_talkers):
+        talker.thread = 0
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
