@@ -7,10 +7,10 @@ another (build a cache, take a lock), so there nothing is said.
 
 import enum
 import sys
-import threading
 from types import FrameType
 
 from distarray.runner.imports import belongs_to_program
+from distarray.runner.step import in_step
 
 __all__ = ["Caller", "caller"]
 
@@ -54,7 +54,7 @@ def caller(depth: int = 2) -> Caller:
 def _classify(frame: FrameType) -> Caller | None:
     """What one frame says; None for NumPy, ourselves and the standard library, which pass on."""
     if belongs_to_program(frame):
-        return Caller.PROGRAM if _in_step() else Caller.LIBRARY
+        return Caller.PROGRAM if in_step() else Caller.LIBRARY
     name: str = frame.f_globals.get("__name__") or ""
     top = name.partition(".")[0]
     if top == "tempfile":
@@ -64,8 +64,3 @@ def _classify(frame: FrameType) -> Caller | None:
     if top in ("numpy", "distarray") or top in sys.stdlib_module_names:
         return None
     return Caller.LIBRARY
-
-
-def _in_step() -> bool:
-    """Threads of the program are not in step with those of other ranks."""
-    return threading.current_thread() is threading.main_thread()

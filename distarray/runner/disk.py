@@ -12,12 +12,12 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial, update_wrapper
 from types import ModuleType, TracebackType
 from typing import Any
 
 from distarray.runner.caller import Caller, caller
 from distarray.runner.paths import Paths, absolute
+from distarray.runner.standing import put_in_place
 
 __all__ = ["Disk"]
 
@@ -53,7 +53,7 @@ class Disk:
         self._replace(os, MOVES, self.change, 1)
         self._replace(os, QUESTIONS, self.ask)
         self._replace(os, ("scandir",), self.scan)
-        self._replace(os, ("system", "urandom"), self.command)
+        self._replace(os, ("system",), self.command)
         self._replace(shutil, SHUTIL_AT_ONE, self.whole, 0)
         self._replace(shutil, SHUTIL_TO_ANOTHER, self.whole, 1)
         self._replace(subprocess, COMMANDS, self.command)
@@ -65,28 +65,19 @@ class Disk:
             real = getattr(module, name, None)
             if real is None:
                 continue
-            stand_in = _plain(partial(method, real, *rest), real)
-            setattr(module, name, stand_in)
+            put_in_place(module, name, _called(method, real, *rest))
             for supporting in _SUPPORTS:
                 if real in supporting:
-                    supporting.add(stand_in)
+                    supporting.add(getattr(module, name))
 
     def on_root(self, act: Callable[[], Any]) -> Any:
         """Rank 0 does it; its result or exception is everybody's."""
-        value: Any = None
-        error: BaseException | None = None
-        if self.paths.is_root:
+
+        def alone() -> Any:
             with self.paths.alone():
-                try:
-                    value = act()
-                except Exception as raised:
-                    error = raised
-        shared, failure = self.paths.talk.broadcast_object((value, error), 0)
-        if error is not None:
-            raise error
-        if failure is not None:
-            raise failure
-        return shared
+                return act()
+
+        return self.paths.ask(alone)
 
     def change(self, real: Function, target: int, /, *args: Any, **kwargs: Any) -> Any:
         """Change a path (argument number `target`), or make it from another."""
@@ -101,6 +92,7 @@ class Disk:
         if who in _ALONE or self.paths.is_private(path, who):
             return real(*args, **kwargs)
         if who is Caller.PROGRAM:
+            self.paths.meet_readers(path, absolute(args[0]) if args else None, below=target == 1)
             return self.on_root(lambda: real(*args, **kwargs))
         return self._change_by_library(real, path, args, kwargs)
 
@@ -142,6 +134,7 @@ class Disk:
             return real(*args, **kwargs)
         if path is not None and self.paths.is_private(path, Caller.PROGRAM):
             return real(*args, **kwargs)
+        self.paths.meet_readers(path, absolute(args[0]) if args else None, below=True)
         return self.on_root(lambda: real(*args, **kwargs))
 
     def command(self, real: Function, /, *args: Any, **kwargs: Any) -> Any:
@@ -160,13 +153,11 @@ class Disk:
         return absolute("." if given is None else given)
 
 
-def _plain(stand_in: Function, real: Function) -> Function:
-    """A function, so that a class may hold it as it holds the builtin (it does not bind)."""
-
+def _called(method: Function, real: Function, *rest: Any) -> Function:
     def function(*args: Any, **kwargs: Any) -> Any:
-        return stand_in(*args, **kwargs)
+        return method(real, *rest, *args, **kwargs)
 
-    return staticmethod(update_wrapper(function, real))
+    return function
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from distarray.comm.watch import elsewhere
 from distarray.config import config
+from distarray.runner.answers import Answers
 from distarray.runner.talk import Line
 
 __all__ = ["Outcome", "conclude"]
@@ -70,13 +71,15 @@ def _cut(report: traceback.TracebackException, seen: set[int]) -> None:
             _cut(other, seen)
 
 
-def conclude(line: Line, outcome: Outcome) -> int:
+def conclude(line: Line, answers: Answers, outcome: Outcome) -> int:
     """End as all ranks end together, or end them all.
 
     Parameters
     ----------
     line : Line
         On which nothing else is said.
+    answers : Answers
+        Of which those are taken that nobody has asked for.
     outcome : Outcome
         How this rank ended.
 
@@ -89,11 +92,12 @@ def conclude(line: Line, outcome: Outcome) -> int:
     failed = outcome.code != 0
     # Ranks take turns, so that of several that failed differently the first one speaks alone.
     patience = PATIENCE + 0.25 * min(line.rank, 8) if failed else None
-    if not line.all_arrive(patience):
+    if not line.all_arrive(patience, answers.poke):
         text = f"{outcome.text}{_way_out(outcome.text)}"
         _say(f"distarray: rank {line.rank} of {line.size} raised:\n{text}")
         line.abort(outcome.code)
     outcomes = line.allgather_object(outcome)
+    answers.finish(line)
     if line.rank == 0:
         _say(_unheard(outcomes) + _summary(outcomes))
     line.barrier()  # a launcher may end the job as soon as one rank has left with a status

@@ -100,7 +100,7 @@ class Files:
             return _real_os_open(path, flags, mode)
         descriptor = -1
         if who is Caller.PROGRAM:
-            descriptor, _ = self._root_first(lambda: (_real_os_open(path, flags, mode), 0))
+            descriptor, _ = self._root_first(where, lambda: (_real_os_open(path, flags, mode), 0))
         elif self.paths.is_root:
             descriptor = _real_os_open(path, flags, mode)
         self.paths.note_written(where)
@@ -112,28 +112,22 @@ class Files:
     def _before_reading(self, path: str) -> None:
         if path in self.paths.written:
             self.paths.settle(path)
-        self.paths.touched.add(path)
+        self.paths.read.add(path)
 
-    def _root_first(self, act: Any) -> tuple[Any, int]:
-        """Let rank 0 open when all have arrived; its exception is everybody's.
+    def _root_first(self, path: str, act: Any) -> tuple[Any, int]:
+        """Let rank 0 open when nobody reads the path any more; its exception is everybody's.
 
         `act` returns what it opened and the length of the file; only the length is shared.
         """
-        talk = self.paths.talk
-        talk.barrier()
+        self.paths.meet_readers(path)
         opened: Any = None
-        size = 0
-        error: BaseException | None = None
-        if self.paths.is_root:
-            try:
-                opened, size = act()
-            except Exception as raised:
-                error = raised
-        size, shared = talk.broadcast_object((size, error), 0)
-        if error is not None:
-            raise error
-        if shared is not None:
-            raise shared
+
+        def open_it() -> int:
+            nonlocal opened
+            opened, size = act()
+            return int(size)
+
+        size = self.paths.ask(open_it)
         return opened, size
 
     def _open_together(self, path: str, file: Any, mode: str, rest: tuple[Any, ...]) -> Any:
@@ -144,7 +138,7 @@ class Files:
             return opened, os.fstat(opened.fileno()).st_size
 
         self.paths.flush(path)
-        opened, size = self._root_first(act)
+        opened, size = self._root_first(path, act)
         self.paths.note_written(path)
         if not self.paths.is_root:
             opened = self._sink(path, file, mode, rest, size)
@@ -154,8 +148,7 @@ class Files:
 
     def _open_quietly(self, path: str, file: Any, mode: str, rest: tuple[Any, ...]) -> Any:
         """A library opens for writing: no conversation if there was none before on this path."""
-        if path in self.paths.touched:
-            self.paths.settle(path)
+        self.paths.meet_readers(path)
         if self.paths.is_root:
             opened = _real_open(file, mode, *rest)
         else:

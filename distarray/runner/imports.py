@@ -11,14 +11,21 @@ import importlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-__all__ = ["ProgramFinder", "belongs_to_program", "install", "program_builtins"]
+__all__ = [
+    "ProgramFinder",
+    "belongs_to_program",
+    "install",
+    "program_builtins",
+    "replace",
+    "when_imported",
+]
 
 _real_import = builtins.__import__
 _real_import_module = importlib.import_module
@@ -58,7 +65,10 @@ def program_import(
 ) -> ModuleType:
     """``__import__`` of the program's modules."""
     if level or not _is_numpy(name) or _by_c_code(fromlist):
-        return _real_import(name, globals, locals, fromlist or (), level)
+        found = _real_import(name, globals, locals, fromlist or (), level)
+        for imported in [known for known in _awaited if known in sys.modules]:
+            _awaited.pop(imported)(sys.modules[imported])
+        return found if level else _views.get(name, found)
     module = drop_in(name)
     if not fromlist:
         return sys.modules["distarray.numpy"]
@@ -66,6 +76,38 @@ def program_import(
         if item != "*":
             _import_member(module, name, item)
     return module
+
+
+class _View(ModuleType):
+    """A module as the program sees it, with some names of ours; all else is the module's own."""
+
+    def __init__(self, real: ModuleType, names: dict[str, Any]) -> None:
+        vars(self).update(__name__=real.__name__, __doc__=real.__doc__, _real=real, **names)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["_real"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(vars(self)["_real"], name, value)
+
+    def __dir__(self) -> list[str]:
+        return dir(vars(self)["_real"])
+
+
+_views: dict[str, ModuleType] = {}
+
+
+def replace(module: ModuleType, **names: Any) -> None:
+    """Let the program find other things under some names of a module than libraries do."""
+    _views[module.__name__] = _View(module, names)
+
+
+_awaited: dict[str, Callable[[ModuleType], None]] = {}
+
+
+def when_imported(name: str, act: Callable[[ModuleType], None]) -> None:
+    """Do something to a library when the program has imported it."""
+    _awaited[name] = act
 
 
 def drop_in(name: str) -> ModuleType:
@@ -93,8 +135,11 @@ def drop_in(name: str) -> ModuleType:
 
 def import_module(name: str, package: str | None = None) -> ModuleType:
     """`importlib.import_module`, for program and libraries: who calls decides."""
-    if _is_numpy(name) and belongs_to_program(sys._getframe(1)):
-        return drop_in(name)
+    if belongs_to_program(sys._getframe(1)):
+        if _is_numpy(name):
+            return drop_in(name)
+        if name in _views:
+            return _views[name]
     return _real_import_module(name, package)
 
 

@@ -10,17 +10,32 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import distarray
 from distarray.comm.hooks import AgreedExit
+from distarray.comm.processes import mpi_is_the_parents
+from distarray.comm.talkers import threads_take_turns
 from distarray.config import config
-from distarray.runner import alike, imports, output
+from distarray.runner import (
+    alike,
+    chance,
+    children,
+    commands,
+    imports,
+    jobs,
+    locks,
+    output,
+    pools,
+    step,
+    turns,
+)
+from distarray.runner.answers import Answers
 from distarray.runner.disk import Disk
 from distarray.runner.ending import Outcome, conclude
 from distarray.runner.files import FILES
 from distarray.runner.paths import Paths
-from distarray.runner.talk import open_line
+from distarray.runner.talk import Line, open_answers, open_line
 
 __all__ = ["HELP", "Program", "main", "parse"]
 
@@ -42,8 +57,16 @@ where they are handed a distributed one.
                      run once. Each rank has its own temporary files. Files that a library writes
                      past Python's open() (sqlite3, h5py, netCDF4) or from threads of its own
                      (zarr) are not covered; distarray.io writes HDF5, NetCDF and Zarr.
-  Clock and chance   are rank 0's: time.time() and its like, unseeded generators, os.urandom(), and
-                     the order of sets. datetime.now() is each rank's own: do not branch on it.
+  Clock and chance   are rank 0's: time.time(), datetime.now() and their like, generators without a
+                     seed, random, secrets, uuid, os.urandom(), os.getpid(), directories, and the
+                     order of sets of text. Sets of objects that have no hash of their own are not
+                     covered: do not branch on their order.
+  Threads            that the program starts, and those of its pools (concurrent.futures,
+                     multiprocessing.pool.ThreadPool), run one at a time, each until it waits or
+                     ends. Those of libraries may use what needs no other rank.
+  Processes          that the program starts are each rank's own, and compute alone; the program
+                     receives what rank 0's have sent (multiprocessing, concurrent.futures,
+                     joblib). Only rank 0's print; files they write are written by each rank's.
   An exception       ends all ranks with one traceback, and names the rank if it was one alone.
 
 options:
@@ -123,21 +146,48 @@ def run(program: Program) -> int:
         The exit status, the same on all ranks.
     """
     ending = open_line()
-    line = open_line()
+    line, answers = open_line(), open_answers()
     outcome = Outcome()
     try:
         _prepare(program)
-        paths = Paths(line)
-        output.install(line)
-        alike.install(line)
-        FILES.start(paths)
-        Disk(paths).install()
+        _share(line, answers)
         config.print_gathered = True
         _execute(program)
+        pools.finish()
         _finish()
     except BaseException as error:
         outcome = Outcome.of(error)
-    return conclude(ending, replace(outcome, warned=tuple(output.WARNED)))
+    if mpi_is_the_parents():
+        _leave(outcome)
+    with turns.TURNS.kept():  # what threads of pools have left to do, they do when all have met
+        return conclude(ending, answers, replace(outcome, warned=tuple(output.WARNED)))
+
+
+def _share(line: Line, answers: Answers) -> None:
+    """Let the program be one: its streams, its files, its chance, its clock."""
+    paths = Paths(line, answers)
+    step.begin()
+    output.install(line)
+    seed, process = line.broadcast_object((os.urandom(32), os.getpid()), 0)
+    chance.install(seed)
+    alike.install(answers, process)
+    FILES.start(paths)
+    Disk(paths).install()
+    if line.size > 1:
+        if threads_take_turns():
+            turns.install()
+            pools.install()
+            locks.install()
+        commands.install(answers)
+        children.install(answers)
+        jobs.install(answers)
+
+
+def _leave(outcome: Outcome) -> NoReturn:
+    """The end of a child that the program has forked and that has come to the program's end."""
+    sys.stdout.flush()
+    sys.stderr.write(outcome.text)
+    raise SystemExit(outcome.code)
 
 
 def _finish() -> None:

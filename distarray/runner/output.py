@@ -8,7 +8,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from distarray.runner.paths import Talk
+from distarray.comm.processes import mpi_is_the_parents
+from distarray.runner.answers import Talk
 
 __all__ = ["WARNED", "SharedInput", "install"]
 
@@ -84,13 +85,14 @@ class SharedInput(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Read what is there into a buffer; 0 at the end."""
         view = memoryview(buffer).cast("B")
+        child = mpi_is_the_parents()
         read: bytes | OSError = b""
         if self._talk.rank == 0:
             try:
                 read = os.read(self._descriptor, len(view))
             except OSError as error:
                 read = error
-        read = self._talk.broadcast_object(read, 0)
+        read = read if child else self._talk.broadcast_object(read, 0)
         if isinstance(read, OSError):
             raise read
         view[: len(read)] = read

@@ -4,33 +4,21 @@ import os
 import re
 import sys
 import tempfile
-import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
+from distarray.runner.answers import Answers, Talk
 from distarray.runner.caller import Caller
+from distarray.runner.step import in_step
 
-__all__ = ["Paths", "Talk", "absolute"]
+__all__ = ["Paths", "absolute"]
 
 
 #: Within a directory that all ranks write, each its own files, until it gets its name
 #: (`distarray.io.directories`). Libraries do so from threads, which do not show for whom.
 _ASIDE = re.compile(r"/\.[^/]+\.partial(/|$)")
-
-
-class Talk(Protocol):
-    """What the runner says to the other ranks' runners."""
-
-    rank: int
-    size: int
-
-    def barrier(self) -> None:
-        """Wait for every rank."""
-
-    def broadcast_object(self, obj: Any, root: int) -> Any:
-        """Hand one rank's object to all."""
 
 
 def absolute(path: Any) -> str | None:
@@ -46,12 +34,14 @@ def absolute(path: Any) -> str | None:
 class Paths:
     """What this job knows about the files it touches; the same on every rank."""
 
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, talk: Talk, answers: Answers) -> None:
         self.talk = talk
+        self.ask = answers.ask
         self.is_root = talk.rank == 0
-        #: Paths that the job has opened for writing, and those that it has opened at all.
+        #: Paths that the job has opened for writing, and those that it has opened for reading since
+        #: the ranks have last met: some may not have come so far yet.
         self.written: set[str] = set()
-        self.touched: set[str] = set()
+        self.read: set[str] = set()
         #: Temporary files and directories: each rank has its own, under a name of its own.
         self.private: set[str] = set()
         #: How deep this rank is in work that it does for all of them.
@@ -83,10 +73,20 @@ class Paths:
 
     def settle(self, path: str) -> None:
         """Wait until rank 0 has written what the program has written to a path so far."""
-        if threading.current_thread() is not threading.main_thread():
+        if in_step():
+            self.flush(path)
+            self.ask(lambda: None)
+
+    def meet_readers(self, *paths: str | None, below: bool = False) -> None:
+        """Wait for all ranks before rank 0 changes a path that they may be about to read."""
+        if not self.read or not in_step():
             return
-        self.flush(path)
-        self.talk.barrier()
+        found = any(path in self.read for path in paths)
+        if below:
+            found = any(_below(read, path) for path in paths if path for read in self.read)
+        if found:
+            self.read.clear()
+            self.talk.barrier()
 
     def flush(self, path: str) -> None:
         """Flush this rank's open files on a path."""
@@ -104,7 +104,6 @@ class Paths:
     def note_written(self, path: str) -> None:
         """Remember that the job writes a path."""
         self.written.add(path)
-        self.touched.add(path)
 
     def _is_cache(self, path: str) -> bool:
         """Whether a library keeps things here between runs: it locks and checks them itself."""

@@ -1,12 +1,14 @@
 """The runners' own lines to one another, apart from the program's messages."""
 
-import time
+from collections.abc import Callable
+from time import monotonic, sleep  # as they are: the program's own are replaced
 from typing import Any
 
 from distarray.comm import calls, watch
 from distarray.comm.mesh import default_mesh
+from distarray.runner.answers import Answers
 
-__all__ = ["Line", "open_line"]
+__all__ = ["Line", "open_answers", "open_line"]
 
 
 class Line:
@@ -41,21 +43,32 @@ class Line:
         gathered: list[Any] = self._comm.allgather(obj)
         return gathered
 
-    def all_arrive(self, seconds: float | None) -> bool:
-        """Whether every rank comes here, at most `seconds` after this one; None waits on."""
+    def all_arrive(self, seconds: float | None, poke: Callable[[], object]) -> bool:
+        """Whether every rank comes here, at most `seconds` after this one; None waits on.
+
+        Until then `poke` lets go on what the others may wait for.
+        """
         request = self._comm.Ibarrier()
-        end = None if seconds is None else time.monotonic() + seconds
+        end = None if seconds is None else monotonic() + seconds
         pause = 1e-4
         while not request.Test():
-            if end is not None and time.monotonic() > end:
+            if end is not None and monotonic() > end:
                 return False
-            time.sleep(pause)
-            pause = min(2 * pause, 0.02)
+            if poke():
+                sleep(pause)
+                pause = min(2 * pause, 0.02)
         return True
 
     def abort(self, code: int) -> None:
         """End the job."""
         self._comm.Abort(code)
+
+
+def open_answers() -> Answers:
+    """Where rank 0 answers; collective."""
+    answers = Answers(default_mesh().comm(0), calls.note)
+    answers.among = watch.another_line()
+    return answers
 
 
 def open_line() -> Line:

@@ -48,6 +48,24 @@ PROGRAMS = {
             file.truncate(4)
             print(file.read(), file.fileno() > 2)
     """,
+    "read, then changed": """
+        import os, shutil
+        for i in range(60):
+            with open("a", "w") as file:
+                file.write(str(i))
+            assert open("a").read() == str(i)
+            if i % 3 == 0:
+                os.remove("a")
+            elif i % 3 == 1:
+                os.replace("a", "b")
+                assert open("b").read() == str(i)
+            else:
+                os.makedirs("d/e")
+                shutil.move("a", "d/e/a")
+                assert open("d/e/a").read() == str(i)
+                shutil.rmtree("d")
+        print(sorted(os.listdir()))
+    """,
     "flushed, not closed": """
         file = open("a", "w")
         file.write("not flushed by the program")

@@ -102,24 +102,3 @@ def test_a_command_line_that_says_nothing(tmp_path, arguments):
     done = on_ranks(2, *arguments, cwd=tmp_path)
     assert done.code == 2
     assert done.err.count("distarray:") == 1
-
-
-def test_clock_chance_and_order_are_alike(tmp_path):
-    write_script(
-        tmp_path,
-        """
-        import os, random, time, uuid
-        from mpi4py import MPI
-        def answers():
-            return (list({f"name {i}" for i in range(50)}), random.random(), uuid.uuid4(),
-                    time.time(), time.perf_counter(), time.monotonic_ns(), os.urandom(4))
-        start = time.time()
-        rounds = 0
-        while time.time() - start < 0.2:
-            rounds += 1
-        everybodys = MPI.COMM_WORLD.allgather((answers(), rounds))
-        print(all(one == everybodys[0] for one in everybodys))
-        """,
-    )
-    done = on_ranks(3, "program.py", cwd=tmp_path)
-    assert (done.code, done.out) == (0, "True\n"), done.err

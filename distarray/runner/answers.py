@@ -1,0 +1,167 @@
+"""What the program asks, rank 0 answers for all: a clock, a directory, what has come of a change.
+
+Rank 0 posts its answer and goes on. The other ranks look for the one to the question that is asked
+at this place of the program for this time. So rank 0 may ask alone (``if rank == 0:``): what it
+has posted then is looked for by nobody, and stands in nobody's way.
+"""
+
+import pickle
+import struct
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, Protocol
+
+from distarray.runner.step import place
+
+__all__ = ["Answers", "Talk"]
+
+_HEAD = struct.Struct("<QQQ")
+#: Bytes of a message, of which the answer takes what the head leaves, if it fits.
+_BLOCK = 128
+_ROOM = _BLOCK - _HEAD.size
+#: Posts on their way at which rank 0 waits for the other ranks, and for how long (s).
+_MOST = 64
+_PATIENCE = 0.5
+_real_clock = time.monotonic
+Key = tuple[int, int]
+
+
+class Talk(Protocol):
+    """What the runner says to the other ranks' runners."""
+
+    rank: int
+    size: int
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+
+    def broadcast_object(self, obj: Any, root: int) -> Any:
+        """Hand one rank's object to all."""
+
+
+class Answers:
+    """The answers of one job.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+        Duplicated, for nothing else.
+    note : callable
+        ``comm.calls.note``, by which waits are known to those who watch. Not imported here, since
+        NumPy comes with it, which is to be imported later.
+    """
+
+    def __init__(self, comm: Any, note: Callable[..., None]) -> None:
+        self._comm = comm.Dup()
+        self._meeting = comm.Dup()  # on which nothing is posted that somebody may not have taken
+        self.number = 0
+        self.among: Any = None
+        self._note = note
+        self.rank: int = comm.Get_rank()
+        self.size: int = comm.Get_size()
+        #: By place: its number, and how often something has been asked there.
+        self._places: dict[tuple[Any, ...], list[int]] = {}
+        self._found: dict[Key, bytes] = {}
+        self._going: deque[Any] = deque()
+        #: Whether rank 0 has waited in vain for the others to take what it has posted.
+        self._ahead = False
+        self._posted = 0
+        self._taken = 0
+
+    def ask(self, act: Callable[[], Any]) -> Any:
+        """What `act` gives on rank 0, or raises there."""
+        if self.size == 1:
+            return act()
+        key = self._key(place(sys._getframe(1)))
+        if self.rank:
+            self._note(self, "ask", None, 0)
+            value, error = pickle.loads(self._find(key))
+            if error is not None:
+                raise error
+            return value
+        try:
+            value = act()
+        except Exception as error:
+            self._post(key, _packed(None, error))
+            raise
+        self._post(key, _packed(value, None))
+        return value
+
+    def meet(self) -> None:
+        """Wait for all ranks."""
+        self._note(self, "meet", None)
+        self._meeting.Barrier()
+
+    def finish(self, line: Talk) -> None:
+        """Take what nobody has asked for; collective, at the end."""
+        posted = line.broadcast_object(self._posted, 0)
+        while self.rank and self._taken < posted:
+            self._take()
+        self._found.clear()
+        for request, _ in self._going:
+            request.Wait()
+
+    def _key(self, where: tuple[Any, ...]) -> Key:
+        known = self._places.get(where)
+        if known is None:
+            digest = blake2b(repr(where).encode(), digest_size=8).digest()
+            known = self._places[where] = [int.from_bytes(digest, "little"), 0]
+        known[1] += 1
+        return known[0], known[1]
+
+    def _post(self, key: Key, data: bytes) -> None:
+        block = bytearray(_BLOCK)
+        block[: _HEAD.size] = _HEAD.pack(*key, len(data))
+        if len(data) <= _ROOM:
+            block[_HEAD.size : _HEAD.size + len(data)] = data
+        self._going.append((self._comm.Ibcast(block, 0), block))
+        if len(data) > _ROOM:
+            self._going.append((self._comm.Ibcast(data, 0), data))
+        self._posted += 1
+        if not self.poke():
+            self._keep_pace()
+
+    def poke(self) -> bool:
+        """Let what has been posted go on its way; whether little of it is left."""
+        going = self._going
+        while going and going[0][0].Test():
+            going.popleft()
+        self._ahead = self._ahead and len(going) > _MOST
+        return len(going) <= _MOST
+
+    def _keep_pace(self) -> None:
+        """Wait a little for the other ranks, which MPI serves only while it is asked.
+
+        Once, if in vain: then rank 0 asks alone.
+        """
+        until = _real_clock() + _PATIENCE
+        while not self._ahead and not self.poke():
+            self._ahead = _real_clock() > until
+
+    def _find(self, key: Key) -> bytes:
+        while key not in self._found:
+            self._take()
+        return self._found.pop(key)
+
+    def _take(self) -> None:
+        """Receive the next one."""
+        block = bytearray(_BLOCK)
+        self._comm.Ibcast(block, 0).Wait()
+        number, turn, length = _HEAD.unpack_from(block)
+        data = block[_HEAD.size : _HEAD.size + length]
+        if length > _ROOM:
+            data = bytearray(length)
+            self._comm.Ibcast(data, 0).Wait()
+        self._taken += 1
+        self._found[number, turn] = bytes(data)
+
+
+def _packed(value: Any, error: Exception | None) -> bytes:
+    try:
+        return pickle.dumps((value, error))
+    except Exception as fault:
+        told = error or fault
+        return pickle.dumps((None, RuntimeError(f"{type(told).__name__}: {told}")))

@@ -1,0 +1,68 @@
+"""The processes and threads of joblib and loky.
+
+What the program hands to processes is whole, and its results are rank 0's. What it hands to threads
+runs in order, in the thread that hands it out.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import partial, update_wrapper
+from types import ModuleType
+from typing import Any
+
+from distarray.runner.answers import Answers
+from distarray.runner.children import rank_0s, submitting, whole
+from distarray.runner.imports import belongs_to_program, when_imported
+from distarray.runner.step import in_step
+
+__all__ = ["install"]
+
+#: How many arguments of ``joblib.Parallel`` come before `pre_dispatch`.
+_BEFORE = 5
+
+
+def install(answers: Answers) -> None:
+    """Once the program imports them."""
+    when_imported("joblib", partial(_replace, answers))
+    when_imported("loky", _replace_executors)
+
+
+def _replace(answers: Answers, joblib: ModuleType) -> None:
+    parallel: Any = joblib.Parallel
+    parallel.__init__ = _beginning(parallel.__init__)
+    parallel.__call__ = _calling(parallel.__call__, answers)
+    _replace_executors(joblib.externals.loky)
+
+
+def _replace_executors(loky: Any) -> None:
+    executors = (loky.ProcessPoolExecutor, loky.reusable_executor._ReusablePoolExecutor)
+    for executor, real in [(executor, executor.submit) for executor in executors]:
+        executor.submit = submitting(real, loky.backend.reduction.dumps)
+
+
+def _beginning(real: Callable[..., None]) -> Callable[..., None]:
+    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        programs = belongs_to_program(sys._getframe(1))
+        if programs and len(args) <= _BEFORE:
+            kwargs.setdefault("pre_dispatch", "all")  # the others are made in another thread
+        real(self, *args, **kwargs)
+        if programs and _has_threads(self) and in_step():
+            self.n_jobs = 1
+
+    return update_wrapper(begin, real)
+
+
+def _calling(real: Callable[..., Any], answers: Answers) -> Callable[..., Any]:
+    def call(self: Any, iterable: Any) -> Any:
+        alone = _has_threads(self) or self._effective_n_jobs() == 1
+        if alone or not belongs_to_program(sys._getframe(1)) or not in_step():
+            return real(self, iterable)
+        tasks = [(function, *whole(rest)) for function, *rest in iterable]
+        found = rank_0s(answers, lambda: list(real(self, tasks)))
+        return iter(found) if self.return_generator else found
+
+    return update_wrapper(call, real)
+
+
+def _has_threads(parallel: Any) -> bool:
+    return bool(getattr(parallel._backend, "supports_sharedmem", False))

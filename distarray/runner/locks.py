@@ -1,0 +1,79 @@
+"""Locks that the program makes: a thread that waits for one leaves its turn to the others."""
+
+import queue
+import threading
+import time
+from collections import deque
+from types import TracebackType
+from typing import Any
+
+from distarray.runner.imports import replace
+from distarray.runner.turns import TURNS, Bell
+
+__all__ = ["Lock", "RLock", "install"]
+
+_real_lock = threading.Lock
+
+
+class Lock:
+    """As ``threading.Lock``."""
+
+    def __init__(self) -> None:
+        self._lock = _real_lock()
+        self._waiting: deque[Bell] = deque()
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Lock the lock; whether that was possible."""
+        seat = TURNS.here()
+        if not blocking or seat is None:
+            return self._lock.acquire(blocking, timeout)
+        until = None if timeout < 0 else time.monotonic() + timeout
+        while not self._lock.acquire(False):
+            bell = Bell(TURNS, seat)
+            self._waiting.append(bell)
+            if not TURNS.wait(bell, None if until is None else until - time.monotonic()):
+                self._waiting.remove(bell)
+                return self._lock.acquire(False)
+        return True
+
+    def release(self) -> None:
+        """Release the lock."""
+        self._lock.release()
+        if self._waiting:
+            self._waiting.popleft().release()
+
+    def locked(self) -> bool:
+        """Whether the lock is in the locked state."""
+        return self._lock.locked()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def _at_fork_reinit(self) -> None:
+        self.__init__()  # type: ignore[misc]
+
+
+_PythonRLock: Any = threading._RLock
+
+
+class RLock(_PythonRLock):  # type: ignore[misc]
+    """As ``threading.RLock``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._block = Lock()
+
+
+def install() -> None:
+    """Give the program locks and queues of this kind."""
+    simple: Any = queue
+    replace(threading, Lock=Lock, RLock=RLock)
+    replace(queue, SimpleQueue=simple._PySimpleQueue)

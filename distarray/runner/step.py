@@ -1,0 +1,57 @@
+"""Whether all ranks come to what runs now at the same time, and at which place of the program."""
+
+from collections.abc import Callable
+from threading import get_ident
+from types import FrameType
+from typing import Any
+
+from distarray.comm.talkers import MAIN
+from distarray.runner.imports import belongs_to_program
+
+__all__ = ["begin", "in_step", "place", "the_program_calls"]
+
+_by_itself: Callable[[], Any] = lambda: None  # noqa: E731 - replaced by `begin`
+#: As many of the program's calls, the innermost ones, tell places apart.
+_CALLS = 32
+#: Libraries by which the program hands out tasks.
+_OF_TASKS = ("asyncio.", "concurrent.", "multiprocessing.", "loky.", "joblib.externals.loky.")
+
+
+def begin() -> None:
+    """Know of functions of the program's that a rank calls by itself (see `distarray.comm.own`)."""
+    global _by_itself
+    from distarray.comm.own import own_mesh  # which imports NumPy, before which `open` is replaced
+
+    _by_itself = own_mesh
+
+
+def in_step() -> bool:
+    """Whether this is the rank's main thread, doing what those of the others do.
+
+    Not in threads, child processes, and functions that the ranks call one more often than another.
+    """
+    return get_ident() == MAIN.thread and _by_itself() is None
+
+
+def the_program_calls(frame: FrameType | None) -> bool:
+    """Whether the program calls what such libraries do with threads and processes.
+
+    In step with the other ranks; from `frame` on, it passes only through these libraries.
+    """
+    while frame is not None and not belongs_to_program(frame):
+        name: str = frame.f_globals.get("__name__") or ""
+        if not f"{name}.".startswith(_OF_TASKS):
+            return False
+        frame = frame.f_back
+    return frame is not None and in_step()
+
+
+def place(frame: FrameType | None) -> tuple[Any, ...]:
+    """The calls of the program that have led here: the same on all ranks."""
+    found: list[Any] = []
+    while frame is not None and len(found) < 3 * _CALLS:
+        if belongs_to_program(frame):
+            code = frame.f_code
+            found += (code.co_filename, code.co_firstlineno, frame.f_lasti)
+        frame = frame.f_back
+    return tuple(found)

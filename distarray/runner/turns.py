@@ -1,0 +1,425 @@
+"""Threads that run one at a time, each until it waits or ends: in the same order on all ranks.
+
+What threads do on one rank has no order that the other ranks would know of. Here one thread has the
+turn; when it waits for another (for a future, a queue, an event, a lock, or to have slept), the one
+that has been ready for the longest goes on. When that is depends on what the program does alone and
+not on how long it takes, so that all ranks come to their conversations in the same order. So do the
+threads of the program's pools, and those that the program itself starts; not those of libraries.
+"""
+
+import itertools
+import math
+import os
+import queue
+import selectors
+import sys
+import threading
+import time
+from _thread import allocate_lock
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import update_wrapper
+from heapq import heappop, heappush
+from multiprocessing.pool import ApplyResult
+from threading import get_ident
+from typing import Any
+
+from distarray.comm.talkers import MAIN
+from distarray.runner.imports import belongs_to_program
+from distarray.runner.standing import put_in_place
+from distarray.runner.step import in_step
+
+__all__ = ["TURNS", "Bell", "Turns", "install"]
+
+_real_wait = threading.Condition.wait
+_real_start = threading.Thread.start
+_real_join = threading.Thread.join
+_real_sleep = time.sleep
+#: What is later than another point of time (s).
+_MOMENT = 1e-6
+#: How long a thread sleeps that asks whether something has come about, and it has not (s).
+_TICK = 1e-3
+
+
+class Seat:
+    """A thread that takes turns.
+
+    Attributes
+    ----------
+    go : lock
+        Released for it when its turn has come.
+    bell : Bell or None
+        What it waits for; None while it has the turn, or is ready.
+    dozes : bool
+        Whether it has the turn, and sleeps: nobody else has anything to do.
+    holds : int
+        How deep it is in waits during which it keeps the turn.
+    joining : list of Bell or None
+        Of those that wait for its end; None afterwards.
+    """
+
+    def __init__(self) -> None:
+        self.go = allocate_lock()
+        self.go.acquire()
+        self.bell: Bell | None = None
+        self.dozes = False
+        self.holds = 0
+        self.joining: list[Bell] | None = []
+
+
+class Bell:
+    """What a thread waits for: another one, with or without a seat, calls `release`, once."""
+
+    __slots__ = ("rung", "seat", "turns")
+
+    def __init__(self, turns: "Turns", seat: Seat) -> None:
+        self.turns, self.seat, self.rung = turns, seat, False
+
+    def release(self) -> None:
+        """Wake the thread."""
+        self.turns.ring(self)
+
+
+class Turns:
+    """Who has the turn, and who is next."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, as a forked child does: it has none of the threads."""
+        self._lock = allocate_lock()
+        self._seats: dict[int, Seat] = {}
+        #: Those that the program has started.
+        self._started: list[threading.Thread] = []
+        self._ready: deque[Seat] = deque()
+        #: By the time at which they want to go on, which passes only when all wait.
+        self._sleepers: list[tuple[float, int, Bell]] = []
+        self._number = itertools.count()
+        self._now = 0.0
+        self._idle = False
+        self._starter = 0
+
+    def begin(self) -> None:
+        """Give this thread, which is the only one, a seat and the turn, if it has none."""
+        if get_ident() not in self._seats:
+            self._seats[get_ident()] = Seat()
+
+    def here(self) -> Seat | None:
+        """The seat of this thread; None if it takes no turns, or keeps its own."""
+        seat = self._seats.get(get_ident())
+        return None if seat is None or seat.holds else seat
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Let this thread wait with the turn in its hands, for what no thread with a seat does."""
+        seat = self._seats.get(get_ident()) or Seat()
+        seat.holds += 1
+        try:
+            yield
+        finally:
+            seat.holds -= 1
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Let threads that this one starts take turns."""
+        self._starter = get_ident()
+        try:
+            yield
+        finally:
+            self._starter = 0
+
+    def starts(self) -> bool:
+        """Whether a thread that this one starts is to take turns."""
+        return self._starter == get_ident()
+
+    def start(self, thread: threading.Thread) -> None:
+        """Start a thread that takes turns; its first one comes after all that are ready."""
+        seat = Seat()
+        run = thread.run
+
+        def seated() -> None:
+            self._seats[get_ident()] = seat
+            self._await_turn(seat)
+            try:
+                run()
+            finally:
+                self._leave(seat)
+
+        thread.run = seated  # type: ignore[method-assign]
+        thread._distarray_seat = seat  # type: ignore[attr-defined]
+        with self.kept():
+            _real_start(thread)
+        with self._lock:
+            self._ready.append(seat)
+
+    def start_programs(self, thread: threading.Thread) -> None:
+        """Start a thread of the program's, and let it go first."""
+        self.begin()
+        self.start(thread)
+        self._started.append(thread)
+        self.give_way()
+
+    def finish(self) -> None:
+        """Wait for the threads that the program has started, as Python does at its end."""
+        for thread in iter(self._started):  # which may start others
+            if not thread.daemon:
+                thread.join()
+
+    def give_way(self) -> None:
+        """Let those that are ready go first."""
+        seat = self.here()
+        if seat is None:
+            return
+        with self._lock:
+            if not self._ready:
+                return
+            self._ready.append(seat)
+            following = self._next()
+        self._pass_to(following)
+        self._await_turn(seat)
+
+    def wait(self, bell: Bell, timeout: float | None = None) -> bool:
+        """Wait until a bell is rung, which this thread has made; whether it was, in time."""
+        seat = bell.seat
+        if timeout is not None and timeout <= 0:
+            return bell.rung
+        began = time.monotonic()
+        with self._lock:
+            if bell.rung:
+                return True
+            seat.bell = bell
+            if timeout is not None:
+                heappush(self._sleepers, (self._now + timeout, next(self._number), bell))
+            following = self._next()
+        if following is not seat:
+            self._pass_to(following)
+            self._await_turn(seat)
+        if timeout is not None and not bell.rung:
+            self._doze(seat, began + timeout - time.monotonic())
+        return bell.rung
+
+    def alone(self) -> bool:
+        """Whether no other thread takes turns."""
+        return len(self._seats) == 1
+
+    def nap(self, limit: float) -> bool:
+        """Let others go on that are ready, or want to sleep no longer; whether there are any."""
+        seat = self.here()
+        with self._lock:
+            waiting = [until for until, _, bell in self._sleepers if bell.seat.bell is bell]
+            pause = min(waiting, default=self._now) - self._now
+            if seat is None or not (self._ready or waiting):
+                return False
+        if self._ready:
+            self.give_way()
+        else:
+            self.wait(Bell(self, seat), min(limit, pause + _MOMENT))
+        return True
+
+    def join(self, seat: Seat, timeout: float | None) -> None:
+        """Wait for the end of a thread that takes turns."""
+        mine = self.here()
+        if mine is not None and seat.joining is not None:
+            bell = Bell(self, mine)
+            seat.joining.append(bell)
+            self.wait(bell, timeout)
+
+    def ring(self, bell: Bell) -> None:
+        """Make the thread that waits for a bell ready; from any thread."""
+        with self._lock:
+            bell.rung = True
+            seat = bell.seat
+            if seat.bell is not bell:
+                return
+            seat.bell = None
+            if seat.dozes:
+                seat.go.release()
+                return
+            self._ready.append(seat)
+            following = self._next() if self._idle else None
+        if following is not None:
+            self._pass_to(following)
+
+    def _next(self) -> Seat | None:
+        """Who has the turn now, with the lock held; None if all wait for threads without seats."""
+        self._idle = False
+        if self._ready:
+            return self._ready.popleft()
+        while self._sleepers:
+            until, _, bell = heappop(self._sleepers)
+            if bell.seat.bell is bell:
+                self._now = max(self._now, until)
+                bell.seat.dozes = True
+                return bell.seat
+        self._idle = True
+        return None
+
+    def _pass_to(self, following: Seat | None) -> None:
+        if following is not None:
+            following.go.release()
+
+    def _await_turn(self, seat: Seat) -> None:
+        if MAIN.thread == get_ident():
+            MAIN.thread = -1
+        seat.go.acquire()
+        MAIN.thread = get_ident()
+
+    def _doze(self, seat: Seat, seconds: float) -> None:
+        """Sleep with the turn, until a bell rings or the time is up."""
+        seat.go.acquire(timeout=max(0.0, seconds))
+        with self._lock:
+            seat.dozes = False
+            seat.bell = None
+            seat.go.acquire(False)  # it may have been rung just now
+
+    def _leave(self, seat: Seat) -> None:
+        del self._seats[get_ident()]
+        joining, seat.joining = seat.joining or [], None
+        for bell in joining:
+            bell.release()
+        MAIN.thread = -1
+        with self._lock:
+            following = self._next()
+        self._pass_to(following)
+
+
+TURNS = Turns()
+
+
+def install() -> None:
+    """Have the waits of threads with seats end their turns."""
+    turns = TURNS
+    os.register_at_fork(after_in_child=turns.forget)
+    ending: Any = threading
+    ending._register_atexit(turns.finish)  # a program that fails waits for its threads, too
+    threads: Any = threading.Thread
+    conditions: Any = threading.Condition
+    threads.start, threads.join = _starts(turns), _joins(turns)
+    conditions.wait = _waits(turns)
+    threads.is_alive = _lives(turns, threads.is_alive)
+    for kind, names, not_yet in _QUESTIONS:
+        for name in names.split():
+            setattr(kind, name, _asked(turns, getattr(kind, name), not_yet))
+    selector: Any = selectors.DefaultSelector
+    selector.select = _selects(turns, selector.select)
+    put_in_place(time, "sleep", _sleeps(turns))
+
+
+def _waits(turns: Turns) -> Callable[..., bool]:
+    def wait(self: threading.Condition, timeout: float | None = None) -> bool:
+        """Wait until notified or until a timeout occurs."""
+        seat = turns.here()
+        if seat is None:
+            return _real_wait(self, timeout)
+        condition: Any = self
+        if not condition._is_owned():
+            raise RuntimeError("cannot wait on un-acquired lock")
+        bell = Bell(turns, seat)
+        condition._waiters.append(bell)
+        saved = condition._release_save()
+        rung = False
+        try:
+            rung = turns.wait(bell, timeout)
+        finally:
+            condition._acquire_restore(saved)
+            if not rung and bell in condition._waiters:
+                condition._waiters.remove(bell)
+        return rung
+
+    return wait
+
+
+def _starts(turns: Turns) -> Callable[..., None]:
+    def start(self: Any) -> None:
+        """Start the thread's activity."""
+        if turns.starts():
+            turns.start(self)
+        elif belongs_to_program(sys._getframe(1)) and in_step() and not self._started.is_set():
+            turns.start_programs(self)
+        else:
+            with turns.kept():  # the new thread says that it lives, and has no seat
+                _real_start(self)
+
+    return start
+
+
+def _joins(turns: Turns) -> Callable[..., None]:
+    def join(self: threading.Thread, timeout: float | None = None) -> None:
+        """Wait until the thread terminates."""
+        seat = getattr(self, "_distarray_seat", None)
+        if seat is not None:
+            turns.join(seat, timeout)
+        _real_join(self, timeout)
+
+    return join
+
+
+def _lives(turns: Turns, real: Callable[..., bool]) -> Callable[..., bool]:
+    def is_alive(self: threading.Thread) -> bool:
+        """Whether the thread is alive."""
+        seat = getattr(self, "_distarray_seat", None)
+        if seat is None:
+            return real(self)
+        if seat.joining is not None:
+            turns.nap(_TICK)
+        return seat.joining is not None
+
+    return is_alive
+
+
+#: What the program asks another thread for without waiting, and whether it is not so yet.
+_QUESTIONS: list[tuple[Any, str, Callable[..., bool]]] = [
+    (threading.Event, "is_set", lambda event: not event._flag),
+    (Future, "done running", lambda future: "FINISHED" not in future._state),
+    (ApplyResult, "ready", lambda result: not result._event._flag),
+    (queue.Queue, "empty qsize get get_nowait", lambda held, *how: not held._qsize()),
+    (queue.Queue, "full put put_nowait", lambda held, *item: 0 < held.maxsize <= held._qsize()),
+]
+
+
+#: Of tasks: `distarray.runner.children` asks these on the program's behalf.
+_RESULTS = (Future, ApplyResult)
+
+
+def _asked(turns: Turns, real: Callable[..., Any], not_yet: Callable[..., bool]) -> Any:
+    """A question, before which others go on if it would be answered by no."""
+
+    def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
+        by_program = isinstance(self, _RESULTS) or belongs_to_program(sys._getframe(1))
+        if by_program and turns.here() and not_yet(self, *args):
+            turns.nap(_TICK)
+        return real(self, *args, **kwargs)
+
+    return update_wrapper(ask, real)
+
+
+def _selects(turns: Turns, real: Callable[..., Any]) -> Callable[..., Any]:
+    def select(self: Any, timeout: float | None = None) -> Any:
+        """Wait until some registered file objects become ready."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while turns.here() is not None:
+            found = real(self, 0)
+            left = _left(until)
+            if found or left <= 0 or not turns.nap(left):
+                return found or real(self, None if until is None else left)
+        return real(self, timeout)
+
+    return select
+
+
+def _left(until: float | None) -> float:
+    return math.inf if until is None else max(0.0, until - time.monotonic())
+
+
+def _sleeps(turns: Turns) -> Callable[[float], None]:
+    def sleep(seconds: float, /) -> None:
+        seat = turns.here()
+        if seat is None or seconds <= 0 or turns.alone():
+            _real_sleep(seconds)
+        else:
+            turns.wait(Bell(turns, seat), seconds)
+
+    return sleep

@@ -1,0 +1,119 @@
+"""What differs between processes is rank 0's for the program: chance, clocks, names, order."""
+
+from launching import on_ranks, write_script
+
+DRAWN = """
+    import datetime, glob, os, pathlib, random, secrets, time, timeit, uuid, warnings
+    from datetime import date, datetime as dt
+    from random import Random, SystemRandom
+    import numpy as np
+    from mpi4py import MPI
+
+    warnings.simplefilter("ignore")
+    rank = MPI.COMM_WORLD.rank
+
+    def seeded():
+        random.seed()
+        return random.random()
+
+    def clocks(suffix=""):
+        names = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+        return [getattr(time, name + suffix)() for name in names]
+
+    asked = {
+        "set": lambda: list({f"name {i}" for i in range(50)}),
+        "hash": lambda: hash("text"),
+        "random": random.random,
+        "seed": seeded,
+        "Random": lambda: (Random().random(), Random().gauss(0, 1), Random().getrandbits(99)),
+        "SystemRandom": lambda: (SystemRandom().random(), SystemRandom().choice(range(1000))),
+        "secrets": lambda: (secrets.token_hex(), secrets.randbelow(10**9), secrets.token_bytes(3)),
+        "uuid": lambda: (uuid.uuid1(), uuid.uuid4(), uuid.getnode()),
+        "urandom": lambda: (os.urandom(9), os.getrandom(9)),
+        "generators": lambda: (np.random.default_rng().random(), np.random.rand()),
+        "clocks": lambda: (clocks(), clocks("_ns")),
+        "calendar": lambda: (time.ctime(), time.localtime(), time.gmtime(), time.strftime("%c")),
+        "datetime": lambda: (dt.now(), dt.now(datetime.timezone.utc), dt.today(), dt.utcnow()),
+        "date": lambda: (date.today(), datetime.date.today()),
+        "directory": lambda: (os.listdir(), glob.glob("*"), list(pathlib.Path().iterdir())),
+        "process": lambda: (os.getpid(), os.getloadavg(), os.kill(os.getpid(), 0)),
+        "timeit": lambda: (timeit.timeit("1 + 1", number=9), timeit.Timer("1").autorange()),
+    }
+    found = {name: [ask() for _ in range(3)] for name, ask in asked.items()}
+    start = time.time()
+    rounds = 0
+    while time.time() - start < 0.2:
+        rounds += 1
+    found["rounds"] = rounds
+    everybodys = MPI.COMM_WORLD.allgather(found)
+    print([name for name in found if any(one[name] != found[name] for one in everybodys)])
+    drawn = ("random", "seed", "Random", "SystemRandom", "secrets", "uuid", "urandom", "generators")
+    print([name for name in drawn if len(set(found[name])) < 3], rounds > 0)
+    print(time.strftime("%Y", time.gmtime(0)), time.ctime(0) == time.asctime(time.localtime(0)))
+"""
+
+
+def test_chance_clocks_and_names_are_alike(tmp_path):
+    write_script(tmp_path, DRAWN)
+    done = on_ranks(3, "program.py", cwd=tmp_path)
+    assert (done.code, done.out) == (0, "[]\n[] True\n1970 True\n"), done.err + done.out
+
+
+def test_what_rank_0_asks_alone_is_nobody_elses(tmp_path):
+    """Its answers were taken for those to the questions that all asked later."""
+    write_script(
+        tmp_path,
+        """
+        import os, random, time
+        from mpi4py import MPI
+        rank = MPI.COMM_WORLD.rank
+
+        def answers():
+            return time.time(), os.urandom(3), os.path.exists("made"), random.Random().random()
+
+        if rank == 0:
+            for _ in range(3000):  # more than MPI sends to ranks that are not there
+                time.time()
+            for _ in range(100):
+                answers()
+            os.mkdir("made")
+            with open("log", "w") as file:
+                file.write("one\\n")
+            with open("log", "a") as file:
+                file.write("two\\n")
+        often = [time.time() for _ in range(3000)]
+        everybodys = MPI.COMM_WORLD.allgather((*answers(), often))
+        print(all(one == everybodys[0] for one in everybodys), everybodys[0][2])
+        if rank == 0:
+            time.time()  # the last thing that is asked
+        """,
+    )
+    done = on_ranks(3, "program.py", cwd=tmp_path, timeout=90)
+    assert (done.code, done.out) == (0, "True True\n"), done.err
+    assert (tmp_path / "log").read_text() == "one\ntwo\n"
+
+
+def test_functions_that_ranks_call_unequally_often_ask_by_themselves(tmp_path):
+    """They waited for answers that the other ranks never asked for."""
+    write_script(
+        tmp_path,
+        """
+        import os, random, time
+        import distarray
+        import numpy as np
+
+        def work(v):
+            return v + 0 * (time.time() + len(os.listdir()) + random.Random().random())
+
+        def block(part):
+            for _ in range(len(part) % 7):
+                work(1.0)
+            return part + 1
+
+        x = np.arange(100_001.0)
+        print(np.vectorize(work)(x[:1001]).sum(), distarray.map_blocks(block, x).sum())
+        print(np.apply_along_axis(lambda row: work(row.sum()), 1, np.ones((5, 3))))
+        """,
+    )
+    done = on_ranks(3, "program.py", cwd=tmp_path, timeout=90)
+    assert (done.code, done.out) == (0, "500500.0 5000150001.0\n[3. 3. 3. 3. 3.]\n"), done.err
