@@ -9,16 +9,18 @@ import datetime
 import gc
 import importlib
 import os
+import resource
 import sys
 import time
 import uuid
 from collections.abc import Callable
+from functools import update_wrapper
 from typing import Any
 
 from distarray.comm.processes import mpi_is_the_parents
 from distarray.runner.answers import Answers
-from distarray.runner.imports import belongs_to_program
-from distarray.runner.standing import put_in_place
+from distarray.runner.imports import belongs_to_program, replace_builtin
+from distarray.runner.standing import StandIn, put_in_place
 from distarray.runner.step import in_step
 
 __all__ = ["install", "same_order"]
@@ -27,7 +29,11 @@ CLOCKS = ("monotonic", "perf_counter", "process_time", "thread_time", "time")
 #: What is told of the time by `time` itself unless it is handed one, and at which position.
 CALENDARS = {"asctime": 0, "ctime": 0, "gmtime": 0, "localtime": 0, "strftime": 1}
 #: Other questions to which each process has an answer of its own.
-OTHERS = {os: ("getloadavg", "times"), uuid: ("getnode", "uuid1", "uuid6", "uuid7")}
+OTHERS = {
+    os: ("getloadavg", "times"),
+    resource: ("getrusage",),
+    uuid: ("getnode", "uuid1", "uuid6", "uuid7"),
+}
 
 _real_getpid = os.getpid
 _real_kill = os.kill
@@ -57,6 +63,7 @@ def install(answers: Answers, process: int) -> None:
             _replace(module, name, answers)
     _replace_days(answers)
     _replace_number(process)
+    _replace_identities(answers)
     if "timeit" in sys.modules:  # it keeps the clock in tables
         importlib.reload(sys.modules["timeit"])
 
@@ -116,6 +123,15 @@ def _asking(function: Callable[..., Any], real: Any) -> Callable[..., Any]:
         return real.__get__(None, cls)(*args, **kwargs)
 
     return asked
+
+
+def _replace_identities(answers: Answers) -> None:
+    """Give the program rank 0's `id` of an object, so that what is sorted by it is alike."""
+
+    def identity(obj: object, /) -> Any:
+        return answers.ask(lambda: id(obj)) if in_step() else id(obj)
+
+    replace_builtin("id", StandIn(update_wrapper(identity, id)))
 
 
 def _replace_number(process: int) -> None:

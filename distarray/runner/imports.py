@@ -24,6 +24,7 @@ __all__ = [
     "install",
     "program_builtins",
     "replace",
+    "replace_builtin",
     "when_imported",
 ]
 
@@ -32,6 +33,13 @@ _real_import_module = importlib.import_module
 
 #: What the program's frames have as builtins; filled by `install`.
 program_builtins = ModuleType("builtins", builtins.__doc__)
+#: Functions among them that are not Python's own.
+_replaced: dict[str, Any] = {}
+
+
+def replace_builtin(name: str, ours: Any) -> None:
+    """Give the program's modules, and no library, a function in the place of a builtin one."""
+    _replaced[name] = ours
 
 
 def belongs_to_program(frame: FrameType) -> bool:
@@ -49,7 +57,7 @@ def install(home: Path, package: str | None = None) -> None:
     package : str, optional
         A top-level package, wherever it lies, that is the program's too (``-m package``).
     """
-    program_builtins.__dict__.update(vars(builtins))
+    program_builtins.__dict__.update(vars(builtins) | _replaced)
     program_builtins.__dict__["__import__"] = program_import
     importlib.import_module = import_module
     index = next((i for i, f in enumerate(sys.meta_path) if f is PathFinder), len(sys.meta_path))

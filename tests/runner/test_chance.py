@@ -3,7 +3,7 @@
 from launching import on_ranks, write_script
 
 DRAWN = """
-    import datetime, glob, os, pathlib, random, secrets, time, timeit, uuid, warnings
+    import datetime, glob, os, pathlib, random, resource, secrets, time, timeit, uuid, warnings
     from datetime import date, datetime as dt
     from random import Random, SystemRandom
     import numpy as np
@@ -37,6 +37,8 @@ DRAWN = """
         "date": lambda: (date.today(), datetime.date.today()),
         "directory": lambda: (os.listdir(), glob.glob("*"), list(pathlib.Path().iterdir())),
         "process": lambda: (os.getpid(), os.getloadavg(), os.kill(os.getpid(), 0)),
+        "used": lambda: resource.getrusage(resource.RUSAGE_SELF),
+        "addresses": lambda: [id(one) for one in (rank, [], "text", object())],
         "timeit": lambda: (timeit.timeit("1 + 1", number=9), timeit.Timer("1").autorange()),
     }
     found = {name: [ask() for _ in range(3)] for name, ask in asked.items()}
