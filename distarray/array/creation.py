@@ -219,6 +219,15 @@ def _is_fortran(block: Any) -> bool:
 
 def _from_root(x: Any, mesh: DeviceMesh, src: int) -> tuple[Any, tuple[int, ...], Any, bool]:
     """The root's array (None elsewhere), shape, dtype and order; what is wrong with it, on all."""
+    if mesh.coords is None:
+        if x is None:
+            raise LayoutError(
+                f"distribute: this rank is outside of {mesh!r}, and is sent nothing, not even a "
+                "shape: pass an array of the same shape and dtype, with any values, or leave the "
+                "call to the ranks of the mesh"
+            )
+        outside = np.asarray(x)
+        return None, outside.shape, outside.dtype, _is_fortran(outside)
     block, error = None, None
     if mesh.rank == src:
         try:
@@ -231,8 +240,6 @@ def _from_root(x: Any, mesh: DeviceMesh, src: int) -> tuple[Any, tuple[int, ...]
         except Exception as caught:
             error = caught
     about = (getattr(block, "shape", ()), getattr(block, "dtype", None), _is_fortran(block))
-    if mesh.coords is None:
-        return None, (), np.dtype(float), False
     (shape, dtype, fortran), error = mesh.group.broadcast_object((about, error), src)
     if error is not None:
         raise error

@@ -7,6 +7,9 @@ error on all of them instead of a hang or a wrong answer.
 
 from collections.abc import Callable, Iterable
 from typing import Any
+from zlib import crc32
+
+import numpy as np
 
 from distarray.array.adopting import adopt, adopting
 from distarray.array.base import Base
@@ -17,7 +20,7 @@ from distarray.comm.lines import user_line
 from distarray.config import config
 from distarray.errors import DivergenceError
 
-__all__ = ["verify", "verify_among", "verify_text"]
+__all__ = ["verify", "verify_among", "verify_equal", "verify_text"]
 
 
 def verify(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any]) -> None:
@@ -63,6 +66,22 @@ def verify_among(group: Group, text: str) -> None:
             "the ranks are not making the same call (checked because config.check is on):"
             + "".join([f"\n    {ranks}  {call}" for ranks, call in grouped(calls)])
         )
+
+
+def verify_equal(group: Group, block: Any, text: str) -> None:
+    """Raise on every rank of a group if they do not bring the same values of something.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks that are to have the same.
+    block : numpy.ndarray
+        What this rank has, in host memory.
+    text : str
+        What it is.
+    """
+    found = crc32(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
+    verify_among(group, f"{text} of shape {block.shape} and checksum {found:08x}")
 
 
 def _mesh_of(values: Iterable[Any]) -> Any:

@@ -9,8 +9,10 @@ import numpy as np
 
 from distarray.array.core import DistArray, wrap
 from distarray.array.creation import Placements, listed
+from distarray.array.divergence import verify_equal
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree
+from distarray.config import config
 from distarray.errors import LayoutError
 from distarray.layout import At, Cut, Fold, Layout, Partial, Placement, Replicate, Shard
 from distarray.layout import normalize_placements as normalized
@@ -103,15 +105,40 @@ def from_ranks(
     placed = () if problem else _placed(block, mesh, placements)
     layout = None if problem else _layout_if_fitting(block, mesh, placed, shape)
     mark = 0 if problem else _mark(block.dtype, block.ndim, placed, shape and tuple(shape))
-    told = np.array([mark, -mark, layout is None])
-    high, low, wrong = mesh.group.allreduce(told, Fold.MAX, "from_local").tolist()
+    told = np.array([mark, -mark, layout is None, _is_read_only(block)])
+    high, low, wrong, locked = mesh.group.allreduce(told, Fold.MAX, "from_local").tolist()
     if layout is None or wrong or high != -low:
         agree(mesh.group, problem)
         return _compared(block, mesh, placed, shape)
     if shape is None:
         shapes = mesh.group.allgather(np.array(block.shape, np.int64), "from_local").tolist()
         layout = _fitted([tuple(found) for found in shapes], mesh, placed, None)
+    if isinstance(block, np.ndarray) and block.flags.writeable is bool(locked):
+        block = _with_flag(block, not locked)
+    if config.settings.check:
+        _verify_replicas(block, placed, mesh)
     return wrap(block, layout, mesh)
+
+
+def _is_read_only(block: Any) -> bool:
+    """Whether a rank's block cannot be written to, and has anything that could be."""
+    return isinstance(block, np.ndarray) and block.size > 0 and not block.flags.writeable
+
+
+def _with_flag(block: Any, writeable: bool) -> Any:
+    """The block as all ranks' are: what one rank cannot write to, no rank can."""
+    if writeable:  # it has no elements
+        return np.empty(block.shape, block.dtype)
+    block = block.view()
+    block.flags.writeable = False
+    return block
+
+
+def _verify_replicas(block: Any, placements: Sequence[Placement], mesh: DeviceMesh) -> None:
+    """Raise on all ranks unless those that are to have the same bring it."""
+    along = tuple([m for m, placement in enumerate(placements) if placement == _WHOLE])
+    if along and mesh.coords is not None and block.dtype.kind != "O":
+        verify_equal(mesh.subgroup(along), mesh.to_host(block), f"from_local: {block.dtype}")
 
 
 def _placed(block: Any, mesh: DeviceMesh, placements: Placements | None) -> tuple[Placement, ...]:

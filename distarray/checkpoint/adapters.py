@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-__all__ = ["Adapter", "AsSaved", "Exact", "adapter_of", "register"]
+__all__ = ["Adapter", "AsSaved", "Exact", "Filled", "adapter_of", "register"]
 
 
 class Exact(dict[Any, Any]):
@@ -22,6 +22,20 @@ class AsSaved(dict[Any, Any]):
 
     What it has of them is loaded in place, the rest is made, and what was not saved goes.
     """
+
+
+class Filled(NamedTuple):
+    """An array of an adapter's state that gets its values when all ranks have agreed to save.
+
+    Attributes
+    ----------
+    array : DistArray or numpy.ndarray
+    fill : callable
+        Gives it its values; may communicate.
+    """
+
+    array: Any
+    fill: Callable[[], None]
 
 
 class Adapter(NamedTuple):

@@ -7,7 +7,7 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.array.creation import as_distarray
-from distarray.checkpoint.adapters import AsSaved, Exact, adapter_of
+from distarray.checkpoint.adapters import AsSaved, Exact, Filled, adapter_of
 from distarray.checkpoint.metadata import Stored, many
 from distarray.checkpoint.tree import Node, entries_of, item_of, unflatten
 from distarray.errors import CheckpointError
@@ -76,6 +76,7 @@ class Match:
         CheckpointError
             If one does not fit the other.
         """
+        into = into.array if isinstance(into, Filled) else into
         if isinstance(into, dict):
             return self._dict(node, into, words)
         if isinstance(into, (list, tuple)):

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.checkpoint.adapters import adapter_of
+from distarray.checkpoint.adapters import Filled, adapter_of
 from distarray.checkpoint.metadata import dtype_from, dtype_name
 from distarray.errors import CheckpointError
 from distarray.layout import Placement, Shard
@@ -62,14 +62,19 @@ class Flat(NamedTuple):
     leaves : list of Leaf
     items : list of (str, dict, DistArray)
         Names and nodes of distributed arrays without dimensions, and these.
+    fills : list of (str, callable)
+        Names of adapters' arrays, and what gives these their values.
     """
 
     node: Node
     leaves: list[Leaf]
     items: list[tuple[str, Node, DistArray]]
+    fills: list[tuple[str, Callable[[], None]]]
 
     def complete(self) -> None:
-        """Put the values of arrays without dimensions in; communicates if ranks lack them."""
+        """Put the values that are missing in; communicates if ranks lack them."""
+        for _, fill in self.fills:
+            fill()
         for _, node, value in self.items:
             node["item"] = value.full().tobytes().hex()
 
@@ -83,7 +88,8 @@ def flatten(state: Any) -> tuple[Flat, Exception | None]:
         error = caught
     # By name: all ranks have them in this order, whatever the order of their dicts is.
     leaves = sorted(walk.leaves, key=lambda leaf: leaf.name)
-    return Flat(node, leaves, sorted(walk.items, key=lambda item: item[0])), error
+    items, fills = (sorted(found, key=lambda each: each[0]) for found in (walk.items, walk.fills))
+    return Flat(node, leaves, items, fills), error
 
 
 class _Walk:
@@ -92,6 +98,7 @@ class _Walk:
     def __init__(self) -> None:
         self.leaves: list[Leaf] = []
         self.items: list[tuple[str, Node, DistArray]] = []
+        self.fills: list[tuple[str, Callable[[], None]]] = []
         #: What has been met, with its node; kept, so that no other object gets its id.
         self._seen: dict[int, tuple[Any, Node]] = {}
         self._open: set[int] = set()
@@ -101,6 +108,9 @@ class _Walk:
         plain = _plain_node(value, words)
         if plain is not None:
             return plain
+        if isinstance(value, Filled):
+            self.fills.append(("/".join(names), value.fill))
+            value = value.array
         if id(value) in self._seen:
             return self._seen[id(value)][1]
         if id(value) in self._open or len(names) > _DEEPEST:

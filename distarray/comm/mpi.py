@@ -26,7 +26,7 @@ from distarray.comm.group import Array, Board, Group, Pair
 from distarray.comm.lone import become_lone
 from distarray.comm.pending import FINISHED, Pending, Requested, Several
 from distarray.comm.talkers import MAIN, Talker, check_talker, talker_here
-from distarray.errors import MeshError
+from distarray.errors import DivergenceError, MeshError
 from distarray.layout.placement import Fold
 
 __all__ = ["MPIGroup", "group_of"]
@@ -162,7 +162,10 @@ class MPIGroup(Group):
             if total.size > LARGE:
                 self._in_pieces(self.comm.Allreduce, total, rule)
             else:
-                self.comm.Allreduce(_IN_PLACE, (total, rule[1]), rule[0])
+                try:
+                    self.comm.Allreduce(_IN_PLACE, (total, rule[1]), rule[0])
+                except MPI.Exception as error:
+                    raise _explained(error, "allreduce", block) from error
         return total
 
     @cached_property
@@ -208,7 +211,10 @@ class MPIGroup(Group):
         elif self._is_large(block):
             self._fold_large(block, block, fold)
         elif self.size > 1:
-            self.comm.Allreduce(_IN_PLACE, (block, rule[1]), rule[0])
+            try:
+                self.comm.Allreduce(_IN_PLACE, (block, rule[1]), rule[0])
+            except MPI.Exception as error:
+                raise _explained(error, "allreduce", block) from error
 
     def _begin_allreduce(self, block: Array, fold: Fold) -> Pending:
         if self.size == 1 and fold is not Fold.AVG:
@@ -257,7 +263,10 @@ class MPIGroup(Group):
         packed = np.concatenate([block.reshape(-1) for block in ready])
         total = np.empty(own.shape, own.dtype)
         counts = [block.size for block in ready]
-        self.comm.Reduce_scatter((packed, kind), (total, kind), counts, operation)
+        try:
+            self.comm.Reduce_scatter((packed, kind), (total, kind), counts, operation)
+        except MPI.Exception as error:
+            raise _explained(error, "reduce_scatter", packed) from error
         return total
 
     def _exscan(self, block: Array, fold: Fold, identity: Array) -> Array:
@@ -366,6 +375,7 @@ class MPIGroup(Group):
         members = mine.Incl(ranks)
         try:
             group = MPIGroup(self.comm.Create_group(members, _SUBSET_TAG), self.talker)
+            group._comm.Set_errhandler(MPI.ERRORS_RETURN)  # which MPICH does not hand on
             group.among = None if self.among is None else self.among.part(ranks)
             return group
         finally:
@@ -383,6 +393,17 @@ class MPIGroup(Group):
             shared.free()
         if self._comm != MPI.COMM_NULL:
             self._comm.Free()
+
+
+def _explained(error: MPI.Exception, call: str, block: Array) -> Exception:
+    """What MPI's error means where ranks bring arrays of different sizes; other errors as is."""
+    if error.Get_error_class() != MPI.ERR_TRUNCATE:
+        return error
+    return DivergenceError(
+        f"{call}: the ranks bring different numbers of elements, this one an array of shape "
+        f"{block.shape}. With config.check (DISTARRAY_CHECK=1) they compare what they bring before "
+        "they send it, and say which rank brings what"
+    )
 
 
 def _delete(comm: MPI.Comm, keyval: int, group: MPIGroup) -> None:
