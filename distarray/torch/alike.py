@@ -9,6 +9,7 @@ from distarray.comm.agree import agree
 from distarray.comm.mesh import DeviceMesh, default_mesh
 from distarray.errors import DivergenceError, MeshError
 from distarray.torch import conversations as talk
+from distarray.torch.parts import plainly
 
 __all__ = ["agree_alike", "line_of", "take_over"]
 
@@ -62,7 +63,6 @@ def agree_alike(
             )
 
 
-@torch.no_grad()  # type: ignore[untyped-decorator]
 def take_over(tensors: Sequence[Tensor], group: Group, root: int) -> None:
     """Copy one rank's values to all.
 
@@ -71,6 +71,7 @@ def take_over(tensors: Sequence[Tensor], group: Group, root: int) -> None:
     One broadcast for each tensor.
     """
     if group.size > 1:
-        for tensor in tensors:
-            if tensor.numel():
-                tensor.copy_(talk.sent(tensor, group, root))
+        with torch.no_grad(), plainly():
+            for tensor in tensors:
+                if tensor.numel():
+                    tensor.copy_(talk.sent(tensor, group, root))

@@ -14,6 +14,7 @@ from distarray.torch.dropout import mask as dropout_mask
 from distarray.torch.handing import ParallelStyle, annotated, handed_out
 from distarray.torch.layers import cut_in_units, linear, mark
 from distarray.torch.parameters import place
+from distarray.torch.parts import plainly
 from distarray.torch.tensor import DistTensor, laid_out
 
 __all__ = ["AttentionParallel"]
@@ -38,7 +39,8 @@ class AttentionParallel(ParallelStyle):
     Notes
     -----
     The packed weight and bias of queries, keys and values are in `module_state` arrays of shape
-    (3, embed_dim, embed_dim) and (3, embed_dim), cut along dimension 1.
+    (3, embed_dim, embed_dim) and (3, embed_dim), cut along dimension 1. Checkpoints have them in
+    torch's own shape.
 
     For attention of your own, of several Linear layers, use `ColwiseParallel` and `RowwiseParallel`
     with ``multiple_of=head_dim`` and let its code count the heads by ``view(..., -1, head_dim)``.
@@ -118,8 +120,10 @@ def _attend(
     if is_causal and attn_mask is None:
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
     batched = query.ndim == 3
-    q, k, v = _projected(module, _batch_first(module, mesh, style, query, key, value))
-    k, v, added = _lengthened(module, k, v)
+    inputs = _batch_first(module, mesh, style, query, key, value)
+    with plainly():
+        q, k, v = _projected(module, inputs)
+        k, v, added = _lengthened(module, k, v)
     bias = _mask(module, mesh, q, key_padding_mask, attn_mask, k.shape[2] - added, added)
     mixed, weights = _mixed(module, mesh, q, k, v, bias, need_weights)
     mixed = mixed.transpose(1, 2).flatten(2)
@@ -132,11 +136,9 @@ def _attend(
         cut_in_units(module.num_heads, module.head_dim, mesh),
     ]
     x = laid_out(mixed, mesh, Layout.from_cuts(cuts, mesh.shape))
-    output = handed_out(
-        linear(module.out_proj, x, (style.output_layouts,)),
-        style.output_layouts,
-        style.use_local_output,
-    )
+    with plainly():
+        output = linear(module.out_proj, x, (style.output_layouts,))
+    output = handed_out(output, style.output_layouts, style.use_local_output)
     if weights is None:
         return output, None
     weights = _all_heads(module, mesh, weights, average_attn_weights)

@@ -85,7 +85,7 @@ def folds_in_place(tensor: Tensor, fold: Fold) -> bool:
 
 def folded_back(result: Array, like: Tensor, fold: Fold) -> Tensor:
     """A fold's result as a tensor of the dtype and on the device of the operand."""
-    tensor = torch.from_numpy(result)
+    tensor = torch.from_numpy(np.asarray(result))  # a number's mean is a scalar of NumPy's
     if tensor.dtype is not like.dtype and fold not in _LOGICAL:
         # Rounded here: a device might hold the wider dtype with fewer bits.
         tensor = tensor.to(like.dtype)
@@ -94,7 +94,7 @@ def folded_back(result: Array, like: Tensor, fold: Fold) -> Tensor:
 
 def refill(tensor: Tensor, result: Array) -> None:
     """Put a fold's result into the operand, wherever that is."""
-    values = torch.from_numpy(result).to(tensor.dtype)
+    values = torch.from_numpy(np.asarray(result)).to(tensor.dtype)
     if counting.watching and tensor.device.type != "cpu":
         counting.record("h2d", values.nbytes)
     with torch.no_grad():

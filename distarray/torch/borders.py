@@ -46,6 +46,7 @@ def copy_to(tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None) -> Tenso
     True
     """
     tensor, group = talk.along("copy_to", tensor, mesh, mesh_dim)
+    talk.verify_replicas(group, tensor, "copy_to")
     return gradients.copy_to(tensor, group) if gradients.records(tensor) else tensor
 
 
@@ -164,6 +165,7 @@ def scatter_to(
     tensor([0., 1., 2., 3., 4., 5.])
     """
     tensor, group = talk.along("scatter_to", tensor, mesh, mesh_dim)
+    talk.verify_replicas(group, tensor, "scatter_to")
     dim, parts = talk.cut_sizes("scatter_to", tensor, group, dim, sizes)
     if not gradients.records(tensor):
         return talk.own_part(tensor, group, dim, parts)

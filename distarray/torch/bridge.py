@@ -264,7 +264,7 @@ def from_torch(
 
 def block_of(t: Any, mesh: DeviceMesh, copy: bool | None = None, call: str = "from_torch") -> Any:
     """The tensor as a block on the mesh's kind of device; does not communicate."""
-    if copy is None and mesh.device_type == "cpu" and isinstance(t, _Tensor):
+    if copy is None and mesh.device_type == "cpu" and type(t) is _Tensor:
         try:
             block = t.numpy()
         except (TypeError, ValueError, RuntimeError):
@@ -291,7 +291,9 @@ def block_of(t: Any, mesh: DeviceMesh, copy: bool | None = None, call: str = "fr
 
 def _unwritable(block: Any) -> Any:
     """Protect an expanded tensor, several elements of which are one place in memory."""
-    if any(n > 1 and not stride for n, stride in zip(block.shape, block.strides, strict=True)):
+    if block.size and any(
+        n > 1 and not stride for n, stride in zip(block.shape, block.strides, strict=True)
+    ):
         block.flags.writeable = False
     return block
 
@@ -357,7 +359,8 @@ def distribute_tensor(
     mesh = device_mesh if mesh is None else mesh
     mesh = default_mesh() if mesh is None else mesh
     src = src_data_rank if src == 0 else src
-    read = src is None or mesh.rank == src
+    # Ranks outside of the mesh learn shape and dtype from what they bring themselves.
+    read = src is None or mesh.rank == src or (mesh.coords is None and t is not None)
     block = agreed(
         mesh.group, lambda: block_of(t, mesh, call="distribute_tensor") if read else None
     )

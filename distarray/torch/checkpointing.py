@@ -12,9 +12,13 @@ import numpy as np
 import torch
 
 from distarray.array import DistArray, empty
-from distarray.checkpoint.adapters import AsSaved, Exact, register
+from distarray.checkpoint.adapters import AsSaved, Exact, Filled, register
+from distarray.layout import Layout, Replicate, Shard
+from distarray.torch.buffers import equalize_buffers
 from distarray.torch.dtypes import numpy_view, tensor_view
-from distarray.torch.parameters import Placed, placed_as
+from distarray.torch.guards import look_at
+from distarray.torch.parts import local_of
+from distarray.torch.placed import Placed, placed_as
 
 __all__ = ["register_torch"]
 
@@ -29,10 +33,21 @@ State = dict[Any, Any]
 
 def _array_of(tensor: Tensor, placed: Placed | None, name: str = "tensor") -> Any:
     """The array over a tensor's memory: distributed, if the tensor is laid out."""
-    if placed is not None:
-        around = placed.around
-        return Placed(around.mesh, around.layout, around.viewed).array(name, tensor)
-    return numpy_view(tensor.detach().cpu())
+    if placed is None:
+        return numpy_view(local_of(tensor).detach().cpu())
+    around = placed.around
+    array = Placed(around.mesh, around.layout, around.viewed).array(name, tensor)
+    if around.viewed is None:
+        return array
+    # Packed matrices are saved in the shape that they have for torch, which is cut otherwise.
+    rows = [Shard(0) if m in around.cutting else Replicate() for m in range(array.mesh.ndim)]
+    layout = Layout.chunked(around.whole, array.mesh.shape, rows)
+    whole = empty(layout, array.dtype, array.mesh)
+    return Filled(whole, lambda: _assign(whole, array))
+
+
+def _assign(array: DistArray, values: DistArray) -> None:
+    array[...] = values.reshape(array.shape)
 
 
 def _block_of(array: Any) -> Any:
@@ -40,8 +55,14 @@ def _block_of(array: Any) -> Any:
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
-def _put_back(tensor: Tensor, array: Any) -> None:
+def _put_back(tensor: Tensor, array: Any, placed: Placed | None) -> None:
     """Give a tensor the values of its array; nothing is copied where they share memory."""
+    if placed is not None and placed.viewed is not None:
+        around = placed.around
+        packed = Placed(around.mesh, around.layout, around.viewed).array("tensor", tensor)
+        _assign(packed, array)
+        array = packed
+    tensor = local_of(tensor)
     if tensor.device.type == "cpu":
         torch.autograd.graph.increment_version(tensor)
     else:
@@ -61,6 +82,7 @@ def _tensors(module: Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _module_state(module: Module) -> State:
+    equalize_buffers(module)
     made: dict[int, Any] = {}
     state = Exact()
     for name, tensor in _tensors(module):
@@ -72,7 +94,7 @@ def _module_state(module: Module) -> State:
 
 def _restore_module(module: Module, state: State) -> None:
     for name, tensor in _tensors(module):
-        _put_back(tensor, state[name])
+        _put_back(tensor, state[name], placed_as(tensor))
 
 
 # -- optimizers -------------------------------------------------------------------------------
@@ -88,6 +110,7 @@ def _alike(value: Any, parameter: Tensor) -> Placed | None:
 
 
 def _optimizer_state(optimizer: Optimizer) -> State:
+    look_at(optimizer)
     parameters = _parameters(optimizer)
     numbers = {id(parameter): number for number, parameter in enumerate(parameters)}
     kept = AsSaved()
@@ -107,6 +130,7 @@ def _optimizer_state(optimizer: Optimizer) -> State:
 
 
 def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
+    look_at(optimizer)
     for group, saved in zip(optimizer.param_groups, state["groups"], strict=True):
         group.update({name: value for name, value in saved.items() if name != "params"})
     for number, parameter in enumerate(_parameters(optimizer)):
@@ -120,7 +144,7 @@ def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
         for name, value in values.items():
             if isinstance(value, DistArray) or type(value) is np.ndarray:
                 if isinstance(mine.get(name), torch.Tensor):
-                    _put_back(mine[name], value)
+                    _put_back(mine[name], value, _alike(mine[name], parameter))
                 else:
                     mine[name] = _made(value, parameter)
             else:
@@ -131,9 +155,9 @@ def _made(value: Any, parameter: Tensor) -> Tensor:
     """A tensor for what was saved of a parameter's state; collective."""
     placed = placed_as(parameter)
     around = None if placed is None else placed.around
-    if isinstance(value, DistArray) and around is not None and value.shape == around.layout.shape:
+    if isinstance(value, DistArray) and around is not None and value.shape == around.whole:
         target = empty(around.layout, value.dtype, around.mesh)
-        target[...] = value
+        _assign(target, value)
         block, shape = _block_of(target), tuple(parameter.shape)
     else:
         block = value.full() if isinstance(value, DistArray) else value
@@ -146,7 +170,7 @@ def _made(value: Any, parameter: Tensor) -> Tensor:
 
 
 def _restore_tensor(tensor: Tensor, state: State) -> None:
-    _put_back(tensor, state["tensor"])
+    _put_back(tensor, state["tensor"], placed_as(tensor))
 
 
 def register_torch() -> None:

@@ -7,9 +7,10 @@ import torch
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.errors import DivergenceError
-from distarray.torch.parameters import placed_as
+from distarray.torch.parts import plainly
+from distarray.torch.placed import averaged_by, placed_as
 
-__all__ = ["agree_on_parameters", "check_parameters", "check_replicas", "owners"]
+__all__ = ["agree_on_parameters", "check_apart", "check_parameters", "check_replicas", "owners"]
 
 Module = Any
 
@@ -26,6 +27,12 @@ def owners(root: Module) -> dict[int, list[tuple[str, Module, str]]]:
 
 def check_parameters(root: Module, call: str) -> None:
     """Refuse parameters that cannot be distributed."""
+    with plainly():
+        _check_each(root, call)
+        _refuse_overlap(root, call)
+
+
+def _check_each(root: Module, call: str) -> None:
     for name, tensor in root.named_parameters():
         if isinstance(tensor, torch.nn.parameter.UninitializedParameter):
             raise TypeError(
@@ -43,7 +50,6 @@ def check_parameters(root: Module, call: str) -> None:
                 f"{call}: {name} has a gradient, which would keep the shape of the whole: call "
                 "zero_grad() before"
             )
-    _refuse_overlap(root, call)
 
 
 def check_replicas(root: Module, call: str) -> None:
@@ -56,6 +62,36 @@ def check_replicas(root: Module, call: str) -> None:
                 f"{call}: {name or 'the module'} is a SyncBatchNorm, which talks through a process "
                 "group of torch.distributed and without one normalizes over this rank's samples "
                 "alone: use BatchNorm, which says so, or GroupNorm, or call ensure_process_group()"
+            )
+
+
+def check_apart(root: Module, call: str, ranks: set[int], averaging: bool) -> None:
+    """Refuse to mix different parts of a parameter.
+
+    Parameters
+    ----------
+    root : torch.nn.Module
+        Whose parameters are to be averaged or divided.
+    call : str
+        By which function, for the message.
+    ranks : set of int
+        The ranks of the world that would average, or hold the parts.
+    averaging : bool
+        Whether they would average.
+    """
+    for name, tensor in root.named_parameters():
+        placed = placed_as(tensor)
+        if averaging and placed is not None and len(ranks & placed.around.holders) > 1:
+            raise ValueError(
+                f"{call}: {name} is cut over the same ranks, as {placed.around.layout}; the mean "
+                "would mix the gradients of different rows. Average over another dimension of "
+                "the mesh; fully_shard and the parallel styles do what is to be done over their own"
+            )
+        if not averaging and len(ranks & averaged_by(tensor)) > 1:
+            raise ValueError(
+                f"{call}: data_parallel averages the gradient of {name} over the same ranks; the "
+                "mean would mix those of different rows. Take one of the two, or two dimensions "
+                "of a mesh"
             )
 
 

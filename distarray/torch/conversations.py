@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from distarray.array.divergence import verify_among
+from distarray.array.divergence import verify_among, verify_equal
 from distarray.comm.algorithms import begin_allgather, begin_reduce_scatter, joined
 from distarray.comm.mesh import DeviceMesh
 from distarray.comm.pending import FINISHED, Pending
@@ -24,6 +24,7 @@ from distarray.torch.blocks import (
     plain,
     refill,
 )
+from distarray.torch.parts import local_of
 
 __all__ = [
     "Coming",
@@ -44,6 +45,7 @@ __all__ = [
     "scattered",
     "sent",
     "swapped",
+    "verify_replicas",
 ]
 
 Array = Any
@@ -82,6 +84,13 @@ def along(call: str, tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim) -> tup
         shape = f"{tensor.ndim}-d" if call in _OF_PARTS else tuple(tensor.shape)
         verify_among(group, f"{call}({tensor.dtype} {shape}, {mesh_dim=})")
     return tensor, group
+
+
+def verify_replicas(group: Group, tensor: Tensor, user: str) -> None:
+    """Under ``config.check``, raise on all ranks unless they bring the same tensor."""
+    if config.settings.check and group.size > 1:
+        block = movable(local_of(tensor).detach())
+        verify_equal(group, block, f"a replicated {tensor.dtype} tensor for {user}")
 
 
 def chunk_sizes(extent: int, count: int) -> Parts:

@@ -5,6 +5,7 @@ of the call), by the generators of :mod:`distarray.numpy.random`. Ranks that hol
 drop it alike, ranks that hold parts drop what one process would, and nothing is sent.
 """
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
@@ -15,14 +16,22 @@ import numpy as np
 import torch
 
 from distarray.array import wrap
-from distarray.comm import DeviceMesh, default_mesh
+from distarray.comm import DeviceMesh, current_world, default_mesh
 from distarray.layout import Layout
 from distarray.ops.random.generator import Generator
 from distarray.ops.random.streams import Philox
+from distarray.torch.conversations import verify_replicas
 from distarray.torch.functions import joins
 from distarray.torch.tensor import DistTensor, laid_out
 
-__all__ = ["install_dropout", "is_dropout", "manual_seed", "mask", "parallel_dropout"]
+__all__ = [
+    "install_dropout",
+    "is_dropout",
+    "manual_seed",
+    "mask",
+    "parallel_dropout",
+    "share_random_numbers",
+]
 
 Tensor = Any
 Module = Any
@@ -32,17 +41,15 @@ _REMEMBERED = 4096
 _CALL = 1 << 128
 
 
-class _Stream:
-    """The random numbers of dropout on one mesh: one call after the other."""
+class _Calls:
+    """Calls, one after the other, each with a number."""
 
-    def __init__(self, seed: int, mesh: DeviceMesh) -> None:
-        # Meshes along tensor parallelism differ by the data that their ranks see.
-        self._sequence = np.random.SeedSequence([seed % (1 << 64), mesh.ranks[0] // mesh.size()])
+    def __init__(self) -> None:
         self._calls = 0
         self._numbers: OrderedDict[int, int] = OrderedDict()
 
-    def next(self) -> Generator:
-        """The generator of the next call; of the same call again where torch repeats it.
+    def next(self) -> int:
+        """The number of the next call; of the same call again where torch repeats it.
 
         Activation checkpointing runs a forward pass twice. It restores torch's own random state
         for that, and a number drawn from there tells which call is being repeated.
@@ -61,7 +68,26 @@ class _Stream:
             self._numbers[ticket] = number
             if len(self._numbers) > _REMEMBERED:
                 self._numbers.popitem(last=False)
-        return Generator(Philox.of(self._sequence).advance(number * _CALL))
+        return number
+
+
+class _Stream:
+    """The random numbers of dropout on one mesh."""
+
+    def __init__(self, seed: int, mesh: DeviceMesh) -> None:
+        # Meshes along tensor parallelism differ by the data that their ranks see.
+        self._sequence = np.random.SeedSequence([seed % (1 << 64), mesh.ranks[0] // mesh.size()])
+        self._calls, self._forwards = _Calls(), _Calls()
+        self._begin = int(self._sequence.generate_state(1, np.uint64)[0])
+
+    def next(self) -> Generator:
+        """The generator of the next call of a dropout."""
+        return Generator(Philox.of(self._sequence).advance(self._calls.next() * _CALL))
+
+    def next_seed(self) -> int:
+        """A seed for torch's generators in the next forward of a model."""
+        mixed = (self._begin + self._forwards.next()) * 0x9E3779B97F4A7C15 % (1 << 64)
+        return mixed >> 32  # torch takes 32 bits
 
 
 def _repeating() -> bool:
@@ -160,8 +186,51 @@ def _forward(module: Module, mesh: DeviceMesh, input: Any) -> Any:
         return input
     if isinstance(input, DistTensor):
         return parallel_dropout(module, input)
+    verify_replicas(mesh.group, input, "dropout")
     whole = Layout.replicated(tuple(input.shape), mesh.shape)
     return parallel_dropout(module, laid_out(input, mesh, whole)).to_local()
+
+
+# -- what a model draws by itself ---------------------------------------------------------------
+
+#: The attribute of a module that says on which mesh its forward draws alike.
+_DRAWN_ON = "_distarray_drawn_on"
+_under_way = threading.local()
+
+
+def share_random_numbers(module: Module, mesh: DeviceMesh) -> None:
+    """Have what a model draws from torch's generators in training be alike on all ranks."""
+    if current_world() is None:  # threads have one generator between them
+        module.__dict__[_DRAWN_ON] = mesh
+        module.register_forward_pre_hook(_draw_alike)
+        module.register_forward_hook(_draw_apart, always_call=True)
+
+
+def _draw_alike(module: Module, args: Any) -> None:
+    if not module.training or getattr(_under_way, "module", None) is not None:
+        return
+    seed = _stream(
+        vars(module)[_DRAWN_ON]
+    ).next_seed()  # draws itself, so that no two forwards begin alike
+    generators = _generators()
+    _under_way.states = [(generator, generator.get_state()) for generator in generators]
+    _under_way.module = module
+    for generator in generators:
+        generator.manual_seed(seed)
+
+
+def _draw_apart(module: Module, args: Any, output: Any) -> None:
+    if getattr(_under_way, "module", None) is module:
+        _under_way.module = None
+        for generator, state in _under_way.states:
+            generator.set_state(state)
+
+
+def _generators() -> list[Any]:
+    """Those that functions of torch draw from where they are given none."""
+    if not torch.cuda.is_initialized():
+        return [torch.default_generator]
+    return [torch.default_generator, torch.cuda.default_generators[torch.cuda.current_device()]]
 
 
 @joins("dropout")

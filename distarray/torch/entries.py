@@ -8,7 +8,9 @@ import torch
 
 from distarray.errors import LayoutError
 from distarray.torch import conversations as talk
-from distarray.torch.parameters import Placed, placed_of, remember
+from distarray.torch.parameters import become, remember
+from distarray.torch.parts import guard, local_of, plainly
+from distarray.torch.placed import Placed, placed_of
 
 __all__ = ["Entry", "packed"]
 
@@ -70,8 +72,8 @@ class Entry:
         self.around = around
         if self.rows:
             start = sum(self.rows[:rank])
-            whole = self.parameter.detach()
-            self.parameter.data = whole[start : start + self.rows[rank]].clone()
+            whole = local_of(self.parameter).detach()
+            become(self.parameter, whole[start : start + self.rows[rank]].clone())
         for module, name in self.owners:
             remember(module, name, self.parameter, around)
             _refresh(module, name)
@@ -80,6 +82,12 @@ class Entry:
     def is_small(self) -> bool:
         """Whether it travels together with others."""
         return sum(self.counts) * int(self.parameter.element_size()) < ALONE_FROM
+
+    @property
+    def part_shape(self) -> tuple[int, ...]:
+        """Shape of this rank's rows."""
+        with plainly():
+            return tuple(self.parameter.shape)
 
     def zeros(self) -> Tensor:
         """The gradient of a rank that has none."""
@@ -101,6 +109,8 @@ class Entry:
     def show(self, whole: Tensor) -> None:
         """Let the modules see the gathered parameter, and how it is laid out otherwise."""
         for module, name in self.owners:
+            if self.within is not None and self.within.cutting:
+                guard(whole, self.within)
             module.__dict__[name] = whole
             if self.within is not None:
                 placed_of(module)[name] = self.within

@@ -14,25 +14,12 @@ import torch
 
 from distarray.layout import Cut, Layout, Replicate
 from distarray.torch.carrying import Route, carry, gradient_layout
+from distarray.torch.elementwise import ELEMENTWISE
 
 __all__ = ["Operators", "call", "joins", "knows"]
 
 Tensor = Any
 
-_ELEMENTWISE = frozenset(
-    {
-        *("abs", "absolute", "add", "addcdiv", "addcmul", "bfloat16", "ceil", "celu", "clamp"),
-        *("clamp_max", "clamp_min", "clone", "contiguous", "cos", "detach", "div", "divide"),
-        *("double", "elu", "eq", "erf", "exp", "expm1", "float", "floor", "ge", "gelu", "gt"),
-        *("half", "hardsigmoid", "hardswish", "hardtanh", "isfinite", "isnan", "le", "leaky_relu"),
-        *("lerp", "log", "log1p", "logsigmoid", "logical_and", "logical_not", "logical_or", "lt"),
-        *("masked_fill", "maximum", "minimum", "mish", "mul", "multiply", "nan_to_num", "ne"),
-        *("neg", "negative", "pow", "reciprocal", "relu", "relu6", "round", "rsqrt", "rsub"),
-        *("selu", "sigmoid", "sign", "silu", "sin", "softplus", "softsign", "sqrt", "square"),
-        *("sub", "subtract", "tan", "tanh", "threshold", "to", "true_divide", "type_as", "where"),
-        "zeros_like",
-    }
-)
 #: The others: name -> function(func, args, kwargs), which the room that has it registers.
 _OTHERS: dict[str, Callable[..., Any]] = {}
 #: Rooms that build on distributed tensors, and so are not there before they are asked for.
@@ -52,7 +39,7 @@ def joins(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 def knows(name: str) -> bool:
     """Whether a function of this name takes distributed tensors."""
-    return name in _ELEMENTWISE or name in _OTHERS or name in _ROOMS
+    return name in ELEMENTWISE or name in _OTHERS or name in _ROOMS
 
 
 def call(kind: type, func: Any, args: Any, kwargs: Any) -> Any:
@@ -72,7 +59,7 @@ def call(kind: type, func: Any, args: Any, kwargs: Any) -> Any:
         import_module(_ROOMS[name])
     if name in _OTHERS:
         return _OTHERS[name](func, args, kwargs)
-    if name not in _ELEMENTWISE:
+    if name not in ELEMENTWISE:
         _refuse(name, kind, args, kwargs)
     if kwargs.get("out") is not None:
         raise TypeError(f"torch.{name}: out= and distributed tensors do not go together")

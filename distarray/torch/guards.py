@@ -3,14 +3,18 @@
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
-__all__ = ["KEY", "take_whole_states", "watch_optimizers"]
+from distarray.torch.parts import KEY, Part, guard, local_of, unguard
+
+__all__ = ["look_at", "part_of_whole", "take_whole_states", "watch_optimizers"]
 
 Module = Any
-
-#: The attribute of modules and of parameters that says how they are laid out.
-KEY = "_distarray_placed"
+Optimizer = Any
+Tensor = Any
 
 #: How many parameters have been distributed in this process; None as long as nobody looks.
 _distributed: int | None = None
@@ -26,44 +30,128 @@ def watch_optimizers() -> None:
     """Have optimizers looked at before their next step, for a parameter has been distributed."""
     global _distributed
     if _distributed is None:
-        register_optimizer_step_pre_hook(_check_optimizer)
+        register_optimizer_step_pre_hook(_before_step)
+        register_optimizer_step_post_hook(_after_step)
     _distributed = (_distributed or 0) + 1
 
 
-def _check_optimizer(optimizer: Any, args: Any, kwargs: Any) -> None:
-    """Refuse an optimizer that would take parts for wholes, now or in what it remembers."""
-    if vars(optimizer).get(KEY) == _distributed:
-        return
-    for group in optimizer.param_groups:
-        for tensor in group["params"]:
-            placed = vars(tensor).get(KEY)
-            if placed is not None:
-                _check_step(optimizer, tensor, placed)
-    setattr(optimizer, KEY, _distributed)
+# -- steps -------------------------------------------------------------------------------------
 
 
-def _check_step(optimizer: Any, tensor: Any, placed: Any) -> None:
-    kind = type(optimizer).__name__
-    if isinstance(optimizer, _OF_WHOLES) and _is_cut(placed):
-        raise RuntimeError(
-            f"{kind} makes its steps of whole parameters, of which each rank has a part here, so "
-            "that ranks would go different ways: keep the parameters whole (data_parallel), or "
-            "take an optimizer that treats every element by itself (SGD, AdamW, ...)"
-        )
-    if tuple(tensor.shape) == placed.whole:
-        return
-    for value in optimizer.state.get(tensor, {}).values():
-        if isinstance(value, torch.Tensor) and tuple(value.shape) == placed.whole:
+class _Watched:
+    """What an optimizer was when it was looked at last.
+
+    Attributes
+    ----------
+    seen : tuple
+        How many parameters had been distributed, and how many groups it had.
+    state : dict
+        Its state: a state that is loaded is another object.
+    parts : list of Part
+        Those of its parameters of which each rank has a part.
+    """
+
+    __slots__ = ("parts", "seen", "state")
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.seen = _seen(optimizer)
+        self.state = optimizer.state
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.parts = [p for p in parameters if isinstance(p, Part)]
+
+
+def _seen(optimizer: Optimizer) -> tuple[Any, int]:
+    return _distributed, len(optimizer.param_groups)
+
+
+def look_at(optimizer: Optimizer) -> _Watched:
+    """Leave of what an optimizer keeps this rank's parts; refuse one that cannot work with them.
+
+    Raises
+    ------
+    RuntimeError
+        If it would take parts for wholes, or has loaded the state of another part.
+    """
+    known: _Watched | None = vars(optimizer).get(KEY)
+    if known is not None and known.state is optimizer.state and known.seen == _seen(optimizer):
+        return known
+    found = _Watched(optimizer)
+    for part in found.parts:
+        if isinstance(optimizer, _OF_WHOLES):
             raise RuntimeError(
-                f"this {kind} has made steps before its model was distributed: it keeps state of "
-                f"shape {tuple(value.shape)} for a parameter of which each rank has a part now. "
-                "Distribute the model first, or make a new optimizer"
+                f"{type(optimizer).__name__} makes its steps of whole parameters, of which each "
+                "rank has a part here, so that ranks would go different ways: keep the parameters "
+                "whole (data_parallel), or take an optimizer that treats every element by itself "
+                "(SGD, AdamW, ...)"
             )
+        kept = optimizer.state.get(part, {})
+        for name, value in kept.items():
+            if isinstance(value, torch.Tensor):
+                kept[name] = part_of_whole(value, vars(part)[KEY])
+    if known is None and found.parts:
+        optimizer.register_state_dict_post_hook(_mark_state)
+    setattr(optimizer, KEY, found)
+    return found
 
 
-def _is_cut(placed: Any) -> bool:
-    """Whether any rank has less than the whole parameter; all ranks say the same."""
-    return any(cut.parts > 1 for cut in placed.around.layout.cuts)
+def _before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
+    """Let an optimizer see its parameters and their gradients as plain tensors."""
+    parts = look_at(optimizer).parts
+    if not parts:
+        return None
+    closure = args[1] if len(args) > 1 else kwargs.get("closure")
+    _lay_open(parts)
+    if closure is None:
+        return None
+
+    def covered() -> Any:
+        _cover(parts)
+        try:
+            return closure()
+        finally:
+            _lay_open(parts)
+
+    if len(args) > 1:
+        return (args[0], covered, *args[2:]), kwargs
+    return args, {**kwargs, "closure": covered}
+
+
+def _after_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    known: _Watched | None = vars(optimizer).get(KEY)
+    if known is not None:
+        _cover(known.parts)
+
+
+def _lay_open(parts: list[Tensor]) -> None:
+    for part in parts:
+        unguard(part)
+        grad = part.grad
+        if grad is not None:
+            unguard(grad)
+
+
+def _cover(parts: list[Tensor]) -> None:
+    for part in parts:
+        guard(part, vars(part)[KEY])
+
+
+# -- states ------------------------------------------------------------------------------------
+
+
+def _mark_state(optimizer: Optimizer, state_dict: Any) -> Any:
+    """Have the parts in an optimizer's ``state_dict`` know that they are parts."""
+    parameters: list[Any] = [p for group in optimizer.param_groups for p in group["params"]]
+    state = dict(state_dict["state"])
+    for number, parameter in enumerate(parameters):
+        placed = vars(parameter).get(KEY)
+        if number in state and isinstance(parameter, Part):
+            state[number] = {
+                name: guard(value.detach(), placed)
+                if isinstance(value, torch.Tensor) and tuple(value.shape) == placed.local_shape()
+                else value
+                for name, value in state[number].items()
+            }
+    return {**state_dict, "state": state}
 
 
 def take_whole_states(module: Module) -> None:
@@ -79,9 +167,30 @@ def _loaders(module: Module) -> list[Any]:
 def _cut_state(module: Module, state: Any, prefix: str, *rest: Any) -> None:
     for name, placed in vars(module)[KEY].items():
         value = state.get(prefix + name)
-        if value is None or tuple(value.shape) == placed.local_shape():
-            continue
-        if tuple(value.shape) == placed.whole:
-            section = tuple([slice(a, b) for a, b in placed.layout.section(placed.mesh.coords)])
-            part = value.reshape(placed.layout.shape)[section]
-            state[prefix + name] = part.reshape(placed.local_shape())
+        if isinstance(value, torch.Tensor):
+            state[prefix + name] = part_of_whole(value, placed)
+
+
+def part_of_whole(value: Tensor, placed: Any) -> Tensor:
+    """This rank's part of a tensor of a parameter's shape; other tensors as they are.
+
+    Raises
+    ------
+    RuntimeError
+        If it is another part than this rank's.
+    """
+    if isinstance(value, Part):
+        known = vars(value)[KEY]
+        if (known.whole, known.spans) != (placed.whole, placed.spans):
+            raise RuntimeError(
+                f"{placed.called}: loading {known.spans} of {known.whole}, while this rank has "
+                f"{placed.spans} of {placed.whole}: states that ranks save by themselves are for "
+                "the same rank of the same layout. distarray.checkpoint loads on any number of "
+                "ranks"
+            )
+        return local_of(value)
+    if tuple(value.shape) != placed.whole or tuple(value.shape) == placed.local_shape():
+        return value
+    section = tuple([slice(a, b) for a, b in placed.spans])
+    part = value.reshape(placed.layout.shape)[section].reshape(placed.local_shape())
+    return part.clone()

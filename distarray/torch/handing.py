@@ -11,6 +11,7 @@ from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.errors import LayoutError
 from distarray.layout import Cut, Layout, Placement, Replicate, Shard
+from distarray.torch.conversations import verify_replicas
 from distarray.torch.tensor import DistTensor, laid_out
 
 __all__ = ["ParallelStyle", "annotated", "handed_out"]
@@ -102,7 +103,10 @@ def annotated(
 
 
 def _compare(x: Tensor, mesh: DeviceMesh, placement: Placement) -> None:
-    """Raise on all ranks unless they were handed tensors that are alike."""
+    """Raise on all ranks unless they were handed tensors that are alike; equal, if replicated."""
+    if isinstance(placement, Replicate):
+        verify_replicas(mesh.group, x, "a parallel style")
+        return
     shape: list[Any] = list(x.shape)
     if isinstance(placement, Shard) and -len(shape) <= placement.dim < len(shape):
         shape[placement.dim] = "*"  # of which each rank has a part

@@ -8,7 +8,7 @@ which are gathered for the call.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -17,7 +17,10 @@ from torch.nn import functional
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout, Partial, Placement, Replicate, Shard
-from distarray.torch.parameters import placed_of, used
+from distarray.torch.conversations import verify_replicas
+from distarray.torch.parameters import used
+from distarray.torch.parts import plainly
+from distarray.torch.placed import placed_of
 from distarray.torch.tensor import DistTensor, laid_out
 
 __all__ = ["alike", "cut_in_units", "install", "mark", "rule_of", "whole_parameters"]
@@ -233,8 +236,9 @@ def _nothing(module: Module, args: Any) -> None:
 
 def install(module: Module, mesh: DeviceMesh) -> None:
     """Make a module whose parameters are placed compute what it did when they were whole."""
-    cut = any(not placed.layout.is_replicated for placed in placed_of(module).values())
-    rule = rule_of(module)
+    read = [module, *_read_by(module)]
+    cut = any(not how.layout.is_replicated for part in read for how in placed_of(part).values())
+    rule = rule_of(module) if "weight" in module._parameters else None  # and not made of others
     if rule is not None:
         module.forward = partial(_by_rule, module, rule, mesh, module.forward if not cut else None)
     elif cut:
@@ -247,21 +251,33 @@ def install(module: Module, mesh: DeviceMesh) -> None:
         mark(module)
 
 
-def _by_rule(module: Module, rule: Rule, mesh: DeviceMesh, plainly: Any, input: Tensor) -> Any:
+def _read_by(module: Module) -> list[Module]:
+    """The modules whose parameters a module reads instead of calling them."""
+    kind = torch.nn.MultiheadAttention
+    if isinstance(module, kind) and type(module).forward is kind.forward:
+        return [module.out_proj]
+    return []
+
+
+def _by_rule(module: Module, rule: Rule, mesh: DeviceMesh, whole: Any, input: Tensor) -> Any:
     """A layer by its rule; a plain tensor is replicated, and gives one that is."""
-    if isinstance(input, DistTensor):
-        return rule(module, input)
-    if plainly is not None:
-        return plainly(input)
-    whole = Layout.replicated(tuple(input.shape), mesh.shape)
-    return rule(module, laid_out(input, mesh, whole)).full_tensor()
+    if whole is not None and not isinstance(input, DistTensor):
+        return whole(input)
+    with plainly():
+        if isinstance(input, DistTensor):
+            return rule(module, input)
+        verify_replicas(mesh.group, input, type(module).__name__)
+        layout = Layout.replicated(tuple(input.shape), mesh.shape)
+        return rule(module, laid_out(input, mesh, layout)).full_tensor()
 
 
 def _with_whole_parameters(module: Module, forward: Any, *args: Any, **kwargs: Any) -> Any:
     def plain(x: Any) -> Any:
         return x.full_tensor() if isinstance(x, DistTensor) else x
 
-    with whole_parameters(module):
+    with ExitStack() as stack:
+        for part in [module, *_read_by(module)]:
+            stack.enter_context(whole_parameters(part))
         return forward(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
 
 
@@ -283,7 +299,8 @@ def whole_parameters(module: Module, apart: Sequence[int] = ()) -> Iterator[None
             if module._parameters.get(name) is None:
                 continue
             same = [m for m in range(len(placed.mesh.shape)) if m not in apart]
-            tensor = used(module, name, same, _whole(module, name))
+            with plainly():
+                tensor = used(module, name, same, _whole(module, name))
             module.__dict__[name] = tensor  # found before what is registered under the name
             names.append(name)
         yield

@@ -15,9 +15,10 @@ from distarray.errors import DivergenceError
 from distarray.layout import Fold
 from distarray.torch.blocks import movable
 from distarray.torch.checks import agree_on_parameters, check_parameters
-from distarray.torch.dropout import install_dropout
+from distarray.torch.dropout import install_dropout, share_random_numbers
 from distarray.torch.layers import install, mark
-from distarray.torch.parameters import place_rest, placed_of
+from distarray.torch.parameters import place_rest
+from distarray.torch.placed import placed_of
 from distarray.torch.tensor import DistTensor
 
 __all__ = ["distribute_module"]
@@ -100,6 +101,7 @@ def distribute_module(
     for part in module.modules():
         install(part, mesh)
         install_dropout(part, mesh)
+    share_random_numbers(module, mesh)
     mark(module)
     module.__dict__["_distarray_mesh"] = mesh
     if input_fn is None:

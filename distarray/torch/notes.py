@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from distarray.torch.ahead import poke
+from distarray.torch.parts import local_of
 
 __all__ = ["Notes", "in_use"]
 
@@ -42,15 +43,16 @@ class Notes:
     def pack(self, tensor: Tensor) -> Any:
         """What is kept of a tensor that autograd saves."""
         poke()
-        if tensor.layout is torch.strided and tensor.numel():
-            found = in_use.get(tensor.untyped_storage().data_ptr())
+        plain = local_of(tensor)
+        if plain.layout is torch.strided and plain.numel():
+            found = in_use.get(plain.untyped_storage().data_ptr())
             if found is not None:
-                return _Note(*found, (tensor.shape, tensor.stride(), tensor.storage_offset()))
+                return _Note(*found, (plain.shape, plain.stride(), plain.storage_offset()))
         return tensor if self.outer is None else self.outer[0](tensor)
 
     def unpack(self, kept: Any) -> Tensor:
         """The tensor of which `kept` was kept."""
         poke()
         if type(kept) is _Note:
-            return kept.use.again(kept.place).as_strided(*kept.strides)
+            return local_of(kept.use.again(kept.place)).as_strided(*kept.strides)
         return kept if self.outer is None else self.outer[1](kept)

@@ -14,7 +14,9 @@ import torch
 from distarray.array import DistArray
 from distarray.comm.mesh import DeviceMesh
 from distarray.layout import Fold
-from distarray.torch.parameters import Placed, placed_as
+from distarray.torch.guards import look_at
+from distarray.torch.parts import plainly
+from distarray.torch.placed import Placed, placed_as
 
 __all__ = ["clip_grad_norm_", "optimizer_state", "state_tensors"]
 
@@ -29,6 +31,7 @@ def state_tensors(optimizer: Optimizer) -> Iterator[tuple[int, str, Tensor, Plac
     None for the layout of what is not cut as its parameter is: numbers, and all that belongs to
     parameters that are not distributed.
     """
+    look_at(optimizer)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for number, parameter in enumerate(parameters):
         placed = placed_as(parameter)
@@ -79,7 +82,6 @@ def optimizer_state(optimizer: Optimizer, module: Module) -> dict[str, DistArray
     return found
 
 
-@torch.no_grad()  # type: ignore[untyped-decorator]
 def clip_grad_norm_(
     parameters: Module | Tensor | Iterable[Tensor],
     max_norm: float,
@@ -88,8 +90,8 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scale gradients so that their norm over all parameters of all ranks is at most `max_norm`.
 
-    What ``torch.nn.utils.clip_grad_norm_`` does in one process. That one, on a rank of several,
-    sees parts of the parameters, finds another norm on every rank, and lets replicas drift apart.
+    What ``torch.nn.utils.clip_grad_norm_`` does, which comes to the same with an allreduce for each
+    parameter that is cut.
 
     Parameters
     ----------
@@ -131,7 +133,18 @@ def clip_grad_norm_(
         parameters = parameters.parameters()
     elif isinstance(parameters, torch.Tensor):
         parameters = [parameters]
-    parameters = [p for p in parameters if isinstance(p, torch.Tensor)]
+    with torch.no_grad(), plainly():
+        return _clipped(
+            [p for p in parameters if isinstance(p, torch.Tensor)],
+            max_norm,
+            norm_type,
+            error_if_nonfinite,
+        )
+
+
+def _clipped(
+    parameters: list[Tensor], max_norm: float, norm_type: float, error_if_nonfinite: bool
+) -> Tensor:
     shares: dict[tuple[DeviceMesh, tuple[int, ...]] | None, list[Tensor]] = {}
     for parameter in parameters:
         placed = placed_as(parameter)

@@ -1,35 +1,32 @@
 """Parameters of which each rank holds a part, and the distributed arrays over their memory."""
 
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 
-from distarray.array import DistArray, wrap
 from distarray.array.divergence import verify_among
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
 from distarray.config import config
-from distarray.errors import LayoutError, MeshError
+from distarray.errors import LayoutError
 from distarray.layout import Layout, Placement
 from distarray.torch import conversations as talk
 from distarray.torch.blocks import movable, moved_back
 from distarray.torch.carrying import Route, carry, gradient_layout
-from distarray.torch.dtypes import numpy_view
-from distarray.torch.guards import KEY, take_whole_states, watch_optimizers
+from distarray.torch.guards import take_whole_states, watch_optimizers
+from distarray.torch.parts import KEY, local_of
+from distarray.torch.placed import Placed, averaged_by, placed_as, placed_of
 
 __all__ = [
-    "Placed",
+    "become",
     "distribute_parameter",
     "names_of",
     "owned",
     "place",
     "place_rest",
-    "placed_as",
-    "placed_of",
     "remember",
     "surround",
     "used",
@@ -39,162 +36,6 @@ __all__ = [
 Tensor = Any
 Module = Any
 Placements = Sequence[Placement] | Placement
-
-
-class Placed:
-    """How one parameter (or buffer) of a module is laid out.
-
-    Attributes
-    ----------
-    mesh : DeviceMesh
-        The ranks that hold it.
-    layout : Layout
-        Of the global parameter, or of what `viewed` says.
-    viewed : tuple of int or None
-        The global shape that the layout is about where it is not the parameter's own: that of the
-        packed weight (3 * n, m) of queries, keys and values is (3, n, m).
-    around : Placed
-        The same on a larger mesh, if one is known, where the ranks that `mesh` does not have are
-        replicas: how all ranks together hold the parameter. Otherwise this.
-    """
-
-    __slots__ = ("_around", "_arrays", "_owner", "layout", "mesh", "viewed")
-
-    def __init__(
-        self, mesh: DeviceMesh, layout: Layout, viewed: tuple[int, ...] | None = None
-    ) -> None:
-        self.mesh, self.layout, self.viewed = mesh, layout, viewed
-        self._around: Placed | None = None
-        self._arrays: list[weakref.ref[DistArray]] = []
-        self._owner: Callable[[], Tensor | None] = lambda: None
-
-    def __deepcopy__(self, memo: Any) -> "Placed":
-        copy = Placed(self.mesh, self.layout, self.viewed)  # the copy's arrays are others
-        copy._around = self._around and self._around.__deepcopy__(memo)
-        # A module's parameters are copied before this, and come without what was noted on them.
-        tensor = memo.get(id(self._owner()))
-        if tensor is not None:
-            copy.note_on(tensor)
-        return copy
-
-    def __reduce__(self) -> Any:
-        raise TypeError(
-            "a distributed module cannot be pickled, for each rank has a part of it: save its "
-            "parts (torch.save(model.state_dict(), ...) on each rank) or, for any number of ranks, "
-            'distarray.checkpoint.save(path, {"model": model})'
-        )
-
-    def note_on(self, tensor: Tensor) -> None:
-        """Write this down on the parameter that it is about."""
-        self._owner = weakref.ref(tensor)
-        setattr(tensor, KEY, self)
-
-    @property
-    def around(self) -> "Placed":
-        """How all ranks together hold the parameter."""
-        return self if self._around is None else self._around
-
-    def surround(self, mesh: DeviceMesh) -> "Placed":
-        """Note a mesh that this one is a part of, along which there are replicas."""
-        if mesh is not self.mesh:
-            self._around = Placed(mesh, self.lifted(mesh), self.viewed)
-        return self.around
-
-    def dims_in(self, mesh: DeviceMesh) -> tuple[int, ...]:
-        """Which dimensions of a mesh those of the parameter's are.
-
-        Raises
-        ------
-        MeshError
-            If it is no part of that mesh.
-        """
-        own = self.mesh
-        if own is mesh:
-            return tuple(range(mesh.ndim))
-        names, others = own.mesh_dim_names, mesh.mesh_dim_names
-        if names is None or others is None or not set(names) <= set(others):
-            raise MeshError(
-                f"the module is distributed over {own!r}, which is no part of {mesh!r}; give the "
-                'mesh that has both dimensions, as in fully_shard(module, mesh, "dp") after '
-                'parallelize_module(module, mesh["tp"], plan)'
-            )
-        return tuple([mesh.mesh_dim(name) for name in names])
-
-    def lifted(self, mesh: DeviceMesh) -> Layout:
-        """The layout on a mesh that this one is a part of, replicated along its rest."""
-        dims = self.dims_in(mesh)
-        cuts = [
-            cut._replace(mesh_dims=tuple([dims[m] for m in cut.mesh_dims]))
-            for cut in self.layout.cuts
-        ]
-        return Layout.from_cuts(cuts, mesh.shape)
-
-    @property
-    def whole(self) -> tuple[int, ...]:
-        """Shape of the global parameter."""
-        shape = self.layout.shape
-        return shape if self.viewed is None else (shape[0] * shape[1], *shape[2:])
-
-    def local_shape(self) -> tuple[int, ...]:
-        """Shape of this rank's part of the parameter."""
-        shape = self.layout.local_shape(self.mesh.coords)
-        return shape if self.viewed is None else (shape[0] * shape[1], *shape[2:])
-
-    def array(self, name: str, tensor: Tensor) -> DistArray:
-        """The distributed array over the parameter's memory."""
-        tensor = tensor.detach()
-        self._check(name, tensor)
-        if self.viewed is not None:
-            tensor = tensor.view(self.layout.local_shape(self.mesh.coords))
-        array = wrap(_block_of(tensor, self.mesh), self.layout, self.mesh)
-        # A device's block is a copy, of which nobody expects that it follows.
-        self._arrays = [known for known in self._arrays if known() is not None]
-        if tensor.device.type == self.mesh.device_type == "cpu":
-            self._arrays.append(weakref.ref(array))
-        return array
-
-    def _check(self, name: str, tensor: Tensor) -> None:
-        if tuple(tensor.shape) != self.local_shape():
-            raise LayoutError(
-                f"{name} has become a tensor of shape {tuple(tensor.shape)}; {self.layout} puts "
-                f"one of {self.local_shape()} on rank {self.mesh.rank}. Assign values in place, "
-                "as in p.data.copy_(values), or load them with load_state_dict"
-            )
-        if any(_is_elsewhere(known(), tensor) for known in self._arrays):
-            raise RuntimeError(
-                f"{name} no longer shares memory with a DistArray that module_state gave before "
-                "and that is still in use: p.data = ..., module.to(dtype) or "
-                "load_state_dict(assign=True) gave it other memory. Assign in place, as in "
-                "p.data.copy_(values), or drop the old arrays and call module_state again"
-            )
-
-
-def _is_elsewhere(array: DistArray | None, tensor: Tensor) -> bool:
-    """Whether an array that is still in use is not over the tensor's memory."""
-    if array is None or not array._block.size:
-        return False
-    return bool(array._block.ctypes.data != tensor.data_ptr())
-
-
-def placed_of(module: Module) -> dict[str, Placed]:
-    """How a module's own parameters and buffers are laid out, by name; empty if they are not."""
-    found: dict[str, Placed] = vars(module).get(KEY, {})
-    return found
-
-
-def placed_as(tensor: Tensor) -> Placed | None:
-    """How a parameter is laid out; None if it is not distributed."""
-    found: Placed | None = vars(tensor).get(KEY)
-    return found
-
-
-def _block_of(tensor: Tensor, mesh: DeviceMesh) -> Any:
-    if tensor.device.type == "cpu":
-        block = numpy_view(tensor)
-        return block if mesh.device_type == "cpu" else mesh.asarray(block)
-    if tensor.device.type == mesh.device_type == "cuda":
-        return mesh.asarray(tensor)
-    return numpy_view(tensor.cpu())
 
 
 # -- placing ----------------------------------------------------------------------------------
@@ -284,27 +125,52 @@ def place(
         verify_among(mesh.group, f"{type(module).__name__}.{name} distributed as {layout}")
     tensor = owned(module, name)
     known: Placed | None = placed_of(module).get(name) or vars(tensor).get(KEY)
-    if known is not None:
-        if known.layout is layout and known.mesh is mesh:
-            remember(module, name, tensor, known)
-            return
-        if not known.layout.is_replicated or known.viewed is not None:
-            raise LayoutError(
-                f"{type(module).__name__}.{name} is distributed already, as {known.layout} on "
-                f"{known.mesh!r}; it cannot become {layout} on {mesh!r} as well. Tied parameters "
-                "are placed once: give all modules that share one styles that agree"
-            )
-        src = None if known.mesh is mesh else src
-    part = _part(tensor.detach(), mesh, layout, src, viewed)
+    if known is not None and known.layout is layout and known.mesh is mesh:
+        remember(module, name, tensor, known)
+        return
     placed = Placed(mesh, layout, viewed)
+    _check_free(f"{type(module).__name__}.{name}", tensor, known, placed)
+    if known is not None and known.mesh is mesh:
+        src = None
+    part = _part(local_of(tensor).detach(), mesh, layout, src, viewed)
     if part is not None:
-        tensor.data = part.reshape(placed.local_shape())
+        become(tensor, part.reshape(placed.local_shape()))
     remember(module, name, tensor, placed)
+
+
+def _check_free(name: str, tensor: Tensor, known: Placed | None, placed: Placed) -> None:
+    """Refuse to place what is placed otherwise, or is averaged by the same ranks."""
+    if known is not None and (not known.layout.is_replicated or known.viewed is not None):
+        raise LayoutError(
+            f"{name} is distributed already, as {known.layout} on {known.mesh!r}; it cannot become "
+            f"{placed.layout} on {placed.mesh!r} as well. Tied parameters are placed once: give "
+            "all modules that share one styles that agree"
+        )
+    if len(placed.holders & averaged_by(tensor)) > 1:
+        raise LayoutError(
+            f"{name} cannot be cut as {placed.layout}: data_parallel averages its gradients over "
+            "the same ranks, whose parts would be mixed up. Cut it first, and average over another "
+            "dimension of the mesh"
+        )
+
+
+def become(tensor: Tensor, part: Tensor) -> None:
+    """Give a parameter other memory, of another shape.
+
+    A graph from before that is still there, such as that of ``torch.nn.utils.weight_norm``, keeps
+    what accumulates the parameter's gradient, and that would go on expecting the old shape. torch
+    makes it anew where the data type changes.
+    """
+    if tensor.requires_grad:
+        other = torch.float32 if tensor.dtype is torch.float16 else torch.float16
+        tensor.data = part.new_empty(0, dtype=other)
+    tensor.data = part
 
 
 def remember(module: Module, name: str, tensor: Tensor, placed: Placed) -> None:
     """Write down how a module's parameter is laid out, with the module and with the parameter."""
     module.__dict__.setdefault(KEY, {})[name] = placed
+    placed.called = f"{type(module).__name__}.{name}"
     placed.note_on(tensor)
     watch_optimizers()
     take_whole_states(module)

@@ -10,7 +10,7 @@ import torch
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.errors import MeshError
 from distarray.torch.checks import agree_on_parameters, check_parameters, owners
-from distarray.torch.dropout import install_dropout
+from distarray.torch.dropout import install_dropout, share_random_numbers
 from distarray.torch.handing import ParallelStyle
 from distarray.torch.parameters import place_rest
 
@@ -100,6 +100,7 @@ def parallelize_module(
     place_rest(module, mesh, src_data_rank)
     for part in module.modules():
         install_dropout(part, mesh)
+    share_random_numbers(module, mesh)
     return module
 
 

@@ -6,6 +6,7 @@ import torch
 
 from distarray.errors import CopyRequiredError
 from distarray.torch.dtypes import torch_dtype
+from distarray.torch.parts import local_of
 
 __all__ = [
     "check_device_dtype",
@@ -31,7 +32,8 @@ def checked_tensor(t: Any, call: str) -> Any:
     Returns
     -------
     Tensor
-        `t` itself; an asynchronous collective's result is waited for.
+        `t` itself; an asynchronous collective's result is waited for, and this rank's part of a
+        parameter is a plain tensor.
 
     Raises
     ------
@@ -42,6 +44,7 @@ def checked_tensor(t: Any, call: str) -> Any:
         raise TypeError(f"{call}: a torch.Tensor is wanted, not {type(t).__name__}")
     if type(t).__name__ == "AsyncCollectiveTensor":
         t = t.wait()
+    t = local_of(t)
     if hasattr(t, "_local_tensor"):
         raise TypeError(
             f"{call}: a DTensor has no memory of its own; from_dtensor(t) makes a DistArray of it, "

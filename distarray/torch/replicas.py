@@ -18,10 +18,13 @@ from distarray.array.divergence import verify_among
 from distarray.comm.mesh import DeviceMesh
 from distarray.config import config
 from distarray.torch.alike import agree_alike, line_of, take_over
-from distarray.torch.checks import check_parameters, check_replicas
+from distarray.torch.buffers import Buffers
+from distarray.torch.checks import check_apart, check_parameters, check_replicas
 from distarray.torch.collectives import Work, all_reduce_
 from distarray.torch.parameters import place_rest, surround
-from distarray.torch.units import at_end_of_backward, in_backward, tensors_in
+from distarray.torch.parts import plainly
+from distarray.torch.passes import at_end_of_backward, in_backward, tensors_in
+from distarray.torch.placed import AVERAGED
 
 __all__ = ["data_parallel", "no_sync"]
 
@@ -63,7 +66,8 @@ def data_parallel(
         Coordinate along `mesh_dim` whose parameters and buffers the others take over. None says
         that they are equal already; nothing is sent then.
     broadcast_buffers : bool
-        Take buffers (running statistics) over from coordinate 0 before each forward in training.
+        Take buffers (running statistics) over from coordinate 0 at the end of each backward pass
+        that follows a forward in training, and before the next forward where none did.
 
     Returns
     -------
@@ -74,12 +78,13 @@ def data_parallel(
     ------
     ValueError
         If `fold` is another one, `bucket_bytes` is not positive, or the module is data-parallel
-        already; on every rank.
+        already, or cut over the same ranks; on every rank.
 
     Cost
     ----
-    One broadcast for each parameter and buffer now; then one allreduce a bucket in each backward
-    pass. Gradients are copied once, into their bucket, and are views of it afterwards.
+    One broadcast for each parameter and buffer now; then one allreduce a bucket and one broadcast
+    a buffer in each backward pass. Gradients are copied once, into their bucket, and are views of
+    it afterwards.
 
     Notes
     -----
@@ -103,6 +108,7 @@ def data_parallel(
     group, error = line.group, None
     try:
         _check(module, fold, bucket_bytes)
+        check_apart(module, "data_parallel", set(group.world_ranks), True)
     except (TypeError, ValueError) as caught:
         error = caught
     parameters = [] if error else list(module.parameters())
@@ -111,6 +117,8 @@ def data_parallel(
         take_over([*parameters, *module.buffers()], group, src_data_rank)
     place_rest(module, mesh, None)
     surround(module, mesh)
+    for parameter in parameters:
+        setattr(parameter, AVERAGED, set(group.world_ranks))
     averager = _Averager(module, line, fold, bucket_bytes, broadcast_buffers)
     _AVERAGERS[module] = averager
     if group.size > 1:
@@ -226,13 +234,15 @@ class _Averager:
     ) -> None:
         self.mesh, self.group = mesh, mesh.group
         self.fold, self.bucket_bytes = fold, bucket_bytes
-        self.broadcast_buffers = broadcast_buffers
+        self.buffers = Buffers(module, mesh.group, every=True) if broadcast_buffers else None
         self.parameters = list(module.parameters())
         self.watched: set[int] = set()
         self.buckets: list[_Bucket] = []
         self.bucket_of: dict[int, _Bucket] = {}
         self.paused = 0
         self.begun = 0
+        #: Of each parameter whose gradient has arrived, by its id, its version then.
+        self.versions: dict[int, int] = {}
         self.passing = False
 
     def __deepcopy__(self, memo: Any) -> "_Averager":
@@ -279,14 +289,17 @@ class _Averager:
         if _AVERAGERS.get(module) is not self or in_backward():
             return  # a copy of the module, or a forward repeated within a backward pass
         if self.passing:
+            self.versions.clear()
             self.finish()  # a pass that ended in an error
         if any(p.requires_grad and id(p) not in self.watched for p in self.parameters):
             self.watch()
-        if self.broadcast_buffers and module.training and not self.paused:
-            take_over(list(module.buffers()), self.group, 0)
+        if self.buffers is not None and not self.paused:
+            self.buffers.equalize()
 
     def after_forward(self, module: Module, args: Any, output: Any) -> None:
         """Learn of the backward pass before the first gradient comes."""
+        if self.buffers is not None and _AVERAGERS.get(module) is self and not in_backward():
+            self.buffers.forward_ends()
         if torch.is_grad_enabled() and _AVERAGERS.get(module) is self:
             for tensor in tensors_in(output):
                 if tensor.requires_grad:
@@ -300,6 +313,10 @@ class _Averager:
 
     def arrived(self, parameter: Tensor) -> None:
         """A parameter has its gradient: begin with the buckets that are full."""
+        with plainly():
+            self._arrived(parameter)
+
+    def _arrived(self, parameter: Tensor) -> None:
         if self.paused or parameter.grad is None:
             return
         self.begin()
@@ -315,6 +332,7 @@ class _Averager:
                 "first was sent; checkpoint with use_reentrant=False, and call backward() once"
             )
         bucket.awaited.discard(id(parameter))
+        self.versions[id(parameter)] = parameter._version
         while self.begun < len(self.buckets) and not self.buckets[self.begun].awaited:
             self._begin_next()
         for under_way in self.buckets[: self.begun]:
@@ -329,11 +347,27 @@ class _Averager:
 
     def finish(self) -> None:
         """The pass is over: begin what is left, wait for all."""
-        while self.begun < len(self.buckets):
-            self._begin_next()
-        for bucket in self.buckets:
-            bucket.take(self.group.size)
+        with plainly():
+            while self.begun < len(self.buckets):
+                self._begin_next()
+            for bucket in self.buckets:
+                bucket.take(self.group.size)
+            self._check_unchanged()
         self.passing = False
+        if self.buffers is not None:
+            self.buffers.equalize()
+
+    def _check_unchanged(self) -> None:
+        """Refuse steps within the pass, which are made with this rank's own gradients."""
+        changed = [p for p in self.parameters if self.versions.get(id(p), p._version) != p._version]
+        self.versions.clear()
+        if changed:
+            raise RuntimeError(
+                "data_parallel: a parameter was changed within the backward pass, before its "
+                "gradient was averaged, so that replicas differ from now on: step the optimizer "
+                "after backward(), or divide the model (fully_shard), whose gradients arrive "
+                "averaged"
+            )
 
 
 _AVERAGERS: "WeakKeyDictionary[Module, _Averager]" = WeakKeyDictionary()

@@ -15,10 +15,12 @@ from distarray.comm.mesh import DeviceMesh
 from distarray.errors import LayoutError, MeshError
 from distarray.layout import Cut, Layout, Replicate
 from distarray.torch.alike import agree_alike, line_of, take_over
-from distarray.torch.checks import check_parameters, check_replicas
+from distarray.torch.buffers import Buffers
+from distarray.torch.checks import check_apart, check_parameters, check_replicas
 from distarray.torch.conversations import chunk_sizes
 from distarray.torch.entries import Entry
-from distarray.torch.parameters import Placed, place_rest, placed_of, surround
+from distarray.torch.parameters import place_rest, surround
+from distarray.torch.placed import Placed, placed_of
 from distarray.torch.units import Unit
 
 __all__ = ["fully_shard"]
@@ -78,8 +80,9 @@ def fully_shard(
     Raises
     ------
     ValueError
-        If the module is sharded already, has parameters in common with another unit, or does
-        something to its parameters in forward that would be lost; on every rank.
+        If the module is sharded already, has parameters in common with another unit, is averaged
+        by `data_parallel` over the same ranks, or does something to its parameters in forward that
+        would be lost; on every rank.
 
     Cost
     ----
@@ -89,11 +92,16 @@ def fully_shard(
 
     Notes
     -----
+    Running statistics of norms, and buffers that a forward in training has written to, are taken
+    over from coordinate 0 at the end of its backward pass, one broadcast each.
+
     Make the optimizer afterwards, of ``module.parameters()``. Optimizers that treat every element
     by itself (SGD, Adam, AdamW, RMSprop, Adagrad, ...) take the same steps as in one process;
-    such as need norms or factors of whole parameters do not, nor does
-    ``torch.nn.utils.clip_grad_norm_``: see :func:`clip_grad_norm_`. ``module_state`` gives the
+    such as need norms or factors of whole parameters are refused. ``module_state`` gives the
     parameters as distributed arrays.
+
+    Outside of the unit's forward a parameter is this rank's part, and knows it: what would take it
+    for the whole raises RuntimeError. ``p.full_tensor()`` is the whole, ``p.to_local()`` the part.
 
     Examples
     --------
@@ -113,6 +121,7 @@ def fully_shard(
     group, entries, error = line.group, [], None
     try:
         _check(module, fold)
+        check_apart(module, "fully_shard", set(group.world_ranks), False)
         entries = _entries(module, mesh, dim)
     except (LayoutError, MeshError, TypeError, ValueError) as caught:
         error = caught
@@ -132,6 +141,7 @@ def fully_shard(
     surround(module, mesh)
     keep = None if reshard_after_forward is None else not reshard_after_forward
     unit = Unit(entries, group, type(module).__name__, fold == "avg", keep, ahead)
+    unit.buffers = Buffers(module, group, every=False)
     for entry in entries:
         setattr(entry.parameter, _ENTRY, entry)
     _UNITS[module] = unit

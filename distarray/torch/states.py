@@ -6,7 +6,9 @@ from distarray.array import DistArray, wrap
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.errors import LayoutError, MeshError
-from distarray.torch.parameters import names_of, owned, placed_of
+from distarray.torch.buffers import equalize_buffers
+from distarray.torch.parameters import names_of, owned
+from distarray.torch.placed import placed_of
 
 __all__ = ["module_state"]
 
@@ -41,7 +43,8 @@ def module_state(module: Module, mesh: DeviceMesh | None = None) -> dict[str, Di
 
     Cost
     ----
-    One allreduce of an integer, to agree that nothing is wrong.
+    One allreduce of an integer, to agree that nothing is wrong; one broadcast of each buffer that a
+    forward in training has changed since the last backward pass.
 
     Examples
     --------
@@ -54,6 +57,7 @@ def module_state(module: Module, mesh: DeviceMesh | None = None) -> dict[str, Di
     >>> bool((model.bias == 1).all())
     True
     """
+    equalize_buffers(module)
     found: dict[str, DistArray] = {}
     error: Exception | None = None
     group = None

@@ -17,7 +17,9 @@ from distarray.torch.layers import (
     rule_of,
     whole_parameters,
 )
-from distarray.torch.parameters import place, placed_of, whole_shape
+from distarray.torch.parameters import place, whole_shape
+from distarray.torch.parts import plainly
+from distarray.torch.placed import placed_of
 from distarray.torch.tensor import DistTensor
 
 __all__ = ["ColwiseParallel", "DropoutParallel", "RowwiseParallel", "SequenceParallel"]
@@ -114,8 +116,9 @@ def _weighted(
     local: bool,
     input: Any,
 ) -> Any:
-    x = annotated(input, mesh, given, columns)
-    return handed_out(rule(module, x, (wanted,)), wanted, local)
+    with plainly():
+        x = annotated(input, mesh, given, columns)
+        return handed_out(rule(module, x, (wanted,)), wanted, local)
 
 
 class ColwiseParallel(_Weights):
@@ -251,7 +254,8 @@ def _by_token(
     if is_dropout(module):
         x = parallel_dropout(module, x)
     elif rule is not None and rule is not linear and rule is not embedding:
-        x = rule(module, x)
+        with plainly():
+            x = rule(module, x)
     else:
         x = _apart(module, forward, x)
     return x.to_local() if style.use_local_output else x

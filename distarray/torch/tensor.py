@@ -8,11 +8,13 @@ import numpy as np
 import torch
 
 from distarray.comm import DeviceMesh
+from distarray.config import config
 from distarray.errors import LayoutError, MeshError
 from distarray.layout import Cut, Fold, Layout, Partial, Placement, Replicate, Shard
 from distarray.layout.layout import normalize_placements
 from distarray.torch import functions
 from distarray.torch.carrying import Route, border, carry, gradient_layout
+from distarray.torch.conversations import verify_replicas
 from distarray.torch.refusals import checked_tensor
 
 __all__ = ["DistTensor", "laid_out"]
@@ -75,7 +77,7 @@ class DistTensor(functions.Operators):
             The ranks.
         placements : sequence of Placement
             One a mesh dimension: Shard, Replicate or Partial("sum"). What is replicated has to be
-            equal on the ranks; it is not compared.
+            equal on the ranks; it is compared under ``config.check``.
         shape : tuple of int, optional
             The global shape, if the parts are cut as ``torch.chunk`` cuts it. Without it the ranks
             tell one another the lengths of their parts, which may be any.
@@ -91,6 +93,9 @@ class DistTensor(functions.Operators):
         """
         local = checked_tensor(local, "DistTensor.from_local")
         placed = normalize_placements(_listed(placements), local.ndim, mesh.shape)
+        if config.settings.check and mesh.coords is not None:
+            along = tuple([m for m, p in enumerate(placed) if isinstance(p, Replicate)])
+            verify_replicas(mesh.subgroup(along), local, "DistTensor.from_local")
         return laid_out(local, mesh, _layout_of(local, mesh, placed, shape))
 
     # -- what it is ----------------------------------------------------------------------------

@@ -3,13 +3,13 @@
 A *unit* is a module whose parameters are gathered together: before its forward, and again before
 its backward, which then leaves to each rank the gradient of its own part. Between, the gathered
 parameters do not exist: what autograd wants to save of them is replaced by a note of what it was
-(``torch.autograd.graph.saved_tensors_hooks``), and made again when it is asked for.
+(``torch.autograd.graph.saved_tensors_hooks``), and made again when it is asked for. What happens
+from a forward to the end of its backward is in :mod:`distarray.torch.uses`.
 """
 
-import sys
-import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,48 +20,18 @@ from distarray.config import config
 from distarray.layout.placement import Fold
 from distarray.torch import conversations as talk
 from distarray.torch.ahead import Landing, Order, landed, under_way
+from distarray.torch.buffers import Buffers
 from distarray.torch.entries import Entry, packed
-from distarray.torch.notes import Notes, in_use
-from distarray.torch.tensor import DistTensor
+from distarray.torch.parts import plainly
+from distarray.torch.passes import at_end_of_backward, compiled, in_backward, tensors_in
+from distarray.torch.repeats import Repeats
+from distarray.torch.uses import Place, Use
 
-__all__ = ["Unit", "at_end_of_backward", "in_backward", "tensors_in"]
+__all__ = ["Unit"]
 
 Tensor = Any
 Module = Any
 Group = Any
-
-
-def at_end_of_backward(callback: Any) -> None:
-    """Call a function at the end of the backward pass that is under way."""
-    torch.autograd.Variable._execution_engine.queue_callback(callback)
-
-
-def in_backward() -> bool:
-    """Whether a backward pass is under way in this thread."""
-    return bool(torch._C._current_graph_task_id() != -1)
-
-
-def _compiled() -> bool:
-    """Whether ``torch.compile`` watches the frames that run now."""
-    if torch.compiler.is_compiling():
-        return True  # while it looks at this very function, the rest of which it cannot read
-    if "torch._dynamo" not in sys.modules:
-        return False
-    asked = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", lambda: None)
-    return asked() not in (None, False)
-
-
-def tensors_in(value: Any) -> list[Tensor]:
-    """The tensors in what a module returned: itself, or in lists, tuples and dicts."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, DistTensor):
-        return [value.local]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return [tensor for part in value for tensor in tensors_in(part)]
-    return []
 
 
 class Unit:
@@ -101,16 +71,20 @@ class Unit:
         self.group, self.name, self.mean, self.keep = group, name, mean, keep
         self.ahead = ahead
         self.packs = packed(self.entries)
-        self.open: list[_Use] = []
+        self.open: list[Use] = []
         self.whole: list[Tensor] | None = None
         self.root: Unit = self
         # Of a root: how its units are gathered, and the gradients that were sent last.
         self.forwards, self.backwards = Order(), Order()
         self.sent: Landing | None = None
-        self.landings: list[_Place] = []
+        self.landings: list[Place] = []
         self._coming: list[talk.Coming] = []
         self._useless: list[talk.Coming] = []
         self._versions: list[int] = []
+        self.buffers: Buffers | None = None
+        self.repeats = Repeats(self)
+        if group.size > 1:
+            self.repeats.watch()
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -123,7 +97,7 @@ class Unit:
     def gather(self) -> list[Tensor]:
         """All parameters whole, in the entries' order; collective."""
         whole: list[Tensor] = [None] * len(self.entries)
-        with torch.no_grad():
+        with torch.no_grad(), plainly():
             coming = self._begun()
             if not coming:
                 self._compare("parameters")
@@ -142,8 +116,8 @@ class Unit:
         if not self.ahead or self._coming or self.whole is not None:
             return
         self._compare("parameters, ahead")
-        self._versions = [entry.parameter._version for entry in self.entries]
-        with torch.no_grad():
+        with torch.no_grad(), plainly():
+            self._versions = [entry.parameter._version for entry in self.entries]
             for pack in self.packs:
                 flat, counts = self._contribution(pack)
                 self._coming.append(under_way(talk.begin_gather(flat, self.group, counts)))
@@ -247,7 +221,7 @@ class Unit:
         return finish
 
     def _finished(self, place: int, total: Tensor) -> Tensor:
-        total = total.view(self.entries[place].parameter.shape)
+        total = total.view(self.entries[place].part_shape)
         return total.div_(self.group.size) if self.mean else total
 
     def _scatter(
@@ -291,155 +265,39 @@ class Unit:
             unit.landings.clear()
         self.forwards.finish()
 
-    def landing(self) -> "_Place":
+    def landing(self) -> "Place":
         """The trainable parts, and a place where their gradients land."""
         trained = [i for i, entry in enumerate(self.entries) if entry.parameter.requires_grad]
         parts = [self.entries[i].parameter for i in trained]
         if not self.ahead or not trained:
-            return _Place(None, trained, parts)
+            return Place(None, trained, parts)
         place = Landing()
-        return _Place(place, trained, landed(place, parts))
+        return Place(place, trained, landed(place, parts))
 
     # -- hooks on the module ------------------------------------------------------------------
 
     def before_forward(self, module: Module, args: Any) -> None:
         """Gather the parameters and put them where the module looks for them."""
-        if _compiled():
+        if compiled():
             raise RuntimeError(
                 f"fully_shard: {self.name} cannot be compiled, for its parameters come and go: "
                 "compile the parts of it that have none, or replicate them (data_parallel)"
             )
-        use = _Use(self)
+        if self.buffers is not None and not in_backward():
+            self.buffers.equalize()
+        use = Use(self)
         self.open.append(use)
         use.enter()
 
     def after_forward(self, module: Module, args: Any, output: Any) -> None:
         """Give the gathered parameters up; also after an error."""
-        if self.open:
-            self.open.pop().leave()
-
-
-_forwards = threading.local()
-
-
-class _Use:
-    """One forward of a unit, and the backward that may follow."""
-
-    __slots__ = ("hooks", "keeps", "unit", "whole")
-
-    def __init__(self, unit: Unit) -> None:
-        self.unit = unit
-        self.whole: list[Tensor] | None = None
-        self.hooks: Any = None
-        self.keeps = False
-
-    def enter(self) -> None:
-        """Show the unit's module its whole parameters."""
-        depth = getattr(_forwards, "depth", 0)
-        _forwards.depth = depth + 1
-        unit = self.unit
-        if unit.group.size == 1:
-            seen: list[Tensor] = [entry.parameter for entry in unit.entries]
-        elif in_backward():  # a checkpoint computes the forward again
-            self.whole = seen = unit.again()
-        else:
-            if depth == 0:
-                _forwards.root = unit
-                unit.pass_begins()
-            unit.root = getattr(_forwards, "root", unit)
-            self.keeps = depth == 0 if unit.keep is None else unit.keep
-            self.whole = seen = unit.gather()
-            unit.root.forwards.step(unit)
-        if self.whole is not None and torch.is_grad_enabled():
-            seen = self._attached(self.whole)
-            hooks = Notes(torch._C._autograd._top_saved_tensors_default_hooks(False))
-            self.hooks = torch.autograd.graph.saved_tensors_hooks(hooks.pack, hooks.unpack)
-            self.hooks.__enter__()
-        for entry, tensor in zip(unit.entries, seen):
-            entry.show(tensor)
-
-    def _attached(self, whole: Sequence[Tensor]) -> list[Tensor]:
-        """The gathered parameters as autograd is to see them: made of the trainable parts."""
-        seen, unit = list(whole), self.unit
-        place = unit.landings.pop(0) if unit.landings else unit.landing()
-        if place.places != [i for i, e in enumerate(unit.entries) if e.parameter.requires_grad]:
-            place = unit.landing()  # some were frozen or thawed since
-        if place.places:
-            found = _Gathered.apply(self, place.landing, place.places, *place.parts)
-            for i, tensor in zip(place.places, found):
-                seen[i] = tensor
-        for i, tensor in enumerate(whole):
-            if tensor.numel():
-                in_use[tensor.untyped_storage().data_ptr()] = self, i
-        return seen
-
-    def leave(self) -> None:
-        """Take them away again, unless the backward pass is to find them."""
-        depth = _forwards.depth = getattr(_forwards, "depth", 1) - 1
-        if depth == 0 and not in_backward():
-            self.unit.pass_ends()
-        for entry in self.unit.entries:
-            entry.hide()
-        if self.hooks is None:
-            self.whole = None
+        if not self.open:
             return
-        self.hooks.__exit__(None, None, None)
-        self.hooks = None
-        for tensor in self.whole or ():
-            if tensor.numel():
-                in_use.pop(tensor.untyped_storage().data_ptr(), None)
-        if not self.keeps:
-            self.whole = None
-
-    def again(self, place: int) -> Tensor:
-        """A gathered parameter, for the backward pass."""
-        return (self.unit.again() if self.whole is None else self.whole)[place]
-
-
-class _Place(NamedTuple):
-    """The trainable ones of a unit's entries, what stands for their parts, where they land."""
-
-    landing: Landing | None
-    places: list[int]
-    parts: Sequence[Tensor]
-
-
-class _Gathered(torch.autograd.Function):  # type: ignore[misc]
-    """From the parts to the gathered parameters; the gradients go the other way."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, use: _Use, landing: Landing | None, places: Sequence[int], *parts: Tensor
-    ) -> tuple[Tensor, ...]:
-        """The gathered parameters at some places."""
-        ctx.use, ctx.landing, ctx.places = use, landing, places
-        ctx.set_materialize_grads(False)
-        assert use.whole is not None
-        return tuple([use.whole[place].detach() for place in places])
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        """The gradients of the parts, or that they are on their way."""
-        landing, root = ctx.landing, ctx.use.unit.root
-        if landing is None or torch.is_grad_enabled():  # which second gradients want
-            found: tuple[Any, ...] = _sent_at_once(ctx, *grads)
-            return found
-        landing.begin(_sent(ctx, grads))
-        if root.sent is not None:
-            root.sent.settle()  # no more than two are on their way
-        root.sent = landing
-        return None, None, None, *(None,) * len(grads)
-
-
-def _sent(ctx: Any, grads: Sequence[Tensor | None]) -> Callable[[], list[Tensor | None]]:
-    """Begin to send gradients to the ranks that own them; what waits for this rank's."""
-    use, unit = ctx.use, ctx.use.unit
-    use.whole = None
-    unit.release()
-    found: Callable[[], list[Tensor | None]] = unit.scatter(ctx.places, grads)
-    return found
-
-
-@torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-def _sent_at_once(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-    return None, None, None, *_sent(ctx, grads)()
+        use = self.open.pop()
+        use.leave()
+        if self.buffers is not None and not in_backward():
+            self.buffers.forward_ends()
+        if self.group.size > 1 and torch.is_grad_enabled():
+            for tensor in tensors_in(output):
+                if tensor.requires_grad:
+                    tensor.register_hook(partial(self.repeats.begin, use))

@@ -266,6 +266,31 @@ def test_ranks_with_different_modules(world, ranks):
 
 
 @pytest.mark.counts(lambda n: n > 1)
+def test_steps_within_the_backward_pass(world, ranks):
+    """They are made with gradients that are not averaged yet; a divided model's are."""
+
+    def program(group):
+        def stepping(model):
+            for p in model.parameters():
+                step = torch.optim.SGD([p], lr=1.0).step
+                p.register_post_accumulate_grad_hook(lambda p, step=step: step())
+            return model
+
+        x = torch.full((1, 2), float(group.rank))
+        model = stepping(dt.data_parallel(nn.Linear(2, 1), line(group)))
+        with pytest.raises(RuntimeError, match="before its gradient was averaged"):
+            model(x).sum().backward()
+        start = nn.Linear(2, 1, bias=False)
+        nn.init.ones_(start.weight)
+        divided = stepping(dt.fully_shard(start, line(group)))
+        divided(x).sum().backward()
+        return full(divided)["weight"]
+
+    for weight in filter(lambda w: w is not None, world.run(ranks, program)):
+        np.testing.assert_allclose(weight, 1 - (ranks - 1) / 2)
+
+
+@pytest.mark.counts(lambda n: n > 1)
 def test_sparse_gradients_and_reentrant_checkpoints_are_refused(world, ranks):
     def program(group):
         model = dt.data_parallel(nn.Embedding(4, 2, sparse=True), line(group))

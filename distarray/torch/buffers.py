@@ -1,0 +1,93 @@
+"""Buffers that a forward in training changes, such as running statistics, on all ranks alike.
+
+Ranks that see different parts of a batch come to different statistics. As in torch's own data
+parallel modules those of the first rank count. The others take them over when the backward pass
+ends, where all ranks are together, so that what is evaluated and what is saved afterwards is the
+same everywhere; and before the next forward, if there was no backward pass.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from distarray.torch.alike import take_over
+
+__all__ = ["Buffers", "equalize_buffers"]
+
+Tensor = Any
+Module = Any
+Group = Any
+
+#: Of each module that has buffers what keeps them alike.
+_KEEPERS: "WeakKeyDictionary[Module, Buffers]" = WeakKeyDictionary()
+
+
+class Buffers:
+    """What keeps a model's buffers alike.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Whose: all that nothing keeps alike already.
+    group : Group
+        The ranks.
+    every : bool
+        Whether all of them count as changed by a forward in training. Otherwise those of torch's
+        norms, and those that are other tensors or have been written to by torch's functions.
+    """
+
+    def __init__(self, module: Module, group: Group, every: bool) -> None:
+        self.group, self.every = group, every
+        self.owners: list[Module] = []
+        self.changed = False
+        for part in module.modules():
+            if part._buffers and part not in _KEEPERS:
+                _KEEPERS[part] = self
+                self.owners.append(part)
+        self._known = self._states()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a module whose buffers ranks keep alike cannot be pickled")
+
+    def forward_ends(self) -> None:
+        """Note that a forward may have changed them."""
+        self.changed = self.changed or any(part.training for part in self.owners)
+
+    def equalize(self) -> None:
+        """Take over the first rank's buffers, if a forward may have changed them; collective."""
+        if self.changed and self.group.size > 1:
+            take_over(list(self._stale()), self.group, 0)
+            self._known = self._states()
+        self.changed = False
+
+    def _stale(self) -> Iterator[Tensor]:
+        for number, part in enumerate(self.owners):
+            norm = isinstance(part, torch.nn.modules.batchnorm._NormBase)
+            for name, buffer in part._buffers.items():
+                if buffer is None:
+                    continue
+                if norm:
+                    # Autograd keeps them without need, and would refuse a second backward pass.
+                    yield buffer.data
+                elif self.every or self._known.get((number, name)) != _state(buffer):
+                    yield buffer
+
+    def _states(self) -> dict[tuple[int, str], tuple[int, int]]:
+        return {
+            (number, name): _state(buffer)
+            for number, part in enumerate(self.owners)
+            for name, buffer in part._buffers.items()
+            if buffer is not None
+        }
+
+
+def _state(buffer: Tensor) -> tuple[int, int]:
+    return id(buffer), buffer._version
+
+
+def equalize_buffers(module: Module) -> None:
+    """Take over the first rank's buffers where a forward has changed them; collective."""
+    for keeper in {id(k): k for part in module.modules() if (k := _KEEPERS.get(part))}.values():
+        keeper.equalize()

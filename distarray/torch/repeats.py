@@ -1,0 +1,118 @@
+"""Parts of a forward that are computed again in its backward pass, as checkpoints do.
+
+``torch.utils.checkpoint`` runs a function again when a gradient needs what it did not keep. By then
+the parameters of a unit are parts again; but from the gradient of the unit's output on, whoever
+reads one of them from its module finds it whole. A reentrant checkpoint runs a backward pass
+of its own through what it made, and leaves its gradients with the tensors that it found.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from distarray.torch.parts import guard, plainly
+from distarray.torch.passes import at_end_of_backward, in_backward
+
+if TYPE_CHECKING:
+    from distarray.torch.units import Unit
+    from distarray.torch.uses import Use
+
+__all__ = ["Repeats"]
+
+Tensor = Any
+Module = Any
+
+
+class Repeats:
+    """What is found of a unit's parameters while a backward pass goes through it.
+
+    Attributes
+    ----------
+    uses : list of Use
+        The forwards whose backward has begun and is not over.
+    leaves : dict
+        By its place, the parameter that was found, and that may have a gradient.
+    """
+
+    __slots__ = ("leaves", "unit", "uses")
+
+    def __init__(self, unit: "Unit") -> None:
+        self.unit = unit
+        self.uses: list[Use] = []
+        self.leaves: dict[int, Tensor] = {}
+
+    def watch(self) -> None:
+        """Have the unit's modules asked for parameters by way of this."""
+        for place, entry in enumerate(self.unit.entries):
+            for module, name in entry.owners:
+                if type(module._parameters) is not _Parameters:
+                    module.__dict__["_parameters"] = _Parameters(module._parameters)
+                module._parameters.finders[name] = partial(self.find, place)
+
+    def forget(self) -> None:
+        """A forward begins: what a backward pass that failed has left is of no use."""
+        self.uses.clear()
+        self.leaves.clear()
+
+    def begin(self, use: "Use", *_: Any) -> None:
+        """The backward pass of a forward begins: its output has a gradient."""
+        if use not in self.uses:
+            self.uses.append(use)
+            at_end_of_backward(partial(self._end, use))
+
+    def _end(self, use: "Use") -> None:
+        """A backward pass is over: gradients that nothing has asked for go to their owners."""
+        if use in self.uses:
+            self.uses.remove(use)
+        if self.uses:
+            return
+        if self.unit.buffers is not None:
+            self.unit.buffers.equalize()
+        trained = [i for i, leaf in self.leaves.items() if leaf.grad is not None]
+        places = [i for i, e in enumerate(self.unit.entries) if e.parameter.requires_grad]
+        grads = self.taken(places, [None] * len(places))
+        if trained:
+            parts = self.unit.scatter(places, grads)()
+            for place, part in zip(places, parts):
+                if part is not None:
+                    self.unit.entries[place].parameter.backward(part)
+
+    def find(self, place: int) -> Tensor | None:
+        """A parameter as a repeated forward is to find it; None outside of a backward pass."""
+        if not self.uses or not in_backward():
+            return None
+        if place not in self.leaves:
+            entry = self.unit.entries[place]
+            with plainly():
+                leaf = self.uses[-1].again(place).detach()
+                self.leaves[place] = leaf.requires_grad_(entry.parameter.requires_grad)
+                if entry.within is not None and entry.within.cutting:
+                    guard(leaf, entry.within)
+        return self.leaves[place]
+
+    def taken(self, places: Sequence[int], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """Gradients with those added that repeated forwards have found, which are gone then."""
+        with plainly(), torch.no_grad():
+            found = []
+            for place, grad in zip(places, grads):
+                more = self.leaves[place].grad if place in self.leaves else None
+                found.append(more if grad is None else grad if more is None else grad + more)
+        self.leaves.clear()
+        return found
+
+
+class _Parameters(dict[str, Tensor]):
+    """The parameters of a module, which are found whole where a forward is repeated."""
+
+    __slots__ = ("finders",)
+
+    def __init__(self, parameters: dict[str, Tensor]) -> None:
+        super().__init__(parameters)
+        self.finders: dict[str, Callable[[], Tensor | None]] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        find = self.finders.get(name)
+        found = None if find is None else find()
+        return super().__getitem__(name) if found is None else found
