@@ -206,6 +206,7 @@ def share_random_numbers(module: Module, mesh: DeviceMesh) -> None:
         module.register_forward_hook(_draw_apart, always_call=True)
 
 
+@torch._disable_dynamo  # type: ignore[untyped-decorator]
 def _draw_alike(module: Module, args: Any) -> None:
     if not module.training or getattr(_under_way, "module", None) is not None:
         return
@@ -219,6 +220,7 @@ def _draw_alike(module: Module, args: Any) -> None:
         generator.manual_seed(seed)
 
 
+@torch._disable_dynamo  # type: ignore[untyped-decorator]
 def _draw_apart(module: Module, args: Any, output: Any) -> None:
     if getattr(_under_way, "module", None) is module:
         _under_way.module = None

@@ -116,13 +116,19 @@ class Entry:
                 placed_of(module)[name] = self.within
             _refresh(module, name)
 
-    def hide(self) -> None:
-        """Let the modules see the part."""
+    def hide(self, repeated: bool) -> None:
+        """Let the modules see the part; `repeated`: a forward may be repeated meanwhile."""
         for module, name in self.owners:
             module.__dict__.pop(name, None)
-            if self.around is not None:
-                placed_of(module)[name] = self.around
             _refresh(module, name)
+        self.lay_out(repeated)
+
+    def lay_out(self, gathered: bool) -> None:
+        """Say how the modules find the parameter laid out: gathered, or as the part that it is."""
+        placed = self.within if gathered and self.within is not None else self.around
+        for module, name in self.owners:
+            if placed is not None:
+                placed_of(module)[name] = placed
 
 
 def _refresh(module: Module, name: str) -> None:

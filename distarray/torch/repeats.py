@@ -61,6 +61,8 @@ class Repeats:
         if use not in self.uses:
             self.uses.append(use)
             at_end_of_backward(partial(self._end, use))
+            for entry in self.unit.entries:
+                entry.lay_out(True)
 
     def _end(self, use: "Use") -> None:
         """A backward pass is over: gradients that nothing has asked for go to their owners."""
@@ -68,6 +70,8 @@ class Repeats:
             self.uses.remove(use)
         if self.uses:
             return
+        for entry in self.unit.entries:
+            entry.lay_out(False)
         if self.unit.buffers is not None:
             self.unit.buffers.equalize()
         trained = [i for i, leaf in self.leaves.items() if leaf.grad is not None]

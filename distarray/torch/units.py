@@ -297,7 +297,7 @@ class Unit:
         use.leave()
         if self.buffers is not None and not in_backward():
             self.buffers.forward_ends()
-        if self.group.size > 1 and torch.is_grad_enabled():
+        if torch.is_grad_enabled():
             for tensor in tensors_in(output):
                 if tensor.requires_grad:
                     tensor.register_hook(partial(self.repeats.begin, use))

@@ -87,8 +87,9 @@ class Use:
         depth = _forwards.depth = getattr(_forwards, "depth", 1) - 1
         if depth == 0 and not in_backward():
             self.unit.pass_ends()
+        repeated = in_backward() and bool(self.unit.repeats.uses)
         for entry in self.unit.entries:
-            entry.hide()
+            entry.hide(repeated)
         if self.hooks is None:
             self.whole = None
             return

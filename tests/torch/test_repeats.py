@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import distarray.torch as dt  # noqa: E402
 from tests.torch.models import close, drawn, filled, line, same_gradients  # noqa: E402
+from tests.torch.training import grid  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
 
@@ -144,3 +145,44 @@ def test_frozen_parameters_and_what_a_failed_pass_leaves(world, ranks):
 
     for wrong in world.run(ranks, program):
         assert not wrong
+
+
+class Parallel(nn.Module):
+    """What a plan cuts, within what is repeated."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.up, self.down = nn.Embedding(7, 6), nn.Linear(6, 9), nn.Linear(9, 6)
+        self.reentrant = None
+
+    def forward(self, tokens):
+        body = lambda x: self.down(torch.tanh(self.up(x)))  # noqa: E731
+        x = self.words(tokens)
+        if self.reentrant is None:
+            return x + body(x)
+        return x + checkpoint(body, x, use_reentrant=self.reentrant)
+
+
+@pytest.mark.counts(lambda n: n in (2, 3, 4))
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_on_a_grid(world, ranks, reentrant):
+    """Cut by a plan along one dimension, and divided along the other, which may be of one rank."""
+    tokens = torch.randint(0, 7, (4, 3), generator=torch.Generator().manual_seed(1))
+    start = filled(Parallel())
+    alone = copy.deepcopy(start)
+    alone(tokens).square().mean().backward()
+    start.reentrant = reentrant
+
+    def program(group):
+        mesh = grid(group)
+        plan = {"words": dt.RowwiseParallel(), "up": dt.ColwiseParallel()}
+        plan["down"] = dt.RowwiseParallel()
+        model = dt.parallelize_module(copy.deepcopy(start), mesh["tp"], plan)
+        dt.fully_shard(model, mesh, "dp", fold="sum")
+        mine = tokens.tensor_split(mesh.shape[0])[mesh.coords[0]]
+        for _ in range(2):
+            model.zero_grad()
+            (model(mine).square().sum() / (tokens.numel() * 6)).backward()
+        return same_gradients(model, alone)
+
+    assert all(world.run(ranks, program))
