@@ -38,6 +38,8 @@ TOGETHER = 1 << 25
 #: Times that a rank that waits for another looks again at once, before it sleeps in between.
 _PATIENCE = 1000
 _PAUSE = 1e-4
+#: A number of elements and a turn in one integer, which is written and read at once.
+_COUNTS, _TURNS = 1 << 40, 1 << 20
 
 
 class Shared:
@@ -60,7 +62,10 @@ class Shared:
         parts = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
         self.slots = [part[: 2 * segment].reshape(2, segment) for part in parts]
         # A mark a cache line, lest who writes one hinders those who look at another.
-        self._marks = [part[2 * segment :].view(np.int64)[:: LINE // 8] for part in parts]
+        marks = [part[2 * segment :].view(np.int64)[:: LINE // 8] for part in parts]
+        self._marks = [mark[1:] for mark in marks]
+        self._said = [memoryview(mark) for mark in marks]
+        self._turn = 0
 
     def allreduce(self, block: Array, total: Array, ufunc: np.ufunc) -> None:
         """Fold the ranks' blocks; collective.
@@ -127,6 +132,39 @@ class Shared:
                 f"from {least} to {largest}"
             )
 
+    def compare(self, count: int, itemsize: int = 0) -> None:
+        """Say how much this rank brings to a conversation, and look at what others have said.
+
+        MPI is not asked, and nobody waits: of ranks that bring different numbers of elements those
+        that come later raise, before MPI can end the process. Ranks that have left for another
+        turn have met this one.
+
+        Parameters
+        ----------
+        count : int
+            Its number of elements.
+        itemsize : int
+            Where all ranks bring as much as :data:`FROM` bytes or more, they compare it together,
+            and all raise: then nobody does so here. 0 if they do not.
+
+        Raises
+        ------
+        DivergenceError
+            If a rank that has come before brings another number of elements.
+        """
+        self._turn = (self._turn + 1) % _TURNS
+        rank, mine = self._comm.rank, self._turn * _COUNTS + count
+        self._said[rank][0] = mine
+        self._window.Sync()
+        for other, said in enumerate(self._said):
+            turn, theirs = divmod(said[0], _COUNTS)
+            if turn == self._turn and theirs != count and min(theirs, count) * itemsize < FROM:
+                raise DivergenceError(
+                    "the ranks bring different numbers of elements to one conversation: rank "
+                    f"{rank} {count}, rank {other} {theirs}. With config.check "
+                    "(DISTARRAY_CHECK=1) they compare the shapes before, and name the call"
+                )
+
     def meet(self) -> None:
         """Wait for all ranks; what each has written before, all others see afterwards."""
         calls.waiting()
@@ -161,6 +199,7 @@ class Shared:
         """Give the memory up; collective."""
         self.slots.clear()
         self._marks.clear()
+        self._said.clear()
         self._window.Unlock_all()
         self._window.Free()
 

@@ -36,6 +36,9 @@ class Board(Protocol):
 
     slots: list[Array]
 
+    def compare(self, count: int, itemsize: int = 0) -> None:
+        """Raise DivergenceError if a rank brings another number of elements, as the later one."""
+
     def begin(self) -> None:
         """Wait for all ranks, and set their marks, of which each has a few, to zero."""
 

@@ -1,5 +1,6 @@
 """What the collectives do, without gradients: tensors in, tensors out, one call of a group each."""
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -184,7 +185,9 @@ def _told(call: str, tensor: Tensor, group: Group, dim: int, free: Parts) -> Par
 
 def folded(tensor: Tensor, group: Group, fold: Fold) -> Tensor:
     """The fold of all ranks' tensors."""
-    return folded_back(group.allreduce(foldable(tensor, fold), fold), tensor, fold)
+    block = foldable(tensor, fold)
+    _compare(group, block.size, block.itemsize)
+    return folded_back(group.allreduce(block, fold), tensor, fold)
 
 
 def gathered(tensor: Tensor, group: Group, dim: int, parts: Parts) -> Tensor:
@@ -192,6 +195,7 @@ def gathered(tensor: Tensor, group: Group, dim: int, parts: Parts) -> Tensor:
     if group.rank < 0:
         return tensor
     block = np.moveaxis(movable(tensor), dim, 0)
+    _compare(group, sum(parts) * math.prod(block.shape[1:]))
     whole = joined(group.allgather_varied(block, parts))
     return moved_back(np.moveaxis(whole, 0, dim), tensor)
 
@@ -200,7 +204,9 @@ def scattered(tensor: Tensor, group: Group, dim: int, parts: Parts, fold: Fold) 
     """This rank's part of the fold of all ranks' tensors."""
     if group.rank < 0:
         return tensor
-    blocks = _pieces(foldable(tensor, fold), dim, parts)
+    block = foldable(tensor, fold)
+    _compare(group, block.size)
+    blocks = _pieces(block, dim, parts)
     return folded_back(group.reduce_scatter(blocks, fold), tensor, fold)
 
 
@@ -238,6 +244,13 @@ def own_part(tensor: Tensor, group: Group, dim: int, parts: Parts) -> Tensor:
     if group.rank < 0:
         return tensor.clone()
     return tensor.narrow(dim, sum(parts[: group.rank]), parts[group.rank]).clone()
+
+
+def _compare(group: Group, count: int, itemsize: int = 0) -> None:
+    """Notice batches of different sizes, where ranks share memory to see them in."""
+    board = group.board() if group.rank >= 0 and group.size > 1 else None
+    if board is not None:
+        board.compare(count, itemsize)
 
 
 def _pieces(block: Array, dim: int, parts: Parts) -> list[Array]:
