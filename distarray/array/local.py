@@ -61,11 +61,15 @@ def from_local(
     Returns
     -------
     DistArray
+        Which ranks can write to, unless the block of one of them is read-only.
 
     Raises
     ------
     LayoutError
         On all ranks, if the blocks do not fit together or do not fit `shape`.
+    DivergenceError
+        On all ranks, under ``distarray.config.check``, if those along a replicated mesh
+        dimension bring other values.
 
     Cost
     ----

@@ -81,6 +81,28 @@ def test_all_parameters_cut(world, ranks, name):
     world.run(ranks, program)
 
 
+@pytest.mark.counts(lambda n: n > 1)
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated")
+def test_weights_that_hooks_compute_are_refused(world, ranks):
+    """Of parts they would compute another weight; a plan is told that there is none to cut."""
+
+    def cut(name, module, mesh):
+        for parameter in list(module._parameters):
+            dt.distribute_parameter(module, parameter, mesh, [Shard(0)])
+
+    def program(group):
+        model = nn.Sequential(nn.utils.weight_norm(nn.Linear(8, 8)), nn.Linear(8, 8))
+        dt.distribute_module(model, line(group), cut)
+        with pytest.raises(RuntimeError, match=r"this rank's part .* of Linear.weight_v"):
+            model(torch.ones(2, 8))
+        for norm in (nn.utils.weight_norm, norms.weight_norm):
+            layers, plan = nn.Sequential(norm(nn.Linear(8, 8))), {"0": dt.ColwiseParallel()}
+            with pytest.raises(TypeError, match="computes its weight"):
+                dt.parallelize_module(layers, line(group), plan)
+
+    world.run(ranks, program)
+
+
 @pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated")
 @pytest.mark.parametrize("norm", [nn.utils.weight_norm, norms.weight_norm, norms.spectral_norm])
 def test_divided(world, ranks, norm):
