@@ -88,8 +88,8 @@ def flatten(state: Any) -> tuple[Flat, Exception | None]:
         error = caught
     # By name: all ranks have them in this order, whatever the order of their dicts is.
     leaves = sorted(walk.leaves, key=lambda leaf: leaf.name)
-    items, fills = (sorted(found, key=lambda each: each[0]) for found in (walk.items, walk.fills))
-    return Flat(node, leaves, items, fills), error
+    items = sorted(walk.items, key=lambda item: item[0])
+    return Flat(node, leaves, items, sorted(walk.fills, key=lambda fill: fill[0])), error
 
 
 class _Walk:

@@ -64,7 +64,7 @@ class Shared:
         # A mark a cache line, lest who writes one hinders those who look at another.
         marks = [part[2 * segment :].view(np.int64)[:: LINE // 8] for part in parts]
         self._marks = [mark[1:] for mark in marks]
-        self._said = [memoryview(mark) for mark in marks]
+        self._said: list[Any] = [mark.data for mark in marks]
         self._turn = 0
 
     def allreduce(self, block: Array, total: Array, ufunc: np.ufunc) -> None:
