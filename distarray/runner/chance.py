@@ -13,7 +13,7 @@ from typing import Any
 
 from distarray.runner.caller import Caller, caller
 from distarray.runner.standing import put_in_place
-from distarray.runner.step import place
+from distarray.runner.step import in_step, place
 
 __all__ = ["install"]
 
@@ -59,6 +59,13 @@ def install(seed: bytes) -> None:
             a = int.from_bytes(chance.draw(128), "big")
         _real_seed(self, a, version)
 
+    def randbits(k: int) -> int:
+        # Libraries make generators, too. Their other bytes stay each rank's own: they name files.
+        drawn: int = real_bits(k)
+        return int.from_bytes(chance.draw(k // 8 + 1), "big") % 2**k if in_step() else drawn
+
+    seeding: Any = np.random.bit_generator
+    real_bits, seeding.randbits = seeding.randbits, randbits
     put_in_place(os, "urandom", urandom)
     put_in_place(os, "getrandom", getrandom)
     random._urandom = urandom  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
 """The processes and threads of joblib and loky.
 
-What the program hands to processes is whole, and its results are rank 0's. What it hands to threads
-runs in order, in the thread that hands it out.
+What the program, or a library for it, hands to processes is whole, and its results are rank 0's.
+What the program hands to threads runs in order, in the thread that hands it out.
 """
 
 import sys
@@ -55,7 +55,7 @@ def _beginning(real: Callable[..., None]) -> Callable[..., None]:
 def _calling(real: Callable[..., Any], answers: Answers) -> Callable[..., Any]:
     def call(self: Any, iterable: Any) -> Any:
         alone = _has_threads(self) or self._effective_n_jobs() == 1
-        if alone or not belongs_to_program(sys._getframe(1)) or not in_step():
+        if alone or not in_step():
             return real(self, iterable)
         tasks = [(function, *whole(rest)) for function, *rest in iterable]
         found = rank_0s(answers, lambda: list(real(self, tasks)))

@@ -8,6 +8,8 @@ DRAWN = """
     from random import Random, SystemRandom
     import numpy as np
     from mpi4py import MPI
+    from scipy import stats
+    from scipy.stats import qmc
 
     warnings.simplefilter("ignore")
     rank = MPI.COMM_WORLD.rank
@@ -31,6 +33,7 @@ DRAWN = """
         "uuid": lambda: (uuid.uuid1(), uuid.uuid4(), uuid.getnode()),
         "urandom": lambda: (os.urandom(9), os.getrandom(9)),
         "generators": lambda: (np.random.default_rng().random(), np.random.rand()),
+        "libraries": lambda: qmc.Sobol(2).random(2).tolist() + stats.norm.rvs(size=2).tolist(),
         "clocks": lambda: (clocks(), clocks("_ns")),
         "calendar": lambda: (time.ctime(), time.localtime(), time.gmtime(), time.strftime("%c")),
         "datetime": lambda: (dt.now(), dt.now(datetime.timezone.utc), dt.today(), dt.utcnow()),

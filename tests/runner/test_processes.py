@@ -188,14 +188,16 @@ def test_commands_that_the_program_talks_to_run_once(tmp_path):
 
 
 def test_joblib(tmp_path):
-    if importlib.util.find_spec("joblib") is None:
-        pytest.skip("joblib is not installed; it comes with scikit-learn")
+    if importlib.util.find_spec("sklearn") is None:
+        pytest.skip("scikit-learn is not installed, which brings joblib")
     source = """
         import random
         from concurrent.futures import as_completed
         import numpy as np
         from joblib import Parallel, delayed, parallel_config
         from joblib.externals.loky import get_reusable_executor
+        from sklearn.linear_model import Ridge
+        from sklearn.model_selection import cross_val_score
 
         def work(k):
             return float((np.linspace(0, 1, 200_000) ** k).sum())
@@ -223,6 +225,8 @@ def test_joblib(tmp_path):
             print(Parallel(2, prefer="threads")(add(k) for k in range(3)))
             with parallel_config(backend="threading", n_jobs=2):
                 print(Parallel()(delayed(total)(a + k) for k in range(3)))
+            columns = np.column_stack([np.sin(a), np.cos(2 * a)])
+            print(np.round(cross_val_score(Ridge(), columns, np.sin(3 * a), cv=3, n_jobs=2), 6))
             loky = get_reusable_executor(max_workers=2)
             print(loky.submit(total, a, more=[a]).result(), list(loky.map(total, [a, a[1:]])))
             print(same([future.result() for future in as_completed([loky.submit(draw, 1)] * 2)]))
