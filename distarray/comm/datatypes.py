@@ -96,22 +96,31 @@ def _new_carrier(dtype: np.dtype[Any]) -> _Carrier:
 
 def message(view: Array) -> Any:
     """What mpi4py takes for a view that is sent; a packed copy where that is better."""
-    kind = _carriers.get(view.dtype) or carrier(view.dtype)
-    if not view.flags.c_contiguous:
+    kind, flags = _carriers.get(view.dtype) or carrier(view.dtype), view.flags
+    if not flags.c_contiguous:
         derived = strided_datatype(view)
         if derived is not None:
             return _start(view, kind), 1, derived
         view = view.copy()
-    return view if kind.alias is None and view.size <= LARGE else message_parts(view)
+        flags = view.flags
+    return view if _is_read(view, flags, kind) else message_parts(view)
 
 
 def in_place(view: Array) -> Any:
     """What mpi4py takes for a view that is received into; None where packing is better."""
-    kind = _carriers.get(view.dtype) or carrier(view.dtype)
-    if view.flags.c_contiguous:
-        return view if kind.alias is None and view.size <= LARGE else message_parts(view)
+    kind, flags = _carriers.get(view.dtype) or carrier(view.dtype), view.flags
+    if flags.c_contiguous:
+        return view if _is_read(view, flags, kind) else message_parts(view)
     derived = strided_datatype(view)
     return None if derived is None else (_start(view, kind), 1, derived)
+
+
+def _is_read(view: Array, flags: Any, kind: _Carrier) -> bool:
+    """Whether mpi4py reads a C-contiguous view by itself.
+
+    It has no type for the elements of a view that is not aligned, such as a field of a record.
+    """
+    return kind.alias is None and flags.aligned and view.size <= LARGE
 
 
 def message_parts(view: Array) -> tuple[Any, int, MPI.Datatype]:

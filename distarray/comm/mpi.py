@@ -237,9 +237,7 @@ class MPIGroup(Group):
         quick = _GATHERED.get(fold._value_, _NOTHING).get(block.dtype)
         if quick is not None and self.size > 1 and block.nbytes * self.size <= GATHER_BELOW:
             rows = np.empty((self.size, *block.shape), block.dtype)
-            if not block.flags.c_contiguous:
-                block = block.copy()
-            self.comm.Allgather(block, (rows, block.size, quick[1]))
+            self.comm.Allgather(message(block), (rows, block.size, quick[1]))
             return np.asarray(quick[0](rows, 0))
         ready = prepared(block, fold)
         if ready is not block and ready.dtype in _NATIVE[fold._value_]:

@@ -68,6 +68,32 @@ def test_exchange_views(world, ranks, how, dtype, sent_as):
     world.run(ranks, program)
 
 
+@pytest.mark.parametrize("kind", ["f8", "i4", "D", "?", "f2"])
+def test_views_that_are_not_aligned(world, ranks, kind, sent_as):
+    """One element of a field is contiguous, but it need not be aligned."""
+
+    def program(group):
+        up, down = (group.rank + 1) % group.size, (group.rank - 1) % group.size
+        field = np.zeros(4, [("a", "u1"), ("b", kind)])["b"]
+        field[:] = values(group.rank, "i8", (4,)).astype(kind)
+        theirs = values(down, "i8", (4,)).astype(kind)
+        for part in (slice(1, 2), slice(1, 3)):
+            whole = group.allgather(field[part])
+            assert all(len(row) == part.stop - part.start for row in whole)
+            assert np.array_equal(whole[down], theirs[part])
+            total = group.allreduce(field[part], Fold.MAX)
+            assert np.array_equal(total, np.max(np.array(whole), axis=0))
+            if group.size > 1:
+                into = np.zeros(4, [("a", "u1"), ("b", kind)])["b"]
+                group.exchange([(up, field[part])], [(down, into[part])])
+                assert np.array_equal(into[part], theirs[part])
+            sent = field[part].copy() if group.rank else field[part]
+            group.broadcast(sent, 0)
+            assert np.array_equal(sent, whole[0])
+
+    world.run(ranks, program)
+
+
 def test_exchange_all_pairs(world, ranks, sent_as):
     def program(group):
         others = [rank for rank in range(group.size) if rank != group.rank]

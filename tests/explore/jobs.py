@@ -47,7 +47,7 @@ class Job:
         programs, answers = self._pipes
         pickle.dump(program, programs)
         programs.flush()
-        failure = self._answer(answers)
+        failure = self._answer(answers, len(program.lines) - 1)
         if failure is not None:
             self.close()
         return failure
@@ -69,15 +69,16 @@ class Job:
             start_new_session=True,
         )
 
-    def _answer(self, answers: Any) -> Failure | None:
+    def _answer(self, answers: Any, last: int) -> Failure | None:
+        """What rank 0 says; where it says nothing, any line up to the `last` may be the one."""
         until = time.monotonic() + self.patience
         while time.monotonic() < until:
             if select.select([answers], [], [], 0.5)[0]:
                 failure: Failure | None = pickle.load(answers)
                 return failure
             if self._process is not None and self._process.poll() is not None:
-                return Failure(0, "died", f"exit status {self._process.returncode}")
-        return Failure(0, "hangs", f"no answer within {self.patience:.0f} s")
+                return Failure(last, "died", f"exit status {self._process.returncode}")
+        return Failure(last, "hangs", f"no answer within {self.patience:.0f} s")
 
     def close(self) -> None:
         """End the ranks."""

@@ -88,6 +88,11 @@ PROGRAMS = {
         v1 = lay(make((5,), 'rec', 1), S(0))
         v1['y'][::-1] = v1['x']
         v1['x'][1:] = v1['y'][:-1]
+        v1['x'][-1:] = v1['x'][:1]
+        v1['y'][0] = v1['y'][-1]
+        v2 = np.concatenate([v1['x'][-1:], v1['x'][:1]])
+        v3 = v1['x'][1:2].sum() + v1['x'][-1:].max()
+        v4 = np.add.reduce(lay(make((5, 3), 'rec', 2), S(1))['x'][1:2], axis=1)
     """,
     "copyto": """
         v1 = lay(make((3, 4), 'f8', 1), S(0))
