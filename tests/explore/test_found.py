@@ -211,6 +211,25 @@ PROGRAMS = {
         v3 = np.add(v1, numpy.array([None]))
         v4 = v1 + 1
     """,
+    "records among integers": """
+        v1 = lay(make((3,), 'rec', 1), S(0))
+        v2 = lay(make((4,), 'i8', 2), S(0))
+        v3 = np.isin(v2[:0], v1)
+        v3 = np.isin(v2, v1)
+        v3 = np.isin(v2[:0], v1[:0])
+        v3 = np.isin(v1, v2[:0])
+        v4 = np.isin(v1, v2[:0], kind='table')
+    """,
+    "products with what has no dimensions": """
+        v1 = lay(make((3,), 'i8', 1), S(0))
+        v2 = lay(make((2, 3), 'f4', 2), S(1))
+        np.dot(v1, 2, out=v2)
+        np.dot(numpy.array(3), v1, out=v2[1])
+        v3 = np.dot(v1[0], v1[1], out=lay(make((), 'f8', 3)))
+        np.dot(v2, numpy.array(2, 'f4'), out=lay(make((2, 3), 'f8', 3), S(1)))
+        np.dot(v1, numpy.array(2), out=v2[:, 0])
+        np.dot(v1, numpy.array(2), out=lay(make((3,), '?', 3), S(0)))
+    """,
     "scalars are nothing to write to": """
         v1 = lay(make((4,), 'f8', 1), S(0))
         np.add(v1[0], 1, out=v1[0])

@@ -28,6 +28,8 @@ __all__ = ["dot", "inner", "kron", "outer", "tensordot", "vdot"]
 
 #: Dimensions of the first and of the second operand that run together.
 Pairs = tuple[tuple[int, int], ...]
+#: Types of elements that NumPy multiplies by BLAS.
+_OF_BLAS = "fdFD"
 
 
 def _paired(
@@ -86,6 +88,9 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.dot, x.dtype, y.dtype)
     if not x.ndim or not y.ndim:
+        if out is not None and dtype.char not in _OF_BLAS:
+            scaled = np.multiply(x, y, out=out)  # as NumPy: whatever can be cast and broadcast
+            return scaled if out.ndim else scaled[()]
         result: Any = _scaled(x, y)
     else:
         axis = y.ndim - 1 if y.ndim == 1 else y.ndim - 2
@@ -106,7 +111,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 def _scaled(x: DistArray, y: DistArray) -> Any:
     """An operand times another one without dimensions: BLAS adds it to zeros, without sign."""
     result: Any = np.multiply(x, y)
-    added = result.size > 1 and result.dtype.char in "fdFD"
+    added = result.size > 1 and result.dtype.char in _OF_BLAS
     return result + result.dtype.type(0) if added else result
 
 

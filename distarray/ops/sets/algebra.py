@@ -194,6 +194,8 @@ def _differ(element: DistArray, test: DistArray) -> bool:
     except TypeError:
         if test.size >= 10 * element.size**0.145:
             raise
+        if not test.size:
+            return True
         return not np.any(np.zeros(1, element.dtype) == np.zeros(1, test.dtype))  # may raise, too
     return False
 
@@ -254,7 +256,7 @@ def _looked_up(block: Array, test: DistArray, kind: np.dtype[Any]) -> Array:
 
 def _check_kind(element: DistArray, test: DistArray, kind: Any) -> None:
     """Raise what NumPy raises about `kind`."""
-    np.isin(np.zeros(1, element.dtype), np.zeros(1, test.dtype), kind=kind)
+    np.isin(np.zeros(1, element.dtype), np.zeros(0, test.dtype), kind=kind)
     if kind == "table" and test.size:
         low, high = (int(found.full()) for found in (test.min(), test.max()))
         probe = np.array([low, high]).astype(test.dtype)
