@@ -65,14 +65,19 @@ def agreed(group: "Group", act: Callable[[], T]) -> T:
 
 
 def _packed(error: BaseException | None) -> tuple[str, str, bytes | None]:
+    """An exception to be sent; where it cannot be, its text in the nearest base that can."""
     name = type(error).__name__
-    try:
-        with forbid_communication():  # an array in it would be gathered, by this rank alone
-            data = pickle.dumps(error)
-        pickle.loads(data)
-    except Exception:
-        return name, str(error), None
-    return name, str(error), data
+    for kind in type(error).__mro__:
+        if kind in (Exception, BaseException):
+            break
+        try:
+            with forbid_communication():  # an array in it would be gathered, by this rank alone
+                data = pickle.dumps(error if kind is type(error) else kind(str(error)))
+            pickle.loads(data)
+        except Exception:
+            continue
+        return name, str(error), data
+    return name, str(error), None
 
 
 def _unpacked(name: str, text: str, data: bytes | None) -> BaseException:

@@ -4,6 +4,7 @@ All is decided from metadata, so that all ranks raise alike, what NumPy raises.
 """
 
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from distarray.array.blocks import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.plan import broadcast_shapes, shape_text
 
-__all__ = ["as_mask", "check_shapes", "check_writeable", "condition", "result_types"]
+__all__ = ["as_axis", "as_mask", "check_shapes", "check_writeable", "condition", "result_types"]
 
 
 def result_types(
@@ -32,6 +33,13 @@ def result_types(
         keywords = {**keywords, "out": tuple(given) if len(given) > 1 else given[0]}
     value = function(*probes, **keywords)
     return [v.dtype for v in (value if isinstance(value, tuple) else (value,))]
+
+
+def as_axis(axis: Any) -> int:
+    """An axis as NumPy's functions in C read it: a truth value is none."""
+    if isinstance(axis, (bool, np.bool_)):
+        raise TypeError("an integer is required for the axis")
+    return index(axis)
 
 
 def condition(where: Any) -> Any:

@@ -104,15 +104,15 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     As :func:`diff` and :func:`numpy.sum`.
     """
     y = as_distarray(y, common_mesh(y, x, dx))
-    axis = normalize_axis_index(axis, y.ndim)
+    given, axis = axis, normalize_axis_index(axis, y.ndim)
     widths = dx
     if x is not None:
         x = as_distarray(x, y.mesh)
-        widths = diff(x, axis=axis if x.ndim != 1 else 0)
+        widths = diff(x, axis=given if x.ndim != 1 else 0)
         if x.ndim == 1:
             widths = widths[_alone(y.ndim, axis)]
     heights = y[_at(y.ndim, axis, _AFTER)] + y[_at(y.ndim, axis, _BEFORE)]
-    return np.sum(widths * heights / 2.0, axis)
+    return np.sum(widths * heights / 2.0, given)  # it may have more dimensions than `y`
 
 
 def _alone(ndim: int, axis: int) -> tuple[Any, ...]:

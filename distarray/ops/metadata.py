@@ -77,7 +77,7 @@ def isscalar(element: Any) -> bool:
     return np.isscalar(element)
 
 
-@implements(np.may_share_memory)
+@implements(np.may_share_memory, at=True)
 def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
     """Whether the bounds of two arrays' memory overlap; see :func:`numpy.may_share_memory`.
 
@@ -88,7 +88,7 @@ def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
     return _on_any_rank(np.may_share_memory(_memory(a), _memory(b), max_work), a, b)
 
 
-@implements(np.shares_memory)
+@implements(np.shares_memory, at=True)
 def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
     """Whether two arrays share memory on some rank; see :func:`numpy.shares_memory`.
 
@@ -100,7 +100,7 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
 
 
 def _memory(x: Any) -> Any:
-    return x.to_local() if isinstance(x, DistArray) else x
+    return x._block if isinstance(x, DistArray) else x  # a block of a view is one, too
 
 
 def _on_any_rank(here: bool, a: Any, b: Any) -> bool:

@@ -19,6 +19,7 @@ from distarray.array import (
 )
 from distarray.comm.agree import agree
 from distarray.layout import Cut, Layout, recounted_cut, rescaled_cut
+from distarray.ops.asking import as_axis
 from distarray.ops.broadcasting import stretched
 from distarray.ops.joining import Part, assemble, concatenate
 from distarray.ops.one_rank import as_numpy_on_one_rank
@@ -129,8 +130,8 @@ def tile(A: Any, reps: Any) -> DistArray:
     Nothing along dimensions that are not sharded. Along a sharded one, each rank receives what it
     lacks of its new block, but never more than the whole length of `A`.
     """
-    times = (index(reps),) if not np.iterable(reps) else tuple([index(n) for n in reps])
     a = as_distarray(A)
+    times = _times(reps, a.shape)
     a = a._view((None,) * (len(times) - a.ndim) + tuple([(0, 1, n) for n in a.shape]))
     times = (1,) * (a.ndim - len(times)) + times
     if any(n < 0 for n in times):
@@ -198,6 +199,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
         If a count is negative, or there are not as many as indices; on all ranks alike.
     """
     x = as_distarray(a)
+    axis = axis if axis is None else as_axis(axis)
     counts = _as_counts(repeats)
     if axis is None:
         x, axis = in_line(x)._plain(), 0  # may lie on one rank, if it is short
@@ -227,19 +229,36 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
     )
 
 
+def _times(reps: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """How often to repeat along each dimension; raises what :func:`numpy.tile` raises."""
+    times = tuple(reps) if np.iterable(reps) else (reps,)
+    if all(n == 1 for n in times):
+        return (1,) * len(times)
+    if not all(hasattr(n, "__index__") for n in times):
+        np.tile(np.zeros([min(extent, 3) for extent in shape]), times)
+    return tuple(map(index, times))
+
+
 def _as_counts(repeats: Any) -> Any:
     """Counts as integers, by the rules of :func:`numpy.repeat`; a DistArray stays one."""
     if isinstance(repeats, DistArray):
+        _check_depth(repeats)
         np.empty(0, repeats.dtype).astype(np.intp, casting="safe")
         return repeats if repeats.size != 1 else repeats.full()
     if isinstance(repeats, np.ndarray):
+        _check_depth(repeats)
         return repeats.astype(np.intp, casting="safe", copy=False)
-    return np.asarray(repeats, np.intp)  # numbers of Python's and lists of them are rounded down
+    counts = np.asarray(repeats, np.intp)  # numbers of Python's and lists of them are rounded down
+    _check_depth(counts)
+    return counts
+
+
+def _check_depth(counts: Any) -> None:
+    if counts.ndim > 1:
+        raise ValueError("object too deep for desired array")
 
 
 def _check_counts(counts: Any, extent: int) -> None:
-    if counts.ndim > 1:
-        raise ValueError("object too deep for desired array")
     if counts.size != 1 and counts.shape[0] != extent:
         raise ValueError(
             f"operands could not be broadcast together with shape ({extent},) ({counts.shape[0]},)"
@@ -296,9 +315,10 @@ def resize(a: Any, new_shape: Any) -> DistArray:
     One message a pair of ranks for what changes rank, twice where the array is there more than
     twice, and what :func:`reshape` costs.
     """
-    shape = (index(new_shape),) if not np.iterable(new_shape) else tuple(map(index, new_shape))
+    shape = (new_shape,) if isinstance(new_shape, (int, np.integer)) else tuple(new_shape)
     if any(extent < 0 for extent in shape):
         raise ValueError("all elements of `new_shape` must be non-negative")
+    shape = np.empty((0, *shape)).shape[1:]  # NumPy's error
     flat = in_line(as_distarray(a))
     total = int(np.prod(shape, dtype=object))
     if not flat.size or not total:

@@ -211,6 +211,12 @@ PROGRAMS = {
         v3 = np.add(v1, numpy.array([None]))
         v4 = v1 + 1
     """,
+    "memory of a view at one coordinate": """
+        v1 = lay(make((3,), 'f8', 1), S(0))
+        v2 = v1[..., 2]
+        v3 = np.shares_memory(v1, v2), np.shares_memory(v2, v1[1:]), np.shares_memory(v2, v1[:2])
+        v4 = np.may_share_memory(v1[2:], v2), np.may_share_memory(v2, v1 + 1)
+    """,
     "records among integers": """
         v1 = lay(make((3,), 'rec', 1), S(0))
         v2 = lay(make((4,), 'i8', 2), S(0))

@@ -1,6 +1,7 @@
 """Diagonals where they lie, and the trace."""
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -98,13 +99,14 @@ def trace(
     That of the sum of the diagonal: each rank sums what it has of it, then one allreduce.
     """
     (x,), _ = read(a, out=out)
+    offset, axis1, axis2 = map(index, (offset, axis1, axis2))
     if x.ndim < 2:
         raise ValueError("diag requires an array of at least two dimensions")
     first = normalize_axis_index(axis1, x.ndim, "axis1")
     second = normalize_axis_index(axis2, x.ndim, "axis2")
     if first == second:
         raise ValueError("axis1 and axis2 cannot be the same")
-    return call(np.sum, _diagonal(x, int(offset), first, second), axis=-1, dtype=dtype, out=out)
+    return call(np.sum, _diagonal(x, offset, first, second), axis=-1, dtype=dtype, out=out)
 
 
 @implements(np.linalg.trace)

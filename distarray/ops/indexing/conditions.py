@@ -1,6 +1,5 @@
 """What a condition selects, read and written: ``compress``, ``extract``, ``place``, ``putmask``."""
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from distarray.array import (
 from distarray.array.blocks import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
+from distarray.ops.asking import as_axis
 from distarray.ops.indexing import masks
 from distarray.ops.indexing.nonzeros import flatnonzero
 from distarray.ops.indexing.packing import Packing
@@ -64,7 +64,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     and an array of several dimensions, as :func:`numpy.take`.
     """
     mesh = common_mesh(condition, a, out)
-    axis = axis if axis is None else operator.index(axis)
+    axis = axis if axis is None else as_axis(axis)
     x, mask = as_distarray(a, mesh), _as_mask(condition, mesh)
     if mask.ndim != 1:
         raise ValueError("condition must be a 1-d array")

@@ -8,6 +8,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.array.blocks import refuse_read_only
+from distarray.ops.asking import as_axis
 from distarray.ops.indexing.gather import fetch
 from distarray.ops.indexing.located import Located, locate
 from distarray.ops.indexing.owners import Rows
@@ -63,12 +64,12 @@ def take(
     mesh = common_mesh(a, indices, out)
     x = as_distarray(a, mesh)
     index = _positions(indices, "same_kind")
-    _check_mode(mode)
+    mode = _named_mode(mode)
     if axis is None:
         rows, found = flat_rows(x, index, mode)
         result = fetch(rows, found, 0)
     else:
-        axis = normalize_axis_index(axis, max(x.ndim, 1))
+        axis = normalize_axis_index(as_axis(axis), max(x.ndim, 1))
         x = x if x.ndim else x[None]
         outer, inner = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
         if not x.shape[axis] and outer * inner * index.size:
@@ -97,9 +98,17 @@ def finished(result: DistArray, out: Any) -> Any:
     return out
 
 
-def _check_mode(mode: Any) -> None:
-    if mode not in ("raise", "wrap", "clip"):
-        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
+def _named_mode(mode: Any) -> str:
+    """What to do with positions out of bounds: NumPy takes None, numbers and bytes as well."""
+    if mode is None:
+        return "raise"
+    if isinstance(mode, str) and mode in ("raise", "wrap", "clip"):
+        return mode
+    np.choose(0, [0], mode=mode)  # NumPy's error
+    try:
+        return "clip" if np.choose(4, [0, 1, 2], mode=mode) == 2 else "wrap"
+    except ValueError:
+        return "raise"
 
 
 def _positions(indices: Any, casting: Any) -> Array:
@@ -155,7 +164,7 @@ def put(a: DistArray, ind: Any, v: Any, mode: str = "raise") -> None:
     x = as_distarray(target, mesh)
     refuse_read_only(x._block, "put: output array is read-only")
     index = _ravelled(_positions(plain(ind), "safe"))
-    _check_mode(mode)
+    mode = _named_mode(mode)
     if index.size and not x.size:
         raise IndexError("cannot replace elements of an empty array")
     values = _ravelled(as_values(v, x.dtype))

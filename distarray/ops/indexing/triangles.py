@@ -20,6 +20,7 @@ def _triangle(function: Any, m: Any, k: int) -> DistArray:
         function(np.zeros(()), k)  # NumPy's error
     if x.ndim == 1:
         x = np.broadcast_to(x, (x.size, x.size))
+    np.tri(0, 0, k)  # NumPy's error
     rows, columns = [slice(*interval) for interval in x._layout.section(x._mesh.coords)[-2:]]
     if floor(k) == k:
         part = function(x._block, floor(k) + rows.start - columns.start)

@@ -38,7 +38,7 @@ def union1d(ar1: Any, ar2: Any) -> DistArray:
     ----
     As ``concatenate`` and :func:`unique`.
     """
-    found: DistArray = unique(call(np.concatenate, (ar1, ar2), axis=None))
+    found: DistArray = call(np.unique, call(np.concatenate, (ar1, ar2), axis=None))
     return found
 
 
