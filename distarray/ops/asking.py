@@ -71,11 +71,12 @@ def check_writeable(outs: Sequence[Any]) -> None:
 
 def check_shapes(arrays: Sequence[Any], outs: Sequence[Any]) -> None:
     """Raise what NumPy raises if results do not fit into the given arrays."""
-    shape = broadcast_shapes(*[np.shape(x) for x in arrays])
+    shapes = [x.shape if hasattr(x, "shape") else np.shape(x) for x in arrays]
+    shape = broadcast_shapes(*shapes)
     shape = broadcast_shapes(shape, *[out.shape for out in outs])  # one for all
     for out in outs:
         if out.shape != shape:
-            listed = " ".join([shape_text(np.shape(x)) for x in (*arrays, out)])
+            listed = " ".join([shape_text(each) for each in (*shapes, out.shape)])
             raise ValueError(
                 f"non-broadcastable output operand with shape {shape_text(out.shape)} doesn't "
                 f"match the broadcast shape {shape_text(shape)} (operands {listed})"

@@ -90,11 +90,9 @@ def apply_blockwise(
     mask = _local(mask, result) if isinstance(mask, DistArray) else mask
     blocks = _targets(outs, result, mesh, filled=mask is not True)
     scalar = not result.shape and not outs and _gives_scalar(function, operands, keywords)
-    wanted = result.local_shape(mesh.coords), types
-    evaluate = partial(_evaluate, _adapted(function, mesh), parts, mask, blocks, wanted, keywords)
-    # Text that is there may be no number, and an object may have no such operation.
-    depends = _are_text(given) or any(x._block.dtype.hasobject for x in arrays)
-    value = agreed(mesh.group, evaluate) if depends else evaluate()
+    function = _adapted(function, mesh)
+    asked_for = function, parts, mask, blocks, (result.local_shape(mesh.coords), types), keywords
+    value = _agreed(mesh, asked_for) if _depends(arrays, given) else _evaluate(*asked_for)
     if scalar:
         value = tuple(map(mesh.scalar, value)) if type(value) is tuple else mesh.scalar(value)
     if isinstance(value, tuple):
@@ -113,8 +111,19 @@ def _adapted(function: Callable[..., Any], mesh: DeviceMesh) -> Callable[..., An
     return function
 
 
-def _are_text(outs: Sequence[DistArray]) -> bool:
-    return any(out.dtype.kind in "SU" for out in outs)
+def _depends(arrays: Sequence[DistArray], outs: Sequence[DistArray]) -> bool:
+    """Whether elements decide if there is a result: an object may have no such operation.
+
+    What is converted to text, or text that is converted to numbers, may be too long or no number.
+    """
+    for x in arrays:
+        if x._block.dtype.hasobject:
+            return True
+    return bool(outs) and any(out._block.dtype.kind in "SU" for out in outs)
+
+
+def _agreed(mesh: DeviceMesh, asked_for: tuple[Any, ...]) -> Any:
+    return agreed(mesh.group, partial(_evaluate, *asked_for))
 
 
 def alike(operands: Iterable[Any]) -> tuple[list[Array], Layout, DeviceMesh] | None:
@@ -217,12 +226,14 @@ def _local(x: DistArray, result: Layout) -> Any:
     if layout is result:
         return x._block
     target = restrict(result, layout.shape)
-    here = layout is target or layout.is_replicated
-    found = [] if here else movement.pieces(x._block, layout, target, mesh)
-    if not result.holds(mesh.coords):
+    absent = (mesh.coords is None or result.ats) and not result.holds(mesh.coords)
+    if layout is target:
+        return _nothing(x, result) if absent else x._block
+    if layout.is_replicated:
+        return _nothing(x, result) if absent else movement.moved(x._block, layout, target, mesh)
+    found = movement.pieces(x._block, layout, target, mesh)
+    if absent:
         return _nothing(x, result)
-    if here:
-        return movement.moved(x._block, layout, target, mesh)
     shape = target.local_shape(x._mesh.coords)
     if len(found) == 1 and found[0][1].shape == shape:
         return found[0][1]
