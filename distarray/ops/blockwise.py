@@ -6,6 +6,7 @@ is made once for each cell in which every operand is one array; the part of an o
 here already is therefore never copied.
 """
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from math import prod
@@ -30,6 +31,8 @@ __all__ = ["alike", "apply_blockwise", "prepare"]
 
 Array = Any
 _SCALARS = frozenset({bool, int, float, complex})
+#: What looks at the data types before the shapes, as ufuncs do.
+_TYPES_FIRST = frozenset({operator.eq, operator.ne, np.where})
 #: More pieces of one operand than this are put together before the call.
 _MOST_PIECES = 16
 
@@ -78,7 +81,7 @@ def apply_blockwise(
     try:
         result = _working_layout(arrays, given)
     except ValueError:
-        if isinstance(function, np.ufunc):
+        if isinstance(function, np.ufunc) or function in _TYPES_FIRST:
             result_types(function, operands, outs, keywords)  # what NumPy looks at first
         raise
     types = None

@@ -141,15 +141,15 @@ def concatenate(
     """
     if isinstance(arrays, DistArray) and arrays.ndim > 1 and out is None and axis is not None:
         return _merged(arrays, axis, dtype, casting)
-    operands = _operands(arrays)
+    operands = _operands(arrays, out)
     if axis is None:
         operands = [in_line(x) for x in _promoted(arrays, operands)]
         axis = 0
     return _joined(operands, axis, out, dtype, casting)
 
 
-def _operands(arrays: Any) -> list[DistArray]:
-    mesh = common_mesh(*arrays) if not isinstance(arrays, DistArray) else arrays._mesh
+def _operands(arrays: Any, out: Any = None) -> list[DistArray]:
+    mesh = common_mesh(*arrays, out) if not isinstance(arrays, DistArray) else arrays._mesh
     return [as_distarray(x, mesh) for x in arrays]
 
 
@@ -325,7 +325,7 @@ def stack(
     Parameters and cost are those of :func:`concatenate`; where the arrays are laid out alike,
     nothing is sent.
     """
-    operands = _operands(arrays)
+    operands = _operands(arrays, out)
     if not operands:
         raise ValueError("need at least one array to stack")
     if len({x.shape for x in operands}) != 1:

@@ -9,7 +9,8 @@ wrong elements of values with fewer dimensions than its index; what is left out 
 lost where operands overlap the result, and ``copyto`` reads its condition while it writes over it;
 powers of integers that are refused half-way leave some written; what is read-only is copied onto
 itself; `accumulate` into an array without dimensions ends the process, and so does comparing
-integers with one beyond their type ``where=``.
+integers with one beyond their type ``where=``. A reduction keeps what it has so far in ``out=``,
+and loses of it what that type has no room for.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _WRITTEN_WRONGLY = re.compile(r"np\.(?:negative|isnan|isinf|signbit)\(.*(?:out|w
 _REFUSED_HALF_WAY = re.compile(r"np\.power(?:\.at\(|\(.*(?:out=|, v\d))")
 #: Not under a condition.
 _FATAL = re.compile(r"np\.(?:equal|not_equal|less|greater)\w*\(.*where=")
+#: Not into another type.
+_REDUCED = re.compile(r"np\.(?:\w+\.reduce(?:at)?|max|min|sum|prod|amax|amin)\(.*out=")
 #: Not asked of float16.
 _SORTED_WRONGLY = re.compile(r"sort|unique|partition|searchsorted|isin|median")
 
@@ -48,7 +51,21 @@ def concern(line: str, env: dict[str, Any]) -> bool:
         return True
     if _SORTED_WRONGLY.search(line) and any(value.dtype == np.float16 for value in named):
         return True
+    if _REDUCED.search(line) and _is_narrow(line, env):
+        return True
     return "where=" in line and _overlaps(line, env)
+
+
+def _is_narrow(line: str, env: dict[str, Any]) -> bool:
+    """Whether a reduction writes to what cannot hold all that its operand can."""
+    call = getattr(ast.parse(line).body[0], "value", None)
+    named = {word.arg: word.value for word in getattr(call, "keywords", ())}
+    if not isinstance(call, ast.Call) or not call.args or "out" not in named:
+        return False
+    given, into = _value(call.args[0], env), _value(named["out"], env)
+    if not isinstance(given, np.ndarray) or not isinstance(into, np.ndarray):
+        return False
+    return not np.can_cast(given.dtype, into.dtype, "safe")
 
 
 def _overlaps(line: str, env: dict[str, Any]) -> bool:

@@ -359,7 +359,7 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         v = np.unique({x:ordered+nd}, axis=0)
         v = np.unique({x:ordered}, return_inverse=True)[1]
         v = np.lexsort([{x:ordered+d1}, {same}])
-        v = np.partition({x:ordered+num+nd+some}, 0, axis={axis})[..., :1]
+        v = np.partition({x:ordered+num+nd+some}, 0, axis=-1)[..., :1]
         v = np.cumulative_sum({x:exact+d1}, include_initial=True)
         v = np.convolve({x:exact+d1}, {y})
         v = np.interp({x:real}, [0, 1, 2], [1, 0, 4])

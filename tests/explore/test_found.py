@@ -211,6 +211,15 @@ PROGRAMS = {
         v3 = np.add(v1, numpy.array([None]))
         v4 = v1 + 1
     """,
+    "types before shapes": """
+        v1 = lay(make((2,), 'rec', 1), S(0))
+        v2 = v1 == numpy.zeros(0)
+        v3 = v1 != lay(make((3,), 'f8', 2), S(0))
+        v4 = v1 == lay(make((3,), 'rec', 2), S(0))
+        v5 = lay(make((2,), 'M8[D]', 3), S(0))
+        v6 = np.where(numpy.zeros(0), numpy.zeros(()), v5)
+        v7 = np.where(v1['x'] > 0, numpy.zeros(3), v5)
+    """,
     "memory of a view at one coordinate": """
         v1 = lay(make((3,), 'f8', 1), S(0))
         v2 = v1[..., 2]
@@ -275,3 +284,18 @@ def test_at_refuses_what_is_read_only_by_any_key(world, ranks):
 
     for found in world.run(ranks, program):
         np.testing.assert_array_equal(found, np.arange(20).reshape(5, 4))
+
+
+def test_numpys_arrays_are_joined_on_the_mesh_of_out(world, ranks):
+    def program(group):
+        mesh = da.DeviceMesh(group, (1, group.size))
+        parts = [np.arange(6.0).reshape(2, 3)] * 2
+        joined = da.distribute(np.zeros((4, 3)), mesh, [da.Shard(0)] * 2, src=None)
+        np.concatenate(parts, out=joined)
+        stacked = da.distribute(np.zeros((2, 2, 3)), mesh, [da.Shard(1)] * 2, src=None)
+        np.stack(parts, out=stacked)
+        return joined.full(), stacked.full()
+
+    for joined, stacked in world.run(ranks, program):
+        np.testing.assert_array_equal(joined, [*np.arange(6.0).reshape(2, 3)] * 2)
+        np.testing.assert_array_equal(stacked, [np.arange(6.0).reshape(2, 3)] * 2)
