@@ -44,7 +44,7 @@ def pieces(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> list[Pie
     if src is dst:
         return [(tuple([slice(0, extent) for extent in block.shape]), block)]
     plan, block = plan_exchange(src, dst, mesh.coords), as_array(block)
-    found: list[Piece] = [(plan.kept[1], block[plan.kept[0]])] if plan.kept else []
+    found: list[Piece] = [(plan.kept[1], part_of(block, plan.kept[0]))] if plan.kept else []
     received = [mesh.xp.empty(t.shape, block.dtype) for t in plan.receives]
     _talk(plan, block, received, mesh, Route(src, dst))
     found += [(t.slices, part) for t, part in zip(plan.receives, received, strict=True)]

@@ -265,14 +265,14 @@ def _settled(value: Any, row: Row) -> Any:
     return value
 
 
-def _refuse_scalars(out: Any) -> None:
-    """Raise what NumPy raises for scalars that are to be written to."""
+def _refuse_others(out: Any) -> None:
+    """Raise what NumPy raises for scalars, and what is no array, that are to be written to."""
     if out is None:
         return
     if type(out) is tuple:
         for item in out:
-            _refuse_scalars(item)
-    elif isinstance(getattr(out, "_block", out), np.generic):
+            _refuse_others(item)
+    elif isinstance(getattr(out, "_block", out), np.generic) or not hasattr(out, "dtype"):
         raise TypeError("return arrays must be of ArrayType")
 
 
@@ -360,7 +360,7 @@ def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def _called(numpy_function: Any, row: Row, args: Any, kwargs: dict[str, Any]) -> Any:
     if row.out >= 0:
-        _refuse_scalars(kwargs.get("out") if len(args) <= row.out else args[row.out])
+        _refuse_others(kwargs.get("out") if len(args) <= row.out else args[row.out])
     if _as_they_are(args, row.lists) and (not kwargs or _as_they_are(kwargs.values())):
         return row.function(*args, **kwargs)
     server = _server(row, [*args, *kwargs.values()])

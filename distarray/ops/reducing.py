@@ -5,7 +5,6 @@ array what the data type of the result is and which arguments are wrong, so that
 NumPy's own error before anything is sent.
 """
 
-import operator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Cut, Fold, Layout, Partial
 from distarray.ops import chains, reproducible
-from distarray.ops.asking import condition
+from distarray.ops.asking import as_axis, condition
 from distarray.ops.folds import RULES, Ufunc, combine, identity
 from distarray.plan import restrict
 
@@ -166,7 +165,7 @@ def _mask(where: Any, mesh: DeviceMesh) -> DistArray:
 
 
 def _as_axis(axis: Any) -> Any:
-    return tuple(map(operator.index, axis)) if type(axis) is tuple else operator.index(axis)
+    return tuple(map(as_axis, axis)) if type(axis) is tuple else as_axis(axis)
 
 
 @lru_cache(maxsize=256)

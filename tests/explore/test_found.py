@@ -211,6 +211,21 @@ PROGRAMS = {
         v3 = np.add(v1, numpy.array([None]))
         v4 = v1 + 1
     """,
+    "text of no dimensions keeps its length": """
+        v1 = lay(make((1, 2), 'U3', 1), S(0))
+        v2 = np.add(v1, v1[0, ..., 0])
+        v3 = np.strings.add(v1[0, ..., 1], v1)
+    """,
+    "what is no axis and no array": """
+        v1 = lay(make((3, 4), 'f8', 1), S(0))
+        v2 = np.sum(v1, axis=True)
+        v3 = np.max(v1, axis=(True,))
+        v4 = np.take(v1, 0, axis=True)
+        v5 = np.round(v1, 0, 5)
+        v6 = np.add(v1, 1, out=5)
+        v7 = np.sum(v1, 0, None, [v1])
+        v8 = np.median(v1, 0, 'a')
+    """,
     "types before shapes": """
         v1 = lay(make((2,), 'rec', 1), S(0))
         v2 = v1 == numpy.zeros(0)
