@@ -111,6 +111,15 @@ PROGRAMS = {
         v1[numpy.zeros(0, bool)] = 5
         v2 = v1[numpy.zeros(0, bool)]
         v1[[]] = numpy.zeros((2, 3))
+        v1[[]] = numpy.zeros((0, 1))
+        v1[[]] = numpy.zeros((4, 1))
+        v1[:0][[]] = lay(make((0, 1)), S(0))
+        v3 = lay(make((3, 0)), S(0))
+        v3[[1, 2]] = numpy.zeros((2, 2, 0))
+        v3[[1, 2]] = numpy.zeros((2, 0, 0))
+        v4 = lay(make((7, 3)), S(0))
+        v4[numpy.zeros(7, bool)] = numpy.zeros((4, 0, 3))
+        v4[numpy.zeros(7, bool)] = numpy.zeros((4, 1, 3))
     """,
     "put writes what comes before": """
         v1 = lay(make((7,), 'f8', 1), S(0))
@@ -234,6 +243,7 @@ PROGRAMS = {
         v5 = lay(make((2,), 'M8[D]', 3), S(0))
         v6 = np.where(numpy.zeros(0), numpy.zeros(()), v5)
         v7 = np.where(v1['x'] > 0, numpy.zeros(3), v5)
+        v8 = np.clip(numpy.zeros(0), 0, v5)
     """,
     "memory of a view at one coordinate": """
         v1 = lay(make((3,), 'f8', 1), S(0))

@@ -86,7 +86,7 @@ class Values:
         value = plain(value)
         given = value.shape
         if text is MISMATCH:
-            value = without_surplus(value, len(shape), 0 in shape[at : at + ndim])
+            value = without_surplus(value, len(shape), shape if 0 in shape else None)
         pairs = zip(reversed(value.shape), reversed(shape), strict=False)
         if value.ndim > len(shape) or any(have not in (want, 1) for have, want in pairs):
             raise ValueError(text.format(shape_text(given), shape_text(shape)))
@@ -120,11 +120,14 @@ class Values:
         return np.moveaxis(block, list(self.index_dims), list(range(len(self.index_dims))))
 
 
-def without_surplus(value: Any, ndim: int, unread: bool = False) -> Any:
-    """Values without leading dimensions in excess, of length 1, or of any if they are not read."""
+def without_surplus(value: Any, ndim: int, empty: tuple[int, ...] | None = None) -> Any:
+    """Values without leading dimensions in excess, of length 1.
+
+    NumPy takes those of any length for an `empty` target of the shape that the others make.
+    """
     surplus = value.ndim - ndim
-    if unread and surplus > 0:
-        return np.empty(value.shape[surplus:], value.dtype)
+    if empty is not None and surplus > 0 and value.shape[surplus:] == empty:
+        return np.empty(empty, value.dtype)
     while value.ndim > ndim and value.shape[0] == 1:
         value = value[0]
     return value
