@@ -54,6 +54,8 @@ def assign(target: Any, value: Any) -> None:
     value = fitted(value, target.dtype)
     if np.ndim(value):
         value = _part(target, value)
+    elif isinstance(value, np.ndarray):
+        value = value[()]  # a device takes scalars of the host alone
     if target._layout.holds(target._mesh.coords):
         target._block[...] = value
 

@@ -17,7 +17,7 @@ from distarray.array.base import Base
 from distarray.array.blocks import refuse_read_only
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
-from distarray.array.keys import basic_entries, field_named, names_element
+from distarray.array.keys import basic_entries, directed, field_named, names_element
 from distarray.array.storage import vacant
 from distarray.config import config
 from distarray.layout import Layout, local_key, view_layout, whole_view
@@ -141,7 +141,7 @@ class Items(Base):
             if mesh.device_type != "cpu" or isinstance(block, (str, bytes)):
                 block = mesh.asarray(block)  # a scalar of the host, or of text, is no array
             block = block[key] if layout_of_view.shape else block[(*key, ...)]
-        result._block = block
+        result._block = block if block.size else directed(block, self._block, entries)
         return result
 
     def _assign(self, value: Any) -> None:

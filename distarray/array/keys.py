@@ -12,6 +12,7 @@ __all__ = [
     "INVALID",
     "as_index",
     "basic_entries",
+    "directed",
     "expand_ellipsis",
     "field_named",
     "names_element",
@@ -145,3 +146,23 @@ def field_named(record: np.void, key: Any) -> Any:
     if not -len(names) <= number < len(names):
         raise IndexError(f"invalid index ({number})")
     return names[number]
+
+
+def directed(empty: Any, base: Any, entries: Any) -> Any:
+    """A block of a view that has no elements, with the signs that strides have on other ranks.
+
+    NumPy forgets those where there is nothing to step over. What asks a block whether it can be
+    shared is to find the same on all ranks.
+    """
+    if type(empty) is not np.ndarray:
+        return empty
+    strides, dim, signs = getattr(base, "strides", ()), 0, []
+    for entry in entries:
+        before = strides[dim] if entry is not None and dim < len(strides) else 0
+        dim += entry is not None
+        if not isinstance(entry, int):
+            signs.append((-1 if before < 0 else 1) * (1 if entry is None else entry[1]))
+    if min(signs, default=1) < 0:
+        steps = tuple([empty.itemsize if sign > 0 else -empty.itemsize for sign in signs])
+        empty = np.lib.stride_tricks.as_strided(empty, strides=steps)
+    return empty
