@@ -164,5 +164,7 @@ def directed(empty: Any, base: Any, entries: Any) -> Any:
             signs.append((-1 if before < 0 else 1) * (1 if entry is None else entry[1]))
     if min(signs, default=1) < 0:
         steps = tuple([empty.itemsize if sign > 0 else -empty.itemsize for sign in signs])
-        empty = np.lib.stride_tricks.as_strided(empty, strides=steps)
+        turned = np.ndarray(empty.shape, empty.dtype, np.empty(1, empty.dtype), strides=steps)
+        turned.flags.writeable = empty.flags.writeable
+        return turned
     return empty

@@ -270,6 +270,14 @@ PROGRAMS = {
         np.dot(v1, numpy.array(2), out=v2[:, 0])
         np.dot(v1, numpy.array(2), out=lay(make((3,), '?', 3), S(0)))
     """,
+    "flags of views that run backwards": """
+        v0 = lay(make(1), S(0))
+        v1 = np.flip(v0)
+        v1.flags.writeable = True
+        v1.flags.writeable = False
+        v1.flags.writeable = True
+        v1[:] = 3
+    """,
     "scalars are nothing to write to": """
         v1 = lay(make((4,), 'f8', 1), S(0))
         np.add(v1[0], 1, out=v1[0])
