@@ -1,5 +1,6 @@
 """Opening and reading files of arrays, whatever their format."""
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
@@ -335,7 +336,7 @@ def _opened(
         with naming(place, f"this {known.name} file"):
             contents = module_of(known).open_file(place, mesh, **options)
     except Exception as caught:
-        error = caught
+        error = _as_named(caught, name)
     found = "" if contents is None else repr([*contents.arrays])
     try:
         same_call(
@@ -347,6 +348,14 @@ def _opened(
         raise
     file = File(name, cast("Contents", contents), mesh)
     return file[""] if list(file) == [""] else file, order
+
+
+def _as_named(error: Exception, name: str) -> Exception:
+    """The error of a file that cannot be opened, with the path as the caller has it."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number not in (errno.ENOENT, errno.EACCES):
+        return error
+    return OSError(number, os.strerror(number), name)
 
 
 _SHARED = "give a path on a file system that all ranks share"

@@ -113,7 +113,7 @@ def test_much_data(world, ranks, dtype, monkeypatch):
 
     def program(group):
         shared = large.shared_by(group.comm) if ranks > 1 else None
-        monkeypatch.setattr(group, "_shared", shared, raising=False)
+        monkeypatch.setattr(group, "_memory", shared, raising=False)
         for length in (64 * ranks, 1001):
             given = rows(ranks, length, dtype)
             if dtype in ("f4", "f8"):
@@ -146,7 +146,7 @@ def test_much_data_that_is_not_alike(world, ranks, monkeypatch):
 
     def program(group):
         shared = large.shared_by(group.comm) if ranks > 1 else None
-        monkeypatch.setattr(group, "_shared", shared, raising=False)
+        monkeypatch.setattr(group, "_memory", shared, raising=False)
         last = group.rank == ranks - 1
         mine = np.ones(large.FROM // 8, "f8")
         for other in (np.ones(large.FROM, "f8"), mine.view("i8")):

@@ -7,10 +7,11 @@ partitions float16 wrongly, and some unary ufuncs write wrong elements into what
 On all CPUs, the method `at` of ufuncs writes to read-only arrays unless its key is basic, and reads
 wrong elements of values with fewer dimensions than its index; what is left out by ``where=`` is
 lost where operands overlap the result, and ``copyto`` reads its condition while it writes over it;
-powers of integers that are refused half-way leave some written; what is read-only is copied onto
-itself; `accumulate` into an array without dimensions ends the process, and so does comparing
-integers with one beyond their type ``where=``. A reduction keeps what it has so far in ``out=``,
-and loses of it what that type has no room for.
+what a mask selects is written while it is still to be read; powers of integers that are refused
+half-way leave some written; what is read-only is copied onto itself; `accumulate` into an array
+without dimensions ends the process, and so does comparing integers with one beyond their type
+``where=``. A reduction keeps what it has so far in ``out=``, and loses of it what that type has no
+room for.
 """
 
 from __future__ import annotations
@@ -53,7 +54,23 @@ def concern(line: str, env: dict[str, Any]) -> bool:
         return True
     if _REDUCED.search(line) and _is_narrow(line, env):
         return True
-    return "where=" in line and _overlaps(line, env)
+    return _masked(line, env) or ("where=" in line and _overlaps(line, env))
+
+
+def _masked(line: str, env: dict[str, Any]) -> bool:
+    """Whether elements that a mask selects get values that overlap them."""
+    if "] = " not in line:
+        return False
+    written = ast.parse(line).body[0]
+    target = written.targets[0] if isinstance(written, ast.Assign) else None
+    if not isinstance(target, ast.Subscript):
+        return False
+    key = _value(target.slice, env)
+    parts = key if isinstance(key, tuple) else (key,)
+    masks = [part for part in parts if isinstance(part, (list, np.ndarray)) and len(np.shape(part))]
+    if not any(np.asarray(mask).dtype == bool for mask in masks):
+        return False
+    return _tangled(_value(target.value, env), _value(written.value, env))
 
 
 def _is_narrow(line: str, env: dict[str, Any]) -> bool:

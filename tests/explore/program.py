@@ -25,6 +25,9 @@ LARGEST = 400
 #: After what the sign of a zero says nothing: contributions to a sum, and products by BLAS.
 UNSIGNED = re.compile(r", P\b|np\.(?:dot|inner|matmul|einsum|tensordot|kron|outer|vdot)\b| @ ")
 
+#: What rounds each contribution to a sum.
+DIVISION = re.compile(r"divide|reciprocal|mean| / | /= ")
+
 
 @dataclass(frozen=True)
 class Program:
@@ -71,26 +74,24 @@ def _drawn(
     rng: random.Random, env: dict[str, Any], length: int, chapters: list[str] | None
 ) -> Iterator[str]:
     drawing = Drawing(rng, env)
-    count = 0
+    count, pending = 0, False
     opening = rng.randrange(2, 5)
     for number in range(length):
-        # On a mesh of two dimensions only `lay` makes arrays: others come to the default mesh.
         line = None
         while line is None:
             statement = "v = {new}" if number < opening else draw_statement(rng, chapters)
-            if env["__mesh_ndim__"] > 1 and re.match(r"v = np\.(?:" + CREATORS + r")\(", statement):
-                continue
             try:
                 line = drawing.fill(statement)
             except Misfit:
                 continue
-            if faults.concern(line, env):
+            if faults.concern(line, env) or (pending and DIVISION.search(line)):
                 line = None
         if line.startswith("v = "):
             count += 1
             line = f"v{count}{line[1:]}"
             if _is_plain(line, drawing.plain):
                 drawing.plain.add(f"v{count}")
+        pending = pending or ", P" in line
         notes = _Notes()
         with np.errstate(all="ignore", call=notes), np.errstate(invalid="log"):
             outcome(line, env)
@@ -165,7 +166,7 @@ def follow(program: Program, group: Any, at: list[int]) -> Failure | None:
     plain, ours = numpy_world(), our_world(mesh)
     unsigned = any(UNSIGNED.search(line) for line in program.lines)
     comparison = Comparison(group, plain, ours, signs=not unsigned)
-    with config.override(replicate_below=program.replicate_below, fallback="allow"):
+    with config.override(replicate_below=program.replicate_below, fallback="allow"), mesh:
         for number, line in enumerate(program.lines):
             at[0] = number
             with np.errstate(all="ignore"):
