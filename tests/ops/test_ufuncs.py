@@ -28,6 +28,13 @@ CHARS = "?bBhHiIlLefdgFDmM"
 LAID = ("plain", "view", "transposed", "ragged")
 #: Of single complex numbers NumPy itself gives other bits where memory runs backwards.
 NEVER_BACKWARDS = {"absolute", "multiply", "square"}
+#: What NumPy before 2.4 computes of float16 by vectors or one by one, as the strides are, on CPUs
+#: with AVX-512: the last bit differs.
+ROUNDED_BY_STRIDES = {
+    *("arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "cbrt", "cos"),
+    *("cosh", "exp", "exp2", "expm1", "log", "log10", "log1p", "log2"),
+    *("sin", "sinh", "tan", "tanh"),
+}
 
 
 def loops(ufunc):
@@ -87,8 +94,8 @@ def test_every_ufunc(world, name, data):
     ranks = data.draw(st.sampled_from(world.ranks))
     mesh_shape = data.draw(mesh_shapes(ranks))
     arrays = data.draw(operands(ufunc))
-    if np.lib.NumpyVersion(np.__version__) < "2.4.0":  # whose tanh rounds as the strides are
-        assume(name != "tanh" or "e" not in [a.dtype.char for a in arrays])
+    if np.lib.NumpyVersion(np.__version__) < "2.4.0":
+        assume(name not in ROUNDED_BY_STRIDES or "e" not in [a.dtype.char for a in arrays])
     backwards = not (name in NEVER_BACKWARDS and "F" in [a.dtype.char for a in arrays])
     kinds = [kind for kind in LAID if backwards or kind != "view"]
     laid = [data.draw(recipes(a.shape, mesh_shape, a.dtype, kinds)) for a in arrays]
