@@ -141,13 +141,30 @@ class Preemption:
 _watching: list[Preemption] = []
 
 
+#: Which signals were held back before the forks that are under way.
+_held: list[set[int]] = []
+
+
+def _before_fork() -> None:
+    """Hold signals back: one that reaches a child before its handlers are its own would be lost."""
+    numbers = {number for watch in _watching for number in watch._before}
+    _held.append(signals.pthread_sigmask(signals.SIG_BLOCK, numbers))
+
+
+def _let_signals_in() -> None:
+    signals.pthread_sigmask(signals.SIG_SETMASK, _held.pop())
+
+
 def _in_forked_child() -> None:
     """A child is not the job: pools end theirs by a signal."""
     for watch in reversed(_watching[:]):
         watch._unwatch()
+    _let_signals_in()
 
 
-os.register_at_fork(after_in_child=_in_forked_child)
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_let_signals_in, after_in_child=_in_forked_child
+)
 
 
 def preemption(
