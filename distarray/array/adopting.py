@@ -5,10 +5,10 @@ its own already. The other parts of a cut one are in processes that do not answe
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from distarray.array.base import Base
+from distarray.array.base import operands_in
 from distarray.comm import default_mesh
 from distarray.comm.processes import is_child
 from distarray.config import config
@@ -32,7 +32,7 @@ def adopt(values: Iterable[Any]) -> None:
     CommunicationForbidden
         If an array of the parent's that is cut stands beside one of this process's.
     """
-    operands = list(_arrays(values))
+    operands = list(operands_in(values))
     lost = []
     for x in operands:
         root = x._mesh._root
@@ -45,14 +45,6 @@ def adopt(values: Iterable[Any]) -> None:
             lost.append(root)
     if 0 < len(lost) < len(operands):
         lost[0].check_talker()
-
-
-def _arrays(values: Iterable[Any]) -> Iterator[Base]:
-    for value in values:
-        if isinstance(value, Base):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from _arrays(value)
 
 
 def _in_forked_child() -> None:

@@ -1,11 +1,11 @@
 """What the machinery around a distributed array needs to know about it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from distarray.layout import Layout
 
-__all__ = ["Base"]
+__all__ = ["Base", "operands_in"]
 
 
 class Base:
@@ -32,3 +32,12 @@ class Base:
     _like: Callable[[Any], Any]
     #: The same for the result of an operation, of which a 0-d one is a scalar.
     _computed: Callable[[Any], Any]
+
+
+def operands_in(values: Iterable[Any]) -> Iterator[Base]:
+    """The distributed arrays among arguments and in their lists."""
+    for value in values:
+        if isinstance(value, Base):
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from operands_in(value)

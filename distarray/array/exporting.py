@@ -68,7 +68,7 @@ def capsule(
 
 
 def reduced(x: "DistArray", protocol: Any) -> Any:
-    """What a pickle holds of an array: NumPy's, or its scalar, which any process can load.
+    """Reduce an array for a pickle, to a NumPy array or scalar, which any process can load.
 
     Collective if the array is cut.
 

@@ -7,13 +7,13 @@ is given as `out` stays where it is: it is written to, and may be a view of anot
 """
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from distarray.array.base import Base
+from distarray.array.base import Base, operands_in
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
 from distarray.config import config
@@ -304,18 +304,9 @@ def settled_arguments(
     return found, named
 
 
-def _operands(values: Iterable[Any]) -> Iterator[Base]:
-    """The distributed arrays among arguments and in their lists."""
-    for value in values:
-        if isinstance(value, Base):
-            yield value
-        elif isinstance(value, (tuple, list)):
-            yield from _operands(value)
-
-
 def _server(row: Row, values: list[Any]) -> Callable[..., Any] | None:
     """What takes the place of an implementation that is handed Python objects, if anything does."""
-    operands = list(_operands(values))
+    operands = list(operands_in(values))
     objects = [x for x in operands if x._block.dtype.hasobject]
     if not objects:
         return None

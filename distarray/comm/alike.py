@@ -1,4 +1,4 @@
-"""What all ranks must bring alike: compared by one small fold, and told where it differs.
+"""Arguments that must be equal on all ranks: compared by one small fold, differences named.
 
 Arguments that differ between ranks make them part: one waits in a message that another never
 sends, or parts of two arrays end up in one. So a function whose arguments every rank must agree on

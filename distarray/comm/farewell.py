@@ -1,4 +1,4 @@
-"""What a process does last: when the functions of `atexit` have run, and before MPI ends.
+"""The last act of a process: after the functions of `atexit` have run, and before MPI ends.
 
 MPI ends after the interpreter, and may have to wait for the other ranks until then. This module has
 nothing else in it, and none of its functions runs in a thread: so it is cleared with all modules.

@@ -16,7 +16,7 @@ from distarray.comm.processes import mpi_is_the_parents
 
 __all__ = ["note_status"]
 
-#: With which the process ends, as far as is known: `note_status` is told of ``sys.exit``.
+#: The exit status of the process so far; `note_status` sets it where ``sys.exit`` is called.
 _status = [0]
 
 

@@ -8,6 +8,7 @@ goes on with what the others draw, too.
 import os
 import random
 import sys
+from collections.abc import Callable
 from hashlib import shake_256
 from typing import Any
 
@@ -61,11 +62,13 @@ def install(seed: bytes) -> None:
 
     def randbits(k: int) -> int:
         # Libraries make generators, too. Their other bytes stay each rank's own: they name files.
-        drawn: int = real_bits(k)
-        return int.from_bytes(chance.draw(k // 8 + 1), "big") % 2**k if in_step() else drawn
+        if not in_step():
+            return real_bits(k)
+        return int.from_bytes(chance.draw(k // 8 + 1), "big") & ((1 << k) - 1)
 
     seeding: Any = np.random.bit_generator
-    real_bits, seeding.randbits = seeding.randbits, randbits
+    real_bits: Callable[[int], int] = seeding.randbits
+    seeding.randbits = randbits
     put_in_place(os, "urandom", urandom)
     put_in_place(os, "getrandom", getrandom)
     random._urandom = urandom  # type: ignore[attr-defined]

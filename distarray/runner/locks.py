@@ -4,7 +4,6 @@ import queue
 import threading
 import time
 from collections import deque
-from types import TracebackType
 from typing import Any
 
 from distarray.runner.imports import replace
@@ -49,12 +48,7 @@ class Lock:
     def __enter__(self) -> bool:
         return self.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.release()
 
     def _at_fork_reinit(self) -> None:
