@@ -28,7 +28,7 @@ import numpy as np
 import distarray as da
 from distarray import DeviceMesh, Shard, checkpoint
 from distarray.comm import run_threads
-from distarray.io import grids
+from distarray.io import grids, leftovers
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -165,7 +165,7 @@ def killed_job(
     said += job.communicate(timeout=60)[0].splitlines()
     assert job.returncode != 0
     until = time.monotonic() + 30  # ranks may outlive their launcher for a moment
-    while _runs_in(path) and time.monotonic() < until:
+    while (_runs_in(path) or _is_owned(path)) and time.monotonic() < until:
         time.sleep(0.01)
     return [int(found[1]) for found in map(re.compile(r"saved (\d+)\n?").fullmatch, said) if found]
 
@@ -177,6 +177,12 @@ def _runs_in(path: Path) -> bool:
             if str(path) in command.read_text(errors="replace").split("\0"):
                 return True
     return False
+
+
+def _is_owned(path: Path) -> bool:
+    """Whether what was being written has an owner: one that ends loses its command first."""
+    found = [*leftovers.leftovers(path.parent), *leftovers.leftovers(path)]
+    return not all(map(leftovers.is_abandoned, found))
 
 
 def jobs(directory: Path, saves: int) -> tuple[int, int]:
