@@ -221,8 +221,7 @@ def stored_order(x: Any, whole_only: bool = False) -> tuple[int, ...]:
     vote = -1
     long = sum([extent > 1 for extent in block.shape]) > 1
     if block.size and (long or len(set(block.strides)) == x.ndim):
-        keys = [(-abs(stride), dim) for dim, stride in enumerate(block.strides)]
-        order = tuple([dim for _, dim in sorted(keys)])
+        order = _walked(block.strides)
         if whole_only and not block.flags.f_contiguous:
             order = natural
         vote = _coded(order)
@@ -233,6 +232,23 @@ def stored_order(x: Any, whole_only: bool = False) -> tuple[int, ...]:
     if vote < 0:
         return natural
     return tuple([vote // x.ndim**place % x.ndim for place in range(x.ndim)])
+
+
+def _walked(strides: tuple[int, ...]) -> tuple[int, ...]:
+    """The dimensions as NumPy's iterator walks them in order "K", the outermost first.
+
+    One of stride 0 can go anywhere: it stays where it is, unless what lies beside it moves across.
+    """
+    order = list(range(len(strides)))
+    for place in reversed(order[:-1]):
+        dim, new = order[place], place
+        for other in range(place + 1, len(order)):
+            if strides[dim] and strides[order[other]]:
+                if abs(strides[order[other]]) <= abs(strides[dim]):
+                    break
+                new = other
+        order.insert(new, order.pop(place))
+    return tuple(order)
 
 
 def _coded(order: tuple[int, ...]) -> int:

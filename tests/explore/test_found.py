@@ -31,6 +31,12 @@ PROGRAMS = {
         v5 = np.require(v1, requirements='F')
         v5[:] = 8
     """,
+    "as stored, of what is repeated along a dimension": """
+        v1 = np.broadcast_to(lay(make(3), S(0)), (2, 3))
+        v2 = v1.flatten('K')
+        v3 = np.broadcast_to(lay(make((13, 1, 3)), S(0)), (13, 2, 3)).T.flatten('K')
+        v4 = np.broadcast_to(lay(make((13, 1, 3)), S(0)), (13, 2, 3))[::-1].ravel('K')
+    """,
     "C order of what has gaps is a copy on all ranks": """
         v1 = lay(make((9,), 'i8', 1), S(0))
         v2 = np.ascontiguousarray(v1[::4])

@@ -97,7 +97,11 @@ def recipe(
     # NumPy itself says what is wrong with all but the extents, on single elements.
     path = optimize if isinstance(optimize, (bool, str)) else False
     into = None if out is None else np.ones((1,) * len(out[0]), out[1])
-    made = call.on([np.ones((1,) * len(shape), t) for shape, t in zip(shapes, dtypes)], path, into)
+    small = [np.ones((1,) * len(shape), t) for shape, t in zip(shapes, dtypes)]
+    try:
+        made = call.on(small, path, into)
+    except TypeError:  # NumPy looks at the extents before the types
+        call.refuse(out)
     parsed = parse(subscripts, [len(shape) for shape in shapes])
     extents = _extents(parsed, shapes)
     shape = () if extents is None else tuple([extents[label] for label in parsed.out])
