@@ -203,12 +203,12 @@ def _lengths(cut: Cut) -> tuple[bool, bool]:
     return 1 in counts, 0 in counts
 
 
-def stored_order(x: Any, whole_only: bool = False) -> tuple[int, ...]:
+def stored_order(x: Any) -> tuple[int, ...]:
     """The dimensions from the farthest apart in memory to the nearest; the ranks agree.
 
-    With `whole_only`, only contiguous blocks count, and others vote for C order. Ranks whose
-    block leaves it open do not vote: a block with one index along all dimensions but one may be
-    stored either way. It is C order if that is so on all ranks.
+    Ranks whose block leaves it open do not vote: a block with one index along all dimensions but
+    one may be stored either way. It is C order if that is so on all ranks. A block with one index
+    along some dimension counts where no other rank has more.
 
     Cost
     ----
@@ -222,9 +222,9 @@ def stored_order(x: Any, whole_only: bool = False) -> tuple[int, ...]:
     long = sum([extent > 1 for extent in block.shape]) > 1
     if block.size and (long or len(set(block.strides)) == x.ndim):
         order = _walked(block.strides)
-        if whole_only and not block.flags.f_contiguous:
-            order = natural
         vote = _coded(order)
+        if not _is_open(block, x._layout, natural):
+            vote += x.ndim**x.ndim  # what it says counts more than what an open block says
     elif block.size and _is_rather_fortran(block, x._layout):
         vote = _coded(natural[::-1])
     if not x._layout.is_replicated:

@@ -152,6 +152,8 @@ def nan_to_num(
     ----
     No message, unless replacements are arrays that are distributed otherwise than `x`.
     """
+    if not copy and isinstance(x, DistArray) and x.dtype.kind not in "fc":
+        return x if x.ndim else x[()]  # there is nothing to replace, and nothing is written
     given = {"nan": nan, "posinf": posinf, "neginf": neginf}
     names = [name for name, value in given.items() if value is not None]
 

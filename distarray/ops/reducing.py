@@ -297,8 +297,9 @@ def _broadcasts(shape: tuple[int, ...], onto: tuple[int, ...]) -> bool:
 
 def loop_dtype(ufunc: Ufunc, x: DistArray, out: Any) -> Any:
     """The data type that NumPy computes in when there is an `out`."""
-    if "M" in (x.dtype.kind, out.dtype.kind) or "m" in (x.dtype.kind, out.dtype.kind):
-        return None
+    if {x.dtype.kind, out.dtype.kind} & {"m", "M"}:
+        # Integers as times: only differences need all of their 64 bits.
+        return np.int64 if ufunc is np.subtract and x.dtype.kind in "iub" else None
     kinds = (out.dtype, x.dtype, None)
     return ufunc.resolve_dtypes(kinds, casting="unsafe", reduction=True)[0]
 

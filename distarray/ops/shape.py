@@ -161,7 +161,7 @@ def expand_dims(a: Any, axis: Any) -> DistArray:
 
 @implements(np.squeeze, at=True)
 def squeeze(a: Any, axis: Any = None) -> DistArray:
-    """The array without dimensions of extent 1; a view.
+    """The array without dimensions of extent 1: a view, or `a` itself where nothing is dropped.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def squeeze(a: Any, axis: Any = None) -> DistArray:
         if any(x.shape[dim] != 1 for dim in dropped):
             raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
     if not dropped:
-        return x if isinstance(x._block, np.generic) else x._view(tuple(everything(x)))
+        return x
     entries = [0 if dim in dropped else entry for dim, entry in enumerate(everything(x))]
     return x._view(tuple(entries))
 

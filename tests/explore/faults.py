@@ -7,7 +7,8 @@ partitions float16 wrongly, and some unary ufuncs write wrong elements into what
 On all CPUs, the method `at` of ufuncs writes to read-only arrays unless its key is basic, and reads
 wrong elements of values with fewer dimensions than its index; what is left out by ``where=`` is
 lost where operands overlap the result, and ``copyto`` reads its condition while it writes over it;
-what a mask selects is written while it is still to be read; powers of integers that are refused
+what a mask selects is written while it is still to be read, and so is what `concatenate` and its
+kin read where they write ``out=``; powers of integers that are refused
 half-way leave some written; what is read-only is copied onto itself; `accumulate` into an array
 without dimensions ends the process, and so does comparing integers with one beyond their type
 ``where=``. A reduction keeps what it has so far in ``out=``, and loses of it what that type has no
@@ -34,6 +35,8 @@ _REFUSED_HALF_WAY = re.compile(r"np\.power(?:\.at\(|\(.*(?:out=|, v\d))")
 _FATAL = re.compile(r"np\.(?:equal|not_equal|less|greater)\w*\(.*where=")
 #: Not into another type.
 _REDUCED = re.compile(r"np\.(?:\w+\.reduce(?:at)?|max|min|sum|prod|amax|amin)\(.*out=")
+#: Not into what overlaps an operand.
+_JOINED = re.compile(r"np\.\w*(?:concatenate|stack)\(.*out=")
 #: Not asked of float16.
 _SORTED_WRONGLY = re.compile(r"sort|unique|partition|searchsorted|isin|median")
 
@@ -54,7 +57,8 @@ def concern(line: str, env: dict[str, Any]) -> bool:
         return True
     if _REDUCED.search(line) and _is_narrow(line, env):
         return True
-    return _masked(line, env) or ("where=" in line and _overlaps(line, env))
+    reads_late = "where=" in line or _JOINED.search(line)
+    return _masked(line, env) or (bool(reads_late) and _overlaps(line, env))
 
 
 def _masked(line: str, env: dict[str, Any]) -> bool:
@@ -105,6 +109,8 @@ def _value(node: ast.AST, env: dict[str, Any]) -> Any:
 
 
 def _tangled(one: Any, other: Any) -> bool:
+    if isinstance(other, list):
+        return any([_tangled(one, item) for item in other])
     if not isinstance(one, np.ndarray) or not isinstance(other, np.ndarray):
         return False
     places = [(a.__array_interface__["data"][0], a.shape, a.strides, a.dtype) for a in (one, other)]

@@ -37,6 +37,21 @@ PROGRAMS = {
         v3 = np.broadcast_to(lay(make((13, 1, 3)), S(0)), (13, 2, 3)).T.flatten('K')
         v4 = np.broadcast_to(lay(make((13, 1, 3)), S(0)), (13, 2, 3))[::-1].ravel('K')
     """,
+    "nothing to squeeze": """
+        v1 = lay(make(()))
+        v2 = np.squeeze(v1)
+        v2.setflags(write=False)
+        v3 = np.squeeze(lay(make((3,)), S(0)))
+    """,
+    "differences of small integers as times": """
+        v1 = lay(make(2, 'm8[s]'), S(0))
+        v2 = lay(np.array([[0, 0, 0], [0, 0, 1]], dtype='u1'), S(0))
+        np.subtract.reduce(v2, axis=1, out=v1)
+    """,
+    "no NaN to replace in integers that are read-only": """
+        v1 = lay(make((3, 3), 'i8'), S(0))
+        v2 = np.nan_to_num(np.diagonal(v1), copy=False)
+    """,
     "C order of what has gaps is a copy on all ranks": """
         v1 = lay(make((9,), 'i8', 1), S(0))
         v2 = np.ascontiguousarray(v1[::4])
