@@ -110,7 +110,7 @@ def _value(node: ast.AST, env: dict[str, Any]) -> Any:
 
 def _tangled(one: Any, other: Any) -> bool:
     if isinstance(other, list):
-        return any([_tangled(one, item) for item in other])
+        return any(_tangled(one, item) for item in other)
     if not isinstance(one, np.ndarray) or not isinstance(other, np.ndarray):
         return False
     places = [(a.__array_interface__["data"][0], a.shape, a.strides, a.dtype) for a in (one, other)]
