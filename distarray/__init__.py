@@ -32,8 +32,10 @@ if TYPE_CHECKING:
         trace,
     )
     from distarray.config import config
+    from distarray.engines.mapping.local_map import local_map
+    from distarray.engines.mapping.map_blocks import map_blocks
+    from distarray.engines.mapping.map_overlap import map_overlap
     from distarray.layout import Fold, Layout, Partial, Replicate, Shard
-    from distarray.ops.mapping import local_map, map_blocks, map_overlap
 
     distribute_tensor = distribute
 
@@ -77,9 +79,9 @@ _HOMES = {
     "forbid_communication": "distarray.comm",
     "from_local": "distarray.array",
     "init_device_mesh": "distarray.comm",
-    "local_map": "distarray.ops.mapping",
-    "map_blocks": "distarray.ops.mapping",
-    "map_overlap": "distarray.ops.mapping",
+    "local_map": "distarray.engines.mapping.local_map",
+    "map_blocks": "distarray.engines.mapping.map_blocks",
+    "map_overlap": "distarray.engines.mapping.map_overlap",
     "register_function": "distarray.array",
     "register_ufunc": "distarray.array",
     "trace": "distarray.comm",

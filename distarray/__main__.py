@@ -13,7 +13,7 @@ from distarray.runner.files import FILES
 def print_coverage() -> None:
     """Print the counts of functions that are implemented, composed and falling back."""
     from distarray.comm import default_mesh
-    from distarray.ops.coverage import summary
+    from distarray.coverage import summary
 
     if default_mesh().rank == 0:
         print(summary())

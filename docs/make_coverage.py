@@ -7,8 +7,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from distarray.ops.coverage import CLASSES, class_of, counts
-from distarray.ops.ledger import Entry, entries, ufuncs
+from distarray.coverage import CLASSES, class_of, counts
+from distarray.coverage_ledger import Entry, entries, ufuncs
 
 __all__ = ["coverage"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from distarray.array import UFUNC_METHODS
-from distarray.ops.ledger import REASONS, dispatchable, entries, ufuncs
+from distarray.coverage_ledger import REASONS, dispatchable, entries, ufuncs
 
 LEDGER = entries()
 #: Keywords of ours that NumPy's creation functions do not have.

@@ -12,7 +12,7 @@ from distarray.array.creation import (
     to_layout,
 )
 from distarray.array.fallback import NEAREST, fall_back
-from distarray.array.local import from_blocks, from_local
+from distarray.array.from_blocks import from_blocks, from_local
 from distarray.array.registry import (
     FUNCTIONS,
     UFUNC_METHODS,

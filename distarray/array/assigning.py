@@ -7,7 +7,7 @@ import numpy as np
 
 from distarray.array import movement
 from distarray.array.base import Base
-from distarray.array.blocks import refuse_read_only
+from distarray.array.portable import refuse_read_only
 from distarray.config import config
 from distarray.layout import Shard
 from distarray.plan import restrict, shape_text

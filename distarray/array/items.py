@@ -14,10 +14,10 @@ import numpy as np
 from distarray.array import registry
 from distarray.array.assigning import assign, one_element
 from distarray.array.base import Base
-from distarray.array.blocks import refuse_read_only
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
 from distarray.array.keys import basic_entries, directed, field_named, names_element
+from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
 from distarray.config import config
 from distarray.layout import Layout, local_key, view_layout, whole_view

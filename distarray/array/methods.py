@@ -8,9 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from distarray.array.assigning import one_element
-from distarray.array.blocks import cast as cast_block
-from distarray.array.blocks import refuse_read_only
 from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
+from distarray.array.portable import cast as cast_block
+from distarray.array.portable import refuse_read_only
 from distarray.array.registry import Base, call
 from distarray.array.storage import suits
 from distarray.comm.agree import agree

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array.blocks import as_array
+from distarray.array.portable import as_array
 from distarray.comm import DeviceMesh, ledger
 from distarray.layout import Cut, Fold, Layout, Shard
 from distarray.plan import Exchange, Route, moved_elements, plan_exchange

@@ -63,7 +63,7 @@ UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 #: Where the functions are that compare elements across ranks or count their bytes. Python objects
 #: that are cut are gathered for these.
 _MEASURING = tuple(
-    [f"distarray.ops.{name}" for name in ("sorting", "sets", "order", "extremes", "statistics")]
+    [f"distarray.ops.{name}" for name in ("sorting", "sets", "quantiles", "extremes", "statistics")]
 )
 #: Where the functions are that only describe and rearrange elements, and which of the others do.
 _MOVING = tuple(

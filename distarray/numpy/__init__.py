@@ -28,14 +28,14 @@ from distarray.ops.grids import (
     diag_indices, fromfunction, indices, mask_indices, meshgrid, mgrid, ogrid, tril_indices,
     triu_indices, vander,
 )
-from distarray.ops.mapping import vectorize
+from distarray.ops.vectorize import vectorize
 from distarray.ops.metadata import isscalar
 from distarray.ops.ndarray import ndarray
 from distarray.ops.ranges import arange, geomspace, linspace, logspace
 from distarray.ops.standard import API_VERSION as __array_api_version__
 from distarray.ops.standard import NamespaceInfo as __array_namespace_info__
 from distarray.ops.standard import argsort, sort
-from distarray.ops.translators import c_, r_
+from distarray.ops.index_tricks import c_, r_
 from distarray.ops.windows import bartlett, blackman, hamming, hanning, kaiser
 
 # isort: on

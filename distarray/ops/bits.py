@@ -11,10 +11,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements, to_layout, wrap
-from distarray.array.blocks import on_host
+from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.portable import on_host
+from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Layout
-from distarray.ops.one_rank import as_numpy_on_one_rank
-from distarray.ops.reshape import in_line
 
 __all__ = ["packbits", "unpackbits"]
 

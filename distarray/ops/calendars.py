@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, implements
-from distarray.ops.reducing import write
-from distarray.ops.texts import by_element
+from distarray.engines.reducing import write
+from distarray.ops.strings import by_element
 
 __all__ = ["busday_count", "busday_offset", "datetime_as_string", "is_busday"]
 

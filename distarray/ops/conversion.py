@@ -11,10 +11,10 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, distribute, wrap
 from distarray.array.exporting import converted
+from distarray.array.placing import Placements, creates, place, plain
 from distarray.array.storage import owns_memory, suits
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
-from distarray.ops.placing import Placements, creates, place, plain
 
 __all__ = [
     "array",

@@ -19,11 +19,11 @@ from distarray.array import (
     to_layout,
     wrap,
 )
-from distarray.array.blocks import conjugated, on_host
+from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.portable import conjugated, on_host
+from distarray.engines.halos import spanning
 from distarray.layout import Cut, Layout
 from distarray.layout.cut import Interval
-from distarray.ops.halos import spanning
-from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["convolve", "correlate", "sliding_window_view"]
 

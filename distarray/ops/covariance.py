@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.array.blocks import conjugated
+from distarray.array.portable import conjugated
 
 __all__ = ["corrcoef", "cov"]
 

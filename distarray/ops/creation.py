@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, call, from_section, wrap
-from distarray.comm import DeviceMesh
-from distarray.layout import Fold, Layout
-from distarray.ops.placing import (
+from distarray.array.placing import (
     Placements,
     as_numpy_makes_them,
     as_shape,
@@ -24,6 +22,8 @@ from distarray.ops.placing import (
     place,
     plain,
 )
+from distarray.comm import DeviceMesh
+from distarray.layout import Fold, Layout
 
 __all__ = [
     "empty",

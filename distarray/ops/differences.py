@@ -10,10 +10,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.engines.indexing.values import plain
+from distarray.engines.reshaping import in_line
 from distarray.layout import Fold
-from distarray.ops.indexing.values import plain
-from distarray.ops.one_rank import as_numpy_on_one_rank
-from distarray.ops.reshape import in_line
 
 __all__ = ["diff", "ediff1d", "gradient", "trapezoid", "unwrap"]
 

@@ -5,22 +5,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from distarray.array import (
-    DistArray,
-    as_distarray,
-    blocks,
-    call,
-    common_mesh,
-    implements,
-    to_layout,
-    wrap,
-)
+from distarray.array import DistArray, as_distarray, call, common_mesh, implements, to_layout, wrap
+from distarray.array import portable as blocks
+from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.engines.assembling import assemble
+from distarray.engines.indexing.values import as_values
+from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Fold, Interval, Layout, recounted_cut
-from distarray.ops.indexing.values import as_values
-from distarray.ops.joining import assemble
-from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.ops.rearranging import balanced, shared_lengths
-from distarray.ops.reshape import in_line
 from distarray.ops.shape import moveaxis
 from distarray.plan import restrict
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.array.blocks import refuse_read_only
-from distarray.ops.blockwise import apply_blockwise
+from distarray.array.portable import refuse_read_only
+from distarray.engines.blockwise import apply_blockwise
 
 __all__ = [
     "allclose",

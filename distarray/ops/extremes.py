@@ -12,10 +12,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements, movement, wrap
-from distarray.array.blocks import contiguous
+from distarray.array.portable import contiguous
+from distarray.engines.folds import fold_rows
+from distarray.engines.reducing import NoValue, Plan, place, write
 from distarray.layout import Layout
-from distarray.ops.folds import fold_rows
-from distarray.ops.reducing import NoValue, Plan, place, write
 from distarray.ops.scans import without_nan
 
 __all__ = ["argmax", "argmin", "nanargmax", "nanargmin"]

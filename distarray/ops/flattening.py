@@ -7,11 +7,12 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from distarray.array import DistArray, as_distarray, call, implements
-from distarray.array.blocks import refuse_read_only
 from distarray.array.keys import as_index
-from distarray.ops.indexing.values import as_values
+from distarray.array.portable import refuse_read_only
+from distarray.engines.indexing.values import as_values
+from distarray.engines.reshaping import reshaped
 from distarray.ops.rearranging import resize
-from distarray.ops.reshape import ravel, reshaped
+from distarray.ops.reshape import ravel
 
 __all__ = ["FlatIterator", "flat"]
 

@@ -17,10 +17,10 @@ from distarray.array import (
     movement,
     wrap,
 )
+from distarray.array.placing import Placements, as_shape, creates, place, plain
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout
 from distarray.ops.creation import ones, tri
-from distarray.ops.placing import Placements, as_shape, creates, place, plain
 from distarray.ops.ranges import arange, positions
 from distarray.plan import propagate, restrict
 

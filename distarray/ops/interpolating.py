@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout
-from distarray.array.blocks import beside
+from distarray.array.portable import beside
 from distarray.comm.group import Group
+from distarray.engines.blockwise import apply_blockwise
+from distarray.engines.halos import spanning
 from distarray.layout import Cut, Layout
 from distarray.layout.cut import Interval
-from distarray.ops.blockwise import apply_blockwise
-from distarray.ops.halos import spanning
 
 __all__ = ["interp"]
 

@@ -15,85 +15,19 @@ from distarray.array import (
     DistArray,
     as_distarray,
     common_mesh,
-    default_layout,
-    empty,
     implements,
-    movement,
     wrap,
 )
-from distarray.array.blocks import refuse_read_only
+from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.config import config
+from distarray.engines.assembling import Part, assemble, fill_parts
+from distarray.engines.reshaping import in_line, reshaped
 from distarray.layout import Cut, Layout
-from distarray.ops.one_rank import as_numpy_on_one_rank
-from distarray.ops.reshape import in_line, reshaped
 from distarray.ops.shape import atleast_1d, atleast_2d, atleast_3d, expand_dims, moveaxis
-from distarray.plan.joining import joined_layout
 
-__all__ = ["Part", "append", "assemble", "concatenate", "fill_parts", "stack"]
-
-#: An operand and the index of its first element in the result.
-Part = tuple[tuple[int, ...], DistArray]
-
-
-def assemble(
-    shape: tuple[int, ...],
-    dtype: Any,
-    parts: Sequence[Part],
-    mesh: DeviceMesh,
-    layout: Layout | None = None,
-) -> DistArray:
-    """An array that consists of parts.
-
-    Parameters
-    ----------
-    shape, dtype
-        Of the result.
-    parts : sequence of (origin, DistArray)
-        Boxes that cover the result, or as much of it as is wanted; no pending folds.
-    mesh : DeviceMesh
-        The one that they are on.
-    layout : Layout, optional
-        Of the result; the one for which least is moved if not given, and a default layout if the
-        parts do not say where to cut.
-
-    Returns
-    -------
-    DistArray
-
-    Cost
-    ----
-    One exchange. For each part one message a pair of ranks at most, with what the receiver lacks.
-    """
-    if layout is None:
-        layout = joined_layout(shape, tuple([(x._layout, origin) for origin, x in parts]))
-    if layout is None or layout.is_replicated:
-        layout = placed_by_size(shape, dtype, [x for _, x in parts], mesh)
-    result = empty(layout, dtype, mesh)
-    fill_parts(result, parts)
-    return result
-
-
-def placed_by_size(
-    shape: Sequence[int], dtype: Any, operands: Sequence[DistArray], mesh: DeviceMesh
-) -> Layout:
-    """Where a result goes that no operand says where to cut: divided if it alone is large."""
-    layout = default_layout(tuple(shape), np.dtype(dtype).itemsize, mesh)
-    everywhere = [x.nbytes for x in operands if x._layout.is_replicated]
-    if any(nbytes >= config.replicate_below for nbytes in everywhere):
-        return Layout.replicated(tuple(shape), mesh.shape)
-    return layout
-
-
-def fill_parts(result: DistArray, parts: Sequence[Part]) -> None:
-    """Assign each part to its box of an array, all in one exchange."""
-    found = []
-    for origin, part in parts:
-        if part.size:
-            entries = [(a, 1, n) for a, n in zip(origin, part.shape, strict=True)]
-            box = result._view(tuple(entries))
-            found.append((box._block, box._layout, part.to_local(), part._layout))
-    movement.assign_each(found, result._mesh)
+__all__ = ["append", "concatenate", "stack"]
 
 
 # -- along an axis that exists -------------------------------------------------------------------

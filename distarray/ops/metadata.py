@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, common_mesh, implements, wrap
+from distarray.array.placing import plain
 from distarray.layout import Fold
-from distarray.ops.placing import plain
 
 __all__ = [
     "can_cast",

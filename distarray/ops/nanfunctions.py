@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout
+from distarray.engines.folds import Ufunc
+from distarray.engines.reducing import NoValue, check_out, local_mask, place, reduce
 from distarray.ops import statistics
-from distarray.ops.folds import Ufunc
-from distarray.ops.reducing import NoValue, check_out, local_mask, place, reduce
 from distarray.ops.scans import without_nan
 
 __all__ = ["nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
@@ -69,7 +69,7 @@ def nanmax(
 
     Cost
     ----
-    As :func:`distarray.ops.reducing.reduce` with ``fmax``, which MPI does not have.
+    As :func:`distarray.engines.reducing.reduce` with ``fmax``, which MPI does not have.
     """
     return _extreme(np.fmax, a, axis, out, keepdims, initial, where)
 

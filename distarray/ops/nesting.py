@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.ops.joining import Part, assemble
-from distarray.ops.shape import everything
+from distarray.array.views import everything
+from distarray.engines.assembling import Part, assemble
 
 __all__ = ["block"]
 

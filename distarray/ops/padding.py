@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, empty, implements, to_layout, wrap
+from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.engines.assembling import fill_parts, placed_by_size
 from distarray.layout import Cut, Fold, Layout, stretched_cut
-from distarray.ops.joining import fill_parts, placed_by_size
-from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["pad"]
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, distribute, from_section, wrap
+from distarray.array.placing import Placements, as_numpy_makes_them, creates, place, plain
 from distarray.comm import DeviceMesh
+from distarray.engines.blockwise import prepare
 from distarray.layout import Cut
-from distarray.ops.blockwise import prepare
-from distarray.ops.placing import Placements, as_numpy_makes_them, creates, place, plain
 
 __all__ = ["arange", "geomspace", "linspace", "logspace", "positions"]
 

@@ -8,22 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from distarray.array import (
-    DistArray,
-    as_distarray,
-    blocks,
-    default_layout,
-    implements,
-    to_layout,
-    wrap,
-)
+from distarray.array import DistArray, as_distarray, default_layout, implements, to_layout, wrap
+from distarray.array import portable as blocks
+from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.probes import as_axis
 from distarray.comm.agree import agree
+from distarray.engines.assembling import Part, assemble
+from distarray.engines.reshaping import in_line, refitted, reshaped
 from distarray.layout import Cut, Layout, recounted_cut, rescaled_cut
-from distarray.ops.asking import as_axis
 from distarray.ops.broadcasting import stretched
-from distarray.ops.joining import Part, assemble, concatenate
-from distarray.ops.one_rank import as_numpy_on_one_rank
-from distarray.ops.reshape import in_line, refitted, reshaped
+from distarray.ops.joining import concatenate
 
 __all__ = ["balanced", "copy", "repeat", "resize", "roll", "tile"]
 

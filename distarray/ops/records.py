@@ -4,7 +4,7 @@ import operator
 from typing import Any
 
 from distarray.array import implements
-from distarray.ops.blockwise import apply_blockwise
+from distarray.engines.blockwise import apply_blockwise
 
 __all__ = ["equal_records", "unequal_records"]
 

@@ -1,6 +1,6 @@
 """Reductions: sum, prod, max, min, any, all, count_nonzero, ptp.
 
-Each is one ufunc handed to the engine in :mod:`distarray.ops.reducing`.
+Each is one ufunc handed to the engine in :mod:`distarray.engines.reducing`.
 """
 
 from functools import lru_cache
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from distarray.array import as_distarray, implements
+from distarray.engines.reducing import NoValue, Plan, finish, place, reduce
 from distarray.layout import Fold, Layout
-from distarray.ops.reducing import NoValue, Plan, finish, place, reduce
 
 __all__ = ["all", "amax", "amin", "any", "count_nonzero", "max", "min", "prod", "ptp", "sum"]
 
@@ -35,7 +35,7 @@ def sum(
     Cost
     ----
     One allreduce of the result if a summed dimension is cut, or none yet if the result is large:
-    it then stays pending. See :func:`distarray.ops.reducing.reduce`.
+    it then stays pending. See :func:`distarray.engines.reducing.reduce`.
     """
     return reduce(np.add, a, axis, dtype, out, keepdims, initial, where)
 

@@ -20,13 +20,13 @@ from distarray.array import (
     implements,
     movement,
 )
-from distarray.array.blocks import refuse_read_only, ufunc_method
+from distarray.array.portable import refuse_read_only, ufunc_method
 from distarray.config import config
+from distarray.engines import chains, reproducible
+from distarray.engines.folds import RULES, Ufunc, exclusive, neutral
+from distarray.engines.reducing import loop_dtype, write
+from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Fold, Layout
-from distarray.ops import chains, reproducible
-from distarray.ops.folds import RULES, Ufunc, exclusive, neutral
-from distarray.ops.reducing import loop_dtype, write
-from distarray.ops.reshape import in_line
 
 __all__ = [
     "accumulate",

@@ -5,48 +5,27 @@ operand.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements, wrap
-from distarray.array.storage import vacant
-from distarray.layout import Fold, Layout
+from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.array.views import everything, permuted
+from distarray.layout import Fold
 
 __all__ = [
-    "everything",
     "expand_dims",
     "flip",
     "flipped",
     "moveaxis",
-    "permuted",
     "squeeze",
     "swapaxes",
     "transpose",
 ]
 
 _ALL_FOLDS = tuple(Fold)
-
-
-def everything(x: DistArray) -> list[Any]:
-    """The entries of a view that takes everything; see :mod:`distarray.layout.views`."""
-    return [(0, 1, extent) for extent in x.shape]
-
-
-def permuted(x: DistArray, axes: Sequence[int]) -> DistArray:
-    """`x` with its dimensions in the order `axes`, which is known to be one."""
-    layout, mesh = _permuted_layout(x._layout, tuple(axes)), x._mesh
-    if layout.ats and not layout.holds(mesh.coords):
-        return wrap(vacant(x, layout), layout, mesh)
-    return wrap(x._block.transpose(axes), layout, mesh)
-
-
-@lru_cache(maxsize=2048)
-def _permuted_layout(layout: Layout, axes: tuple[int, ...]) -> Layout:
-    return layout.transpose(axes)
 
 
 # -- order of the dimensions ---------------------------------------------------------------------

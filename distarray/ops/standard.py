@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray
 from distarray.comm import default_mesh
-from distarray.ops.reshape import in_line
+from distarray.engines.reshaping import in_line
 
 __all__ = ["API_VERSION", "NamespaceInfo", "argsort", "sort"]
 

@@ -15,11 +15,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout, wrap
-from distarray.array.blocks import as_array
+from distarray.array.portable import as_array
 from distarray.config import config
-from distarray.layout import Fold, Layout
-from distarray.ops import reproducible
-from distarray.ops.reducing import (
+from distarray.engines import reproducible
+from distarray.engines.reducing import (
     NoValue,
     Plan,
     check_out,
@@ -30,7 +29,8 @@ from distarray.ops.reducing import (
     reduced,
     write,
 )
-from distarray.ops.tiles import TILE, PairwiseSum, restricted, spot, tiles
+from distarray.engines.tiles import TILE, PairwiseSum, restricted, spot, tiles
+from distarray.layout import Fold, Layout
 
 __all__ = ["average", "mean", "std", "var", "variance"]
 

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import UFUNC_METHODS, DistArray, as_distarray, common_mesh, to_layout
-from distarray.array.blocks import ufunc_method
+from distarray.array.portable import ufunc_method
 from distarray.config import config
+from distarray.engines.chains import whole_along
+from distarray.engines.folds import RULES, Ufunc, neutral
+from distarray.engines.reducing import Plan, finish, loop_dtype, reduce, write
 from distarray.layout import Cut, Layout
-from distarray.ops.chains import whole_along
-from distarray.ops.folds import RULES, Ufunc, neutral
-from distarray.ops.reducing import Plan, finish, loop_dtype, reduce, write
 from distarray.ops.scans import accumulate
 
 __all__ = ["outer", "reduceat"]

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from distarray.array import UFUNC_METHODS, DistArray, faults, wrap
-from distarray.array.blocks import refuse_read_only
+from distarray.array.portable import refuse_read_only
+from distarray.array.probes import check_shapes, result_types
+from distarray.engines.blockwise import alike, apply_blockwise
+from distarray.engines.mapping.foreign_ufuncs import call_foreign
 from distarray.layout import Fold, Layout, Partial, Replicate
-from distarray.ops.asking import check_shapes, result_types
-from distarray.ops.blockwise import alike, apply_blockwise
-from distarray.ops.mapping.pyfuncs import call_foreign
 from distarray.plan import broadcast_shapes
 
 __all__ = ["call_ufunc"]

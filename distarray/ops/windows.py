@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, wrap
+from distarray.array.placing import Placements, as_shape, place, plain
 from distarray.comm import DeviceMesh
 from distarray.ops.creation import empty, ones
-from distarray.ops.placing import Placements, as_shape, place, plain
 from distarray.ops.ranges import arange
 
 __all__ = ["bartlett", "blackman", "fftfreq", "hamming", "hanning", "kaiser", "rfftfreq"]

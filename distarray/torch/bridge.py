@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from distarray.array import DistArray, distribute
-from distarray.array.local import from_ranks, vouched
+from distarray.array.from_blocks import from_ranks, vouched
 from distarray.comm import DeviceMesh, default_mesh, devices
 from distarray.comm.agree import agreed
 from distarray.errors import CopyRequiredError

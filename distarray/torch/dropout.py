@@ -17,9 +17,9 @@ import torch
 
 from distarray.array import wrap
 from distarray.comm import DeviceMesh, current_world, default_mesh
+from distarray.engines.drawing.streams import Philox
 from distarray.layout import Layout
 from distarray.ops.random.generator import Generator
-from distarray.ops.random.streams import Philox
 from distarray.torch.conversations import verify_replicas
 from distarray.torch.functions import joins
 from distarray.torch.tensor import DistTensor, laid_out

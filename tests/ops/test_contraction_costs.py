@@ -5,9 +5,9 @@ import pytest
 
 from distarray import DeviceMesh, Partial, Replicate, Shard, distribute, trace
 from distarray.config import config
+from distarray.engines.contracting import contract as engine
+from distarray.engines.contracting import program as programs
 from distarray.layout import Layout
-from distarray.ops.contractions import engine
-from distarray.ops.contractions import program as programs
 from distarray.testing import assert_matches
 
 RNG = np.random.default_rng(7)

@@ -14,8 +14,8 @@ import distarray
 import distarray.numpy as dnp
 from distarray.comm import DeviceMesh
 from distarray.config import config
+from distarray.coverage_ledger import entries
 from distarray.layout import Shard
-from distarray.ops.ledger import entries
 
 N = 1 << 15
 RNG = np.random.default_rng(0)

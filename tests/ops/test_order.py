@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import distarray
 from distarray.comm import DeviceMesh
+from distarray.engines.selecting import order_statistics as lines
+from distarray.engines.selecting import selection, weighted
 from distarray.layout import Shard
-from distarray.ops.order import lines, selection, weighted
 from distarray.testing import (
     array_values,
     assert_matches,

@@ -5,9 +5,9 @@ import pytest
 
 from distarray.array import distribute
 from distarray.comm import DeviceMesh
+from distarray.engines.selecting import order_statistics as lines
 from distarray.layout import Replicate, Shard
 from distarray.ops import convolving, covariance, interpolating
-from distarray.ops.order import lines
 from distarray.testing import assert_matches
 
 WEIGHTS = np.arange(120).reshape(24, 5) % 4

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import distarray
 from distarray import DeviceMesh, Replicate, Shard
 from distarray.config import config
-from distarray.ops.sorting import buckets
+from distarray.engines.sorting import buckets
 from distarray.testing import assert_matches, assert_same_error
 
 from .sortable import RECORD, check, sorting_cases, tied
@@ -393,7 +393,7 @@ def test_errors_are_numpys_on_every_rank(world, ranks, number):
 @pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "u8", "i2", "?", "M8[s]", "g"])
 def test_packed_order(dtype):
     """The stable order by way of integers is NumPy's, whatever the bits are."""
-    from distarray.ops.sorting.local import sort_block, sorted_values, stable_order
+    from distarray.engines.sorting.sort_in_block import sort_block, sorted_values, stable_order
 
     rng = np.random.default_rng(1)
     for values in (

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import distarray
 from distarray import DeviceMesh, Shard
-from distarray.ops import statistics, tiles
+from distarray.engines import tiles
+from distarray.ops import statistics
 from distarray.testing import array_values, assert_matches, mesh_shapes, recipes, shapes
 from tests.ops.reduced import MANY, STATISTICS, axes, cases, compare, tried
 

@@ -13,8 +13,8 @@ import distarray
 import distarray.numpy as dnp
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
+from distarray.coverage_ledger import ufuncs
 from distarray.layout import Shard
-from distarray.ops.ledger import ufuncs
 from distarray.testing import assert_matches, mesh_shapes, recipes, shapes
 from distarray.testing.strategies import make_values
 from tests.ops.likeness import let_through

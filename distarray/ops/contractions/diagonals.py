@@ -8,9 +8,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, call, implements, to_layout, wrap
+from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.engines.contracting.operands import read
 from distarray.layout import Cut
-from distarray.ops.contractions.operands import read
-from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["merged", "trace"]
 

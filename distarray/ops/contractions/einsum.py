@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, implements
+from distarray.array.views import permuted
+from distarray.engines.contracting.contract import deliver
+from distarray.engines.contracting.exact import contract
+from distarray.engines.contracting.kernels import labelled_kernel
+from distarray.engines.contracting.operands import read, shadow
+from distarray.engines.contracting.program import program_for
+from distarray.engines.contracting.recipes import Recipe, recipe
 from distarray.ops.contractions.diagonals import merged
-from distarray.ops.contractions.engine import deliver
-from distarray.ops.contractions.kernels import labelled_kernel
-from distarray.ops.contractions.operands import read, shadow
-from distarray.ops.contractions.program import program_for
-from distarray.ops.contractions.recipes import Recipe, recipe
-from distarray.ops.contractions.reproducible import contract
-from distarray.ops.shape import permuted
 
 __all__ = ["einsum", "einsum_path"]
 

@@ -9,10 +9,10 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, implements
 from distarray.config import config
-from distarray.layout import Layout
-from distarray.ops.contractions.engine import deliver
-from distarray.ops.contractions.kernels import ufunc_kernel
-from distarray.ops.contractions.operands import (
+from distarray.engines.contracting.contract import deliver
+from distarray.engines.contracting.exact import contract
+from distarray.engines.contracting.kernels import ufunc_kernel
+from distarray.engines.contracting.operands import (
     common_shape,
     moved_axes,
     numbers,
@@ -20,8 +20,8 @@ from distarray.ops.contractions.operands import (
     read,
     shadow,
 )
-from distarray.ops.contractions.program import Program, program_for
-from distarray.ops.contractions.reproducible import contract
+from distarray.engines.contracting.program import Program, program_for
+from distarray.layout import Layout
 from distarray.plan import Contraction
 
 __all__ = ["matmul"]

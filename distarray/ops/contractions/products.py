@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, implements, to_layout
-from distarray.array.blocks import conjugated
+from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.portable import conjugated
 from distarray.config import config
-from distarray.layout import Layout
-from distarray.ops.contractions.engine import deliver
-from distarray.ops.contractions.kernels import labelled_kernel
-from distarray.ops.contractions.operands import (
+from distarray.engines.contracting.contract import deliver
+from distarray.engines.contracting.exact import contract
+from distarray.engines.contracting.kernels import labelled_kernel
+from distarray.engines.contracting.operands import (
     common_shape,
     probe,
     raise_as_numpy,
     read,
 )
-from distarray.ops.contractions.program import Program, program_for
-from distarray.ops.contractions.reproducible import contract
-from distarray.ops.one_rank import as_numpy_on_one_rank
-from distarray.ops.reshape import in_line, refitted
+from distarray.engines.contracting.program import Program, program_for
+from distarray.engines.reshaping import in_line, refitted
+from distarray.layout import Layout
 from distarray.plan import Contraction
 
 __all__ = ["dot", "inner", "kron", "outer", "tensordot", "vdot"]

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.engines.transforming.passes import Request, along_axes, along_axis
+from distarray.engines.transforming.transform import transform
 from distarray.layout import Fold
-from distarray.ops.fft.arguments import Request, along_axes, along_axis
-from distarray.ops.fft.engine import transform
 from distarray.plan.fourier import Kind
 
 __all__ = [

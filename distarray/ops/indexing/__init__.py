@@ -1,9 +1,4 @@
-"""Advanced indexing and selection: what is not a plain view.
-
-``keys`` reads a key into its normal form, ``located`` brings index arrays side by side, ``owners``
-says who has the rows they name, ``gather`` and ``scatter`` move rows, ``packing`` and ``masks``
-deal with boolean masks. The other files register NumPy's functions on top of these.
-"""
+"""Indexing and selection under NumPy's names; :mod:`distarray.engines.indexing` does the work."""
 
 from distarray.ops.indexing import (
     along,

@@ -7,17 +7,17 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout, wrap
-from distarray.array.blocks import refuse_read_only
+from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
+from distarray.engines.indexing.advanced_keys import index_shape
+from distarray.engines.indexing.bounds import in_bounds
+from distarray.engines.indexing.gather import fetch
+from distarray.engines.indexing.located import Located, local_part, locate
+from distarray.engines.indexing.owners import Rows
+from distarray.engines.indexing.scatter import store
+from distarray.engines.indexing.values import Values, as_values, plain
 from distarray.layout import Cut, Layout
-from distarray.ops.indexing.bounds import in_bounds
-from distarray.ops.indexing.gather import fetch
-from distarray.ops.indexing.keys import index_shape
-from distarray.ops.indexing.located import Located, local_part, locate
-from distarray.ops.indexing.owners import Rows
-from distarray.ops.indexing.scatter import store
 from distarray.ops.indexing.take import flat_rows, take
-from distarray.ops.indexing.values import Values, as_values, plain
 
 __all__ = ["put_along_axis", "take_along_axis"]
 

@@ -14,18 +14,18 @@ from distarray.array import (
     to_layout,
     wrap,
 )
-from distarray.array.blocks import refuse_read_only
+from distarray.array.one_rank import as_numpy_on_one_rank, names_scalar
+from distarray.array.portable import refuse_read_only
+from distarray.array.probes import as_axis
 from distarray.comm import DeviceMesh
+from distarray.engines.indexing import masks
+from distarray.engines.indexing.packing import Packing
+from distarray.engines.indexing.values import as_values, check_array, is_scalar, plain
+from distarray.engines.reshaping import in_line, refitted
 from distarray.layout import Layout
-from distarray.ops.asking import as_axis
-from distarray.ops.indexing import masks
 from distarray.ops.indexing.nonzeros import flatnonzero
-from distarray.ops.indexing.packing import Packing
 from distarray.ops.indexing.selection import copyto
 from distarray.ops.indexing.take import finished, take
-from distarray.ops.indexing.values import as_values, check_array, is_scalar, plain
-from distarray.ops.one_rank import as_numpy_on_one_rank, names_scalar
-from distarray.ops.reshape import in_line, refitted
 
 __all__ = ["compress", "extract", "place", "putmask"]
 

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, default_layout, implements, wrap
+from distarray.array.one_rank import as_numpy_on_one_rank
 from distarray.array.storage import vacant
+from distarray.engines.indexing.gather import fetch
+from distarray.engines.indexing.located import Located, local_part
+from distarray.engines.indexing.owners import Rows
+from distarray.engines.indexing.values import as_values
+from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Layout
-from distarray.ops.indexing.gather import fetch
-from distarray.ops.indexing.located import Located, local_part
-from distarray.ops.indexing.owners import Rows
-from distarray.ops.indexing.values import as_values
-from distarray.ops.one_rank import as_numpy_on_one_rank
-from distarray.ops.reshape import in_line
 
 __all__ = ["diag", "diagflat", "diagonal", "fill_diagonal"]
 

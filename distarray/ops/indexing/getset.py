@@ -9,18 +9,18 @@ import numpy as np
 
 from distarray.array import UFUNC_METHODS, DistArray, as_distarray, common_mesh, implements, wrap
 from distarray.array.assigning import brought
-from distarray.array.blocks import refuse_read_only
 from distarray.array.keys import basic_entries
+from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.portable import refuse_read_only
 from distarray.comm import own_mesh
+from distarray.engines.indexing import masks
+from distarray.engines.indexing.advanced_keys import AdvancedKey, advanced_key, index_shape
+from distarray.engines.indexing.gather import fetch
+from distarray.engines.indexing.located import locate
+from distarray.engines.indexing.owners import Rows
+from distarray.engines.indexing.scatter import Apply, assign, in_c_order, store
+from distarray.engines.indexing.values import MISMATCH, Values, as_values, is_scalar, plain
 from distarray.layout import Cut
-from distarray.ops.indexing import masks
-from distarray.ops.indexing.gather import fetch
-from distarray.ops.indexing.keys import AdvancedKey, advanced_key, index_shape
-from distarray.ops.indexing.located import locate
-from distarray.ops.indexing.owners import Rows
-from distarray.ops.indexing.scatter import Apply, assign, in_c_order, store
-from distarray.ops.indexing.values import MISMATCH, Values, as_values, is_scalar, plain
-from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["getitem", "setitem", "ufunc_at"]
 
@@ -58,8 +58,8 @@ def getitem(x: DistArray, key: Any) -> DistArray:
     -------
     DistArray
         Dimensions that the key leaves alone keep their cuts. See
-        :func:`~distarray.ops.indexing.masks.select` for the layout of what a mask selects, and
-        :func:`~distarray.ops.indexing.gather.fetch` for index arrays.
+        :func:`~distarray.engines.indexing.masks.select` for the layout of what a mask selects, and
+        :func:`~distarray.engines.indexing.gather.fetch` for index arrays.
 
     Cost
     ----
@@ -124,8 +124,8 @@ def setitem(x: DistArray, key: Any, value: Any) -> None:
     Cost
     ----
     None for index arrays and values that every rank has, nor for one value and a mask that lies
-    as the array. Otherwise see :func:`~distarray.ops.indexing.scatter.store` and
-    :func:`~distarray.ops.indexing.masks.write`.
+    as the array. Otherwise see :func:`~distarray.engines.indexing.scatter.store` and
+    :func:`~distarray.engines.indexing.masks.write`.
 
     Raises
     ------

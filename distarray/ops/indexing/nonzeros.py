@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, implements, wrap
+from distarray.engines.indexing.masks import coordinates
 from distarray.layout import Cut, Layout
-from distarray.ops.indexing.masks import coordinates
 
 __all__ = ["argwhere", "flatnonzero", "nonzero"]
 
@@ -29,7 +29,7 @@ def nonzero(a: Any) -> tuple[DistArray, ...]:
     Cost
     ----
     One allgather of a number if the leading dimension alone is cut. Otherwise the positions are
-    counted out and exchanged, see :class:`~distarray.ops.indexing.packing.Packing`.
+    counted out and exchanged, see :class:`~distarray.engines.indexing.packing.Packing`.
     """
     x = as_distarray(a)
     if not x.ndim:

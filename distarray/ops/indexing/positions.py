@@ -7,8 +7,8 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.comm.agree import agree
-from distarray.ops.blockwise import apply_blockwise
-from distarray.ops.indexing.masks import coordinates
+from distarray.engines.blockwise import apply_blockwise
+from distarray.engines.indexing.masks import coordinates
 
 __all__ = ["ix_", "ravel_multi_index", "unravel_index"]
 

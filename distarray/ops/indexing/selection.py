@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, movement
+from distarray.array.one_rank import as_numpy_on_one_rank, names_scalar
+from distarray.array.probes import condition
 from distarray.comm.agree import agree
-from distarray.ops.asking import condition
-from distarray.ops.blockwise import apply_blockwise
+from distarray.engines.blockwise import apply_blockwise
+from distarray.engines.indexing.values import check_array, plain, without_surplus
 from distarray.ops.indexing.nonzeros import nonzero
-from distarray.ops.indexing.values import check_array, plain, without_surplus
-from distarray.ops.one_rank import as_numpy_on_one_rank, names_scalar
 from distarray.plan import restrict, shape_text
 
 __all__ = ["choose", "copyto", "select", "where"]

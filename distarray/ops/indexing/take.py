@@ -7,15 +7,15 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.array.blocks import refuse_read_only
-from distarray.ops.asking import as_axis
-from distarray.ops.indexing.gather import fetch
-from distarray.ops.indexing.located import Located, locate
-from distarray.ops.indexing.owners import Rows
-from distarray.ops.indexing.scatter import store
-from distarray.ops.indexing.values import Values, as_values, check_array, is_scalar, plain
-from distarray.ops.one_rank import as_numpy_on_one_rank
-from distarray.ops.reshape import in_line
+from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.portable import refuse_read_only
+from distarray.array.probes import as_axis
+from distarray.engines.indexing.gather import fetch
+from distarray.engines.indexing.located import Located, locate
+from distarray.engines.indexing.owners import Rows
+from distarray.engines.indexing.scatter import store
+from distarray.engines.indexing.values import Values, as_values, check_array, is_scalar, plain
+from distarray.engines.reshaping import in_line
 
 __all__ = ["finished", "flat_rows", "put", "take"]
 
@@ -54,7 +54,8 @@ def take(
     Returns
     -------
     DistArray
-        Other axes keep their cuts; see :func:`~distarray.ops.indexing.gather.fetch` for the rest.
+        Other axes keep their cuts; see :func:`~distarray.engines.indexing.gather.fetch` for the
+        rest.
 
     Cost
     ----

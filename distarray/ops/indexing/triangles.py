@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, implements, wrap
+from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.engines.indexing.masks import coordinates
 from distarray.layout import Layout
 from distarray.ops.creation import triangle
-from distarray.ops.indexing.masks import coordinates
-from distarray.ops.one_rank import as_numpy_on_one_rank
 
 __all__ = ["diag_indices_from", "tril", "tril_indices_from", "triu", "triu_indices_from"]
 

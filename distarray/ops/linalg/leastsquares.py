@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, call, implements, movement
+from distarray.engines.factoring import small
+from distarray.engines.factoring.householder import factored
+from distarray.engines.factoring.repeatable import repeatable
+from distarray.engines.factoring.tsqr import TallQR
 from distarray.layout import Cut
-from distarray.ops.linalg import small
-from distarray.ops.linalg.householder import factored
 from distarray.ops.linalg.qr import is_tall, rows_of, triangle_of
-from distarray.ops.linalg.repeatable import repeatable
 from distarray.ops.linalg.svd import SQUARE_BYTES, adjoint, svd
-from distarray.ops.linalg.tsqr import TallQR
 from distarray.ops.ufuncs import call_ufunc
 
 __all__ = ["lstsq", "pinv"]

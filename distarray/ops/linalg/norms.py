@@ -8,10 +8,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, call, implements, wrap
+from distarray.array.one_rank import as_numpy_on_one_rank
 from distarray.config import config
-from distarray.ops.linalg import small
+from distarray.engines.factoring import small
 from distarray.ops.linalg.svd import svdvals
-from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.ops.ufuncs import call_ufunc
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, call, common_mesh, implements, wrap
-from distarray.ops.linalg import small
-from distarray.ops.reshape import in_line
+from distarray.engines.factoring import small
+from distarray.engines.reshaping import in_line
 
 __all__ = ["cross", "multi_dot"]
 

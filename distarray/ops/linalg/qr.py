@@ -8,11 +8,11 @@ import numpy as np
 from numpy.linalg import _linalg
 
 from distarray.array import DistArray, call, implements, movement, to_layout, wrap
+from distarray.engines.factoring import small
+from distarray.engines.factoring.householder import Factored, by_rows, factored
+from distarray.engines.factoring.repeatable import repeatable
+from distarray.engines.factoring.tsqr import MOST_COLUMNS, TallQR
 from distarray.layout import Layout, Replicate
-from distarray.ops.linalg import small
-from distarray.ops.linalg.householder import Factored, by_rows, factored
-from distarray.ops.linalg.repeatable import repeatable
-from distarray.ops.linalg.tsqr import MOST_COLUMNS, TallQR
 
 __all__ = ["is_tall", "orthogonal", "qr", "rows_of", "tall_qr", "triangle_of"]
 
@@ -55,8 +55,9 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     Tall (at most 128 columns, and twice as many rows on each rank): about log2(p) rounds of one
     message of N**2 elements. Short: a gather of the first M columns. Others: for each 64
     columns the rounds of a tall matrix and an allreduce of what is on their right
-    (:func:`~distarray.ops.linalg.householder.factored`). Stacks of at least as many matrices as
-    ranks: nothing where the stack is cut. Matrices whose columns are cut are redistributed to rows.
+    (:func:`~distarray.engines.factoring.householder.factored`). Stacks of at least as many matrices
+    as ranks: nothing where the stack is cut. Matrices whose columns are cut are redistributed to
+    rows.
     """
     mode = _checked(mode)
     (x,) = small.read(a)

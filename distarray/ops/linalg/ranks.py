@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, call, implements
-from distarray.ops.linalg import small
+from distarray.engines.factoring import small
+from distarray.engines.factoring.repeatable import repeatable
 from distarray.ops.linalg.norms import norm
-from distarray.ops.linalg.repeatable import repeatable
 from distarray.ops.linalg.svd import svd
 from distarray.ops.ufuncs import call_ufunc
 

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, implements, wrap
-from distarray.layout import Fold, Layout
-from distarray.ops.linalg.hermitian import eigen
-from distarray.ops.linalg.repeatable import repeatable
-from distarray.ops.linalg.small import (
+from distarray.engines.factoring.hermitian import eigen
+from distarray.engines.factoring.repeatable import repeatable
+from distarray.engines.factoring.small import (
     at_once,
     check_square,
     common_type,
@@ -19,6 +18,7 @@ from distarray.ops.linalg.small import (
     real_type,
     stackwise,
 )
+from distarray.layout import Fold, Layout
 from distarray.ops.linalg.square import each_matrix
 
 __all__ = ["HERMITIAN_FROM", "eig", "eigh", "eigvals", "eigvalsh"]

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, call, implements, wrap
-from distarray.layout import Layout
-from distarray.ops.linalg import cholesky as blocked_cholesky
-from distarray.ops.linalg import lu
-from distarray.ops.linalg.repeatable import repeatable
-from distarray.ops.linalg.small import (
+from distarray.engines.factoring import cholesky as blocked_cholesky
+from distarray.engines.factoring import lu
+from distarray.engines.factoring.repeatable import repeatable
+from distarray.engines.factoring.small import (
     at_once,
     check_square,
     common_type,
@@ -23,7 +22,8 @@ from distarray.ops.linalg.small import (
     read,
     stackwise,
 )
-from distarray.ops.reshape import in_line, refitted
+from distarray.engines.reshaping import in_line, refitted
+from distarray.layout import Layout
 
 __all__ = [
     "BLOCKED_FROM",

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.linalg import _linalg
 
 from distarray.array import DistArray, call, implements, wrap
-from distarray.array.blocks import conjugated
+from distarray.array.portable import conjugated
+from distarray.engines.factoring import small
+from distarray.engines.factoring.householder import by_rows
+from distarray.engines.factoring.jacobi import values_and_vectors
+from distarray.engines.factoring.repeatable import repeatable
 from distarray.layout import Layout
-from distarray.ops.linalg import small
-from distarray.ops.linalg.householder import by_rows
-from distarray.ops.linalg.jacobi import values_and_vectors
 from distarray.ops.linalg.qr import is_tall, orthogonal, tall_qr, triangle_of
-from distarray.ops.linalg.repeatable import repeatable
 from distarray.ops.ufuncs import call_ufunc
 
 __all__ = ["svd", "svdvals"]

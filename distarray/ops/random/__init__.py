@@ -1,9 +1,9 @@
 """Random numbers by global position: generators, permutations, the legacy functions."""
 
+from distarray.engines.drawing.seeds import MT19937, PCG64, PCG64DXSM, SFC64, SeedSequence
+from distarray.engines.drawing.streams import Philox
 from distarray.ops.random.generator import Generator, default_rng
 from distarray.ops.random.legacy import RandomState, function, get_bit_generator, set_bit_generator
-from distarray.ops.random.seeds import MT19937, PCG64, PCG64DXSM, SFC64, SeedSequence
-from distarray.ops.random.streams import Philox
 
 __all__ = [
     "MT19937",

@@ -7,9 +7,9 @@ distributed arrays.
 
 from typing import Any
 
+from distarray.array.placing import Placements
 from distarray.comm import DeviceMesh
-from distarray.ops.placing import Placements
-from distarray.ops.random.sampling import Source
+from distarray.engines.drawing.sampling import Source
 
 __all__ = ["Continuous"]
 

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from distarray.comm import DeviceMesh
-from distarray.ops.random.choosing import Choosing
+from distarray.engines.drawing.choosing import Choosing
+from distarray.engines.drawing.sampling import Source
+from distarray.engines.drawing.seeds import sequence_of
+from distarray.engines.drawing.streams import Philox
 from distarray.ops.random.continuous import Continuous
 from distarray.ops.random.discrete import Discrete
 from distarray.ops.random.ordering import Ordering
-from distarray.ops.random.sampling import Source
-from distarray.ops.random.seeds import sequence_of
 from distarray.ops.random.standard import Standard
-from distarray.ops.random.streams import Philox
 from distarray.ops.random.vectors import Vectors
 
 __all__ = ["Generator", "default_rng"]
@@ -25,8 +25,8 @@ class Generator(Standard, Continuous, Discrete, Vectors, Ordering, Choosing):
     Has every method of :class:`numpy.random.Generator`. A number depends on the seed, on how many
     calls came before, on the shape and on its place in the array, and on nothing else: neither on
     the number of ranks nor on the layout. The numbers are others than NumPy's for the same seed
-    (see :mod:`distarray.ops.random.streams`). What NumPy gives as a scalar is one here, the same on
-    all ranks.
+    (see :mod:`distarray.engines.drawing.streams`). What NumPy gives as a scalar is one here, the
+    same on all ranks.
 
     Parameters
     ----------

@@ -13,13 +13,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from distarray.array.placing import Placements
 from distarray.comm import DeviceMesh, Group, world_group
-from distarray.ops.placing import Placements
+from distarray.engines.drawing.seeds import sequence_of
+from distarray.engines.drawing.streams import Philox
 from distarray.ops.random.continuous import Continuous
 from distarray.ops.random.discrete import Discrete
 from distarray.ops.random.generator import Generator
-from distarray.ops.random.seeds import sequence_of
-from distarray.ops.random.streams import Philox
 from distarray.ops.random.vectors import Vectors
 
 __all__ = ["RandomState", "function", "get_bit_generator", "set_bit_generator"]

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray
+from distarray.array.placing import Placements, as_shape
 from distarray.comm import DeviceMesh, default_mesh
+from distarray.engines.drawing.drawn_tiles import Tile
+from distarray.engines.drawing.parameters import as_parameters
+from distarray.engines.drawing.sampling import Array, Source, fill, filled, layout_for, probe
 from distarray.layout import Layout
-from distarray.ops.placing import Placements, as_shape
-from distarray.ops.random.parameters import as_parameters
-from distarray.ops.random.sampling import Array, Source, fill, filled, layout_for, probe
-from distarray.ops.random.tiles import Tile
 
 __all__ = ["Standard"]
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, movement, wrap
+from distarray.array.placing import Placements, as_shape
 from distarray.comm import DeviceMesh
-from distarray.layout import Layout
-from distarray.ops.placing import Placements, as_shape
-from distarray.ops.random.distributions import Distribution
-from distarray.ops.random.parameters import Placed, as_parameters, common_shape
-from distarray.ops.random.sampling import (
+from distarray.engines.drawing.distributions import Distribution
+from distarray.engines.drawing.drawn_tiles import TILE, Tile, tile_extents
+from distarray.engines.drawing.parameters import Placed, as_parameters, common_shape
+from distarray.engines.drawing.sampling import (
     Array,
     Draw,
     Source,
@@ -22,7 +22,7 @@ from distarray.ops.random.sampling import (
     probe,
     tiled_layout,
 )
-from distarray.ops.random.tiles import TILE, Tile, tile_extents
+from distarray.layout import Layout
 from distarray.plan import propagate
 
 __all__ = ["Vectors", "on_host"]

@@ -8,12 +8,12 @@ import numpy as np
 from distarray.array import DistArray, as_distarray, call, common_mesh, implements, to_layout, wrap
 from distarray.comm import devices
 from distarray.config import config
+from distarray.engines.reshaping import in_line
+from distarray.engines.sorting.counted import shifted, unshifted
+from distarray.engines.sorting.distinct_in_block import distinct
 from distarray.layout import Fold, Layout
-from distarray.ops.reshape import in_line
-from distarray.ops.sets.local import distinct
 from distarray.ops.sets.unique import unique
-from distarray.ops.sorting.counted import shifted, unshifted
-from distarray.ops.sorting.searching import Haystack
+from distarray.ops.sorting.search import Haystack
 
 __all__ = ["intersect1d", "isin", "setdiff1d", "setxor1d", "union1d"]
 

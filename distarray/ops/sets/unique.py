@@ -8,11 +8,11 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray, as_distarray, call, implements, to_layout, wrap
 from distarray.comm import DeviceMesh, devices
 from distarray.config import config
+from distarray.engines.reshaping import in_line
+from distarray.engines.sorting.distinct import Merged, merge
+from distarray.engines.sorting.distinct_in_block import Distinct, distinct
+from distarray.engines.sorting.parallel_sort import lengths_of
 from distarray.layout import Cut, Layout
-from distarray.ops.reshape import in_line
-from distarray.ops.sets.distinct import Merged, merge
-from distarray.ops.sets.local import Distinct, distinct
-from distarray.ops.sorting.engine import lengths_of
 
 __all__ = ["unique", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
 

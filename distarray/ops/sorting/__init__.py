@@ -1,5 +1,5 @@
-"""Sorting and searching: one parallel sort, and what is made of it."""
+"""Sorting and searching."""
 
-from distarray.ops.sorting import arrangements, partitions, searching
+from distarray.ops.sorting import partition, search, sort
 
-__all__ = ["arrangements", "partitions", "searching"]
+__all__ = ["partition", "search", "sort"]

@@ -6,7 +6,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from distarray import DeviceMesh
-from distarray.ops.linalg import cyclic, divide, hermitian, lu, spectra, square
+from distarray.engines.factoring import cyclic, hermitian, lu
+from distarray.engines.factoring import divide_and_conquer as divide
+from distarray.ops.linalg import spectra, square
 from distarray.testing import mesh_shapes, recipes
 
 #: Sides of square matrices: none, one, fewer than ranks, and with panels of every length.

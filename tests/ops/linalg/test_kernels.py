@@ -5,8 +5,9 @@ import pytest
 
 from distarray import DeviceMesh, Replicate, Shard, distribute
 from distarray.comm import run_threads
+from distarray.engines.factoring import cyclic, lapack, secular, triangular
+from distarray.engines.factoring import divide_and_conquer as divide
 from distarray.layout import Layout
-from distarray.ops.linalg import cyclic, divide, lapack, secular, triangular
 
 from .matrices import blocked, positive, well
 

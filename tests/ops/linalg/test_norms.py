@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distarray import DeviceMesh, Shard, distribute, trace
-from distarray.ops.linalg import small
+from distarray.engines.factoring import small
 from distarray.testing import array_values, assert_matches, mesh_shapes, recipes
 from tests.ops.likeness import let_through
 

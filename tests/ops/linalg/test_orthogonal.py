@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from distarray import DeviceMesh, Replicate, Shard, distribute, trace
 from distarray.config import config
-from distarray.ops.linalg import householder, leastsquares, qr, small, svd, tsqr
+from distarray.engines.factoring import householder, small, tsqr
+from distarray.ops.linalg import leastsquares, qr, svd
 from distarray.testing import assert_matches
 
 from .matrices import placed, rounding, run

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distarray import DeviceMesh, Replicate, Shard, distribute, trace
-from distarray.ops.linalg import small, square
+from distarray.engines.factoring import small
+from distarray.ops.linalg import square
 from distarray.testing import assert_matches
 
 from .matrices import SIDES, blocked, placed, positive, rounding, run, well

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from distarray.ops.random.bounded import drawing_bounded
+from distarray.engines.drawing.bounded import drawing_bounded
 
 
 def pair(seed):

@@ -258,8 +258,8 @@ def test_distributed_probabilities(world, ranks):
 
 def test_bucketed_permutations_are_uniform():
     """Where elements come to lie, and which neighbours they get, over many permutations."""
-    from distarray.ops.random import shuffling
-    from distarray.ops.random.streams import Philox
+    from distarray.engines.drawing import shuffling
+    from distarray.engines.drawing.streams import Philox
 
     source = Philox.of(np.random.SeedSequence(11))
     n, trials = 24, 1500

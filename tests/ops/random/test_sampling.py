@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import distarray
 from distarray import DeviceMesh, Replicate, Shard
 from distarray.comm import run_threads
+from distarray.engines.drawing.distributions import DISTRIBUTIONS
 from distarray.numpy.random import Generator, default_rng
-from distarray.ops.random.distributions import DISTRIBUTIONS
 from distarray.testing import assert_matches, assert_same_error, mesh_shapes, recipes, shapes
 
 #: Method -> scalar parameters.
@@ -263,8 +263,8 @@ def test_integers_of_all_types(world, dtype):
 
 def test_positions_beyond_32_bits(world, ranks):
     """Tiles of an array of 2^40 rows, of which a mesh would have 2^20 ranks."""
-    from distarray.ops.random.sampling import fill
-    from distarray.ops.random.streams import Philox
+    from distarray.engines.drawing.sampling import fill
+    from distarray.engines.drawing.streams import Philox
 
     shape, start = (1 << 40,), (1 << 39) + 12345
     call = Philox.of(np.random.SeedSequence(7)).call()

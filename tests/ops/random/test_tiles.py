@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distarray.engines.drawing.drawn_tiles import TILE, tile_count, tile_extents, tiles
 from distarray.layout import Layout, Shard
-from distarray.ops.random.tiles import TILE, tile_count, tile_extents, tiles
 from distarray.testing import shapes
 
 SHAPES = st.one_of(

@@ -1,0 +1,167 @@
+"""Where a new array goes: what all creation functions share."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from inspect import signature
+from operator import index
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from distarray.array import DistArray, call, common_mesh, implements, placed_layout, wrap
+from distarray.array.one_rank import is_alone
+from distarray.comm import DeviceMesh, default_mesh
+from distarray.layout import Fold, Layout, Placement
+
+__all__ = ["Placements", "as_numpy_makes_them", "as_shape", "creates", "follow", "place", "plain"]
+
+Placements = Sequence[Placement] | Placement
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def creates(
+    numpy_function: Callable[..., Any],
+    through: Iterable[Fold] = (),
+    at: bool = False,
+    lists: bool = False,
+) -> Callable[[Function], Function]:
+    """Register a creation function, and give it out under a name that can be called directly.
+
+    Called directly, it goes through the registry too, so that pending folds among its arguments
+    are settled as they are when NumPy's function of that name is called.
+    """
+
+    def register(function: Function) -> Function:
+        like = "like" in signature(function).parameters
+        implements(numpy_function, through=through, at=at, like=like, lists=lists)(function)
+
+        @wraps(function)
+        def public(*args: Any, **kwargs: Any) -> Any:
+            return call(numpy_function, *args, **kwargs)
+
+        return cast(Function, public)
+
+    return register
+
+
+def as_numpy_makes_them(numpy_function: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Let NumPy's function make an array that one rank is to hold, and place what it gives.
+
+    Parameters
+    ----------
+    numpy_function : callable
+        Of the arguments of the decorated function but `mesh` and `placements`. Of a tuple the
+        first item is placed.
+
+    Notes
+    -----
+    Not where `like` or `device` is given, or an argument is distributed.
+    """
+
+    def decorate(function: Function) -> Function:
+        @wraps(function)
+        def either(
+            *args: Any,
+            mesh: DeviceMesh | None = None,
+            placements: Placements | None = None,
+            **kwargs: Any,
+        ) -> Any:
+            at = default_mesh() if mesh is None else mesh
+            if not is_alone(at) or _is_bound(args, kwargs):
+                return function(*args, mesh=mesh, placements=placements, **kwargs)
+            value = numpy_function(*args, **kwargs)
+            if type(value) is tuple:
+                return (_placed(value[0], at, placements), *value[1:])
+            return _placed(value, at, placements)
+
+        return cast(Function, either)
+
+    return decorate
+
+
+def _is_bound(args: Iterable[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether arguments are distributed, or say where the array goes."""
+    if kwargs.get("device") is not None or kwargs.get("like") is not None:
+        return True
+    return any(isinstance(value, DistArray) for value in (*args, *kwargs.values()))
+
+
+def _placed(value: Any, mesh: DeviceMesh, placements: Placements | None) -> DistArray:
+    return wrap(value, placed_layout(value.shape, value.dtype, mesh, placements), mesh)
+
+
+def as_shape(shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple of int, checked as NumPy does."""
+    if type(shape) is not tuple:
+        shape = _sequence(shape)
+    dims = tuple([index(extent) for extent in shape])
+    if dims and min(dims) < 0:
+        raise ValueError("negative dimensions are not allowed")
+    return dims
+
+
+def _sequence(shape: Any) -> Any:
+    try:
+        if not isinstance(shape, bool):
+            return (index(shape),)
+    except TypeError:
+        if hasattr(shape, "__getitem__") and not isinstance(shape, dict | np.generic):
+            return shape
+    raise TypeError(f"expected a sequence of integers or a single integer, got '{shape!r}'")
+
+
+def place(
+    shape: Sequence[int],
+    dtype: Any,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+    device: str | None = None,
+    like: Any = None,
+) -> tuple[Layout, DeviceMesh]:
+    """The layout and mesh of a new array.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the array.
+    dtype : dtype
+        Of the array.
+    mesh, placements
+        What the caller asks for: the default mesh, and its default layout, if None.
+    device : str, optional
+        "cpu", "cuda" or what ``x.device`` says; must be the mesh's where one is given.
+    like : DistArray or ndarray, optional
+        The mesh of a DistArray is taken where none is given.
+    """
+    if like is not None and not isinstance(like, (DistArray, np.ndarray)):
+        raise TypeError(
+            f"like= takes a DistArray or a NumPy array here, not {type(like).__name__}; call "
+            "NumPy's own function for arrays of another library"
+        )
+    if mesh is None:
+        mesh = default_mesh() if like is None else common_mesh(like)
+    if device is not None and device not in (mesh.device_type, mesh.device):
+        raise ValueError(
+            f'Device not understood. Only "{mesh.device}" is allowed on this mesh, '
+            f"but received: {device}"
+        )
+    return placed_layout(tuple(shape), np.dtype(dtype), mesh, placements), mesh
+
+
+def follow(x: DistArray) -> Layout:
+    """The layout of a new array that is to lie as `x` does; settles nothing.
+
+    Where `x` lives at one coordinate of a mesh dimension, or is pending there, the new array is
+    replicated.
+    """
+    return x._layout if x._layout.is_plain else x._layout.settled()
+
+
+def plain(value: Any) -> Any:
+    """A 0-d distributed array as NumPy's scalar or 0-d array; anything else as it is.
+
+    Communicates only for an element that one rank alone holds.
+    """
+    if not isinstance(value, DistArray) or value.ndim:
+        return value
+    return value.mesh.to_host(value._block) if value._layout.is_replicated else value.full()

@@ -1,0 +1,1 @@
+"""Sums of products: operands brought together, multiplied on each rank, folded."""

@@ -1,0 +1,208 @@
+"""What one rank does: multiplying blocks, with BLAS wherever the labels allow it."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from string import ascii_letters
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distarray.array.portable import call_ufunc
+from distarray.engines.contracting.program import Kernel
+from distarray.plan import Contraction
+
+__all__ = ["labelled_kernel", "ufunc_kernel"]
+
+Array = Any
+Labels = tuple[int, ...]
+
+
+@lru_cache(maxsize=64)
+def ufunc_kernel(ufunc: np.ufunc, subscripts: str) -> Kernel:
+    """A generalized ufunc on the blocks, which broadcast as the operands do.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+        matmul or one of its relatives.
+    subscripts : str
+        What it does to real numbers, as einsum says it.
+    """
+
+    def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], out: Array | None) -> Array:
+        a, b = [_cast(block, dtype) for block in blocks]
+        if _slow(dtype, a):
+            return np.einsum(subscripts, a, b)
+        return call_ufunc(ufunc, a, b) if out is None else call_ufunc(ufunc, a, b, out=out)
+
+    return multiply
+
+
+def _slow(dtype: np.dtype[Any], block: Array) -> bool:
+    """Whether einsum is the faster product: NumPy's of integers has no blocks and no SIMD."""
+    return dtype.kind in "iu" and type(block) is np.ndarray
+
+
+def _cast(block: Array, dtype: np.dtype[Any]) -> Array:
+    return block if block.dtype == dtype else block.astype(dtype)
+
+
+@lru_cache(maxsize=1024)
+def labelled_kernel(spec: Contraction, zero: bool = False) -> Kernel:
+    """The product of blocks by their labels: a matrix product if it is one, else einsum.
+
+    Integers are exact either way; both wrap around as NumPy's do. With `zero` products are added to
+    zero, where there is no other sum: einsum's are.
+    """
+    terms = tuple([tuple([label for label in term if label >= 0]) for term in spec.terms])
+    product = _kernel(terms, spec.out, zero)
+    if terms == spec.terms:
+        return product
+    keys = [tuple([0 if label < 0 else slice(None) for label in term]) for term in spec.terms]
+
+    def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], out: Array | None) -> Array:
+        squeezed = [block[(*key, ...)] for block, key in zip(blocks, keys, strict=True)]
+        return product(squeezed, dtype, out)
+
+    return multiply
+
+
+def _kernel(terms: Sequence[Labels], out: Labels, zero: bool) -> Kernel:
+    if len(terms) != 2:
+        return _einsum(terms, out)
+    if all(label in out for term in terms for label in term):
+        product = _elementwise(terms, out)
+        return _added_to_zero(product, _einsum(terms, out)) if zero else product
+    arrangement = _arrangement(terms, out)
+    if arrangement is None:
+        return _einsum(terms, out)
+    if arrangement.is_plain:
+        return ufunc_kernel(np.matmul, arrangement.subscripts)
+    return arrangement.multiply
+
+
+def _elementwise(terms: Sequence[Labels], out: Labels) -> Kernel:
+    """The product of two blocks without a sum, in C order."""
+    orders = [tuple([term.index(label) for label in out if label in term]) for term in terms]
+    keys = [tuple([slice(None) if label in term else None for label in out]) for term in terms]
+
+    def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
+        # A block without dimensions broadcasts as it is; a scalar meets blocks on any device.
+        a, b = [
+            _cast(block, dtype).transpose(order)[(*key, ...)] if order else _cast(block, dtype)
+            for block, order, key in zip(blocks, orders, keys, strict=True)
+        ]
+        return call_ufunc(np.multiply, a, b, order="C")
+
+    return multiply
+
+
+def _added_to_zero(product: Kernel, einsum: Kernel) -> Kernel:
+    """A product without a sum, as einsum has it: with no negative zeros."""
+
+    def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
+        if all(isinstance(block, (np.ndarray, np.generic)) for block in blocks):
+            return einsum(blocks, dtype, into)
+        found = product(blocks, dtype, into)
+        found += 0
+        return found
+
+    return multiply
+
+
+def _einsum(terms: Sequence[Labels], out: Labels) -> Kernel:
+    seen = dict.fromkeys(label for term in (*terms, out) for label in term)
+    letter = dict(zip(seen, ascii_letters, strict=False))
+    left = ",".join(["".join([letter[label] for label in term]) for term in terms])
+    subscripts = f"{left}->{''.join([letter[label] for label in out])}"
+
+    def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
+        return np.einsum(subscripts, *[_cast(block, dtype) for block in blocks])
+
+    return multiply
+
+
+class _Arrangement(NamedTuple):
+    """Two operands as stacks of matrices: the order of their axes, and of the product's.
+
+    Attributes
+    ----------
+    swapped : bool
+        Whether the second operand comes first, because its rows do in the result.
+    left, right : tuple of int
+        Axes of the first operand as (stack, rows, summed), of the second as (stack, summed,
+        columns).
+    stack, rows, summed, columns : int
+        How many labels are of each kind.
+    result : tuple of int
+        Axes that bring (stack, rows, columns) into the order of the result.
+    subscripts : str
+        The product of the matrices, or vectors, as einsum says it.
+    """
+
+    swapped: bool
+    left: Labels
+    right: Labels
+    stack: int
+    rows: int
+    summed: int
+    columns: int
+    result: Labels
+    subscripts: str
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the operands are such matrices or vectors as they lie, and so is the result."""
+        orders = (self.left, self.right, self.result)
+        as_they_lie = all(order == tuple(range(len(order))) for order in orders)
+        return as_they_lie and not self.swapped and max(self.rows, self.summed, self.columns) == 1
+
+    def multiply(self, blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
+        """One product of (stacks of) matrices; blocks that are matrices already are not copied."""
+        a, b = reversed(blocks) if self.swapped else blocks
+        a = _cast(a, dtype).transpose(self.left)
+        b = _cast(b, dtype).transpose(self.right)
+        stack, rows = a.shape[: self.stack], a.shape[self.stack : self.stack + self.rows]
+        columns = b.shape[b.ndim - self.columns :]
+        depth = prod(a.shape[self.stack + self.rows :])
+        if self.rows > 1 or self.summed > 1:
+            a = a.reshape(*stack, *([prod(rows)] if rows else []), depth)
+        if self.columns > 1 or self.summed > 1:
+            b = b.reshape(*stack, depth, *([prod(columns)] if columns else []))
+        product = np.einsum(self.subscripts, a, b) if _slow(dtype, a) else np.matmul(a, b)
+        if self.rows > 1 or self.columns > 1:
+            product = product.reshape(*stack, *rows, *columns)
+        if self.result != tuple(range(len(self.result))):
+            product = product.transpose(self.result)
+        return product
+
+
+def _arrangement(terms: Sequence[Labels], out: Labels) -> _Arrangement | None:
+    """How a pair becomes a matrix product; None if it does not, or gains nothing by it."""
+    a, b = terms
+    stack = [label for label in out if label in a and label in b]
+    free = [label for label in out if label not in stack]
+    swapped = bool(free) and free[0] in b
+    if swapped:
+        a, b = b, a
+    rows = [label for label in free if label in a]
+    columns = [label for label in free if label in b]
+    summed = [label for label in a if label in b and label not in out]
+    alone = len(a) - len(stack) - len(rows) - len(summed)
+    alone += len(b) - len(stack) - len(columns) - len(summed)
+    if alone or not summed or (stack and not (rows and columns)):
+        return None
+    made = [*stack, *rows, *columns]
+    i, k = "i" if rows else "", "k" if columns else ""
+    return _Arrangement(
+        swapped,
+        tuple([a.index(label) for label in (*stack, *rows, *summed)]),
+        tuple([b.index(label) for label in (*stack, *summed, *columns)]),
+        len(stack),
+        len(rows),
+        len(summed),
+        len(columns),
+        tuple([made.index(label) for label in out]),
+        f"...{i}j,...j{k}->...{i}{k}",
+    )

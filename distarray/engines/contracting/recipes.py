@@ -1,0 +1,246 @@
+"""What a call of einsum comes to: its checks, its diagonals, its contractions in order.
+
+Made from metadata alone, and kept, so that a call in a loop is read once.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from distarray.engines.contracting.subscripts import Label, Subscripts, Term, parse
+from distarray.plan import Contraction
+
+__all__ = ["Recipe", "Step", "recipe"]
+
+Shape = tuple[int, ...]
+
+
+class Step(NamedTuple):
+    """One contraction: its operands leave the list, and its result joins it at the end.
+
+    Attributes
+    ----------
+    positions : tuple of int
+        Of the operands in the list, in the order of the labels.
+    spec : Contraction or None
+        The labels.
+    axes : tuple of int
+        Without `spec`: one operand, with its dimensions in this order.
+    """
+
+    positions: tuple[int, ...]
+    spec: Contraction | None
+    axes: tuple[int, ...] = ()
+
+
+class Recipe(NamedTuple):
+    """A call of einsum, understood.
+
+    Attributes
+    ----------
+    diagonals : tuple of tuple of (int, int)
+        For each operand the pairs of dimensions to merge, one after the other.
+    steps : tuple of Step
+        The contractions.
+    shape : tuple of int
+        Of the result.
+    dtype : dtype
+        To work in.
+    scalar : bool
+        Whether a 0-d result is a scalar.
+    """
+
+    diagonals: tuple[tuple[tuple[int, int], ...], ...]
+    steps: tuple[Step, ...]
+    shape: Shape
+    dtype: np.dtype[Any]
+    scalar: bool
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the result is a view of the one operand."""
+        return len(self.diagonals) == 1 and all(step.spec is None for step in self.steps)
+
+
+@lru_cache(maxsize=4096)
+def recipe(
+    subscripts: tuple[Any, ...],
+    shapes: tuple[Shape, ...],
+    dtypes: tuple[np.dtype[Any], ...],
+    out: tuple[Shape, np.dtype[Any]] | None,
+    optimize: Any,
+    keywords: tuple[tuple[str, Any], ...],
+) -> Recipe:
+    """Understand a call of einsum.
+
+    Parameters
+    ----------
+    subscripts : tuple
+        The string alone, or the lists of labels as tuples, the result's last if given.
+    shapes, dtypes : tuple
+        Of the operands.
+    out : (shape, dtype), optional
+        Of the array given for the result.
+    optimize : hashable
+        As given, lists as tuples.
+    keywords : tuple of (str, object)
+        The others: dtype, casting, order.
+
+    Raises
+    ------
+    ValueError, TypeError
+        NumPy's own.
+    """
+    call = _Call(subscripts, shapes, dtypes, dict(keywords))
+    # NumPy itself says what is wrong with all but the extents, on single elements.
+    path = optimize if isinstance(optimize, (bool, str)) else False
+    into = None if out is None else np.ones((1,) * len(out[0]), out[1])
+    small = [np.ones((1,) * len(shape), t) for shape, t in zip(shapes, dtypes)]
+    try:
+        made = call.on(small, path, into)
+    except TypeError:  # NumPy looks at the extents before the types
+        call.refuse(out)
+    parsed = parse(subscripts, [len(shape) for shape in shapes])
+    extents = _extents(parsed, shapes)
+    shape = () if extents is None else tuple([extents[label] for label in parsed.out])
+    if extents is None or (out is not None and out[0] != shape):
+        call.refuse(out)
+    merged = [_merges(term) for term in parsed.terms]
+    terms = [tuple(dict.fromkeys(term)) for term in parsed.terms]
+    short = [
+        tuple([extent for d, extent in enumerate(shape) if term.index(term[d]) == d])
+        for term, shape in zip(parsed.terms, shapes, strict=True)
+    ]
+    steps = _steps(terms, short, parsed.out, optimize)
+    dtype = np.dtype(call.keywords.get("dtype") or np.result_type(*dtypes))
+    return Recipe(tuple(merged), tuple(steps), shape, dtype, isinstance(made, np.generic))
+
+
+class _Call(NamedTuple):
+    """The call as it was written, for NumPy to judge."""
+
+    subscripts: tuple[Any, ...]
+    shapes: tuple[Shape, ...]
+    dtypes: tuple[np.dtype[Any], ...]
+    keywords: dict[str, Any]
+
+    def on(self, arrays: Sequence[Any], optimize: Any = False, out: Any = None) -> Any:
+        """NumPy's einsum on these arrays."""
+        how = {**self.keywords, "optimize": optimize, "out": out}
+        if isinstance(self.subscripts[0], str):
+            return np.einsum(self.subscripts[0], *arrays, **how)
+        mixed = [item for pair in zip(arrays, self.subscripts) for item in pair]
+        return np.einsum(*mixed, *self.subscripts[len(arrays) :], **how)
+
+    def refuse(self, out: tuple[Shape, np.dtype[Any]] | None) -> NoReturn:
+        """Let NumPy say that the extents do not fit; the arrays take no memory."""
+        pairs = zip(self.shapes, self.dtypes, strict=True)
+        into = None if out is None else np.empty(*out)
+        self.on(
+            [np.broadcast_to(np.zeros((), dtype), shape) for shape, dtype in pairs], False, into
+        )
+        raise ValueError("einsum: the operands do not fit together")
+
+
+def _extents(parsed: Subscripts, shapes: Sequence[Shape]) -> dict[Label, int] | None:
+    """The extent of each label; None if two dimensions under it do not fit."""
+    extents: dict[Label, int] = {}
+    for term, shape in zip(parsed.terms, shapes, strict=True):
+        own: dict[Label, int] = {}
+        for label, extent in zip(term, shape, strict=True):
+            if own.setdefault(label, extent) != extent:  # the diagonal of what is no square
+                return None
+            known = extents.get(label, 1)
+            if extent != known and 1 not in (extent, known):
+                return None
+            extents[label] = extent if known == 1 else known
+    return extents
+
+
+def _merges(term: Term) -> tuple[tuple[int, int], ...]:
+    """Which dimensions to merge, one pair after the other, until no label occurs twice."""
+    labels, pairs = list(term), []
+    for label in dict.fromkeys(term):
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            pairs.append((first, second))
+            del labels[second]
+    return tuple(pairs)
+
+
+def _steps(terms: list[Term], shapes: list[Shape], out: Term, optimize: Any) -> list[Step]:
+    steps = []
+    for positions in _by_pairs(_path(terms, shapes, out, optimize), len(terms)):
+        now = [terms[p] for p in positions], [shapes[p] for p in positions]
+        for p in sorted(positions, reverse=True):
+            del terms[p], shapes[p]
+        kept = out
+        if terms:
+            wanted = {label for term in (*terms, out) for label in term}
+            kept = tuple(dict.fromkeys(lab for term in now[0] for lab in term if lab in wanted))
+        step, shape = _step(*now, kept, positions)
+        steps.append(step)
+        terms.append(kept)
+        shapes.append(shape)
+    return steps
+
+
+def _by_pairs(path: Sequence[Sequence[int]], count: int) -> list[tuple[int, ...]]:
+    """A path that contracts at most two operands at a time; a given one may name more."""
+    planned, real, pairs = list(range(count)), list(range(count)), []
+    for positions in path:
+        members = [planned[p] for p in positions]
+        planned = [member for member in planned if member not in members]
+        while members:
+            now, members = members[:2], members[2:]
+            pairs.append(tuple([real.index(member) for member in now]))
+            real = [member for member in real if member not in now]
+            count += 1
+            real.append(count)
+            if not members:
+                break
+            members.insert(0, count)
+        planned.append(count)
+    return pairs
+
+
+def _path(
+    terms: Sequence[Term], shapes: Sequence[Shape], out: Term, optimize: Any
+) -> list[tuple[int, ...]]:
+    """Which operands to contract in which step."""
+    if len(terms) <= 2:
+        return [tuple(range(len(terms)))]
+    how = "greedy" if isinstance(optimize, bool) else optimize
+    number = {
+        label: n for n, label in enumerate(dict.fromkeys(label for term in terms for label in term))
+    }
+    mixed: list[Any] = []
+    for term, shape in zip(terms, shapes, strict=True):
+        mixed += [np.broadcast_to(0.0, shape), [number[label] for label in term]]
+    how = list(how) if isinstance(how, tuple) and how[0] == "einsum_path" else how
+    return list(np.einsum_path(*mixed, [number[label] for label in out], optimize=how)[0][1:])
+
+
+def _step(
+    terms: Sequence[Term], shapes: Sequence[Shape], out: Term, positions: tuple[int, ...]
+) -> tuple[Step, Shape]:
+    """One contraction, and the shape of its result."""
+    extents: dict[Label, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        for label, extent in zip(term, shape, strict=True):
+            extents[label] = extent if extents.get(label, 1) == 1 else extents[label]
+    made = tuple([extents[label] for label in out])
+    if len(terms) == 1 and set(terms[0]) == set(out):
+        return Step(positions, None, tuple([terms[0].index(label) for label in out])), made
+    number = {label: n for n, label in enumerate(extents)}
+    numbered = [
+        tuple(
+            [number[lab] if n == extents[lab] else -1 for lab, n in zip(term, shape, strict=True)]
+        )
+        for term, shape in zip(terms, shapes, strict=True)
+    ]
+    result = tuple([number[label] for label in out])
+    return Step(positions, Contraction(tuple(numbered), result, tuple(extents.values()))), made

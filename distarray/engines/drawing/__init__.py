@@ -1,0 +1,1 @@
+"""Random numbers by position: streams, tiles, permutations, choices."""

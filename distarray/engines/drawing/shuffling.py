@@ -1,0 +1,213 @@
+"""Permutations that no rank has whole, the same on any number of ranks.
+
+Short sequences are permuted by NumPy, on every rank. Long ones by scattering and shuffling (C. R.
+Rao 1961, M. Sandelius 1962; for distributed memory P. Sanders, *Random permutations on distributed,
+external and hierarchical memory*, Inf. Proc. Letters 67, 1998): each position draws one of a number
+of buckets that depends on the length alone, its members in their order are shuffled, and the
+buckets come one after the other. If the draws are independent and uniform, so is the permutation:
+the assignments with given bucket sizes are equally likely, and each bucket's orders are.
+
+Every element travels once, to the rank that has its bucket; then the buckets that do not lie
+entirely on one rank of the result move by less than their length. A bucket fits into a cache, which
+makes this faster than NumPy's shuffle on one rank, too.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, to_layout, wrap
+from distarray.array.portable import beside, take
+from distarray.engines.drawing.drawn_tiles import Tile, tile_count
+from distarray.engines.drawing.sampling import fill
+from distarray.engines.drawing.streams import Call
+from distarray.engines.indexing.gather import swap
+from distarray.layout import Cut, Fold, Layout
+
+__all__ = ["WHOLE", "Shuffle", "shuffled"]
+
+Array = Any
+#: Up to this length every rank draws the whole permutation.
+WHOLE = 1 << 16
+#: Elements of a bucket, about.
+_BUCKET = 1 << 15
+#: Bucket numbers of 16 bits are sorted by radix, those of 8 bits in one pass.
+_MOST_BUCKETS = 1 << 16
+
+
+class Shuffle:
+    """The permutation of a length that a call draws, or one of several.
+
+    Parameters
+    ----------
+    call : Call
+        The streams.
+    length : int
+        Of the permutation.
+    number : int
+        Which one, if the call draws several of this length.
+    """
+
+    def __init__(self, call: Call, length: int, number: int = 0) -> None:
+        self.length = length
+        self.is_short = length <= WHOLE
+        self.buckets = 1
+        if not self.is_short:
+            self.buckets = min(1 << ((length - 1) // _BUCKET).bit_length(), _MOST_BUCKETS)
+        ids = 0 if self.is_short else tile_count((length,))
+        self.dtype = np.dtype(np.uint8 if self.buckets <= 1 << 8 else np.uint16)
+        self._ids = call.after(number * (ids + self.buckets))
+        self._orders = self._ids.after(ids)
+
+    def bucket_of(self, start: int, stop: int) -> Array:
+        """The bucket that each position of an interval has drawn."""
+        found = np.empty(stop - start, self.dtype)
+
+        def draw(generator: np.random.Generator, tile: Tile) -> Array:
+            # Their number is a power of two: bits will do, which come eight times as fast.
+            words = -(-tile.extents[0] * found.itemsize // 8)
+            bits: Any = generator.bit_generator.random_raw(words)
+            drawn = bits.astype("<u8", copy=False).view(self.dtype.newbyteorder("<"))
+            return drawn[: tile.extents[0]] & (self.buckets - 1)
+
+        fill(found, (self.length,), ((start, stop),), self._ids, draw)
+        return found
+
+    def whole(self, length: int | None = None) -> Array:
+        """The permutation, or its beginning: position -> what comes there."""
+        if self.is_short:
+            return self._orders.tile(0).permutation(self.length)[:length]
+        buckets = self.bucket_of(0, self.length)
+        if length is None or length == self.length:
+            return self.ordered(buckets)
+        counts = np.bincount(buckets, minlength=self.buckets)
+        wanted = int(np.searchsorted(np.cumsum(counts), length)) + 1
+        members = np.flatnonzero(buckets < wanted)
+        return members[self.ordered(buckets[members])][:length]
+
+    def line(self, line: Array) -> Array:
+        """A line in the order of the permutation.
+
+        Its elements are brought together by buckets and shuffled there, in the cache.
+        """
+        return self.ordered(self.bucket_of(0, self.length), line)
+
+    def ordered(self, buckets: Array, line: Array = None) -> Array:
+        """Places of the members of buckets in their new order.
+
+        Parameters
+        ----------
+        buckets : array of int
+            Of each member.
+        line : array, optional
+            Elements to give in place of their places.
+        """
+        order = np.argsort(buckets, kind="stable")
+        names = np.arange(*buckets[order[[0, -1]]] + [0, 1]) if order.size else order
+        stops = np.searchsorted(buckets, names.astype(buckets.dtype), "right", order).tolist()
+        order = order if line is None else take(line, order, 0)
+        start = 0
+        for bucket, stop in zip(names.tolist(), stops, strict=True):
+            if start < stop:
+                self._orders.tile(bucket).shuffle(order[start:stop])
+            start = stop
+        return order
+
+
+def shuffled(x: DistArray, axis: int, shuffle: Shuffle, length: int | None = None) -> DistArray:
+    """An array taken in the order of a permutation along an axis.
+
+    Parameters
+    ----------
+    x : DistArray
+        The array; any layout without pending folds.
+    axis : int
+        Along which `shuffle` has the array's length.
+    shuffle : Shuffle
+        The permutation.
+    length : int, optional
+        Take this many only.
+
+    Returns
+    -------
+    DistArray
+        A copy. The axis is cut by the mesh dimensions that cut it in `x`, canonically.
+
+    Cost
+    ----
+    Nothing is sent if the axis is whole. Else an allreduce and an all-to-all of 8 bytes a bucket,
+    one exchange of the elements, and one of what the buckets overhang the result's cuts.
+    """
+    mesh, layout = x._mesh, x._layout
+    length = x.shape[axis] if length is None else length
+    cut = layout.cuts[axis]
+    goal = list(layout.cuts)
+    goal[axis] = Cut.chunked(length, cut.mesh_dims, cut.radix)
+    result = Layout.from_cuts(goal, layout.mesh_shape)
+    if mesh.coords is None:
+        return wrap(mesh.xp.empty(result.local_shape(None), x.dtype), result, mesh)
+    if cut.parts == 1 or shuffle.is_short:
+        block = mesh.asarray(x._block)
+        long = length == shuffle.length and not shuffle.is_short
+        if long and x.ndim == 1 and isinstance(block, np.ndarray):
+            return wrap(shuffle.line(block), result, mesh)
+        order = shuffle.whole(length)
+        if cut.parts == 1:
+            return wrap(take(block, beside(order, block), axis), result, mesh)
+        return to_layout(np.take(x, order, axis), result)
+    x = to_layout(x, _canonical(layout, axis))
+    rows = np.moveaxis(x._block, axis, 0)
+    found, counts = _scattered(x, rows, axis, shuffle, length)
+    goal[axis] = Cut.ragged(counts, cut.mesh_dims, cut.radix)
+    near = Layout.from_cuts(goal, layout.mesh_shape)
+    return to_layout(wrap(np.moveaxis(found, 0, axis), near, mesh), result)
+
+
+def _canonical(layout: Layout, axis: int) -> Layout:
+    """The layout with the axis cut canonically, so that parts follow one another."""
+    cuts = list(layout.cuts)
+    cuts[axis] = Cut.chunked(cuts[axis].extent, cuts[axis].mesh_dims, cuts[axis].radix)
+    return Layout.from_cuts(cuts, layout.mesh_shape)
+
+
+def _scattered(
+    x: DistArray, rows: Array, axis: int, shuffle: Shuffle, length: int
+) -> tuple[Array, list[int]]:
+    """This rank's rows of the result, of whole buckets, and how many all ranks have."""
+    mesh, cut = x._mesh, x._layout.cuts[axis]
+    group = mesh.subgroup(cut.mesh_dims)
+    buckets = shuffle.bucket_of(*cut.interval(group.rank))
+    counts = np.bincount(buckets, minlength=shuffle.buckets)
+    ends = np.cumsum(group.allreduce(counts, Fold.SUM, "bucket sizes"))
+    starts = np.concatenate([[0], ends[:-1]])
+    # A bucket belongs to the rank that has its first position in the result.
+    goal = Cut.chunked(length, cut.mesh_dims, cut.radix)
+    wanted = int(np.searchsorted(starts, length))
+    firsts = np.searchsorted(starts, [goal.interval(part)[0] for part in range(goal.parts)])
+    bounds = [*np.minimum(firsts, wanted).tolist(), wanted]
+    if wanted == shuffle.buckets:
+        order = np.argsort(buckets, kind="stable")
+    else:
+        members = np.flatnonzero(buckets < wanted)
+        order = members[np.argsort(buckets[members], kind="stable")]
+    places = np.concatenate([[0], np.cumsum(counts)])
+    parts, sizes = [], []
+    for first, last in pairwise(bounds):
+        chosen = order[places[first] : places[last]]
+        parts.append(take(rows, beside(chosen, rows), 0))
+        sizes.append(counts[first:last])
+    first, last = bounds[group.rank], bounds[group.rank + 1]
+    found = np.stack(group.alltoall_varied(sizes, "bucket sizes"))
+    received = found.sum(axis=1).tolist()
+    landing = np.empty_like(rows, order="C", shape=(sum(received), *rows.shape[1:]))
+    own = sum(received[: group.rank])
+    landing[own : own + received[group.rank]] = parts[group.rank]
+    swap(group, parts, landing, received)
+    del parts, order  # as much memory as the rank's part each
+    names = np.tile(np.arange(first, last, dtype=shuffle.dtype), group.size)
+    merged = shuffle.ordered(np.repeat(names, found.ravel()))
+    limits = np.minimum(np.concatenate([starts, ends[-1:]])[bounds], length)
+    held = np.diff(limits).tolist()
+    chosen = merged[: held[group.rank]]
+    return take(landing, beside(chosen, landing), 0), held

@@ -1,0 +1,1 @@
+"""Factorizations of matrices over all ranks."""

@@ -1,0 +1,140 @@
+"""Cholesky factorization of one large matrix over all ranks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, empty, wrap
+from distarray.comm.pending import FINISHED, Pending
+from distarray.engines.factoring.cyclic import Dealing, dealt, panel_width
+from distarray.engines.factoring.lapack import divide_by_adjoint, subtract_product
+from distarray.engines.factoring.triangular import inverse_of_lower
+from distarray.layout import Box, Interval, Layout
+
+__all__ = ["factor"]
+
+Array = Any
+
+
+@np.errstate(all="ignore")  # as NumPy: what is not a number stays silent
+def factor(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
+    """The lower Cholesky factor of a large matrix, of which the lower triangle is read.
+
+    Right-looking, on columns dealt out in panels: the rank that has a panel factors its diagonal
+    block on the host, and broadcasts the panel; each rank keeps what is its own of the result as
+    the panels pass by, and updates the columns that it has, from their diagonals down. The next
+    panel comes first in that, and is factored and on its way while the others are updated.
+
+    Parameters
+    ----------
+    a : DistArray, shape (n, n)
+        Placed as it may be.
+    dtype : dtype
+        In which to compute: float64 or complex128.
+    layout : Layout
+        Of the result.
+
+    Raises
+    ------
+    LinAlgError
+        On all ranks, if the matrix is not positive definite.
+
+    Cost
+    ----
+    1/3 n**3 operations over all ranks. After the exchange that deals out the columns each rank
+    receives n**2 / 2 elements in n / PANEL broadcasts; nothing is sent after them.
+    """
+    mesh = a._mesh
+    if mesh.coords is None:
+        return empty(layout, dtype, mesh)
+    dealing = Dealing(mesh, a.shape[1], panel_width(a.shape[1], mesh))
+    work = dealt(a, dealing, dealing.empty(len(a), dtype), lower=True)
+    found = mesh.xp.empty(layout.local_shape(mesh.coords), dtype)
+    coming = _begun(work, dealing, 0)
+    for panel in range(dealing.panels):
+        column = _arrived(*coming)
+        if column is None:
+            raise np.linalg.LinAlgError("Matrix is not positive definite")
+        mine = [n for n in range(panel + 1, dealing.panels) if dealing.owner(n) == mesh.rank]
+        if panel + 1 in mine:
+            _update(work, dealing, panel, [mine.pop(0)], column, FINISHED)
+        if panel + 1 < dealing.panels:
+            coming = _begun(work, dealing, panel + 1)
+        _keep(found, layout.section(mesh.coords), dealing.interval(panel), column)
+        _update(work, dealing, panel, mine, column, coming[1])
+    return wrap(found, layout, mesh)
+
+
+def _begun(work: Array, dealing: Dealing, panel: int) -> tuple[Array, Pending]:
+    """The panel of the factor on its way to every rank: factored where it is, then sent."""
+    mesh = dealing.mesh
+    start, stop = dealing.interval(panel)
+    width = stop - start
+    # One row more: whether it is positive definite.
+    message = mesh.xp.empty((len(work) - start + 1, width), work.dtype)
+    if mesh.rank == dealing.owner(panel):
+        place = dealing.place(panel)
+        own = work[start:, place : place + width]
+        lower = _lower(mesh.to_host(own[:width]))
+        message[-1] = lower is not None
+        if lower is not None:
+            message[:width] = mesh.asarray(lower)
+            message[width:-1] = own[width:]
+            if not divide_by_adjoint(message[width:-1], lower):
+                message[width:-1] = own[width:] @ mesh.asarray(inverse_of_lower(lower).conj().T)
+    owner = dealing.owner(panel)
+    return message, mesh.group.begin_broadcast(message, owner, "panel of the factor")
+
+
+def _arrived(message: Array, coming: Pending) -> Array | None:
+    """The panel from its diagonal down; None if the matrix is not positive definite."""
+    coming.wait()
+    return message[:-1] if bool(message[-1, 0]) else None
+
+
+def _lower(block: Array) -> Array | None:
+    try:
+        return np.linalg.cholesky(block)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _keep(found: Array, own: Box, columns: Interval, column: Array) -> None:
+    """Copy what belongs into this rank's block of the result out of a panel that passes by."""
+    (top, _), (left, right) = own
+    start, stop = max(columns[0], left), min(columns[1], right)
+    if stop <= start:
+        return
+    into, edge = found[:, start - left : stop - left], columns[0]
+    above = min(max(edge - top, 0), len(into))  # rows over the panel's diagonal block
+    into[:above] = 0
+    into[above:] = column[max(top - edge, 0) :][: len(into) - above, start - edge : stop - edge]
+
+
+def _update(
+    work: Array,
+    dealing: Dealing,
+    panel: int,
+    later: Sequence[int],
+    column: Array,
+    coming: Pending,
+) -> None:
+    """Subtract what a panel of the factor contributes from later ones, from their diagonals down.
+
+    These lie side by side: between two diagonals one product serves all whose diagonal is above,
+    since the wider a product is, the faster. What is on its way goes on in between.
+    """
+    first = dealing.interval(panel)[0]
+    spans = [dealing.interval(number) for number in later]
+    if not spans:
+        return
+    xp = dealing.mesh.xp
+    right = xp.concatenate([column[a - first : b - first] for a, b in spans]).conj().T
+    place, width = dealing.place(later[0]), 0
+    bottoms = [start for start, _ in spans[1:]] + [len(work)]
+    for (start, stop), bottom in zip(spans, bottoms, strict=True):
+        width += stop - start
+        own = work[start:bottom, place : place + width]
+        subtract_product(own, column[start - first : bottom - first], right[:, :width])
+        coming.poke()

@@ -1,0 +1,195 @@
+"""Eigenvalues and vectors of a real symmetric tridiagonal matrix, divided and conquered.
+
+The matrix is torn in two by taking a matrix of rank one away, the halves are solved, and joined
+again (:mod:`.secular`). What every rank keeps is the eigenvalues, and of the vectors the first and
+last element, which is what joining takes; of the other elements it keeps some rows, for all
+vectors, and joining multiplies them, where they are, by matrices.
+
+References
+----------
+J. J. M. Cuppen, A divide and conquer method for the symmetric tridiagonal eigenproblem, Numer.
+Math. 36 (1981). F. Tisseur and J. Dongarra, A parallel divide and conquer algorithm for the
+symmetric eigenvalue problem on distributed memory architectures, SIAM J. Sci. Comput. 20 (1999).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distarray.comm import DeviceMesh
+from distarray.engines.factoring import secular
+
+__all__ = ["tridiagonal_eigen"]
+
+Array = Any
+
+#: A matrix of so many rows is not torn further.
+LEAF = 48
+#: From so many eigenvalues on, the ranks share the work of finding them.
+SHARED_FROM = 256
+
+
+def tridiagonal_eigen(
+    diagonal: Array, below: Array, rows: tuple[int, int], mesh: DeviceMesh
+) -> tuple[Array, Array]:
+    """Eigenvalues in ascending order, and some rows of the matrix of eigenvectors.
+
+    Parameters
+    ----------
+    diagonal, below : ndarray
+        The matrix, equal on every rank; elements beside the diagonal not negative.
+    rows : tuple of int
+        First and last of the rows that this rank wants; an empty range for eigenvalues alone.
+    mesh : DeviceMesh
+        The ranks that share the work.
+
+    Returns
+    -------
+    tuple of array
+        Eigenvalues, on the host; the rows as columns: shape (n, last - first).
+
+    Cost
+    ----
+    4/3 n**3 operations over all ranks for the vectors, fewer the more eigenvalues cluster; n**2
+    on each rank, and a broadcast and two gathers of n elements at each joining of some hundred rows
+    or more.
+    """
+    size = len(diagonal)
+    scale = max(np.abs(diagonal).max(initial=0), np.abs(below).max(initial=0))
+    scale = scale if scale else 1.0
+    problem = _Problem(diagonal / scale, below / scale, rows, mesh)
+    problem.solve(0, size)
+    return problem.values * scale, problem.rows
+
+
+class _Problem:
+    """A tridiagonal matrix while it is torn and joined; `solve` solves a stretch of it.
+
+    Attributes
+    ----------
+    values : ndarray, shape (n,)
+        Eigenvalues of the stretches solved so far, ascending in each; before, the diagonal.
+    edges : ndarray, shape (2, n)
+        First and last element of each of their vectors.
+    rows : array, shape (n, last - first)
+        The elements of the vectors, one a line, that belong to this rank's rows.
+    """
+
+    def __init__(self, values: Array, below: Array, rows: tuple[int, int], mesh: DeviceMesh):
+        self.values = values
+        self.below = below
+        self.first, self.last = rows
+        self.mesh = mesh
+        self.edges = np.zeros((2, len(values)))
+        self.rows = mesh.xp.zeros((len(values), self.last - self.first))
+
+    def solve(self, start: int, stop: int) -> None:
+        """Solve the stretch from `start` to `stop`."""
+        if stop - start <= LEAF:
+            self._leaf(start, stop)
+            return
+        middle = (start + stop) // 2
+        rho = self.below[middle - 1]
+        self.values[middle - 1 : middle + 1] -= rho
+        self.solve(start, middle)
+        self.solve(middle, stop)
+        self._join(start, middle, stop, float(rho))
+
+    def _columns(self, start: int, stop: int) -> slice:
+        """Which of this rank's rows lie in a stretch, counted from its first."""
+        low, high = max(start, self.first), min(stop, self.last)
+        return slice(low - self.first, max(low, high) - self.first)
+
+    def _leaf(self, start: int, stop: int) -> None:
+        matrix = np.diag(self.values[start:stop])
+        if stop - start > 1:
+            matrix += np.diag(self.below[start : stop - 1], -1)  # the lower triangle is read
+        values, vectors = np.linalg.eigh(matrix)
+        self.values[start:stop] = values
+        if stop > start:
+            self.edges[:, start:stop] = vectors[[0, -1]]
+        columns = self._columns(start, stop)
+        here = slice(columns.start + self.first - start, columns.stop + self.first - start)
+        self.rows[start:stop, columns] = self.mesh.asarray(vectors[here].T)
+
+    def _join(self, start: int, middle: int, stop: int, rho: float) -> None:
+        half, stretch = middle - start, slice(start, stop)
+        z = np.concatenate([self.edges[1, start:middle], self.edges[0, middle:stop]]) * 0.5**0.5
+        edges = self.edges[:, stretch]
+        edges[1, :half] = edges[0, half:] = 0
+        parts = secular.deflated(self.values[stretch], z, 2 * rho)
+        if self._is_shared(stop - start):
+            # Ranks of unlike processors may have rounded otherwise: all go by what one has found.
+            parts = self.mesh.group.broadcast_object(parts, 0, "what is deflated")
+        sides = np.zeros((2, stop - start), bool)  # where a vector is not zero: above, below
+        sides[0, :half] = sides[1, half:] = True
+        self._rotate(parts.rotations, stretch, sides)
+        kept = parts.kept
+        d = parts.diagonal[kept]
+        found = pieces = None
+        values = parts.diagonal[parts.deflated]
+        if len(kept):
+            found = secular.roots(d, parts.z[kept], 2 * rho, self._share)
+            pieces = secular.vectors(d, parts.z[kept], found, self._share)
+            values = np.concatenate([found.values(d), values])
+        order = np.argsort(values, kind="stable")
+        self.values[stretch] = values[order]
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        self._multiply(start, middle, stop, parts, places, sides[:, kept], pieces)
+
+    def _rotate(
+        self, rotations: list[tuple[int, int, float, float]], stretch: slice, sides: Array
+    ) -> None:
+        rows, edges = self.rows[stretch], self.edges[:, stretch]
+        for one, two, c, s in rotations:
+            rows[one], rows[two] = c * rows[one] + s * rows[two], c * rows[two] - s * rows[one]
+            x, y = edges[:, one].copy(), edges[:, two].copy()
+            edges[:, one], edges[:, two] = c * x + s * y, c * y - s * x
+            sides[:, one] |= sides[:, two]
+            sides[:, two] |= sides[:, one]
+
+    def _multiply(
+        self,
+        start: int,
+        middle: int,
+        stop: int,
+        parts: secular.Deflation,
+        places: Array,
+        sides: Array,
+        pieces: Callable[[], Any] | None,
+    ) -> None:
+        """Put the joined stretch's vectors, in the order of their eigenvalues, into their place."""
+        mesh, kept = self.mesh, parts.kept
+        old_edges, old = self.edges[:, start:stop].copy(), self.rows[start:stop]
+        stay = places[len(kept) :]
+        self.edges[:, start + stay] = old_edges[:, parts.deflated]
+        new = mesh.xp.zeros_like(old)
+        new[mesh.asarray(stay)] = old[mesh.asarray(parts.deflated)]
+        halves = []
+        for side, columns in zip(
+            sides, (self._columns(start, middle), self._columns(middle, stop)), strict=True
+        ):
+            if columns.stop > columns.start:
+                halves.append((side, columns, old[mesh.asarray(kept[side]), columns]))
+        for columns_of, block in pieces() if pieces is not None else ():
+            target = places[columns_of]
+            self.edges[:, start + target] = old_edges[:, kept] @ block
+            for side, columns, part in halves:
+                new[mesh.asarray(target), columns] = mesh.asarray(block[side].T) @ part
+        old[...] = new
+
+    def _is_shared(self, count: int) -> bool:
+        return count >= SHARED_FROM and self.mesh.size() > 1
+
+    def _share(self, count: int, compute: Callable[[int, int], Array]) -> Array:
+        """All of what `compute` gives from parts that the ranks compute, joined in the last dim."""
+        if not self._is_shared(count):
+            return compute(0, count)
+        ranks = self.mesh.size()
+        bounds = [count * rank // ranks for rank in range(ranks + 1)]
+        mine = compute(bounds[self.mesh.rank], bounds[self.mesh.rank + 1])
+        counts = np.diff(bounds).tolist()
+        found = self.mesh.group.allgather_varied(np.ascontiguousarray(mine.T), counts, "roots")
+        return np.concatenate(found).T

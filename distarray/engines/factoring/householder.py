@@ -1,0 +1,166 @@
+"""The orthogonal factorization of any large matrix that is cut along its rows, panel by panel.
+
+Each panel of columns is factored as a tall matrix (:mod:`distarray.engines.factoring.tsqr`), turned
+into Householder reflections as LAPACK has them, and these are applied to the columns on its right
+with matrix products. What is left is what LAPACK leaves: the triangle in the upper part of the
+matrix, the reflections' vectors below.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, wrap
+from distarray.comm import DeviceMesh
+from distarray.comm.group import Group
+from distarray.engines.factoring.tsqr import TallQR
+from distarray.layout import Cut, Fold, Layout, Shard
+
+__all__ = ["Factored", "by_rows", "factored", "set_ones"]
+
+Array = Any
+
+#: Columns that are factored at once.
+PANEL = 64
+
+
+@dataclass(slots=True)
+class Factored:
+    """A matrix in LAPACK's factored form, this rank's rows of it.
+
+    Attributes
+    ----------
+    block : array of shape (m_i, n)
+        The triangle and, below it, the vectors of the reflections.
+    layout : Layout
+        Of the whole matrix; rows are cut, columns are not.
+    panels : list of (int, array)
+        The first column of each panel and its T, on every rank.
+    """
+
+    block: Array
+    layout: Layout
+    mesh: DeviceMesh
+    group: Group
+    panels: list[tuple[int, Array]] = field(default_factory=list)
+
+    @property
+    def start(self) -> int:
+        """The global index of this rank's first row."""
+        return self.layout.section(self.mesh.coords)[0][0]
+
+    @property
+    def tau(self) -> Array:
+        """LAPACK's factors of the reflections, on every rank."""
+        return np.concatenate([np.diagonal(t) for _, t in self.panels])
+
+    def vectors(self, j: int, width: int) -> tuple[int, Array]:
+        """This rank's rows of the vectors of a panel, and the first of its rows that has any."""
+        low = min(max(j - self.start, 0), len(self.block))
+        y = self.block[low:, j : j + width].copy()
+        first = self.start + low - j  # the row of the panel's triangle that y begins with
+        rows = min(max(width - first, 0), len(y))
+        if rows:
+            y[:rows] = np.tril(y[:rows], first - 1)
+            set_ones(y, first, rows)
+        return low, y
+
+    def apply(self, c: Array, adjoint: bool, corner: bool = False) -> None:
+        """Multiply by the orthogonal matrix, or its adjoint, in place; collective.
+
+        Parameters
+        ----------
+        c : array of shape (m_i, k)
+            This rank's rows.
+        adjoint : bool
+            Which.
+        corner : bool
+            Whether `c` has nothing but its diagonal before the columns that a panel has reached.
+        """
+        for j, t in self.panels if adjoint else reversed(self.panels):
+            low, y = self.vectors(j, len(t))
+            part = c[low:, j:] if corner else c[low:]
+            reflect(part, y, t.conj().T if adjoint else t, self.group)
+
+    def q(self, columns: int) -> DistArray:
+        """The first columns of the orthogonal matrix."""
+        result = self._unit(columns)
+        self.apply(result._block, adjoint=False, corner=True)
+        return result
+
+    def spread(self, u: DistArray, columns: int) -> DistArray:
+        """The first columns of the orthogonal matrix times ``[[u, 0], [0, 1]]``."""
+        result = self._unit(columns)
+        result[: u.shape[0], : u.shape[1]] = u
+        self.apply(result._block, adjoint=False)
+        return result
+
+    def _unit(self, columns: int) -> DistArray:
+        """The first columns of the unit matrix, cut as this one's rows."""
+        layout = self.layout.with_cuts([self.layout.cuts[0], Cut.whole(columns)])
+        block = np.zeros_like(self.block, order="C", shape=layout.local_shape(self.mesh.coords))
+        start, stop = layout.section(self.mesh.coords)[0]
+        set_ones(block, start, max(0, min(stop, columns) - start))
+        return wrap(block, layout, self.mesh)
+
+
+def set_ones(block: Array, first: int, count: int) -> None:
+    """Set `count` elements to one along the diagonal that begins in column `first` of row 0."""
+    step = block.shape[1] + 1
+    block.reshape(-1)[first : first + count * step : step] = 1
+
+
+def reflect(c: Array, y: Array, t: Array, group: Group) -> None:
+    """``c -= y @ t @ (y^H c)``, the inner product summed over the ranks."""
+    inner = np.matmul(y.conj().T, c)
+    if group.size > 1:
+        inner = group.allreduce(inner, Fold.SUM)
+    c -= np.matmul(y, np.matmul(t, inner))
+
+
+def by_rows(layout: Layout) -> Layout:
+    """The layout itself if its columns are whole, else rows cut by all that cuts anything."""
+    if layout.cuts[1].parts == 1:
+        return layout
+    used = {m for cut in layout.cuts for m in cut.mesh_dims}
+    placed = [Shard(0) if m in used else p for m, p in enumerate(layout.placements)]
+    return Layout.chunked(layout.shape, layout.mesh_shape, placed)
+
+
+def factored(block: Array, layout: Layout, mesh: DeviceMesh) -> Factored:
+    """Factor a matrix; collective.
+
+    Parameters
+    ----------
+    block : array of shape (m_i, n)
+        This rank's rows, in the dtype to compute in; overwritten.
+    layout : Layout
+        Of the matrix; only its rows are cut.
+
+    Cost
+    ----
+    For each panel of 64 columns, of which there are min(m, n) / 64: about log2(p) messages of 64^2
+    elements and an allreduce of 64 (n - j) elements, j columns being done. The rank with the last
+    rows works all the time, others less: about two thirds of an even division's speed for a square
+    matrix.
+    """
+    m, n = layout.shape
+    result = Factored(block, layout, mesh, mesh.subgroup(layout.cuts[0].mesh_dims))
+    start = result.start
+    for j in range(0, min(m, n), PANEL):
+        width = min(PANEL, min(m, n) - j)
+        low = min(max(j - start, 0), len(block))
+        panel = block[low:, j : j + width]
+        tall = TallQR(panel, max(start - j, 0), m - j, result.group)
+        found = tall.reflections
+        packed = np.tril(found.first, -1) + tall.r
+        y = np.matmul(tall.unsigned(), found.right)
+        first = start + low - j
+        rows = min(max(width - first, 0), len(y))
+        panel[rows:] = y[rows:]
+        panel[:rows] = packed[first : first + rows]
+        result.panels.append((j, found.t))
+        _, y = result.vectors(j, width)
+        reflect(block[low:, j + width :], y, found.t.conj().T, result.group)
+    return result

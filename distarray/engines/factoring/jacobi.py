@@ -1,0 +1,220 @@
+"""Singular values of a large matrix by one-sided Jacobi rotations of blocks of columns.
+
+The columns are dealt to the ranks, two blocks to each. In every round a rank makes the columns of
+its two blocks orthogonal to one another and passes blocks on, in the order of a tournament, so that
+in a sweep each block meets every other. When no pair needs to be touched any more the columns are
+the singular vectors times the singular values (Drmac and Veselic, New fast and accurate Jacobi SVD
+algorithm, SIAM J. Matrix Anal. Appl. 29, 2008; Becka, Oksa and Vajtersic, Dynamic ordering for a
+parallel block-Jacobi SVD algorithm, Parallel Computing 28, 2002). The larger columns of a pair go
+to the block with the lower number: without an order that all pairs share it does not converge.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, call, wrap
+from distarray.array.portable import contiguous
+from distarray.comm.group import Group
+from distarray.engines.blockwise import apply_blockwise
+from distarray.engines.factoring import small
+from distarray.engines.factoring.householder import set_ones
+from distarray.layout import Cut, Fold, Layout
+
+__all__ = ["values_and_vectors"]
+
+Array = Any
+
+_MOST_SWEEPS = 40
+#: What became of a pair of blocks, or of all in a sweep; the worst counts.
+_SETTLED, _ROTATED, _FAILED = range(3)
+
+
+@dataclass(slots=True)
+class _Block:
+    """Columns on their way through the ranks: those of the matrix, and of the rotations so far."""
+
+    number: int
+    columns: Array
+
+
+def values_and_vectors(x: DistArray, vectors: bool = True) -> Any:
+    """The decomposition of a large square matrix, most usefully of a triangular one.
+
+    Parameters
+    ----------
+    x : DistArray, shape (n, n)
+        Its rows are cut, its columns are not. In the dtype to compute in.
+    vectors : bool
+        Whether vectors are wanted.
+
+    Returns
+    -------
+    u, s, v or s
+        ``x = u @ diag(s) @ v^H``; `u` and `v` are cut, the values are replicated.
+
+    Raises
+    ------
+    LinAlgError
+        If an element is not finite, or after 40 sweeps; on all ranks.
+
+    Cost
+    ----
+    For each of some 5 to 10 sweeps 2 p - 1 rounds, in each of which a rank sends two messages of
+    n^2 / p elements (half of it without vectors), and one small allreduce.
+    """
+    mesh, cut = x._mesh, x._layout.cuts[0]
+    group = mesh.subgroup(cut.mesh_dims)
+    columns, exponent = _scaled(x._block.conj().T, group)
+    tournament = _Tournament(columns, cut, group, vectors)
+    tournament.run()
+    found = np.concatenate([block.columns for block in tournament.blocks], axis=1)
+    n = x.shape[0]
+    sizes = np.sqrt(np.sum(np.abs(found[:n]) ** 2, axis=0))
+    parts = group.allgather_varied(mesh.to_host(sizes))
+    counts, values = [len(part) for part in parts], np.concatenate(parts)
+    order = np.argsort(-values, kind="stable")
+    s = small.replicated(np.ldexp(values[order], exponent), mesh)
+    if not vectors:
+        return s
+    whole = [Cut.whole(n), Cut.ragged(counts, cut.mesh_dims, cut.radix)]
+    layout = Layout.from_cuts(whole, mesh.shape)
+    made = wrap(contiguous(found[:n]), layout, mesh)
+    rotations = wrap(contiguous(found[n:]), layout, mesh)
+    v = _orthonormal(call(np.take, made, order, axis=1))
+    return call(np.take, rotations, order, axis=1), s, v
+
+
+def _scaled(block: Array, group: Group) -> tuple[Array, int]:
+    """The block times a power of two, so that squares neither overflow nor vanish."""
+    here = np.array(float(np.max(np.abs(block))) if block.size else 0.0)
+    largest = float(group.allreduce(here, Fold.MAX))
+    if not np.isfinite(largest):
+        raise np.linalg.LinAlgError("SVD did not converge")
+    exponent = int(np.frexp(largest)[1])
+    return block * np.ldexp(1.0, -exponent), exponent
+
+
+def _orthonormal(x: DistArray) -> DistArray:
+    """Orthogonal columns, those of tiny size included, as orthonormal ones of equal direction."""
+    q, r = call(np.linalg.qr, x)
+    signs = np.where(call(np.diagonal, r).full().real < 0, -1.0, 1.0)
+    result: DistArray = apply_blockwise(np.multiply, [q, signs])
+    return result
+
+
+class _Tournament:
+    """The rounds that one rank plays; collective over the group.
+
+    Parameters
+    ----------
+    columns : array of shape (n, w)
+        Those that this rank begins with.
+    cut : Cut
+        How many each rank begins with.
+    group : Group
+        The players.
+    vectors : bool
+        Whether the rotations are collected.
+    """
+
+    def __init__(self, columns: Array, cut: Cut, group: Group, vectors: bool) -> None:
+        self._group, self._rows = group, columns.shape[0]
+        half = [_halves(cut.interval(part)) for part in range(cut.parts)]
+        self._widths = [width for pair in half for width in pair]
+        first = cut.interval(group.rank)[0]
+        both = columns
+        if vectors:
+            rotations = np.zeros_like(columns, order="C")
+            set_ones(rotations[first:], 0, columns.shape[1])
+            both = np.concatenate([columns, rotations])
+        middle = half[group.rank][0]
+        self.blocks = [
+            _Block(2 * group.rank, contiguous(both[:, :middle])),
+            _Block(2 * group.rank + 1, contiguous(both[:, middle:])),
+        ]
+        # The numbers in the upper and the lower row of the tournament.
+        self._upper = list(range(0, 2 * group.size, 2))
+        self._lower = list(range(1, 2 * group.size, 2))
+        squares = np.array(float(np.sum(np.abs(columns) ** 2)))
+        self._size = float(np.sqrt(group.allreduce(squares, Fold.SUM)))
+        self._enough = 16 * np.finfo(columns.dtype).eps * np.sqrt(self._rows)
+
+    def run(self) -> None:
+        """Sweep until no pair of blocks needs a rotation."""
+        for sweep in range(_MOST_SWEEPS):
+            state = _SETTLED
+            for _ in range(2 * self._group.size - 1):
+                try:
+                    state = max(state, self._meet(first=sweep == 0))
+                except np.linalg.LinAlgError:  # the others must not wait for this rank
+                    state = _FAILED
+                self._pass_on()
+            state = int(self._group.allreduce(np.array(state), Fold.MAX))
+            if state == _SETTLED:
+                return
+            if state == _FAILED:
+                break
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    def _meet(self, first: bool) -> int:
+        """Make the columns of both blocks orthogonal, if they are not yet."""
+        low, high = sorted(self.blocks, key=lambda block: block.number)
+        n, middle = self._rows, low.columns.shape[1]
+        if not first and self._coupling(low.columns[:n], high.columns[:n]) <= self._enough:
+            return _SETTLED
+        both = np.concatenate([low.columns, high.columns], axis=1)
+        if not both.shape[1]:
+            return _SETTLED
+        _, _, vh = np.linalg.svd(np.linalg.qr(both[:n], mode="r"))
+        both = np.matmul(both, vh.conj().T)
+        low.columns = contiguous(both[:, :middle])
+        high.columns = contiguous(both[:, middle:])
+        return _ROTATED
+
+    def _coupling(self, a: Array, b: Array) -> float:
+        """What two blocks contribute to the error if they are left as they are.
+
+        The largest component of a column along another one that is larger, over the size of the
+        matrix: LAPACK promises no smaller errors.
+        """
+        if not a.shape[1] or not b.shape[1]:
+            return 0.0
+        products = np.abs(np.matmul(a.conj().T, b))
+        sizes = [np.sqrt(np.sum(np.abs(block) ** 2, axis=0)) for block in (a, b)]
+        larger = np.maximum(sizes[0][:, None], sizes[1])
+        larger[larger == 0] = 1
+        return float(np.max(products / larger)) / (self._size or 1.0)
+
+    def _pass_on(self) -> None:
+        """Pass blocks of the upper row to the right, of the lower to the left; the first stays."""
+        rank, last = self._group.rank, self._group.size - 1
+        upper, lower = self._upper, self._lower
+        mine = {block.number: block for block in self.blocks}
+        moved_upper = [upper[0], lower[0], *upper[1:-1]] if last else upper
+        moved_lower = [*lower[1:], upper[-1]] if last else lower
+        wanted = moved_upper[rank], moved_lower[rank]
+        sends = []
+        for number in (upper[rank], lower[rank]):
+            if number not in wanted:
+                row = moved_upper if number in moved_upper else moved_lower
+                sends.append((row.index(number), mine[number].columns))
+        places = {n: r for r in range(last + 1) for n in (upper[r], lower[r])}
+        receives = []
+        for number in wanted:
+            if number not in mine:
+                shape = (len(self.blocks[0].columns), self._widths[number])
+                mine[number] = _Block(number, np.empty_like(self.blocks[0].columns, shape=shape))
+                receives.append((places[number], mine[number].columns))
+        self._group.exchange(
+            [(peer, columns) for peer, columns in sends if columns.size],
+            [(peer, columns) for peer, columns in receives if columns.size],
+        )
+        self.blocks = [mine[number] for number in wanted]
+        self._upper, self._lower = moved_upper, moved_lower
+
+
+def _halves(interval: tuple[int, int]) -> tuple[int, int]:
+    length = interval[1] - interval[0]
+    return (length + 1) // 2, length // 2

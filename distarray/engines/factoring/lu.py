@@ -1,0 +1,268 @@
+"""LU factorization of one large matrix over all ranks, and what is made of it.
+
+Right-looking, with partial pivoting, on columns dealt out in panels (:mod:`.cyclic`). The rank that
+has a panel factors it in LAPACK, on the host, alone, so that the search for pivots costs no
+messages, and broadcasts it with its pivots; every rank then updates its own columns by a product,
+those of the next panel first, which is factored and on its way meanwhile.
+Right-hand sides ride along as further columns, so that L is used at once and never kept.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, empty, to_layout, wrap
+from distarray.comm.pending import Pending
+from distarray.engines.factoring.cyclic import Dealing, collected, dealt, panel_width
+from distarray.engines.factoring.lapack import (
+    factor_panel,
+    row_order,
+    solve_unit_lower,
+    subtract_product,
+)
+from distarray.engines.factoring.triangular import inverse_of_lower, solve_upper
+from distarray.layout import Fold, Layout
+
+__all__ = ["inverse", "log_determinant", "solution"]
+
+Array = Any
+
+#: Right-hand sides up to this many are kept on every rank.
+FEW = 64
+#: Rows of a panel that are transposed at a time.
+_TILE = 64
+
+
+class _Elimination:
+    """A matrix and right-hand sides on their way to an upper triangle.
+
+    Attributes
+    ----------
+    work : array, shape (n, own columns of the matrix + right-hand sides)
+        Of this rank.
+    diagonal : list of ndarray
+        The diagonals of the panels' U, on the host of every rank.
+    swaps : int
+        How many rows have been exchanged.
+    """
+
+    def __init__(self, work: Array, dealing: Dealing) -> None:
+        self.work = work
+        self.dealing = dealing
+        self.mesh = dealing.mesh
+        self.diagonal: list[Array] = []
+        self.swaps = 0
+
+    @np.errstate(all="ignore")  # as NumPy: what is not a number stays silent
+    def run(self, stops: Callable[[Array], bool]) -> bool:
+        """Eliminate panel by panel until `stops(diagonal of a panel)`; whether it came to the end.
+
+        All ranks see the same diagonals, and stop together.
+        """
+        dealing = self.dealing
+        coming = self._begun(0)
+        for panel in range(dealing.panels):
+            columns, pivots = _arrived(*coming)
+            width = len(columns)
+            self.diagonal.append(columns[:, :width].diagonal().copy())
+            self.swaps += int(np.count_nonzero(pivots != np.arange(width)))
+            if stops(self.diagonal[-1]):
+                return False
+            order = row_order(pivots)
+            first = ahead = dealing.place(panel + 1)
+            if panel + 1 < dealing.panels:
+                if dealing.owner(panel + 1) == self.mesh.rank:
+                    ahead += len(range(*dealing.interval(panel + 1)))
+                    self._update(panel, columns, order, slice(first, ahead))
+                coming = self._begun(panel + 1)
+            self._update(panel, columns, order, slice(ahead, None))
+        return True
+
+    def _begun(self, panel: int) -> tuple[Array, Pending]:
+        """A panel and its pivots on their way to every rank: factored where it is, then sent."""
+        start, stop = self.dealing.interval(panel)
+        width, rows = stop - start, len(self.work) - start
+        # The pivots are one more column, as long as the others: one message, whole numbers in it.
+        message = np.empty((width + 1, rows), self.work.dtype)
+        owner = self.dealing.owner(panel)
+        if self.mesh.rank == owner:
+            place = self.dealing.place(panel)
+            own = self.work[start:, place : place + width]
+            host = self.mesh.to_host(own)
+            for row in range(0, rows, _TILE):  # transposed in tiles: a third of the time
+                message[:width, row : row + _TILE] = host[row : row + _TILE].T
+            message[width, :width] = factor_panel(message[:width])
+            own[:width] = self.mesh.asarray(message[:width, :width].T)
+        return message, self.mesh.group.begin_broadcast(message, owner, "factored panel")
+
+    def _update(self, panel: int, columns: Array, order: tuple[Array, Array], own: slice) -> None:
+        """Exchange rows, and subtract what the panel contributes from some of the columns here."""
+        start, stop = self.dealing.interval(panel)
+        width = stop - start
+        rest = self.work[start:, own]
+        if not rest.size:
+            return
+        changed, sources = order
+        if len(changed):
+            rest[self.mesh.asarray(changed)] = rest[self.mesh.asarray(sources)]
+        if not solve_unit_lower(columns, rest[:width]):
+            lower = np.tril(columns[:, :width].T, -1) + np.eye(width, dtype=columns.dtype)
+            rest[:width] = self.mesh.asarray(inverse_of_lower(lower)) @ rest[:width]
+        left = self.mesh.asarray(columns[:, width:]).T
+        subtract_product(rest[width:], left, rest[:width])
+
+
+def _arrived(message: Array, coming: Pending) -> tuple[Array, Array]:
+    """The factored panel as columns in host memory, and its pivots."""
+    coming.wait()
+    width = len(message) - 1
+    return message[:width], message[width, :width].real.astype(np.int64)
+
+
+def _is_singular(diagonal: Array) -> bool:
+    return bool((diagonal == 0).any())
+
+
+def _eliminate(work: Array, dealing: Dealing) -> None:
+    if not _Elimination(work, dealing).run(_is_singular):
+        raise np.linalg.LinAlgError("Singular matrix")
+
+
+def log_determinant(a: DistArray, dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """Sign and logarithm of the absolute value of a matrix's determinant, on every rank.
+
+    Returns
+    -------
+    tuple of scalar
+        The first of the given dtype, the second real.
+
+    Cost
+    ----
+    2/3 n**3 operations over all ranks; each rank receives n**2 / 2 elements in n / PANEL
+    broadcasts, after the exchange that deals out the columns.
+    """
+    mesh = a._mesh
+    if mesh.coords is None:
+        return dtype.type(1), 0.0
+    dealing = Dealing(mesh, a.shape[1], panel_width(a.shape[1], mesh))
+    elimination = _Elimination(dealt(a, dealing, dealing.empty(len(a), dtype)), dealing)
+    if not elimination.run(_is_singular):
+        return dtype.type(0), -np.inf
+    diagonal = np.concatenate(elimination.diagonal)
+    sizes = np.abs(diagonal)
+    with np.errstate(all="ignore"):
+        signs = diagonal / sizes
+    sign = np.prod(signs) * (-1) ** elimination.swaps
+    return dtype.type(sign), np.log(sizes).sum()
+
+
+def inverse(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
+    """The inverse of a large matrix, in the given layout; costs as :func:`solution`."""
+    if a._mesh.coords is None:
+        return empty(layout, dtype, a._mesh)
+    dealing = Dealing(a._mesh, a.shape[1], panel_width(a.shape[1], a._mesh))
+    columns = dealing.indices(a._mesh.rank)
+    work = dealing.empty(len(a), dtype, extra=len(columns))
+    dealt(a, dealing, work[:, : len(columns)])
+    unit = work[:, len(columns) :]
+    unit[...] = 0
+    unit[a._mesh.asarray(columns), a._mesh.asarray(np.arange(len(columns)))] = 1
+    return collected(_wide(work, len(columns), dealing), dealing, layout)
+
+
+def solution(a: DistArray, b: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
+    """The solution of a large system of equations, in the given layout.
+
+    Parameters
+    ----------
+    a : DistArray, shape (n, n)
+        Placed as it may be.
+    b : DistArray, shape (n, r)
+        Right-hand sides.
+    dtype : dtype
+        In which to compute: float64 or complex128.
+    layout : Layout
+        Of the solution.
+
+    Raises
+    ------
+    LinAlgError
+        On all ranks, if a pivot is exactly zero.
+
+    Cost
+    ----
+    2/3 n**3 + 2 n**2 r operations over all ranks. After the exchange that deals out the columns
+    each rank receives n**2 / 2 elements in n / PANEL broadcasts. If there are more than some dozens
+    of right-hand sides they are dealt out as well, and as much is broadcast once more; else every
+    rank has all of them, and a round for each panel adds up what the ranks contribute.
+    """
+    mesh = a._mesh
+    if mesh.coords is None:
+        return empty(layout, dtype, mesh)
+    dealing = Dealing(mesh, a.shape[1], panel_width(a.shape[1], mesh))
+    count = dealing.count(mesh.rank)
+    if b.shape[1] > FEW:
+        sides = Dealing(mesh, b.shape[1], panel_width(b.shape[1], mesh))
+        work = dealing.empty(len(a), dtype, extra=sides.count(mesh.rank))
+        dealt(a, dealing, work[:, :count])
+        dealt(b, sides, work[:, count:])
+        return collected(_wide(work, count, dealing), sides, layout)
+    work = dealing.empty(len(a), dtype, extra=b.shape[1])
+    dealt(a, dealing, work[:, :count])
+    whole = Layout.replicated(b.shape, mesh.shape)
+    work[:, count:] = to_layout(b, whole)._block
+    return to_layout(wrap(_narrow(work, count, dealing), whole, mesh), layout)
+
+
+@np.errstate(all="ignore")  # as NumPy: what is not a number stays silent
+def _wide(work: Array, count: int, dealing: Dealing) -> Array:
+    """Solve for this rank's own right-hand sides, from column `count` on: panels of U pass by."""
+    mesh = dealing.mesh
+    _eliminate(work, dealing)
+    found = work[:, count:]
+    for panel in reversed(range(dealing.panels)):
+        start, stop = dealing.interval(panel)
+        place = dealing.place(panel)
+        upper = mesh.xp.empty((stop, stop - start), work.dtype)
+        if mesh.rank == dealing.owner(panel):
+            upper[...] = work[:stop, place : place + stop - start]
+        mesh.group.broadcast(upper, dealing.owner(panel), "panel of U")
+        if found.size:
+            found[start:stop] = solve_upper(upper[start:], found[start:stop])
+            subtract_product(found[:start], upper[:start], found[start:stop])
+    return found
+
+
+@np.errstate(all="ignore")  # as NumPy: what is not a number stays silent
+def _narrow(work: Array, count: int, dealing: Dealing) -> Array:
+    """Solve for a few right-hand sides, the last columns of every rank: U stays where it is."""
+    mesh = dealing.mesh
+    _eliminate(work, dealing)
+    given = work[:, count:]
+    found = mesh.xp.zeros(given.shape, given.dtype)
+    taken = np.zeros_like(found)  # what this rank's columns of U take from each equation
+    coming = _sum_begun(taken, dealing, dealing.panels - 1)
+    for panel in reversed(range(dealing.panels)):
+        (start, stop), (parts, pending) = dealing.interval(panel), coming
+        next_start = max(start - dealing.width, 0)
+        upper = None
+        if mesh.rank == dealing.owner(panel):
+            pending.wait()
+            place = dealing.place(panel)
+            upper = work[:stop, place : place + stop - start]
+            found[start:stop] = solve_upper(upper[start:], given[start:stop] - mesh.asarray(parts))
+            taken[next_start:start] += upper[next_start:start] @ found[start:stop]
+        if panel:
+            coming = _sum_begun(taken, dealing, panel - 1)
+        if upper is not None:  # while the next ones are solved for elsewhere
+            taken[:next_start] += upper[:next_start] @ found[start:stop]
+        pending.wait()
+    return mesh.group.allreduce(found, Fold.SUM, "solution")
+
+
+def _sum_begun(taken: Array, dealing: Dealing, panel: int) -> tuple[Array, Pending]:
+    """What all ranks take from a panel's equations, on its way to them."""
+    start, stop = dealing.interval(panel)
+    parts = dealing.mesh.to_host(taken[start:stop]).copy()
+    return parts, dealing.mesh.group.begin_allreduce(parts, Fold.SUM, "solution")

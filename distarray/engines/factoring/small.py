@@ -1,0 +1,398 @@
+"""What all of linear algebra shares: NumPy's checks, and when LAPACK does a problem at once.
+
+There are three ways to treat an array of one or more matrices:
+
+* *at once*: every rank has all of it, or it is so small that one gather costs less than the first
+  message of a distributed algorithm; each rank then calls ``np.linalg`` on its copy
+  (:func:`is_small`, :func:`at_once`);
+* *stackwise*: many matrices, of which every rank takes some, whole; nothing has to be said between
+  ranks (:func:`is_stack`, :func:`stackwise`), or, when they are few and large, one after the other
+  (:func:`one_by_one`);
+* *distributed*: one large matrix, which a blocked algorithm factors where it lies.
+
+An error that depends on the elements (a singular matrix) is agreed on before it is raised.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.array import (
+    DistArray,
+    as_distarray,
+    call,
+    common_mesh,
+    movement,
+    to_layout,
+    wrap,
+)
+from distarray.array.portable import on_host
+from distarray.comm import DeviceMesh
+from distarray.comm.agree import agree
+from distarray.comm.devices import on_device
+from distarray.layout import Cut, Layout, Shard
+from distarray.plan import broadcast_shapes, propagate, restrict
+
+__all__ = [
+    "SMALL_BYTES",
+    "agreed",
+    "at_once",
+    "call_linalg",
+    "check_2d",
+    "check_square",
+    "check_stacked",
+    "common_type",
+    "is_small",
+    "is_stack",
+    "one_by_one",
+    "read",
+    "replicated",
+    "real_type",
+    "stackwise",
+]
+
+Array = Any
+LinAlgError = np.linalg.LinAlgError
+
+#: Operands of fewer bytes together are gathered, and every rank calls LAPACK on its copy. A
+#: caller whose algorithm costs more or fewer messages passes a limit of its own.
+SMALL_BYTES = 1 << 22
+
+#: What CuPy does for stacks of matrices as NumPy does it, and the keywords that it takes.
+_ON_DEVICE: dict[str, tuple[str, ...]] = {
+    "cholesky": (),
+    "det": (),
+    "eigh": ("UPLO",),
+    "eigvalsh": ("UPLO",),
+    "inv": (),
+    "qr": ("mode",),
+    "slogdet": (),
+    "svd": ("full_matrices", "compute_uv"),
+}
+
+
+# -- what NumPy checks -----------------------------------------------------------------------------
+
+
+def read(*operands: Any) -> list[DistArray]:
+    """Operands as distributed arrays on their common mesh, in native byte order."""
+    mesh = common_mesh(*operands)
+    found = [as_distarray(x, mesh) for x in operands]
+    return [x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("=")) for x in found]
+
+
+def check_stacked(*operands: DistArray) -> None:
+    """Raise NumPy's LinAlgError for arrays of fewer than two dimensions."""
+    for x in operands:
+        if x.ndim < 2:
+            raise LinAlgError(
+                f"{x.ndim}-dimensional array given. Array must be at least two-dimensional"
+            )
+
+
+def check_2d(*operands: DistArray) -> None:
+    """Raise NumPy's LinAlgError for arrays that are not one matrix."""
+    for x in operands:
+        if x.ndim != 2:
+            raise LinAlgError(f"{x.ndim}-dimensional array given. Array must be two-dimensional")
+
+
+def check_square(*operands: DistArray) -> None:
+    """Raise NumPy's LinAlgError for (stacks of) matrices that are not square."""
+    check_stacked(*operands)
+    for x in operands:
+        if x.shape[-1] != x.shape[-2]:
+            raise LinAlgError("Last 2 dimensions of the array must be square")
+
+
+def common_type(*dtypes: np.dtype[Any]) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    """The dtype LAPACK computes in, and that of the result; NumPy's TypeError for others.
+
+    As in NumPy everything is computed in double precision, and rounded to single at the end if no
+    operand is wider.
+    """
+    complex_, double = False, False
+    for dtype in dtypes:
+        if dtype.kind in "fc":
+            if dtype.char not in "fdFD":
+                raise TypeError(f"array type {dtype.name} is unsupported in linalg")
+            complex_ = complex_ or dtype.kind == "c"
+            double = double or dtype.char in "dD"
+        else:
+            double = True
+    work = np.dtype(np.complex128 if complex_ else np.float64)
+    if double:
+        return work, work
+    return work, np.dtype(np.complex64 if complex_ else np.float32)
+
+
+def real_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of the real part of numbers."""
+    return np.empty(0, dtype).real.dtype
+
+
+# -- at once ---------------------------------------------------------------------------------------
+
+
+def is_small(*operands: DistArray, limit: int | None = None) -> bool:
+    """Whether LAPACK does it at once: all of it is on every rank, or `limit` bytes at most are not.
+
+    The same on all ranks.
+    """
+    if operands[0]._mesh.size() == 1:
+        return True
+    limit = SMALL_BYTES if limit is None else limit
+    elsewhere = [x.nbytes for x in operands if not x._layout.is_replicated]
+    return not elsewhere or sum(elsewhere) <= limit
+
+
+def at_once(function: Callable[..., Any], *operands: DistArray) -> Any:
+    """Call a function of NumPy's on whole copies of its operands, on every rank.
+
+    Parameters
+    ----------
+    function : callable
+        ``np.linalg.inv`` or a function that takes and gives (tuples of) arrays as it does. Its
+        keywords are bound to it beforehand, as with :func:`functools.partial`.
+    *operands : DistArray
+        On one mesh, nothing pending.
+
+    Returns
+    -------
+    DistArray or tuple of DistArray
+        Replicated; what NumPy gives as a scalar is one. Named tuples stay what they are.
+
+    Raises
+    ------
+    LinAlgError
+        On all ranks, if NumPy raises it on any.
+
+    Cost
+    ----
+    One gather of each operand that is not replicated, and then an agreement (one integer) on
+    errors. Replicated operands cost no message: equal elements, equal errors.
+
+    Notes
+    -----
+    A rank outside of the mesh learns the shape of the result from unit matrices; where it depends
+    on the elements, as the residuals of ``lstsq`` do, it does not know better.
+    """
+    mesh = operands[0]._mesh
+    if mesh.coords is None:
+        return _wrapped(function(*[_unit(x) for x in operands]), mesh)
+    if all(x._layout.is_replicated for x in operands):
+        return _wrapped(call_linalg(function, *[x.to_local() for x in operands]), mesh)
+    copies = [_whole(x) for x in operands]
+    return _wrapped(agreed(mesh, lambda: call_linalg(function, *copies)), mesh)
+
+
+def agreed(mesh: DeviceMesh, compute: Callable[[], Any], collective: bool = True) -> Any:
+    """The value of `compute()`, or, on all ranks of the mesh, the error it raises on any of them.
+
+    With ``collective=False`` it is known that all ranks compute the same, and nothing is said.
+    """
+    if not collective or mesh.coords is None:
+        return compute()
+    error, value = None, None
+    try:
+        value = compute()
+    except (LinAlgError, ValueError, TypeError) as caught:
+        error = caught
+    agree(mesh.group, error)
+    return value
+
+
+def call_linalg(function: Callable[..., Any], *blocks: Array) -> Any:
+    """Call a function of NumPy's on blocks; what CuPy does not have goes through the host."""
+    if not on_device(blocks[0]):
+        return function(*blocks)
+    name = getattr(getattr(function, "func", function), "__name__", "")
+    keywords = getattr(function, "keywords", {})  # of a partial
+    if name not in _ON_DEVICE or not set(keywords) <= set(_ON_DEVICE[name]):
+        return on_host(function, *blocks)
+    # cuSOLVER's word about a singular matrix is left unread unless CuPy is told to raise.
+    extras = sys.modules.get("cupyx")
+    with nullcontext() if extras is None else extras.errstate(linalg="raise"):
+        return function(*blocks)
+
+
+def _whole(x: DistArray) -> Array:
+    layout = x._layout
+    block = movement.moved(
+        x._block, layout, Layout.replicated(layout.shape, layout.mesh_shape), x._mesh
+    )
+    return x._mesh.asarray(block)
+
+
+def _unit(x: DistArray) -> Array:
+    """A (stack of) unit matrices of the shape of `x`, in host memory."""
+    if x.ndim < 2:
+        return np.ones(x.shape, x.dtype)
+    return np.broadcast_to(np.eye(*x.shape[-2:], dtype=x.dtype), x.shape)
+
+
+def _wrapped(value: Any, mesh: DeviceMesh) -> Any:
+    """What NumPy gave on every rank as replicated arrays, in the tuple it came in."""
+    if isinstance(value, tuple):
+        items = [_wrapped(item, mesh) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return replicated(value, mesh) if hasattr(value, "dtype") else value
+
+
+def replicated(value: Any, mesh: DeviceMesh) -> DistArray:
+    """What every rank has computed alike, an array or a scalar, as a distributed array."""
+    layout = Layout.replicated(tuple(value.shape), mesh.shape)
+    if isinstance(value, np.generic) or (not value.ndim and on_device(value)):
+        return wrap(mesh.scalar(value), layout, mesh)  # a device has no scalars of its own
+    if mesh.coords is None and value.ndim:
+        return wrap(mesh.xp.empty(layout.local_shape(None), value.dtype), layout, mesh)
+    return wrap(mesh.asarray(value), layout, mesh)
+
+
+# -- stacks ----------------------------------------------------------------------------------------
+
+
+def is_stack(*operands: DistArray, core: int = 2) -> bool:
+    """Whether there are matrices enough for every rank to have some; `core` dimensions are one."""
+    stack = max([prod(x.shape[: x.ndim - core]) for x in operands if x.ndim >= core], default=0)
+    return stack >= operands[0]._mesh.size() or stack == 0
+
+
+def stackwise(
+    function: Callable[..., Any],
+    *operands: DistArray,
+    cores: Sequence[int] | None = None,
+    anywhere: bool = False,
+) -> Any:
+    """Call a function of NumPy's on stacks of matrices, each matrix on the rank that has it.
+
+    Parameters
+    ----------
+    function : callable
+        A generalized ufunc in effect: stacks broadcast, and the results have the stack's dimensions
+        first. It must take empty stacks.
+    *operands : DistArray
+        On one mesh, nothing pending.
+    cores : sequence of int, optional
+        How many last dimensions of each operand belong to the matrix or vector; 2 by default.
+    anywhere : bool
+        Whether it is made of operations that blocks on a device have, and raises nothing.
+
+    Returns
+    -------
+    DistArray or tuple of DistArray
+        Cut as the stack is; core dimensions are whole.
+
+    Raises
+    ------
+    LinAlgError
+        On all ranks: NumPy's own about shapes before anything is sent, and what NumPy raises about
+        a matrix on any rank.
+
+    Cost
+    ----
+    An agreement on errors (one integer) if the stack is cut. Operands whose matrices are cut are
+    redistributed first, so that their stack is cut instead.
+    """
+    mesh = operands[0]._mesh
+    if mesh.coords is not None and all(x._layout.is_replicated for x in operands):
+        blocks = [x.to_local() for x in operands]
+        return _wrapped((function if anywhere else partial(call_linalg, function))(*blocks), mesh)
+    cores = [2] * len(operands) if cores is None else cores
+    empty = [_empty_stack(x, core) for x, core in zip(operands, cores, strict=True)]
+    made = function(*empty)  # NumPy's words about shapes; shapes and dtypes of the results
+    stack = _stack_layout(operands, cores)
+    if mesh.coords is None:
+        return _cut(made, stack, mesh, None)
+    blocks = []
+    for x, core in zip(operands, cores, strict=True):
+        part = restrict(stack, x.shape[: x.ndim - core])
+        target = _with_core(part, x.shape[x.ndim - core :])
+        blocks.append(mesh.asarray(movement.moved(x._block, x._layout, target, mesh)))
+    if anywhere:
+        return _cut(made, stack, mesh, function(*blocks))
+    value = agreed(mesh, lambda: call_linalg(function, *blocks), not stack.is_replicated)
+    return _cut(made, stack, mesh, value)
+
+
+def _empty_stack(x: DistArray, core: int) -> Array:
+    """An array of no matrices of the kind that `x` has many of; a lone matrix stays alone."""
+    lead = x.ndim - core
+    return np.ones(x.shape, x.dtype) if lead < 0 else np.ones((0, *x.shape[lead:]), x.dtype)
+
+
+def _stack_layout(operands: Sequence[DistArray], cores: Sequence[int]) -> Layout:
+    """Where each matrix of the broadcast stack is computed."""
+    layouts, used = [], set()
+    mesh_shape = operands[0]._layout.mesh_shape
+    for x, core in zip(operands, cores, strict=True):
+        cuts = x._layout.cuts
+        layouts.append(Layout.from_cuts(cuts[: x.ndim - core], mesh_shape))
+        used |= {m for cut in cuts for m in cut.mesh_dims}
+    shape = broadcast_shapes(*[layout.shape for layout in layouts])
+    sizes = tuple([x.nbytes // max(1, layout.size) for x, layout in zip(operands, layouts)])
+    found = propagate(tuple(layouts), sizes).result
+    idle = used - {m for cut in found.cuts for m in cut.mesh_dims}
+    if not any(mesh_shape[m] > 1 for m in idle) or not shape:
+        return found
+    longest = int(np.argmax(shape))
+    return Layout.chunked(shape, mesh_shape, [Shard(longest)] * len(mesh_shape))
+
+
+def _with_core(stack: Layout, core: Sequence[int]) -> Layout:
+    return stack.with_cuts([*stack.cuts, *[Cut.whole(extent) for extent in core]])
+
+
+def _cut(made: Any, stack: Layout, mesh: DeviceMesh, value: Any) -> Any:
+    """This rank's results as arrays; `made` is what the function gives for an empty stack."""
+    if isinstance(made, tuple):
+        values = [None] * len(made) if value is None else value
+        items = [_cut(one, stack, mesh, block) for one, block in zip(made, values, strict=True)]
+        return type(made)(*items) if hasattr(made, "_fields") else tuple(items)
+    layout = _with_core(stack, made.shape[1:])
+    if value is None:
+        value = mesh.xp.empty(layout.local_shape(None), made.dtype)
+    return wrap(value if layout.shape else mesh.scalar(value), layout, mesh)
+
+
+def one_by_one(function: Callable[[DistArray], Any], x: DistArray, core: int = 2) -> Any:
+    """Call a function of one large distributed matrix for each matrix of a stack of a few.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a matrix and gives an array or a tuple of arrays.
+    x : DistArray
+        The stack.
+    core : int
+        How many last dimensions are the matrix.
+
+    Returns
+    -------
+    DistArray or tuple of DistArray
+        The results, stacked along new first dimensions.
+    """
+    lead = x.ndim - core
+    stack = x.shape[:lead]
+    if any(cut.mesh_dims for cut in x._layout.cuts[:lead]):
+        # A matrix that one rank has alone would have to be whole on all: cut the matrices instead.
+        longest = lead + int(np.argmax(x.shape[lead:]))
+        placed = [Shard(longest)] * len(x._layout.mesh_shape)
+        x = to_layout(x, Layout.chunked(x.shape, x._layout.mesh_shape, placed))
+    results = [function(x[place]) for place in np.ndindex(*stack)]
+    if not isinstance(results[0], tuple):
+        return _restacked(results, stack)
+    items = [_restacked(column, stack) for column in zip(*results, strict=True)]
+    kind = type(results[0])
+    return kind(*items) if hasattr(kind, "_fields") else tuple(items)
+
+
+def _restacked(parts: Sequence[DistArray], stack: tuple[int, ...]) -> DistArray:
+    joined = call(np.stack, list(parts))
+    result: DistArray = call(np.reshape, joined, (*stack, *parts[0].shape))
+    return result

@@ -1,0 +1,55 @@
+"""Small triangular systems: by the library, or by halves and products of matrices."""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.engines.factoring.lapack import solve_by_upper
+
+__all__ = ["inverse_of_lower", "solve_upper"]
+
+Array = Any
+
+#: Triangles of so many rows are not halved any more.
+_LEAF = 32
+
+
+def inverse_of_lower(lower: Array) -> Array:
+    """The inverse of a lower triangular matrix.
+
+    Parameters
+    ----------
+    lower : array, shape (n, n)
+        Zero above the diagonal.
+    """
+    size = len(lower)
+    if size <= _LEAF:
+        return np.linalg.inv(lower)
+    half = size // 2
+    inverse = np.zeros_like(lower)
+    inverse[:half, :half] = first = inverse_of_lower(lower[:half, :half])
+    inverse[half:, half:] = second = inverse_of_lower(lower[half:, half:])
+    inverse[half:, :half] = -(second @ (lower[half:, :half] @ first))
+    return inverse
+
+
+def solve_upper(upper: Array, sides: Array) -> Array:
+    """The solution of an upper triangular system, backward stable.
+
+    Parameters
+    ----------
+    upper : array, shape (n, n)
+        What stands below its diagonal is not read.
+    sides : array, shape (n, r)
+        Right-hand sides.
+    """
+    size = len(upper)
+    found = sides.copy()
+    if solve_by_upper(upper, found):
+        return found
+    if size <= _LEAF:
+        return np.linalg.solve(np.triu(upper), sides)
+    half = size // 2
+    below = solve_upper(upper[half:, half:], sides[half:])
+    above = solve_upper(upper[:half, :half], sides[:half] - upper[:half, half:] @ below)
+    return np.concatenate([above, below])

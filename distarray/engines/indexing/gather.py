@@ -1,0 +1,200 @@
+"""Taking rows by global position from dimensions that are cut: one conversation, or two.
+
+If every rank has the index arrays, each knows who needs what of its rows, and sends it: one
+exchange. Otherwise each rank asks the owners for the rows that its part of the index names, and
+they reply: two. Rows are slabs of the other dimensions, which keep their cuts.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, wrap
+from distarray.array.portable import take
+from distarray.comm.group import Group
+from distarray.config import config
+from distarray.engines.indexing.located import Located
+from distarray.engines.indexing.owners import Rows, grouped_by_owner
+from distarray.layout import Cut, Layout
+
+__all__ = ["fetch", "part_of_index", "placed", "result_layout", "segments", "swap"]
+
+Array = Any
+
+
+def result_layout(rows: Rows, index: Sequence[Cut], at: int) -> Layout:
+    """The layout of the result: the index's dimensions at `at` among the others."""
+    return _result_layout(rows.y._layout, rows.rest, tuple(index), at)
+
+
+@lru_cache(maxsize=1024)
+def _result_layout(
+    layout: Layout, dims: tuple[int, ...], index: tuple[Cut, ...], at: int
+) -> Layout:
+    rest = [layout.cuts[d] for d in dims]
+    others = {m: layout.placements[m] for m in layout.ats}
+    return Layout.from_cuts([*rest[:at], *index, *rest[at:]], layout.mesh_shape, others)
+
+
+def placed(block: Array, ndim: int, at: int) -> Array:
+    """An array with its first `ndim` dimensions moved to position `at`; a view."""
+    if not at or not ndim:
+        return block
+    order = [*range(ndim, ndim + at), *range(ndim), *range(ndim + at, block.ndim)]
+    return block.transpose(order)
+
+
+def fetch(rows: Rows, index: Located, at: int) -> DistArray:
+    """The rows that index arrays name.
+
+    Parameters
+    ----------
+    rows : Rows
+        What is indexed.
+    index : Located
+        The index arrays.
+    at : int
+        Position of their dimensions in the result.
+
+    Returns
+    -------
+    DistArray
+        A copy. The dimensions that are not indexed keep their cuts. Those of the index are laid
+        out as the index arrays are, where they are cut; else along the first one by the mesh
+        dimensions that cut what is indexed, or replicated if the result is small.
+
+    Cost
+    ----
+    No message where the indexed dimensions are whole. With index arrays that every rank has, one
+    exchange of the rows that belong elsewhere, or an allgather of a small result; else an
+    all-to-all of 4 or 8 bytes a row, and the exchange.
+    """
+    y, shape = rows.y, index.layout.shape
+    mesh = y._mesh
+    cuts: Sequence[Cut] = index.layout.cuts
+    if rows.mesh_dims and index.known:
+        cuts = _cuts_of_result(rows, shape)
+    layout = result_layout(rows, cuts, at)
+    if not rows.holds or not layout.size:
+        return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), y.dtype), layout, mesh)
+    if not rows.mesh_dims:
+        return wrap(_take_here(rows, index.blocks, at), layout, mesh)
+    local = [b - a for a, b in Layout.from_cuts(cuts, mesh.shape).section(mesh.coords)]
+    kept = list(rows.block.shape[len(rows.dims) :])
+    block = mesh.xp.empty((*kept[:at], prod(local), *kept[at:]), y.dtype)
+    target = np.moveaxis(block, at, 0) if at else block
+    if not index.known:
+        _ask(rows, index.flat(local), target)
+    elif cuts and any(cut.mesh_dims for cut in cuts):
+        _send_parts(rows, index.blocks, cuts, target)
+    else:
+        _send_to_all(rows, index.flat(shape), target)
+    return wrap(block.reshape((*kept[:at], *local, *kept[at:])), layout, mesh)
+
+
+def _cuts_of_result(rows: Rows, shape: tuple[int, ...]) -> list[Cut]:
+    """Where the rows go if the index arrays are everywhere: spread, unless they are few."""
+    cuts = [Cut.whole(extent) for extent in shape]
+    width = prod([rows.y.shape[d] for d in rows.rest])
+    if shape and prod(shape) * width * rows.y.itemsize >= config.replicate_below:
+        dim = 0 if shape[0] >= rows.size else int(np.argmax(shape))
+        cuts[dim] = Cut.chunked(shape[dim], rows.mesh_dims, rows.radix)
+    return cuts
+
+
+def _take_here(rows: Rows, blocks: Sequence[Array], at: int) -> Array:
+    block = rows.y._block
+    if len(rows.dims) == 1 and rows.dims[0] == at and block.flags.c_contiguous:
+        return take(block, rows.local(blocks)[0], at)
+    found = rows.take(blocks)
+    return placed(found, found.ndim - len(rows.rest), at)
+
+
+# -- index arrays that every rank has ------------------------------------------------------------
+
+
+def _send_to_all(rows: Rows, flat: Sequence[Array], target: Array) -> None:
+    """Every rank along the cut gets all rows: each sends those that it owns."""
+    order, counts = grouped_by_owner(rows.owners(flat), rows.size)
+    first = sum(counts[: rows.rank])
+    own = order[first : first + counts[rows.rank]]
+    found = rows.take([array[own] for array in flat])
+    parts = rows.group.allgather_varied(found, counts, "rows by index")
+    for part, positions in zip(parts, segments(order, counts), strict=True):
+        target[positions] = part
+
+
+def _send_parts(rows: Rows, blocks: Sequence[Array], cuts: Sequence[Cut], target: Array) -> None:
+    """Every rank along the cut gets the rows of its part of the index."""
+    shape = tuple([cut.extent for cut in cuts])
+    whole = [np.broadcast_to(block, shape) for block in blocks]
+    own = rows.mine(whole)
+    me = rows.rank
+    mine = part_of_index(cuts, me)
+    wanted = [array[mine].reshape(-1) for array in whole]
+    order, counts = grouped_by_owner(rows.owners(wanted), rows.size)
+    landing = np.empty_like(target, order="C", shape=target.shape)
+    parts = []
+    for rank, (space, positions) in enumerate(
+        zip(segments(landing, counts), segments(order, counts), strict=True)
+    ):
+        if rank == me:
+            parts.append(rows.take([np.take(array, positions) for array in wanted], space))
+            continue
+        key = part_of_index(cuts, rank)
+        positions = np.flatnonzero(own[key])
+        parts.append(rows.take([np.take(array[key].reshape(-1), positions) for array in whole]))
+    swap(rows.group, parts, landing, counts)
+    target[order] = landing
+
+
+def part_of_index(cuts: Sequence[Cut], rank: int) -> tuple[slice, ...]:
+    """The part of the index that a rank has, where the index is cut by all ranks of the rows."""
+    return tuple([slice(*cut.interval(rank if cut.mesh_dims else 0)) for cut in cuts])
+
+
+# -- index arrays of which every rank has a part -------------------------------------------------
+
+
+def _ask(rows: Rows, flat: Sequence[Array], target: Array) -> None:
+    """Name the wanted rows to their owners, and put their replies where they belong."""
+    order, counts = grouped_by_owner(rows.owners(flat), rows.size)
+    wanted = rows.linear([np.take(array, order) for array in flat])
+    kind = np.int32 if prod(rows.extents) <= np.iinfo(np.int32).max else np.int64
+    requests = segments(wanted.astype(kind, copy=False), counts)
+    asked = rows.group.alltoall_varied(requests, "positions of rows")
+    replies = [rows.take(rows.from_linear(positions.astype(np.intp))) for positions in asked]
+    landing = np.empty_like(target, order="C", shape=target.shape)
+    segments(landing, counts)[rows.rank][...] = replies[rows.rank]
+    swap(rows.group, replies, landing, counts)
+    target[order] = landing
+
+
+def swap(group: Group, parts: Sequence[Array], landing: Array, counts: Sequence[int]) -> None:
+    """Send ``parts[i]`` to rank i; what the ranks send here lands in rank order.
+
+    The lengths `counts` are known, so nothing but the rows is sent. This rank's own part is in
+    its place already.
+    """
+    if group.size > 1 and group.guarded:
+        # Also where this rank has nothing to send, lest it wait for those that refuse.
+        group.check_exchange(sum([part.nbytes for part in parts]), "rows by index")
+    others = [rank for rank in range(group.size) if rank != group.rank]
+    spaces = segments(landing, counts)
+    group.exchange(
+        [(rank, parts[rank]) for rank in others if parts[rank].size],
+        [(rank, spaces[rank]) for rank in others if spaces[rank].size],
+        "rows by index",
+    )
+
+
+def segments(array: Array, counts: Sequence[int]) -> list[Array]:
+    """Consecutive views of the given lengths along the first dimension."""
+    found, stop = [], 0
+    for count in counts:
+        found.append(array[stop : stop + count])
+        stop += count
+    return found

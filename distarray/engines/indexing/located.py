@@ -1,0 +1,150 @@
+"""Index arrays brought side by side, checked against the bounds, counted from the front."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distarray.array import DistArray, movement
+from distarray.comm import DeviceMesh
+from distarray.engines.indexing.advanced_keys import index_shape
+from distarray.engines.indexing.bounds import in_bounds
+from distarray.engines.indexing.owners import Rows
+from distarray.layout import Cut, Layout
+from distarray.plan import propagate, restrict
+
+__all__ = ["Located", "flattened", "local_part", "locate"]
+
+Array = Any
+
+
+class Located(NamedTuple):
+    """Index arrays as this rank has them.
+
+    Attributes
+    ----------
+    blocks : list of array
+        This rank's part of each, of integers within bounds; they broadcast.
+    layout : Layout
+        Of the shape to which the index arrays broadcast.
+    """
+
+    blocks: list[Array]
+    layout: Layout
+
+    @property
+    def known(self) -> bool:
+        """Whether every rank has the index arrays whole."""
+        return self.layout.is_replicated
+
+    def flat(self, shape: Sequence[int]) -> list[Array]:
+        """The blocks broadcast to this rank's part of the index's shape, in one dimension."""
+        return [flattened(block, shape) for block in self.blocks]
+
+
+def flattened(block: Array, shape: Sequence[int]) -> Array:
+    """An index block in one dimension, after broadcasting it."""
+    if block.shape != tuple(shape):
+        block = np.broadcast_to(block, shape)
+    return block.reshape(-1)
+
+
+def locate(
+    rows: Rows,
+    indices: Sequence[Array],
+    axes: Sequence[int],
+    *,
+    mode: str = "raise",
+    extents: Sequence[int] | None = None,
+    for_writing: bool = False,
+) -> Located:
+    """Bring index arrays to one layout and check them.
+
+    Parameters
+    ----------
+    rows : Rows
+        What is indexed.
+    indices : sequence of array
+        Integer arrays: DistArrays, or arrays that every rank has whole.
+    axes : sequence of int
+        Names of the indexed dimensions in messages.
+    mode : {"raise", "wrap", "clip"}
+        What to do with indices out of bounds.
+    extents : sequence of int, optional
+        Bounds; by default those of the indexed dimensions.
+    for_writing : bool
+        Cut the index along its first dimension, by the mesh dimensions that cut the indexed
+        dimensions and by no other, so that every replica of a row learns of all that is written.
+
+    Raises
+    ------
+    IndexError
+        On every rank, if an index is out of bounds.
+
+    Cost
+    ----
+    Nothing for indices that every rank has. Otherwise one agreement on the bounds, and one
+    exchange for each index array that lies otherwise than the first.
+    """
+    mesh = rows.y._mesh
+    shape = index_shape(indices)
+    layout = _layout_of(indices, shape, mesh)
+    if for_writing:
+        layout = _for_writing(layout, rows)
+    else:
+        taken = {m for d in rows.rest for m in rows.y._layout.cuts[d].mesh_dims}
+        layout = _without_mesh_dims(layout, taken | set(rows.y._layout.ats))
+    layouts = [restrict(layout, array.shape) for array in indices]
+    blocks = [local_part(x, part, mesh) for x, part in zip(indices, layouts, strict=True)]
+    bounds = rows.extents if extents is None else extents
+    if 0 not in shape:
+        blocks = in_bounds(blocks, layouts, bounds, axes, mesh, mode)
+    return Located([block.astype(np.intp, copy=False) for block in blocks], layout)
+
+
+def _layout_of(indices: Sequence[Array], shape: tuple[int, ...], mesh: DeviceMesh) -> Layout:
+    found = [array for array in indices if isinstance(array, DistArray)]
+    if all(array._layout.is_replicated for array in found):
+        return _replicated(shape, mesh.shape)
+    layouts = [array._layout for array in found]
+    layouts.append(Layout.replicated(shape, mesh.shape))
+    sizes = [array.itemsize for array in found]
+    return propagate(tuple(layouts), (*sizes, 0)).result
+
+
+_replicated = lru_cache(maxsize=1024)(Layout.replicated)
+
+
+def _without_mesh_dims(layout: Layout, taken: set[int]) -> Layout:
+    """A layout that leaves some mesh dimensions to others."""
+    if taken.isdisjoint([m for cut in layout.cuts for m in cut.mesh_dims]):
+        return layout
+    cuts = []
+    for cut in layout.cuts:
+        if not taken.isdisjoint(cut.mesh_dims):
+            kept = tuple([m for m in cut.mesh_dims if m not in taken])
+            cut = Cut.chunked(cut.extent, kept, tuple([layout.mesh_shape[m] for m in kept]))
+        cuts.append(cut)
+    return layout.with_cuts(cuts)
+
+
+def _for_writing(layout: Layout, rows: Rows) -> Layout:
+    if layout.is_replicated:
+        return layout
+    first, *others = layout.cuts
+    wanted = first.mesh_dims == rows.mesh_dims and not any(cut.mesh_dims for cut in others)
+    if not wanted:
+        first = Cut.chunked(first.extent, rows.mesh_dims, rows.radix)
+    cuts = [first, *[Cut.whole(cut.extent) for cut in others]]
+    return Layout.from_cuts(cuts, layout.mesh_shape)
+
+
+def local_part(array: Array, layout: Layout, mesh: DeviceMesh) -> Array:
+    """This rank's part of an array that is to be laid out so; communicates if it is elsewhere."""
+    if isinstance(array, DistArray):
+        return movement.moved(mesh.asarray(array._block), array._layout, layout, mesh)
+    array = mesh.asarray(array)
+    if layout.is_replicated:
+        return array
+    return array[tuple([slice(a, b) for a, b in layout.section(mesh.coords)])]

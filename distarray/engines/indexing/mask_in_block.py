@@ -1,0 +1,97 @@
+"""A mask on one block: reading, writing, and the places of what it selects.
+
+NumPy branches on every element of a mask. Finding the positions first does not, and is several
+times as fast where the mask is neither empty nor full. Blocks that are not contiguous (the
+interior of a field, say) are worked on in tiles that fit the cache.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.array.portable import take
+
+__all__ = ["from_linear", "is_set", "places", "selected", "set_selected"]
+
+Array = Any
+#: Elements of a tile.
+_TILE = 1 << 15
+
+
+def selected(block: Array, first: int, mask: Array) -> Array:
+    """``block[..., mask, ...]`` with the mask over the dimensions from `first` on."""
+    if block.flags.c_contiguous:
+        lead, rest = block.shape[:first], block.shape[first + mask.ndim :]
+        lined = block.reshape(*lead, mask.size, *rest)
+        return take(lined, np.flatnonzero(mask), first)
+    if not _in_tiles(block, mask):
+        return block[(slice(None),) * first + (mask,)]
+    result = np.empty(np.count_nonzero(mask), block.dtype)
+    done = 0
+    for tile in _tiles(block.shape):
+        positions = np.flatnonzero(mask[tile])
+        space = result[done : done + len(positions)]
+        take(np.ascontiguousarray(block[tile]).reshape(-1), positions, 0, space)
+        done += len(positions)
+    return result
+
+
+def set_selected(block: Array, first: int, mask: Array, values: Array) -> None:
+    """``block[..., mask, ...] = values``, with the dimension that the mask makes in front."""
+    if block.flags.c_contiguous and not first:
+        lined = block.reshape(mask.size, *block.shape[mask.ndim :])
+        lined[np.flatnonzero(mask)] = values
+    elif _in_tiles(block, mask) and not np.may_share_memory(block, values):
+        _set_in_tiles(block, mask, values)
+    else:
+        block[(*[slice(None)] * first, mask)] = np.moveaxis(values, 0, first)
+
+
+def _set_in_tiles(block: Array, mask: Array, values: Array) -> None:
+    done, same = 0, len(values) == 1
+    for tile in _tiles(block.shape):
+        positions = np.flatnonzero(mask[tile])
+        if not len(positions):
+            continue
+        part = np.array(block[tile], order="C")
+        written = values if same else values[done : done + len(positions)]
+        part.reshape(-1)[positions] = written
+        block[tile] = part
+        done += len(positions)
+
+
+def _in_tiles(block: Array, mask: Array) -> bool:
+    return isinstance(block, np.ndarray) and block.ndim == mask.ndim > 0
+
+
+def _tiles(shape: Sequence[int]) -> Iterator[slice]:
+    """Stretches of the first dimension of about `_TILE` elements."""
+    step = max(1, _TILE // max(1, prod(shape[1:])))
+    for start in range(0, shape[0], step):
+        yield slice(start, start + step)
+
+
+def is_set(block: Array) -> Array:
+    """A mask of the elements that :func:`numpy.nonzero` names."""
+    if block.dtype.kind in "biufc":
+        return block.astype(bool, copy=False)
+    mask = np.zeros_like(block, bool)  # dates and text: not zero in ways of their own
+    mask[np.nonzero(block)] = True
+    return mask
+
+
+def places(mask: Array) -> tuple[Array, ...]:
+    """``np.nonzero`` of a mask of at least one dimension."""
+    return from_linear(np.flatnonzero(mask), mask.shape)
+
+
+def from_linear(positions: Array, shape: Sequence[int]) -> tuple[Array, ...]:
+    """``np.unravel_index`` of positions that are known to be within bounds."""
+    found = []
+    for extent in shape[:0:-1]:
+        line = positions // extent
+        found.append(positions - line * extent)
+        positions = line
+    return (positions, *reversed(found))

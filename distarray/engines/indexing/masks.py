@@ -1,0 +1,206 @@
+"""Reading and writing the elements that a mask selects, where they are."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, wrap
+from distarray.engines.indexing.gather import placed, result_layout
+from distarray.engines.indexing.located import local_part
+from distarray.engines.indexing.mask_in_block import (
+    from_linear,
+    is_set,
+    places,
+    selected,
+    set_selected,
+)
+from distarray.engines.indexing.owners import Rows
+from distarray.engines.indexing.packing import Packing
+from distarray.engines.indexing.scatter import Apply, assign
+from distarray.engines.indexing.values import MISMATCH, Values
+from distarray.layout import Layout
+
+__all__ = ["check_lone", "coordinates", "is_known", "nonzero_arrays", "select", "stays", "write"]
+
+Array = Any
+
+
+def stays(y: DistArray, dims: Sequence[int], mask: Array) -> bool:
+    """Whether a mask that every rank has leaves what it selects where it is."""
+    cutting = [i for i, d in enumerate(dims) if y._layout.cuts[d].parts > 1]
+    return not cutting or (len(cutting) == 1 and prod(mask.shape[: cutting[0]]) <= 1)
+
+
+def is_known(mask: Array) -> bool:
+    """Whether every rank has the whole mask."""
+    return not isinstance(mask, DistArray) or mask._layout.is_replicated
+
+
+def _whole(mask: Array) -> Array | None:
+    if isinstance(mask, DistArray):
+        return mask._block if mask._layout.is_replicated else None
+    return mask
+
+
+def _spread(y: DistArray, dims: Sequence[int], mask: Array) -> DistArray:
+    """An array whose masked dimensions are whole, cut as the mask is, if that moves nothing."""
+    layout = y._layout
+    if is_known(mask) or any(layout.cuts[d].mesh_dims for d in dims):
+        return y
+    taken = {m for cut in layout.cuts for m in cut.mesh_dims} | set(layout.ats)
+    if not taken.isdisjoint([m for cut in mask._layout.cuts for m in cut.mesh_dims]):
+        return y
+    cuts = list(layout.cuts)
+    for d, cut in zip(dims, mask._layout.cuts, strict=True):
+        cuts[d] = cut
+    target = layout.with_cuts(cuts)
+    return wrap(local_part(y, target, y._mesh), target, y._mesh)
+
+
+def select(y: DistArray, dims: Sequence[int], mask: Array, at: int) -> DistArray:
+    """The elements that a mask over consecutive dimensions selects.
+
+    Parameters
+    ----------
+    y : DistArray
+        The array.
+    dims : sequence of int
+        The dimensions that the mask covers.
+    mask : array of bool
+        A DistArray, or an array that every rank has.
+    at : int
+        Position in the result of the dimension that takes their place.
+
+    Returns
+    -------
+    DistArray
+        A copy. If the leading masked dimension alone is cut, every element stays on its rank, and
+        the new dimension is cut into blocks as long as each rank has elements. Otherwise it is
+        cut evenly. The other dimensions keep their cuts.
+
+    Cost
+    ----
+    A mask that lies otherwise than the array is moved first. One allgather of a number where the
+    elements stay; else see :class:`~distarray.engines.indexing.packing.Packing`, and one exchange
+    of the selected elements that change rank.
+    """
+    y = _spread(y, dims, mask)
+    rows, mesh = Rows(y, dims), y._mesh
+    part = local_part(mask, Layout.from_cuts(rows.cuts, mesh.shape), mesh)
+    packing = Packing(part, rows.cuts, mesh, _whole(mask))
+    layout = result_layout(rows, [packing.cut], at)
+    if not rows.holds:
+        return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), y.dtype), layout, mesh)
+    first = dims[0]
+    found = selected(y._mesh.asarray(y._block), first, part)
+    if packing.in_place:
+        return wrap(found if at == first else np.moveaxis(found, first, at), layout, mesh)
+    return wrap(placed(packing.forward(np.moveaxis(found, first, 0)), 1, at), layout, mesh)
+
+
+def write(
+    y: DistArray,
+    dims: Sequence[int],
+    mask: Array,
+    at: int,
+    value: Any,
+    *,
+    alone: bool = False,
+    apply: Apply = assign,
+    text: str = MISMATCH,
+) -> None:
+    """Write values into the elements that a mask over consecutive dimensions selects.
+
+    Cost
+    ----
+    Nothing if mask and array lie alike and the values are the same for all elements. Otherwise
+    the counts, as in reading, and one exchange of the values that are elsewhere.
+    """
+    rows, mesh = Rows(y, dims), y._mesh
+    if mesh.coords is None:
+        return
+    if alone:
+        check_lone(value)
+    part = local_part(mask, Layout.from_cuts(rows.cuts, mesh.shape), mesh)
+    values = _same_for_all(value, [y.shape[d] for d in rows.rest], at, text)
+    if values is not None:
+        one = Layout.replicated((1,), mesh.shape).cuts
+        found = values.rows(result_layout(rows, one, at), mesh)
+    else:
+        packing = Packing(part, rows.cuts, mesh, _whole(mask))
+        values = _one_each(value, rows, packing.count, at, alone, text)
+        found = values.rows(result_layout(rows, [packing.cut], at), mesh)
+        if rows.holds and found is not None:
+            found = packing.backward(found)
+    if rows.holds:
+        _assign(y._mesh.asarray(y._block), dims[0], part, found, apply)
+
+
+def _same_for_all(value: Any, rest: Sequence[int], at: int, text: str) -> Values | None:
+    """The values, if they are surely the same for all selected elements."""
+    try:
+        return Values(value, (*rest[:at], 1, *rest[at:]), at, 1, text)
+    except ValueError:
+        return None
+
+
+def _one_each(value: Any, rows: Rows, count: int, at: int, alone: bool, text: str) -> Values:
+    if alone:
+        check_lone(value, count)
+    rest = [rows.y.shape[d] for d in rows.rest]
+    return Values(value, (*rest[:at], count, *rest[at:]), at, 1, text)
+
+
+def check_lone(value: Any, count: int | None = None) -> None:
+    """Refuse, in NumPy's words, what cannot be assigned to a mask over the whole array."""
+    shape = value.shape if isinstance(value, DistArray) else np.shape(value)
+    if len(shape) > 1:
+        raise TypeError(
+            "NumPy boolean array indexing assignment requires a 0 or 1-dimensional input, input "
+            f"has {len(shape)} dimensions"
+        )
+    if count is not None and shape not in ((), (1,), (count,)):
+        raise ValueError(
+            f"NumPy boolean array indexing assignment cannot assign {shape[0]} input "
+            f"values to the {count} output values where the mask is true"
+        )
+
+
+def _assign(block: Array, first: int, mask: Array, values: Array | None, apply: Apply) -> None:
+    if apply is assign:
+        set_selected(block, first, mask, values)
+        return
+    if values is not None:
+        values = np.moveaxis(values, 0, first)
+    apply(block, (*[slice(None)] * first, mask), values)
+
+
+def coordinates(x: DistArray) -> tuple[DistArray, ...]:
+    """The positions of the elements that are not zero, an array a dimension; as ``nonzero``.
+
+    Cost
+    ----
+    As :func:`select`, of one number an element.
+    """
+    layout, mesh = x._layout, x._mesh
+    mask = is_set(x._block)
+    here = places(mask)
+    packing = Packing(mask, layout.cuts, mesh, selected=len(here[0]))
+    result = Layout.from_cuts([packing.cut], mesh.shape)
+    starts = [start for start, _ in layout.section(mesh.coords)]
+    found = [array + start if start else array for array, start in zip(here, starts, strict=True)]
+    if not packing.in_place:
+        # One number an element is sent, of which the receiver makes the indices again.
+        total = found[0]
+        for array, extent in zip(found[1:], x.shape[1:], strict=True):
+            total = total * extent + array
+        found = list(from_linear(packing.forward(total), x.shape))
+    return tuple([wrap(array, result, mesh) for array in found])
+
+
+def nonzero_arrays(mask: Array) -> Sequence[Array]:
+    """The index arrays that a mask stands for."""
+    whole = _whole(mask)
+    return coordinates(mask) if whole is None else places(whole)

@@ -1,0 +1,214 @@
+"""Who owns the rows that index arrays name: the vectorized form of :meth:`Cut.owner`."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.array.portable import take
+from distarray.comm.group import Group
+from distarray.engines.indexing.mask_in_block import from_linear
+from distarray.layout import Coords, Cut, Layout
+
+__all__ = ["Rows", "grouped_by_owner"]
+
+Array = Any
+#: Up to this many blocks, comparing with each boundary is cheaper than a binary search.
+_FEW = 16
+
+
+class Rows:
+    """An array seen as rows: its indexed dimensions in front, the others behind them.
+
+    Parameters
+    ----------
+    y : DistArray
+        The array.
+    dims : sequence of int
+        The indexed dimensions, in the order of the index arrays.
+
+    Attributes
+    ----------
+    block : array
+        This rank's block with the indexed dimensions in front; a view.
+    rest : tuple of int
+        The other dimensions, in order.
+    mesh_dims : tuple of int
+        Mesh dimensions that cut the indexed dimensions into more than one block.
+    rank, size : int
+        This rank's number in `group`, the ranks along `mesh_dims`, which together hold all rows.
+    """
+
+    def __init__(self, y: DistArray, dims: Sequence[int]) -> None:
+        self.y = y
+        self.dims = tuple(dims)
+        found = _geometry(y._layout, self.dims, y._mesh.coords)
+        self.rest, self.cuts, self.mesh_dims, self.radix = found[:4]
+        self.starts, self.stops, self.extents, self.holds, self.rank, order = found[4:]
+        self.size = prod(self.radix)
+        block = y._mesh.asarray(y._block)
+        self.block = block if order is None else block.transpose(order)
+
+    @property
+    def group(self) -> Group:
+        """The ranks along `mesh_dims`; their numbers are those that the methods here give."""
+        group: Group = self.y._mesh.subgroup(self.mesh_dims)
+        return group
+
+    # -- index arrays: one for each indexed dimension, within bounds, broadcasting ---------------
+
+    def mine(self, indices: Sequence[Array]) -> Array:
+        """Which of the indexed rows this rank owns; a boolean array."""
+        own: Any = True
+        for array, cut, start, stop in zip(
+            indices, self.cuts, self.starts, self.stops, strict=True
+        ):
+            if cut.parts == 1:
+                continue
+            # Bounds that the array's own extent sets need no comparison.
+            if start > 0:
+                own = (array >= start) & own if own is not True else array >= start
+            if stop < cut.extent:
+                own = (array < stop) & own if own is not True else array < stop
+        if own is True:
+            return np.ones_like(indices[0], bool, shape=_common(indices))
+        return own if own.shape == _common(indices) else np.broadcast_to(own, _common(indices))
+
+    def owners(self, indices: Sequence[Array]) -> Array:
+        """The rank in `group` that owns each of the indexed rows."""
+        found: Any = None
+        for array, cut in zip(indices, self.cuts, strict=True):
+            if cut.parts == 1:
+                continue
+            part = owning_parts(cut, array)
+            table = _ranks_of_parts(cut, self.mesh_dims, self.radix)
+            if table is not None:
+                part = np.take(_like(table, part), part)
+            found = part if found is None else found + part
+        shape = _common(indices)
+        return found if found.shape == shape else np.broadcast_to(found, shape)
+
+    def linear(self, indices: Sequence[Array]) -> Array:
+        """Positions of rows, counted in C order over the indexed dimensions of the array."""
+        total = indices[0]
+        for array, extent in zip(indices[1:], self.extents[1:], strict=True):
+            total = total * extent + array
+        return total
+
+    def from_linear(self, positions: Array) -> list[Array]:
+        """The index arrays that :meth:`linear` made positions of."""
+        return list(from_linear(positions, self.extents))
+
+    # -- this rank's rows ------------------------------------------------------------------------
+
+    def local(self, indices: Sequence[Array]) -> tuple[Array, ...]:
+        """Index arrays of rows of this rank, counted from the beginning of its block."""
+        pairs = zip(indices, self.starts, strict=True)
+        return tuple([array - start if start else array for array, start in pairs])
+
+    def take(self, indices: Sequence[Array], out: Array | None = None) -> Array:
+        """Rows of this rank, stacked along the dimensions of the index arrays."""
+        indices = self.local(indices)
+        flat = self._flat(indices)
+        if flat is not None:
+            rows, position = flat
+            # The positions are known to be within bounds; "clip" spares a pass and a buffer.
+            return take(rows, position, 0, out)
+        found = self.block[tuple(indices)]
+        if out is None:
+            return found
+        out[...] = found
+        return out
+
+    def _flat(self, indices: Sequence[Array]) -> tuple[Array, Array] | None:
+        """The block with the indexed dimensions as one, and one index array; None if strided."""
+        block = self.block
+        if not block.flags.c_contiguous or not block.size:
+            return None
+        if len(indices) == 1:
+            return block, indices[0]
+        extents = block.shape[: len(indices)]
+        total = indices[0]
+        for array, extent in zip(indices[1:], extents[1:], strict=True):
+            total = total * extent + array
+        return block.reshape(-1, *block.shape[len(indices) :]), total
+
+
+@lru_cache(maxsize=1024)
+def _geometry(layout: Layout, dims: tuple[int, ...], coords: Coords | None) -> tuple[Any, ...]:
+    """What :class:`Rows` knows of the layout; worked out once."""
+    rest = tuple([d for d in range(layout.ndim) if d not in dims])
+    cuts = tuple([layout.cuts[d] for d in dims])
+    mesh_dims = tuple(sorted({m for cut in cuts if cut.parts > 1 for m in cut.mesh_dims}))
+    radix = tuple([layout.mesh_shape[m] for m in mesh_dims])
+    section = layout.section(coords)
+    starts, stops = [tuple([section[d][end] for d in dims]) for end in (0, 1)]
+    extents = tuple([layout.shape[d] for d in dims])
+    rank = Cut(0, mesh_dims, radix).part(coords) if coords is not None else 0
+    order = None if dims + rest == tuple(range(layout.ndim)) else dims + rest
+    holds = layout.holds(coords)
+    return rest, cuts, mesh_dims, radix, starts, stops, extents, holds, rank, order
+
+
+def _common(indices: Sequence[Array]) -> tuple[int, ...]:
+    return (
+        indices[0].shape if len(indices) == 1 else np.broadcast_shapes(*[a.shape for a in indices])
+    )
+
+
+def _like(table: Array, array: Array) -> Array:
+    """A host table where `array` is."""
+    return table if isinstance(array, np.ndarray) else np.asarray(table, like=array)
+
+
+def owning_parts(cut: Cut, array: Array) -> Array:
+    """The block of a cut that owns each index."""
+    parts = cut.parts
+    if parts <= _FEW or cut.bounds is not None or len(cut.radix) > 1:
+        starts, descending = _boundaries(cut)
+        if parts == 2:
+            found = (array >= int(starts[0])).view(np.uint8)
+        elif parts <= _FEW:
+            found = np.zeros_like(array, np.uint8)
+            for start in starts.tolist():
+                found += array >= start
+        else:
+            found = np.searchsorted(_like(starts, array), array, side="right")
+        return parts - 1 - found if descending else found
+    block = -(-cut.base // parts)
+    if cut.offset or cut.step != 1:
+        array = cut.offset + array * cut.step
+    return array // block
+
+
+@lru_cache(maxsize=256)
+def _boundaries(cut: Cut) -> tuple[Array, bool]:
+    """First indices of all blocks but the first, ascending, and whether block numbers descend."""
+    order = range(cut.parts) if cut.step > 0 else range(cut.parts - 1, -1, -1)
+    starts = [cut.interval(part)[0] for part in order][1:]
+    return np.array(starts, np.intp), cut.step < 0
+
+
+@lru_cache(maxsize=256)
+def _ranks_of_parts(cut: Cut, mesh_dims: tuple[int, ...], radix: tuple[int, ...]) -> Array | None:
+    """What each block number of a cut contributes to a rank's number; None if it is that."""
+    if cut.mesh_dims == mesh_dims:
+        return None
+    strides = {m: prod(radix[i + 1 :]) for i, m in enumerate(mesh_dims)}
+    numbers = []
+    for part in range(cut.parts):
+        digits = zip(cut.mesh_dims, cut.digits(part), strict=True)
+        numbers.append(sum([digit * strides.get(m, 0) for m, digit in digits]))
+    return np.array(numbers, np.intp)
+
+
+def grouped_by_owner(owners: Array, ranks: int) -> tuple[Array, list[int]]:
+    """Positions in `owners` ordered by owner and then by position, and how many each owns."""
+    if ranks <= _FEW:
+        found = [np.flatnonzero(owners == rank) for rank in range(ranks)]
+        return np.concatenate(found), [len(positions) for positions in found]
+    counts = np.bincount(owners, minlength=ranks).tolist()
+    return np.argsort(owners.astype(np.min_scalar_type(ranks)), kind="stable"), counts

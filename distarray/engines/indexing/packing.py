@@ -1,0 +1,196 @@
+"""Where the elements that a mask selects go, in C order.
+
+If only the leading dimension of the mask is cut, the selected elements of one rank follow those of
+the ranks before it: they stay where they are, and counting them gives the layout. Otherwise each
+rank's elements are interleaved with others'; then their positions are counted out, a scan for each
+dimension that is cut, and the elements are sent to where their positions lie.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.array.portable import as_array, contiguous, repeated
+from distarray.comm import DeviceMesh
+from distarray.engines.indexing.gather import segments, swap
+from distarray.layout import Cut, Fold
+
+__all__ = ["Packing"]
+
+Array = Any
+_PURPOSE = "counts of selected elements"
+
+
+class Packing:
+    """The order of the elements that a distributed mask selects.
+
+    Parameters
+    ----------
+    mask : array of bool
+        This rank's part of the mask.
+    cuts : sequence of Cut
+        Of each dimension of the mask.
+    mesh : DeviceMesh
+        The mesh; every rank of it takes part.
+    whole : array of bool, optional
+        The whole mask if every rank has it; then nothing is sent here.
+    selected : int, optional
+        How many elements this rank selects, if that is known.
+
+    Attributes
+    ----------
+    count : int
+        How many elements are selected on all ranks.
+    cut : Cut
+        Of the dimension into which they are packed.
+    in_place : bool
+        Whether every rank's selected elements are its block of the result as they are.
+
+    Cost
+    ----
+    In place: one allgather of a number. Otherwise an exscan and an allreduce of the counts for
+    each dimension that is cut, and one all-to-all of 4 or 8 bytes an element.
+    """
+
+    def __init__(
+        self,
+        mask: Array,
+        cuts: Sequence[Cut],
+        mesh: DeviceMesh,
+        whole: Array | None = None,
+        selected: int | None = None,
+    ) -> None:
+        cutting = [dim for dim, cut in enumerate(cuts) if cut.parts > 1]
+        self.mesh = mesh
+        self.in_place = not cutting or (
+            len(cutting) == 1 and prod([cut.extent for cut in cuts[: cutting[0]]]) <= 1
+        )
+        if not cutting:
+            self.cut = Cut.whole(_counted(mask, selected))
+        elif self.in_place:
+            self.cut = _cut_by_counts(mask, cuts, cutting[0], mesh, whole, selected)
+        else:
+            self._interleave(mask, cuts)
+        self.count = self.cut.extent
+
+    def _interleave(self, mask: Array, cuts: Sequence[Cut]) -> None:
+        positions, count = _positions(mask, cuts, self.mesh)
+        mesh_dims = tuple(sorted({m for cut in cuts if cut.parts > 1 for m in cut.mesh_dims}))
+        radix = tuple([self.mesh.shape[m] for m in mesh_dims])
+        self.cut = Cut.chunked(count, mesh_dims, radix)
+        if self.mesh.coords is None:
+            return
+        self._group = self.mesh.subgroup(mesh_dims)
+        self._positions = positions
+        bounds = [self.cut.interval(part) for part in range(self.cut.parts)]
+        # Positions ascend in C order of the block, so what each rank gets is one stretch.
+        stops = np.searchsorted(positions, [stop for _, stop in bounds])
+        self._sent = np.diff(stops, prepend=0).tolist()
+        kind = np.int32 if count <= np.iinfo(np.int32).max else np.int64
+        parts = segments(positions.astype(kind), self._sent)
+        named = self._group.alltoall_varied(parts, "positions of selected elements")
+        self._received = [len(part) for part in named]
+        start = bounds[self._group.rank][0]
+        self._places = [part.astype(np.intp) - start for part in named]
+
+    def numbers(self, selected: int) -> Array:
+        """Position in the result of each of the elements that this rank selects, in C order."""
+        if not self.in_place:
+            return self._positions
+        coords = self.mesh.coords
+        start = 0 if coords is None else self.cut.interval(self.cut.part(coords))[0]
+        return np.arange(start, start + selected)
+
+    def forward(self, rows: Array) -> Array:
+        """This rank's block of the result, given what it selects of its own, in C order."""
+        if self.in_place:
+            return rows
+        parts = segments(contiguous(rows), self._sent)
+        landing = np.empty_like(
+            rows, order="C", shape=(sum(self._received), *rows.shape[1:]), subok=False
+        )
+        me = self._group.rank
+        segments(landing, self._received)[me][...] = parts[me]
+        swap(self._group, parts, landing, self._received)
+        result = np.empty_like(landing)
+        result[np.concatenate(self._places)] = landing
+        return result
+
+    def backward(self, rows: Array) -> Array:
+        """What belongs to the elements that this rank selects, given its block of the result."""
+        if self.in_place:
+            return rows
+        parts = [np.take(rows, places, axis=0) for places in self._places]
+        landing = np.empty_like(
+            rows, order="C", shape=(sum(self._sent), *rows.shape[1:]), subok=False
+        )
+        me = self._group.rank
+        segments(landing, self._sent)[me][...] = parts[me]
+        swap(self._group, parts, landing, self._sent)
+        return landing
+
+
+def _counted(mask: Array, selected: int | None) -> int:
+    return int(np.count_nonzero(mask)) if selected is None else selected
+
+
+def _cut_by_counts(
+    mask: Array,
+    cuts: Sequence[Cut],
+    dim: int,
+    mesh: DeviceMesh,
+    whole: Array | None,
+    selected: int | None,
+) -> Cut:
+    """The cut that leaves every selected element where it is."""
+    cut = cuts[dim]
+    if whole is not None:
+        key = (slice(None),) * dim
+        parts = [slice(*cut.interval(part)) for part in range(cut.parts)]
+        counts = [int(np.count_nonzero(whole[(*key, part)])) for part in parts]
+    elif mesh.coords is None:
+        counts = [0] * cut.parts
+    else:
+        own = np.array(_counted(mask, selected))
+        counts = mesh.subgroup(cut.mesh_dims).allgather(own, _PURPOSE).tolist()
+    found = Cut.ragged(counts, cut.mesh_dims, cut.radix)
+    # In a reversed view the last block comes first.
+    return found.view(found.extent - 1, -1, found.extent) if cut.step < 0 else found
+
+
+def _positions(mask: Array, cuts: Sequence[Cut], mesh: DeviceMesh) -> tuple[Array, int]:
+    """Position in the result of each element that this rank selects, and how many there are."""
+    if mesh.coords is None:
+        return mesh.xp.zeros(0, np.intp), 0
+    last = max([dim for dim, cut in enumerate(cuts) if cut.parts > 1])
+    lines = mask.reshape(*mask.shape[:last], prod(mask.shape[last:]))
+    counts = as_array(np.count_nonzero(lines, axis=-1)).astype(np.intp, copy=False)
+    before, count = _before(counts, cuts[: last + 1], mesh)
+    flat = counts.reshape(-1)
+    ahead = before.reshape(-1) - (np.cumsum(flat) - flat)
+    return repeated(ahead, flat) + mesh.xp.arange(int(flat.sum())), count
+
+
+def _before(totals: Array, cuts: Sequence[Cut], mesh: DeviceMesh) -> tuple[Array, int]:
+    """For each line along the last, cut dimension: what precedes this rank's part of it; the sum.
+
+    `totals` has one number for each line: the sum over this rank's part of the line.
+    """
+    cut, prefix = cuts[-1], cuts[:-1]
+    group = mesh.subgroup(cut.mesh_dims)
+    lower = group.exscan(totals, Fold.SUM, 0, _PURPOSE)
+    whole = group.allreduce(totals, Fold.SUM, _PURPOSE)
+    if cut.step < 0:
+        lower = whole - lower - totals
+    cutting = [dim for dim, other in enumerate(prefix) if other.parts > 1]
+    if not cutting:
+        flat = whole.reshape(-1)
+        preceding = (np.cumsum(flat) - flat).reshape(whole.shape)
+        return lower + preceding, int(flat.sum())
+    last = cutting[-1]
+    lines = whole.reshape(*whole.shape[:last], prod(whole.shape[last:]))
+    within = np.cumsum(lines, axis=-1) - lines
+    before, count = _before(as_array(lines.sum(axis=-1)), prefix[: last + 1], mesh)
+    return lower + (before[..., None] + within).reshape(whole.shape), count

@@ -1,0 +1,153 @@
+"""Writing rows by global position into dimensions that are cut, in C order of the index.
+
+Every owner writes what it owns. If every rank has index arrays and values nothing is sent;
+otherwise each rank sends what its part of the index names to the owners, who write it in the order
+of the index, so that the last of several values for one element is the one that stays.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.engines.indexing.gather import part_of_index, result_layout, segments, swap
+from distarray.engines.indexing.located import Located, flattened
+from distarray.engines.indexing.owners import Rows, grouped_by_owner
+from distarray.engines.indexing.values import Values
+from distarray.layout import Cut, Layout
+
+__all__ = ["Apply", "assign", "in_c_order", "store"]
+
+Array = Any
+#: Writes: (array, key, values); values are None where there are none to write.
+Apply = Callable[[Array, tuple[Any, ...], Array | None], None]
+
+
+def assign(block: Array, key: tuple[Any, ...], values: Array | None) -> None:
+    """Plain assignment."""
+    block[key] = values
+
+
+def store(rows: Rows, index: Located, values: Values, apply: Apply = assign) -> None:
+    """Write values into the rows that index arrays name.
+
+    Parameters
+    ----------
+    rows : Rows
+        What is indexed.
+    index : Located
+        The index arrays, located for writing.
+    values : Values
+        What is written.
+    apply : callable
+        How it is written; a ufunc's ``at`` for instance.
+
+    Cost
+    ----
+    Nothing if every rank has index and values. Otherwise the values move to where the index is,
+    and from there to the owners: one exchange, after an all-to-all of 4 or 8 bytes a row if not
+    every rank has the index.
+    """
+    mesh, cuts, constant = rows.y._mesh, index.layout.cuts, values.is_constant
+    here = not rows.mesh_dims or (index.known and (values.is_local or constant))
+    if not here and index.known:
+        cuts = (Cut.chunked(cuts[0].extent, rows.mesh_dims, rows.radix), *cuts[1:])
+    # One value for all positions is wanted on every rank, also where the index is of length 1.
+    index_cuts = Layout.replicated(index.layout.shape, mesh.shape).cuts if constant else cuts
+    found = values.rows(result_layout(rows, index_cuts, values.index_dims.start), mesh)
+    if not rows.holds:
+        return
+    if not rows.mesh_dims:
+        keys = [in_c_order(block) for block in index.blocks]
+        apply(rows.block, rows.local(keys), None if found is None else in_c_order(found))
+    elif here:
+        _write_here(rows, index, found, constant, apply)
+    else:
+        _send(rows, index, cuts, None if constant else found, found, apply)
+
+
+def in_c_order(array: Array) -> Array:
+    """The array with memory in C order: NumPy writes in the order in which its operands lie."""
+    steps = [abs(step) for step, n in zip(array.strides, array.shape) if step and n > 1]
+    return array if steps == sorted(steps, reverse=True) else array.copy()
+
+
+def _write_here(
+    rows: Rows, index: Located, values: Array | None, constant: bool, apply: Apply
+) -> None:
+    """Write what this rank owns; nobody has to be asked."""
+    shape = index.layout.shape
+    flat = [flattened(block, shape) for block in index.blocks]
+    own = np.flatnonzero(rows.mine(flat))
+    if values is not None:
+        values = _constant(values, shape) if constant else _picked(values, shape, own)
+    apply(rows.block, rows.local([np.take(array, own) for array in flat]), values)
+
+
+def _constant(values: Array, shape: Sequence[int]) -> Array:
+    return values.reshape((1, *values.shape[len(shape) :]))
+
+
+def _picked(values: Array, shape: Sequence[int], positions: Array) -> Array:
+    """Values at positions along the flattened dimensions of the index."""
+    rest = values.shape[len(shape) :]
+    values = np.broadcast_to(values, (*shape, *rest))
+    return np.take(values.reshape(prod(shape), *rest), positions, axis=0)
+
+
+def _send(
+    rows: Rows,
+    index: Located,
+    cuts: Sequence[Cut],
+    varied: Array | None,
+    values: Array | None,
+    apply: Apply,
+) -> None:
+    """Send positions (unless they are known) and values to the owners; write what comes."""
+    section = Layout.from_cuts(cuts, rows.y._mesh.shape).section(rows.y._mesh.coords)
+    local = [stop - start for start, stop in section]
+    blocks: Sequence[Array] = index.blocks
+    if index.known:
+        key = tuple([slice(start, stop) for start, stop in section])
+        blocks = [np.broadcast_to(block, index.layout.shape)[key] for block in blocks]
+    flat = [flattened(block, local) for block in blocks]
+    order, counts = grouped_by_owner(rows.owners(flat), rows.size)
+    if index.known:
+        named = _named_by_all(rows, index, cuts)
+    else:
+        named = _named(rows, [np.take(array, order) for array in flat], counts)
+    lengths = [len(arrays[0]) for arrays in named]
+    if varied is not None:
+        parts = segments(_picked(varied, local, order), counts)
+        landing = np.empty_like(parts[0], order="C", shape=(sum(lengths), *parts[0].shape[1:]))
+        segments(landing, lengths)[rows.rank][...] = parts[rows.rank]
+        swap(rows.group, parts, landing, lengths)
+        values = landing
+    elif values is not None:
+        values = _constant(values, local)
+    if cuts[0].step < 0:  # higher ranks have the earlier part of the index
+        named.reverse()
+        values = values if varied is None else np.concatenate(segments(landing, lengths)[::-1])
+    picked = [np.concatenate(arrays) for arrays in zip(*named, strict=True)]
+    apply(rows.block, rows.local(picked), values)
+
+
+def _named(rows: Rows, wanted: Sequence[Array], counts: Sequence[int]) -> list[list[Array]]:
+    """Rows of this rank that each rank names; they say so in one all-to-all."""
+    kind = np.int32 if prod(rows.extents) <= np.iinfo(np.int32).max else np.int64
+    positions = segments(rows.linear(wanted).astype(kind, copy=False), counts)
+    named = rows.group.alltoall_varied(positions, "positions of rows")
+    return [rows.from_linear(found.astype(np.intp)) for found in named]
+
+
+def _named_by_all(rows: Rows, index: Located, cuts: Sequence[Cut]) -> list[list[Array]]:
+    """Rows of this rank that each rank's part of a known index names."""
+    whole = [np.broadcast_to(block, index.layout.shape) for block in index.blocks]
+    own = rows.mine(whole)
+    named = []
+    for rank in range(rows.size):
+        key = part_of_index(cuts, rank)
+        positions = np.flatnonzero(own[key])
+        named.append([np.take(array[key].reshape(-1), positions) for array in whole])
+    return named

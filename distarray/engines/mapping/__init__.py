@@ -1,0 +1,1 @@
+"""Functions of the program's own on blocks, lines and elements."""

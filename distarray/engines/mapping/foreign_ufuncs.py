@@ -1,0 +1,115 @@
+"""Ufuncs that are not NumPy's: made of Python functions, or with a signature of their own."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, common_mesh, fall_back, wrap
+from distarray.array.portable import call_ufunc
+from distarray.comm import alone
+from distarray.comm.agree import agree
+from distarray.engines.blockwise import prepare
+from distarray.engines.mapping.calls import attempted, make_loop, placed, unlooped
+from distarray.plan import broadcast_shapes
+
+__all__ = ["call_foreign", "is_python"]
+
+Array = Any
+_NUMPYS = frozenset([value for value in vars(np).values() if isinstance(value, np.ufunc)])
+
+
+@lru_cache(maxsize=256)
+def is_python(ufunc: np.ufunc) -> bool:
+    """Whether a ufunc calls Python for each element, as those of :func:`numpy.frompyfunc` do."""
+    return ufunc not in _NUMPYS and all(set(loop) <= set("O->") for loop in ufunc.types)
+
+
+def call_foreign(
+    ufunc: np.ufunc, inputs: Sequence[Any], outs: Sequence[Any], where: Any, keywords: Any
+) -> Any:
+    """A ufunc that is not NumPy's own; NotImplemented where it is like those.
+
+    Cost
+    ----
+    Of a Python function: what brings the operands together, and one allreduce of an integer to
+    agree on errors. With a signature: dimensions that it takes whole and that are cut are made
+    whole by redistribution.
+    """
+    if ufunc in _NUMPYS:
+        return NotImplemented
+    if ufunc.signature is not None:
+        return _generalized(ufunc, inputs, outs, keywords)
+    return _of_python(ufunc, inputs, outs, where, keywords) if is_python(ufunc) else NotImplemented
+
+
+def _of_python(
+    ufunc: np.ufunc, inputs: Sequence[Any], outs: Sequence[Any], where: Any, keywords: Any
+) -> Any:
+    """Calls for each element, where the elements are."""
+    masked = where is not True
+    blocks, layout, mesh = prepare(*inputs, *([where] if masked else []))
+    blocks = [mesh.to_host(block) for block in blocks]
+    if masked:
+        keywords = {**keywords, "where": blocks.pop()}
+        if outs:
+            keywords["out"] = None  # NumPy warns of what is left unset where nothing is said
+
+    def call() -> Any:
+        with alone(mesh):
+            return ufunc(*blocks, **keywords)
+
+    value, error = attempted(call)
+    agree(mesh.group, error)
+    values = value if ufunc.nout > 1 else (value,)
+    if layout.shape:
+        values = [wrap(block, layout, mesh) for block in values]
+    found = []
+    for number, result in enumerate(values):
+        out = outs[number] if number < len(outs) else None
+        if out is not None:
+            np.copyto(out, result, keywords.get("casting", "same_kind"), where)
+        found.append(result if out is None else out)
+    return tuple(found) if ufunc.nout > 1 else found[0]
+
+
+# -- generalized ufuncs ----------------------------------------------------------------------------
+
+
+def _generalized(
+    ufunc: np.ufunc, inputs: Sequence[Any], outs: Sequence[Any], keywords: dict[str, Any]
+) -> Any:
+    """A ufunc of whole vectors or matrices, called once on each rank's stack of them."""
+    if outs or not keywords.keys() <= {"dtype", "casting", "order", "subok", "signature"}:
+        named = {"out": tuple(outs)} if outs else {}
+        return fall_back(ufunc, tuple(inputs), {**keywords, **named})
+    mesh = common_mesh(*inputs)
+    operands = [as_distarray(x, mesh) for x in inputs]
+    cores = _core_ndims(ufunc.signature)
+    if any(x.ndim < ndim for x, ndim in zip(operands, cores, strict=True)):
+        return ufunc(*[np.zeros(x.shape, x.dtype) for x in operands], **keywords)  # NumPy's error
+    shape = broadcast_shapes(
+        *[x.shape[: x.ndim - ndim] for x, ndim in zip(operands, cores, strict=True)]
+    )
+    if not shape:
+        operands = [x[None] for x in operands]
+    loop = make_loop(operands, cores, divide=False)
+    value, error = attempted(lambda: call_ufunc(ufunc, *loop.blocks, **keywords))
+    agree(mesh.group, error)
+    found = [placed(loop, block) for block in (value if ufunc.nout > 1 else (value,))]
+    found = [_scalar(unlooped(result)) for result in found] if not shape else found
+    return tuple(found) if ufunc.nout > 1 else found[0]
+
+
+def _scalar(x: DistArray) -> DistArray:
+    return x if x.ndim else x._computed(x._block)
+
+
+@lru_cache(maxsize=256)
+def _core_ndims(signature: str) -> tuple[int, ...]:
+    """How many dimensions each operand has of its own: (2, 1) for "(m,n),(n)->(m)"."""
+    given = signature.partition("->")[0].replace(" ", "")
+    return tuple(
+        [len([n for n in part.strip("()").split(",") if n]) for part in given.split("),(")]
+    )

@@ -1,0 +1,193 @@
+"""local_map: a program for one rank's blocks, with the placements it takes and gives."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from typing import Any
+
+from distarray.array import DistArray, from_local
+from distarray.array.base import Base
+from distarray.array.divergence import verify
+from distarray.comm import DeviceMesh
+from distarray.comm.agree import agree
+from distarray.engines.mapping.calls import attempted
+from distarray.errors import LayoutError
+from distarray.layout import Layout, Placement
+
+__all__ = ["local_map"]
+
+#: What one argument or result is placed as; None for what is no distributed array.
+Placed = Sequence[Placement] | None
+
+
+def local_map(
+    func: Callable[..., Any] | None = None,
+    out_placements: Any = None,
+    in_placements: Sequence[Placed] | None = None,
+    in_grad_placements: Any = None,
+    device_mesh: DeviceMesh | None = None,
+    *,
+    redistribute_inputs: bool = False,
+) -> Callable[..., Any]:
+    """Make a function of local blocks one of distributed arrays.
+
+    DTensor's function of that name. Other than in :func:`distarray.map_blocks` the function may
+    communicate: every rank of the mesh calls it once.
+
+    Parameters
+    ----------
+    func : callable, optional
+        Takes blocks where the returned function takes distributed arrays. Without it a decorator
+        is returned.
+    out_placements : sequence
+        Placements of the result: one a mesh dimension, of all results; or a tuple of such, one a
+        result, in which None stands for what is no array.
+    in_placements : sequence, optional
+        Placements wanted of each argument, None for what is no distributed array. Lists, tuples
+        and dictionaries of arguments are counted item by item, positional arguments alone.
+    in_grad_placements
+        Of no meaning here; taken for the sake of programs that pass it.
+    device_mesh : DeviceMesh, optional
+        That of the arguments if not given.
+    redistribute_inputs : bool
+        Whether arguments that are placed otherwise are brought to `in_placements`; else that is
+        an error.
+
+    Returns
+    -------
+    callable
+
+    Raises
+    ------
+    LayoutError
+        If arguments are not placed as wanted, or results do not fit `out_placements`; everywhere.
+    Exception
+        What `func` raises, on all ranks, unless it communicates and leaves the others waiting.
+
+    Cost
+    ----
+    What `redistribute_inputs` moves; then one allreduce to agree on errors, and a result one small
+    allreduce and one small allgather of lengths. Blocks of any length are put together right, also
+    uneven ones.
+
+    Examples
+    --------
+    >>> import numpy, distarray
+    >>> from distarray import Partial, Shard
+    >>> x = distarray.distribute(numpy.arange(6.0), placements=[Shard(0)])
+    >>> total = distarray.local_map(lambda block: block.sum(keepdims=True), [Partial()])
+    >>> total(x).full()
+    array([15.])
+    """
+    if func is None:
+        return lambda function: local_map(
+            function,
+            out_placements,
+            in_placements,
+            in_grad_placements,
+            device_mesh,
+            redistribute_inputs=redistribute_inputs,
+        )
+    function = func
+
+    @wraps(function)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        flat = list(_leaves(args))
+        mesh = _mesh(flat, device_mesh)
+        if mesh is None:
+            return function(*args, **kwargs)
+        verify(function, args, kwargs)
+        wanted = _checked(flat, in_placements)
+        blocks = iter(
+            [_block(x, p, redistribute_inputs) for x, p in zip(flat, wanted, strict=True)]
+        )
+        local = _rebuilt(args, blocks)
+        value, error = attempted(lambda: function(*local, **kwargs))
+        agree(mesh.group, error)
+        results = list(_leaves(value))
+        placed = _out_placements(out_placements, len(results))
+        made = [
+            r if p is None else from_local(r, mesh, p) for r, p in zip(results, placed, strict=True)
+        ]
+        return _rebuilt(value, iter(made))
+
+    return mapped
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """The items of nested lists, tuples and dictionaries, in their order."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _leaves(item)
+    elif isinstance(value, dict):
+        yield from _leaves(list(value.values()))
+    else:
+        yield value
+
+
+def _rebuilt(value: Any, leaves: Iterator[Any]) -> Any:
+    """The same nesting with other items."""
+    if isinstance(value, (list, tuple)):
+        items = [_rebuilt(item, leaves) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, dict):
+        return {key: _rebuilt(item, leaves) for key, item in value.items()}
+    return next(leaves)
+
+
+def _mesh(values: Sequence[Any], mesh: DeviceMesh | None) -> DeviceMesh | None:
+    """The mesh to work on; None where no argument is distributed."""
+    arrays = [value for value in values if isinstance(value, Base)]
+    return (arrays[0]._mesh if mesh is None else mesh) if arrays else None
+
+
+def _checked(values: Sequence[Any], wanted: Sequence[Placed] | None) -> list[Placed]:
+    if wanted is None:
+        return [None] * len(values)
+    if len(wanted) != len(values):
+        raise LayoutError(
+            f"local_map: in_placements has {len(wanted)} entries, and there are {len(values)} "
+            "arguments; give one an argument, None where it is no distributed array"
+        )
+    for number, (value, placed) in enumerate(zip(values, wanted, strict=True)):
+        if isinstance(value, Base) != (placed is not None):
+            kind = "is" if isinstance(value, Base) else "is not"
+            raise LayoutError(
+                f"local_map: argument {number} {kind} a distributed array, and its in_placements "
+                f"are {placed}"
+            )
+    return list(wanted)
+
+
+def _block(value: Any, placed: Placed, redistribute: bool) -> Any:
+    """What the function is handed for an argument."""
+    if not isinstance(value, DistArray):
+        return value
+    if placed is not None:
+        wanted = Layout.chunked(value.shape, value.mesh.shape, placed)
+        if wanted.placements != value.placements:
+            if not redistribute:
+                raise LayoutError(
+                    f"local_map: {value._summary()} is not placed as in_placements say, "
+                    f"{list(wanted.placements)}; redistribute it, or pass redistribute_inputs=True"
+                )
+            value = value.redistribute(value.mesh, wanted.placements)
+    elif value._layout.ats:
+        value = value._plain()
+    return value.to_local()
+
+
+def _out_placements(placements: Any, count: int) -> list[Placed]:
+    """One entry a result."""
+    if isinstance(placements, Placement):
+        return [[placements]] * count
+    if placements is None:
+        return [None] * count
+    listed = list(placements)
+    if listed and all(isinstance(entry, Placement) for entry in listed):
+        return [listed] * count
+    if len(listed) != count:
+        raise LayoutError(
+            f"local_map: out_placements has {len(listed)} entries, the function gave {count} "
+            "result(s); give one a result, None where it is no array"
+        )
+    return listed

@@ -1,0 +1,204 @@
+"""map_blocks: a function of local blocks that lie side by side."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, wrap
+from distarray.array.divergence import verify
+from distarray.comm import DeviceMesh, alone
+from distarray.engines.blockwise import prepare
+from distarray.engines.folds import RULES, neutral
+from distarray.engines.mapping.calls import attempted
+from distarray.engines.mapping.results import concluded
+from distarray.errors import LayoutError
+from distarray.layout import Cut, Layout, Placement, normalize_placements, recounted_cut
+
+__all__ = ["map_blocks"]
+
+Array = Any
+#: The ufunc that a fold is made of, for what it takes no notice of.
+_NEUTRAL = {rule.fold: ufunc for ufunc, rule in RULES.items() if rule.fold is not None}
+
+
+def map_blocks(
+    function: Callable[..., Any],
+    *arrays: Any,
+    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    placements: Sequence[Placement] | Placement | None = None,
+    **kwargs: Any,
+) -> DistArray:
+    """Call a function on the ranks' blocks, and put what it gives together again.
+
+    Parameters
+    ----------
+    function : callable
+        Called once on every rank that holds elements, with NumPy (or CuPy) arrays that broadcast
+        against one another, in the order of `arrays`. It must not need other ranks.
+    *arrays : DistArray or array_like
+        They broadcast, and are brought to one layout where they lie differently.
+    dtype : dtype, optional
+        Of the result; the common type of what `function` gives by default.
+    shape : sequence of int, optional
+        Of the result, if it is known; then the blocks' lengths are not asked for.
+    placements : sequence of Placement, optional
+        Of the result, one a mesh dimension; those of the arrays by default. `Partial` says that
+        the blocks are contributions.
+    **kwargs
+        Passed on to `function`.
+
+    Returns
+    -------
+    DistArray
+        Blocks may have changed length along any dimension, and lost or gained trailing ones.
+
+    Raises
+    ------
+    LayoutError
+        If the blocks do not fit together, on all ranks.
+    Exception
+        What `function` raises, on all ranks.
+
+    Cost
+    ----
+    What brings the arrays to one layout. Then one allreduce of a few integers, and if blocks
+    changed shape, and no `shape` is given, an allgather of their shapes.
+
+    Examples
+    --------
+    >>> import numpy, distarray
+    >>> x = distarray.distribute(numpy.arange(6.0), placements=[distarray.Shard(0)])
+    >>> distarray.map_blocks(lambda block: block**2, x).full()
+    array([ 0.,  1.,  4.,  9., 16., 25.])
+    """
+    if not arrays:
+        raise ValueError("map_blocks: give at least one array")
+    verify(map_blocks, arrays, kwargs)
+    operands = [x._plain() if isinstance(x, DistArray) else np.asarray(x) for x in arrays]
+    blocks, layout, mesh = prepare(*operands)
+    local = layout.local_shape(mesh.coords)
+    runs = mesh.coords is not None and (0 not in local or not layout.size)
+
+    def call() -> Array:
+        with alone(mesh):
+            value = function(*blocks, **kwargs)
+            value = mesh.asarray(value.to_local() if isinstance(value, DistArray) else value)
+            return value if dtype is None else value.astype(dtype, copy=False)
+
+    value, error = attempted(call) if runs else (None, None)
+    target = _wanted(layout, shape, placements, mesh)
+    if target is not None and error is None:
+        error = _misfit(value, target, mesh)
+    differs = value is not None and value.shape != local
+    found, changed = concluded(mesh, error, None if value is None else value.dtype, differs)
+    if target is None and not changed and placements is None:
+        target = layout
+    if target is None:
+        target = _put_together(value, layout, placements, mesh)
+    if value is None:
+        value = _absent(target, np.dtype(dtype or found), mesh)
+    return wrap(value.astype(dtype or found, copy=False), target, mesh)
+
+
+def _misfit(value: Any, target: Layout, mesh: DeviceMesh) -> LayoutError | None:
+    """What is wrong with a block for a layout that the caller asks for."""
+    wanted = target.local_shape(mesh.coords)
+    if value is None:
+        return _lacking(mesh.rank, target) if 0 not in wanted and mesh.coords is not None else None
+    if value.shape == wanted:
+        return None
+    return LayoutError(
+        f"map_blocks: the function gave a block of shape {value.shape}, where shape="
+        f"{tuple(target.shape)} has one of {wanted}"
+    )
+
+
+def _lacking(rank: int, target: Layout) -> LayoutError | None:
+    """The error of a rank that holds no elements, but has to give some; a fold needs none."""
+    folds = {target.placements[m].op for m in target.partials}  # type: ignore[attr-defined]
+    if len(folds) == 1 and folds <= _NEUTRAL.keys():
+        return None
+    return LayoutError(
+        f"map_blocks: rank {rank} holds no elements and computes nothing, but {target} puts some "
+        "there; use fewer ranks or other placements"
+    )
+
+
+def _absent(target: Layout, dtype: np.dtype[Any], mesh: DeviceMesh) -> Array:
+    """The block of a rank that has computed nothing: empty, or what a fold takes no notice of."""
+    shape = target.local_shape(mesh.coords)
+    if not target.partials:
+        return mesh.xp.empty(shape, dtype)
+    fold = target.placements[target.partials[0]].op  # type: ignore[attr-defined]
+    return mesh.xp.full(shape, neutral(_NEUTRAL[fold], dtype), dtype)
+
+
+def _wanted(
+    layout: Layout, shape: Sequence[int] | None, placements: Any, mesh: DeviceMesh
+) -> Layout | None:
+    """The layout of the result, where the caller says enough."""
+    if shape is None:
+        return None
+    placed = layout.placements if placements is None else placements
+    return Layout.chunked(tuple(shape), mesh.shape, placed)
+
+
+def _put_together(value: Any, layout: Layout, placements: Any, mesh: DeviceMesh) -> Layout:
+    """The layout of blocks of new shapes: what they have become in length stays where it is."""
+    shapes = mesh.group.allgather_object(None if value is None else value.shape, "block shapes")
+    ndims = {len(found) for found in shapes if found is not None}
+    if len(ndims) > 1:
+        raise LayoutError(f"map_blocks: the results have different numbers of dimensions, {ndims}")
+    ndim = ndims.pop() if ndims else layout.ndim
+    cuts, others = _cuts(layout, placements, ndim, mesh)
+    lengths = [_lengths(dim, cut, shapes, mesh) for dim, cut in enumerate(cuts)]
+    cuts = [_recut(cut, counts) for cut, counts in zip(cuts, lengths, strict=True)]
+    target = Layout.from_cuts(cuts, mesh.shape, others)
+    for rank, shape in enumerate(shapes):
+        if shape is None and 0 not in target.local_shape(mesh.coords_of(rank)):
+            error = _lacking(rank, target)
+            if error is not None:
+                raise error
+    return target
+
+
+def _cuts(layout: Layout, placements: Any, ndim: int, mesh: DeviceMesh) -> tuple[list[Cut], Any]:
+    """By which mesh dimensions each dimension of the result is cut, and the other placements."""
+    if placements is not None:
+        placed = normalize_placements(placements, ndim, mesh.shape)
+        template = Layout.chunked((0,) * ndim, mesh.shape, placed)
+        return list(template.cuts), template.others
+    lost = [dim for dim in layout.sharded_dims if dim >= ndim]
+    if lost:
+        raise LayoutError(
+            f"map_blocks: the results have {ndim} dimension(s), and the arrays are cut along "
+            f"dimension {lost[0]}; say with placements= where the blocks of the result belong"
+        )
+    return [*layout.cuts[:ndim], *[Cut.whole(0)] * (ndim - layout.ndim)], {}
+
+
+def _lengths(
+    dim: int, cut: Cut, shapes: Sequence[tuple[int, ...] | None], mesh: DeviceMesh
+) -> list[int]:
+    """The length of each block along a dimension; 0 where no rank had anything to compute."""
+    counts: dict[int, int] = {}
+    for rank, shape in enumerate(shapes):
+        if shape is None:
+            continue
+        part = cut.part(mesh.coords_of(rank))
+        if counts.setdefault(part, shape[dim]) != shape[dim]:
+            raise LayoutError(
+                f"map_blocks: rank {rank} gives a block of shape {shape}, others beside it one of "
+                f"length {counts[part]} along dimension {dim}; along a dimension that is not cut "
+                "all blocks must have one length"
+            )
+    return [counts.get(part, 0) for part in range(cut.parts)]
+
+
+def _recut(cut: Cut, counts: Sequence[int]) -> Cut:
+    if not cut.mesh_dims:
+        return Cut.whole(counts[0])
+    kept = [stop - start for start, stop in map(cut.interval, range(cut.parts))]
+    return cut if kept == list(counts) else recounted_cut(cut, counts)

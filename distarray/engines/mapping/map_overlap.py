@@ -1,0 +1,236 @@
+"""map_overlap: a function of blocks that see some elements of the blocks around them."""
+
+from collections.abc import Callable, Mapping
+from operator import index
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import DistArray, as_distarray, movement, wrap
+from distarray.array.divergence import verify
+from distarray.comm import DeviceMesh, alone
+from distarray.engines.mapping.calls import attempted
+from distarray.engines.mapping.results import concluded
+from distarray.layout import Layout
+from distarray.plan import Halo, Patch, Reach, plan_halo
+from distarray.plan.halo import IMAGED
+
+__all__ = ["map_overlap"]
+
+Array = Any
+_NAMES = (*IMAGED, "nearest", "none")
+
+
+def map_overlap(
+    function: Callable[..., Any],
+    x: Any,
+    depth: Any,
+    boundary: Any = "none",
+    *,
+    dtype: Any = None,
+    **kwargs: Any,
+) -> DistArray:
+    """Call a function on every block, grown by the elements around it.
+
+    Parameters
+    ----------
+    function : callable
+        Called once on every rank that holds elements, with its grown block as NumPy (or CuPy)
+        array, which it may change. It gives an array of the grown shape, whose margins are
+        dropped, or of the shape of the block without them. It must not need other ranks.
+    x : DistArray
+        Any placement. It need not be cut along the dimensions that grow.
+    depth : int, tuple or dict
+        By how many elements: one number for all dimensions, or one a dimension, or
+        ``{axis: number}`` with 0 for the rest. A number may be a pair, (before, after).
+    boundary : str, scalar, tuple or dict
+        What is beyond the ends of the array, for all dimensions or one a dimension, as for
+        `depth`:
+
+        - "none": nothing, the blocks at the ends grow inwards only;
+        - "periodic": the other end;
+        - "reflect": the array reflected, ``b a | a b c``, as :mod:`scipy.ndimage` has it;
+        - "mirror": the same without repeating the last element, ``c b | a b c``;
+        - "nearest": the last element;
+        - a number: that number.
+    dtype : dtype, optional
+        Of the result; that of what `function` gives by default.
+    **kwargs
+        Passed on to `function`.
+
+    Returns
+    -------
+    DistArray
+        Laid out as `x`.
+
+    Raises
+    ------
+    ValueError
+        If `depth` or `boundary` make no sense, or a result has neither shape; on all ranks.
+    Exception
+        What `function` raises, on all ranks.
+
+    Cost
+    ----
+    One message to each rank that lacks elements of this one, of exactly those: in one dimension
+    the two neighbours, unless their blocks are thinner than `depth`. Then one allreduce of a few
+    integers. A copy of the block in memory.
+
+    Examples
+    --------
+    >>> import numpy, distarray
+    >>> x = distarray.distribute(numpy.arange(6.0), placements=[distarray.Shard(0)])
+    >>> def rise(block):
+    ...     return block[1:-1] - block[:-2]
+    >>> distarray.map_overlap(rise, x, 1, "periodic").full()
+    array([-5.,  1.,  1.,  1.,  1.,  1.])
+    """
+    verify(map_overlap, (x, depth, boundary), kwargs)
+    array: DistArray = as_distarray(x)._plain()
+    depths = [_pair(value) for value in _per_axis(depth, array.ndim, 0, "depth")]
+    beyond = _per_axis(boundary, array.ndim, "none", "boundary")
+    reaches = tuple([_reach(d, b) for d, b in zip(depths, beyond, strict=True)])
+    _check_reaches(reaches, array.shape)
+    mesh = array.mesh
+    plan = plan_halo(array._layout, reaches, mesh.coords)
+    grown = _grown(array, plan, _talks(array._layout, reaches))
+    _fill(grown, plan, beyond)
+    held = mesh.coords is not None and bool(array._block.size)
+    runs = held or (not array.size and mesh.coords is not None)
+
+    def call() -> Any:
+        with alone(mesh):
+            return _trimmed(mesh, function(grown, **kwargs), grown.shape, plan, array._block.shape)
+
+    value, error = attempted(call) if runs else (None, None)
+    if dtype is not None and value is not None:
+        value = value.astype(dtype, copy=False)
+    found, _ = concluded(mesh, error, None if value is None else value.dtype)
+    if value is None:
+        value = mesh.xp.empty(array._block.shape, found if dtype is None else dtype)
+    return wrap(value.astype(found, copy=False) if dtype is None else value, array._layout, mesh)
+
+
+def _per_axis(value: Any, ndim: int, default: Any, name: str) -> list[Any]:
+    """One entry a dimension out of what a caller may give."""
+    if isinstance(value, Mapping):
+        entries = [default] * ndim
+        for axis, entry in value.items():
+            entries[normalize_axis_index(index(axis), ndim)] = entry
+        return entries
+    if isinstance(value, (tuple, list)):
+        if len(value) != ndim:
+            raise ValueError(
+                f"map_overlap: {name} has {len(value)} entries, the array {ndim} dimension(s); "
+                "give one a dimension, or a dict {axis: entry}"
+            )
+        return list(value)
+    return [value] * ndim
+
+
+def _pair(depth: Any) -> tuple[int, int]:
+    before, after = depth if isinstance(depth, (tuple, list)) else (depth, depth)
+    pair = index(before), index(after)
+    if min(pair) < 0:
+        raise ValueError(f"map_overlap: depth {depth} is negative")
+    return pair
+
+
+def _reach(depth: tuple[int, int], boundary: Any) -> Reach:
+    if boundary is None:
+        return Reach(*depth, "none")
+    if isinstance(boundary, str):
+        if boundary not in _NAMES:
+            raise ValueError(
+                f"map_overlap: boundary {boundary!r} is none of {', '.join(map(repr, _NAMES))} "
+                "or a number"
+            )
+        return Reach(*depth, "fill" if boundary == "nearest" else boundary)
+    if np.ndim(boundary):
+        raise ValueError(f"map_overlap: boundary {boundary!r} is no single number")
+    return Reach(*depth, "fill")
+
+
+def _check_reaches(reaches: tuple[Reach, ...], shape: tuple[int, ...]) -> None:
+    for axis, (reach, extent) in enumerate(zip(reaches, shape, strict=True)):
+        if not extent and reach.boundary != "none" and (reach.before or reach.after):
+            raise ValueError(f"map_overlap: axis {axis} is empty, there is nothing to continue")
+
+
+def _talks(layout: Layout, reaches: tuple[Reach, ...]) -> bool:
+    """Whether any rank has rows that another one wants."""
+    return any(
+        (reach.before or reach.after) and len(cut.owners(0, cut.extent)) > 1
+        for cut, reach in zip(layout.cuts, reaches, strict=True)
+    )
+
+
+def _grown(x: DistArray, plan: Halo, talks: bool) -> Array:
+    """The grown block, save what is to be filled; sends and receives the rest."""
+    block, mesh = x._block, x.mesh
+    grown = mesh.xp.empty(plan.shape, block.dtype)
+    sends = [(peer, _packed(block, patches, mesh)) for peer, patches in plan.sends]
+    receives = [(peer, _landing(grown, patches, mesh)) for peer, patches in plan.receives]
+    if talks and mesh.group.guarded:  # whoever has nothing to send refuses like the others
+        mesh.group.check_exchange(sum([view.nbytes for _, view in sends]), "halo")
+    if sends or receives:
+        mesh.group.exchange(sends, receives, "halo")
+    for patch in plan.kept:
+        movement.part_of(grown, patch.target)[patch.reverse] = block[patch.source]
+    for (_, patches), (_, landed) in zip(plan.receives, receives, strict=True):
+        if not _is_direct(patches):
+            _unpack(grown, patches, landed)
+    return grown
+
+
+def _is_direct(patches: tuple[Patch, ...]) -> bool:
+    """Whether a message is one box as it lies in the grown block."""
+    return len(patches) == 1 and all(part.step == 1 for part in patches[0].reverse)
+
+
+def _packed(block: Array, patches: tuple[Patch, ...], mesh: DeviceMesh) -> Array:
+    if len(patches) == 1:
+        return block[patches[0].source]
+    return mesh.xp.concatenate([block[patch.source].ravel() for patch in patches])
+
+
+def _landing(grown: Array, patches: tuple[Patch, ...], mesh: DeviceMesh) -> Array:
+    if _is_direct(patches):
+        return grown[patches[0].target]
+    return mesh.xp.empty(sum([int(np.prod(patch.shape)) for patch in patches]), grown.dtype)
+
+
+def _unpack(grown: Array, patches: tuple[Patch, ...], landed: Array) -> None:
+    start = 0
+    for patch in patches:
+        stop = start + int(np.prod(patch.shape))
+        grown[patch.target][patch.reverse] = landed[start:stop].reshape(patch.shape)
+        start = stop
+
+
+def _fill(grown: Array, plan: Halo, beyond: list[Any]) -> None:
+    """Set what lies beyond the array, axis by axis, as :func:`numpy.pad` does."""
+    for axis, ((before, after), value) in enumerate(zip(plan.fills, beyond, strict=True)):
+        if not before and not after:
+            continue
+        lines = np.moveaxis(grown, axis, 0)
+        high = len(lines) - after
+        if before:
+            lines[:before] = lines[before] if isinstance(value, str) else value
+        if after:
+            lines[high:] = lines[high - 1] if isinstance(value, str) else value
+
+
+def _trimmed(
+    mesh: DeviceMesh, value: Any, grown: tuple[int, ...], plan: Halo, shape: tuple[int, ...]
+) -> Array:
+    value = mesh.asarray(value.to_local() if isinstance(value, DistArray) else value)
+    if value.shape == shape:
+        return value
+    if value.shape == grown:
+        return value[plan.own].copy()
+    raise ValueError(
+        f"map_overlap: the function gave an array of shape {value.shape} for a block of shape "
+        f"{shape}, grown to {grown}; it must give one of these shapes"
+    )

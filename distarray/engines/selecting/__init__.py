@@ -1,0 +1,1 @@
+"""Order statistics without sorting: selection, quantiles, weights."""

@@ -1,0 +1,321 @@
+"""Order statistics of distributed lines by selection: nothing is sorted or gathered whole.
+
+Each round, the ranks draw a sample of what may still be the answer, two of whose elements bracket
+it, count what lies below and inside of the bracket, and keep the inside (Floyd and Rivest,
+Expected time bounds for selection, Commun. ACM 18, 1975). What is equal to an end of the bracket
+is counted apart, so that every round takes something away however many elements are equal. When
+few are left they are gathered and sorted. All searches, of several order statistics in several
+lines, share their rounds.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, sqrt
+from typing import Any
+
+import numpy as np
+
+from distarray.array import faults
+from distarray.array.portable import beside
+from distarray.comm.group import Group
+from distarray.engines.tiles import TILE
+from distarray.layout import Fold
+
+__all__ = ["each", "select"]
+
+Array = Any
+
+#: So many candidates of a search are gathered on every rank and sorted; fewer of many searches.
+GATHERED = 1 << 14
+#: At least so many of each search are, and are drawn in a sample.
+FEW = 256
+#: Elements of a sample; fewer of many searches.
+SAMPLED = 1 << 12
+#: Half width of a bracket in standard deviations of the sampled position: one in 2000 misses.
+SPREAD = 3.5
+#: With more brackets than this in one line, the rank's own candidates are sorted once.
+SORTED_ABOVE = 8
+
+
+@dataclass(slots=True)
+class _Search:
+    """A stretch of one line in order, and the positions in it that are looked for.
+
+    Attributes
+    ----------
+    line : int
+        Number of the line.
+    values : array
+        This rank's elements of the stretch, in any order.
+    sizes : array of int
+        How many elements of it each rank has.
+    below : int
+        Number of elements of the line that come before the stretch.
+    wanted : list of int
+        Positions in the line, in ascending order.
+    ordered : bool
+        Whether `values` is sorted.
+    """
+
+    line: int
+    values: Array
+    sizes: Array
+    below: int
+    wanted: list[int]
+    ordered: bool = False
+
+    @property
+    def total(self) -> int:
+        """Number of elements of the stretch, on all ranks."""
+        return int(self.sizes.sum())
+
+
+@dataclass(slots=True)
+class _Bracket:
+    """Two elements (None: no end on this side) between which some positions are expected."""
+
+    search: _Search
+    low: Any
+    high: Any
+    wanted: list[int]
+
+
+@dataclass(slots=True)
+class _Parts:
+    """This rank's elements of a search, parted by a bracket."""
+
+    inside: Array
+    #: Numbers of elements below, inside, and of those inside equal to the low and to the high end.
+    counts: tuple[int, int, int, int]
+
+
+def select(
+    lines: Sequence[Array],
+    sizes: Array,
+    wanted: Sequence[Sequence[int]],
+    group: Group,
+    to_host: Callable[[Array], Array],
+) -> list[dict[int, Any]]:
+    """The elements at given positions of the sorted lines.
+
+    Parameters
+    ----------
+    lines : sequence of array
+        Of each line this rank's elements, 1-d, without NaN; left unchanged.
+    sizes : array of int
+        How many elements of each line every rank has: (ranks, lines).
+    wanted : sequence of sequence of int
+        Of each line the positions looked for, each within its global length.
+    group : Group
+        The ranks that share the lines; collective. Small lines may be empty on some.
+    to_host : callable
+        Brings a block to host memory.
+
+    Returns
+    -------
+    list of dict
+        Of each line, the elements by their positions; on every rank.
+
+    Cost
+    ----
+    Two small allgathers a round, of a sample and of the counts, and one of at most `GATHERED`
+    candidates in the end. Two rounds as a rule, and about as many passes over the block.
+    """
+    found: list[dict[int, Any]] = [{} for _ in lines]
+    searches = [
+        _Search(number, line, sizes[:, number], 0, sorted(set(positions)))
+        for number, (line, positions) in enumerate(zip(lines, wanted, strict=True))
+        if positions
+    ]
+    rounds = 0
+    while searches:
+        limit = each(GATHERED, len(searches))
+        few = [search for search in searches if search.total <= limit]
+        many = [search for search in searches if search.total > limit]
+        _gather(few, found, group, to_host)
+        searches = _narrow(many, found, group, to_host, rounds)
+        rounds += 1
+    _sign_zeros(lines, found, group)
+    return found
+
+
+def each(few: int, searches: int) -> int:
+    """The share of one search of what the messages of a round may hold."""
+    return max(FEW, few // max(1, searches // 4))
+
+
+def _shared(parts: Sequence[Array], counts: Array, group: Group) -> list[Array]:
+    """Of each search what all ranks bring, sorted; `counts` says how much (ranks, searches)."""
+    received = group.allgather_varied(np.concatenate(parts), counts.sum(1).tolist())
+    cuts = np.cumsum(counts, axis=1)[:, :-1]
+    pieces = [np.split(block, cut) for block, cut in zip(received, cuts, strict=True)]
+    return [_sorted(np.concatenate(of_ranks)) for of_ranks in zip(*pieces, strict=True)]
+
+
+def _sorted(values: Array) -> Array:
+    return np.sort(values, kind=faults.sort_kind(values.dtype))
+
+
+def _gather(
+    searches: Sequence[_Search], found: list[dict[int, Any]], group: Group, to_host: Any
+) -> None:
+    """Finish searches with few candidates."""
+    if not searches:
+        return
+    counts = np.stack([search.sizes for search in searches], axis=1)
+    parts = [to_host(search.values) for search in searches]
+    for search, values in zip(searches, _shared(parts, counts, group), strict=True):
+        for position in search.wanted:
+            found[search.line][position] = values[position - search.below]
+
+
+def _narrow(
+    searches: Sequence[_Search],
+    found: list[dict[int, Any]],
+    group: Group,
+    to_host: Any,
+    rounds: int,
+) -> list[_Search]:
+    """One round: the searches that are left, each of fewer candidates."""
+    if not searches:
+        return []
+    brackets = []
+    for search, sample in zip(searches, _samples(searches, group, to_host, rounds), strict=True):
+        own = _brackets(search, sample)
+        if len(own) > SORTED_ABOVE and not search.ordered:
+            search.values, search.ordered = _sorted(search.values), True
+        brackets += own
+    parts = [_parted(bracket) for bracket in brackets]
+    counts = group.allgather(np.array([part.counts for part in parts], np.int64))
+    remaining = []
+    for number, (bracket, part) in enumerate(zip(brackets, parts, strict=True)):
+        remaining += _continued(bracket, part, counts[:, number], found[bracket.search.line])
+    return remaining
+
+
+def _samples(searches: Sequence[_Search], group: Group, to_host: Any, rounds: int) -> list[Array]:
+    """A sorted sample of the candidates of each search, drawn evenly from all ranks."""
+    generator = np.random.default_rng((rounds, group.rank))
+    counts, parts = [], []
+    for search in searches:
+        asked = each(SAMPLED, len(searches)) + 32 * len(search.wanted)
+        shares = -(-search.sizes * asked // search.total)
+        counts.append(shares)
+        chosen = generator.integers(0, max(1, search.values.size), int(shares[group.rank]))
+        parts.append(to_host(search.values[beside(chosen, search.values)]))
+    return _shared(parts, np.stack(counts, axis=1), group)
+
+
+def _brackets(search: _Search, sample: Array) -> list[_Bracket]:
+    """Elements of the sample between which the wanted positions lie, as good as certainly."""
+    size, total = len(sample), search.total
+    spans: list[tuple[int, int, list[int]]] = []
+    for position in search.wanted:
+        share = (position - search.below + 0.5) / total
+        # At most a quarter on either side: then at least one end of the bracket exists.
+        width = min(SPREAD * sqrt(size * share * (1 - share)) + 1, size / 4)
+        low, high = floor(share * size - width), ceil(share * size + width)
+        # A bracket of more than half of everything would not narrow the search down.
+        if spans and low <= spans[-1][1] and high - spans[-1][0] < size // 2:
+            spans[-1] = (spans[-1][0], high, [*spans[-1][2], position])
+        else:
+            spans.append((low, high, [position]))
+    return [
+        _Bracket(
+            search,
+            sample[low] if low >= 0 else None,
+            sample[high] if high < size else None,
+            positions,
+        )
+        for low, high, positions in spans
+    ]
+
+
+def _parted(bracket: _Bracket) -> _Parts:
+    low, high = bracket.low, bracket.high
+    values = bracket.search.values
+    if bracket.search.ordered:
+        return _parted_in_order(values, low, high)
+    below, inside = 0, []
+    for start in range(0, values.size, TILE):
+        tile = values[start : start + TILE]
+        chosen = None if low is None else tile >= low
+        if chosen is not None:
+            below += tile.size - int(np.count_nonzero(chosen))
+        if high is not None:
+            chosen = tile <= high if chosen is None else np.logical_and(chosen, tile <= high)
+        inside.append(tile[chosen])
+    kept = np.concatenate(inside) if inside else values
+    equal_low = 0 if low is None else int(np.count_nonzero(kept == low))
+    equal_high = 0 if high is None or high == low else int(np.count_nonzero(kept == high))
+    return _Parts(kept, (below, kept.size, equal_low, equal_high))
+
+
+def _parted_in_order(values: Array, low: Any, high: Any) -> _Parts:
+    def place(value: Any, side: Any) -> int:
+        return int(np.searchsorted(values, np.asarray(value, values.dtype, like=values), side))
+
+    start = 0 if low is None else place(low, "left")
+    stop = values.size if high is None else place(high, "right")
+    equal_low = 0 if low is None else place(low, "right") - start
+    equal_high = 0 if high is None or high == low else stop - place(high, "left")
+    return _Parts(values[start:stop], (start, stop - start, equal_low, equal_high))
+
+
+def _continued(
+    bracket: _Bracket, parts: _Parts, counts: Array, found: dict[int, Any]
+) -> list[_Search]:
+    """Answers that are an end of the bracket, and the searches for the others."""
+    search = bracket.search
+    below, inside, equal_low, equal_high = counts.sum(0).tolist()
+    first = search.below + below
+    bounds = (first, first + equal_low, first + inside - equal_high, first + inside)
+    sorts: list[list[int]] = [[], [], [], [], []]
+    for position in bracket.wanted:
+        sorts[bisect_right(bounds, position)].append(position)
+    under, at_low, between, at_high, over = sorts
+    found.update(dict.fromkeys(at_low, bracket.low) | dict.fromkeys(at_high, bracket.high))
+    ordered, line = search.ordered, search.line
+    left = []
+    if under:
+        values = search.values[search.values < bracket.low]
+        left.append(_Search(line, values, counts[:, 0], search.below, under, ordered))
+    if between:
+        sizes = counts[:, 1] - counts[:, 2] - counts[:, 3]
+        values = _without_ends(parts, bracket)
+        left.append(_Search(line, values, sizes, first + equal_low, between, ordered))
+    if over:
+        sizes = search.sizes - counts[:, 0] - counts[:, 1]
+        values = search.values[search.values > bracket.high]
+        left.append(_Search(line, values, sizes, first + inside, over, ordered))
+    return left
+
+
+def _without_ends(parts: _Parts, bracket: _Bracket) -> Array:
+    """What lies strictly inside of the bracket."""
+    values, (_, size, equal_low, equal_high) = parts.inside, parts.counts
+    if bracket.search.ordered:
+        return values[equal_low : size - equal_high]
+    if equal_low:
+        values = values[values != bracket.low]
+    return values[values != bracket.high] if equal_high else values
+
+
+def _sign_zeros(lines: Sequence[Array], found: list[dict[int, Any]], group: Group) -> None:
+    """Take -0.0 for less than 0.0: which of them it is must not depend on the ranks."""
+    touched = [
+        number
+        for number, answers in enumerate(found)
+        if lines[number].dtype.kind == "f" and any(value == 0 for value in answers.values())
+    ]
+    if not touched:
+        return
+    own = [int(np.count_nonzero(np.signbit(lines[number]))) for number in touched]
+    totals = group.allreduce(np.array(own, np.int64), Fold.SUM)
+    for number, signed in zip(touched, totals.tolist(), strict=True):
+        for position, value in found[number].items():
+            if value == 0:
+                found[number][position] = (
+                    np.negative(abs(value)) if position < signed else abs(value)
+                )

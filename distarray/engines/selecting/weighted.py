@@ -1,0 +1,272 @@
+"""Weighted quantiles: the least element at which the share of the weights reaches a quantile.
+
+As in :mod:`distarray.engines.selecting.selection` a sample brackets the element, here by the
+weights of the sample, and the weights below, inside and at the ends of the bracket are summed:
+exactly, so that the element found is the same on any number of ranks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distarray.comm.group import Group
+from distarray.engines.selecting.exact_sums import exact_sum
+from distarray.engines.selecting.selection import GATHERED, SAMPLED, SPREAD, each
+
+__all__ = ["Weighted", "select_weighted"]
+
+Array = Any
+
+
+@dataclass(slots=True)
+class Weighted:
+    """Elements with their weights; this rank's part of a line, or of a stretch of its order."""
+
+    values: Array
+    weights: Array
+
+    def where(self, chosen: Array) -> "Weighted":
+        """Those that a mask or indices choose."""
+        return Weighted(self.values[chosen], self.weights[chosen])
+
+    @property
+    def weight(self) -> int:
+        """The sum of the weights, see :func:`exact_sum`."""
+        return exact_sum(self.weights)
+
+
+class _Target(NamedTuple):
+    """What is looked for: the quantile `share` of a line whose weights sum to `total`."""
+
+    line: int
+    number: int
+    share: Any
+    total: int
+
+    def reached(self, weight: int) -> bool:
+        """Whether elements that weigh so much reach the share, rounded as NumPy rounds it."""
+        part = np.float64(weight / self.total)
+        if self.share.dtype.kind == "f":
+            part = part.astype(self.share.dtype)
+        return bool(weight > 0 and part >= self.share)
+
+
+@dataclass(slots=True)
+class _Search:
+    """A stretch of a line's order in which an element is looked for.
+
+    Attributes
+    ----------
+    target : _Target
+    part : Weighted
+        This rank's elements of it.
+    sizes : array of int
+        How many each rank has.
+    weight, below : int
+        The weight of the stretch, and of what comes before.
+    cap : scalar or None
+        The element after the stretch, which is the answer if none inside is.
+    """
+
+    target: _Target
+    part: Weighted
+    sizes: Array
+    weight: int
+    below: int
+    cap: Any = None
+
+    @property
+    def share(self) -> float:
+        """How much of the stretch's weight comes before the answer, to rounding."""
+        whole = self.target.total
+        return (float(self.target.share) - self.below / whole) * (whole / max(1, self.weight))
+
+
+def select_weighted(
+    lines: Sequence[Weighted], sizes: Array, totals: Sequence[int], shares: Array, group: Group
+) -> list[Array]:
+    """The weighted quantiles of lines that several ranks share.
+
+    Parameters
+    ----------
+    lines : sequence of Weighted
+        Of each line this rank's elements, without NaN, in host memory.
+    sizes : array of int
+        How many elements of it each rank has: (ranks, lines). A line without elements gets zeros.
+    totals : sequence of int
+        The sums of their weights, see :func:`exact_sum`.
+    shares : array
+        1-d, from 0 to 1.
+    group : Group
+        The ranks; collective.
+
+    Returns
+    -------
+    list of array
+        Of each line, the elements for the shares; on every rank.
+
+    Cost
+    ----
+    As :func:`distarray.engines.selecting.selection.select`; each share is searched by itself, and
+    weights travel with their elements.
+    """
+    found = [np.zeros(shares.shape, line.values.dtype) for line in lines]
+    searches = []
+    for number, (line, total) in enumerate(zip(lines, totals, strict=True)):
+        if sizes[:, number].any():
+            searches += [
+                _Search(_Target(number, i, share, total), line, sizes[:, number], total, 0)
+                for i, share in enumerate(shares)
+            ]
+    rounds = 0
+    while searches:
+        limit = each(GATHERED, len(searches))
+        few = [search for search in searches if search.sizes.sum() <= limit]
+        many = [search for search in searches if search.sizes.sum() > limit]
+        for search, whole in zip(few, _shared(few, None, group), strict=True):
+            found[search.target.line][search.target.number] = _answer(search, whole)
+        searches = _narrow(many, found, group, rounds)
+        rounds += 1
+    return found
+
+
+def _shared(
+    searches: Sequence[_Search], chosen: Sequence[Array] | None, group: Group
+) -> list[Weighted]:
+    """Of each search the chosen elements of all ranks, or all of its elements, in order."""
+    if not searches:
+        return []
+    parts = [search.part for search in searches]
+    counts = np.stack([search.sizes for search in searches], axis=1)
+    if chosen is not None:
+        parts = [part.where(index) for part, index in zip(parts, chosen, strict=True)]
+        counts = np.stack([_shares(search, len(searches)) for search in searches], axis=1)
+    lengths, cuts = counts.sum(1).tolist(), np.cumsum(counts, axis=1)[:, :-1]
+    columns = []
+    for name in ("values", "weights"):
+        joined = np.concatenate([getattr(part, name) for part in parts])
+        received = group.allgather_varied(joined, lengths)
+        pieces = [np.split(block, cut) for block, cut in zip(received, cuts, strict=True)]
+        columns.append([np.concatenate(of_ranks) for of_ranks in zip(*pieces, strict=True)])
+    wholes = [Weighted(*pair) for pair in zip(*columns, strict=True)]
+    return [whole.where(np.argsort(whole.values, kind="stable")) for whole in wholes]
+
+
+def _shares(search: _Search, searches: int) -> Array:
+    """How many elements of a sample each rank brings."""
+    asked = each(SAMPLED, searches)
+    return -(-search.sizes * asked // search.sizes.sum())
+
+
+def _answer(search: _Search, whole: Weighted) -> Any:
+    """The first of the sorted candidates at which the share is reached."""
+    count = len(whole.values)
+    if not count:
+        return search.cap
+    place = _guess(search, whole.weights)
+    while place and search.target.reached(search.below + exact_sum(whole.weights[:place])):
+        place -= 1
+    while not search.target.reached(search.below + exact_sum(whole.weights[: place + 1])):
+        place += 1
+        if place == count:
+            return whole.values[-1] if search.cap is None else search.cap
+    return whole.values[place]
+
+
+def _guess(search: _Search, weights: Array) -> int:
+    """Where the share is reached, to rounding."""
+    running = np.cumsum(weights)
+    if not (search.weight and running[-1] > 0):
+        return 0
+    target = running[-1] * search.share
+    return min(int(np.searchsorted(running, target)), len(weights) - 1)
+
+
+def _narrow(
+    searches: Sequence[_Search], found: list[Array], group: Group, rounds: int
+) -> list[_Search]:
+    """One round: the searches that are left, each of fewer candidates."""
+    if not searches:
+        return []
+    generator = np.random.default_rng((rounds, group.rank))
+    chosen = [
+        generator.integers(
+            0, max(1, search.part.values.size), int(_shares(search, len(searches))[group.rank])
+        )
+        for search in searches
+    ]
+    samples = _shared(searches, chosen, group)
+    brackets = [_bracket(s, sample, rounds) for s, sample in zip(searches, samples, strict=True)]
+    own = [_measured(s.part, *ends) for s, ends in zip(searches, brackets, strict=True)]
+    sizes = group.allgather(np.array([counts for counts, _ in own]))
+    weights = group.allgather_object([sums for _, sums in own])
+    remaining = []
+    for number, (search, ends) in enumerate(zip(searches, brackets, strict=True)):
+        sums = [sum(of_ranks) for of_ranks in zip(*[r[number] for r in weights], strict=True)]
+        left = _continued(search, ends, sizes[:, number], sums, found)
+        remaining += [] if left is None else [left]
+    return remaining
+
+
+def _bracket(search: _Search, sample: Weighted, rounds: int) -> tuple[Any, Any]:
+    """Two elements (None: no end on this side) between which the answer is expected."""
+    size = len(sample.values)
+    weights = np.cumsum(sample.weights)
+    middle = size // 2
+    # Every other round halves the elements instead: a few heavy ones may have escaped the sample.
+    if not rounds % 2 and weights[-1] > 0 and search.weight > 0:
+        middle = int(np.searchsorted(weights, weights[-1] * search.share))
+    width = min(int(SPREAD * sqrt(size) / 2) + 1, size // 4)
+    low = sample.values[middle - width] if middle >= width else None
+    high = sample.values[middle + width] if middle + width < size else None
+    return low, high
+
+
+def _measured(part: Weighted, low: Any, high: Any) -> tuple[list[int], list[int]]:
+    """Numbers and weights of what lies below and inside, and of what equals either end."""
+    values = part.values
+    nothing = np.zeros(values.shape, bool)
+    under = nothing if low is None else values < low
+    inside = ~under if high is None else ~under & (values <= high)
+    ends = [nothing if end is None else values == end for end in (low, high)]
+    if low is not None and high is not None and low == high:
+        ends[1] = nothing
+    found = [part.where(mask) for mask in (under, inside, *ends)]
+    return [one.values.size for one in found], [one.weight for one in found]
+
+
+def _continued(
+    search: _Search, ends: tuple[Any, Any], sizes: Array, sums: Sequence[int], found: list[Array]
+) -> _Search | None:
+    """The search for fewer candidates; None where the answer is an end of the bracket."""
+    (low, high), target, part = ends, search.target, search.part
+    w_below, w_inside, w_low, w_high = sums
+    before = search.below + w_below
+    answers, number = found[target.line], target.number
+    if low is not None and target.reached(before):
+        under = part.where(part.values < low)
+        return _Search(target, under, sizes[:, 0], w_below, search.below, low)
+    if low is not None and target.reached(before + w_low):
+        answers[number] = low
+        return None
+    if high is not None and not target.reached(before + w_inside - w_high):
+        rest = search.sizes - sizes[:, 0] - sizes[:, 1]
+        if not rest.any() or target.reached(before + w_inside):
+            answers[number] = high
+            return None
+        over = part.where(part.values > high)
+        weight = search.weight - w_below - w_inside
+        return _Search(target, over, rest, weight, before + w_inside, search.cap)
+    within = np.ones(part.values.shape, bool) if low is None else part.values > low
+    if high is not None:
+        within &= part.values < high
+    rest = sizes[:, 1] - sizes[:, 2] - sizes[:, 3]
+    cap = search.cap if high is None else high
+    if not rest.any():
+        answers[number] = cap if cap is not None else low
+        return None
+    weight = w_inside - w_low - w_high
+    return _Search(target, part.where(within), rest, weight, before + w_low, cap)

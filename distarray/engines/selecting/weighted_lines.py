@@ -1,0 +1,125 @@
+"""Weighted quantiles over axes of arrays: lines, their weights, and NaN among them."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from distarray.array import DistArray, as_distarray, to_layout
+from distarray.comm.agree import agree
+from distarray.comm.group import Group
+from distarray.engines.reducing import place
+from distarray.engines.selecting.order_statistics import brought, lines_of, missing
+from distarray.engines.selecting.weighted import Weighted, select_weighted
+from distarray.layout import Cut, Layout
+
+__all__ = ["WeightedCall", "checked"]
+
+Array = Any
+_UNWEIGHABLE = "Weights included NaN, inf or were all zero."
+
+
+def checked(weights: Any, x: DistArray, axis: Any, method: str) -> DistArray:
+    """The weights, in the shape of the array; raises what NumPy raises about them."""
+    weights = as_distarray(weights, x._mesh)
+    if method != "inverted_cdf":
+        raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
+    if axis is not None:
+        axis = normalize_axis_tuple(axis, x.ndim, argname="axis")
+    if weights.shape != x.shape:
+        if axis is None:
+            raise TypeError("Axis must be specified when shapes of a and weights differ.")
+        if weights.shape != tuple([x.shape[dim] for dim in axis]):
+            raise ValueError(
+                "Shape of weights must be consistent with shape of a along specified axis."
+            )
+        order = np.argsort(axis).tolist()
+        key = tuple([slice(None) if dim in axis else None for dim in range(x.ndim)])
+        weights = np.broadcast_to(np.transpose(weights, order)[key], x.shape)
+    if bool(np.any(weights < 0)) and x._mesh.coords is not None:
+        raise ValueError("Weights must be non-negative.")
+    return weights._plain()  # type: ignore[no-any-return]
+
+
+class WeightedCall(NamedTuple):
+    """A call of one of the functions with weights.
+
+    Attributes
+    ----------
+    function : callable
+        Of NumPy's.
+    shares : array
+        The quantiles from 0 to 1.
+    """
+
+    function: Any
+    shares: Array
+
+    @property
+    def skips_nan(self) -> bool:
+        """Whether NaN are left out."""
+        return self.function in (np.nanquantile, np.nanpercentile)
+
+    def along(
+        self, x: DistArray, weights: DistArray, axes: tuple[int, ...], keepdims: bool
+    ) -> tuple[Array, Layout]:
+        """This rank's part of the quantiles over axes, and its layout."""
+        mesh = x._mesh
+        layout = brought(x._layout, axes, x.nbytes + weights.nbytes)
+        block, scale = (mesh.to_host(to_layout(v, layout)._block) for v in (x, weights))
+        plan = place(layout, axes, keepdims, x.dtype)
+        lead = [Cut.whole(extent) for extent in self.shares.shape]
+        result = Layout.from_cuts([*lead, *plan.layout.cuts], layout.mesh_shape)
+        shape = result.local_shape(mesh.coords)
+        part: Any = np.zeros(shape, x.dtype)
+        error = None
+        if mesh.coords is not None and 0 not in shape:
+            try:
+                part = self._part(block, scale, axes, mesh.subgroup(plan.mesh_dims))
+            except ValueError as caught:
+                error = caught
+        agree(mesh.group, error)
+        if isinstance(part, np.generic) and not shape:
+            return part, result
+        return mesh.asarray(part).reshape(shape), result
+
+    def _part(self, block: Array, scale: Array, axes: Any, group: Group) -> Any:
+        """The quantiles of this rank's lines; the other dimensions in one, the last."""
+        pairs = zip(lines_of(block, axes), lines_of(scale, axes), strict=True)
+        lines = [Weighted(line, weights.astype(np.float64)) for line, weights in pairs]
+        kept = [line.where(line.values == line.values) for line in lines]  # NaN equals nothing
+        own = [(k.values.size, w.values.size) for k, w in zip(kept, lines, strict=True)]
+        counts = group.allgather(np.array(own, np.int64))
+        totals = _totals(kept if self.skips_nan else lines, group)
+        counted = self._good(counts)
+        if any(good and not total for good, total in zip(counted, totals, strict=True)):
+            raise ValueError(_UNWEIGHABLE)
+        sizes = np.where(counted, counts[:, :, 0], 0)
+        found = select_weighted(kept, sizes, totals, self.shares.reshape(-1), group)
+        rows = [
+            row.reshape(self.shares.shape) if good else self._unknown(missing(block.dtype))
+            for row, good in zip(found, counted, strict=True)
+        ]
+        # NumPy gives a single quantile with weights as 0-d array, save that NaN is a scalar.
+        return rows[0] if len(rows) == 1 else np.stack(rows, axis=-1)
+
+    def _good(self, counts: Array) -> Array:
+        """Of each line, whether its quantiles are numbers."""
+        left, whole = counts[:, :, 0].sum(0), counts[:, :, 1].sum(0)
+        return left > 0 if self.skips_nan else left == whole
+
+    def _unknown(self, nan: Any) -> Array:
+        if self.skips_nan:
+            self.function(np.array([nan]), 0)  # warns
+        return np.full(self.shares.shape, nan)[()]
+
+
+def _totals(lines: Sequence[Weighted], group: Group) -> list[int]:
+    """The exact sums of the weights of lines; raises on all ranks if one is infinite or NaN."""
+    finite = all(np.isfinite(line.weights).all() for line in lines)
+    own = [line.weight for line in lines] if finite else None
+    found = group.allgather_object(own)
+    if None in found:
+        raise ValueError(_UNWEIGHABLE)
+    return [sum(of_ranks) for of_ranks in zip(*found, strict=True)]

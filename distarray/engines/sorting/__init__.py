@@ -1,0 +1,1 @@
+"""One parallel sort, and distinct elements."""

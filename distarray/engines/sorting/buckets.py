@@ -1,0 +1,216 @@
+"""Splitting before sorting: for numbers that travel alone.
+
+Where the keys are numbers that NumPy sorts with vector instructions, it costs less to split a
+block by value, exchange the parts and sort once than to sort, exchange and merge. The values are
+a sample's, so that the parts are only about as long as they are to be: what a rank then has too
+much at its ends, a hundredth or so, goes to its neighbours, in order already. Where this does not
+serve (frequent keys, NaN, a sample that misleads), all ranks see it alike and sort first.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.comm.group import Group
+from distarray.engines.sorting.sort_in_block import equal_is_same
+from distarray.engines.tiles import TILE
+from distarray.layout import Fold
+
+__all__ = ["sorted_by_parts"]
+
+Array = Any
+_PURPOSE = "splitters"
+_PARTS = "parts by value"
+#: With more ranks the parts would often be too uneven.
+_MOST_RANKS = 16
+#: Samples for each pair of ranks, up to a number of ranks; above, for each rank and that number.
+_SAMPLES, _PAIRS_UP_TO = 1 << 12, 4
+#: With fewer samples a pair the parts might be too uneven.
+_FEWEST = 1 << 10
+#: One element in so many is sampled at the most.
+_RARELY = 16
+#: This part of a block may be too much or too little before the ends are put right.
+_UNEVEN = 16
+#: The fractional part of the golden ratio: its multiples are spread evenly and hit no period.
+_GOLDEN = 0.6180339887498949
+
+
+def sorted_by_parts(
+    group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int]
+) -> Array | None:
+    """This rank's part of the sorted sequence.
+
+    Parameters
+    ----------
+    group, lengths, stops
+        As for :func:`~distarray.engines.sorting.splitters.cuts_of`.
+    block : array
+        This rank's elements, on the host; not changed.
+
+    Returns
+    -------
+    array or None
+        May be a view of a slightly longer one. None, on all ranks, if the ranks should sort first.
+
+    Cost
+    ----
+    An allgather of samples, 2**12 elements for each pair of ranks, and one of the parts' lengths;
+    an exchange of the parts, and one of what is too much at their ends; for floats an allreduce of
+    a flag. Beyond the block, memory for two more, and a sixteenth at the most.
+    """
+    size = group.size
+    fits = block.dtype.kind in "iuf" and block.dtype.itemsize in (4, 8)
+    samples = _sample_size(sum(lengths), size)
+    if not fits or size == 1 or size > _MOST_RANKS or not samples:
+        return None
+    pivots = _pivots(group, block, lengths, stops, samples)
+    if pivots is None:
+        return None
+    parts = _split(np.empty(block.shape, block.dtype), pivots, block)
+    table = group.allgather(np.array([len(part) for part in parts]), _PURPOSE)
+    starts, goals = [0, *np.cumsum(table.sum(axis=0)).tolist()], [0, *stops]
+    uneven = max(abs(start - goal) for start, goal in zip(starts, goals, strict=True))
+    if uneven * _UNEVEN * size > goals[-1]:
+        return None
+    me = group.rank
+    first = min(starts[me], goals[me])
+    room = np.empty(max(starts[me + 1], goals[me + 1]) - first, block.dtype)
+    landed = room[starts[me] - first : starts[me + 1] - first]
+    _exchange_parts(group, parts, table[:, me], landed)
+    del parts
+    landed.sort()
+    _put_ends_right(group, room, first, starts, goals)
+    found = room
+    if len(room) > goals[me + 1] - goals[me]:
+        found = room[goals[me] - first : goals[me + 1] - first]
+    return None if _blurred(group, found, block) else found
+
+
+def _sample_size(total: int, size: int) -> int:
+    """How many elements all ranks together sample; 0 if too few."""
+    samples = min(total // _RARELY, _SAMPLES * size * min(size, _PAIRS_UP_TO))
+    return samples if samples >= _FEWEST * size * size else 0
+
+
+def _pivots(
+    group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int], samples: int
+) -> list[Any] | None:
+    """For each cut, a value near which it is; None if it may not be near enough."""
+    total = sum(lengths)
+    counts = [-(-samples * length // total) for length in lengths]
+    own = _sample(block, counts[group.rank])
+    values = np.concatenate(group.allgather_varied(own, counts, _PURPOSE))
+    values.sort()
+    if values[-1] != values[-1]:
+        return None
+    found = []
+    near = len(values) // (2 * _UNEVEN * group.size)
+    for stop in stops[:-1]:
+        middle = stop * len(values) // total
+        if not near <= middle < len(values) - near:
+            return None
+        pivot = values[middle]
+        if pivot in (values[middle - near], values[middle + near]):  # a frequent key
+            return None
+        found.append(pivot)
+    return found
+
+
+def _sample(block: Array, count: int) -> Array:
+    """Elements of the block from all over it."""
+    places = np.arange(1, count + 1) * _GOLDEN % 1.0 * len(block)
+    return block[places.astype(np.intp)]
+
+
+def _split(work: Array, pivots: Sequence[Any], source: Array | None = None) -> list[Array]:
+    """Bring elements into the order of the pivots, by halves: the parts, one after the other.
+
+    The elements come from `source` if it is given; they are counted while they are copied.
+    """
+    if not pivots:
+        return [work]
+    middle, below = len(pivots) // 2, 0
+    for into, tile in zip(_tiles(work), _tiles(work if source is None else source), strict=True):
+        below += int(np.count_nonzero(tile < pivots[middle]))
+        if source is not None:
+            into[...] = tile
+    if 0 < below < len(work):
+        work.partition(below)
+    lower = _split(work[:below], pivots[:middle])
+    return [*lower, *_split(work[below:], pivots[middle + 1 :])]
+
+
+def _exchange_parts(group: Group, parts: Sequence[Array], lengths: Array, into: Array) -> None:
+    """Send each rank its part; what comes here lands one after the other."""
+    views = np.split(into, np.cumsum(lengths)[:-1])
+    others = [rank for rank in range(group.size) if rank != group.rank]
+    views[group.rank][...] = parts[group.rank]
+    group.exchange(
+        [(rank, parts[rank]) for rank in others if parts[rank].size],
+        [(rank, views[rank]) for rank in others if views[rank].size],
+        _PARTS,
+    )
+
+
+def _put_ends_right(
+    group: Group, room: Array, first: int, starts: Sequence[int], goals: Sequence[int]
+) -> None:
+    """Bring what is too much on a rank to where it belongs.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks.
+    room : array
+        Has what is here, sorted, and place for what is to come.
+    first : int
+        Where in the sorted sequence it begins.
+    starts, goals : sequence of int
+        Where each rank's part begins, and where it should, and the end.
+    """
+    me = group.rank
+
+    def shared(has: int, wants: int) -> tuple[int, int]:
+        return max(starts[has], goals[wants]), min(starts[has + 1], goals[wants + 1])
+
+    others = [rank for rank in range(group.size) if rank != me]
+    going = [(rank, *shared(me, rank)) for rank in others]
+    coming = [(rank, *shared(rank, me)) for rank in others]
+    group.exchange(
+        [(rank, room[low - first : high - first]) for rank, low, high in going if low < high],
+        [(rank, room[low - first : high - first]) for rank, low, high in coming if low < high],
+        _PARTS,
+    )
+
+
+def _blurred(group: Group, found: Array, block: Array) -> bool:
+    """Whether NumPy's unstable sort has lost signs of zeros or of NaN; equal on all ranks.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks.
+    found : array
+        This rank's part of the sorted sequence.
+    block : array
+        Its elements before they were sorted.
+
+    Cost
+    ----
+    One allreduce of a flag; if there are zeros or NaN, two passes over the block and another one.
+    """
+    if block.dtype.kind != "f":
+        return False
+    zero = found.dtype.type(0)
+    ends = np.searchsorted(found, zero), np.searchsorted(found, zero, side="right")
+    doubtful = bool(ends[0] < ends[1] or np.isnan(found[-1:]).any())
+    if not group.allreduce(np.array(doubtful), Fold.ANY, _PURPOSE):
+        return False
+    lost = not equal_is_same(block)
+    return bool(group.allreduce(np.array(lost), Fold.ANY, _PURPOSE))
+
+
+def _tiles(work: Array) -> list[Array]:
+    """The array in parts that stay in the cache while they are compared and counted."""
+    return [work[start : start + TILE] for start in range(0, len(work), TILE)]

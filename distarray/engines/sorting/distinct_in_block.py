@@ -1,0 +1,158 @@
+"""The distinct elements of one block."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distarray.engines.sorting.counted import shifted, unshifted
+from distarray.engines.sorting.sort_in_block import is_nan, sorted_values, stable_order
+
+__all__ = ["Distinct", "condensed", "distinct", "kept", "starts"]
+
+Array = Any
+#: Integers are tabulated if their range is not wider than so many times their number.
+_SPREAD = 2
+
+
+@dataclass(slots=True)
+class Distinct:
+    """Distinct elements and what was asked about them.
+
+    Attributes
+    ----------
+    keys : array
+        Ascending.
+    first : array or None
+        Where each is first.
+    count : array or None
+        How often each is there.
+    inverse : array or None
+        For each of the elements, its number among the distinct ones.
+    """
+
+    keys: Array
+    first: Array = None
+    count: Array = None
+    inverse: Array = None
+
+
+def starts(keys: Array, equal_nan: bool) -> Array:
+    """Where in sorted keys another value begins; a boolean array."""
+    new = np.empty(len(keys), bool)
+    new[:1] = True
+    new[1:] = keys[1:] != keys[:-1]
+    if equal_nan and len(keys) and is_nan(keys[-1:])[0]:
+        first = np.searchsorted(is_nan(keys), True)
+        new[first + 1 :] = False
+    return new
+
+
+def distinct(block: Array, first: bool, count: bool, inverse: bool, equal_nan: bool) -> Distinct:
+    """The distinct elements of a block in one dimension, and what is asked about them."""
+    if block.dtype.kind in "biu" and len(block):
+        low, high = int(block.min()), int(block.max())
+        if high - low < _SPREAD * len(block):
+            return _tabulated(block, low, high - low + 1, (first, count, inverse))
+    if not (first or count or inverse):
+        if block.dtype.kind in "SU" and _seem_few(block):
+            return Distinct(np.unique(block))  # by hashing
+        return kept(sorted_values(block), equal_nan)
+    if not (first or inverse):
+        keys = sorted_values(block)
+        places = np.flatnonzero(starts(keys, equal_nan))
+        return Distinct(keys[places], None, np.diff(places, append=len(keys)))
+    order = stable_order(block)
+    where = np.arange(len(block)) if first else None
+    ones = np.ones(len(block), np.intp) if count else None
+    return condensed(block, order, equal_nan, where, ones, inverse)
+
+
+def _seem_few(block: Array) -> bool:
+    """Whether a sample repeats itself as where an eighth of the elements, or less, are distinct.
+
+    From there on hashing takes less time than sorting. Of d equally frequent elements a sample of
+    s repeats about s * s / 2d.
+    """
+    sample = np.sort(block[:: max(32, len(block) // 4096 + 1)])
+    repeats = len(sample) - int(np.count_nonzero(starts(sample, False)))
+    return repeats * len(block) > 4 * len(sample) ** 2
+
+
+def kept(keys: Array, equal_nan: bool) -> Distinct:
+    """The distinct ones among sorted keys."""
+    new = starts(keys, equal_nan)
+    return Distinct(keys if new.all() else keys[new])
+
+
+def _tabulated(block: Array, low: int, extent: int, asked: tuple[bool, bool, bool]) -> Distinct:
+    """The distinct ones among integers of which few are possible: by a table, without sorting."""
+    places = shifted(block, low)
+    if asked[1]:
+        counts = np.bincount(places, minlength=extent)
+        seen = counts > 0
+    else:
+        seen = np.zeros(extent, bool)
+        seen[places] = True
+    values = np.flatnonzero(seen)
+    found = Distinct(unshifted(values, low, block.dtype))
+    if asked[0]:
+        first = np.empty(extent, np.intp)
+        first[places[::-1]] = np.arange(len(block) - 1, -1, -1)  # the last one written stays
+        found.first = first[values]
+    if asked[1]:
+        found.count = counts[values]
+    if asked[2]:
+        found.inverse = (np.cumsum(seen) - 1)[places]
+    return found
+
+
+def condensed(
+    keys: Array,
+    order: Array,
+    equal_nan: bool,
+    first: Array | None,
+    count: Array | None,
+    inverse: bool,
+) -> Distinct:
+    """The distinct ones among keys that a permutation sorts; what belongs to equal ones is folded.
+
+    Parameters
+    ----------
+    keys, order : array
+        ``keys[order]`` ascends.
+    equal_nan : bool
+        Whether NaN equals NaN.
+    first, count : array or None
+        What belongs to each key: where it is first, how often it is there.
+    inverse : bool
+        Whether to number the keys.
+    """
+    ordered = keys[order]
+    new = starts(ordered, equal_nan)
+    places = np.flatnonzero(new)
+    found = Distinct(ordered[places])
+    if first is not None:
+        found.first = _least(first[order], places, ordered) if len(places) else first[:0]
+    if count is not None:
+        found.count = np.add.reduceat(count[order], places) if len(places) else count[:0]
+    if inverse:
+        found.inverse = np.empty(len(keys), np.intp)
+        found.inverse[order] = np.cumsum(new) - 1
+    return found
+
+
+def _least(first: Array, places: Array, keys: Array) -> Array:
+    """Where each of the distinct elements is first.
+
+    All complex NaN are one element, but it is the least of them that stands for it.
+    """
+    if keys.dtype.kind != "c" or not is_nan(keys[-1:])[0]:
+        return np.minimum.reduceat(first, places)
+    new = np.zeros(len(keys), bool)
+    for part in (keys.real, keys.imag):
+        lost = np.isnan(part)
+        new[1:] |= (part[1:] != part[:-1]) & ~(lost[1:] & lost[:-1])
+    new[0] = True
+    runs = np.flatnonzero(new)
+    return np.minimum.reduceat(first, runs)[np.searchsorted(runs, places)]

@@ -1,0 +1,168 @@
+"""The one parallel sort: a sequence spread over a group of ranks, in their order.
+
+Every rank sorts its part; the exact cuts are found (:mod:`~distarray.engines.sorting.splitters`),
+so that each rank gets the part it is to have whatever the keys are; one all-to-all; and every rank
+merges what it received. Numbers alone are split first and sorted afterwards where that is faster
+(:mod:`~distarray.engines.sorting.buckets`); integers of which few are possible are counted
+(:mod:`~distarray.engines.sorting.counted`). Riders, such as positions, travel with the keys. Equal
+keys stay in the order of ranks and positions.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from distarray.comm import devices
+from distarray.comm.group import Group
+from distarray.engines.sorting.buckets import sorted_by_parts
+from distarray.engines.sorting.counted import counted_part
+from distarray.engines.sorting.sort_in_block import (
+    merged,
+    merging_order,
+    sorted_values,
+    stable_order,
+)
+from distarray.engines.sorting.splitters import cuts_of
+from distarray.layout import Cut
+
+__all__ = ["Routed", "joined", "lengths_of", "order_line", "sort_line", "stops_of"]
+
+Array = Any
+_PURPOSE = "sorted runs"
+
+
+class Routed:
+    """Sorted runs brought to the ranks to which they belong.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks, in the order of their runs.
+    keys : array
+        This rank's run, sorted.
+    lengths : sequence of int
+        Of all runs.
+    stops : sequence of int
+        For each rank, how many elements it and those before it get in all.
+    together : bool
+        Whether equal keys are kept on one rank; see :func:`cuts_of`.
+
+    Attributes
+    ----------
+    keys : array
+        What this rank received: runs one after the other, in the order of ranks.
+
+    Cost
+    ----
+    Cuts, and one all-to-all of the elements that belong elsewhere.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        keys: Array,
+        lengths: Sequence[int],
+        stops: Sequence[int],
+        together: bool = False,
+    ) -> None:
+        self.group = group
+        self._cuts = cuts_of(group, keys, lengths, stops, together)
+        parts = group.alltoall_varied(self._split(keys), _PURPOSE)
+        self._received = [len(part) for part in parts]
+        self.keys = joined(parts)
+
+    def _split(self, run: Array) -> list[Array]:
+        return [run[a:b] for a, b in zip(self._cuts[:-1], self._cuts[1:], strict=True)]
+
+    def carried(self, rider: Array) -> Array:
+        """What goes with each of the received keys, given what goes with those of this rank."""
+        return joined(self.group.alltoall_varied(self._split(rider), _PURPOSE))
+
+    def returned(self, answers: Array) -> Array:
+        """What the ranks that received this rank's keys answer, in the order of its run."""
+        stops = np.cumsum(self._received)
+        parts = [answers[b - n : b] for b, n in zip(stops, self._received, strict=True)]
+        return joined(self.group.alltoall_varied(parts, _PURPOSE))
+
+
+def joined(parts: Sequence[Array]) -> Array:
+    """Consecutive views of one array as that array; anything else is copied together."""
+    base = parts[0].base
+    if base is not None and base.size == sum([part.size for part in parts]):
+        return base
+    return np.concatenate(parts)
+
+
+def lengths_of(cut: Cut) -> list[int]:
+    """The lengths of the blocks."""
+    found = [cut.interval(part) for part in range(cut.parts)]
+    return [stop - start for start, stop in found]
+
+
+def stops_of(cut: Cut) -> list[int]:
+    """The ends of the blocks."""
+    return list(accumulate(lengths_of(cut)))
+
+
+def sort_line(group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int]) -> Array:
+    """This rank's part of the sorted sequence.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks over which the sequence is spread, in its order.
+    block : array
+        This rank's part of it; not changed.
+    lengths : sequence of int
+        How many elements each rank has.
+    stops : sequence of int
+        How many elements each rank and those before it get in all.
+
+    Cost
+    ----
+    As :class:`Routed`; no more than allreduces where integers are counted. Beyond the block,
+    memory for two more.
+    """
+    if not devices.on_device(block):
+        part = sorted_by_parts(group, block, lengths, stops)
+        if part is None and group.size > 1:
+            part = counted_part(group, block, lengths, stops)
+        if part is not None:
+            return part
+    keys = sorted_values(block)
+    if group.size == 1:
+        return keys
+    routed = Routed(group, keys, lengths, stops)
+    del keys
+    return merged(routed.keys)
+
+
+def order_line(
+    group: Group,
+    keys: Array,
+    lengths: Sequence[int],
+    stops: Sequence[int],
+    order: Callable[[Array], Array] = stable_order,
+    merging: Callable[[Array], Array] = merging_order,
+) -> Array:
+    """This rank's part of the positions that sort the sequence, equal keys in their order.
+
+    Parameters
+    ----------
+    group, keys, lengths, stops
+        As for :func:`sort_line`.
+    order, merging : callable
+        The stable argsort of a block, and that of sorted runs one after the other.
+
+    Cost
+    ----
+    As :class:`Routed`, and another all-to-all, of 8 bytes an element.
+    """
+    positions = order(keys)
+    if group.size == 1:
+        return positions
+    routed = Routed(group, keys[positions], lengths, stops)
+    found = routed.carried(positions + sum(lengths[: group.rank]))
+    return found[merging(routed.keys)]

@@ -1,0 +1,192 @@
+"""Where to cut sorted runs so that every rank gets exactly its part of what they merge to.
+
+Two rounds of messages, however the keys are distributed. First every rank shows a regular sample
+of its run. An element's place in the whole is that by key, rank and position, a strict order also
+among equal keys, so that the samples bound the place of each cut from both sides: about 2 d
+elements of each run remain in doubt, d being the distance of samples. In the second round these go
+to the rank that is in charge of the cut, which merges them, counts and replies. With
+d = sqrt(n / p) both rounds bring each rank about sqrt(n * p) keys: little as long as a rank holds
+more elements than there are ranks.
+
+References
+----------
+V. Harsh, L. Kale, E. Solomonik, Histogram Sort with Sampling, SPAA 2019.
+"""
+
+from collections.abc import Sequence
+from math import isqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distarray.array import faults
+from distarray.comm import devices
+from distarray.comm.group import Group
+from distarray.engines.sorting.sort_in_block import is_nan, position
+from distarray.layout import Fold
+
+__all__ = ["cuts_of", "settle_cuts"]
+
+Array = Any
+_PURPOSE = "splitters"
+
+
+class _Bounds(NamedTuple):
+    """For each cut: this rank's elements before `low` are left of it, those from `high` right."""
+
+    low: Array
+    high: Array
+
+
+def cuts_of(
+    group: Group,
+    keys: Array,
+    lengths: Sequence[int],
+    stops: Sequence[int],
+    together: bool = False,
+) -> list[int]:
+    """Where to cut this rank's run.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks, in the order of their runs.
+    keys : array
+        This rank's run, sorted.
+    lengths : sequence of int
+        Of all runs.
+    stops : sequence of int
+        For each rank, how many elements it and those before it are to get in all.
+    together : bool
+        Keep equal keys (also all NaN) on one rank. Then the parts are only about as long as asked
+        for, unless no key is frequent.
+
+    Returns
+    -------
+    list of int
+        One more than there are ranks; rank i gets what is between the i-th and the next.
+
+    Cost
+    ----
+    An allgather of samples, a reduce-scatter of a number a rank, an all-to-all of keys and one of
+    a number or key a pair of ranks.
+    """
+    total, size = sum(lengths), group.size
+    if size == 1 or not total:
+        return [0] * size + [len(keys)]
+    targets = np.array(stops[:-1], np.int64)
+    inner = (targets > 0) & (targets < total)
+    bounds = _sampled(group, keys, lengths, targets)
+    low = np.where(inner, bounds.low, np.where(targets > 0, len(keys), 0))
+    high = np.where(inner, np.maximum(bounds.high, low), low)
+    cuts = settle_cuts(group, keys, np.where(inner, targets, 0), low, high, together)
+    assert cuts is not None
+    return cuts
+
+
+def settle_cuts(
+    group: Group, keys: Array, targets: Array, low: Array, high: Array, together: bool = False
+) -> list[int] | None:
+    """The exact cuts, given bounds for them.
+
+    Parameters
+    ----------
+    group, keys, together
+        As for :func:`cuts_of`.
+    targets : array
+        How many elements of all ranks are left of each cut. 0 where `low` says where it is.
+    low, high : array
+        For each cut: this rank's elements before `low` are left of it, those from `high` on right.
+        Those between are sorted.
+
+    Returns
+    -------
+    list of int or None
+        None, on all ranks, if bounds turn out to be wrong.
+    """
+    size = group.size
+    parts = [devices.to_host(keys[a:b]) for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+    empty = np.empty(0, keys.dtype)
+    before = group.reduce_scatter([*low.reshape(-1, 1), np.zeros(1, np.int64)], Fold.SUM, _PURPOSE)
+    found = group.alltoall_varied([*parts, empty], _PURPOSE)
+    target = int(targets[group.rank]) if group.rank < size - 1 else 0
+    left = target - int(before[0]) if target else 0
+    if together:
+        replies = [_last_key(found, left)] * size
+        splitters = group.alltoall_varied(replies, _PURPOSE)[:-1]
+        pairs = zip(splitters, low.tolist(), strict=True)
+        inside = [_after(keys, key) if len(key) else outer for key, outer in pairs]
+    else:
+        counts = _shares(found, left).reshape(-1, 1)
+        shares = np.concatenate(group.alltoall_varied([*counts], _PURPOSE)[:-1])
+        if (shares < 0).any():
+            return None
+        inside = (shares + low).tolist()
+    return [0, *inside, len(keys)]
+
+
+def _after(keys: Array, splitter: Array) -> int:
+    """The end of the keys that are not above the splitter."""
+    if is_nan(splitter)[0]:
+        return len(keys)
+    return int(position(keys, splitter, "right")[0])
+
+
+def _shares(parts: Sequence[Array], left: int) -> Array:
+    """How many of the first `left` elements in the order of the whole each rank has.
+
+    -1 if there are not so many.
+    """
+    if not left:
+        return np.zeros(len(parts), np.int64)
+    if not 0 < left <= sum([len(part) for part in parts]):
+        return np.full(len(parts), -1, np.int64)
+    last = _last_key(parts, left)
+    below = np.concatenate([position(part, last, "left") for part in parts])
+    upto = np.concatenate([position(part, last, "right") for part in parts])
+    # Of the keys that equal the last one, those of lower ranks come first.
+    equal = np.cumsum(upto - below)
+    missing = left - int(below.sum())
+    return below + np.diff(np.minimum(equal, missing), prepend=0)
+
+
+def _last_key(parts: Sequence[Array], left: int) -> Array:
+    """The key of the last element left of the cut; empty if this rank is in charge of none."""
+    if not left:
+        return parts[0][:0]
+    return faults.partition(np.concatenate(parts), left - 1)[left - 1 : left]
+
+
+def _sampled(group: Group, keys: Array, lengths: Sequence[int], targets: Array) -> _Bounds:
+    """What the samples tell about the cuts.
+
+    Left of every cut at least one element is left in doubt, so that its key is known in the end.
+    """
+    total, me = sum(lengths), group.rank
+    step = max(1, isqrt(total // group.size))
+    places = [np.arange(step // 2, length, step) for length in lengths]
+    own = devices.to_host(keys[step // 2 :: step])
+    samples = group.allgather_varied(own, [len(p) for p in places], _PURPOSE)
+    values = np.concatenate(samples)
+    order = np.argsort(values, kind="stable")
+    # Each sample stands for the elements after its predecessor in the same run, and with it.
+    upto = [np.diff(p, prepend=-1) for p in places]
+    fromit = [np.diff(p, append=n) for p, n in zip(places, lengths, strict=True)]
+    at_or_before = np.cumsum(np.concatenate(upto)[order])
+    before = total - np.cumsum(np.concatenate(fromit)[order][::-1])[::-1]
+    first = np.searchsorted(before, targets - 1, "right") - 1
+    last = np.searchsorted(at_or_before, targets, "left")
+    source = np.repeat(np.arange(group.size), [len(p) for p in places])[order]
+    place, values = np.concatenate(places)[order], values[order]
+
+    def ends(numbers: Array, inclusive: int) -> Array:
+        """This rank's elements before the samples, or up to them."""
+        wanted = values[numbers]
+        lower, upper = position(keys, wanted, "left"), position(keys, wanted, "right")
+        rank = source[numbers]
+        other = np.where(rank > me, upper, lower)
+        return np.where(rank == me, place[numbers] + inclusive, other)
+
+    low = np.where(first < 0, 0, ends(np.maximum(first, 0), 0))
+    high = np.where(last == len(order), len(keys), ends(np.minimum(last, len(order) - 1), 1))
+    return _Bounds(low, high)

@@ -1,0 +1,141 @@
+"""Lengths without suitable factors: Bluestein's algorithm, over transforms of another length.
+
+With j * k = (j**2 + k**2 - (k - j)**2) / 2, a transform is a convolution with a chirp,
+exp(1j * pi * j**2 / n), of the operand times a chirp, times a chirp. The convolution is made by
+transforms of a length that factors well, and since both its ends may be out of order, each of these
+needs two redistributions only. (L. I. Bluestein, IEEE Trans. AU-18, 1970.)
+"""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, empty, to_layout
+from distarray.array.views import everything
+from distarray.comm import DeviceMesh
+from distarray.engines.assembling import fill_parts
+from distarray.engines.transforming.four_steps import Grid, fitted, fitted_view
+from distarray.engines.transforming.twiddles import progression, roots
+from distarray.layout import Cut, Layout
+from distarray.plan.fourier import Kind
+from distarray.plan.lengths import Split, good_length, split_length
+
+__all__ = ["transformed_awkward"]
+
+Array = Any
+#: Elements of which the chirp is computed at a time.
+TILE = 1 << 14
+
+
+def transformed_awkward(
+    x: DistArray, kind: Kind, n: int, norm: Any, dtype: np.dtype[Any]
+) -> DistArray:
+    """The transform along the last dimension, which is cut; the result is cut likewise.
+
+    Parameters
+    ----------
+    x : DistArray
+        Without pending folds.
+    kind : Kind
+        What to do.
+    n : int
+        Number of points.
+    norm : str or None
+        As NumPy's, for the transform that `kind` is made of.
+    dtype : dtype
+        Complex; what is computed in.
+    """
+    cut = x._layout.cuts[-1]
+    chunked = Cut.chunked(n, cut.mesh_dims, cut.radix)
+    if kind.takes_half:
+        given = x if kind is Kind.IRFFT else x._like(np.conjugate(x._block))
+        spectrum = _whole_spectrum(given, n, chunked, dtype)
+        result = _convolved(spectrum, n, 1, dtype)
+        result = _scaled(result, n, norm, inverse=True)
+        return result._like(result._block.real.copy())
+    inverse = kind is Kind.IFFT
+    result = _convolved(fitted(x, n, chunked), n, 1 if inverse else -1, dtype)
+    result = _scaled(result, n, norm, inverse)
+    if not kind.gives_half:
+        return result
+    half = fitted_view(result, n // 2 + 1)
+    return half if kind is Kind.RFFT else half._like(np.conjugate(half._block))
+
+
+def _scaled(x: DistArray, n: int, norm: Any, inverse: bool) -> DistArray:
+    real = x._block.real.dtype.type
+    if norm == "ortho":
+        x._block /= np.sqrt(real(n))
+    elif inverse != (norm == "forward"):
+        x._block /= real(n)
+    return x
+
+
+def _whole_spectrum(x: DistArray, n: int, cut: Cut, dtype: np.dtype[Any]) -> DistArray:
+    """All n frequencies of real numbers, of the first half of them."""
+    extent = n // 2 + 1
+    layout = Layout.from_cuts([*x._layout.cuts[:-1], cut], x._layout.mesh_shape)
+    result = empty(layout, dtype, x._mesh)
+    result._block[...] = 0
+    x = fitted_view(x, extent)
+    lead = everything(x)[:-1]
+    origin = (0,) * len(lead)
+    parts = [((*origin, 0), x)]
+    mirrored = min(x.shape[-1], (n + 1) // 2) - 1  # X[n - k] is the conjugate of X[k]
+    if mirrored > 0:
+        other = x._like(np.conjugate(x._block))._view((*lead, (mirrored, -1, mirrored)))
+        parts.append(((*origin, n - mirrored), other))
+    fill_parts(result, parts)
+    # What is not real of the frequencies that have no counterpart is no part of the spectrum.
+    for place in (0, n // 2) if n % 2 == 0 else (0,):
+        alone = result._view((*lead, (place, 1, 1)))
+        alone._block.imag[...] = 0
+    return result
+
+
+def _convolved(x: DistArray, n: int, sign: int, dtype: np.dtype[Any]) -> DistArray:
+    """``sum(x[j] * exp(sign * 2j * pi * j * k / n))`` for all k."""
+    mesh, cut = x._mesh, x._layout.cuts[-1]
+    start, stop = x._layout.section(mesh.coords)[-1]
+    chirp = _chirp(start, stop, n, sign, dtype, mesh.xp)
+    length = good_length(2 * n - 1, cut.parts)
+    split = split_length(length, cut.parts) or Split(length, 1, 0.0)
+    grid = Grid(split.rows, split.columns, cut.mesh_dims, cut.radix)
+    # One name for what is between: each is twice as large as the array and more.
+    y = fitted(x._like(x._block * chirp), length, grid.flat)
+    y = grid.forward(grid.by_rows(y), Kind.FFT, None)
+    y._block *= _kernel(grid, n, -sign, dtype, mesh)._block
+    y = grid.flattened(grid.backward(y, Kind.IFFT, None))
+    y = to_layout(fitted_view(y, n), x._layout)
+    return y._like(y._block * chirp)
+
+
+def _kernel(grid: Grid, n: int, sign: int, dtype: np.dtype[Any], mesh: DeviceMesh) -> DistArray:
+    """The transform of the chirp that is convolved with, out of order as the operand's is."""
+    layout = Layout.from_cuts([grid.flat], mesh.shape)
+    line = empty(layout, dtype, mesh)
+    start, stop = layout.section(mesh.coords)[-1]
+    line._block[...] = 0
+    # Indices up to n - 1, and those from the end that stand for negative ones.
+    ahead = max(min(stop, n) - start, 0)
+    if ahead:
+        line._block[:ahead] = _chirp(start, start + ahead, n, sign, dtype, mesh.xp)
+    first = max(start, grid.length - n + 1)
+    if first < stop:
+        behind = _chirp(grid.length - stop + 1, grid.length - first + 1, n, sign, dtype, mesh.xp)
+        line._block[first - start :] = behind[::-1]
+    return grid.forward(grid.by_rows(line), Kind.FFT, None)
+
+
+def _chirp(start: int, stop: int, n: int, sign: int, dtype: np.dtype[Any], xp: Any) -> Array:
+    """``exp(sign * 1j * pi * j**2 / n)`` for j from start to stop."""
+    found = xp.empty(max(stop - start, 0), dtype)
+    steps = xp.arange(min(TILE, len(found)))
+    squares = roots(steps * steps % (2 * n), 2 * n, dtype)
+    for first in range(start, stop, TILE):
+        # (first + i)**2 = first**2 + 2 * first * i + i**2
+        part = found[first - start : first - start + TILE]
+        part[...] = progression(2 * first, len(part), 2 * n, dtype, xp)
+        part *= squares[: len(part)]
+        part *= roots(xp.full(1, first * first % (2 * n)), 2 * n, dtype)
+    return np.conjugate(found) if sign < 0 else found

@@ -1,0 +1,73 @@
+"""One dimension transformed as it is cut: by the four steps, or by Bluestein's detour."""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, to_layout
+from distarray.array.views import permuted
+from distarray.engines.transforming.bluestein import transformed_awkward
+from distarray.engines.transforming.four_steps import Grid, conjugate, fitted
+from distarray.plan.fourier import Kind, Line, Pass
+
+__all__ = ["transformed_line"]
+
+Array = Any
+
+
+def transformed_line(x: DistArray, line: Line, norm: Any, dtype: np.dtype[Any]) -> Array:
+    """This rank's block of the transform of `x` along a dimension that is cut.
+
+    Parameters
+    ----------
+    x : DistArray
+        Without pending folds.
+    line : Line
+        What to do, and where the result is to be.
+    norm : str or None
+        As NumPy's.
+    dtype : dtype
+        Of the result.
+    """
+    step = line.step
+    axis, last = step.axis, x.ndim - 1
+    order = [dim for dim in range(x.ndim) if dim != axis] + [axis]
+    back = [dim if dim < axis else dim - 1 for dim in range(x.ndim)]
+    back[axis] = last
+    complex_dtype = np.result_type(dtype, np.complex64)
+    turned = permuted(x, order)
+    if step.kind in (Kind.HFFT, Kind.IHFFT):
+        norm = {"forward": "backward", "ortho": "ortho"}.get(norm, "forward")
+    if line.split is None:
+        result = transformed_awkward(turned, step.kind, step.length, norm, complex_dtype)
+    else:
+        cut = x._layout.cuts[axis]
+        grid = Grid(line.split.rows, line.split.columns, cut.mesh_dims, cut.radix)
+        result = _in_steps(turned, step, grid, norm, complex_dtype)
+    moved = to_layout(permuted(result, back), line.layout)
+    return moved._block.astype(dtype, copy=False)
+
+
+def _in_steps(x: DistArray, step: Pass, grid: Grid, norm: Any, dtype: np.dtype[Any]) -> DistArray:
+    """The transform by the steps above."""
+    kind = step.kind
+    if kind.takes_half:
+        given = _cast(x, dtype)
+        if kind is Kind.HFFT:
+            given = given._like(np.conjugate(given._block))
+        half = grid.half_spectrum(given, step.taken)
+        return grid.flattened(grid.backward(half, Kind.IRFFT, norm))
+    # Nothing here holds on to what is between, which is as large as the array.
+    if not kind.gives_half:
+        x = grid.forward(grid.by_rows(_cast(fitted(x, grid.length, grid.flat), dtype)), kind, norm)
+        return grid.in_order(x)
+    real = np.zeros(0, dtype).real.dtype
+    x = grid.by_rows(_cast(fitted(x, grid.length, grid.flat), real))
+    x = grid.half_in_order(grid.forward(x, Kind.RFFT, norm), step.given)
+    if kind is Kind.IHFFT:
+        conjugate(x._block)
+    return x
+
+
+def _cast(x: DistArray, dtype: Any) -> DistArray:
+    return x if x.dtype == dtype else x._like(x._block.astype(dtype))

@@ -1,0 +1,227 @@
+"""A dimension as rows and columns, cut along the one or the other: the four steps.
+
+A length n = n1 * n2 is seen as n1 rows of n2 elements. With j = j1 * n2 + j2 and
+k = k1 + n1 * k2, the transform is one along the columns (j1 to k1), a factor
+exp(-2j * pi * j2 * k1 / n) for each element, and one along the rows (j2 to k2). Columns are whole
+when the array is cut along j2, rows when it is cut along k1, and the result is in order when it is
+cut along k2: three redistributions (D. H. Bailey, FFTs in external or hierarchical memory, J.
+Supercomputing 4, 1990). Real numbers have half a spectrum along the columns, k1 up to n1 / 2, and
+the other half of the result is found there by symmetry, so all but the last step is half the work.
+
+Arrays here have the dimension in question last.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, empty, to_layout, wrap
+from distarray.array.views import everything
+from distarray.engines.assembling import fill_parts
+from distarray.engines.reshaping import reshaped
+from distarray.engines.transforming import whole_line as local
+from distarray.engines.transforming.twiddles import Twiddles
+from distarray.layout import Cut, Layout, rescaled_cut
+from distarray.plan.fourier import Kind, Pass
+
+__all__ = ["Grid", "conjugate", "fitted", "fitted_view"]
+
+Array = Any
+#: Elements of a tile: what stays in cache on the host, and fills a device.
+TILE, TILE_ON_DEVICE = 1 << 16, 1 << 22
+
+
+def fitted(x: DistArray, extent: int, cut: Cut) -> DistArray:
+    """`x` with its last dimension cropped or padded with zeros to `extent`, and cut as said."""
+    entries = everything(x)
+    if x.shape[-1] > extent:
+        entries[-1] = (0, 1, extent)
+        x = x._view(tuple(entries))
+    layout = _with_last(x._layout, [cut])
+    if x.shape[-1] == extent:
+        return to_layout(x, layout)
+    result = empty(layout, x.dtype, x._mesh)
+    result._block[...] = 0
+    fill_parts(result, [((0,) * x.ndim, x)])
+    return result
+
+
+def _with_last(layout: Layout, cuts: list[Cut]) -> Layout:
+    """The layout with other dimensions for the last one."""
+    return Layout.from_cuts([*layout.cuts[:-1], *cuts], layout.mesh_shape)
+
+
+class Grid:
+    """A length as rows and columns, cut by some mesh dimensions one way or the other.
+
+    Attributes
+    ----------
+    length : int
+        Rows times columns.
+    flat : Cut
+        Of the length, between rows.
+    """
+
+    def __init__(
+        self, rows: int, columns: int, mesh_dims: tuple[int, ...], radix: tuple[int, ...]
+    ) -> None:
+        self._rows, self._columns = rows, columns
+        self._mesh_dims, self._radix = mesh_dims, radix
+        self.length = rows * columns
+        self.flat = self._flat(rows, columns)
+
+    def _cut(self, extent: int) -> Cut:
+        return Cut.chunked(extent, self._mesh_dims, self._radix)
+
+    def _flat(self, rows: int, columns: int) -> Cut:
+        cut = rescaled_cut(self._cut(rows), columns)
+        if cut is None:  # whole numbers times a whole number
+            raise ValueError(f"{rows} rows of {columns} elements")
+        return cut
+
+    def by_rows(self, x: DistArray) -> DistArray:
+        """(..., length) cut as `flat`, as (..., rows, columns) cut along the rows; all stays."""
+        layout = _with_last(x._layout, [self._cut(self._rows), Cut.whole(self._columns)])
+        block = x._block.reshape(layout.local_shape(x._mesh.coords))
+        return wrap(block, layout, x._mesh)
+
+    def forward(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
+        """The transform of (..., j1, j2), as (..., k2, k1) cut along k1; both ends out of order.
+
+        Of real numbers (RFFT), k1 goes up to half of the rows.
+        """
+        n1, n2 = self._rows, self._columns
+        x = self._along_columns(self._cut_anew(x, Cut.whole(n1), self._cut(n2)), kind, norm)
+        x = self._cut_anew(x, Cut.whole(n2), self._cut(x.shape[-1]))
+        return self._along_rows(x, Kind.IFFT if kind is Kind.IFFT else Kind.FFT, norm)
+
+    def backward(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
+        """The inverse of :meth:`forward`: of (..., k2, k1) cut along k1 to (..., j1, j2)."""
+        n1, n2 = self._rows, self._columns
+        x = self._along_rows(x, Kind.IFFT, norm)
+        x = self._cut_anew(x, self._cut(n2), Cut.whole(x.shape[-1]))
+        x = self._back_along_columns(x, kind, norm)
+        return self._cut_anew(x, self._cut(n1), Cut.whole(n2))
+
+    def flattened(self, x: DistArray) -> DistArray:
+        """(..., rows, columns) cut along the rows, as (..., length); nothing moves."""
+        layout = Layout.from_cuts([*x._layout.cuts[:-2], self.flat], x._layout.mesh_shape)
+        block = x._block.reshape(layout.local_shape(x._mesh.coords))
+        return wrap(block, layout, x._mesh)
+
+    def in_order(self, x: DistArray) -> DistArray:
+        """(..., k2, k1) cut along k1, as (..., k), cut by the same mesh dimensions."""
+        return reshaped(x, (*x.shape[:-2], self.length))
+
+    def half_in_order(self, x: DistArray, extent: int) -> DistArray:
+        """The first `extent` frequencies of (..., k2, k1) with half of the k1, in order."""
+        n1, n2, width = self._rows, self._columns, x.shape[-1]
+        height = (extent - 1) // n1 + 1
+        result = empty(self._layout(x, self._cut(height), Cut.whole(n1)), x.dtype, x._mesh)
+        lead = everything(x)[:-2]
+        origin = (0,) * len(lead)
+        direct = x._view((*lead, (0, 1, height), (0, 1, width)))
+        parts = [((*origin, 0, 0), direct)]
+        if n1 > width:
+            mirrored = ((n2 - 1, -1, height), (n1 - width, -1, n1 - width))
+            parts.append(((*origin, 0, width), x._view((*lead, *mirrored))))
+        fill_parts(result, parts)
+        conjugate(result._block[..., width:])  # X[n - k] is the conjugate of X[k]
+        flat = Layout.from_cuts(
+            [*result._layout.cuts[:-2], self._flat(height, n1)], result._layout.mesh_shape
+        )
+        block = result._block.reshape(flat.local_shape(x._mesh.coords))
+        whole = wrap(block, flat, x._mesh)
+        return whole._view((*lead, (0, 1, extent)))
+
+    def half_spectrum(self, x: DistArray, extent: int) -> DistArray:
+        """(..., k2, k1) with half of the k1, cut along k1, of the first `extent` frequencies."""
+        n1, n2 = self._rows, self._columns
+        width, height = n1 // 2 + 1, (extent - 1) // n1 + 1
+        flat = fitted(fitted_view(x, extent), height * n1, self._flat(height, n1))
+        layout = Layout.from_cuts(
+            [*flat._layout.cuts[:-1], self._cut(height), Cut.whole(n1)], flat._layout.mesh_shape
+        )
+        rows = wrap(flat._block.reshape(layout.local_shape(x._mesh.coords)), layout, x._mesh)
+        result = empty(self._layout(rows, Cut.whole(n2), self._cut(width)), x.dtype, x._mesh)
+        lead = everything(rows)[:-2]
+        origin = (0,) * len(lead)
+        direct = (n2 + 1) // 2
+        parts = [((*origin, 0, 0), rows._view((*lead, (0, 1, direct), (0, 1, width))))]
+        rest = n2 - direct
+        if rest:
+            first = ((rest, -1, rest), (0, 1, 1))
+            parts.append(((*origin, direct, 0), rows._view((*lead, *first))))
+        if rest and width > 1:
+            mirrored = ((rest - 1, -1, rest), (n1 - 1, -1, width - 1))
+            parts.append(((*origin, direct, 1), rows._view((*lead, *mirrored))))
+        fill_parts(result, parts)
+        conjugate(result._block[..., direct:, :])
+        return result
+
+    # -- the work of one rank --------------------------------------------------------------------
+
+    def _layout(self, x: DistArray, second_last: Cut, last: Cut) -> Layout:
+        """`x`'s layout with these cuts of its last two dimensions."""
+        return Layout.from_cuts([*x._layout.cuts[:-2], second_last, last], x._layout.mesh_shape)
+
+    def _cut_anew(self, x: DistArray, second_last: Cut, last: Cut) -> DistArray:
+        return to_layout(x, self._layout(x, second_last, last))
+
+    def _along_columns(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
+        """(..., j1, j2) cut along j2 as (..., j2, k1), times the factors."""
+        width = self._rows // 2 + 1 if kind.gives_half else self._rows
+        layout = self._layout(x, self._cut(self._columns), Cut.whole(width))
+        result = empty(layout, np.result_type(x.dtype, np.complex64), x._mesh)
+        source, target = x._block.swapaxes(-1, -2), result._block
+        sign = 1 if kind is Kind.IFFT else -1
+        for key, row, twiddles in self._tiles(result, sign):
+            tile = target[key]
+            local.across(kind, source[key], self._rows, norm, tile)
+            twiddles.multiply(tile, row)
+        return result
+
+    def _back_along_columns(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
+        """(..., j2, k1) cut along j2, times the factors, as (..., j1, j2); `x` is spoilt."""
+        layout = self._layout(x, Cut.whole(self._rows), self._cut(self._columns))
+        dtype = x.dtype if kind is Kind.IFFT else x._block.real.dtype
+        result = empty(layout, dtype, x._mesh)
+        source, target = x._block, result._block.swapaxes(-1, -2)
+        for key, row, twiddles in self._tiles(x, 1):
+            tile = source[key]
+            twiddles.multiply(tile, row)
+            local.across(kind, tile, self._rows, norm, target[key])
+        return result
+
+    def _tiles(self, x: DistArray, sign: int) -> Iterator[tuple[Any, int, Twiddles]]:
+        """Parts of the block of (..., j2, k1): their keys, their first j2, and the factors."""
+        block, xp = x._block, x._mesh.xp
+        if not block.size:
+            return
+        rows, width = block.shape[-2:]
+        height = min(rows, max(1, (TILE if xp is np else TILE_ON_DEVICE) // width))
+        twiddles = Twiddles(self.length, width, height, sign, x.dtype, xp)
+        start = x._layout.section(x._mesh.coords)[-2][0]
+        for lead in np.ndindex(block.shape[:-2]):
+            for first in range(0, rows, height):
+                yield (*lead, slice(first, first + height)), start + first, twiddles
+
+    def _along_rows(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
+        """A transform along the last dimension but one, which is whole."""
+        step = Pass(kind, x.ndim - 2, self._columns)
+        shape = x._layout.local_shape(x._mesh.coords)
+        return x._like(local.transformed(x._block, step, norm, shape, x.dtype, x._mesh.xp))
+
+
+def conjugate(block: Array) -> None:
+    """Conjugate a block in place."""
+    if block.size:
+        np.conjugate(block, out=block)
+
+
+def fitted_view(x: DistArray, extent: int) -> DistArray:
+    """`x` with its last dimension cropped, if it is longer."""
+    if x.shape[-1] <= extent:
+        return x
+    return x._view((*everything(x)[:-1], (0, 1, extent)))

@@ -1,0 +1,112 @@
+"""The engine of the Fourier transforms: check, plan, then transform and move by turns.
+
+Where everything goes is decided by :mod:`distarray.plan.fourier` from the layout alone.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, default_layout, empty, movement, wrap
+from distarray.config import config
+from distarray.engines.reducing import write
+from distarray.engines.transforming import whole_line as local
+from distarray.engines.transforming.cut_line import transformed_line
+from distarray.engines.transforming.passes import Request
+from distarray.plan.fourier import Kind, Line, Move, Pass, plan_transform
+
+__all__ = ["transform"]
+
+Array = Any
+#: Numbers whose sums can be transformed before they are added up: nothing is rounded or wrapped.
+_SUMMABLE = "fdgFDG"
+
+
+def transform(x: DistArray, request: Request, out: Any = None) -> Any:
+    """The array transformed as asked for, in `out` if there is one.
+
+    Parameters
+    ----------
+    x : DistArray
+        Any placement; what lives at one coordinate stays there if nothing has to move, and so
+        does a small pending sum.
+    request : Request
+        The passes in NumPy's order, checked.
+    out : DistArray or ndarray, optional
+        Receives the result.
+    """
+    if not request.passes:  # NumPy gives back what it was handed, as an array
+        return x._like(x._mesh.asarray(x._block)) if isinstance(x._block, np.generic) else x
+    result = _result(x, request)
+    return result if out is None else write(result._block, result._layout, result._mesh, out)
+
+
+def _result(x: DistArray, request: Request) -> DistArray:
+    shape = request.shape_of(x.shape)
+    if not x.size or 0 in shape:
+        return _zeros(shape, request.dtype, x)
+    if not x._layout.is_plain and not _stays(x, request.passes):
+        x = x._plain()
+    strict = config.settings.reproducible
+    if x.dtype == np.float16 and not strict:
+        return _half_precision(x, request)
+    sizes = x.itemsize, request.between.itemsize, request.dtype.itemsize
+    mesh, layout, block = x._mesh, x._layout, x._block
+    for step in plan_transform(layout, request.passes, sizes, strict):
+        if isinstance(step, Move):
+            block = movement.moved(block, layout, step.layout, mesh)
+            layout = step.layout
+            continue
+        half = step.step.kind.takes_half
+        dtype = request.dtype if half else request.between
+        if isinstance(step, Line):
+            block = transformed_line(wrap(block, layout, mesh), step, request.norm, dtype)
+        else:
+            held = step.layout.local_shape(mesh.coords)
+            block = local.transformed(block, step.step, request.norm, held, dtype, mesh.xp)
+        layout = step.layout
+    return wrap(block, layout, mesh)
+
+
+def _half_precision(x: DistArray, request: Request) -> DistArray:
+    """As NumPy has it: computed in single precision, but scaled by a factor of half precision.
+
+    The factor is that of the first pass, whichever comes first here.
+    """
+    kinds = {step.kind for step in request.passes}
+    forward = bool(kinds & {Kind.FFT, Kind.RFFT, Kind.HFFT})
+    single = request._replace(norm="backward" if forward else "forward")
+    if single.dtype == np.float16:
+        single = single._replace(dtype=np.dtype(np.float32))
+    result = _result(x._like(x._block.astype(np.float32)), single)
+    if request.norm == "ortho" or forward == (request.norm == "forward"):
+        precision: Any = np.float16
+        for step in request.passes:
+            length: Any = step.length
+            if request.norm == "ortho":
+                length = np.sqrt(length, dtype=precision)
+            result._block *= np.float32(np.reciprocal(length, dtype=precision))
+            precision = np.float32
+    return result._like(result._block.astype(request.dtype, copy=False))
+
+
+def _stays(x: DistArray, passes: Sequence[Pass]) -> bool:
+    """Whether an array that is not plain can be transformed where it is, and is better so.
+
+    Of a large pending sum every rank would transform all; it is carried out first, and divided.
+    """
+    layout = x._layout
+    if any(layout.cuts[step.axis].parts > 1 for step in passes):
+        return False
+    if not layout.partials:
+        return True
+    small = x.nbytes < config.replicate_below
+    return small and x.dtype.char in _SUMMABLE and not config.settings.reproducible
+
+
+def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any], x: DistArray) -> DistArray:
+    """What becomes of an array without elements: nothing, or what it is padded with."""
+    result = empty(default_layout(shape, dtype.itemsize, x._mesh), dtype, x._mesh)
+    result._block[...] = 0
+    return result

@@ -1,0 +1,95 @@
+"""apply_along_axis and apply_over_axes: a function of whole lines, a function of whole arrays."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import DistArray, as_distarray, implements
+from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.engines.mapping.calls import looped, make_loop, placed, unlooped
+
+__all__ = ["apply_along_axis", "apply_over_axes"]
+
+
+@implements(np.apply_along_axis)
+@as_numpy_on_one_rank(np.apply_along_axis)
+def apply_along_axis(
+    func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
+) -> DistArray:
+    """A function of each 1-d slice along an axis; see :func:`numpy.apply_along_axis`.
+
+    Parameters
+    ----------
+    func1d : callable
+        Called once for each line, on one rank, with the line as a NumPy (or CuPy) array. It must
+        not need other ranks; a replicated array from outside may be used in it.
+    axis : int
+        The axis along which the lines are.
+    arr : DistArray
+        Any placement.
+    *args, **kwargs
+        Passed on to `func1d`.
+
+    Returns
+    -------
+    DistArray
+        Type and shape of the first line's result decide, as in NumPy. The lines are divided among
+        the ranks; a small result of a replicated array is replicated.
+
+    Raises
+    ------
+    ValueError
+        If there are no lines.
+    Exception
+        What `func1d` raises, on all ranks.
+
+    Cost
+    ----
+    Where the axis is cut, the array is redistributed so that it is not: an all-to-all. The only
+    line of a 1-d array goes to one rank. Then one broadcast and two allreduces of a few bytes, and
+    an exchange that lays out a small result as `arr` is.
+    """
+    x = as_distarray(arr)
+    axis = normalize_axis_index(axis, x.ndim)
+    if 0 in (*x.shape[:axis], *x.shape[axis + 1 :]):
+        raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
+    move: Any = np.moveaxis
+    lines = move(x, axis, -1)
+    alone = lines.ndim == 1
+    loop = make_loop([lines[None] if alone else lines], [1])
+
+    def call(index: tuple[int, ...]) -> Sequence[Any]:
+        return (func1d(loop.blocks[0][index], *args, **kwargs),)
+
+    (block,) = looped(loop, call)
+    result = placed(loop, block)
+    if alone:
+        return unlooped(result)
+    inner = result.ndim - loop.layout.ndim
+    moved: DistArray = move(result, range(-inner, 0), range(axis, axis + inner))
+    return moved
+
+
+@implements(np.apply_over_axes)
+def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> DistArray:
+    """A function of the whole array along several axes; see :func:`numpy.apply_over_axes`.
+
+    Cost
+    ----
+    That of `func`, which is called on every rank with the distributed array, once an axis.
+    """
+    value = as_distarray(a)
+    ndim = value.ndim
+    if np.ndim(axes) == 0:
+        axes = (axes,)
+    for axis in axes:
+        axis = axis + ndim if axis < 0 else axis
+        result = func(value, axis)
+        if result.ndim != value.ndim:
+            result = np.expand_dims(result, axis)
+            if result.ndim != value.ndim:
+                raise ValueError("function is not returning an array of the correct shape")
+        value = result
+    return value

@@ -1,0 +1,286 @@
+"""Histograms: every rank counts its own elements, and the counts are added."""
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, common_mesh, implements, wrap
+from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.portable import on_host
+from distarray.comm import DeviceMesh
+from distarray.comm.agree import agree
+from distarray.engines.bin_widths import bin_count
+from distarray.engines.blockwise import prepare
+from distarray.engines.folds import identity
+from distarray.layout import Cut, Fold, Layout, Partial, Shard
+
+__all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
+
+
+def _added(counts: Any, layout: Layout, mesh: DeviceMesh) -> DistArray:
+    """The sum of what the ranks have counted in blocks of a layout; pending if it is large."""
+    apart = [*layout.ats, *[m for dim in layout.cuts for m in dim.mesh_dims]]
+    placed = Layout.from_cuts(
+        [Cut.whole(extent) for extent in counts.shape], mesh.shape, {m: Partial() for m in apart}
+    )
+    if mesh.coords is None:
+        counts = counts[(slice(0, 0),) * counts.ndim]
+    return wrap(counts, placed, mesh)
+
+
+def _limits(a: DistArray, limits: Any) -> tuple[Any, Any]:
+    """The outer edges: as asked, or the least and the greatest element."""
+    if limits is not None:
+        return limits  # type: ignore[no-any-return]
+    if not a.size:
+        return 0, 1
+    low, high = _extremes(a)
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise ValueError(f"autodetected range of [{low}, {high}] is not finite")
+    return low, high
+
+
+def _countable(a: Any, mesh: DeviceMesh) -> DistArray:
+    a = as_distarray(a, mesh)
+    return a.astype(np.uint8) if a.dtype == bool else a  # type: ignore[no-any-return]
+
+
+def _extremes(a: DistArray) -> tuple[Any, Any]:
+    """The least and the greatest element, as NumPy's scalars, by one small allgather."""
+    a = a._plain()  # a column of points may live on one rank
+    block, mesh = a._block, a._mesh
+    if mesh.coords is None:
+        return a.dtype.type(0), a.dtype.type(0)
+    if block.size:
+        own = np.stack([mesh.to_host(block.min()), mesh.to_host(block.max())])
+    else:
+        own = np.stack([identity(ufunc, a.dtype) for ufunc in (np.minimum, np.maximum)])
+    cutting = tuple(sorted({m for cut in a._layout.cuts for m in cut.mesh_dims}))
+    found = mesh.subgroup(cutting).allgather(own) if cutting else own[None]
+    return found[:, 0].min(), found[:, 1].max()
+
+
+def _operands(a: Any, weights: Any) -> tuple[list[Any], Layout, DeviceMesh]:
+    """Blocks of the array and of its weights, side by side."""
+    if weights is None:
+        return [a._block], a._layout, a.mesh
+    if np.shape(weights) != a.shape:
+        raise ValueError("weights should have the same shape as a.")
+    return prepare(a, weights)
+
+
+@implements(np.histogram)
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> Any:
+    """The number of elements in each of a row of bins; see :func:`numpy.histogram`.
+
+    Returns
+    -------
+    counts, edges : DistArray
+        Replicated.
+
+    Cost
+    ----
+    One allgather of two numbers if no `range` is given, and one allreduce of the counts, when they
+    are read; with a rule that chooses the number of bins, what the statistics that it needs cost.
+    """
+    a = _countable(a, common_mesh(a, weights))
+    bins, limits = _settings(a, bins, range, weights)
+    edges = _listed_edges(a, bins, limits)
+    found, layout, mesh = _operands(a, weights)
+    # The edges come first: with all bins of one width NumPy finds the bin by a division. On the
+    # host also for a GPU: CuPy finds the bin otherwise, and counts edges elsewhere.
+    counts, _ = on_host(np.histogram, found[0], bins, limits, weights=_rest(found))
+    total = _added(counts, layout, mesh)
+    if not density:
+        return total, edges
+    widths = np.diff(edges).astype(float)
+    return total / widths / np.sum(total), edges
+
+
+def _rest(found: Sequence[Any]) -> Any:
+    return found[1] if len(found) > 1 else None
+
+
+@implements(np.histogram_bin_edges)
+@as_numpy_on_one_rank(np.histogram_bin_edges, by_size=True)
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+    """The edges of the bins of a histogram; see :func:`numpy.histogram_bin_edges`.
+
+    Cost
+    ----
+    One allgather of two numbers if no `range` is given; and what a rule needs, as for
+    :func:`histogram`.
+    """
+    a = _countable(a, common_mesh(a, bins, weights))
+    if weights is not None and np.shape(weights) != a.shape:
+        raise ValueError("weights should have the same shape as a.")
+    return _listed_edges(a, *_settings(a, bins, range, weights))
+
+
+def _settings(a: DistArray, bins: Any, limits: Any, weights: Any) -> tuple[Any, Any]:
+    """Edges, or a number of bins and the outer edges; a rule for the number is carried out."""
+    if np.ndim(bins):
+        return np.asarray(bins), limits
+    probe = np.empty((0,), a.dtype)
+    rule = isinstance(bins, str)
+    # NumPy's complaints about a number of bins, a range, or a rule and weights.
+    np.histogram_bin_edges(probe, bins, limits, None if weights is None else np.empty((0,)))
+    outer = _limits(a, limits)
+    if rule:
+        low, high = outer
+        if low == high:
+            low, high = low - 0.5, high + 0.5
+        bins = bin_count(bins, a, (low, high), limits is not None)
+    return bins, outer
+
+
+def _listed_edges(a: DistArray, bins: Any, limits: Any) -> DistArray:
+    probe = np.empty((0,), a.dtype)
+    return as_distarray(np.histogram_bin_edges(probe, bins, limits), a.mesh)
+
+
+@implements(np.histogramdd)
+def histogramdd(
+    sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> Any:
+    """The number of points in each cell of a grid; see :func:`numpy.histogramdd`.
+
+    Returns
+    -------
+    counts : DistArray
+        With a dimension for each coordinate of the points; pending if it is large.
+    edges : list of DistArray
+
+    Cost
+    ----
+    One allgather of two numbers for each coordinate without a `range`, and one allreduce of the
+    counts, when they are read. Points whose coordinates are on several ranks are brought together
+    first, in one exchange.
+    """
+    coordinates = _coordinates(sample)
+    mesh = common_mesh(*coordinates, weights)
+    coordinates = [as_distarray(x, mesh) for x in coordinates]
+    if coordinates:  # NumPy makes one array of them
+        kind = np.result_type(*[x.dtype for x in coordinates])
+        coordinates = [as_distarray(x, mesh, kind) for x in coordinates]
+    listed = _edges(coordinates, bins, range)
+    edges = [as_distarray(edge, mesh) for edge in listed]
+    operands = [*coordinates] if weights is None else [*coordinates, weights]
+    found, layout, mesh = prepare(*operands)
+    points = found[: len(coordinates)]
+    weighed = found[-1] if weights is not None else None
+    counts, _ = on_host(np.histogramdd, points, listed, weights=weighed)
+    total: Any = _added(counts, layout, mesh)
+    if density:
+        whole = np.sum(total)
+        for dim, edge in enumerate(listed):
+            shape = [1] * total.ndim
+            shape[dim] = -1
+            total = total / np.diff(edge).reshape(shape)
+        total = total / whole
+    return total, edges
+
+
+def _coordinates(sample: Any) -> list[Any]:
+    """One array a coordinate: the columns of an array, or a sequence of arrays."""
+    if hasattr(sample, "ndim"):
+        columns = sample if sample.ndim == 2 else np.atleast_2d(sample).T
+        if isinstance(columns, DistArray) and columns._layout.cuts[1].parts > 1:
+            placed = [Shard(0) if isinstance(p, Shard) else p for p in columns.placements]
+            columns = columns.redistribute(placements=placed)  # a rank counts whole points
+        return [columns[:, number] for number in np.arange(columns.shape[1]).tolist()]
+    return list(sample)
+
+
+def _length(bins: Any) -> int | None:
+    """Number of entries of `bins`, None for a number."""
+    return len(bins) if hasattr(bins, "__len__") and getattr(bins, "shape", None) != () else None
+
+
+def _edges(coordinates: Sequence[DistArray], bins: Any, limits: Any) -> list[Any]:
+    """The edges along each coordinate."""
+    count = len(coordinates)
+    if _length(bins) is None:
+        bins = [bins] * count
+    elif len(bins) != count:
+        raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")
+    if limits is None:
+        limits = [None] * count
+    elif len(limits) != count:
+        raise ValueError("range argument must have one entry per dimension")
+    return [
+        _edges_along(x, wanted, limit)
+        for x, wanted, limit in zip(coordinates, bins, limits, strict=True)
+    ]
+
+
+def _edges_along(x: DistArray, bins: Any, limit: Any) -> Any:
+    if np.ndim(bins):
+        values = np.asarray(bins)
+        if np.any(values[:-1] > values[1:]):
+            raise ValueError("bins must be monotonically increasing, when an array")
+        return values
+    if bins < 1:
+        raise ValueError("bins must be positive, when an integer")
+    low, high = _limits(x, limit)
+    if low > high:
+        raise ValueError("max must be larger than min in range parameter.")
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return np.linspace(low, high, operator.index(bins) + 1)
+
+
+@implements(np.histogram2d)
+def histogram2d(
+    x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> Any:
+    """The number of points in each cell of a plane; see :func:`numpy.histogram2d`.
+
+    Cost
+    ----
+    As :func:`histogramdd`.
+    """
+    if np.shape(x) != np.shape(y):
+        raise ValueError("x and y must have the same length.")
+    # A row of edges, unless it has as many entries as there could be settings for two axes.
+    edges_of_both = _length(bins) not in (None, 1, 2)
+    wanted = [bins, bins] if edges_of_both else bins
+    counts, edges = histogramdd([x, y], wanted, range, density, weights)
+    return counts, *edges
+
+
+@implements(np.bincount)
+def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+    """How often each number occurs; see :func:`numpy.bincount`.
+
+    Returns
+    -------
+    DistArray
+        Pending if it is large, and then reduced and scattered when it is read.
+
+    Cost
+    ----
+    One allreduce to agree on errors, one of the length, and one of the counts when they are read.
+    """
+    x = as_distarray(x, common_mesh(x, weights))
+    np.bincount(np.zeros((0,) * x.ndim, x.dtype), minlength=minlength)  # NumPy's complaints
+    if weights is not None and np.shape(weights) != x.shape:
+        raise ValueError("The weights and list don't have the same length.")
+    found, layout, mesh = _operands(x, weights)
+    counts: Any = None
+    error = None
+    try:
+        counts = np.bincount(found[0], _rest(found), minlength)
+    except ValueError as caught:  # it finds the greatest element, and negative ones, by itself
+        error = caught
+    agree(mesh.group, error)
+    length = int(mesh.group.allreduce(np.array(len(counts)), Fold.MAX))
+    if len(counts) < length:
+        counts = np.concatenate([counts, np.zeros(length - len(counts), counts.dtype, like=counts)])
+    if x.size and weights is not None:
+        counts = counts.astype(np.float64)  # NumPy counts integers where a rank has no element
+    return _added(counts, layout, mesh)

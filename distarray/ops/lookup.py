@@ -1,0 +1,87 @@
+"""Functions that look each element up in a small table, which every rank has.
+
+The table (bins, coefficients) is gathered on every rank if it is distributed: each
+element may need any entry of it. It obeys `config.gather_limit`.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array import as_distarray, common_mesh, implements
+from distarray.array.portable import beside
+from distarray.engines.blockwise import apply_blockwise
+
+__all__ = ["digitize", "piecewise", "polyval"]
+
+
+@implements(np.digitize)
+def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    """The bin that each element belongs to; see :func:`numpy.digitize`.
+
+    Cost
+    ----
+    That of gathering `bins` if they are distributed; `x` stays where it is.
+    """
+    bins = np.asarray(bins)
+    x = as_distarray(x, common_mesh(x))
+    if x.dtype.kind == "c":
+        raise TypeError("x may not be complex")
+    np.digitize(np.empty(0, x.dtype), bins, right)
+    return apply_blockwise(lambda block: np.digitize(block, beside(bins, block), right), [x])
+
+
+@implements(np.polyval)
+def polyval(p: Any, x: Any) -> Any:
+    """The values of a polynomial; see :func:`numpy.polyval`.
+
+    Cost
+    ----
+    That of gathering the coefficients `p` if they are distributed; `x` stays where it is.
+    """
+    mesh = common_mesh(p, x)
+    coefficients = np.asarray(p)
+    if isinstance(x, np.poly1d):
+        return np.polyval(coefficients, x)
+    return apply_blockwise(
+        lambda block: np.polyval(beside(coefficients, block), block), [as_distarray(x, mesh)]
+    )
+
+
+@implements(np.piecewise)
+def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+    """Different functions where different conditions hold; see :func:`numpy.piecewise`.
+
+    Cost
+    ----
+    As indexing `x` with each condition, getting and setting.
+    """
+    mesh = common_mesh(x, *condlist) if isinstance(condlist, (list, tuple)) else common_mesh(x)
+    x = as_distarray(x, mesh)
+    conditions = _conditions(x, condlist)
+    if len(conditions) == len(funclist) - 1:
+        otherwise = conditions[0]
+        for condition in conditions[1:]:
+            otherwise = otherwise | condition
+        conditions.append(~otherwise)
+    elif len(conditions) != len(funclist):
+        n = len(conditions)
+        raise ValueError(f"with {n} condition(s), either {n} or {n + 1} functions are expected")
+    result = np.zeros_like(x)
+    for condition, function in zip(conditions, funclist, strict=True):
+        if not callable(function):
+            result[condition] = function
+            continue
+        values = x[condition]
+        if values.size:
+            result[condition] = function(values, *args, **kw)
+    return result
+
+
+def _conditions(x: Any, condlist: Any) -> list[Any]:
+    """The conditions as arrays; a single one need not be in a list."""
+    several = isinstance(condlist, (list, tuple)) or np.ndim(condlist) > 0
+    if several and x.ndim:
+        several = np.ndim(condlist[0]) > 0
+    listed = list(condlist) if several else [condlist]
+    return [as_distarray(condition, x.mesh).astype(bool) for condition in listed]

@@ -1,0 +1,250 @@
+"""partition and argpartition: NumPy's promise, and its own call where lines are whole.
+
+What is open in it, the order inside the parts, is then NumPy's; under `config.reproducible` it is
+one that every number of ranks agrees on.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import DistArray, as_distarray, call, faults, implements
+from distarray.comm.group import Group
+from distarray.config import config
+from distarray.engines.reshaping import in_line
+from distarray.engines.selecting.selection import select
+from distarray.engines.sorting.along_axis import Line, Work, along_axis
+from distarray.engines.sorting.parallel_sort import Routed, order_line
+from distarray.ops.sorting.sort import argsort, comparable, sort, viewed
+
+__all__ = ["argpartition", "partition"]
+
+Array = Any
+_INDEX = np.dtype(np.intp)
+#: More places than this are not selected one by one: everything is sorted.
+_MANY = 8
+#: At least so many lines along the axis are many, unless they are longer than this many bytes.
+_LINES, _LONG = 64, 1 << 26
+
+
+@implements(np.partition)
+def partition(
+    a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
+) -> DistArray:
+    """A copy with certain elements where sorting puts them; see :func:`numpy.partition`.
+
+    Returns
+    -------
+    DistArray
+        Laid out as :func:`sort` lays out.
+
+    Cost
+    ----
+    Nothing where the axis is whole. Many lines: two exchanges. A long line: the selection of the
+    elements (a few small allgathers), and an all-to-all of what changes rank.
+
+    Notes
+    -----
+    NumPy leaves open in which order the smaller ones stand before each and the others behind it.
+    A line that is whole on a rank has the order of NumPy's own call, another keeps that in which
+    the elements came, or is sorted: with many places at once, and of text, records and complex
+    numbers. So the order depends on how the array is spread. Under `config.reproducible` every
+    number of ranks gives the same array; a single line then takes two to three times as long as
+    in NumPy.
+    """
+    x = as_distarray(a)
+    places = _places(np.partition, x, kth, axis, kind, order)
+    if places and _numpys(x, axis):
+        return _by_numpy(faults.partition, x, places, axis, order)
+    if not _selects(x, places):
+        return sort(x, axis, order=order)
+    x, axis = _lined_up(x, axis)
+    many = _many_lines(x, axis)
+
+    def whole(blocks: Sequence[Array], axis: int) -> Array:
+        if many or not blocks[0].size or not config.settings.reproducible:
+            return faults.partition(blocks[0], places, axis)
+        return _by_line(lambda line: line[_order_at(line, places)], blocks[0], axis)
+
+    def spread(parts: Sequence[Array], line: Line) -> Array:
+        labels = _labels(parts[0], _selected(line, parts[0], places, x._mesh.to_host))
+        return _routed(parts[0], labels, line)
+
+    keys = comparable(x)
+    return viewed(along_axis([keys], axis, Work(whole, spread, keys.dtype, many)), x.dtype)
+
+
+@implements(np.argpartition)
+def argpartition(
+    a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
+) -> DistArray:
+    """Indices that partition an array; see :func:`numpy.argpartition`.
+
+    Returns
+    -------
+    DistArray
+        Laid out as :func:`sort` lays out.
+
+    Cost
+    ----
+    As :func:`partition`, but a byte and an index travel with each element of a long line.
+
+    Notes
+    -----
+    The order inside the parts is open, as :func:`partition` says. Of a line that is cut, indices
+    ascend before, between and behind the elements asked for, and among those equal to them; and
+    of a single line under `config.reproducible`.
+    """
+    x = as_distarray(a)
+    places = _places(np.argpartition, x, kth, axis, kind, order)
+    if places and _numpys(x, axis):
+        return _by_numpy(faults.argpartition, x, places, axis, order)
+    if not _selects(x, places):
+        return argsort(x, axis, order=order)
+    x, axis = _lined_up(x, axis)
+    many = _many_lines(x, axis)
+
+    def whole(blocks: Sequence[Array], axis: int) -> Array:
+        if many or not blocks[0].size or not config.settings.reproducible:
+            return faults.argpartition(blocks[0], places, axis)
+        return _by_line(lambda line: _order_at(line, places), blocks[0], axis)
+
+    def spread(parts: Sequence[Array], line: Line) -> Array:
+        labels = _labels(parts[0], _selected(line, parts[0], places, x._mesh.to_host))
+        return order_line(line.group, labels, line.lengths, line.stops, _order)
+
+    return along_axis([comparable(x)], axis, Work(whole, spread, _INDEX, many))
+
+
+@implements(DistArray.partition, at=True)
+def partition_in_place(
+    x: DistArray, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None
+) -> None:
+    """``x.partition()``: as :func:`partition`, in the array's own layout and memory."""
+    axis = operator.index(axis)
+    places = _places(np.partition, x, kth, axis, kind, order)
+    if places and x._layout.is_plain and order is None and _numpys(x, axis):
+        if kind := faults.sort_kind(x.dtype):
+            x._block.sort(axis, kind)
+        else:
+            x._block.partition(places, axis)
+    else:
+        x[...] = call(np.partition, x, kth, axis=axis, kind=kind, order=order)
+
+
+def _numpys(x: DistArray, axis: Any) -> bool:
+    """Whether every line is whole, and may be in the order that NumPy gives it."""
+    if config.settings.reproducible:
+        return False
+    axes = range(x.ndim) if axis is None else [operator.index(axis)]
+    return all(x._layout.cuts[dim].parts == 1 for dim in axes)
+
+
+def _by_numpy(
+    function: Any, x: DistArray, places: Sequence[int], axis: Any, order: Any
+) -> DistArray:
+    """What NumPy's function gives of lines that are whole."""
+    x, axis = _lined_up(x, axis)
+    keys = x if order is None else comparable(x, order)
+    found = keys._like(function(keys._block, places, axis))
+    return viewed(found, x.dtype) if function is faults.partition else found
+
+
+def _selects(x: DistArray, places: Sequence[int]) -> bool:
+    """Whether places are selected, instead of everything sorted."""
+    return x.dtype.kind in "biufmM" and bool(x.ndim) and 0 < len(places) <= _MANY
+
+
+def _lined_up(x: DistArray, axis: Any) -> tuple[DistArray, int]:
+    if axis is None:
+        return in_line(x)._plain(), 0
+    return x, normalize_axis_index(operator.index(axis), x.ndim)
+
+
+def _many_lines(x: DistArray, axis: int) -> bool:
+    """Whether each line is brought to one rank; that must not depend on how many there are."""
+    others = [extent for dim, extent in enumerate(x.shape) if dim != axis]
+    longest = max(others, default=1)
+    return longest >= _LINES and x.nbytes // longest <= _LONG
+
+
+def _by_line(function: Callable[[Array], Array], block: Array, axis: int) -> Array:
+    """A function of lines, of the lines of a block along an axis."""
+    if block.ndim == 1:
+        return function(block)
+    lines = np.moveaxis(block, axis, -1)
+    found = [function(lines[place]) for place in np.ndindex(lines.shape[:-1])]
+    return np.moveaxis(np.stack(found).reshape(lines.shape), -1, axis)
+
+
+def _order_at(line: Array, places: Sequence[int]) -> Array:
+    """The order of a line that puts the right elements at certain places."""
+    return _order(_labels(line, faults.partition(line, places)[places]))
+
+
+def _label(block: Array, value: Array) -> Array:
+    """0, 1 or 2: whether elements are below a value, equal to it or above it; NaN is the last."""
+    above, not_below = block > value, block >= value
+    lost = np.isnan(block) if block.dtype.kind == "f" else None
+    if lost is not None and lost.any():
+        above = above | (lost & ~np.isnan(value))
+        not_below = not_below | lost
+    return above.view(np.uint8) + not_below.view(np.uint8)
+
+
+def _labels(line: Array, values: Any) -> Array:
+    """How many of some values are below elements, and how many are not above them, in one sum."""
+    labels = _label(line, values[0])
+    for value in values[1:]:
+        labels += _label(line, value)
+    return labels
+
+
+def _order(labels: Array) -> Array:
+    """The stable argsort of a few small numbers."""
+    if not labels.size:
+        return labels.astype(_INDEX)
+    return np.concatenate([np.flatnonzero(labels == n) for n in range(int(labels.max()) + 1)])
+
+
+def _routed(part: Array, labels: Array, line: Line) -> Array:
+    """This rank's part of a line in the stable order of labels."""
+    order = _order(labels)
+    routed = Routed(line.group, labels[order], line.lengths, line.stops)
+    return routed.carried(part[order])[_order(routed.keys)]
+
+
+def _selected(line: Line, block: Array, places: Sequence[int], to_host: Any) -> list[Any]:
+    """The elements that come to stand at certain places of a line."""
+    known = block
+    if block.dtype.kind == "f":
+        lost = np.isnan(block)
+        known = block[~lost] if lost.any() else block
+    sizes = _sizes(line.group, known)
+    count = int(sizes.sum())
+    wanted = [place for place in places if place < count]
+    (found,) = select([known], sizes, [wanted], line.group, to_host)
+    return [found.get(place, np.nan) for place in places]
+
+
+def _sizes(group: Group, block: Array) -> Array:
+    return group.allgather(np.array([block.size]), "numbers of elements")
+
+
+def _places(function: Any, x: DistArray, kth: Any, axis: Any, kind: Any, order: Any) -> list[int]:
+    """The places, counted from the front; raises what NumPy raises about the arguments."""
+    probe = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
+    kth = kth.full() if isinstance(kth, DistArray) else np.asarray(kth)
+    first = np.zeros_like(kth)
+    function(probe, first if kth.size else kth, axis=axis, kind=kind, order=order)
+    if not x.size or not kth.size or not x.ndim:
+        return []
+    extent = x.size if axis is None else x.shape[axis]
+    found = [int(number) + (extent if number < 0 else 0) for number in kth.reshape(-1)]
+    for place in found:
+        if not 0 <= place < extent:
+            raise ValueError(f"kth(={place}) out of bounds ({extent})")
+    return sorted(set(found))

@@ -1,0 +1,265 @@
+"""sort, argsort, lexsort and sort_complex."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distarray.array import DistArray, as_distarray, call, common_mesh, implements, to_layout, wrap
+from distarray.array.portable import refuse_read_only
+from distarray.comm import devices
+from distarray.engines.blockwise import prepare
+from distarray.engines.reshaping import in_line
+from distarray.engines.sorting.along_axis import Line, Work, along_axis
+from distarray.engines.sorting.parallel_sort import order_line, sort_line
+from distarray.engines.sorting.sort_in_block import sort_block, sorted_values, stable_order
+from distarray.layout import Layout
+
+__all__ = ["argsort", "comparable", "lexsort", "sort", "sort_complex", "sort_in_place", "viewed"]
+
+Array = Any
+_INDEX = np.dtype(np.intp)
+_SIGN, _ONE = np.uint64(1 << 63), np.uint64(1)
+
+
+@implements(np.sort)
+def sort(
+    a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> DistArray:
+    """A sorted copy of an array; see :func:`numpy.sort`.
+
+    Parameters
+    ----------
+    a : DistArray or array_like
+        Any placement.
+    axis : int or None
+        None sorts the flattened array.
+    kind, stable
+        As in NumPy; every sort here is stable.
+    order : str or sequence of str, optional
+        The fields to compare first.
+
+    Returns
+    -------
+    DistArray
+        Laid out as `a`, with the canonical cut of the axis; small arrays whose axis is cut are
+        replicated.
+
+    Cost
+    ----
+    Nothing where the axis is whole. Where another dimension is long enough to be cut in its
+    place, two exchanges. A long cut axis: two rounds of messages of about ``sqrt(n * p)`` keys
+    for the exact cuts (see :mod:`~distarray.engines.sorting.splitters`), one all-to-all of what
+    changes rank, and memory for twice the block. ``axis=None`` flattens first, as ``ravel``.
+
+    Notes
+    -----
+    The bits are the same on every number of ranks. NaN and NaT come last.
+    """
+    x, axis = _operand(np.sort, a, axis, kind=kind, order=order, stable=stable)
+    if not x.ndim or x.dtype.hasobject:
+        return _by_numpy(np.sort, x, axis, kind="stable", order=order)
+    keys, axis = comparable(x, order), normalize_axis_index(axis, x.ndim)
+    return viewed(_sorted(keys, axis), x.dtype)
+
+
+@implements(DistArray.sort, at=True)
+def sort_in_place(
+    x: DistArray, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> None:
+    """``x.sort()``: as :func:`sort`, and the elements stay in the array's own layout and memory."""
+    if not x._layout.is_plain or x.dtype.hasobject or not x.ndim:
+        x[...] = call(np.sort, x, axis, kind, order, stable=stable)
+        return
+    _operand(np.sort, x, axis, kind=kind, order=order, stable=stable)
+    refuse_read_only(x._block, "sort array is read-only")
+    axis = normalize_axis_index(axis, x.ndim)
+    keys = comparable(x, order)
+    if keys is x and x._layout.cuts[axis].parts == 1:
+        sort_block(x._block, axis)
+        return
+    # The blocks of a reversed view do not ascend with the ranks.
+    target = x._layout if x._layout.cuts[axis].step > 0 else None
+    found = viewed(_sorted(keys, axis, target), x.dtype)
+    x._block[...] = to_layout(found, x._layout)._block
+
+
+def _sorted(keys: DistArray, axis: int, target: Layout | None = None) -> DistArray:
+    def whole(blocks: Sequence[Array], axis: int) -> Array:
+        return sorted_values(blocks[0], axis)
+
+    def spread(parts: Sequence[Array], line: Line) -> Array:
+        return sort_line(line.group, parts[0], line.lengths, line.stops)
+
+    return along_axis([keys], axis, Work(whole, spread, keys.dtype), target)
+
+
+@implements(np.argsort)
+def argsort(
+    a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> DistArray:
+    """The indices that sort an array; see :func:`numpy.argsort`.
+
+    Equal elements stay in their order, whatever `kind` is. Laid out as :func:`sort` lays out.
+
+    Cost
+    ----
+    As :func:`sort`, with an index of 8 bytes that travels with each element.
+    """
+    x, axis = _operand(np.argsort, a, axis, kind=kind, order=order, stable=stable)
+    if not x.ndim or x.dtype.hasobject:
+        return _by_numpy(np.argsort, x, axis, kind="stable", order=order)
+    keys, axis = comparable(x, order), normalize_axis_index(axis, x.ndim)
+    return _ordered(keys, axis)
+
+
+def _ordered(keys: DistArray, axis: int) -> DistArray:
+    def whole(blocks: Sequence[Array], axis: int) -> Array:
+        return stable_order(blocks[0], axis)
+
+    def spread(parts: Sequence[Array], line: Line) -> Array:
+        return order_line(line.group, parts[0], line.lengths, line.stops)
+
+    return along_axis([keys], axis, Work(whole, spread, _INDEX))
+
+
+def _operand(function: Any, a: Any, axis: Any, **keywords: Any) -> tuple[DistArray, Any]:
+    """The operand, flattened if there is no axis, and the axis; raises what NumPy raises."""
+    x = as_distarray(a)
+    order = keywords["order"]
+    if isinstance(order, list):
+        keywords["order"] = tuple(order)
+    _check(function, len(x.shape), x.dtype, axis, **keywords)
+    return (in_line(x)._plain(), -1) if axis is None else (x, axis)
+
+
+@lru_cache(maxsize=1024)
+def _check(function: Any, ndim: int, dtype: np.dtype[Any], axis: Any, **keywords: Any) -> None:
+    order = keywords.pop("order")
+    order = list(order) if isinstance(order, tuple) else order
+    function(np.zeros((1,) * ndim, dtype), axis=axis, order=order, **keywords)
+
+
+def _by_numpy(function: Any, x: DistArray, axis: Any, **keywords: Any) -> DistArray:
+    """What has no axis, or consists of Python objects, is on every rank that has it."""
+    block = x._mesh.asarray(x._block)
+    return as_distarray(function(block, axis=axis, **keywords), x._mesh)
+
+
+def comparable(x: DistArray, order: Any = None) -> DistArray:
+    """The array read so that comparing elements as they are compares the wanted fields first."""
+    dtype = x.dtype
+    if order is not None and dtype.names is not None:
+        first = [order] if isinstance(order, str) else list(order)
+        names = [*first, *[name for name in dtype.names if name not in first]]
+        fields: Any = dtype.fields
+        described: Any = {
+            "names": names,
+            "formats": [fields[name][0] for name in names],
+            "offsets": [fields[name][1] for name in names],
+            "itemsize": dtype.itemsize,
+        }
+        return viewed(x, np.dtype(described))
+    if not dtype.isnative:
+        x = x._like(x._block.astype(dtype.newbyteorder("=")))
+    if dtype.kind in "mM":  # NumPy sorts integers several times faster; NaT becomes the greatest
+        return x._like((x._block.view(np.uint64) ^ _SIGN) - _ONE)
+    return x
+
+
+def viewed(x: DistArray, dtype: np.dtype[Any]) -> DistArray:
+    """The array with the data type that it had before `comparable`."""
+    if x.dtype == dtype:
+        return x
+    if dtype.kind in "mM":
+        native = ((x._block + _ONE) ^ _SIGN).view(dtype.newbyteorder("="))
+        return x._like(native.astype(dtype, copy=False))
+    return x._like(x._block.view(dtype) if dtype.names is not None else x._block.astype(dtype))
+
+
+@implements(np.sort_complex)
+def sort_complex(a: Any) -> DistArray:
+    """A sorted copy of an array, as complex numbers; see :func:`numpy.sort_complex`.
+
+    Cost
+    ----
+    As :func:`sort` along the last axis.
+    """
+    found = sort(a)
+    if found.dtype.kind == "c":
+        return found
+    kind = np.sort_complex(np.zeros(1, found.dtype)).dtype
+    cast: DistArray = found.astype(kind)
+    return cast
+
+
+# -- several keys --------------------------------------------------------------------------------
+
+
+@implements(np.lexsort)
+def lexsort(keys: Any, axis: int = -1) -> DistArray:
+    """The indices that sort by several keys, the last one first; see :func:`numpy.lexsort`.
+
+    Parameters
+    ----------
+    keys : sequence of array_like, or array
+        All of one shape.
+    axis : int
+        The axis to sort along.
+
+    Returns
+    -------
+    DistArray
+        Laid out as the keys.
+
+    Cost
+    ----
+    As :func:`argsort`; all keys of an element travel with it.
+    """
+    listed = list(keys)
+    mesh = common_mesh(*listed)
+    arrays = [as_distarray(key, mesh) for key in listed]
+    probes = [np.zeros([min(n, 1) for n in x.shape], x.dtype) for x in arrays]
+    if len({x.shape for x in arrays}) > 1:
+        probes = [np.zeros(number) for number in range(len(arrays))]  # for NumPy to refuse
+    np.lexsort(probes, axis)
+    if not arrays[0].ndim or any(x.dtype.hasobject for x in arrays):
+        blocks = [devices.to_host(mesh.asarray(x._block)) for x in arrays]
+        return as_distarray(np.lexsort(blocks, axis), mesh)
+    blocks, layout, mesh = prepare(*arrays)
+    arrays = [wrap(block, layout, mesh) for block in blocks]
+    return along_axis(
+        arrays, normalize_axis_index(axis, layout.ndim), Work(_lex, _lex_line, _INDEX)
+    )
+
+
+def _lex(blocks: Sequence[Array], axis: int) -> Array:
+    """``np.lexsort``, by stable sorts that are several times as fast."""
+    order = stable_order(blocks[0], axis)
+    for block in blocks[1:]:
+        found = stable_order(np.take_along_axis(block, order, axis), axis)
+        order = np.take_along_axis(order, found, axis)
+    return order
+
+
+def _lex_line(parts: Sequence[Array], line: Line) -> Array:
+    """This rank's part of the order of a line; a device cannot hold the joint keys."""
+    found = _lex_spread([devices.to_host(part) for part in parts], line)
+    return devices.back(found, parts[0]) if devices.on_device(parts[0]) else found
+
+
+def _lex_spread(parts: Sequence[Array], line: Line) -> Array:
+    """The keys as one structured key, the most important field first."""
+    # Structured NumPy takes the NaN of half precision for the least number: single it is.
+    kinds = [np.dtype("f4") if part.dtype == np.float16 else part.dtype for part in parts]
+    fields = [(f"f{number}", kind) for number, kind in enumerate(reversed(kinds))]
+    joint = np.empty(len(parts[0]), fields)
+    for (name, _), part in zip(fields, reversed(parts), strict=True):
+        joint[name] = part
+    return order_line(line.group, joint, line.lengths, line.stops, _by_fields, _by_fields)
+
+
+def _by_fields(keys: Array) -> Array:
+    return _lex([keys[name] for name in reversed(keys.dtype.names)], 0)

@@ -1,0 +1,296 @@
+"""The functions of `numpy.strings` and `numpy.char` that are no ufuncs.
+
+Each rank does its own elements; then the ranks agree on the width of the text, which is that of
+the longest element wherever it is.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.char
+import numpy.strings
+
+from distarray.array import DistArray, implements, wrap
+from distarray.array.portable import on_host
+from distarray.comm import DeviceMesh
+from distarray.comm.agree import agree
+from distarray.engines.blockwise import prepare
+from distarray.layout import Fold, Layout
+
+__all__ = [
+    "by_element",
+    "capitalize",
+    "center",
+    "decode",
+    "encode",
+    "expandtabs",
+    "ljust",
+    "lower",
+    "mod",
+    "multiply",
+    "partition",
+    "replace",
+    "rjust",
+    "rpartition",
+    "swapcase",
+    "title",
+    "translate",
+    "upper",
+    "zfill",
+]
+
+Array = Any
+
+
+def by_element(
+    function: Callable[..., Any], operands: Sequence[Any], types: Sequence[Any]
+) -> list[DistArray]:
+    """A function of one element of each operand, on every rank's elements.
+
+    Parameters
+    ----------
+    function : callable
+        Takes blocks that broadcast, in place of the operands; gives an array, or a tuple of them.
+    operands : sequence
+        Arrays are brought together; single texts and numbers are handed on.
+    types : sequence of dtype
+        Of the results; where one is text, the ranks agree on its length.
+
+    Returns
+    -------
+    list of DistArray
+        One for each of the types.
+
+    Raises
+    ------
+    Exception
+        What the function raises on any rank, on all ranks.
+    """
+    arrays = [x for x in operands if not _is_single(x)]
+    blocks, layout, mesh = prepare(*arrays)
+    pieces = iter(blocks)
+    taken = [x if _is_single(x) else next(pieces) for x in operands]
+    shape = layout.local_shape(mesh.coords)
+    found, error = None, None
+    if mesh.coords is not None and (0 not in shape or not layout.size):
+        try:
+            value = on_host(function, *taken)
+            found = list(value) if isinstance(value, tuple) else [value]
+        except Exception as caught:
+            error = caught
+    agree(mesh.group, error)
+    agreed = _agreed(types, found, layout, mesh)
+    if found is None:
+        found = [np.zeros(shape, dtype) for dtype in agreed]
+    return [
+        wrap(part if part.dtype == dtype else _widened(part, dtype), layout, mesh)
+        for part, dtype in zip(found, agreed, strict=True)
+    ]
+
+
+def _is_single(x: Any) -> bool:
+    return isinstance(x, (str, bytes, int)) and not isinstance(x, np.generic)
+
+
+def _agreed(
+    types: Sequence[Any], found: Sequence[Array] | None, layout: Layout, mesh: DeviceMesh
+) -> list[np.dtype[Any]]:
+    """The data types of the results, of any rank's length."""
+    types = [np.dtype(kind) for kind in types]
+    if mesh.coords is None or not any(kind.kind in "US" for kind in types):
+        return [part.dtype for part in found] if found is not None else types
+    own = [0] * len(types) if found is None else [part.dtype.itemsize for part in found]
+    widths = own if not layout.sharded_dims else mesh.group.allreduce(np.array(own), Fold.MAX)
+    if found is not None and not layout.sharded_dims:
+        return [part.dtype for part in found]
+    return [
+        _text(kind, int(width)) if kind.kind in "US" else kind
+        for kind, width in zip(types, widths, strict=True)
+    ]
+
+
+def _text(kind: np.dtype[Any], width: int) -> np.dtype[Any]:
+    return np.dtype((kind.type, width // np.dtype((kind.type, 1)).itemsize))
+
+
+def _widened(part: Array, dtype: np.dtype[Any]) -> Array:
+    if isinstance(part, np.generic) or part.dtype.kind not in "US":
+        return part
+    result = np.empty(part.shape, dtype)
+    result[...] = part
+    return result
+
+
+def _text_of(function: Callable[..., Any], a: Any, *others: Any, kind: str = "") -> Any:
+    """One text an element of `a`, of its kind if none is named."""
+    a = a if hasattr(a, "dtype") else np.asarray(a)
+    return by_element(function, [a, *others], [kind or a.dtype.kind])[0]
+
+
+def _operand(x: Any) -> Any:
+    """Lists as arrays; single values and arrays are what they are."""
+    return x if _is_single(x) or hasattr(x, "dtype") else np.asarray(x)
+
+
+# -- one text made of another ---------------------------------------------------------------------
+
+
+@implements(np.strings.capitalize)
+def capitalize(a: Any) -> Any:
+    """The first character upper case, others lower; see :func:`numpy.strings.capitalize`."""
+    return _text_of(np.strings.capitalize, a)
+
+
+@implements(np.strings.lower)
+def lower(a: Any) -> Any:
+    """Lower case; see :func:`numpy.strings.lower`."""
+    return _text_of(np.strings.lower, a)
+
+
+@implements(np.strings.swapcase)
+def swapcase(a: Any) -> Any:
+    """Upper for lower case and lower for upper; see :func:`numpy.strings.swapcase`."""
+    return _text_of(np.strings.swapcase, a)
+
+
+@implements(np.strings.title)
+def title(a: Any) -> Any:
+    """Words with capitals; see :func:`numpy.strings.title`."""
+    return _text_of(np.strings.title, a)
+
+
+@implements(np.strings.upper)
+def upper(a: Any) -> Any:
+    """Upper case; see :func:`numpy.strings.upper`."""
+    return _text_of(np.strings.upper, a)
+
+
+@implements(np.strings.expandtabs)
+def expandtabs(a: Any, tabsize: Any = 8) -> Any:
+    """Tabs replaced by spaces; see :func:`numpy.strings.expandtabs`."""
+    return _text_of(np.strings.expandtabs, a, _operand(tabsize))
+
+
+@implements(np.strings.center)
+def center(a: Any, width: Any, fillchar: Any = " ") -> Any:
+    """Text in the middle of lines; see :func:`numpy.strings.center`."""
+    return _text_of(np.strings.center, a, _operand(width), _operand(fillchar))
+
+
+@implements(np.strings.ljust)
+def ljust(a: Any, width: Any, fillchar: Any = " ") -> Any:
+    """Text at the left of lines; see :func:`numpy.strings.ljust`."""
+    return _text_of(np.strings.ljust, a, _operand(width), _operand(fillchar))
+
+
+@implements(np.strings.rjust)
+def rjust(a: Any, width: Any, fillchar: Any = " ") -> Any:
+    """Text at the right of lines; see :func:`numpy.strings.rjust`."""
+    return _text_of(np.strings.rjust, a, _operand(width), _operand(fillchar))
+
+
+@implements(np.strings.zfill)
+def zfill(a: Any, width: Any) -> Any:
+    """Numbers with leading zeros; see :func:`numpy.strings.zfill`."""
+    return _text_of(np.strings.zfill, a, _operand(width))
+
+
+@implements(np.strings.multiply)
+def multiply(a: Any, i: Any) -> Any:
+    """Text several times over; see :func:`numpy.strings.multiply`."""
+    return _text_of(np.strings.multiply, a, _operand(i))
+
+
+@implements(np.strings.mod)
+def mod(a: Any, values: Any) -> Any:
+    """Text with values filled in; see :func:`numpy.strings.mod`."""
+    return _text_of(np.strings.mod, a, _operand(values))
+
+
+@implements(np.strings.replace)
+def replace(a: Any, old: Any, new: Any, count: Any = -1) -> Any:
+    """Parts of text replaced; see :func:`numpy.strings.replace`."""
+    a = a if hasattr(a, "dtype") else np.asarray(a)
+    parts = [_operand(part) for part in (old, new)]
+    # NumPy cuts what has no data type of its own to the length of `a`'s.
+    parts = [
+        part.astype(a.dtype) if given is not part else part
+        for given, part in zip((old, new), parts, strict=True)
+    ]
+    return _text_of(np.strings.replace, a, *parts, _operand(count))
+
+
+@implements(np.strings.translate)
+def translate(a: Any, table: Any, deletechars: Any = None) -> Any:
+    """Characters replaced by a table; see :func:`numpy.strings.translate`."""
+    return _text_of(lambda block: np.strings.translate(block, table, deletechars), a)
+
+
+@implements(np.strings.encode)
+def encode(a: Any, encoding: Any = None, errors: Any = None) -> Any:
+    """Text as bytes; see :func:`numpy.strings.encode`."""
+    return _text_of(lambda block: np.strings.encode(block, encoding, errors), a, kind="S")
+
+
+@implements(np.strings.decode)
+def decode(a: Any, encoding: Any = None, errors: Any = None) -> Any:
+    """Bytes as text; see :func:`numpy.strings.decode`."""
+    return _text_of(lambda block: np.strings.decode(block, encoding, errors), a, kind="U")
+
+
+# -- several texts made of one --------------------------------------------------------------------
+
+
+@implements(np.strings.partition)
+def partition(a: Any, sep: Any) -> Any:
+    """What is before, at and after the first separator; see :func:`numpy.strings.partition`."""
+    return _parted(np.strings.partition, a, sep)
+
+
+@implements(np.strings.rpartition)
+def rpartition(a: Any, sep: Any) -> Any:
+    """What is before, at and after the last separator; see :func:`numpy.strings.rpartition`."""
+    return _parted(np.strings.rpartition, a, sep)
+
+
+def _parted(function: Callable[..., Any], a: Any, sep: Any) -> Any:
+    a = a if hasattr(a, "dtype") else np.asarray(a)
+    return tuple(by_element(function, [a, _operand(sep)], [a.dtype.kind] * 3))
+
+
+# -- comparisons, of text without trailing blanks --------------------------------------------------
+
+
+@implements(np.char.equal)
+def _equal(x1: Any, x2: Any) -> Any:
+    return _compared(np.char.equal, x1, x2)
+
+
+@implements(np.char.not_equal)
+def _not_equal(x1: Any, x2: Any) -> Any:
+    return _compared(np.char.not_equal, x1, x2)
+
+
+@implements(np.char.greater)
+def _greater(x1: Any, x2: Any) -> Any:
+    return _compared(np.char.greater, x1, x2)
+
+
+@implements(np.char.greater_equal)
+def _greater_equal(x1: Any, x2: Any) -> Any:
+    return _compared(np.char.greater_equal, x1, x2)
+
+
+@implements(np.char.less)
+def _less(x1: Any, x2: Any) -> Any:
+    return _compared(np.char.less, x1, x2)
+
+
+@implements(np.char.less_equal)
+def _less_equal(x1: Any, x2: Any) -> Any:
+    return _compared(np.char.less_equal, x1, x2)
+
+
+def _compared(function: Callable[..., Any], x1: Any, x2: Any) -> Any:
+    return by_element(function, [_operand(x1), _operand(x2)], [np.bool_])[0]

@@ -1,0 +1,186 @@
+"""numpy.vectorize for distributed arguments."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, common_mesh
+from distarray.array.divergence import verify
+from distarray.comm import DeviceMesh, alone
+from distarray.comm.agree import agree
+from distarray.engines.mapping.calls import Loop, attempted, looped, make_loop, placed, unlooped
+from distarray.plan import broadcast_shapes
+
+__all__ = ["vectorize"]
+
+Array = Any
+Function = Callable[..., Any]
+#: Types of which an array's elements decide the size or unit.
+_FLEXIBLE = "SUMm"
+_EMPTY = "cannot call `vectorize` on size 0 inputs unless `otypes` is set"
+
+
+class vectorize(np.vectorize):
+    """A Python function made to work element by element; see :class:`numpy.vectorize`.
+
+    With a DistArray among the arguments the calls are divided among the ranks, and each is made
+    on one rank: the function must not need the others. Arrays that it makes are its rank's own.
+
+    Parameters
+    ----------
+    pyfunc, otypes, doc, excluded, cache, signature
+        As in NumPy.
+
+    Cost
+    ----
+    Arguments that lie otherwise than the rest are moved, and so are dimensions that `signature`
+    takes whole, where they are cut. Then one broadcast and two allreduces of a few bytes. Small
+    results of replicated arguments are gathered. Results that are text or dates: an allgather of
+    their types.
+    """
+
+    def _vectorize_call(self, func: Function, args: Sequence[Any]) -> Any:
+        if not any(isinstance(arg, DistArray) for arg in args):
+            return super()._vectorize_call(func, args)  # type: ignore[misc]
+        verify(vectorize, args, {})
+        mesh = common_mesh(*args)
+        operands = [as_distarray(arg, mesh)._plain() for arg in args]
+        if self.signature is not None:
+            return self._with_cores(func, operands)
+        return _elementwise(func, operands, self.otypes, self.cache)
+
+    def _with_cores(self, func: Function, operands: list[DistArray]) -> Any:
+        inputs, outputs = self._in_and_out_core_dims  # type: ignore[attr-defined]
+        if len(operands) != len(inputs):
+            raise TypeError(
+                "wrong number of positional arguments: "
+                f"expected {len(inputs)!r}, got {len(operands)!r}"
+            )
+        sizes: dict[str, int] = {}
+        for x, names in zip(operands, inputs, strict=True):
+            _note_sizes(sizes, x.shape, x.ndim, names)
+        lead = [x.shape[: x.ndim - len(names)] for x, names in zip(operands, inputs, strict=True)]
+        shape = broadcast_shapes(*lead)
+        if 0 in shape:
+            # NumPy's own answer, or refusal, needs no element.
+            empty = [np.broadcast_to(np.zeros((), x.dtype), x.shape) for x in operands]
+            return _replicated(super()._vectorize_call_with_signature(func, empty), operands[0])  # type: ignore[misc]
+        if not shape:
+            operands = [x[None] for x in operands]
+        loop = make_loop(operands, [len(names) for names in inputs])
+        loop = loop._replace(blocks=[loop.mesh.to_host(block) for block in loop.blocks])
+        call = _Checked(func, loop, outputs, sizes)
+        found = [placed(loop, block) for block in looped(loop, call, self.otypes or ())]
+        found = found if shape else [unlooped(result) for result in found]
+        return found[0] if len(outputs) == 1 else tuple(found)
+
+
+def _note_sizes(
+    sizes: dict[str, int], shape: Sequence[int], ndim: int, names: Sequence[str]
+) -> None:
+    """Record the core dimensions of one array; the errors are NumPy's."""
+    if not names:
+        return
+    if ndim < len(names):
+        raise ValueError(
+            f"{ndim}-dimensional argument does not have enough dimensions for all core "
+            f"dimensions {tuple(names)!r}"
+        )
+    for name, extent in zip(names, shape[-len(names) :], strict=True):
+        if sizes.setdefault(name, extent) != extent:
+            raise ValueError(
+                f"inconsistent size for core dimension {name!r}: {extent!r} vs {sizes[name]!r}"
+            )
+
+
+class _Checked:
+    """A call of a function with a signature, whose results are checked against it."""
+
+    def __init__(self, func: Function, loop: Loop, outputs: Sequence[Any], sizes: Any) -> None:
+        self._func, self._loop, self._outputs = func, loop, outputs
+        self._sizes: dict[str, int] | None = sizes
+
+    def __call__(self, index: tuple[int, ...]) -> Sequence[Any]:
+        results = self._func(*[block[index] for block in self._loop.blocks])
+        count = len(results) if isinstance(results, tuple) else 1
+        if count != len(self._outputs):
+            raise ValueError(
+                f"wrong number of outputs from pyfunc: expected {len(self._outputs)!r}, "
+                f"got {count!r}"
+            )
+        results = results if len(self._outputs) > 1 or isinstance(results, tuple) else (results,)
+        if self._sizes is not None:  # of the first call; the others are cast and broadcast
+            for result, names in zip(results, self._outputs, strict=True):
+                _note_sizes(self._sizes, np.shape(result), np.ndim(result), names)
+            self._sizes = None
+        return results
+
+
+def _replicated(values: Any, like: DistArray) -> Any:
+    if isinstance(values, tuple):
+        return tuple([as_distarray(value, like.mesh) for value in values])
+    return as_distarray(values, like.mesh)
+
+
+def _elementwise(func: Function, operands: list[DistArray], otypes: Any, cache: bool) -> Any:
+    shape = broadcast_shapes(*[x.shape for x in operands])
+    if otypes is None and any(x.size == 0 for x in operands):
+        raise ValueError(_EMPTY)
+    if not shape:
+        operands = [x[None] for x in operands]
+    loop = make_loop(operands, [0] * len(operands))
+    blocks = [loop.mesh.to_host(block) for block in loop.blocks]
+    if otypes is None:
+        otypes, func = _types(func, blocks, loop, cache)
+    ufunc = np.frompyfunc(func, len(blocks), len(otypes))
+
+    def call() -> list[Array]:
+        with alone(loop.mesh):
+            values = ufunc(*blocks)
+        listed = values if isinstance(values, tuple) else (values,)
+        return [np.asanyarray(v, kind) for v, kind in zip(listed, otypes, strict=True)]
+
+    found, error = attempted(call)
+    agree(loop.mesh.group, error)
+    results = []
+    for block, kind in zip(found or [], otypes, strict=True):
+        block = _agreed_type(block, loop.mesh) if _is_open(kind) else block
+        result = placed(loop, block if block.dtype.hasobject else loop.mesh.asarray(block))
+        results.append(result if shape else unlooped(result))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _types(func: Function, blocks: list[Array], loop: Loop, cache: bool) -> tuple[str, Function]:
+    """The types of the results, from the first element's, and what to call from then on."""
+    mesh, kept = loop.mesh, []
+
+    def call() -> str:
+        with alone(mesh):
+            outputs = func(*[block.flat[0] for block in blocks])
+        kept.append(outputs)
+        listed = outputs if isinstance(outputs, tuple) else (outputs,)
+        return "".join([np.asarray(output).dtype.char for output in listed])
+
+    mine, error = attempted(call) if mesh.rank == loop.root else ("", None)
+    agree(mesh.group, error)
+    types = mesh.group.broadcast_object(mine, loop.root) or "d"  # outside of the mesh
+    if not cache:
+        return types, func
+
+    def cached(*values: Any) -> Any:
+        return kept.pop() if kept else func(*values)
+
+    return types, cached
+
+
+def _is_open(kind: Any) -> bool:
+    """Whether a type, given by its letter alone, leaves size or unit to the elements."""
+    return isinstance(kind, str) and kind in _FLEXIBLE
+
+
+def _agreed_type(block: Array, mesh: DeviceMesh) -> Array:
+    """The block in the type that the elements of all ranks need."""
+    texts = mesh.group.allgather_object(block.dtype.str if block.size else None)
+    needed = [np.dtype(text) for text in texts if text is not None]
+    return block.astype(np.result_type(*needed)) if needed else block
