@@ -20,7 +20,7 @@ __all__ = ["CLASSES", "class_of", "counts", "is_composed", "summary"]
 
 CLASSES = ("implemented", "composed", "falls back")
 #: What is touched by code that works on blocks.
-_LOWER = frozenset({"_block", "to_local", "_layout", "group", "subgroup", "xp", "_mesh"})
+_LOWER = frozenset({"block", "to_local", "layout", "group", "subgroup", "xp", "mesh"})
 #: What of the array floor is of use to any function.
 _READING = frozenset({"as_distarray", "common_mesh", "call", "implements"})
 _SPACES = {"linalg": "numpy.linalg.", "fft": "numpy.fft."}

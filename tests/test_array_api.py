@@ -87,7 +87,7 @@ def test_results_of_no_dimension_can_be_assigned_to(world, ranks):
         total[dnp.asarray(True)] = dnp.nan
         assert np.isnan(total)
         assert total.dtype == np.float64
-        assert isinstance(total._block, np.generic)
+        assert isinstance(total.block, np.generic)
 
     world.run(ranks, program)
 

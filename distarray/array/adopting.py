@@ -35,12 +35,12 @@ def adopt(values: Iterable[Any]) -> None:
     operands = list(operands_in(values))
     lost = []
     for x in operands:
-        root = x._mesh._root
+        root = x.mesh._root
         if root is None or root.answers:
             continue
-        if x._layout.is_whole:
-            x._mesh = mesh = default_mesh()
-            x._layout = Layout.replicated(x._layout.shape, mesh.shape)
+        if x.layout.is_whole:
+            x.mesh = mesh = default_mesh()
+            x.layout = Layout.replicated(x.layout.shape, mesh.shape)
         else:
             lost.append(root)
     if 0 < len(lost) < len(operands):

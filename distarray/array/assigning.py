@@ -35,14 +35,14 @@ def assign(target: Any, value: Any) -> None:
     No message for values that every rank has. A DistArray is brought to the layout of the target,
     also from another mesh.
     """
-    refuse_read_only(target._block)
+    refuse_read_only(target.block)
     if target.dtype == object and not isinstance(value, Base):
-        target._block[...] = value  # every rank has all of it; a list may be one element
+        target.block[...] = value  # every rank has all of it; a list may be one element
         return
     if target.dtype.names is not None and isinstance(value, (tuple, list)):
         value = np.asarray(value, target.dtype)  # a tuple is one record
     _check_records(value, target.dtype)  # NumPy looks at that first
-    shape = value._layout.shape if isinstance(value, Base) else np.shape(value)
+    shape = value.layout.shape if isinstance(value, Base) else np.shape(value)
     if not _fits(shape, target.shape):
         raise ValueError(
             f"could not broadcast input array from shape {shape_text(shape)} into shape "
@@ -56,13 +56,13 @@ def assign(target: Any, value: Any) -> None:
         value = _part(target, value)
     elif isinstance(value, np.ndarray):
         value = value[()]  # a device takes scalars of the host alone
-    if target._layout.holds(target._mesh.coords):
-        target._block[...] = value
+    if target.layout.holds(target.mesh.coords):
+        target.block[...] = value
 
 
 def brought(value: Any, mesh: Any) -> Any:
     """A distributed value on the mesh of what it is assigned to; evenly cut there unless small."""
-    if value._mesh is mesh:
+    if value.mesh is mesh:
         return value
     if value.nbytes < config.replicate_below:
         return value.redistribute(mesh)
@@ -71,19 +71,19 @@ def brought(value: Any, mesh: Any) -> Any:
 
 
 def _assign_distributed(target: Any, value: Any) -> None:
-    value = brought(value, target._mesh)
-    if value._layout.partials:
-        value._settle()
+    value = brought(value, target.mesh)
+    if value.layout.partials:
+        value.settle()
     value = fitted(value, target.dtype)
     while value.ndim > target.ndim:
         value = value[0]
-    layout, mesh = target._layout, target._mesh
+    layout, mesh = target.layout, target.mesh
     if value.shape == target.shape:
-        movement.assign(target._block, layout, value._block, value._layout, mesh)
+        movement.assign(target.block, layout, value.block, value.layout, mesh)
         return
-    part = movement.moved(value._block, value._layout, restrict(layout, value.shape), mesh)
+    part = movement.moved(value.block, value.layout, restrict(layout, value.shape), mesh)
     if layout.holds(mesh.coords):
-        target._block[...] = part
+        target.block[...] = part
 
 
 def one_element(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -95,8 +95,8 @@ def one_element(value: Any, dtype: np.dtype[Any]) -> Any:
         For what has dimensions, unless the elements are objects.
     """
     if isinstance(value, Base):
-        if value._layout.shape:
-            np.empty((), dtype)[()] = np.zeros(value._layout.shape, value._block.dtype)
+        if value.layout.shape:
+            np.empty((), dtype)[()] = np.zeros(value.layout.shape, value.block.dtype)
         return value
     cell = np.empty((), dtype)
     cell[()] = value
@@ -105,8 +105,8 @@ def one_element(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _check_records(value: Any, dtype: np.dtype[Any]) -> None:
     """Raise what NumPy raises for records that cannot become elements of a data type."""
-    if isinstance(value, Base) and value._block.dtype.kind == "V":
-        np.zeros(1, value._block.dtype).astype(dtype)
+    if isinstance(value, Base) and value.block.dtype.kind == "V":
+        np.zeros(1, value.block.dtype).astype(dtype)
 
 
 def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -126,10 +126,10 @@ def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _part(target: Any, value: Any) -> Any:
     """What a rank needs of a replicated value: its part of what the value broadcasts to."""
-    value = target._mesh.asarray(value)
+    value = target.mesh.asarray(value)
     value = value.reshape(value.shape[max(0, value.ndim - target.ndim) :])
     lead = target.ndim - value.ndim
-    section, shape = target._layout.section(target._mesh.coords)[lead:], target.shape[lead:]
+    section, shape = target.layout.section(target.mesh.coords)[lead:], target.shape[lead:]
     key = [
         slice(*interval) if extent == whole else slice(None)
         for interval, extent, whole in zip(section, value.shape, shape, strict=True)

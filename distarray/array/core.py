@@ -37,6 +37,8 @@ class DistArray(Scalars, Items, Operators, Methods):
         Where every element is.
     mesh : DeviceMesh
         The ranks that hold the array.
+    block : array or numpy.generic
+        This rank's block as it is kept; :meth:`to_local` gives it as an array.
 
     Examples
     --------
@@ -59,17 +61,6 @@ class DistArray(Scalars, Items, Operators, Methods):
     # -- what it is: free, never communicates ------------------------------------------------
 
     @property
-    def layout(self) -> Layout:
-        """Where every element is."""
-        return self._layout
-
-    @property
-    def mesh(self) -> DeviceMesh:
-        """The ranks that hold the array."""
-        mesh: DeviceMesh = self._mesh
-        return mesh
-
-    @property
     def device_mesh(self) -> DeviceMesh:
         """The mesh, under DTensor's name."""
         return self.mesh
@@ -77,49 +68,49 @@ class DistArray(Scalars, Items, Operators, Methods):
     @property
     def placements(self) -> tuple[Placement, ...]:
         """What each mesh dimension does to the array."""
-        return self._layout.placements
+        return self.layout.placements
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the global array."""
-        return self._layout.shape
+        return self.layout.shape
 
     @shape.setter
     def shape(self, shape: Any) -> None:
         """Give the same memory another shape; refused where elements would change rank."""
         np.empty(0).shape = 0  # warns where NumPy does
         found: Any = np.reshape(cast("Any", self), shape, copy=False)
-        self._block, self._layout = found._block, found._layout
+        self.block, self.layout = found.block, found.layout
 
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return self._layout.ndim
+        return self.layout.ndim
 
     @property
     def size(self) -> int:
         """Number of elements of the global array."""
-        return self._layout.size
+        return self.layout.size
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Data type of the elements."""
-        return self._block.dtype  # type: ignore[no-any-return]
+        return self.block.dtype  # type: ignore[no-any-return]
 
     @property
     def itemsize(self) -> int:
         """Bytes an element."""
-        return self._block.dtype.itemsize  # type: ignore[no-any-return]
+        return self.block.dtype.itemsize  # type: ignore[no-any-return]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the global array."""
-        return self._layout.size * self.itemsize
+        return self.layout.size * self.itemsize
 
     @property
     def device(self) -> str:
         """Where this rank's block is: "cpu" or "cuda:N"."""
-        return self._mesh.device  # type: ignore[no-any-return]
+        return self.mesh.device
 
     # -- local blocks ------------------------------------------------------------------------
 
@@ -128,38 +119,54 @@ class DistArray(Scalars, Items, Operators, Methods):
 
         Of an array with a pending fold it is this rank's contribution. Does not communicate.
         """
-        block = self._block
-        return self._mesh.asarray(block) if isinstance(block, np.generic) else block
+        block = self.block
+        return self.mesh.asarray(block) if isinstance(block, np.generic) else block
 
-    def _like(self, block: Array) -> "DistArray":
-        return wrap(block, self._layout, self._mesh)
+    # -- for those who write operations --------------------------------------------------------
 
-    def _computed(self, block: Array) -> "DistArray":
-        """As `_like`, for the result of an operation: one that is 0-d is a scalar."""
+    def like(self, block: Array) -> "DistArray":
+        """An array laid out as this one, with another block; checks nothing."""
+        return wrap(block, self.layout, self.mesh)
+
+    def computed(self, block: Array) -> "DistArray":
+        """As :meth:`like`, for the result of an operation: one that is 0-d is a scalar."""
         result: DistArray = object.__new__(DistArray)
-        result._layout = layout = self._layout
-        result._mesh = mesh = self._mesh
-        result._block = block if layout.shape else mesh.scalar(block)
+        result.layout = layout = self.layout
+        result.mesh = mesh = self.mesh
+        result.block = block if layout.shape else mesh.scalar(block)
         return result
 
-    def _settle(self) -> None:
-        layout = self._layout
+    def settle(self) -> None:
+        """Carry out pending folds and replicate what lives at one coordinate, in place; collective.
+
+        Cost
+        ----
+        One allreduce along the mesh dimensions where a fold is pending (a reduce-scatter where the
+        array is large), one broadcast along those where one coordinate has everything. Nothing if
+        the layout is plain.
+        """
+        layout = self.layout
         large = layout.partials and self.nbytes >= config.replicate_below
         target = movement.scatter_target(layout) if large else None
-        writeable = getattr(self._block.flags, "writeable", True)
+        writeable = getattr(self.block.flags, "writeable", True)
         self._natural = None  # some ranks may keep their block
-        self._block, self._layout = movement.settled(self._block, layout, self._mesh, target)
-        if not writeable and layout.partials and isinstance(self._block, np.ndarray):
-            self._block.flags.writeable = False
+        self.block, self.layout = movement.settled(self.block, layout, self.mesh, target)
+        if not writeable and layout.partials and isinstance(self.block, np.ndarray):
+            self.block.flags.writeable = False
 
-    def _plain(self) -> "DistArray":
-        if self._layout.is_plain:
+    def plain(self) -> "DistArray":
+        """The array without pending folds, and on all coordinates; collective.
+
+        It is the array itself, settled; or a copy of what lives at one coordinate, which may be a
+        view of another array and so has to stay where it is.
+        """
+        if self.layout.is_plain:
             return self
-        if not self._layout.ats:
-            self._settle()
+        if not self.layout.ats:
+            self.settle()
             return self
-        copy = self._like(self._block)
-        copy._settle()
+        copy = self.like(self.block)
+        copy.settle()
         return copy
 
     # -- moving ------------------------------------------------------------------------------
@@ -202,9 +209,7 @@ class DistArray(Scalars, Items, Operators, Methods):
     def full(self) -> np.ndarray[Any, Any]:
         """The global array as a NumPy array of its own on every rank; collective."""
         verify(DistArray.full, (self,), {})
-        return cast(
-            "np.ndarray[Any, Any]", movement.gathered(self._block, self._layout, self._mesh)
-        )
+        return cast("np.ndarray[Any, Any]", movement.gathered(self.block, self.layout, self.mesh))
 
     full_tensor = full
 
@@ -218,11 +223,9 @@ class DistArray(Scalars, Items, Operators, Methods):
         """
         root = operator.index(root)
         verify(DistArray.gather, (self, root), {})
-        if not 0 <= root < self._mesh.size():
-            raise ValueError(
-                f"gather(root={root}): the mesh has ranks 0 to {self._mesh.size() - 1}"
-            )
-        return movement.gathered(self._block, self._layout, self._mesh, root)
+        if not 0 <= root < self.mesh.size():
+            raise ValueError(f"gather(root={root}): the mesh has ranks 0 to {self.mesh.size() - 1}")
+        return movement.gathered(self.block, self.layout, self.mesh, root)
 
     # -- protocols ---------------------------------------------------------------------------
 
@@ -249,13 +252,13 @@ class DistArray(Scalars, Items, Operators, Methods):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         exporting.while_in_lists()
-        if self._layout.is_replicated and (copy is not False or self._mesh.device_type == "cpu"):
-            return np.array(self._mesh.to_host(self._block), dtype, copy=copy)
+        if self.layout.is_replicated and (copy is not False or self.mesh.device_type == "cpu"):
+            return np.array(self.mesh.to_host(self.block), dtype, copy=copy)
         if copy is False:
             raise ValueError("a NumPy array of a distributed array is always a copy of it")
         if self.nbytes > config.gather_limit:
             raise GatherLimitError(
-                f"numpy.asarray would gather {self.nbytes} bytes of {self._summary()} on every "
+                f"numpy.asarray would gather {self.nbytes} bytes of {self.summary()} on every "
                 f"rank; the limit is config.gather_limit = {config.gather_limit} bytes. Work on "
                 "the blocks (x.to_local()), gather on one rank (x.gather(root=0)), or call "
                 "x.full(), which has no limit"
@@ -299,7 +302,8 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __str__(self) -> str:
         return printing.array_str(self)
 
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """One line about the array: shape, data type and placements; never communicates."""
         return printing.summary(self)
 
 
@@ -310,7 +314,7 @@ _KNOWN = (DistArray, np.ndarray)
 def wrap(block: Array, layout: Layout, mesh: DeviceMesh) -> DistArray:
     """A DistArray of a block that is known to fit its layout; checks nothing."""
     self: DistArray = object.__new__(DistArray)
-    self._block = block
-    self._layout = layout
-    self._mesh = mesh
+    self.block = block
+    self.layout = layout
+    self.mesh = mesh
     return self

@@ -80,18 +80,18 @@ def common_mesh(*operands: Any) -> DeviceMesh:
     """
     first: DistArray | None = None
     for operand in operands:
-        if isinstance(operand, DistArray) and (first is None or operand._mesh is not first._mesh):
+        if isinstance(operand, DistArray) and (first is None or operand.mesh is not first.mesh):
             if first is not None:
                 own = own_mesh()
                 if own is not None:
                     return own
                 raise MeshError(
-                    f"operands live on different meshes: {first._summary()} on {first._mesh}, "
-                    f"{operand._summary()} on {operand._mesh}; bring one to the other's with "
+                    f"operands live on different meshes: {first.summary()} on {first.mesh}, "
+                    f"{operand.summary()} on {operand.mesh}; bring one to the other's with "
                     "x.redistribute(mesh, placements)"
                 )
             first = operand
-    return default_mesh() if first is None else first._mesh
+    return default_mesh() if first is None else first.mesh
 
 
 def as_distarray(x: Any, mesh: DeviceMesh | None = None, dtype: Any = None) -> DistArray:
@@ -100,7 +100,7 @@ def as_distarray(x: Any, mesh: DeviceMesh | None = None, dtype: Any = None) -> D
     Does not communicate.
     """
     if isinstance(x, DistArray):
-        if mesh is not None and x._mesh is not mesh:
+        if mesh is not None and x.mesh is not mesh:
             x = _at_hand(x, mesh)
         cast: DistArray = x if dtype is None or x.dtype == dtype else x.astype(dtype)
         return cast
@@ -111,8 +111,8 @@ def as_distarray(x: Any, mesh: DeviceMesh | None = None, dtype: Any = None) -> D
 
 def _at_hand(x: DistArray, mesh: DeviceMesh) -> DistArray:
     """A replicated array of the program's, for a function that runs on this rank by itself."""
-    if mesh is own_mesh() and x._layout.is_replicated:
-        return _replicated(x._block, mesh)
+    if mesh is own_mesh() and x.layout.is_replicated:
+        return _replicated(x.block, mesh)
     return x
 
 
@@ -130,14 +130,14 @@ def to_layout(x: DistArray, layout: Layout) -> DistArray:
     It shares memory with `x` on all ranks where no rank lacks anything, and on none otherwise.
     Collective unless the layout is the array's own or the array is replicated.
     """
-    if x._layout is layout:
+    if x.layout is layout:
         return x
-    if x._layout.partials:
-        x._settle()
-    block = moved(x._block, x._layout, layout, x._mesh)
-    if not stays(x._layout, layout) and (block is x._block or block.base is not None):
+    if x.layout.partials:
+        x.settle()
+    block = moved(x.block, x.layout, layout, x.mesh)
+    if not stays(x.layout, layout) and (block is x.block or block.base is not None):
         block = block.copy()
-    return wrap(block, layout, x._mesh)
+    return wrap(block, layout, x.mesh)
 
 
 def distribute(
@@ -185,7 +185,7 @@ def distribute(
     """
     if isinstance(x, DistArray):
         target = (
-            placements if placements is not None or mesh not in (None, x._mesh) else x.placements
+            placements if placements is not None or mesh not in (None, x.mesh) else x.placements
         )
         return x.redistribute(mesh, target)
     mesh = default_mesh() if mesh is None else mesh
@@ -204,8 +204,8 @@ def distribute(
     if not shape:
         block = mesh.xp.empty((), dtype) if block is None else block
         result = wrap(block, lone, mesh)
-        result._settle()
-        return wrap(result._block.copy(), result._layout, mesh)
+        result.settle()
+        return wrap(result.block.copy(), result.layout, mesh)
     if block is None:
         block = mesh.xp.empty(lone.local_shape(mesh.coords), dtype)
     return _copied(wrap(block, lone, mesh), layout, fortran)
@@ -283,7 +283,7 @@ def listed(placements: Placements, mesh: DeviceMesh) -> list[Placement]:
 def reversed_dims(x: DistArray) -> DistArray:
     """The array with its dimensions in reverse order, a view: in C order it is Fortran's."""
     axes = tuple(reversed(range(x.ndim)))
-    return wrap(x._block.transpose(axes), x._layout.transpose(axes), x._mesh) if axes else x
+    return wrap(x.block.transpose(axes), x.layout.transpose(axes), x.mesh) if axes else x
 
 
 def _copied(x: DistArray, layout: Layout, fortran: bool = False) -> DistArray:
@@ -291,9 +291,9 @@ def _copied(x: DistArray, layout: Layout, fortran: bool = False) -> DistArray:
     if fortran:
         axes = tuple(reversed(range(x.ndim)))
         return reversed_dims(_copied(reversed_dims(x), layout.transpose(axes)))
-    block = moved(x._block, x._layout, layout, x._mesh)
-    shared = block is x._block or block.base is not None
-    return natural(wrap(block.copy() if shared else block, layout, x._mesh))  # type: ignore[no-any-return]
+    block = moved(x.block, x.layout, layout, x.mesh)
+    shared = block is x.block or block.base is not None
+    return natural(wrap(block.copy() if shared else block, layout, x.mesh))  # type: ignore[no-any-return]
 
 
 @implements(DistArray.redistribute, through=Fold, at=True)
@@ -302,17 +302,17 @@ def _redistribute(
 ) -> DistArray:
     if mesh is not None and not isinstance(mesh, DeviceMesh):
         mesh, placements = None, mesh
-    target = x._mesh if mesh is None else mesh
+    target = x.mesh if mesh is None else mesh
     if placements is None:
         placements = [Replicate()] * len(target.shape)
     layout = Layout.chunked(x.shape, target.shape, listed(placements, target))
-    if target is x._mesh and layout.partials:
+    if target is x.mesh and layout.partials:
         return _keep_partial(x, layout)
     if layout.partials:
-        raise LayoutError(f"{x._summary()} cannot be redistributed to pending contributions")
-    goal = layout if target is x._mesh else None
-    settled = wrap(*movement.settled(x._block, x._layout, x._mesh, goal), x._mesh)
-    if target is not x._mesh:
+        raise LayoutError(f"{x.summary()} cannot be redistributed to pending contributions")
+    goal = layout if target is x.mesh else None
+    settled = wrap(*movement.settled(x.block, x.layout, x.mesh, goal), x.mesh)
+    if target is not x.mesh:
         return _across(settled, layout, target)
     return _copied(settled, layout)
 
@@ -320,24 +320,24 @@ def _redistribute(
 def _keep_partial(x: DistArray, layout: Layout) -> DistArray:
     if layout.placements != x.placements:
         raise LayoutError(
-            f"{x._summary()} cannot be redistributed to {list(layout.placements)}: a pending fold "
+            f"{x.summary()} cannot be redistributed to {list(layout.placements)}: a pending fold "
             "can be left where it is or carried out, not made"
         )
-    return wrap(x._block.copy(), x._layout, x._mesh)
+    return wrap(x.block.copy(), x.layout, x.mesh)
 
 
 def _across(x: DistArray, layout: Layout, mesh: DeviceMesh) -> DistArray:
     """The exchange between two meshes, over the ranks of both."""
-    group, src_ranks, dst_ranks = x._mesh.joined(mesh)
+    group, src_ranks, dst_ranks = x.mesh.joined(mesh)
     target = mesh.xp.empty(layout.local_shape(mesh.coords), x.dtype)
     if group is None:
         return wrap(target, layout, mesh)
-    plan = plan_across(x._layout, layout, src_ranks, dst_ranks, group.rank)
+    plan = plan_across(x.layout, layout, src_ranks, dst_ranks, group.rank)
     group.exchange(
         [(t.peer, movement.part_of(x.to_local(), t.slices)) for t in plan.sends],
         [(t.peer, movement.part_of(target, t.slices)) for t in plan.receives],
-        Route(x._layout, layout),
+        Route(x.layout, layout),
     )
     if plan.kept:
-        target[plan.kept[1]] = x._block[plan.kept[0]]
+        target[plan.kept[1]] = x.block[plan.kept[0]]
     return wrap(target, layout, mesh)

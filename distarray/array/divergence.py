@@ -86,7 +86,7 @@ def verify_equal(group: Group, block: Any, text: str) -> None:
 
 def _mesh_of(values: Iterable[Any]) -> Any:
     for value in values:
-        found = value._mesh if isinstance(value, Base) else None
+        found = value.mesh if isinstance(value, Base) else None
         if isinstance(value, (list, tuple)):
             found = _mesh_of(value)
         if found is not None:

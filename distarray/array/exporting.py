@@ -53,15 +53,15 @@ def capsule(
     What consumers are known to get wrong is exported as a copy unless that is ruled out: torch
     ends the process at negative strides, and writes to memory that is flagged as read-only.
     """
-    if not x._layout.is_replicated:
+    if not x.layout.is_replicated:
         raise BufferError(
-            f"{x._summary()} is partitioned; export this rank's block, x.to_local(), "
+            f"{x.summary()} is partitioned; export this rank's block, x.to_local(), "
             "or the whole array, x.full()"
         )
     if copy is not True and not devices.on_device(block):
         why = _what_torch_gets_wrong(block)
         if why and copy is False:
-            raise CopyRequiredError(f"{x._summary()} has {why}; export a copy (copy=True)")
+            raise CopyRequiredError(f"{x.summary()} has {why}; export a copy (copy=True)")
         copy = True if why else copy
     asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
     return block.__dlpack__(**{name: value for name, value in asked.items() if value is not None})
@@ -78,11 +78,11 @@ def reduced(x: "DistArray", protocol: Any) -> Any:
         If it is cut, and larger than ``config.gather_limit``.
     """
     whole: Any
-    if x._layout.is_replicated:
-        whole = x._mesh.to_host(x._block)
+    if x.layout.is_replicated:
+        whole = x.mesh.to_host(x.block)
     elif x.nbytes > config.gather_limit:
         raise GatherLimitError(
-            f"pickling would gather {x.nbytes} bytes of {x._summary()} on every rank; the limit is "
+            f"pickling would gather {x.nbytes} bytes of {x.summary()} on every rank; the limit is "
             f"config.gather_limit = {config.gather_limit} bytes. Pickle a block (x.to_local()), or "
             "x.full(), which has no limit; distarray.io and distarray.checkpoint save arrays by "
             "their parts"

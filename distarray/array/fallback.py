@@ -49,7 +49,7 @@ def fall_back(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
         If `config.fallback` is "error", or the operands exceed `config.fallback_limit`.
     """
     arrays = list({id(x): x for x in _arrays([args, kwargs])}.values())  # each once, in order
-    nbytes = sum([x.nbytes for x in arrays if not x._layout.is_replicated])
+    nbytes = sum([x.nbytes for x in arrays if not x.layout.is_replicated])
     _refuse_or_warn(function, arrays, nbytes)
     copies = {id(x): x.full() for x in arrays}
     return _called(function, args, kwargs, arrays, copies)
@@ -72,7 +72,7 @@ def _called(
     mesh = common_mesh(*arrays)
     result = function(*_replaced(args, copies), **_replaced(kwargs, copies))
     for out in _arrays(kwargs.get("out")):
-        if copies[id(out)] is not out._block:
+        if copies[id(out)] is not out.block:
             out[...] = copies[id(out)]
     originals = {id(copies[id(x)]): x for x in arrays}
     return _distributed(result, mesh, originals)
@@ -88,7 +88,7 @@ def _refuse_or_warn(function: Callable[..., Any], arrays: list[DistArray], nbyte
             if config.fallback == "error"
             else f"config.fallback_limit is {config.fallback_limit} bytes"
         )
-        operands = ", ".join([x._summary() for x in arrays])
+        operands = ", ".join([x.summary() for x in arrays])
         raise NotDistributedError(
             f"{name} has no distributed form here. Gathering its operands ({operands}) would bring "
             f"{nbytes} bytes to every rank, and {reason}. {name}(x.full()) does it where that much "
@@ -108,8 +108,8 @@ def _replaced(value: Any, copies: dict[int, Any]) -> Any:
     if isinstance(value, DistArray):
         return (
             copies[id(value)]
-            if value.ndim or not isinstance(value._block, np.generic)
-            else value._block
+            if value.ndim or not isinstance(value.block, np.generic)
+            else value.block
         )
     if isinstance(value, (list, tuple)):
         items = [_replaced(item, copies) for item in value]

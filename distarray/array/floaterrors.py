@@ -63,7 +63,7 @@ def mesh_concerned(values: Iterable[Any]) -> Any:
     What works on replicated arrays alone raises alike everywhere, without a word.
     """
     for value in values:
-        found = value._mesh if isinstance(value, Base) and not value._layout.is_replicated else None
+        found = value.mesh if isinstance(value, Base) and not value.layout.is_replicated else None
         if isinstance(value, (list, tuple)):
             found = mesh_concerned(value)
         if found is not None:

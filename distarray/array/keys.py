@@ -118,7 +118,7 @@ def _is_basic(entry: Any, arrays: bool) -> bool:
     """Whether an entry is none of those that make a key advanced (or no valid index at all)."""
     if entry is None or entry is Ellipsis or isinstance(entry, slice):
         return True
-    if not arrays and _is_array(entry) and not isinstance(getattr(entry, "_block", 0), np.generic):
+    if not arrays and _is_array(entry) and not isinstance(getattr(entry, "block", 0), np.generic):
         return False
     return not isinstance(entry, list) and as_index(entry) is not None
 

@@ -119,7 +119,7 @@ class Methods(Base):
         """A copy collapsed into one dimension."""
         if order in ("K", "k"):
             return call(np.copy, call(np.ravel, self, order))
-        return call(np.reshape, self, (self._layout.size,), order, copy=True)
+        return call(np.reshape, self, (self.layout.size,), order, copy=True)
 
     def transpose(self, *axes: Any) -> Any:
         """As :func:`numpy.transpose`; a view."""
@@ -213,8 +213,8 @@ class Methods(Base):
 
     def fill(self, value: Any) -> None:
         """Set every element to a scalar."""
-        refuse_read_only(self._block)
-        self[...] = one_element(value, self._block.dtype)  # type: ignore[index]
+        refuse_read_only(self.block)
+        self[...] = one_element(value, self.block.dtype)  # type: ignore[index]
 
     # -- elementwise ----------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class Methods(Base):
 
     def conj(self) -> Any:
         """As :func:`numpy.conjugate`; the array itself if it is real."""
-        if self._block.dtype.kind != "c":
+        if self.block.dtype.kind != "c":
             return self
         return np.conjugate(self)  # type: ignore[call-overload]
 
@@ -250,7 +250,7 @@ class Methods(Base):
 
     @imag.setter
     def imag(self, value: Any) -> None:
-        if np.dtype(self._block.dtype).kind != "c":
+        if np.dtype(self.block.dtype).kind != "c":
             raise TypeError("array does not have imaginary part to set")
         _assign_part(call(np.imag, self), value)
 
@@ -270,28 +270,28 @@ class Methods(Base):
         an integer where text is read, as a rank may find some that is no number; and with
         ``copy=False`` and an order, where a rank alone cannot say how the array is stored.
         """
-        if error_state() is not NORMAL and raises() and not self._layout.is_replicated:
-            return agreed(self._mesh, self.astype, dtype, order, casting, subok, copy)
+        if error_state() is not NORMAL and raises() and not self.layout.is_replicated:
+            return agreed(self.mesh, self.astype, dtype, order, casting, subok, copy)
         dtype = np.dtype(dtype)
-        kind, wanted = self._block.dtype.kind, dtype.kind
-        linear = kind in "fc" and np.can_cast(self._block.dtype, dtype)
-        if self._layout.partials and not linear:
-            self._settle()
+        kind, wanted = self.block.dtype.kind, dtype.kind
+        linear = kind in "fc" and np.can_cast(self.block.dtype, dtype)
+        if self.layout.partials and not linear:
+            self.settle()
         if not copy and _needs_no_copy(self, dtype, order):
             return self
         error = None
         # Text may say no number, and be too short for a date.
         reads = wanted not in "SUO" if kind in "SUO" else kind in "mM" and wanted in "SU"
-        reads = reads and not self._layout.is_replicated
+        reads = reads and not self.layout.is_replicated
         try:
-            cast = cast_block(self._block, dtype, order, casting)
+            cast = cast_block(self.block, dtype, order, casting)
         except Exception as found:
             if not reads:
                 raise
             error = found
         if reads:
-            agree(self._mesh.group, error)
-        return self._like(cast)
+            agree(self.mesh.group, error)
+        return self.like(cast)
 
     def copy(self, order: str = "C") -> Any:
         """A copy with memory of its own and the canonical cut; see :func:`numpy.copy`."""
@@ -299,25 +299,25 @@ class Methods(Base):
 
     def view(self, dtype: Any = None) -> Self:
         """A view, read as another data type of the same size if one is given."""
-        if self._layout.partials:
-            self._settle()  # two arrays with contributions would be folded into memory of their own
+        if self.layout.partials:
+            self.settle()  # two arrays with contributions would be folded into memory of their own
         if dtype is None:
-            block = self._block
-            return self._like(block if isinstance(block, np.generic) else block[...])  # type: ignore[no-any-return]
+            block = self.block
+            return self.like(block if isinstance(block, np.generic) else block[...])  # type: ignore[no-any-return]
         if not isinstance(dtype, type) or not issubclass(dtype, Base):
             dtype = np.dtype(dtype)
-            if dtype.itemsize != self._block.dtype.itemsize:
+            if dtype.itemsize != self.block.dtype.itemsize:
                 raise ValueError(
-                    f"view({dtype}) of {self._block.dtype} would change the shape of every block; "
+                    f"view({dtype}) of {self.block.dtype} would change the shape of every block; "
                     "view the local blocks, x.to_local().view(...), instead"
                 )
-            return self._like(self._block.view(dtype))  # type: ignore[no-any-return]
+            return self.like(self.block.view(dtype))  # type: ignore[no-any-return]
         return self
 
     @property
     def flags(self) -> Any:
         """Whether the array can be written to, and how this rank's block of it is stored."""
-        return self._block.flags
+        return self.block.flags
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -325,8 +325,8 @@ class Methods(Base):
 
         No memory lies so; ``x.to_local().strides`` are those of this rank's part.
         """
-        steps, step = [], self._block.dtype.itemsize if self._layout.size else 0
-        for extent in reversed(self._layout.shape):
+        steps, step = [], self.block.dtype.itemsize if self.layout.size else 0
+        for extent in reversed(self.layout.shape):
             steps.append(step)
             step *= extent
         return tuple(reversed(steps))
@@ -356,14 +356,14 @@ class Methods(Base):
 
         Every rank calls it, and none sends anything.
         """
-        self._block.setflags(write=write, align=align, uic=uic)
+        self.block.setflags(write=write, align=align, uic=uic)
 
     def byteswap(self, inplace: bool = False) -> Any:
         """The bytes of each element in the opposite order."""
-        if self._layout.partials:
-            self._settle()
-        swapped = self._block.byteswap(inplace)
-        return self if inplace else self._like(swapped)
+        if self.layout.partials:
+            self.settle()
+        swapped = self.block.byteswap(inplace)
+        return self if inplace else self.like(swapped)
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Any:
         """The array on another kind of device; this array itself where it is there already."""
@@ -379,8 +379,8 @@ class Methods(Base):
 
     def tobytes(self, order: Any = "C") -> bytes:
         """The bytes of the whole array on every rank; collective unless replicated."""
-        alone = self._mesh.size() == 1  # nothing to gather: not copied twice
-        whole = self._mesh.to_host(self._plain().to_local()) if alone else np.asarray(self)
+        alone = self.mesh.size() == 1  # nothing to gather: not copied twice
+        whole = self.mesh.to_host(self.plain().to_local()) if alone else np.asarray(self)
         return whole.tobytes(order)
 
     def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:

@@ -86,10 +86,10 @@ def _lone(values: list[Any]) -> DistArray | None:
     for value in values:
         if isinstance(value, DistArray):
             if found is None:
-                if not is_alone(value._mesh):
+                if not is_alone(value.mesh):
                     return None
                 found = value
-            elif found._mesh is not value._mesh:
+            elif found.mesh is not value.mesh:
                 return None
         elif isinstance(value, (tuple, list)) and not _PLAIN.issuperset(map(type, value)):
             if type(value) not in _SEQUENCES:
@@ -101,7 +101,7 @@ def _lone(values: list[Any]) -> DistArray | None:
 def _model(values: Iterable[Any], otherwise: DistArray) -> tuple[DistArray, bool]:
     """The first cut operand, where the result goes; if there is none its size decides."""
     for value in values:
-        if isinstance(value, DistArray) and not value._layout.is_replicated:
+        if isinstance(value, DistArray) and not value.layout.is_replicated:
             return value, False
         if type(value) is tuple:
             found, sized = _model(value, otherwise)
@@ -112,7 +112,7 @@ def _model(values: Iterable[Any], otherwise: DistArray) -> tuple[DistArray, bool
 
 def names_scalar(into: Any) -> bool:
     """Whether what is to be written to is a scalar, which NumPy's functions refuse."""
-    return isinstance(into, DistArray) and isinstance(into._block, np.generic)
+    return isinstance(into, DistArray) and isinstance(into.block, np.generic)
 
 
 #: What is in long lists of numbers.
@@ -122,7 +122,7 @@ _SEQUENCES = frozenset({tuple, list})
 
 def _bare(value: Any) -> Any:
     if isinstance(value, DistArray):
-        return value._block
+        return value.block
     if type(value) in _SEQUENCES and not _PLAIN.issuperset(map(type, value)):
         return type(value)([_bare(item) for item in value])
     return value
@@ -131,7 +131,7 @@ def _bare(value: Any) -> Any:
 def _placed(value: Any, x: DistArray, by_size: bool) -> Any:
     if not isinstance(value, (np.ndarray, np.generic)):
         return value
-    mesh, layout = x._mesh, x._layout
+    mesh, layout = x.mesh, x.layout
     if by_size or (layout.is_replicated and x.nbytes < config.replicate_below):
         return wrap(value, default_layout(value.shape, value.itemsize, mesh), mesh)
     return wrap(value, _like(value.shape, layout.mesh_shape, layout.placements), mesh)

@@ -39,7 +39,7 @@ def _repeats(ufunc: np.ufunc, number: Any, other: Any) -> bool:
     return (
         ufunc is _multiply
         and isinstance(other, _SEQUENCES)
-        and isinstance(number._block, np.integer)
+        and isinstance(number.block, np.integer)
     )
 
 
@@ -82,19 +82,19 @@ def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
 
     def operate(self: Any, other: Any) -> Any:
         kind = type(other)
-        layout = self._layout
+        layout = self.layout
         if not layout.partials and (error_state() is NORMAL or not raises()):
             if kind is type(self):
-                if other._layout is layout and other._mesh is self._mesh:
+                if other.layout is layout and other.mesh is self.mesh:
                     if layout.size >= LARGE:
                         counts = getrefcount(self), getrefcount(other)
-                        return self._computed(compute(ufunc, self, other, counts))
-                    return self._computed(ufunc(self._block, other._block))
+                        return self.computed(compute(ufunc, self, other, counts))
+                    return self.computed(ufunc(self.block, other.block))
             elif kind in _SCALARS:
                 if layout.size >= LARGE:
                     counts = getrefcount(self), 0
-                    return self._computed(compute(ufunc, self, other, counts))
-                return self._computed(ufunc(self._block, other))
+                    return self.computed(compute(ufunc, self, other, counts))
+                return self.computed(ufunc(self.block, other))
         return long(self, other)
 
     return _short_for(ufunc, operate, long)
@@ -104,13 +104,13 @@ def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     long = _asking(ufunc, reflected=True)
 
     def operate(self: Any, other: Any) -> Any:
-        layout = self._layout
+        layout = self.layout
         plain = type(other) in _SCALARS and not layout.partials
         if plain and (error_state() is NORMAL or not raises()):
             if layout.size >= LARGE:
                 counts = 0, getrefcount(self)
-                return self._computed(compute(ufunc, other, self, counts))
-            return self._computed(ufunc(other, self._block))
+                return self.computed(compute(ufunc, other, self, counts))
+            return self.computed(ufunc(other, self.block))
         return long(self, other)
 
     return _short_for(ufunc, operate, long)
@@ -141,7 +141,7 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Callable[[Any, Any], Any]:
 
 def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     def operate(self: Any, other: Any) -> Any:
-        layout, block = self._layout, self._block
+        layout, block = self.layout, self.block
         if isinstance(block, np.generic):  # a scalar, as NumPy's: not changed but replaced
             return ufunc(self, other)
         if not layout.partials and (error_state() is NORMAL or not raises()):
@@ -149,13 +149,13 @@ def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
             if kind in _SCALARS:
                 ufunc(block, other, out=block)
                 return self
-            if kind is type(self) and other._layout is layout and other._mesh is self._mesh:
-                ufunc(block, other._block, out=block)
+            if kind is type(self) and other.layout is layout and other.mesh is self.mesh:
+                ufunc(block, other.block, out=block)
                 return self
         return NotImplemented if _declines(other) else ufunc(self, other, out=(self,))
 
     def ask(self: Any, other: Any) -> Any:
-        if isinstance(self._block, np.generic):
+        if isinstance(self.block, np.generic):
             return ufunc(self, other)
         return NotImplemented if _declines(other) else ufunc(self, other, out=(self,))
 
@@ -164,8 +164,8 @@ def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
 
 def _unary(ufunc: np.ufunc) -> Callable[[Any], Any]:
     def operate(self: Any) -> Any:
-        if not self._layout.partials and (error_state() is NORMAL or not raises()):
-            return self._computed(ufunc(self._block))
+        if not self.layout.partials and (error_state() is NORMAL or not raises()):
+            return self.computed(ufunc(self.block))
         return ufunc(self)
 
     def ask(self: Any) -> Any:
@@ -180,8 +180,8 @@ def _exponent(other: Any) -> Any:
     if kind in (int, float) or isinstance(other, np.generic):
         return other
     if isinstance(other, Base):
-        layout = other._layout
-        return other._block if not layout.cuts and layout.is_replicated else None
+        layout = other.layout
+        return other.block if not layout.cuts and layout.is_replicated else None
     return other[()] if kind is np.ndarray and not other.ndim else None
 
 
@@ -189,7 +189,7 @@ def _refuses(self: Any, exponent: Any) -> bool:
     """Whether NumPy refuses the power, though a rank without elements would not notice."""
     kind = "i" if type(exponent) is int else getattr(exponent, "dtype", None)
     signed = kind == "i" or getattr(kind, "kind", "") == "i"
-    return signed and self._block.dtype.kind in "bui" and exponent < 0
+    return signed and self.block.dtype.kind in "bui" and exponent < 0
 
 
 def _ask_power(self: Any, other: Any, modulo: Any = None) -> Any:
@@ -203,7 +203,7 @@ def _ask_rpower(self: Any, other: Any, modulo: Any = None) -> Any:
 def _ask_ipower(self: Any, other: Any) -> Any:
     if _declines(other):
         return NotImplemented
-    scalar = isinstance(self._block, np.generic)
+    scalar = isinstance(self.block, np.generic)
     return _POWER(self, other) if scalar else _POWER(self, other, out=(self,))
 
 
@@ -251,26 +251,26 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
         if modulo is not None:
             return NotImplemented
-        if error_state() is not NORMAL and raises() and not self._layout.is_replicated:
-            return agreed(self._mesh, operator.pow, self, other)
+        if error_state() is not NORMAL and raises() and not self.layout.is_replicated:
+            return agreed(self.mesh, operator.pow, self, other)
         # NumPy turns the powers that users write most into cheaper functions, with other bits.
         exponent = _exponent(other)
-        if exponent is not None and not self._layout.partials and not _refuses(self, exponent):
-            return self._computed(self._block**exponent)
-        if self._block.dtype.kind in "iu":
+        if exponent is not None and not self.layout.partials and not _refuses(self, exponent):
+            return self.computed(self.block**exponent)
+        if self.block.dtype.kind in "iu":
             return NotImplemented if _declines(other) else _POWER(self, other)
         return self._power(other)
 
     def __rpow__(self, other: Any, modulo: Any = None) -> Any:
         if modulo is not None or _declines(other):
             return NotImplemented
-        return _POWER(other, self) if self._block.dtype.kind == "i" else self._rpower(other)
+        return _POWER(other, self) if self.block.dtype.kind == "i" else self._rpower(other)
 
     def __ipow__(self, other: Any) -> Any:  # type: ignore[misc]
-        if error_state() is not NORMAL and raises() and not self._layout.is_replicated:
-            return agreed(self._mesh, operator.ipow, self, other)
+        if error_state() is not NORMAL and raises() and not self.layout.is_replicated:
+            return agreed(self.mesh, operator.ipow, self, other)
         exponent = _exponent(other)
-        block, folded = self._block, bool(self._layout.partials)
+        block, folded = self.block, bool(self.layout.partials)
         if exponent is None or folded or isinstance(block, np.generic) or _refuses(self, exponent):
             if isinstance(block, np.generic):
                 return self**other
@@ -291,7 +291,7 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
         return NotImplemented if _declines(other) else _matmul(other, self)
 
     def __imatmul__(self, other: Any) -> Any:
-        ndim = len(self._layout.shape)
+        ndim = len(self.layout.shape)
         if not ndim or np.ndim(other) < 2:
             np.empty((1,) * ndim).__imatmul__(np.empty((1,) * np.ndim(other)))  # raises
         self[...] = _matmul(self, other)  # type: ignore[index]

@@ -154,7 +154,7 @@ def follow(x: DistArray) -> Layout:
     Where `x` lives at one coordinate of a mesh dimension, or is pending there, the new array is
     replicated.
     """
-    return x._layout if x._layout.is_plain else x._layout.settled()
+    return x.layout if x.layout.is_plain else x.layout.settled()
 
 
 def plain(value: Any) -> Any:
@@ -164,4 +164,4 @@ def plain(value: Any) -> Any:
     """
     if not isinstance(value, DistArray) or value.ndim:
         return value
-    return value.mesh.to_host(value._block) if value._layout.is_replicated else value.full()
+    return value.mesh.to_host(value.block) if value.layout.is_replicated else value.full()

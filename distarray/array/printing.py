@@ -13,7 +13,7 @@ __all__ = ["array_repr", "array_str", "local_form", "summary", "whole"]
 
 def summary(x: Any) -> str:
     """One line: type, shape, dtype and placements."""
-    return _summary(x._layout, x._block.dtype)
+    return _summary(x.layout, x.block.dtype)
 
 
 @lru_cache(maxsize=256)
@@ -24,10 +24,10 @@ def _summary(layout: Layout, dtype: Any) -> str:
 
 def whole(x: Any) -> Any:
     """What NumPy would print, where it is at hand or may be gathered; else None."""
-    if x._mesh.coords is None:
+    if x.mesh.coords is None:
         return None
-    if x._layout.is_replicated:
-        return x._block
+    if x.layout.is_replicated:
+        return x.block
     return np.asarray(x.full()) if config.print_gathered else None
 
 
@@ -49,10 +49,10 @@ def array_str(x: Any) -> str:
 
 def local_form(x: Any, block: str) -> str:
     """The layout, this rank and its section, and the text of its block."""
-    mesh = x._mesh
+    mesh = x.mesh
     if mesh.coords is None:
         return f"{summary(x)} on a mesh that this rank is no part of"
-    box = ", ".join([f"{start}:{stop}" for start, stop in x._layout.section(mesh.coords)])
-    kind = "contribution" if x._layout.partials else "block"
+    box = ", ".join([f"{start}:{stop}" for start, stop in x.layout.section(mesh.coords)])
+    kind = "contribution" if x.layout.partials else "block"
     lines = block.replace("\n", "\n  ")
     return f"{summary(x)}\n  rank {mesh.rank} of {mesh.size()}, {kind} [{box}]:\n  {lines}"

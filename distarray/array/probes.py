@@ -62,11 +62,11 @@ def as_mask(where: Any, mesh: DeviceMesh) -> DistArray:
 def check_writeable(outs: Sequence[Any]) -> None:
     """Raise what NumPy raises about given arrays before it looks at anything else."""
     for out in outs:
-        if not isinstance(out, DistArray) or isinstance(out._block, np.generic):
+        if not isinstance(out, DistArray) or isinstance(out.block, np.generic):
             raise TypeError("return arrays must be of ArrayType")
-        if out._layout.partials:
-            out._settle()
-        refuse_read_only(out._block, "output array is read-only")
+        if out.layout.partials:
+            out.settle()
+        refuse_read_only(out.block, "output array is read-only")
 
 
 def check_shapes(arrays: Sequence[Any], outs: Sequence[Any]) -> None:

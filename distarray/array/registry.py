@@ -252,12 +252,12 @@ def set_fallback(function: Callable[..., Any], on_objects: Callable[..., Any]) -
 def _settled(value: Any, row: Row) -> Any:
     """An argument as the implementation takes it; itself if it can be."""
     if isinstance(value, Base):
-        layout = value._layout
+        layout = value.layout
         if layout.is_plain:
             return value
         folds = {layout.placements[m].op for m in layout.partials}  # type: ignore[attr-defined]
         fits = (row.at or not layout.ats) and folds <= row.through
-        return value if fits else value._plain()
+        return value if fits else value.plain()
     if isinstance(value, (list, tuple)):
         items = [_settled(item, row) for item in value]
         if any(new is not old for new, old in zip(items, value, strict=True)):
@@ -272,15 +272,15 @@ def _refuse_others(out: Any) -> None:
     if type(out) is tuple:
         for item in out:
             _refuse_others(item)
-    elif isinstance(getattr(out, "_block", out), np.generic) or not hasattr(out, "dtype"):
+    elif isinstance(getattr(out, "block", out), np.generic) or not hasattr(out, "dtype"):
         raise TypeError("return arrays must be of ArrayType")
 
 
 def _settle_folds(out: Any) -> None:
     """Make arrays that are to be written to ready for it, without moving them."""
     for value in out if isinstance(out, (tuple, list)) else (out,):
-        if isinstance(value, Base) and value._layout.partials:
-            value._settle()
+        if isinstance(value, Base) and value.layout.partials:
+            value.settle()
 
 
 def settled_arguments(
@@ -307,14 +307,14 @@ def settled_arguments(
 def _server(row: Row, values: list[Any]) -> Callable[..., Any] | None:
     """What takes the place of an implementation that is handed Python objects, if anything does."""
     operands = list(operands_in(values))
-    objects = [x for x in operands if x._block.dtype.hasobject]
+    objects = [x for x in operands if x.block.dtype.hasobject]
     if not objects:
         return None
-    if row.measures and any(not x._layout.is_replicated for x in objects):
+    if row.measures and any(not x.layout.is_replicated for x in objects):
         return _fallback[0]
-    mesh = operands[0]._mesh
+    mesh = operands[0].mesh
     here = mesh.coords is not None and mesh.device_type == "cpu"  # objects never lie on a device
-    whole = row.numpys and here and all(x._layout.is_replicated for x in operands)
+    whole = row.numpys and here and all(x.layout.is_replicated for x in operands)
     return _on_objects[0] if whole else None
 
 
@@ -324,7 +324,7 @@ def _as_they_are(values: Iterable[Any], lists: bool = False) -> bool:
         if type(value) in _ATOMS:
             continue
         if isinstance(value, Base):
-            if not value._layout.is_plain or value._block.dtype.hasobject:
+            if not value.layout.is_plain or value.block.dtype.hasobject:
                 return False
         elif isinstance(value, (tuple, list)) and not (lists or _all_as_they_are(value)):
             return False

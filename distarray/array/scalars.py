@@ -43,8 +43,8 @@ class Scalars(Base):
 
     def _scalar(self: Any, what: Any) -> Any:
         """`what(block)` for the conversions that want a single element."""
-        if self._layout.is_replicated:
-            return what(self._mesh.to_host(self._block))
+        if self.layout.is_replicated:
+            return what(self.mesh.to_host(self.block))
         if self.size != 1:
             # NumPy's own words for arrays of other sizes, without looking at any element.
             return what(np.broadcast_to(np.zeros((), self.dtype), self.shape))
@@ -66,18 +66,18 @@ class Scalars(Base):
         return self._scalar(operator.index)  # type: ignore[no-any-return]
 
     def __round__(self: Any, ndigits: int | None = None) -> Any:
-        if isinstance(self._block, np.generic):
-            return round(self._block, ndigits) if ndigits is not None else round(self._block)  # type: ignore[call-overload]
+        if isinstance(self.block, np.generic):
+            return round(self.block, ndigits) if ndigits is not None else round(self.block)  # type: ignore[call-overload]
         return np.round(self, ndigits or 0)
 
     def __format__(self, spec: str) -> str:
-        if self._layout.is_replicated:
-            return format(self._mesh.to_host(self._block), spec)
+        if self.layout.is_replicated:
+            return format(self.mesh.to_host(self.block), spec)
         if not spec:
             return str(self)
         raise TypeError("unsupported format string passed to DistArray.__format__")
 
     def __hash__(self) -> int:
-        if isinstance(self._block, np.generic):
-            return hash(self._block)
+        if isinstance(self.block, np.generic):
+            return hash(self.block)
         raise TypeError("unhashable type: 'DistArray'")

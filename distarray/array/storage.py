@@ -38,8 +38,8 @@ _MAYBE, _HARDLY, _YES, _NO = range(4)
 
 def vacant(x: Any, layout: Layout) -> Array:
     """The block of a view on a rank that holds nothing of it: as writeable as the array's."""
-    block = x._mesh.xp.empty(layout.local_shape(x._mesh.coords), x._block.dtype)
-    if not getattr(x._block.flags, "writeable", True):
+    block = x.mesh.xp.empty(layout.local_shape(x.mesh.coords), x.block.dtype)
+    if not getattr(x.block.flags, "writeable", True):
         block.flags.writeable = False
     return block
 
@@ -65,7 +65,7 @@ def is_contiguous(x: Any, order: str, everywhere: bool = True) -> bool:
     """
     if order == "C" and is_natural(x):
         return True
-    block, layout = x.to_local(), x._layout
+    block, layout = x.to_local(), x.layout
     return _decided(x, _of_contiguity(block, layout, order), range(layout.ndim), everywhere)
 
 
@@ -78,23 +78,23 @@ def suits(x: Any, dtype: Any, order: str) -> bool:
     ----
     As :func:`is_contiguous` for the orders "C" and "F"; else none.
     """
-    own = x._block.dtype
+    own = x.block.dtype
     kind = own if dtype is None else np.dtype(dtype)
     if kind != own and kind.type is own.type:
         kind = np.empty(0, own).astype(kind).dtype  # text of any length, dates of any unit
-    if kind != own or isinstance(x._block, np.generic):
+    if kind != own or isinstance(x.block, np.generic):
         return False
     return order not in ("C", "F") or is_contiguous(x, order)
 
 
 def is_natural(x: Any) -> bool:
     """Whether all ranks know that all blocks are in C order, without gaps."""
-    return getattr(x, "_natural", None) is x._block
+    return getattr(x, "_natural", None) is x.block
 
 
 def natural(x: Any) -> Any:
     """The array itself, of which all ranks know now that all blocks are in C order."""
-    x._natural = x._block
+    x._natural = x.block
     return x
 
 
@@ -134,7 +134,7 @@ def can_merge(x: Any, groups: Sequence[Interval], everywhere: bool = True) -> bo
     dims = [dim for first, last in groups if last - first > 1 for dim in range(first, last)]
     if not dims or is_natural(x):
         return True
-    return _decided(x, _of_merging(x._block, x._layout, groups, dims), dims, everywhere)
+    return _decided(x, _of_merging(x.block, x.layout, groups, dims), dims, everywhere)
 
 
 def _of_merging(
@@ -167,16 +167,16 @@ def owns_memory(x: Any) -> bool:
     One allreduce of an integer, unless every rank has everything.
     """
     vote = _YES if x.to_local().flags.owndata else _NO
-    if not x._layout.is_whole:
-        vote = int(x._mesh.group.allreduce(np.array(vote), Fold.MAX, "ownership of memory"))
+    if not x.layout.is_whole:
+        vote = int(x.mesh.group.allreduce(np.array(vote), Fold.MAX, "ownership of memory"))
     return vote == _YES
 
 
 def _decided(x: Any, vote: int, dims: Sequence[int], everywhere: bool) -> bool:
     # Who has no elements has to know at least whether a view can be written to.
-    layout, all_ask = x._layout, everywhere or not getattr(x._block.flags, "writeable", True)
+    layout, all_ask = x.layout, everywhere or not getattr(x.block.flags, "writeable", True)
     if not layout.is_whole and _is_asked(layout, tuple(dims), all_ask):
-        vote = int(x._mesh.group.allreduce(np.array(vote), Fold.MAX, "storage"))
+        vote = int(x.mesh.group.allreduce(np.array(vote), Fold.MAX, "storage"))
     return vote in (_YES, _MAYBE)
 
 
@@ -223,12 +223,12 @@ def stored_order(x: Any) -> tuple[int, ...]:
     if block.size and (long or len(set(block.strides)) == x.ndim):
         order = _walked(block.strides)
         vote = _coded(order)
-        if not _is_open(block, x._layout, natural):
+        if not _is_open(block, x.layout, natural):
             vote += x.ndim**x.ndim  # what it says counts more than what an open block says
-    elif block.size and _is_rather_fortran(block, x._layout):
+    elif block.size and _is_rather_fortran(block, x.layout):
         vote = _coded(natural[::-1])
-    if not x._layout.is_replicated:
-        vote = int(x._mesh.group.allreduce(np.array(vote), Fold.MAX, "storage order"))
+    if not x.layout.is_replicated:
+        vote = int(x.mesh.group.allreduce(np.array(vote), Fold.MAX, "storage order"))
     if vote < 0:
         return natural
     return tuple([vote // x.ndim**place % x.ndim for place in range(x.ndim)])

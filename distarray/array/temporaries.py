@@ -78,8 +78,8 @@ def compute(ufunc: np.ufunc, x: Any, y: Any, counts: tuple[int, int]) -> Any:
         The result's block; perhaps the block of one of the operands.
     """
     x_count, y_count = counts
-    a = x._block if x_count else x
-    b = y._block if y_count else y
+    a = x.block if x_count else x
+    b = y.block if y_count else y
     if ufunc in _CLOSED:
         if x_count and x_count <= _TEMPORARY and _own(a) and _keeps(a, b) and _by_operator():
             return ufunc(a, b, out=a)

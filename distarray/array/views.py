@@ -18,10 +18,10 @@ def everything(x: DistArray) -> list[Any]:
 
 def permuted(x: DistArray, axes: Sequence[int]) -> DistArray:
     """`x` with its dimensions in the order `axes`, which is known to be one."""
-    layout, mesh = _permuted_layout(x._layout, tuple(axes)), x._mesh
+    layout, mesh = _permuted_layout(x.layout, tuple(axes)), x.mesh
     if layout.ats and not layout.holds(mesh.coords):
         return wrap(vacant(x, layout), layout, mesh)
-    return wrap(x._block.transpose(axes), layout, mesh)
+    return wrap(x.block.transpose(axes), layout, mesh)
 
 
 @lru_cache(maxsize=2048)

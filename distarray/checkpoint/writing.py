@@ -76,7 +76,7 @@ def plan_items(leaves: Sequence[Leaf], mesh: DeviceMesh) -> list[Item]:
         value = leaf.value
         if isinstance(value, DistArray):
             if value.layout.partials:
-                value = value._plain()
+                value = value.plain()
             block, layout, home = value.to_local(), value.layout, value.mesh
         else:
             block, home = np.asarray(value), mesh

@@ -20,10 +20,10 @@ def described(value: Any) -> str:
         return f"[{inner}{', ...' if len(value) > _MOST else ''}]"
     if isinstance(value, np.ndarray):
         return f"ndarray {value.dtype} {value.shape}"
-    if hasattr(kind, "_layout") and hasattr(kind, "_block"):
-        layout = value._layout
+    if hasattr(kind, "layout") and hasattr(kind, "block"):
+        layout = value.layout
         cuts = "" if layout.is_canonical else f" {layout.sharded_cuts()}"
-        return f"{value._block.dtype} {layout.shape} {list(layout.placements)}{cuts}"
+        return f"{value.block.dtype} {layout.shape} {list(layout.placements)}{cuts}"
     if kind.__module__.partition(".")[0] == "torch" and hasattr(kind, "shape"):
         return f"{value.dtype} {tuple(value.shape)}"
     return repr(value) if isinstance(value, _PLAIN) else kind.__name__

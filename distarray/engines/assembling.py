@@ -52,7 +52,7 @@ def assemble(
     One exchange. For each part one message a pair of ranks at most, with what the receiver lacks.
     """
     if layout is None:
-        layout = joined_layout(shape, tuple([(x._layout, origin) for origin, x in parts]))
+        layout = joined_layout(shape, tuple([(x.layout, origin) for origin, x in parts]))
     if layout is None or layout.is_replicated:
         layout = placed_by_size(shape, dtype, [x for _, x in parts], mesh)
     result = empty(layout, dtype, mesh)
@@ -65,7 +65,7 @@ def placed_by_size(
 ) -> Layout:
     """Where a result goes that no operand says where to cut: divided if it alone is large."""
     layout = default_layout(tuple(shape), np.dtype(dtype).itemsize, mesh)
-    everywhere = [x.nbytes for x in operands if x._layout.is_replicated]
+    everywhere = [x.nbytes for x in operands if x.layout.is_replicated]
     if any(nbytes >= config.replicate_below for nbytes in everywhere):
         return Layout.replicated(tuple(shape), mesh.shape)
     return layout
@@ -77,6 +77,6 @@ def fill_parts(result: DistArray, parts: Sequence[Part]) -> None:
     for origin, part in parts:
         if part.size:
             entries = [(a, 1, n) for a, n in zip(origin, part.shape, strict=True)]
-            box = result._view(tuple(entries))
-            found.append((box._block, box._layout, part.to_local(), part._layout))
-    movement.assign_each(found, result._mesh)
+            box = result.sliced(tuple(entries))
+            found.append((box.block, box.layout, part.to_local(), part.layout))
+    movement.assign_each(found, result.mesh)

@@ -86,7 +86,7 @@ def apply_blockwise(
         raise
     types = None
     asked = bool(outs) and mesh.device_type != "cpu"  # CuPy refuses less, and otherwise
-    if asked or mask is not True or any(x._layout is not result for x in (*arrays, *given)):
+    if asked or mask is not True or any(x.layout is not result for x in (*arrays, *given)):
         # Asked of NumPy before anything is sent: what it refuses, it refuses on all ranks.
         types = result_types(function, operands, outs, keywords)
     parts: list[Any] = [_local(x, result) if isinstance(x, DistArray) else x for x in operands]
@@ -120,9 +120,9 @@ def _depends(arrays: Sequence[DistArray], outs: Sequence[DistArray]) -> bool:
     What is converted to text, or text that is converted to numbers, may be too long or no number.
     """
     for x in arrays:
-        if x._block.dtype.hasobject:
+        if x.block.dtype.hasobject:
             return True
-    return bool(outs) and any(out._block.dtype.kind in "SU" for out in outs)
+    return bool(outs) and any(out.block.dtype.kind in "SU" for out in outs)
 
 
 def _agreed(mesh: DeviceMesh, asked_for: tuple[Any, ...]) -> Any:
@@ -141,10 +141,10 @@ def alike(operands: Iterable[Any]) -> tuple[list[Array], Layout, DeviceMesh] | N
         kind = type(x)
         if kind is DistArray:
             if layout is None:
-                layout, mesh = x._layout, x._mesh
-            elif x._layout is not layout or x._mesh is not mesh:
+                layout, mesh = x.layout, x.mesh
+            elif x.layout is not layout or x.mesh is not mesh:
                 return None
-            x = x._block
+            x = x.block
         elif kind not in _SCALARS:
             return None
         blocks.append(x)
@@ -171,10 +171,10 @@ def _working_layout(arrays: Sequence[DistArray], outs: Sequence[DistArray]) -> L
     if outs:
         check_shapes(arrays, outs)
     everything = [*outs, *arrays]
-    first = everything[0]._layout
-    if all(x._layout is first for x in everything):
+    first = everything[0].layout
+    if all(x.layout is first for x in everything):
         return first
-    layouts, sizes = [x._layout for x in everything], [x.itemsize for x in everything]
+    layouts, sizes = [x.layout for x in everything], [x.itemsize for x in everything]
     return propagate(tuple(layouts), tuple(sizes)).result
 
 
@@ -187,7 +187,7 @@ def prepare(*inputs: Any) -> tuple[list[Any], Layout, DeviceMesh]:
     mesh = common_mesh(*inputs)
     operands = [x if type(x) in _SCALARS else as_distarray(x, mesh) for x in inputs]
     arrays = [x for x in operands if isinstance(x, DistArray)]
-    layouts, sizes = tuple([x._layout for x in arrays]), tuple([x.itemsize for x in arrays])
+    layouts, sizes = tuple([x.layout for x in arrays]), tuple([x.itemsize for x in arrays])
     result = propagate(layouts, sizes).result
     blocks = [_assembled(x, result) if isinstance(x, DistArray) else x for x in operands]
     return blocks, result, mesh
@@ -202,10 +202,10 @@ def _targets(
     """
     blocks: list[Array | None] = []
     for out in outs:
-        if out is None or out._layout is layout:
-            blocks.append(None if out is None else out._block)
+        if out is None or out.layout is layout:
+            blocks.append(None if out is None else out.block)
         elif filled:
-            blocks.append(movement.moved(out._block, out._layout, layout, mesh))
+            blocks.append(movement.moved(out.block, out.layout, layout, mesh))
         else:
             blocks.append(mesh.xp.empty(layout.local_shape(mesh.coords), out.dtype))
     return blocks
@@ -214,8 +214,8 @@ def _targets(
 def _finish(block: Array, out: DistArray | None, layout: Layout, mesh: DeviceMesh) -> DistArray:
     if out is None:
         return wrap(block, layout, mesh)
-    if out._layout is not layout:
-        movement.assign(out._block, out._layout, block, layout, mesh)
+    if out.layout is not layout:
+        movement.assign(out.block, out.layout, block, layout, mesh)
     return out
 
 
@@ -225,29 +225,29 @@ class _Pieces(list[tuple[Box, Array]]):
 
 def _local(x: DistArray, result: Layout) -> Any:
     """This rank's part of an operand: one array that broadcasts, or pieces."""
-    layout, mesh = x._layout, x._mesh
+    layout, mesh = x.layout, x.mesh
     if layout is result:
-        return x._block
+        return x.block
     target = restrict(result, layout.shape)
     absent = (mesh.coords is None or result.ats) and not result.holds(mesh.coords)
     if layout is target:
-        return _nothing(x, result) if absent else x._block
+        return _nothing(x, result) if absent else x.block
     if layout.is_replicated:
-        return _nothing(x, result) if absent else movement.moved(x._block, layout, target, mesh)
-    found = movement.pieces(x._block, layout, target, mesh)
+        return _nothing(x, result) if absent else movement.moved(x.block, layout, target, mesh)
+    found = movement.pieces(x.block, layout, target, mesh)
     if absent:
         return _nothing(x, result)
-    shape = target.local_shape(x._mesh.coords)
+    shape = target.local_shape(x.mesh.coords)
     if len(found) == 1 and found[0][1].shape == shape:
         return found[0][1]
     if len(found) > _MOST_PIECES or not prod(shape):
         return _assemble(found, shape, x)
-    boxes = _boxes(layout, result, x._mesh.coords)
+    boxes = _boxes(layout, result, x.mesh.coords)
     return _Pieces([(box, part) for box, (_, part) in zip(boxes, found, strict=True)])
 
 
 def _assemble(found: Sequence[movement.Piece], shape: tuple[int, ...], x: DistArray) -> Array:
-    block = x._mesh.xp.empty(shape, x.dtype)
+    block = x.mesh.xp.empty(shape, x.dtype)
     for slices, part in found:
         block[slices] = part
     return block
@@ -256,8 +256,8 @@ def _assemble(found: Sequence[movement.Piece], shape: tuple[int, ...], x: DistAr
 def _assembled(x: DistArray, result: Layout) -> Array:
     """This rank's part of an operand in one array that broadcasts."""
     target = restrict(result, x.shape)
-    block = movement.moved(x._block, x._layout, target, x._mesh)
-    return block if result.holds(x._mesh.coords) else _nothing(x, result)
+    block = movement.moved(x.block, x.layout, target, x.mesh)
+    return block if result.holds(x.mesh.coords) else _nothing(x, result)
 
 
 def _nothing(x: DistArray, result: Layout) -> Array:
@@ -265,7 +265,7 @@ def _nothing(x: DistArray, result: Layout) -> Array:
 
     The operand's block may have dimensions of length 1 where the result's has none.
     """
-    return x._mesh.xp.empty(result.local_shape(x._mesh.coords), x.dtype)
+    return x.mesh.xp.empty(result.local_shape(x.mesh.coords), x.dtype)
 
 
 @lru_cache(maxsize=4096)

@@ -71,8 +71,8 @@ def reduce(
     array
         This rank's block of the result, with the reduced dimensions kept.
     """
-    block = x._block
-    cuts = x._layout.cuts
+    block = x.block
+    cuts = x.layout.cuts
     if dtype == np.float16:  # NumPy rounds at the ends of its loops, whose lengths differ
         return reduce(ufunc, x, axes, np.dtype(np.float32), initial, mask).astype(dtype)
     if mask is not None:
@@ -85,7 +85,7 @@ def reduce(
         return kept if mask is None else np.where(mask, kept, initial)
     for axis in reversed(axes):
         start = initial if axis == axes[0] else NoValue  # once, not for every slice
-        block = _along(ufunc, block, axis, cuts[axis], x._mesh, dtype, start, mask)
+        block = _along(ufunc, block, axis, cuts[axis], x.mesh, dtype, start, mask)
         mask = None
     return block
 
@@ -186,8 +186,8 @@ def _masked(
 
 def accumulate(ufunc: Ufunc, x: DistArray, axis: int, dtype: np.dtype[Any]) -> Array:
     """``ufunc.accumulate`` along an axis, in order; this rank's block of the result."""
-    mesh, cut = x._mesh, x._layout.cuts[axis]
-    block = contiguous(x._block.astype(dtype, copy=False)).reshape(x._block.shape)
+    mesh, cut = x.mesh, x.layout.cuts[axis]
+    block = contiguous(x.block.astype(dtype, copy=False)).reshape(x.block.shape)
     if mesh.coords is None:
         return block.copy()
     before, after, _ = neighbours(cut, mesh.coords)

@@ -45,7 +45,7 @@ def spanning(
     ----
     One message a pair of ranks, of what one lacks and the other holds.
     """
-    cut, mesh, block = x._layout.cuts[dim], x._mesh, x._block
+    cut, mesh, block = x.layout.cuts[dim], x.mesh, x.block
     if mesh.coords is None:
         return block
     part = cut.part(mesh.coords)
@@ -77,7 +77,7 @@ def spanning(
 
 def _exchange(x: DistArray, cut: Cut, sends: list[Any], receives: list[Any]) -> None:
     """Blocks of the cut are ranks of the group along its mesh dimensions, in this order."""
-    group = x._mesh.subgroup(cut.mesh_dims)
+    group = x.mesh.subgroup(cut.mesh_dims)
     full = [(peer, view) for peer, view in sends if view.size]
     group.exchange(full, [(peer, view) for peer, view in receives if view.size], "halo")
 

@@ -132,31 +132,31 @@ def reduce(
     x: DistArray = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out, where))
     axis = axis if type(axis) is int or axis is None else _as_axis(axis)
     keepdims = keepdims is not NoValue and bool(keepdims)
-    if x._block.dtype.hasobject or (ufunc not in RULES and _calls_python(ufunc)):
+    if x.block.dtype.hasobject or (ufunc not in RULES and _calls_python(ufunc)):
         return _of_objects(ufunc, x, axis, dtype, out, keepdims, initial, where)
     if out is None and initial is NoValue and (where is True or where is NoValue):
-        plan, mask = plan_of(ufunc, x._layout, x._block.dtype, axis, dtype, keepdims), None
-        if plan.direct and x._block.size and not (plan.rounds and config.settings.reproducible):
-            if plan.total is not None and type(x._block) is np.ndarray:
-                return _total(ufunc, x, plan, dtype)
-            part = reduced(ufunc, x._block, plan.axes, dtype, keepdims)
-            return finish(part, plan, ufunc, x._mesh)
+        plan, mask = plan_of(ufunc, x.layout, x.block.dtype, axis, dtype, keepdims), None
+        if plan.direct and x.block.size and not (plan.rounds and config.settings.reproducible):
+            if plan.total is not None and type(x.block) is np.ndarray:
+                return _total(ufunc, x, plan, dtype, plan.total)
+            part = reduced(ufunc, x.block, plan.axes, dtype, keepdims)
+            return finish(part, plan, ufunc, x.mesh)
     else:
         out = out[0] if type(out) is tuple else out
         initial = initial.full()[()] if isinstance(initial, DistArray) else initial
-        mask = None if where is True or where is NoValue else _mask(where, x._mesh)
+        mask = None if where is True or where is NoValue else _mask(where, x.mesh)
         if out is not None and dtype is None:
             dtype = loop_dtype(ufunc, x, out)
         kind = _checked(ufunc, x, (axis, dtype, out, keepdims, initial), mask)
-        plan = _with_rule(ufunc, x._layout, place(x._layout, axis, keepdims, kind))
+        plan = _with_rule(ufunc, x.layout, place(x.layout, axis, keepdims, kind))
     if ufunc not in RULES or (plan.rounds and config.settings.reproducible):
         x, plan = _settled(x, plan)
         part = _in_order(ufunc, x, plan, dtype, initial, mask)
-        return write(part if part.ndim else x._mesh.scalar(part), plan.layout, x._mesh, out)
-    if not x._layout.is_plain and not _passes(ufunc, x, plan, mask):
+        return write(part if part.ndim else x.mesh.scalar(part), plan.layout, x.mesh, out)
+    if not x.layout.is_plain and not _passes(ufunc, x, plan, mask):
         x, plan = _settled(x, plan)
     part = _contribution(ufunc, x, plan, dtype, initial, mask)
-    return finish(part, plan, ufunc, x._mesh, out)
+    return finish(part, plan, ufunc, x.mesh, out)
 
 
 def _mask(where: Any, mesh: DeviceMesh) -> DistArray:
@@ -196,7 +196,7 @@ def _of_objects(
         return out
     if not isinstance(value, (np.ndarray, np.generic)):
         return value
-    return as_distarray(value, x._mesh)
+    return as_distarray(value, x.mesh)
 
 
 @lru_cache(maxsize=4096)
@@ -220,12 +220,12 @@ def _with_rule(ufunc: Ufunc, layout: Layout, plan: Plan) -> Plan:
     return plan._replace(direct=layout.is_plain, rounds=rounds, total=total)
 
 
-def _total(ufunc: Ufunc, x: DistArray, plan: Plan, dtype: Any) -> DistArray:
+def _total(ufunc: Ufunc, x: DistArray, plan: Plan, dtype: Any, fold: Fold) -> DistArray:
     """A reduction of everything to a scalar, with the least overhead: programs loop over it."""
     part = np.empty((), plan.dtype)
-    ufunc.reduce(x._block, None, dtype, part)
-    x._mesh.subgroup(plan.mesh_dims).allreduce_in_place(part, plan.total)
-    return wrap(part[()], plan.layout, x._mesh)
+    ufunc.reduce(x.block, None, dtype, part)
+    x.mesh.subgroup(plan.mesh_dims).allreduce_in_place(part, fold)
+    return wrap(part[()], plan.layout, x.mesh)
 
 
 @lru_cache(maxsize=4096)
@@ -272,10 +272,10 @@ def check_out(
     function: Any, x: DistArray, out: Any, *, axis: Any, keepdims: bool, **keywords: Any
 ) -> None:
     """Raise what NumPy raises about an `out` of a wrong shape or kind."""
-    if isinstance(getattr(out, "_block", out), np.generic):
+    if isinstance(getattr(out, "block", out), np.generic):
         raise TypeError("return arrays must be of ArrayType")
-    refuse_read_only(out._block if isinstance(out, DistArray) else out, "output array is read-only")
-    shape = place(x._layout, axis, keepdims, x.dtype).layout.shape
+    refuse_read_only(out.block if isinstance(out, DistArray) else out, "output array is read-only")
+    shape = place(x.layout, axis, keepdims, x.dtype).layout.shape
     tiny = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
     small = np.zeros([min(extent, 1) for extent in shape], out.dtype)
     function(tiny, axis=axis, out=small, keepdims=keepdims, **keywords)
@@ -306,63 +306,63 @@ def loop_dtype(ufunc: Ufunc, x: DistArray, out: Any) -> Any:
 
 def _settled(x: DistArray, plan: Plan) -> tuple[DistArray, Plan]:
     """The operand in a plain layout, and the plan that then holds."""
-    x = x._plain()
-    placed = place(x._layout, plan.axes, plan.keepdims, plan.dtype)
+    x = x.plain()
+    placed = place(x.layout, plan.axes, plan.keepdims, plan.dtype)
     return x, placed._replace(rounds=plan.rounds)
 
 
 def _passes(ufunc: Ufunc, x: DistArray, plan: Plan, mask: Any) -> bool:
     """Whether an array that is not plain can be reduced as it is, with the same result."""
-    fold, partials = RULES[ufunc].fold, x._layout.partials
+    fold, partials = RULES[ufunc].fold, x.layout.partials
     if mask is not None or (partials and (fold is None or plan.dtype != x.dtype)):
         return False
-    return all(x._layout.placements[m].op is fold for m in partials)  # type: ignore[attr-defined]
+    return all(x.layout.placements[m].op is fold for m in partials)  # type: ignore[attr-defined]
 
 
 def _in_order(
     ufunc: Ufunc, x: DistArray, plan: Plan, dtype: Any, initial: Any, where: DistArray | None
 ) -> Array:
     """This rank's block of a result that depends on the order of operations."""
-    shape = plan.layout.local_shape(x._mesh.coords)
-    if x._mesh.coords is None:
-        return x._mesh.xp.zeros(shape, plan.dtype)
+    shape = plan.layout.local_shape(x.mesh.coords)
+    if x.mesh.coords is None:
+        return x.mesh.xp.zeros(shape, plan.dtype)
     mask = None if where is None else local_mask(where, x)
     if ufunc in RULES:
         return reproducible.reduce(ufunc, x, plan.axes, plan.dtype, initial, mask).reshape(shape)
     if not chains.mixes(ufunc, x.dtype, dtype):
         return chains.reduce(ufunc, x, plan.axes, plan.dtype, initial, mask).reshape(shape)
-    layout = chains.whole_along(x._layout, plan.axes[0]) if plan.axes else x._layout
+    layout = chains.whole_along(x.layout, plan.axes[0]) if plan.axes else x.layout
     if mask is not None:
-        mask = np.broadcast_to(mask, x._block.shape)
-        mask = movement.moved(mask, x._layout, layout, x._mesh)
-    block = movement.moved(x._block, x._layout, layout, x._mesh)
+        mask = np.broadcast_to(mask, x.block.shape)
+        mask = movement.moved(mask, x.layout, layout, x.mesh)
+    block = movement.moved(x.block, x.layout, layout, x.mesh)
     part = as_array(reduced(ufunc, block, plan.axes, dtype, True, initial, mask))
     source = place(layout, plan.axes, True, plan.dtype).layout
-    target = place(x._layout, plan.axes, True, plan.dtype).layout
-    return movement.moved(part, source, target, x._mesh).reshape(shape)
+    target = place(x.layout, plan.axes, True, plan.dtype).layout
+    return movement.moved(part, source, target, x.mesh).reshape(shape)
 
 
 def local_mask(mask: DistArray, x: DistArray) -> Array:
     """This rank's part of an array that broadcasts onto `x`."""
-    mask = mask._plain()
-    target = restrict(x._layout, mask.shape)
-    part = movement.moved(mask._block, mask._layout, target, x._mesh)
-    return x._mesh.asarray(part)
+    mask = mask.plain()
+    target = restrict(x.layout, mask.shape)
+    part = movement.moved(mask.block, mask.layout, target, x.mesh)
+    return x.mesh.asarray(part)
 
 
 def _contribution(
     ufunc: Ufunc, x: DistArray, plan: Plan, dtype: Any, initial: Any, where: DistArray | None
 ) -> Array:
     """What this rank's block comes to; the identity where there is nothing to reduce."""
-    block, coords = x._block, x._mesh.coords
+    block, coords = x.block, x.mesh.coords
     if coords is None:
-        return x._mesh.xp.zeros(plan.layout.local_shape(None), plan.dtype)
+        return x.mesh.xp.zeros(plan.layout.local_shape(None), plan.dtype)
     mask = None if where is None else local_mask(where, x)
-    if initial is None or not (RULES[ufunc].idempotent or plan.leads(x._mesh)):
+    if initial is None or not (RULES[ufunc].idempotent or plan.leads(x.mesh)):
         initial = NoValue
-    if not block.size or not x._layout.holds(coords):
+    if not block.size or not x.layout.holds(coords):
         value = identity(ufunc, plan.dtype) if initial is NoValue else initial
-        return x._mesh.xp.full(plan.layout.local_shape(coords), value, plan.dtype)
+        return x.mesh.xp.full(plan.layout.local_shape(coords), value, plan.dtype)
     return reduced(ufunc, block, plan.axes, dtype, plan.keepdims, initial, mask)
 
 
@@ -422,9 +422,9 @@ def write(part: Array, layout: Layout, mesh: DeviceMesh, out: Any) -> Any:
     # As an array: a scalar NaN cannot be cast to an integer, an array of it can.
     result = wrap(mesh.asarray(part), layout, mesh)
     if isinstance(out, DistArray):
-        if out._layout.partials:
-            out._settle()
-        out._assign(result)
+        if out.layout.partials:
+            out.settle()
+        out.assign(result)
     else:
         np.copyto(out, result.full(), casting="unsafe")
     return out

@@ -48,10 +48,10 @@ def reduce(
     if ufunc is not np.add:
         work = in_order_dtype(ufunc, dtype)
         return chains.reduce(ufunc, x, axes, work, initial, mask).astype(dtype)
-    block = x._block
+    block = x.block
     if mask is not None:
         block = np.where(mask, block, block.dtype.type(0))
-    total = binned_sum(block, axes, x._layout, x._mesh, dtype)
+    total = binned_sum(block, axes, x.layout, x.mesh, dtype)
     return total if initial is NoValue or initial is None else np.add(initial, total).astype(dtype)
 
 

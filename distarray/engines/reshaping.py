@@ -46,8 +46,8 @@ def in_line(x: Any) -> Any:
 
 def refitted(x: DistArray, shape: tuple[int, ...]) -> DistArray:
     """`x` in another shape, only to be read: whether that is a view is left to each rank."""
-    if x._layout.partials:
-        x._settle()
+    if x.layout.partials:
+        x.settle()
     return reshaped(x, shape, viewable=_whatever)
 
 
@@ -113,35 +113,35 @@ def reshaped(
 
     `viewable` says, on all ranks alike, whether it can be a view where every element stays.
     """
-    mesh = x._mesh
-    if isinstance(x._block, np.generic):
+    mesh = x.mesh
+    if isinstance(x.block, np.generic):
         if not shape:
             return x
-        x = x._like(mesh.asarray(x._block))
+        x = x.like(mesh.asarray(x.block))
     if not x.size:
         return _of_nothing(x, shape, copy)
-    plan, known = _plan(x._layout, shape), is_natural(x)
+    plan, known = _plan(x.layout, shape), is_natural(x)
     if plan.before is not None:
-        x = x._view(plan.before)
+        x = x.sliced(plan.before)
     viewed = plan.stays and not copy and (known or viewable(x, plan.groups, copy is False))
     if copy is False and not viewed:
         raise ValueError("Unable to avoid creating a copy while reshaping.")
     if plan.stays:
-        block = x._block if viewed else x._block.copy("C")
+        block = x.block if viewed else x.block.copy("C")
         block = block.reshape(plan.layout.local_shape(mesh.coords))
     else:
         block = _redistributed(x, plan.layout, plan.groups)
     result = wrap(block, plan.layout, mesh)
     if plan.after is not None:
-        result = result._view(plan.after)
+        result = result.sliced(plan.after)
     # Ranks without elements may not know that the others have copied.
     return natural(result) if known or copy or not plan.stays else result
 
 
 def _of_nothing(x: DistArray, shape: tuple[int, ...], copy: bool | None) -> DistArray:
     """An array without elements; a view of one that is read-only is read-only, too."""
-    layout = Layout.replicated(shape, x._mesh.shape)
-    return empty(layout, x.dtype, x._mesh) if copy else wrap(vacant(x, layout), layout, x._mesh)
+    layout = Layout.replicated(shape, x.mesh.shape)
+    return empty(layout, x.dtype, x.mesh) if copy else wrap(vacant(x, layout), layout, x.mesh)
 
 
 def _recut(layout: Layout, old: Interval, extents: tuple[int, ...]) -> list[Cut]:
@@ -161,21 +161,21 @@ def _recut(layout: Layout, old: Interval, extents: tuple[int, ...]) -> list[Cut]
 
 
 def _redistributed(x: DistArray, layout: Layout, groups: tuple[ReshapeGroup, ...]) -> Array:
-    mesh = x._mesh
-    plan = plan_reshape(x._layout, layout, groups, mesh.coords)
-    route = Route(x._layout, layout)
+    mesh = x.mesh
+    plan = plan_reshape(x.layout, layout, groups, mesh.coords)
+    route = Route(x.layout, layout)
     if mesh.group.guarded:  # ranks that have nothing to send must refuse too
         mesh.group.check_exchange(plan.elements_sent * x.itemsize, route)
     target = mesh.xp.empty(layout.local_shape(mesh.coords), x.dtype)
     for turn in range(plan.rounds):
         mesh.group.exchange(
-            [(peer, x._block[p[turn].slices]) for peer, p in plan.sends if turn < len(p)],
+            [(peer, x.block[p[turn].slices]) for peer, p in plan.sends if turn < len(p)],
             [(peer, _landing(target, p[turn])) for peer, p in plan.receives if turn < len(p)],
             route,
         )
     for piece in plan.kept:
         landing = _landing(target, piece)
-        landing[...] = x._block[piece.slices].reshape(landing.shape)
+        landing[...] = x.block[piece.slices].reshape(landing.shape)
     return target
 
 

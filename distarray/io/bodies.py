@@ -65,18 +65,18 @@ def write_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | Non
     An allreduce of an integer. Where blocks do not lie in long stretches, each element is sent
     to the rank that writes it, in rounds of 16 MiB a rank.
     """
-    if _is_straight(x._layout, x.itemsize):
-        box, key = _own_share(x._layout, x._mesh)
-        block = part_of(x._block, key)
+    if _is_straight(x.layout, x.itemsize):
+        box, key = _own_share(x.layout, x.mesh)
+        block = part_of(x.block, key)
         stretches = list(runs(box, x.shape, x.itemsize, _limit(block)))
         for number in range(_most(len(stretches), file)):
             offset, slices = stretches[number] if number < len(stretches) else (0, None)
-            part = None if slices is None else _host(x._mesh, part_of(block, slices))
+            part = None if slices is None else _host(x.mesh, part_of(block, slices))
             _write(file, start + offset, part, sums)
         return
-    for offset, view, dim in _rounds(x, x._mesh.size()):
-        target = _by_rank(view._layout, dim)
-        part = _host(x._mesh, moved(view._block, view._layout, target, x._mesh))
+    for offset, view, dim in _rounds(x, x.mesh.size()):
+        target = _by_rank(view.layout, dim)
+        part = _host(x.mesh, moved(view.block, view.layout, target, x.mesh))
         offset += _place(target, dim, x)
         _write(file, start + offset, part, sums)
 
@@ -86,20 +86,20 @@ def read_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | None
 
     Parameters and cost are those of :func:`write_body`. Replicas get what other ranks have read.
     """
-    if _is_straight(x._layout, x.itemsize) and not _spare(x._layout):
-        box = x._layout.section(x._mesh.coords)
-        stretches = list(runs(box, x.shape, x.itemsize, _limit(x._block)))
+    if _is_straight(x.layout, x.itemsize) and not _spare(x.layout):
+        box = x.layout.section(x.mesh.coords)
+        stretches = list(runs(box, x.shape, x.itemsize, _limit(x.block)))
         for number in range(_most(len(stretches), file)):
             offset, slices = stretches[number] if number < len(stretches) else (0, None)
-            target = None if slices is None else part_of(x._block, slices)
-            _fill(file, start + offset, target, x._mesh, sums)
+            target = None if slices is None else part_of(x.block, slices)
+            _fill(file, start + offset, target, x.mesh, sums)
         return
-    for offset, view, dim in _rounds(x, x._mesh.size()):
-        layout = _by_rank(view._layout, dim)
+    for offset, view, dim in _rounds(x, x.mesh.size()):
+        layout = _by_rank(view.layout, dim)
         place = start + offset + _place(layout, dim, x)
-        part = x._mesh.asarray(landing(layout.local_shape(x._mesh.coords), x.dtype, place))
-        _fill(file, place, part, x._mesh, sums)
-        assign(view._block, view._layout, part, layout, x._mesh)
+        part = x.mesh.asarray(landing(layout.local_shape(x.mesh.coords), x.dtype, place))
+        _fill(file, place, part, x.mesh, sums)
+        assign(view.block, view.layout, part, layout, x.mesh)
 
 
 def pieces(x: DistArray, everywhere: bool) -> Iterator[Array | None]:
@@ -110,7 +110,7 @@ def pieces(x: DistArray, everywhere: bool) -> Iterator[Array | None]:
     ndarray or None
         C-contiguous, on the host; None on a rank that has no use for them.
     """
-    mesh = x._mesh
+    mesh = x.mesh
     if not x.ndim:
         yield whole(x, everywhere)
         return
@@ -118,14 +118,14 @@ def pieces(x: DistArray, everywhere: bool) -> Iterator[Array | None]:
         layout = Layout.replicated(view.shape, mesh.shape)
         if not everywhere:
             layout = Layout.lone(view.shape, mesh.shape, mesh.coords_of(0))
-        part = moved(view._block, view._layout, layout, mesh)
+        part = moved(view.block, view.layout, layout, mesh)
         yield _host(mesh, part) if everywhere or mesh.rank == 0 else None
 
 
 def whole(x: DistArray, everywhere: bool) -> Array | None:
     """All elements on the host, on rank 0 or on every rank; None elsewhere. Collective."""
-    found = gathered(x._block, x._layout, x._mesh, None if everywhere else 0)
-    return None if found is None else _host(x._mesh, found)
+    found = gathered(x.block, x.layout, x.mesh, None if everywhere else 0)
+    return None if found is None else _host(x.mesh, found)
 
 
 def runs(
@@ -238,7 +238,7 @@ def _rounds(x: DistArray, ranks: int) -> Iterator[tuple[int, DistArray, int]]:
         head = tuple([(index, 1, 1) for index in lead])
         for at in range(0, shape[dim], rows):
             count = min(rows, shape[dim] - at)
-            yield base + at * inner[dim], x._view((*head, (at, 1, count), *tail)), dim
+            yield base + at * inner[dim], x.sliced((*head, (at, 1, count), *tail)), dim
 
 
 def _by_rank(layout: Layout, dim: int) -> Layout:
@@ -248,7 +248,7 @@ def _by_rank(layout: Layout, dim: int) -> Layout:
 
 def _place(layout: Layout, dim: int, x: DistArray) -> int:
     """Bytes from the beginning of a round's box to this rank's part of it."""
-    first = layout.section(x._mesh.coords)[dim][0]
+    first = layout.section(x.mesh.coords)[dim][0]
     return first * x.itemsize * prod(x.shape[dim + 1 :])
 
 

@@ -179,5 +179,5 @@ def spread(values: Any, mesh: DeviceMesh, placements: Placements) -> Any:
         return [spread(column, mesh, placements) for column in values]
     if not isinstance(values, DistArray):
         return distribute(values, mesh, placements, src=None)
-    x = values._plain()
+    x = values.plain()
     return to_layout(x, placed_layout(x.shape, x.dtype, mesh, placements))

@@ -95,7 +95,7 @@ class memmap(DistArray):
 
     def flush(self) -> None:
         """Bring what was changed to disk; collective."""
-        agreed(self._mesh.group, lambda: None if self._map is None else self._map.flush())
+        agreed(self.mesh.group, lambda: None if self._map is None else self._map.flush())
 
 
 def mapped_file(
@@ -146,7 +146,7 @@ def mapped_file(
 
     mapped, block = agreed(mesh.group, act)
     self: memmap = object.__new__(memmap)
-    self._block, self._layout, self._mesh = block, layout, mesh
+    self.block, self.layout, self.mesh = block, layout, mesh
     self.filename, self.mode, self.offset = os.path.abspath(path), said or mode, header.start
     self._map = mapped if mode == "r+" else None
     return self

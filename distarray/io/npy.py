@@ -171,15 +171,15 @@ def is_fortran(x: DistArray) -> bool:
     """
     if sum(n > 1 for n in x.shape) < 2 or x.size == 0:
         return False  # both orders are one
-    spread = [cut.base == cut.extent and cut.step == 1 for cut in x._layout.cuts[:-1]]
-    flags = x._block.flags
-    own = [flags.f_contiguous, flags.c_contiguous, *_strided_as_made(x._block)]
-    columns, rows, by_columns, by_rows = x._mesh.group.allreduce(
+    spread = [cut.base == cut.extent and cut.step == 1 for cut in x.layout.cuts[:-1]]
+    flags = x.block.flags
+    own = [flags.f_contiguous, flags.c_contiguous, *_strided_as_made(x.block)]
+    columns, rows, by_columns, by_rows = x.mesh.group.allreduce(
         np.array(own), Fold.ALL, "order in memory"
     ).tolist()
     if rows:  # and perhaps columns
         columns = columns and by_columns and not by_rows
-    return columns and all(spread) and x._layout.cuts[-1].step == 1
+    return columns and all(spread) and x.layout.cuts[-1].step == 1
 
 
 def _strided_as_made(block: Any) -> tuple[bool, bool]:

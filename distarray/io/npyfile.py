@@ -112,4 +112,4 @@ def write_file(path: str, arrays: Mapping[str, DistArray], mesh: DeviceMesh) -> 
             ".npz file, or the array itself"
         )
     with replacing(path, mesh.group) as name:
-        store(Target(name), parts_of(arrays[""]._plain()), mesh)
+        store(Target(name), parts_of(arrays[""].plain()), mesh)

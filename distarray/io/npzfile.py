@@ -93,6 +93,6 @@ def write_file(
     compressed : bool
         Whether to compress. Then rank 0 alone writes.
     """
-    members = {f"{key or 'arr_0'}.npy": parts_of(x._plain()) for key, x in arrays.items()}
+    members = {f"{key or 'arr_0'}.npy": parts_of(x.plain()) for key, x in arrays.items()}
     with replacing(path, mesh.group, writers="one" if compressed else "all") as name:
         write_archive(Target(name), members, compressed, mesh)

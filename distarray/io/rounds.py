@@ -59,11 +59,11 @@ def fill(target: DistArray, chunks: tuple[int, ...] | None, read: Touch) -> Exce
     """
     mesh, error = target.mesh, None
     for entries in slabs(target.layout, chunks, target.itemsize):
-        view = target._view(entries)
+        view = target.sliced(entries)
         layout = shares(view.layout, chunks, target.itemsize)
         part: Any = np.empty(layout.local_shape(mesh.coords), target.dtype)
         error = error or _touched(read, _placed(layout.section(mesh.coords), entries), part)
-        assign(view._block, view._layout, mesh.asarray(part), layout, mesh)
+        assign(view.block, view.layout, mesh.asarray(part), layout, mesh)
         del part  # before there is another one
     return error
 
@@ -72,10 +72,10 @@ def pour(x: DistArray, chunks: tuple[int, ...] | None, write: Touch) -> Exceptio
     """Write an array in slabs; as :func:`fill`."""
     mesh, error = x.mesh, None
     for entries in slabs(x.layout, chunks, x.itemsize):
-        view = x._view(entries)
+        view = x.sliced(entries)
         layout = shares(view.layout, chunks, x.itemsize, strict=True)
         part = mesh.xp.empty(layout.local_shape(mesh.coords), x.dtype)
-        assign(part, layout, view._block, view._layout, mesh)
+        assign(part, layout, view.block, view.layout, mesh)
         box = _placed(layout.section(mesh.coords), entries)
         error = error or _touched(write, box, mesh.to_host(part))
         del part

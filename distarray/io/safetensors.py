@@ -258,7 +258,7 @@ def write_file(
     with replacing(path, mesh.group) as aside, open_shared(mesh.group, aside, "w", size) as file:
         file.write_all(0, header if mesh.rank == 0 else None)
         for name, x in arrays.items():
-            x = x._plain()
+            x = x.plain()
             native = x.astype(x.dtype.newbyteorder("<")) if x.dtype.byteorder == ">" else x
             if x.ndim:
                 write_body(file, offsets[name], native)

@@ -177,7 +177,7 @@ def write_array(sink: Sink, x: DistArray) -> None:
     :func:`read_array`. The chunks are written some mebibytes at a time. To a single writer the
     blocks travel in pieces of 32 MiB, one at a time.
     """
-    x = x._plain()
+    x = x.plain()
     alone = sink.writers == "one"
     chunks = None if alone or sink.chunks is None else tuple(sink.chunks)
     writing = shares(x.layout, chunks, x.itemsize, strict=True)

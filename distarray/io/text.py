@@ -146,7 +146,7 @@ def _batches(x: DistArray, ranks: int) -> Iterator[DistArray]:
     rows = ranks * max(1, _BATCH // max(1, width))
     rest = tuple([(0, 1, extent) for extent in x.shape[1:]])
     for start in range(0, x.shape[0], rows):
-        yield x._view(((start, 1, min(rows, x.shape[0] - start)), *rest))
+        yield x.sliced(((start, 1, min(rows, x.shape[0] - start)), *rest))
 
 
 def _in_turn(
@@ -169,7 +169,7 @@ def _in_turn(
         layout = Layout.replicated(view.shape, mesh.shape)
         if not everywhere:
             layout = Layout.lone(view.shape, mesh.shape, mesh.coords_of(0))
-        rows = mesh.to_host(moved(view._block, view._layout, layout, mesh))
+        rows = mesh.to_host(moved(view.block, view.layout, layout, mesh))
         if file is not None and error is None:
             text, error = _formatted(rows, form)
             error = error or write(text)
@@ -197,7 +197,7 @@ def _together(
         place = len(first)
         for view in _batches(x, mesh.size()):
             target = Layout.chunked(view.shape, mesh.shape, [Shard(0)] * len(mesh.shape))
-            rows = mesh.to_host(moved(view._block, view._layout, target, mesh))
+            rows = mesh.to_host(moved(view.block, view.layout, target, mesh))
             data = b""
             if len(rows) and error is None:
                 data, error = _encoded(rows, form, coding)

@@ -35,15 +35,15 @@ def packbits(a: Any, /, axis: Any = None, bitorder: Any = "big") -> Any:
     first byte; for ``axis=None``, that of :func:`numpy.ravel` before.
     """
     x, axis = _line(np.packbits, a, axis, bitorder=bitorder)
-    cut, mesh = x._layout.cuts[axis], x._mesh
+    cut, mesh = x.layout.cuts[axis], x.mesh
     count = -(-cut.extent // 8)
     packed = Cut.chunked(count, cut.mesh_dims, cut.radix)
     if cut.parts > 1:
         bounds = [min(8 * packed.interval(part)[1], cut.extent) for part in range(cut.parts)]
         lengths = [stop - start for start, stop in pairwise([0, *bounds])]
-        x = to_layout(x, _with(x._layout, axis, Cut.ragged(lengths, cut.mesh_dims, cut.radix)))
-    block = on_host(np.packbits, x._block, axis=axis, bitorder=bitorder)
-    return wrap(block, _with(x._layout, axis, packed), mesh)
+        x = to_layout(x, _with(x.layout, axis, Cut.ragged(lengths, cut.mesh_dims, cut.radix)))
+    block = on_host(np.packbits, x.block, axis=axis, bitorder=bitorder)
+    return wrap(block, _with(x.layout, axis, packed), mesh)
 
 
 @implements(np.unpackbits)
@@ -62,14 +62,14 @@ def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: Any = "
     """
     count = count if count is None else operator.index(count)
     x, axis = _line(np.unpackbits, a, axis, bitorder=bitorder)
-    cut = x._layout.cuts[axis]
+    cut = x.layout.cuts[axis]
     if cut.step < 0:
         cut = Cut.chunked(cut.extent, cut.mesh_dims, cut.radix)
-        x = to_layout(x, _with(x._layout, axis, cut))
+        x = to_layout(x, _with(x.layout, axis, cut))
     lengths = [8 * (stop - start) for start, stop in map(cut.interval, range(cut.parts))]
     bits = Cut.ragged(lengths, cut.mesh_dims, cut.radix) if cut.parts > 1 else None
-    layout = _with(x._layout, axis, bits or Cut.whole(8 * cut.extent))
-    result = wrap(on_host(np.unpackbits, x._block, axis=axis, bitorder=bitorder), layout, x._mesh)
+    layout = _with(x.layout, axis, bits or Cut.whole(8 * cut.extent))
+    result = wrap(on_host(np.unpackbits, x.block, axis=axis, bitorder=bitorder), layout, x.mesh)
     return result if count is None else _counted(result, axis, count)
 
 
@@ -90,7 +90,7 @@ def _line(function: Any, a: Any, axis: Any, **keywords: Any) -> tuple[DistArray,
     x = as_distarray(a)
     function(np.zeros([min(extent, 1) for extent in x.shape], x.dtype), axis=axis, **keywords)
     if axis is None or not x.ndim:
-        return as_distarray(in_line(x), x._mesh)._plain(), 0
+        return as_distarray(in_line(x), x.mesh).plain(), 0
     return x, normalize_axis_index(axis, x.ndim)
 
 

@@ -71,24 +71,24 @@ def _check_broadcast(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
 def stretched(x: DistArray, shape: tuple[int, ...]) -> DistArray:
     """`x` broadcast to a shape that it is known to fit."""
     lead = len(shape) - x.ndim
-    cuts = x._layout.cuts
+    cuts = x.layout.cuts
     wide = [d for d, cut in enumerate(cuts) if cut.mesh_dims and cut.extent != shape[lead + d]]
     if wide:
-        x = to_layout(x, x._layout.without_cut(wide))
+        x = to_layout(x, x.layout.without_cut(wide))
     layout = _stretched_layout(x, shape)
     source = _part_of_stretched(x, layout, lead)
-    block = x._mesh.xp.broadcast_to(source, layout.local_shape(x._mesh.coords))
-    return wrap(block, layout, x._mesh)
+    block = x.mesh.xp.broadcast_to(source, layout.local_shape(x.mesh.coords))
+    return wrap(block, layout, x.mesh)
 
 
 def _stretched_layout(x: DistArray, shape: tuple[int, ...]) -> Layout:
     """Where the result goes: where `x` is, unless that is everywhere and only the result large."""
-    if x._layout.is_replicated:
+    if x.layout.is_replicated:
         nbytes = x.itemsize * prod(shape)
         if x.nbytes < nbytes >= config.replicate_below:
-            return default_layout(shape, x.itemsize, x._mesh)
-        return Layout.replicated(shape, x._mesh.shape)
-    return _kept_layout(x._layout, shape)
+            return default_layout(shape, x.itemsize, x.mesh)
+        return Layout.replicated(shape, x.mesh.shape)
+    return _kept_layout(x.layout, shape)
 
 
 @lru_cache(maxsize=2048)
@@ -103,15 +103,15 @@ def _kept_layout(layout: Layout, shape: tuple[int, ...]) -> Layout:
 
 def _part_of_stretched(x: DistArray, layout: Layout, lead: int) -> Any:
     """This rank's block of `x`, or what it needs of it where the result alone is cut."""
-    if not layout.holds(x._mesh.coords):
-        return x._mesh.xp.empty((), x.dtype)
-    if not x._layout.is_replicated:
-        return x._block
-    section = layout.section(x._mesh.coords)[lead:]
+    if not layout.holds(x.mesh.coords):
+        return x.mesh.xp.empty((), x.dtype)
+    if not x.layout.is_replicated:
+        return x.block
+    section = layout.section(x.mesh.coords)[lead:]
     key = []
     for extent, (start, stop) in zip(x.shape, section, strict=True):
         key.append(slice(None) if extent == 1 else slice(start, stop))
-    return x._block[tuple(key)] if key else x._block
+    return x.block[tuple(key)] if key else x.block
 
 
 @implements(np.broadcast_arrays, at=True)

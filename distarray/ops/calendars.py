@@ -21,7 +21,7 @@ def _days(
     # Lists and text are dates, which NumPy's function reads; arrays are what they are.
     given = [x if hasattr(x, "dtype") or np.isscalar(x) else np.asarray(x) for x in inputs]
     (result,) = by_element(lambda *blocks: function(*blocks, **settings), given, [dtype])
-    return result if out is None else write(result._block, result._layout, result._mesh, out)
+    return result if out is None else write(result.block, result.layout, result.mesh, out)
 
 
 @implements(np.busday_count)

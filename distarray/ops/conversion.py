@@ -105,7 +105,7 @@ def _from_distarray(
     if result is None:
         if copy is False:
             np.array([0], copy=False)  # raises what NumPy raises
-        array = x._like(x._mesh.asarray(x._block))  # a scalar becomes one of no dimensions
+        array = x.like(x.mesh.asarray(x.block))  # a scalar becomes one of no dimensions
         result = array.astype(x.dtype if dtype is None else dtype, order)
     if result.ndim < ndmin:
         result = result[(None,) * (ndmin - result.ndim) + (...,)]
@@ -135,7 +135,7 @@ def _joined(value: Any) -> Any:
     Lists of 0-d arrays (results of reductions) become lists of NumPy's scalars.
     """
     if isinstance(value, DistArray):
-        return plain(value._plain())
+        return plain(value.plain())
     if not isinstance(value, (list, tuple)) or not _mentions(value):
         return value
     items = [_joined(item) for item in value]

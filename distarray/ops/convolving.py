@@ -91,9 +91,9 @@ def _convolved(function: Any, a: Any, v: Any, mode: Any) -> Any:
     outputs = _outputs(len(a), len(v), mode, backwards)
     if len(a) < len(v):
         a, v = v, a
-    if a._layout.is_replicated:
+    if a.layout.is_replicated:
         a = to_layout(a, default_layout(a.shape, a.itemsize, mesh))
-    return _Outputs(outputs, len(a), len(v), a._layout.cuts[0], kind).of(a, v)
+    return _Outputs(outputs, len(a), len(v), a.layout.cuts[0], kind).of(a, v)
 
 
 def _outputs(n: int, m: int, mode: Any, backwards: bool) -> Interval:
@@ -141,12 +141,12 @@ class _Outputs(NamedTuple):
 
     def of(self, a: DistArray, v: DistArray) -> DistArray:
         """The outputs, of the long operand and the short one."""
-        mesh = a._mesh
+        mesh = a.mesh
         layout = Layout.from_cuts([self.cut], mesh.shape)
         result = mesh.xp.zeros(layout.local_shape(mesh.coords), self.dtype)
         for start in range(0, self.short, PIECE):
             piece = v[start : start + PIECE]
-            replicated = to_layout(piece, Layout.replicated(piece.shape, mesh.shape))._block
+            replicated = to_layout(piece, Layout.replicated(piece.shape, mesh.shape)).block
             part = self._with_piece(a, replicated, start)
             if start == 0:
                 result = part
@@ -156,7 +156,7 @@ class _Outputs(NamedTuple):
 
     def _with_piece(self, a: DistArray, piece: Array, first: int) -> Array:
         """This rank's outputs, of the part of the short operand from an index on."""
-        last = first + len(piece) - 1 if a._mesh.coords is not None else first
+        last = first + len(piece) - 1 if a.mesh.coords is not None else first
 
         def needs(part: int) -> Interval:
             start, stop = self.cut.interval(part)
@@ -170,10 +170,11 @@ class _Outputs(NamedTuple):
             return self.cut.owners(max(0, low), min(extent, high)) if start < stop else range(0)
 
         segment = spanning(a, 0, needs, askers)
-        shape = Layout.from_cuts([self.cut], a._mesh.shape).local_shape(a._mesh.coords)
-        if not shape[0] or not segment.size:
-            return a._mesh.xp.zeros(shape, self.dtype)
-        part = self.cut.part(a._mesh.coords)
+        coords = a.mesh.coords
+        shape = Layout.from_cuts([self.cut], a.mesh.shape).local_shape(coords)
+        if coords is None or not shape[0] or not segment.size:
+            return a.mesh.xp.zeros(shape, self.dtype)
+        part = self.cut.part(coords)
         begin = self.cut.interval(part)[0] + self.kept[0]
         return _stretch(segment, piece, begin - needs(part)[0] - first, shape[0], self.dtype)
 
@@ -240,7 +241,7 @@ def sliding_window_view(
 
 
 def _windows(x: DistArray, shape: Any, axes: Any, reach: list[int], writeable: bool) -> DistArray:
-    mesh, cuts, block = x._mesh, list(x._layout.cuts), x
+    mesh, cuts, block = x.mesh, list(x.layout.cuts), x
     for dim, beyond in enumerate(reach):
         cut = cuts[dim]
         if not beyond:
@@ -252,11 +253,11 @@ def _windows(x: DistArray, shape: Any, axes: Any, reach: list[int], writeable: b
         if writeable:
             raise ValueError("windows that reach across ranks cannot be written to")
         cuts[dim] = cut.view(0, 1, extent)
-        block = block._like(_beyond(block, dim, cuts[dim], beyond))
+        block = block.like(_beyond(block, dim, cuts[dim], beyond))
     windows = [Cut.whole(int(extent)) for extent in shape]
     layout = Layout.from_cuts([*cuts, *windows], mesh.shape)
     local = layout.local_shape(mesh.coords)
-    found = block._block
+    found = block.block
     if not all(local) or mesh.coords is None:
         view = mesh.xp.empty(local, x.dtype)
         if mesh.device_type == "cpu":

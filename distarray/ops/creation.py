@@ -162,7 +162,7 @@ def _alike(
     It is laid out as the prototype if nothing else is asked.
     """
     like = prototype if isinstance(prototype, DistArray) else None
-    model = np.asarray(prototype) if like is None else like._block
+    model = np.asarray(prototype) if like is None else like.block
     shape = (model if like is None else like).shape if shape is None else as_shape(shape)
     own = mesh in (None, getattr(like, "mesh", None)) and placements is None and device is None
     if like is not None and own and shape == like.shape:

@@ -68,7 +68,7 @@ def _flattened(arr: Any, axis: Any, *others: Any) -> tuple[DistArray, int]:
     mesh = common_mesh(arr, *others)
     arr = as_distarray(arr, mesh)
     if axis is None:
-        arr = arr if arr.ndim == 1 else in_line(arr)._plain()  # may lie on one rank, if it is short
+        arr = arr if arr.ndim == 1 else in_line(arr).plain()  # may lie on one rank, if it is short
         return arr, 0
     return arr, normalize_axis_index(axis, arr.ndim)
 
@@ -112,22 +112,22 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> DistArray:
     if isinstance(obj, DistArray):
         obj = obj.full()
     chosen = _chosen(obj, arr.shape[axis], axis)
-    cut = arr._layout.cuts[axis]
+    cut = arr.layout.cuts[axis]
     lengths = []
     for part in range(cut.parts):
         start, stop = cut.interval(part)
         lengths.append(stop - start - chosen.below(stop) + chosen.below(start))
-    start, stop = arr._layout.section(arr._mesh.coords)[axis]
+    start, stop = arr.layout.section(arr.mesh.coords)[axis]
     block = blocks.delete(arr.to_local(), chosen.within(start, stop), axis)
     return _cut_anew(arr, block, axis, lengths)
 
 
 def _cut_anew(arr: DistArray, block: Array, axis: int, lengths: list[int]) -> DistArray:
     """The result with these lengths of its blocks along an axis, cut anew if they are uneven."""
-    cuts = list(arr._layout.cuts)
+    cuts = list(arr.layout.cuts)
     cut = cuts[axis]
     cuts[axis] = recounted_cut(cut, lengths) if cut.mesh_dims else Cut.whole(lengths[0])
-    return balanced(wrap(block, arr._layout.with_cuts(cuts), arr._mesh), axis)
+    return balanced(wrap(block, arr.layout.with_cuts(cuts), arr.mesh), axis)
 
 
 def _chosen(obj: Any, extent: int, axis: int) -> _Chosen:
@@ -174,18 +174,18 @@ def _as_mask(obj: DistArray, arr: DistArray, axis: int) -> DistArray:
                 f"length of {extent}"
             )
         return obj
-    layout = Layout.from_cuts([arr._layout.cuts[axis]], arr._mesh.shape)
-    block = arr._mesh.xp.zeros(layout.local_shape(arr._mesh.coords), bool)
-    mask = wrap(block, layout, arr._mesh)
+    layout = Layout.from_cuts([arr.layout.cuts[axis]], arr.mesh.shape)
+    block = arr.mesh.xp.zeros(layout.local_shape(arr.mesh.coords), bool)
+    mask = wrap(block, layout, arr.mesh)
     mask[in_line(obj)] = True
     return mask
 
 
 def _deleted_by_mask(arr: DistArray, mask: DistArray, axis: int) -> DistArray:
-    cut = arr._layout.cuts[axis]
-    local = to_layout(mask, Layout.from_cuts([cut], arr._mesh.shape))._block
+    cut = arr.layout.cuts[axis]
+    local = to_layout(mask, Layout.from_cuts([cut], arr.mesh.shape)).block
     block = blocks.delete(arr.to_local(), local, axis)
-    return _cut_anew(arr, block, axis, shared_lengths(block.shape[axis], cut, arr._mesh))
+    return _cut_anew(arr, block, axis, shared_lengths(block.shape[axis], cut, arr.mesh))
 
 
 # -- insert --------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> DistArra
         raise IndexError(
             f"index {numbers[wrong][0]} is out of bounds for axis {axis} with size {extent}"
         )
-    values = as_distarray(as_values(values, arr.dtype), arr._mesh)
+    values = as_distarray(as_values(values, arr.dtype), arr.mesh)
     return _insert_each(arr, numbers, values, axis)
 
 
@@ -265,15 +265,15 @@ def _insert_run(
     if not -extent <= number <= extent:
         raise IndexError(f"index {obj} is out of bounds for axis {axis} with size {extent}")
     number = number + extent if number < 0 else number
-    values = as_distarray(as_values(values, arr.dtype), arr._mesh)
+    values = as_distarray(as_values(values, arr.dtype), arr.mesh)
     if type(number) is not int:
         [][:number]  # raises what NumPy raises
     whole = tuple([(0, 1, n) for n in values.shape])
-    values = values._view((None,) * (arr.ndim - values.ndim) + whole)
+    values = values.sliced((None,) * (arr.ndim - values.ndim) + whole)
     if numbers.ndim == 0:
         values = moveaxis(values, 0, axis)
     count = values.shape[axis]
-    cuts = list(arr._layout.cuts)
+    cuts = list(arr.layout.cuts)
     lengths = _grown(cuts[axis], np.full(count, number))
     cut = cuts[axis]
     cuts[axis] = recounted_cut(cut, lengths) if cut.mesh_dims else Cut.whole(extent + count)
@@ -282,14 +282,14 @@ def _insert_run(
     origin = [0] * arr.ndim
     origin[axis] = number + count
     parts = [
-        ((0,) * arr.ndim, arr._view(tuple(ends[0]))),
-        (tuple(origin), arr._view(tuple(ends[1]))),
+        ((0,) * arr.ndim, arr.sliced(tuple(ends[0]))),
+        (tuple(origin), arr.sliced(tuple(ends[1]))),
     ]
     shape = arr.shape[:axis] + (extent + count,) + arr.shape[axis + 1 :]
-    result = assemble(shape, arr.dtype, parts, arr._mesh, arr._layout.with_cuts(cuts))
+    result = assemble(shape, arr.dtype, parts, arr.mesh, arr.layout.with_cuts(cuts))
     gap = list(_ends(shape))
     gap[axis] = (number, 1, count)
-    result._view(tuple(gap))._assign(values)
+    result.sliced(tuple(gap)).assign(values)
     return balanced(result, axis)
 
 
@@ -327,20 +327,20 @@ def _insert_each(
     order = numbers.argsort(kind="stable")
     shape = arr.shape[:axis] + (len(numbers),) + arr.shape[axis + 1 :]
     np.broadcast_to(np.broadcast_to(False, values.shape), shape)  # raises if they do not fit
-    cut, coords = arr._layout.cuts[axis], arr._mesh.coords
+    cut, coords = arr.layout.cuts[axis], arr.mesh.coords
     shares = _shares(cut, numbers[order])
     lengths = [stop - start + high - low for (start, stop), (low, high) in shares]
-    there = list(arr._layout.cuts)
+    there = list(arr.layout.cuts)
     there[axis] = Cut.whole(len(numbers))
     along = axis - arr.ndim + values.ndim
     if along >= 0 and values.shape[along] != 1 and cut.mesh_dims:  # else all ranks need them whole
         there[axis] = recounted_cut(cut, [high - low for _, (low, high) in shares])
     if along >= 0 and values.shape[along] != 1 and (np.diff(order) < 0).any():
         values = call(np.take, values, order, along)
-    layout = Layout.from_cuts(there, arr._mesh.shape)
-    part = to_layout(values, restrict(layout, values.shape))._block
+    layout = Layout.from_cuts(there, arr.mesh.shape)
+    part = to_layout(values, restrict(layout, values.shape)).block
     (start, _), (low, high) = shares[cut.part(coords)] if coords is not None else ((0, 0), (0, 0))
-    local = arr._mesh.xp.broadcast_to(part, _local(arr, axis, high - low))
+    local = arr.mesh.xp.broadcast_to(part, _local(arr, axis, high - low))
     block = blocks.insert(arr.to_local(), numbers[order][low:high] - start, local, axis)
     return _cut_anew(arr, block, axis, lengths)
 
@@ -387,14 +387,14 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> DistArray:
         start = low[dim] if "f" in ends else 0
         stop = high[dim] if "b" in ends else x.shape[dim]
         entries[dim] = (start, 1, max(stop - start, 0))
-    return x._view(tuple(entries))
+    return x.sliced(tuple(entries))
 
 
 def _bounds_of_nonzero(x: DistArray) -> tuple[list[int], list[int]]:
     """The smallest box that holds all nonzero elements; an empty one if there are none."""
-    section = x._layout.section(x._mesh.coords)
+    section = x.layout.section(x.mesh.coords)
     found = np.array([[*x.shape], [0] * x.ndim]) if x.ndim else np.zeros((2, 0), int)
-    block = x._mesh.to_host(x.to_local())
+    block = x.mesh.to_host(x.to_local())
     if block.dtype.names is None:
         block = block.astype(bool)
     else:  # records cannot be cast to truth values
@@ -406,6 +406,6 @@ def _bounds_of_nonzero(x: DistArray) -> tuple[list[int], list[int]]:
         if where.size:
             found[:, dim] = start + where[0], start + where[-1] + 1
     found[1] *= -1
-    if not x._layout.is_replicated:
-        found = x._mesh.group.allreduce(found, Fold.MIN, "bounds of nonzero elements")
+    if not x.layout.is_replicated:
+        found = x.mesh.group.allreduce(found, Fold.MIN, "bounds of nonzero elements")
     return found[0].tolist(), (-found[1]).tolist()

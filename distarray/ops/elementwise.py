@@ -46,7 +46,7 @@ def _blockwise(
         return apply_blockwise(function, inputs, **keywords)
     if isinstance(out, tuple):
         (out,) = out
-    refuse_read_only(getattr(out, "_block", out), "output array is read-only")
+    refuse_read_only(getattr(out, "block", out), "output array is read-only")
     # Asked of NumPy with empty arrays first: what it refuses is refused before any message.
     probes = [np.empty((0,), x.dtype) if hasattr(x, "dtype") else x for x in inputs]
     function(*probes, out=np.empty((0,), out.dtype), **keywords)
@@ -178,7 +178,7 @@ def real(val: Any) -> Any:
     ----
     No message.
     """
-    return val if val.dtype.kind != "c" else val._like(val._block.real)
+    return val if val.dtype.kind != "c" else val.like(val.block.real)
 
 
 @implements(np.imag, at=True)
@@ -189,7 +189,7 @@ def imag(val: Any) -> Any:
     ----
     No message.
     """
-    return val._like(val._block.imag)
+    return val.like(val.block.imag)
 
 
 @implements(np.angle, at=True)
@@ -287,7 +287,7 @@ def i0(x: Any) -> Any:
         x = x.astype(float)  # text is read there, which may fail on one rank
     result = apply_blockwise(np.i0, [x])
     # NumPy's is no ufunc, and gives a 0-d array where a ufunc gives a scalar.
-    return result if x.ndim else result._like(result._mesh.asarray(result._block))
+    return result if x.ndim else result.like(result.mesh.asarray(result.block))
 
 
 @implements(np.astype)

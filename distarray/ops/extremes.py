@@ -84,8 +84,8 @@ def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoVa
 
 def _without_nan(a: Any, value: Any, axis: Any) -> DistArray:
     x, mask = without_nan(a, value)
-    empty = mask is not None and x.size and bool(np.all(x._like(mask), axis=axis).any())
-    if empty and x._mesh.coords is not None:
+    empty = mask is not None and x.size and bool(np.all(x.like(mask), axis=axis).any())
+    if empty and x.mesh.coords is not None:
         raise ValueError("All-NaN slice encountered")
     return x
 
@@ -94,12 +94,12 @@ def _search(function: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     x = as_distarray(a)
     keepdims = keepdims is not NoValue and bool(keepdims)
     axis = None if axis is None else operator.index(axis)
-    axis, plan = _planned(function, x._layout, x.dtype, axis, keepdims)
+    axis, plan = _planned(function, x.layout, x.dtype, axis, keepdims)
     if out is not None:
         _check_out(function, plan, out)
-    mesh = x._mesh
-    if out is None and not plan.mesh_dims and x._block.size and mesh.coords is not None:
-        found = function(x._block, axis, keepdims=keepdims)  # no slice has a part elsewhere
+    mesh = x.mesh
+    if out is None and not plan.mesh_dims and x.block.size and mesh.coords is not None:
+        found = function(x.block, axis, keepdims=keepdims)  # no slice has a part elsewhere
         return wrap(found if plan.layout.shape else mesh.scalar(found), plan.layout, mesh)
     shape = plan.layout.local_shape(mesh.coords)
     if mesh.coords is None:
@@ -132,7 +132,7 @@ def _check_out(function: Any, plan: Plan, out: Any) -> None:
 
 def _local(function: Any, x: DistArray, plan: Plan, axis: int | None) -> tuple[Array, Array]:
     """The block's winners and their global indices, with all reduced dimensions kept."""
-    block, layout, mesh = x._block, x._layout, x._mesh
+    block, layout, mesh = x.block, x.layout, x.mesh
     shape = [1 if dim in plan.axes else extent for dim, extent in enumerate(block.shape)]
     starts = movement.starts(layout, mesh)
     if not block.size:

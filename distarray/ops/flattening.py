@@ -76,16 +76,16 @@ class FlatIterator(NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> Any:
         found = ravel(self.base)[_single(key, self.base.size)]
-        return found if isinstance(found._block, np.generic) else found.copy()
+        return found if isinstance(found.block, np.generic) else found.copy()
 
     def __setitem__(self, key: Any, value: Any) -> None:
         base = self.base
         if type(key) is tuple and not key:
             raise IndexError("Assigning to a flat iterator with a 0-D index is not supported")
-        refuse_read_only(base._block, "underlying array is read-only")
+        refuse_read_only(base.block, "underlying array is read-only")
         key = _single(key, base.size)
         value = np.asarray(value) if isinstance(value, np.generic) else value  # cast as arrays are
-        values = as_distarray(as_values(value, base.dtype), base._mesh)._plain()
+        values = as_distarray(as_values(value, base.dtype), base.mesh).plain()
         number = as_index(key)
         if number is not None:
             if not -base.size <= number < base.size:

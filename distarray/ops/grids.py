@@ -125,7 +125,7 @@ def fromfunction(
 def _spread(x: DistArray, grid: Layout, copy: bool) -> DistArray:
     """An array broadcast to a grid, in the grid's layout."""
     mesh = x.mesh
-    part = movement.moved(x._block, x._layout, restrict(grid, x.shape), mesh)
+    part = movement.moved(x.block, x.layout, restrict(grid, x.shape), mesh)
     block = mesh.xp.broadcast_to(part, grid.local_shape(mesh.coords))
     return wrap(block.copy() if copy else block, grid, mesh)
 
@@ -186,9 +186,9 @@ def _grid_layout(
     extents = {dim: x.size for x, dim in zip(lifted, places, strict=True)}
     shape = tuple([extents[dim] for dim in range(len(lifted))])
     widest = max([x.dtype for x in lifted], key=lambda dtype: dtype.itemsize)
-    if placements is None and not all(x._layout.is_replicated for x in lifted):
+    if placements is None and not all(x.layout.is_replicated for x in lifted):
         return propagate(
-            tuple([x._layout for x in lifted]), tuple([x.itemsize for x in lifted])
+            tuple([x.layout for x in lifted]), tuple([x.itemsize for x in lifted])
         ).result
     layout, _ = place(shape, widest, mesh, placements)
     return layout
@@ -196,10 +196,10 @@ def _grid_layout(
 
 def _cut_line(x: DistArray, grid: Layout, copy: bool) -> DistArray:
     """A line of an open grid, cut as the grid is where that takes no message."""
-    if x._layout.is_replicated:
+    if x.layout.is_replicated:
         layout = restrict(grid, x.shape)
-        x = wrap(movement.moved(x._block, x._layout, layout, x.mesh), layout, x.mesh)
-    return x._like(x._block.copy()) if copy else x
+        x = wrap(movement.moved(x.block, x.layout, layout, x.mesh), layout, x.mesh)
+    return x.like(x.block.copy()) if copy else x
 
 
 @creates(np.vander)
@@ -222,8 +222,8 @@ def vander(
     if x.ndim != 1:
         raise ValueError("x must be a one-dimensional array or sequence.")
     columns = x.size if N is None else index(plain(N))
-    layout = Layout.from_cuts([*x._layout.cuts, Cut.whole(columns)], x.mesh.shape)
-    powers = x.mesh.xp.vander(x._block, columns, increasing)
+    layout = Layout.from_cuts([*x.layout.cuts, Cut.whole(columns)], x.mesh.shape)
+    powers = x.mesh.xp.vander(x.block, columns, increasing)
     if x.mesh.coords is None:
         powers = powers[:, :0]
     result = wrap(powers, layout, x.mesh)
@@ -261,9 +261,9 @@ class _Grid:
 
 
 def _scaled(grid: DistArray, limits: Sequence[tuple[Any, Any, int]]) -> DistArray:
-    first, last = grid._layout.section(grid.mesh.coords)[0]
+    first, last = grid.layout.section(grid.mesh.coords)[0]
     for position, (start, step, _) in enumerate(limits[first:last]):
-        grid._block[position] = grid._block[position] * step + start
+        grid.block[position] = grid.block[position] * step + start
     return grid
 
 

@@ -49,15 +49,15 @@ def _countable(a: Any, mesh: DeviceMesh) -> DistArray:
 
 def _extremes(a: DistArray) -> tuple[Any, Any]:
     """The least and the greatest element, as NumPy's scalars, by one small allgather."""
-    a = a._plain()  # a column of points may live on one rank
-    block, mesh = a._block, a._mesh
+    a = a.plain()  # a column of points may live on one rank
+    block, mesh = a.block, a.mesh
     if mesh.coords is None:
         return a.dtype.type(0), a.dtype.type(0)
     if block.size:
         own = np.stack([mesh.to_host(block.min()), mesh.to_host(block.max())])
     else:
         own = np.stack([identity(ufunc, a.dtype) for ufunc in (np.minimum, np.maximum)])
-    cutting = tuple(sorted({m for cut in a._layout.cuts for m in cut.mesh_dims}))
+    cutting = tuple(sorted({m for cut in a.layout.cuts for m in cut.mesh_dims}))
     found = mesh.subgroup(cutting).allgather(own) if cutting else own[None]
     return found[:, 0].min(), found[:, 1].max()
 
@@ -65,7 +65,7 @@ def _extremes(a: DistArray) -> tuple[Any, Any]:
 def _operands(a: Any, weights: Any) -> tuple[list[Any], Layout, DeviceMesh]:
     """Blocks of the array and of its weights, side by side."""
     if weights is None:
-        return [a._block], a._layout, a.mesh
+        return [a.block], a.layout, a.mesh
     if np.shape(weights) != a.shape:
         raise ValueError("weights should have the same shape as a.")
     return prepare(a, weights)
@@ -189,7 +189,7 @@ def _coordinates(sample: Any) -> list[Any]:
     """One array a coordinate: the columns of an array, or a sequence of arrays."""
     if hasattr(sample, "ndim"):
         columns = sample if sample.ndim == 2 else np.atleast_2d(sample).T
-        if isinstance(columns, DistArray) and columns._layout.cuts[1].parts > 1:
+        if isinstance(columns, DistArray) and columns.layout.cuts[1].parts > 1:
             placed = [Shard(0) if isinstance(p, Shard) else p for p in columns.placements]
             columns = columns.redistribute(placements=placed)  # a rank counts whole points
         return [columns[:, number] for number in np.arange(columns.shape[1]).tolist()]

@@ -67,24 +67,24 @@ def interp(
 def _are_many(xp: Any) -> bool:
     if not isinstance(xp, DistArray) or xp.ndim != 1:
         return False
-    return xp.nbytes >= GATHERED_BELOW and xp._layout.cuts[0].parts > 1
+    return xp.nbytes >= GATHERED_BELOW and xp.layout.cuts[0].parts > 1
 
 
 def _sent_around(
     x: DistArray, xp: DistArray, fp: DistArray, ends: tuple[Any, Any], kind: np.dtype[Any]
 ) -> DistArray:
     """Values at `x`, from sample points that are cut."""
-    layout = Layout.chunked(xp.shape, xp._layout.mesh_shape, xp._layout.placements)
-    cut, mesh = layout.cuts[0], x._mesh
+    layout = Layout.chunked(xp.shape, xp.layout.mesh_shape, xp.layout.placements)
+    cut, mesh = layout.cuts[0], x.mesh
     points, values = (to_layout(line, layout) for line in (xp.astype(float, copy=False), fp))
     segment, heights = (_with_next(line, cut) for line in (points, values))
     if mesh.coords is None:
-        return x._like(mesh.xp.zeros(x._block.shape, kind))
-    block = mesh.to_host(x._block)
+        return x.like(mesh.xp.zeros(x.block.shape, kind))
+    block = mesh.to_host(x.block)
     asked = np.asarray(block, float).reshape(-1)
     segment, heights = mesh.to_host(segment), mesh.to_host(heights)
     group = mesh.subgroup(cut.mesh_dims)
-    order, counts = _by_owner(asked, mesh.to_host(points._block), group)
+    order, counts = _by_owner(asked, mesh.to_host(points.block), group)
     arrived = group.alltoall_varied(np.split(asked[order], np.cumsum(counts)[:-1]))
     positions = np.concatenate(arrived)
     found = np.interp(positions, segment, heights, *ends) if positions.size else np.empty(0, kind)
@@ -95,7 +95,7 @@ def _sent_around(
     result = np.empty(asked.shape, kind)
     result[order] = np.concatenate(returned)
     part = mesh.asarray(result.reshape(np.shape(block)))
-    return x._like(part if part.ndim else mesh.scalar(part))
+    return x.like(part if part.ndim else mesh.scalar(part))
 
 
 def _with_next(line: DistArray, cut: Cut) -> Array:

@@ -83,7 +83,7 @@ def concatenate(
 
 
 def _operands(arrays: Any, out: Any = None) -> list[DistArray]:
-    mesh = common_mesh(*arrays, out) if not isinstance(arrays, DistArray) else arrays._mesh
+    mesh = common_mesh(*arrays, out) if not isinstance(arrays, DistArray) else arrays.mesh
     return [as_distarray(x, mesh) for x in arrays]
 
 
@@ -111,7 +111,7 @@ def _merged(x: DistArray, axis: int, dtype: Any, casting: Any) -> DistArray:
 def _joined(
     operands: Sequence[DistArray], axis: int, out: Any, dtype: Any, casting: Any
 ) -> DistArray:
-    layouts = tuple([x._layout for x in operands])
+    layouts = tuple([x.layout for x in operands])
     dtypes = tuple([x.dtype for x in operands])
     if out is not None:
         return _joined_into(out, operands, layouts, dtypes, axis, dtype, casting)
@@ -122,7 +122,7 @@ def _joined(
     if alike is None:
         shape, parts = _in_a_row(operands, axis)
         return assemble(shape, dtype, parts, mesh)
-    blocks = [mesh.asarray(x._block) for x in operands]
+    blocks = [mesh.asarray(x.block) for x in operands]
     return wrap(mesh.xp.concatenate(blocks, axis, dtype=dtype, casting=casting), alike, mesh)
 
 
@@ -222,7 +222,7 @@ def _joined_into(
     shape, parts = _in_a_row(operands, axis)
     if tuple(out.shape) != shape:
         raise ValueError("Output array is the wrong shape")
-    refuse_read_only(getattr(out, "_block", out))
+    refuse_read_only(getattr(out, "block", out))
     into = np.empty(probes[0].shape, out.dtype)
     np.concatenate(probes, axis, out=into, dtype=dtype, casting=casting)
     _, parts = _in_a_row(_read(operands, out.dtype), axis)
@@ -234,9 +234,9 @@ def _into(out: Any, shape: tuple[int, ...], parts: Sequence[Part], mesh: DeviceM
     if not isinstance(out, DistArray):
         np.copyto(out, assemble(shape, out.dtype, parts, mesh).full())
         return out
-    if any(np.may_share_memory(out._block, x._block) for _, x in parts):
+    if any(np.may_share_memory(out.block, x.block) for _, x in parts):
         # Each rank decides this for itself: the messages are the same either way.
-        out._block[...] = assemble(shape, out.dtype, parts, mesh, out._layout)._block
+        out.block[...] = assemble(shape, out.dtype, parts, mesh, out.layout).block
     else:
         fill_parts(out, parts)
     return out

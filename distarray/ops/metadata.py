@@ -73,7 +73,7 @@ def isrealobj(x: Any) -> bool:
 def isscalar(element: Any) -> bool:
     """Whether something is a scalar, results of reductions included; see :func:`numpy.isscalar`."""
     if isinstance(element, DistArray):
-        return isinstance(element._block, np.generic)
+        return isinstance(element.block, np.generic)
     return np.isscalar(element)
 
 
@@ -100,7 +100,7 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
 
 
 def _memory(x: Any) -> Any:
-    return x._block if isinstance(x, DistArray) else x  # a block of a view is one, too
+    return x.block if isinstance(x, DistArray) else x  # a block of a view is one, too
 
 
 def _on_any_rank(here: bool, a: Any, b: Any) -> bool:
@@ -132,4 +132,4 @@ def _to_device(x: DistArray, device: str, /, *, stream: Any = None) -> DistArray
     if kind == x.mesh.device_type:
         raise ValueError(f"this rank's block is on {x.device}, and the mesh has no {device!r}")
     mesh = x.mesh.on(kind)
-    return wrap(mesh.asarray(x.mesh.to_host(x._block)), x._layout, mesh)
+    return wrap(mesh.asarray(x.mesh.to_host(x.block)), x.layout, mesh)

@@ -96,7 +96,7 @@ def _extreme(
     ufunc: Ufunc, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any
 ) -> Any:
     result = reduce(ufunc, a, axis, None, out, keepdims, initial, where)
-    block = result._block if isinstance(result, DistArray) else result
+    block = result.block if isinstance(result, DistArray) else result
     kind = getattr(block, "dtype", np.dtype(object)).kind  # an object is given out bare
     if kind in "fcmM" and np.isnan(block).any():
         warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
@@ -192,8 +192,8 @@ def _check_inexact(dtype: Any, out: Any) -> None:
 
 def _count(x: DistArray, mask: Array, axis: Any, keepdims: Any, where: Any) -> DistArray:
     """How many elements that are not NaN go into each result."""
-    counts = reduce(np.add, x._like(~mask), axis, np.intp, None, keepdims, where=where)
-    return counts._plain()  # type: ignore[no-any-return]
+    counts = reduce(np.add, x.like(~mask), axis, np.intp, None, keepdims, where=where)
+    return counts.plain()  # type: ignore[no-any-return]
 
 
 def _variance(
@@ -208,7 +208,7 @@ def _variance(
     mean: Any,
     correction: Any,
 ) -> DistArray:
-    x, mask = without_nan(as_distarray(a, common_mesh(a, out, where, mean))._plain(), 0)
+    x, mask = without_nan(as_distarray(a, common_mesh(a, out, where, mean)).plain(), 0)
     if mask is None:
         ddof = statistics.chosen_ddof(ddof, correction)
         return statistics.variance(function, x, axis, dtype, out, ddof, keepdims, where, mean)
@@ -220,22 +220,22 @@ def _variance(
     kind = statistics.kind_of(np.var, x.dtype, x.ndim, axis, dtype)
     count = _count(x, mask, axis, True, where)
     if where is not NoValue and where is not True:
-        mask = mask | ~local_mask(as_distarray(where, x._mesh), x)
-    plan = place(x._layout, axis, keepdims, kind)
+        mask = mask | ~local_mask(as_distarray(where, x.mesh), x)
+    plan = place(x.layout, axis, keepdims, kind)
     with np.errstate(invalid="ignore", divide="ignore"):
         if mean is NoValue:
             centre = statistics.centre_of(x, axis, dtype, where, count)
         else:
-            centre = local_mask(as_distarray(mean, x._mesh), x)
-        total = statistics.squared_deviations(x, centre, plan, dtype, mask)._plain()
+            centre = local_mask(as_distarray(mean, x.mesh), x)
+        total = statistics.squared_deviations(x, centre, plan, dtype, mask).plain()
         if out is not None:
             total = statistics.cast_for(total, out)
         if not keepdims:
             count = statistics.squeezed(count, plan.axes)
-        freedom = to_layout(count, total._layout)._block - ddof
+        freedom = to_layout(count, total.layout).block - ddof
         result = statistics.divided(total, freedom)
-    if np.any(freedom <= 0) and x._mesh.coords is not None:
+    if np.any(freedom <= 0) and x.mesh.coords is not None:
         warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=4)
-        part = np.where(freedom <= 0, result.dtype.type(np.nan), result._block)
-        result = result._computed(part)
+        part = np.where(freedom <= 0, result.dtype.type(np.nan), result.block)
+        result = result.computed(part)
     return result

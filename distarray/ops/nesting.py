@@ -24,7 +24,7 @@ def block(arrays: Any) -> DistArray:
     mesh = common_mesh(*leaves)
     operands = [as_distarray(x, mesh) for x in leaves]
     ndim = max([depth, *[x.ndim for x in operands]])
-    lifted = iter([x._view((None,) * (ndim - x.ndim) + tuple(everything(x))) for x in operands])
+    lifted = iter([x.sliced((None,) * (ndim - x.ndim) + tuple(everything(x))) for x in operands])
     shape, parts = _arranged(arrays, ndim - depth, ndim, lifted)
     return assemble(shape, np.result_type(*[x.dtype for x in operands]), parts, mesh)
 

@@ -80,7 +80,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Di
     widths = _as_pairs(_given_widths(pad_width, array.ndim), array.ndim, as_index=True)
     if callable(mode):
         padded = _grown(array, widths)
-        padded._block[...] = 0
+        padded.block[...] = 0
         _place(padded, array, widths)
         return _by_function(padded, mode, widths, kwargs)
     _check_keywords(mode, kwargs)
@@ -143,7 +143,7 @@ def _as_pairs(x: Any, ndim: int, as_index: bool = False) -> Sequence[Pair]:
 def _grown(array: DistArray, widths: Sequence[Pair]) -> DistArray:
     """An array of the padded shape, laid out so that the middle need not move."""
     cuts = []
-    for cut, (before, after) in zip(array._layout.cuts, widths, strict=True):
+    for cut, (before, after) in zip(array.layout.cuts, widths, strict=True):
         extent = cut.extent + int(before) + int(after)
         if not cut.mesh_dims or extent == cut.extent:
             cuts.append(cut if cut.mesh_dims else Cut.whole(extent))
@@ -152,10 +152,10 @@ def _grown(array: DistArray, widths: Sequence[Pair]) -> DistArray:
         longest = max([b - a for a, b in map(longer.interval, range(longer.parts))])
         even = longest <= 2 * -(-extent // cut.parts)
         cuts.append(longer if even else Cut.chunked(extent, cut.mesh_dims, cut.radix))
-    layout = array._layout.with_cuts(cuts)
+    layout = array.layout.with_cuts(cuts)
     if layout.is_replicated:
-        layout = placed_by_size(layout.shape, array.dtype, [array], array._mesh)
-    return empty(layout, array.dtype, array._mesh)
+        layout = placed_by_size(layout.shape, array.dtype, [array], array.mesh)
+    return empty(layout, array.dtype, array.mesh)
 
 
 def _place(padded: DistArray, array: DistArray, widths: Sequence[Pair]) -> None:
@@ -231,11 +231,11 @@ def _linear_ramp(padded: DistArray, array: DistArray, widths: Any, mode: str, kw
 
 def _ramp(end: Any, edge: DistArray, width: int, axis: int) -> DistArray:
     """From an end value towards the edge; each rank makes what belongs beside its part of it."""
-    row = to_layout(edge, edge._layout.without_cut((axis,)))
+    row = to_layout(edge, edge.layout.without_cut((axis,)))
     block = _linspace(end, row, int(width), axis)
-    cuts = list(row._layout.cuts)
+    cuts = list(row.layout.cuts)
     cuts[axis] = Cut.whole(int(width))
-    return wrap(block, row._layout.with_cuts(cuts), edge._mesh)
+    return wrap(block, row.layout.with_cuts(cuts), edge.mesh)
 
 
 def _linspace(end: Any, row: DistArray, width: int, axis: int) -> Any:
@@ -244,16 +244,16 @@ def _linspace(end: Any, row: DistArray, width: int, axis: int) -> Any:
     It takes another formula for all elements if one step is zero, on whatever rank that is; the
     ranks that have none then add one and drop it again.
     """
-    if row._mesh.coords is None:
-        return row._block
-    xp, stop = row._mesh.xp, row._block.squeeze(axis)
+    if row.mesh.coords is None:
+        return row.block
+    xp, stop = row.mesh.xp, row.block.squeeze(axis)
     block, step = xp.linspace(
         end, stop, width, endpoint=False, retstep=True, dtype=row.dtype, axis=axis
     )
-    if row._layout.is_replicated or not width:
+    if row.layout.is_replicated or not width:
         return block
     here = bool((step == 0).any())
-    if bool(row._mesh.group.allreduce(np.array(here), Fold.ANY, "steps of zero")) and not here:
+    if bool(row.mesh.group.allreduce(np.array(here), Fold.ANY, "steps of zero")) and not here:
         more = xp.append(stop.ravel(), xp.asarray(end, stop.dtype))
         flat = xp.linspace(end, more, width, endpoint=False, dtype=row.dtype)[:, :-1]
         block = xp.moveaxis(flat.reshape((width, *stop.shape)), 0, axis)
@@ -367,11 +367,11 @@ _FILLS: dict[str, Callable[..., None]] = {
 
 def _by_function(padded: DistArray, function: Any, widths: Any, kwargs: Any) -> DistArray:
     """Let a function change every vector in place, axis by axis, where the vectors are whole."""
-    final = padded._layout
+    final = padded.layout
     for axis in range(padded.ndim):
-        layout = _whole_along(padded._layout, axis)
+        layout = _whole_along(padded.layout, axis)
         padded = to_layout(padded, layout)
-        vectors = np.moveaxis(padded._block, axis, -1)
+        vectors = np.moveaxis(padded.block, axis, -1)
         for place in np.ndindex(vectors.shape[:-1]):
             function(vectors[(*place, ...)], widths[axis], axis, kwargs)
     return to_layout(padded, final)

@@ -262,7 +262,7 @@ def _shares(
     if weights is not None and x.size:
         axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
         parts = WeightedCall(function, shares).along(x, weights, axes, keepdims)
-        return write(*parts, x._mesh, out)
+        return write(*parts, x.mesh, out)
     rule = _Quantiles(function, arguments["method"], shares, weak)
 
     def whole(block: Array, axis: Any, keepdims: bool) -> Any:
@@ -293,7 +293,7 @@ def _probed(
     value = np.asarray(function(tiny, *given, axis=axis, keepdims=keepdims, **arguments))
     if out is not None:
         lead = value.shape[: np.ndim(given[0])] if given else ()
-        wanted = (*lead, *place(x._layout, axis, keepdims, x.dtype).layout.shape)
+        wanted = (*lead, *place(x.layout, axis, keepdims, x.dtype).layout.shape)
         if tuple(out.shape) != wanted:
             raise ValueError(f"the result has shape {wanted}, and `out` has {tuple(out.shape)}")
         small = np.zeros(value.shape, out.dtype)
@@ -317,7 +317,7 @@ def _finished(statistic: Statistic, x: DistArray, axis: Any, out: Any, keepdims:
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     if not x.size:
         whole = statistic.function(np.empty(x.shape, x.dtype), axis=axes, keepdims=keepdims)
-        empty = as_distarray(whole, x._mesh)
-        return write(empty._block, empty._layout, x._mesh, out)
+        empty = as_distarray(whole, x.mesh)
+        return write(empty.block, empty.layout, x.mesh, out)
     part, layout = along(statistic, x, axes, keepdims)
-    return write(part, layout, x._mesh, out)
+    return write(part, layout, x.mesh, out)

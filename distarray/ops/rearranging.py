@@ -97,8 +97,8 @@ def _assembled(a: DistArray, runs: Sequence[Any]) -> DistArray:
     for run in runs:
         origin, starts, lengths = run or ((), (), ())
         entries = [(start, 1, n) for start, n in zip(starts, lengths, strict=True)]
-        parts.append((origin, a._view(tuple(entries))))
-    return assemble(a.shape, a.dtype, parts, a._mesh, a._layout)
+        parts.append((origin, a.sliced(tuple(entries))))
+    return assemble(a.shape, a.dtype, parts, a.mesh, a.layout)
 
 
 @implements(np.tile, at=True)
@@ -126,7 +126,7 @@ def tile(A: Any, reps: Any) -> DistArray:
     """
     a = as_distarray(A)
     times = _times(reps, a.shape)
-    a = a._view((None,) * (len(times) - a.ndim) + tuple([(0, 1, n) for n in a.shape]))
+    a = a.sliced((None,) * (len(times) - a.ndim) + tuple([(0, 1, n) for n in a.shape]))
     times = (1,) * (a.ndim - len(times)) + times
     if any(n < 0 for n in times):
         raise ValueError("negative dimensions are not allowed")
@@ -139,7 +139,7 @@ def tile(A: Any, reps: Any) -> DistArray:
     pairs: list[Any] = []
     for extent in a.shape:
         pairs += [None, (0, 1, extent)]
-    wide = a._view(tuple(pairs))
+    wide = a.sliced(tuple(pairs))
     shape = tuple([m for n, extent in zip(times, a.shape, strict=True) for m in (n, extent)])
     spread = stretched(wide, shape)
     result = tuple([n * extent for n, extent in zip(times, a.shape, strict=True)])
@@ -153,12 +153,12 @@ def _whole_where_often(a: DistArray, times: Sequence[int]) -> DistArray:
     """
     often = [
         dim
-        for dim, (n, cut) in enumerate(zip(times, a._layout.cuts, strict=True))
+        for dim, (n, cut) in enumerate(zip(times, a.layout.cuts, strict=True))
         if cut.parts > 1 and n > cut.parts
     ]
     if not often:
         return a
-    return to_layout(a, a._layout.without_cut(often))
+    return to_layout(a, a.layout.without_cut(often))
 
 
 @implements(np.repeat)
@@ -196,7 +196,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
     axis = axis if axis is None else as_axis(axis)
     counts = _as_counts(repeats)
     if axis is None:
-        x, axis = in_line(x)._plain(), 0  # may lie on one rank, if it is short
+        x, axis = in_line(x).plain(), 0  # may lie on one rank, if it is short
     elif not x.ndim:
         x = in_line(x)  # NumPy takes a number for a line of one, with an axis as well
     axis = normalize_axis_index(axis, x.ndim)
@@ -205,7 +205,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
         return _repeated_by_distributed(x, counts, axis)
     if x.shape[axis] and (counts < 0).any():
         raise ValueError("repeats may not contain negative values.")
-    cut = x._layout.cuts[axis]
+    cut = x.layout.cuts[axis]
     if counts.size == 1:
         times = max(counts.item(), 0)
         scaled = rescaled_cut(cut, times) if times else None
@@ -217,7 +217,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
         found = recounted_cut(cut, [int(below[b] - below[a]) for a, b in ends])
     else:
         found = Cut.whole(int(counts.sum()))
-    start, stop = x._layout.section(x._mesh.coords)[axis]
+    start, stop = x.layout.section(x.mesh.coords)[axis]
     return balanced(
         _with_cut(x, blocks.repeat(x.to_local(), counts[start:stop], axis), axis, found), axis
     )
@@ -260,8 +260,8 @@ def _check_counts(counts: Any, extent: int) -> None:
 
 
 def _repeated_by_distributed(a: DistArray, repeats: DistArray, axis: int) -> DistArray:
-    cut, mesh = a._layout.cuts[axis], a._mesh
-    counts = to_layout(repeats, Layout.from_cuts([cut], mesh.shape))._block
+    cut, mesh = a.layout.cuts[axis], a.mesh
+    counts = to_layout(repeats, Layout.from_cuts([cut], mesh.shape)).block
     negative = ValueError("repeats may not contain negative values.")
     agree(mesh.group, negative if (counts < 0).any() else None)
     lengths = shared_lengths(int(counts.sum()), cut, mesh)
@@ -278,9 +278,9 @@ def shared_lengths(length: int, cut: Cut, mesh: Any) -> list[int]:
 
 
 def _with_cut(a: DistArray, block: Array, axis: int, cut: Cut) -> DistArray:
-    cuts = list(a._layout.cuts)
+    cuts = list(a.layout.cuts)
     cuts[axis] = cut
-    return wrap(block, a._layout.with_cuts(cuts), a._mesh)
+    return wrap(block, a.layout.with_cuts(cuts), a.mesh)
 
 
 def balanced(x: DistArray, axis: int) -> DistArray:
@@ -288,15 +288,15 @@ def balanced(x: DistArray, axis: int) -> DistArray:
 
     Ragged blocks cost nothing to keep, but what follows takes as long as the longest.
     """
-    cut = x._layout.cuts[axis]
+    cut = x.layout.cuts[axis]
     if cut.parts == 1:
         return x
     longest = max([b - a for a, b in map(cut.interval, range(cut.parts))])
     if longest <= 2 * -(-cut.extent // cut.parts):
         return x
-    cuts = list(x._layout.cuts)
+    cuts = list(x.layout.cuts)
     cuts[axis] = Cut.chunked(cut.extent, cut.mesh_dims, cut.radix)
-    return to_layout(x, x._layout.with_cuts(cuts))
+    return to_layout(x, x.layout.with_cuts(cuts))
 
 
 @implements(np.resize, at=True)
@@ -316,9 +316,9 @@ def resize(a: Any, new_shape: Any) -> DistArray:
     flat = in_line(as_distarray(a))
     total = int(np.prod(shape, dtype=object))
     if not flat.size or not total:
-        layout = default_layout(shape, flat.itemsize, flat._mesh)
-        block = flat._mesh.xp.zeros(layout.local_shape(flat._mesh.coords), flat.dtype)
-        return wrap(block, layout, flat._mesh)
+        layout = default_layout(shape, flat.itemsize, flat.mesh)
+        block = flat.mesh.xp.zeros(layout.local_shape(flat.mesh.coords), flat.dtype)
+        return wrap(block, layout, flat.mesh)
     if total <= flat.size:
         return reshaped(flat[:total], shape, copy=True)
     times, rest = divmod(total, flat.size)
@@ -349,22 +349,22 @@ def copy(a: Any, order: Any = "K", subok: bool = False) -> DistArray:
     None for an array with the canonical cut. For a view, what the canonical blocks lack.
     """
     a = as_distarray(a)
-    layout = a._layout.settled().canonical()
-    if a._layout.ats:
+    layout = a.layout.settled().canonical()
+    if a.layout.ats:
         layout = _spread(a)
-    moved = to_layout(a._like(a.to_local()), layout)
-    return wrap(moved._block.copy(order), layout, a._mesh)
+    moved = to_layout(a.like(a.to_local()), layout)
+    return wrap(moved.block.copy(order), layout, a.mesh)
 
 
 def _spread(a: DistArray) -> Layout:
     """Where an array goes that one coordinate of a mesh dimension holds: over all of them."""
-    wanted = default_layout(a.shape, a.itemsize, a._mesh)
-    settled = a._layout.settled().canonical()
+    wanted = default_layout(a.shape, a.itemsize, a.mesh)
+    settled = a.layout.settled().canonical()
     free = [d for d, cut in enumerate(settled.cuts) if not cut.mesh_dims]
     if wanted.is_replicated or not free:
         return settled
     dim = max(free, key=lambda d: a.shape[d])
     cuts = list(settled.cuts)
-    radix = tuple([a._mesh.shape[m] for m in a._layout.ats])
-    cuts[dim] = Cut.chunked(a.shape[dim], a._layout.ats, radix)
-    return Layout.from_cuts(cuts, a._mesh.shape)
+    radix = tuple([a.mesh.shape[m] for m in a.layout.ats])
+    cuts[dim] = Cut.chunked(a.shape[dim], a.layout.ats, radix)
+    return Layout.from_cuts(cuts, a.mesh.shape)

@@ -156,18 +156,18 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     As :func:`sum`, with integers.
     """
     x = as_distarray(a)
-    plan = _counting(x._layout, axis, bool(keepdims))
+    plan = _counting(x.layout, axis, bool(keepdims))
     if axis is not None:
         np.zeros((), x.dtype).astype(bool)  # raises what NumPy raises of records
-    if x._block.size and x._layout.holds(x._mesh.coords):
+    if x.block.size and x.layout.holds(x.mesh.coords):
         # Of all axes NumPy counts much faster than of those that it is told.
         axes = None if len(plan.axes) == x.ndim else plan.axes
-        part = x._mesh.asarray(np.count_nonzero(x._block, axis=axes))
+        part = x.mesh.asarray(np.count_nonzero(x.block, axis=axes))
         if plan.keepdims:
-            part = part.reshape(plan.layout.local_shape(x._mesh.coords))
+            part = part.reshape(plan.layout.local_shape(x.mesh.coords))
     else:
-        part = x._mesh.xp.zeros(plan.layout.local_shape(x._mesh.coords), np.intp)
-    return finish(part, plan, np.add, x._mesh)
+        part = x.mesh.xp.zeros(plan.layout.local_shape(x.mesh.coords), np.intp)
+    return finish(part, plan, np.add, x.mesh)
 
 
 @lru_cache(maxsize=1024)

@@ -74,18 +74,18 @@ def accumulate(ufunc: Ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any 
     kind, axis = _checked(ufunc, x, axis, dtype, out)
     if out is not None and not x.size:
         return out  # which may then have another shape
-    if not x._layout.is_plain and not _passes(ufunc, x, kind):
-        x = x._plain()
+    if not x.layout.is_plain and not _passes(ufunc, x, kind):
+        x = x.plain()
     rule = RULES.get(ufunc)
     if rule is None or (rule.rounds and kind.kind in "fc" and config.settings.reproducible):
         block = _in_order(ufunc, x, axis, dtype, kind)
     else:
         block = _scanned(ufunc, x, axis, kind)
-    return write(block, x._layout, x._mesh, out)
+    return write(block, x.layout, x.mesh, out)
 
 
 def _passes(ufunc: Ufunc, x: DistArray, kind: np.dtype[Any]) -> bool:
-    layout = x._layout
+    layout = x.layout
     sums = all(layout.placements[m].op is Fold.SUM for m in layout.partials)  # type: ignore[attr-defined]
     linear = ufunc is np.add and sums and not layout.ats and kind == x.dtype
     return linear and not config.settings.reproducible
@@ -96,11 +96,11 @@ def _checked(
 ) -> tuple[np.dtype[Any], int]:
     """The data type that is computed in and the axis counted from the front; NumPy's errors."""
     if out is None:
-        kind = _probed(ufunc, x._layout, x.dtype, axis, dtype)
+        kind = _probed(ufunc, x.layout, x.dtype, axis, dtype)
     else:
-        if isinstance(getattr(out, "_block", out), np.generic):
+        if isinstance(getattr(out, "block", out), np.generic):
             raise TypeError("return arrays must be of ArrayType")
-        block = out._block if isinstance(out, DistArray) else out
+        block = out.block if isinstance(out, DistArray) else out
         refuse_read_only(block, "output array is read-only")
         tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
         ufunc.accumulate(tiny, axis, dtype, np.zeros(tiny.shape, out.dtype))
@@ -128,8 +128,8 @@ def _probed(
 def _scanned(ufunc: Ufunc, x: DistArray, axis: int, kind: np.dtype[Any]) -> Array:
     """This rank's part scanned by itself, then what lies before it folded in."""
     dtype = None if kind.kind in "mM" else kind
-    block: Array = ufunc_method(ufunc, "accumulate", x._block, axis, dtype)
-    mesh, cut = x._mesh, x._layout.cuts[axis]
+    block: Array = ufunc_method(ufunc, "accumulate", x.block, axis, dtype)
+    mesh, cut = x.mesh, x.layout.cuts[axis]
     if mesh.coords is None or cut.parts == 1:
         return block
     slab = tuple([1 if dim == axis else extent for dim, extent in enumerate(block.shape)])
@@ -154,10 +154,10 @@ def _in_order(ufunc: Ufunc, x: DistArray, axis: int, dtype: Any, kind: Any) -> A
         return chains.accumulate(ufunc, x, axis, work).astype(kind, copy=False)
     if not chains.mixes(ufunc, x.dtype, dtype):
         return chains.accumulate(ufunc, x, axis, kind)
-    layout = chains.whole_along(x._layout, axis)
-    block = movement.moved(x._block, x._layout, layout, x._mesh)
+    layout = chains.whole_along(x.layout, axis)
+    block = movement.moved(x.block, x.layout, layout, x.mesh)
     block = ufunc_method(ufunc, "accumulate", block, axis, dtype)
-    return movement.moved(block, layout, x._layout, x._mesh)
+    return movement.moved(block, layout, x.layout, x.mesh)
 
 
 def _flat(a: Any) -> Any:
@@ -226,8 +226,8 @@ def without_nan(a: Any, value: Any) -> tuple[DistArray, Array | None]:
     x = as_distarray(a)
     if x.dtype.kind not in "fc":
         return x, None
-    mask = np.isnan(x._block)
-    return x._like(np.where(mask, x.dtype.type(value), x._block)), mask
+    mask = np.isnan(x.block)
+    return x.like(np.where(mask, x.dtype.type(value), x.block)), mask
 
 
 def _cumulated(ufunc: Ufunc, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
@@ -288,7 +288,7 @@ def _cumulative(ufunc: Ufunc, a: Any, axis: Any, dtype: Any, out: Any, include_i
     rest[axis], first[axis] = slice(1, None), slice(0, 1)
     if out is None:
         scanned = accumulate(ufunc, x, axis, dtype)
-        out = empty(_longer(scanned._layout, axis), scanned.dtype, scanned._mesh)
+        out = empty(_longer(scanned.layout, axis), scanned.dtype, scanned.mesh)
         out[tuple(rest)] = scanned
     else:
         accumulate(ufunc, x, axis, dtype, out[tuple(rest)])

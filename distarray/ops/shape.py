@@ -135,7 +135,7 @@ def expand_dims(a: Any, axis: Any) -> DistArray:
     places = normalize_axis_tuple(added, x.ndim + len(added))
     kept = iter(everything(x))
     entries = [None if dim in places else next(kept) for dim in range(x.ndim + len(added))]
-    return x._view(tuple(entries))
+    return x.sliced(tuple(entries))
 
 
 @implements(np.squeeze, at=True)
@@ -172,7 +172,7 @@ def squeeze(a: Any, axis: Any = None) -> DistArray:
     if not dropped:
         return x
     entries = [0 if dim in dropped else entry for dim, entry in enumerate(everything(x))]
-    return x._view(tuple(entries))
+    return x.sliced(tuple(entries))
 
 
 def _no_axes(axis: Any) -> tuple[int, ...]:
@@ -198,8 +198,8 @@ def _with_dims(x: DistArray, ndim: int) -> DistArray:
         return x
     kept = everything(x)
     if ndim == 3 and x.ndim:  # (n,) becomes (1, n, 1) and (m, n) becomes (m, n, 1)
-        return x._view(tuple([None] * (2 - x.ndim) + kept + [None]))
-    return x._view(tuple([None] * (ndim - x.ndim) + kept))
+        return x.sliced(tuple([None] * (2 - x.ndim) + kept + [None]))
+    return x.sliced(tuple([None] * (ndim - x.ndim) + kept))
 
 
 atleast_1d = implements(np.atleast_1d, at=True)(_at_least("atleast_1d", 1))
@@ -225,7 +225,7 @@ def flipped(x: DistArray, axes: Sequence[int]) -> DistArray:
     entries = everything(x)
     for dim in axes:
         entries[dim] = (max(x.shape[dim] - 1, 0), -1, x.shape[dim])
-    return x._view(tuple(entries))
+    return x.sliced(tuple(entries))
 
 
 @implements(np.fliplr, at=True)
@@ -262,7 +262,7 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> DistArray:
     order[first], order[second] = second, first
     quarter = k % 4
     if quarter == 0:
-        return x._view(tuple(everything(x)))
+        return x.sliced(tuple(everything(x)))
     if quarter == 2:
         return flipped(x, (first, second))
     if quarter == 1:

@@ -65,14 +65,14 @@ def mean(
     elif dtype is None and x.dtype == np.float16:
         dtype = np.dtype(np.float32)
     if where is not NoValue and where is not True:
-        x = x._plain()
+        x = x.plain()
     count = counted(x, axis, keepdims, where)
     warn_if(count, 0, "Mean of empty slice")
     total = reduce(np.add, x, axis, dtype, None, keepdims, where=where)
     if out is not None:
         return copied(divided(cast_for(total, out), count), out)
     result = divided(total, count)
-    return result if result.dtype == kind else result._like(result._block.astype(kind))
+    return result if result.dtype == kind else result.like(result.block.astype(kind))
 
 
 @implements(np.var, through={Fold.SUM}, at=True)
@@ -126,20 +126,20 @@ def std(
 
 def root(variance: DistArray, out: Any) -> Any:
     """The square root of a variance, in its data type."""
-    variance = variance._plain()
-    part = np.sqrt(variance._block).astype(variance.dtype, copy=False)
-    return copied(variance._like(part), out) if out is not None else variance._like(part)
+    variance = variance.plain()
+    part = np.sqrt(variance.block).astype(variance.dtype, copy=False)
+    return copied(variance.like(part), out) if out is not None else variance.like(part)
 
 
 def cast_for(total: DistArray, out: Any) -> DistArray:
     """A sum as NumPy finds it in the `out` that it has added up in."""
-    total = total._plain()
-    return total._like(total._mesh.asarray(total._block).astype(out.dtype))
+    total = total.plain()
+    return total.like(total.mesh.asarray(total.block).astype(out.dtype))
 
 
 def copied(result: DistArray, out: Any) -> Any:
     """`out`, filled."""
-    return write(result._block, result._layout, result._mesh, out)
+    return write(result.block, result.layout, result.mesh, out)
 
 
 def chosen_ddof(ddof: Any, correction: Any) -> Any:
@@ -166,19 +166,19 @@ def kind_of(function: Any, source: np.dtype[Any], ndim: int, axis: Any, dtype: A
 def counted(x: DistArray, axis: Any, keepdims: bool, where: Any) -> Any:
     """Number of elements a result is made of: one for all, or an array where there is a mask."""
     if where is NoValue or where is True:
-        plan = place(x._layout, axis, keepdims, x.dtype)
-        return np.intp(prod([x._layout.shape[dim] for dim in plan.axes]))
-    plan = place(x._layout, axis, keepdims, np.dtype(np.intp))
-    mask = np.broadcast_to(local_mask(as_distarray(where, x._mesh), x), x._block.shape)
+        plan = place(x.layout, axis, keepdims, x.dtype)
+        return np.intp(prod([x.layout.shape[dim] for dim in plan.axes]))
+    plan = place(x.layout, axis, keepdims, np.dtype(np.intp))
+    mask = np.broadcast_to(local_mask(as_distarray(where, x.mesh), x), x.block.shape)
     part = reduced(np.add, mask, plan.axes, np.intp, keepdims)
-    return finish(part, plan, np.add, x._mesh)._plain()
+    return finish(part, plan, np.add, x.mesh).plain()
 
 
 def warn_if(count: Any, limit: Any, text: str) -> None:
     """Warn where no more than `limit` elements go into a result that this rank holds."""
-    if isinstance(count, DistArray) and count._mesh.coords is None:
+    if isinstance(count, DistArray) and count.mesh.coords is None:
         return
-    block = count._block if isinstance(count, DistArray) else count
+    block = count.block if isinstance(count, DistArray) else count
     if block <= limit if block.ndim == 0 else np.any(block <= limit):
         warnings.warn(text, RuntimeWarning, stacklevel=4)
 
@@ -186,12 +186,12 @@ def warn_if(count: Any, limit: Any, text: str) -> None:
 def divided(total: DistArray, count: Any) -> DistArray:
     """A sum divided by a count, in the sum's data type and memory; a pending sum stays one."""
     if isinstance(count, DistArray):
-        total = total._plain()
-        count = to_layout(count, total._layout)._block
-    block = total._block
+        total = total.plain()
+        count = to_layout(count, total.layout).block
+    block = total.block
     if isinstance(block, np.generic):
-        return total._like(block.dtype.type(block / count))
-    return total._like(np.true_divide(block, count, out=block, casting="unsafe"))
+        return total.like(block.dtype.type(block / count))
+    return total.like(np.true_divide(block, count, out=block, casting="unsafe"))
 
 
 def variance(
@@ -206,18 +206,18 @@ def variance(
     mean: Any,
 ) -> DistArray:
     """The variance, in the data type of `out` if there is one; `function` is what was called."""
-    x = as_distarray(a, common_mesh(a, out, where, mean))._plain()
+    x = as_distarray(a, common_mesh(a, out, where, mean)).plain()
     keepdims = keepdims is not NoValue and bool(keepdims)
     kind = kind_of(function, x.dtype, x.ndim, axis, dtype)
     if out is not None:
         check_out(function, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     if dtype is None and x.dtype.kind in "iub":
         dtype = np.dtype(np.float64)
-    plan = place(x._layout, axis, keepdims, kind)
+    plan = place(x.layout, axis, keepdims, kind)
     mean = NoValue if mean is None else mean
     if out is None and where is mean is NoValue and _is_numpys(x, plan):
-        part = np.var(x._block, axis, dtype, ddof=ddof, keepdims=keepdims)
-        return wrap(part, plan.layout, x._mesh)
+        part = np.var(x.block, axis, dtype, ddof=ddof, keepdims=keepdims)
+        return wrap(part, plan.layout, x.mesh)
     return _in_two_passes(x, plan, axis, dtype, out, ddof, where, mean)
 
 
@@ -232,10 +232,10 @@ def _in_two_passes(
     else:
         if type(mean) in (int, float, complex):
             mean = np.asarray(mean, np.result_type(x.dtype, mean))
-        centre = local_mask(as_distarray(mean, x._mesh), x)
+        centre = local_mask(as_distarray(mean, x.mesh), x)
     skip = None
     if where is not NoValue and where is not True:
-        skip = ~local_mask(as_distarray(where, x._mesh), x)
+        skip = ~local_mask(as_distarray(where, x.mesh), x)
     total = squared_deviations(x, centre, plan, dtype, skip)
     if out is not None:
         total = cast_for(total, out)
@@ -246,7 +246,7 @@ def _in_two_passes(
 
 def _is_numpys(x: DistArray, plan: Plan) -> bool:
     """Whether NumPy does it at once: slices lie whole, and a copy of them is not too large."""
-    block = x._block
+    block = x.block
     whole = type(block) is np.ndarray and not plan.mesh_dims and 0 < block.nbytes <= _LONG
     return whole and not config.settings.reproducible
 
@@ -259,12 +259,12 @@ def centre_of(x: DistArray, axis: Any, dtype: Any, where: Any, count: Any) -> Ar
 
 def squeezed(kept: DistArray, axes: tuple[int, ...]) -> DistArray:
     """A result without the dimensions that were reduced and kept."""
-    cuts = [cut for dim, cut in enumerate(kept._layout.cuts) if dim not in axes]
-    layout = Layout.from_cuts(cuts, kept._layout.mesh_shape)
-    shape = layout.local_shape(kept._mesh.coords)
-    outside = kept._mesh.coords is None
-    part = kept._mesh.xp.zeros(shape, kept.dtype) if outside else kept._block.reshape(shape)
-    return wrap(part if part.ndim else kept._mesh.scalar(part), layout, kept._mesh)
+    cuts = [cut for dim, cut in enumerate(kept.layout.cuts) if dim not in axes]
+    layout = Layout.from_cuts(cuts, kept.layout.mesh_shape)
+    shape = layout.local_shape(kept.mesh.coords)
+    outside = kept.mesh.coords is None
+    part = kept.mesh.xp.zeros(shape, kept.dtype) if outside else kept.block.reshape(shape)
+    return wrap(part if part.ndim else kept.mesh.scalar(part), layout, kept.mesh)
 
 
 def squared_deviations(
@@ -285,11 +285,11 @@ def squared_deviations(
     skip : array of bool, optional
         Elements that do not count; broadcasts onto the block.
     """
-    block, mesh = x._block, x._mesh
+    block, mesh = x.block, x.mesh
     shape = plan.layout.local_shape(mesh.coords)
     if config.settings.reproducible and mesh.coords is not None:
         square = _squares(block, centre, skip)
-        part = reproducible.binned_sum(square, plan.axes, x._layout, mesh, plan.dtype)
+        part = reproducible.binned_sum(square, plan.axes, x.layout, mesh, plan.dtype)
         part = part.reshape(shape)
         return wrap(part if part.ndim else mesh.scalar(part), plan.layout, mesh)
     if block.size:
@@ -354,10 +354,10 @@ def average(
         found = mean(x, axis, keepdims=keepdims)
         scale: Any = found.dtype.type(x.size / found.size)  # NumPy too divides by zero here
         return (found, _filled_like(found, scale)) if returned else found
-    weight = _weights(as_distarray(weights, x._mesh), x, axis)
+    weight = _weights(as_distarray(weights, x.mesh), x, axis)
     kind = np.result_type(x.dtype, weight.dtype, *(["f8"] if x.dtype.kind in "iub" else []))
     scale = reduce(np.add, weight, axis, kind, None, keepdims)
-    if bool((scale == 0.0).any()) and x._mesh.coords is not None:
+    if bool((scale == 0.0).any()) and x.mesh.coords is not None:
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
     weighted = np.multiply(x, weight, dtype=kind)
     found = reduce(np.add, weighted, axis, None, None, keepdims) / scale
@@ -375,9 +375,9 @@ def _weights(weight: DistArray, x: DistArray, axis: tuple[int, ...] | None) -> D
             "Shape of weights must be consistent with shape of a along specified axis."
         )
     ordered = wrap(
-        weight._block.transpose(np.argsort(axis).tolist()),
-        weight._layout.transpose(np.argsort(axis).tolist()),
-        weight._mesh,
+        weight.block.transpose(np.argsort(axis).tolist()),
+        weight.layout.transpose(np.argsort(axis).tolist()),
+        weight.mesh,
     )
     key = tuple([slice(None) if dim in axis else None for dim in range(x.ndim)])
     return ordered[key]  # type: ignore[no-any-return]
@@ -385,9 +385,9 @@ def _weights(weight: DistArray, x: DistArray, axis: tuple[int, ...] | None) -> D
 
 def _filled_like(found: DistArray, scale: Any) -> DistArray:
     """The sum of the weights in the shape of the average."""
-    found = found._plain()
-    if found._block.ndim == 0:
-        return as_distarray(scale, found._mesh)
-    full = found._like(np.empty_like(found._block, dtype=scale.dtype))
+    found = found.plain()
+    if found.block.ndim == 0:
+        return as_distarray(scale, found.mesh)
+    full = found.like(np.empty_like(found.block, dtype=scale.dtype))
     full[...] = scale
     return full

@@ -79,19 +79,19 @@ def reduceat(
     if out is not None:
         dtype = _checked_dtype(ufunc, x, axis, len(starts), dtype, out)
     kind = _kind_of_slices(ufunc, x.shape, x.dtype, axis, dtype)
-    x = x._plain()
-    if x._layout.cuts[axis].parts > 1 and not _may_be_split(ufunc, kind):
-        x = to_layout(x, whole_along(x._layout, axis))
-    cuts, cut = list(x._layout.cuts), x._layout.cuts[axis]
+    x = x.plain()
+    if x.layout.cuts[axis].parts > 1 and not _may_be_split(ufunc, kind):
+        x = to_layout(x, whole_along(x.layout, axis))
+    cuts, cut = list(x.layout.cuts), x.layout.cuts[axis]
     cuts[axis] = Cut.whole(len(starts))
-    layout = Layout.from_cuts(cuts, x._layout.mesh_shape)
-    if x._mesh.coords is None:
-        return write(x._mesh.xp.zeros(layout.local_shape(None), kind), layout, x._mesh, out)
+    layout = Layout.from_cuts(cuts, x.layout.mesh_shape)
+    if x.mesh.coords is None:
+        return write(x.mesh.xp.zeros(layout.local_shape(None), kind), layout, x.mesh, out)
     if cut.parts == 1:
-        part = ufunc_method(ufunc, "reduceat", x._block, starts, axis, dtype)
-        return write(part, layout, x._mesh, out)
+        part = ufunc_method(ufunc, "reduceat", x.block, starts, axis, dtype)
+        return write(part, layout, x.mesh, out)
     plan = Plan((axis,), True, kind, layout, cut.mesh_dims)
-    return finish(_pieces(ufunc, x, starts, axis, dtype, kind), plan, ufunc, x._mesh, out)
+    return finish(_pieces(ufunc, x, starts, axis, dtype, kind), plan, ufunc, x.mesh, out)
 
 
 @lru_cache(maxsize=1024)
@@ -159,15 +159,15 @@ def _pieces(
     ufunc: Ufunc, x: DistArray, starts: Array, axis: int, dtype: Any, kind: np.dtype[Any]
 ) -> Array:
     """What this rank's block contributes to each slice; the identity where it has no part."""
-    block = x._block
+    block = x.block
     stops = np.append(starts[1:], x.shape[axis])[: len(starts)]
     stops = np.where(stops > starts, stops, starts + 1)
-    first, last = x._layout.section(x._mesh.coords)[axis]
+    first, last = x.layout.section(x.mesh.coords)[axis]
     low = np.clip(starts, first, last) - first
     high = np.clip(stops, first, last) - first
     start = neutral(ufunc, kind)
     shape = [*block.shape[:axis], len(starts), *block.shape[axis + 1 :]]
-    result = x._mesh.xp.full(shape, start, kind)
+    result = x.mesh.xp.full(shape, start, kind)
     own = np.flatnonzero(low < high)
     if not len(own) or not block.size:
         return result
@@ -180,7 +180,7 @@ def _pieces(
         ends = ends[:-1]
     found = ufunc_method(ufunc, "reduceat", block, ends, axis, dtype)
     head = (slice(None),) * axis
-    result[(*head, x._mesh.asarray(own))] = found[(*head, slice(None, None, 2))]
+    result[(*head, x.mesh.asarray(own))] = found[(*head, slice(None, None, 2))]
     return result
 
 

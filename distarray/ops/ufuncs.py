@@ -69,8 +69,8 @@ def _call_general(
 
 
 def _settled(x: Any) -> Any:
-    if isinstance(x, DistArray) and x._layout.partials:
-        x._settle()
+    if isinstance(x, DistArray) and x.layout.partials:
+        x.settle()
     return x
 
 
@@ -179,22 +179,22 @@ def _into_numpy(ufunc: np.ufunc, inputs: Any, outs: Any, where: Any, kwargs: Any
 
 def _through(ufunc: np.ufunc, inputs: Sequence[Any]) -> DistArray | None:
     """The result with its fold still pending, where the call is linear; else None."""
-    pending = [x for x in inputs if isinstance(x, DistArray) and x._layout.partials]
+    pending = [x for x in inputs if isinstance(x, DistArray) and x.layout.partials]
     if not pending or len(inputs) != ufunc.nin or not _linear(ufunc, inputs, pending):
         return None
-    layout = pending[0]._layout
+    layout = pending[0].layout
     # Contributions are computed with as if they were values: the map is linear.
     result = apply_blockwise(ufunc, [_bare(x) if isinstance(x, DistArray) else x for x in inputs])
-    if not all(isinstance(result._layout.placements[m], Replicate) for m in layout.partials):
+    if not all(isinstance(result.layout.placements[m], Replicate) for m in layout.partials):
         return None
     placed = {m: layout.placements[m] for m in layout.partials}
-    kept = Layout.from_cuts(result._layout.cuts, layout.mesh_shape, placed)
-    return wrap(result._block, kept, result._mesh)
+    kept = Layout.from_cuts(result.layout.cuts, layout.mesh_shape, placed)
+    return wrap(result.block, kept, result.mesh)
 
 
 def _linear(ufunc: np.ufunc, inputs: Sequence[Any], pending: Sequence[DistArray]) -> bool:
     """Whether the call commutes with the sum that is pending; every rank answers alike."""
-    layout, dtype = pending[0]._layout, pending[0].dtype
+    layout, dtype = pending[0].layout, pending[0].dtype
     sums = all(layout.placements[m] == Partial(Fold.SUM) for m in layout.partials)
     if ufunc not in _LINEAR or not sums or layout.ats or dtype.kind not in "iufc":
         return False
@@ -203,7 +203,7 @@ def _linear(ufunc: np.ufunc, inputs: Sequence[Any], pending: Sequence[DistArray]
         return False
     positions = _LINEAR[ufunc]
     if positions is None:
-        return len(pending) == len(inputs) and len({(x._layout, x._mesh) for x in pending}) == 1
+        return len(pending) == len(inputs) and len({(x.layout, x.mesh) for x in pending}) == 1
     if len(pending) != 1 or not any(inputs[i] is pending[0] for i in positions):
         return False
     others = [x for x in inputs if x is not pending[0]]
@@ -220,9 +220,9 @@ def _is_regular(factor: Any, divides: bool) -> bool:
     It has to be at hand on every rank, so that all decide alike.
     """
     if isinstance(factor, DistArray):
-        if not factor._layout.is_replicated:
+        if not factor.layout.is_replicated:
             return False
-        factor = factor._block
+        factor = factor.block
     values = np.asarray(factor)
     if values.dtype.kind not in "biufc":
         return False
@@ -230,7 +230,7 @@ def _is_regular(factor: Any, divides: bool) -> bool:
 
 
 def _bare(x: DistArray) -> DistArray:
-    return wrap(x._block, x._layout.settled(), x._mesh)
+    return wrap(x.block, x.layout.settled(), x.mesh)
 
 
 UFUNC_METHODS["__call__"] = call_ufunc

@@ -45,7 +45,7 @@ class vectorize(np.vectorize):
             return super()._vectorize_call(func, args)  # type: ignore[misc]
         verify(vectorize, args, {})
         mesh = common_mesh(*args)
-        operands = [as_distarray(arg, mesh)._plain() for arg in args]
+        operands = [as_distarray(arg, mesh).plain() for arg in args]
         if self.signature is not None:
             return self._with_cores(func, operands)
         return _elementwise(func, operands, self.otypes, self.cache)

@@ -30,7 +30,7 @@ def _window(
     if points == 1:
         return ones(1, points.dtype, mesh=mesh, placements=placements)
     n = arange(1 - points, points, 2, mesh=mesh, placements=placements)
-    return n._like(samples(n._block, points - 1))
+    return n.like(samples(n.block, points - 1))
 
 
 def bartlett(
@@ -79,8 +79,8 @@ def kaiser(
         return ones(1, points.dtype, mesh=mesh, placements=placements)
     n = arange(0, points, mesh=mesh, placements=placements)
     middle = (points - 1) / 2.0
-    argument = shape * np.sqrt(1 - ((n._block - middle) / middle) ** 2.0)
-    return n._like(np.i0(argument) / np.i0(shape)[()])
+    argument = shape * np.sqrt(1 - ((n.block - middle) / middle) ** 2.0)
+    return n.like(np.i0(argument) / np.i0(shape)[()])
 
 
 def fftfreq(
@@ -120,7 +120,7 @@ def rfftfreq(
     """
     count, scale = _scale(n, d)
     line = arange(0, count // 2 + 1, dtype=int, device=device, mesh=mesh, placements=placements)
-    return line._like(_cast(line._block * scale, dtype))
+    return line.like(_cast(line.block * scale, dtype))
 
 
 def _cast(block: Any, dtype: Any) -> Any:

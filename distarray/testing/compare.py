@@ -51,7 +51,7 @@ def assert_matches(
     assert result.shape == expected.shape, f"shape {result.shape}, not {expected.shape}"
     assert result.dtype == expected.dtype, f"dtype {result.dtype}, not {expected.dtype}"
     if expected.ndim == 0:
-        scalar, wanted = (isinstance(v, np.generic) for v in (result._block, expected))
+        scalar, wanted = (isinstance(v, np.generic) for v in (result.block, expected))
         assert scalar == wanted, f"scalar: {scalar}, NumPy: {wanted}"
     block, layout = result.to_local(), result.layout
     coords = result.mesh.coords

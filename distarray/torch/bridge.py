@@ -84,7 +84,7 @@ def to_torch(x: Any, *, device: Any = None, dtype: Any = None, copy: bool | None
     >>> float(x.sum())
     12.0
     """
-    block = x._block if type(x) is DistArray else x
+    block = x.block if type(x) is DistArray else x
     plain = type(block) is _ndarray and block.flags.writeable
     if plain and device is None and dtype is None and copy is None:
         try:

@@ -186,7 +186,7 @@ def to_dtensor(x: DistArray, *, mesh: Any = None) -> Any:
     layout = x.layout
     if layout.ats or layout is not Layout.chunked(x.shape, x.mesh.shape, x.placements):
         raise LayoutError(
-            f"to_dtensor: {x._summary()} is a view or has blocks of other lengths than torch.chunk "
+            f"to_dtensor: {x.summary()} is a view or has blocks of other lengths than torch.chunk "
             "gives; x.redistribute(x.mesh, placements) makes one that a DTensor can share"
         )
     placements = [_their_placement(p) for p in x.placements]

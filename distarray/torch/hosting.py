@@ -121,7 +121,7 @@ def shares_memory(x: Any, t: Any) -> bool:
     >>> dt.shares_memory(dt.from_torch(t, copy=True), t)
     False
     """
-    block = x._block if isinstance(x, DistArray) else x
+    block = x.block if isinstance(x, DistArray) else x
     if not is_block(block) and not isinstance(block, np.generic):
         raise TypeError(
             f"shares_memory: a DistArray or array is wanted, not {type(block).__name__}"

@@ -202,9 +202,9 @@ class Placed:
 
 def _is_elsewhere(array: DistArray | None, tensor: Tensor) -> bool:
     """Whether an array that is still in use is not over the tensor's memory."""
-    if array is None or not array._block.size:
+    if array is None or not array.block.size:
         return False
-    return bool(array._block.ctypes.data != tensor.data_ptr())
+    return bool(array.block.ctypes.data != tensor.data_ptr())
 
 
 def placed_of(module: Module) -> dict[str, Placed]:

@@ -73,7 +73,7 @@ def module_state(module: Module, mesh: DeviceMesh | None = None) -> dict[str, Di
             try:
                 array = placed.array(full, owned(part, name))
                 found[full] = (
-                    array if mesh is None else wrap(array._block, placed.lifted(mesh), mesh)
+                    array if mesh is None else wrap(array.block, placed.lifted(mesh), mesh)
                 )
             except (LayoutError, MeshError, RuntimeError) as caught:
                 error = error or caught

@@ -112,7 +112,7 @@ def test_python_asks(world, ranks):
         assert float(x[1:2, 1:2].sum()) == 4.0
         assert x[0].tolist() == [0, 1, 2]
         assert list(map(int, x[:, 0])) == [0, 3, 6, 9]
-        assert "(4, 3)" in x._summary()
+        assert "(4, 3)" in x.summary()
         for one in (x.sum(), x[2, 1], x.max()):  # 0-d, whatever the block is
             assert type(one.full()) is np.ndarray
             assert type(one.gather()) is (np.ndarray if group.rank == 0 else type(None))

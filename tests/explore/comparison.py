@@ -166,7 +166,7 @@ def block_of(value: Any) -> Any:
     """The memory that a rank has of a value; None of what is no array."""
     if isinstance(value, np.ndarray):
         return value
-    block = getattr(value, "_block", None)
+    block = getattr(value, "block", None)
     return block if isinstance(block, np.ndarray) else None
 
 
@@ -200,7 +200,7 @@ def _of_arrays(found: Any, wanted: Any, signs: bool) -> str | None:
         return f"shape {found.shape}; NumPy: {wanted.shape}"
     if found.dtype != wanted.dtype:
         return f"dtype {found.dtype}; NumPy: {wanted.dtype}"
-    scalar = not found.ndim and isinstance(found._block, np.generic)
+    scalar = not found.ndim and isinstance(found.block, np.generic)
     if scalar != isinstance(wanted, np.generic):
         return f"{'a scalar' if scalar else 'a 0-d array'}; NumPy: {type(wanted).__name__}"
     if not scalar and found.flags.writeable != wanted.flags.writeable:

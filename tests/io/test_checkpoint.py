@@ -186,7 +186,7 @@ def test_any_layout_to_any_other(world: Any, tmp_path_factory: Any, data: Any) -
         x = source.build(values, DeviceMesh(group, before))
         checkpoint.save(Path(directory) / "x", {"x": x})
         mesh = DeviceMesh(group, after)
-        into = target.build(np.zeros_like(values), mesh)._plain()
+        into = target.build(np.zeros_like(values), mesh).plain()
         found = checkpoint.load(Path(directory) / "x", {"x": into})["x"]
         assert_matches(found, values)
         placements = Replicate() if not values.ndim else Shard(values.ndim - 1)

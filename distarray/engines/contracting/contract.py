@@ -49,13 +49,13 @@ def execute(
     large), and one allreduce or reduce-scatter (one a part) if a summed label is cut.
     """
     plan, kernel, dtype = program.plan, program.kernel, program.dtype
-    mesh = operands[0]._mesh
+    mesh = operands[0].mesh
     if mesh.coords is None:
         block = mesh.xp.zeros(plan.result.local_shape(None), dtype)
         return wrap(mesh.scalar(block) if program.scalar else block, plan.result, mesh)
-    target = None if out is None or not _takes(out, plan, dtype) else out._block
+    target = None if out is None or not _takes(out, plan, dtype) else out.block
     if program.direct:
-        return wrap(kernel([x._block for x in operands], dtype, target), plan.result, mesh)
+        return wrap(kernel([x.block for x in operands], dtype, target), plan.result, mesh)
     if program.panels is not None:
         block = _folded(program, _by_panels(program, operands, program.panels), mesh)
     else:
@@ -74,21 +74,21 @@ def execute(
 def _takes(out: DistArray, plan: ContractionPlan, dtype: np.dtype[Any]) -> bool:
     """Whether a result can be computed straight into `out`."""
     return (
-        out._layout is plan.result
+        out.layout is plan.result
         and not plan.pending
         and out.dtype == dtype
-        and not isinstance(out._block, np.generic)
+        and not isinstance(out.block, np.generic)
         and out.ndim > 0
     )
 
 
 def _brought(x: DistArray, want: Layout) -> Array:
-    return movement.moved(x._block, x._layout, want, x._mesh)
+    return movement.moved(x.block, x.layout, want, x.mesh)
 
 
 def _by_panels(program: Program, operands: Sequence[DistArray], panels: Panels) -> Array:
     """The product in stretches of one label, moving one stretch of the operands at a time."""
-    mesh = operands[0]._mesh
+    mesh = operands[0].mesh
     kernel, spec, plan, dtype = program.kernel, program.spec, program.plan, program.work
     label = panels.label
     whole: dict[int, Array] = {}
@@ -119,7 +119,7 @@ def _panel(x: DistArray, want: Layout, dim: int, stretch: tuple[int, int]) -> Ar
     start, stop = stretch
     entries: list[Any] = [(0, 1, extent) for extent in x.shape]
     entries[dim] = (start, 1, stop - start)
-    return _brought(x._view(tuple(entries)), view_layout(want, tuple(entries)))
+    return _brought(x.sliced(tuple(entries)), view_layout(want, tuple(entries)))
 
 
 def _folded(program: Program, block: Array, mesh: DeviceMesh) -> Array:
@@ -197,8 +197,8 @@ def deliver(result: DistArray, out: Any) -> Any:
     if out is None or out is result:
         return result
     if isinstance(out, DistArray):
-        if out._block is not result._block:
-            out._assign(result)
+        if out.block is not result.block:
+            out.assign(result)
         return out
     np.copyto(out, result.full(), casting="unsafe")
     return out

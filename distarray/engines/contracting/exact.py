@@ -106,7 +106,7 @@ class _Scaled(NamedTuple):
 
 
 def _reproducible(program: Program, operands: Sequence[DistArray]) -> DistArray:
-    spec, mesh = program.spec, operands[0]._mesh
+    spec, mesh = program.spec, operands[0].mesh
     work = np.promote_types(program.dtype, np.float64)
     scaled = [_scaled(x, term, spec, work) for x, term in zip(operands, spec.terms, strict=True)]
     known = np.array([*[s.spread for s in scaled], *[not s.finite for s in scaled]])
@@ -114,21 +114,21 @@ def _reproducible(program: Program, operands: Sequence[DistArray]) -> DistArray:
         known = mesh.group.allreduce(known, Fold.MAX)
     slicing = _slicing(spec, program.dtype, work, known[: len(scaled)].tolist())
     kernel, wide = _sliced(program.kernel, slicing), _with_weights(spec, len(slicing.weights))
-    layouts = [s.array._layout for s in scaled]
+    layouts = [s.array.layout for s in scaled]
     inner = program_for(kernel, wide, layouts, [work] * len(scaled), work)
     sums = execute(inner, [s.array for s in scaled])
-    sums = to_layout(sums, sums._layout.without_cut([sums.ndim - 1]))
-    layout = Layout.from_cuts(sums._layout.cuts[:-1], sums._layout.mesh_shape)
+    sums = to_layout(sums, sums.layout.without_cut([sums.ndim - 1]))
+    layout = Layout.from_cuts(sums.layout.cuts[:-1], sums.layout.mesh_shape)
     shift: Array = 0
     for s, term in zip(scaled, spec.terms, strict=True):
         shift = shift + _spread_out(s.exponents, term, spec, layout)
     total = mesh.xp.zeros(layout.local_shape(mesh.coords), work)
     for position, weight in reversed(list(enumerate(slicing.weights))):
-        total += _shifted(sums._block[..., position], shift - slicing.bits * weight)
+        total += _shifted(sums.block[..., position], shift - slicing.bits * weight)
     total = total.astype(program.dtype)
     if known[len(scaled) :].any():
         odd = execute(program, operands)
-        plain = to_layout(odd, layout)._block
+        plain = to_layout(odd, layout).block
         total = np.where(np.isfinite(plain), total, plain)
     return wrap(mesh.scalar(total) if program.scalar else total, layout, mesh)
 
@@ -139,8 +139,8 @@ def _reproducible(program: Program, operands: Sequence[DistArray]) -> DistArray:
 def _scaled(x: DistArray, term: Sequence[int], spec: Contraction, work: np.dtype[Any]) -> _Scaled:
     """The operand scaled along the dimensions that are summed over."""
     summed = tuple([d for d, label in enumerate(term) if label not in spec.out and label >= 0])
-    mesh_dims = {m for d in summed for m in x._layout.cuts[d].mesh_dims}
-    parts = _parts(as_array(x._block).astype(work, order="C"))
+    mesh_dims = {m for d in summed for m in x.layout.cuts[d].mesh_dims}
+    parts = _parts(as_array(x.block).astype(work, order="C"))
     axes = (*summed, x.ndim)
     finite = np.isfinite(parts)
     parts[~finite] = 0
@@ -148,8 +148,8 @@ def _scaled(x: DistArray, term: Sequence[int], spec: Contraction, work: np.dtype
     largest = _largest(sizes, axes, 0.0)
     sizes[sizes == 0] = np.inf
     smallest = -_largest(-sizes, axes, -np.inf)
-    if mesh_dims and x._mesh.coords is not None:
-        group = x._mesh.subgroup(tuple(sorted(mesh_dims)))
+    if mesh_dims and x.mesh.coords is not None:
+        group = x.mesh.subgroup(tuple(sorted(mesh_dims)))
         largest, smallest = group.allreduce(np.stack([largest, -smallest]), Fold.MAX)
         smallest = -smallest
     exponents = np.frexp(largest)[1]
@@ -157,11 +157,11 @@ def _scaled(x: DistArray, term: Sequence[int], spec: Contraction, work: np.dtype
     spread = np.where(largest > 0, exponents - lowest, 0)
     block = np.ldexp(parts, _top(work) - exponents)
     array = block.view(work)[..., 0] if work.kind == "c" else block[..., 0]
-    cuts = [Cut.whole(1) if d in summed else cut for d, cut in enumerate(x._layout.cuts)]
-    layout = Layout.from_cuts(cuts, x._layout.mesh_shape)
+    cuts = [Cut.whole(1) if d in summed else cut for d, cut in enumerate(x.layout.cuts)]
+    layout = Layout.from_cuts(cuts, x.layout.mesh_shape)
     return _Scaled(
-        x._like(array),
-        wrap(exponents[..., 0], layout, x._mesh),
+        x.like(array),
+        wrap(exponents[..., 0], layout, x.mesh),
         int(spread.max()) if spread.size else 0,
         bool(finite.all()),
     )
@@ -197,11 +197,11 @@ def _shifted(block: Array, shift: Array) -> Array:
 def _spread_out(x: DistArray, term: Sequence[int], spec: Contraction, layout: Layout) -> Array:
     """Exponents of an operand, with the dimensions of the result."""
     cut = dict(zip(spec.out, layout.cuts, strict=True))
-    wanted = [cut.get(label, have) for label, have in zip(term, x._layout.cuts, strict=True)]
+    wanted = [cut.get(label, have) for label, have in zip(term, x.layout.cuts, strict=True)]
     wanted = [want if want.extent == n else Cut.whole(n) for want, n in zip(wanted, x.shape)]
-    block = to_layout(x, Layout.from_cuts(wanted, layout.mesh_shape))._block
-    if x._mesh.coords is None:
-        return x._mesh.xp.zeros(layout.local_shape(None), block.dtype)
+    block = to_layout(x, Layout.from_cuts(wanted, layout.mesh_shape)).block
+    if x.mesh.coords is None:
+        return x.mesh.xp.zeros(layout.local_shape(None), block.dtype)
     block = block[tuple([slice(None) if label in cut else 0 for label in term])]
     labels = [label for label in term if label in cut]
     block = block.transpose([labels.index(label) for label in spec.out if label in labels])

@@ -52,7 +52,7 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
 
 def shadow(x: DistArray) -> np.ndarray[Any, Any]:
     """An array of the same shape and dtype that takes no memory, for checks of metadata."""
-    return _shadow(x._layout.shape, x._block.dtype)
+    return _shadow(x.layout.shape, x.block.dtype)
 
 
 @lru_cache(maxsize=256)
@@ -70,4 +70,4 @@ def moved_axes(x: DistArray, axes: Sequence[int]) -> DistArray:
     """The array with its dimensions permuted; a view."""
     if tuple(axes) == tuple(range(x.ndim)):
         return x
-    return wrap(x._block.transpose(axes), x._layout.transpose(axes), x._mesh)
+    return wrap(x.block.transpose(axes), x.layout.transpose(axes), x.mesh)

@@ -64,9 +64,9 @@ class Weights:
         self._start = 0
         block = p
         if isinstance(p, DistArray):
-            layout = Layout.chunked(p.shape, mesh.shape, p._layout.placements)
+            layout = Layout.chunked(p.shape, mesh.shape, p.layout.placements)
             layout = tiled_layout(layout, (TILE,))
-            block = mesh.to_host(movement.moved(p._block, p._layout, layout, mesh))
+            block = mesh.to_host(movement.moved(p.block, p.layout, layout, mesh))
             self._group = mesh.subgroup(layout.cuts[0].mesh_dims)
             self._start = layout.section(mesh.coords)[0][0]
             self._firsts = _first_tiles(layout.cuts[0])

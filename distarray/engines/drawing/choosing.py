@@ -114,7 +114,7 @@ class Choosing(Source):
             index = _distinct(call, count, layout, p, mesh)
         else:
             index = _weighted(call, layout, p, mesh)
-        return int(index._block) if shape is None else index
+        return int(index.block) if shape is None else index
 
 
 def _population(a: Any, axis: int) -> tuple[Any, int]:
@@ -174,7 +174,7 @@ def _distinct(call: Call, count: int, layout: Layout, p: Any, mesh: DeviceMesh) 
         found = to_layout(_race(call, count, p, mesh)[: layout.size], line)
     if layout.ndim == 1:
         return to_layout(found, layout)
-    return to_layout(refitted(found, layout.shape)._plain(), layout)
+    return to_layout(refitted(found, layout.shape).plain(), layout)
 
 
 def _first_distinct(call: Call, count: int, line: Layout, mesh: DeviceMesh) -> DistArray:

@@ -33,9 +33,9 @@ def _as_parameter(value: Any) -> Parameter:
         value = plain(value)
         if not isinstance(value, DistArray):
             return value
-        value = value._plain()
-        if value._layout.is_replicated and value.mesh.coords is not None:
-            return value.mesh.to_host(value._block)
+        value = value.plain()
+        if value.layout.is_replicated and value.mesh.coords is not None:
+            return value.mesh.to_host(value.block)
         return value
     if isinstance(value, (list, tuple)):
         return np.asarray(value)
@@ -72,7 +72,7 @@ class Placed:
         self.block = value
         if isinstance(value, DistArray):
             target = restrict(layout, value.shape)
-            block = movement.moved(value._block, value._layout, target, mesh)
+            block = movement.moved(value.block, value.layout, target, mesh)
             self.block = mesh.to_host(block)
             self._starts = tuple([start for start, _ in target.section(mesh.coords)])
 

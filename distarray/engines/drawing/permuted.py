@@ -37,14 +37,14 @@ def positions(
 def slices_permuted(x: DistArray, axis: int, call: Call) -> DistArray:
     """Each slice along an axis in an order of its own; laid out as `x`."""
     length, others = x.shape[axis], x.size // max(1, x.shape[axis])
-    cut = x._layout.cuts[axis]
+    cut = x.layout.cuts[axis]
     if x.ndim == 1:
         return shuffled(x, axis, Shuffle(call, length))
     if cut.parts > 1 and length > WHOLE and others < cut.parts:
         return _one_by_one(x, axis, call)
-    work = x._layout if cut.parts == 1 else _axis_whole(x._layout, axis)
-    mesh = x._mesh
-    source = mesh.to_host(movement.moved(x._block, x._layout, work, mesh))
+    work = x.layout if cut.parts == 1 else _axis_whole(x.layout, axis)
+    mesh = x.mesh
+    source = mesh.to_host(movement.moved(x.block, x.layout, work, mesh))
     block = np.empty_like(source)
     shape = tuple([extent for dim, extent in enumerate(x.shape) if dim != axis])
     box = tuple([part for dim, part in enumerate(work.section(mesh.coords)) if dim != axis])
@@ -52,7 +52,7 @@ def slices_permuted(x: DistArray, axis: int, call: Call) -> DistArray:
         permute = _permute_long if length > WHOLE else _permute_short
         permute(np.moveaxis(source, axis, -1), np.moveaxis(block, axis, -1), shape, box, call)
     block = block if mesh.device_type == "cpu" else mesh.asarray(block)
-    return wrap(movement.moved(block, work, x._layout, mesh), x._layout, mesh)
+    return wrap(movement.moved(block, work, x.layout, mesh), x.layout, mesh)
 
 
 def _axis_whole(layout: Layout, axis: int) -> Layout:
@@ -97,5 +97,5 @@ def _one_by_one(x: DistArray, axis: int, call: Call) -> DistArray:
     for number, place in enumerate(np.ndindex(*shape)):
         key = (*place[:axis], slice(None), *place[axis:])
         lane = x[key]
-        result[key] = shuffled(lane._plain(), 0, Shuffle(call, x.shape[axis], number))
+        result[key] = shuffled(lane.plain(), 0, Shuffle(call, x.shape[axis], number))
     return result

@@ -175,7 +175,7 @@ class Source:
         result = filled(work, mesh, dtype, call, *draws)
         if work is layout:
             return result
-        return wrap(movement.moved(result._block, work, layout, mesh), layout, mesh)
+        return wrap(movement.moved(result.block, work, layout, mesh), layout, mesh)
 
     def _scalar_parameters(
         self,
@@ -273,7 +273,7 @@ def layout_for(
     sharded = [value for value in parameters if isinstance(value, DistArray)]
     if placements is not None or not sharded:
         return placed_layout(shape, np.dtype(dtype), mesh, placements)
-    layouts = [value._layout for value in sharded]
+    layouts = [value.layout for value in sharded]
     sizes = [value.itemsize for value in sharded]
     return propagate((*layouts, Layout.replicated(shape, mesh.shape)), (*sizes, 0)).result
 

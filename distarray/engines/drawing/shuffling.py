@@ -139,7 +139,7 @@ def shuffled(x: DistArray, axis: int, shuffle: Shuffle, length: int | None = Non
     Nothing is sent if the axis is whole. Else an allreduce and an all-to-all of 8 bytes a bucket,
     one exchange of the elements, and one of what the buckets overhang the result's cuts.
     """
-    mesh, layout = x._mesh, x._layout
+    mesh, layout = x.mesh, x.layout
     length = x.shape[axis] if length is None else length
     cut = layout.cuts[axis]
     goal = list(layout.cuts)
@@ -148,7 +148,7 @@ def shuffled(x: DistArray, axis: int, shuffle: Shuffle, length: int | None = Non
     if mesh.coords is None:
         return wrap(mesh.xp.empty(result.local_shape(None), x.dtype), result, mesh)
     if cut.parts == 1 or shuffle.is_short:
-        block = mesh.asarray(x._block)
+        block = mesh.asarray(x.block)
         long = length == shuffle.length and not shuffle.is_short
         if long and x.ndim == 1 and isinstance(block, np.ndarray):
             return wrap(shuffle.line(block), result, mesh)
@@ -157,7 +157,7 @@ def shuffled(x: DistArray, axis: int, shuffle: Shuffle, length: int | None = Non
             return wrap(take(block, beside(order, block), axis), result, mesh)
         return to_layout(np.take(x, order, axis), result)
     x = to_layout(x, _canonical(layout, axis))
-    rows = np.moveaxis(x._block, axis, 0)
+    rows = np.moveaxis(x.block, axis, 0)
     found, counts = _scattered(x, rows, axis, shuffle, length)
     goal[axis] = Cut.ragged(counts, cut.mesh_dims, cut.radix)
     near = Layout.from_cuts(goal, layout.mesh_shape)
@@ -175,7 +175,7 @@ def _scattered(
     x: DistArray, rows: Array, axis: int, shuffle: Shuffle, length: int
 ) -> tuple[Array, list[int]]:
     """This rank's rows of the result, of whole buckets, and how many all ranks have."""
-    mesh, cut = x._mesh, x._layout.cuts[axis]
+    mesh, cut = x.mesh, x.layout.cuts[axis]
     group = mesh.subgroup(cut.mesh_dims)
     buckets = shuffle.bucket_of(*cut.interval(group.rank))
     counts = np.bincount(buckets, minlength=shuffle.buckets)

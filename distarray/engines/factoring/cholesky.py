@@ -45,7 +45,7 @@ def factor(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
     1/3 n**3 operations over all ranks. After the exchange that deals out the columns each rank
     receives n**2 / 2 elements in n / PANEL broadcasts; nothing is sent after them.
     """
-    mesh = a._mesh
+    mesh = a.mesh
     if mesh.coords is None:
         return empty(layout, dtype, mesh)
     dealing = Dealing(mesh, a.shape[1], panel_width(a.shape[1], mesh))

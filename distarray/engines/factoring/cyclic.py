@@ -107,7 +107,7 @@ def panel_width(columns: int, mesh: DeviceMesh) -> int:
 
 def row_layout(x: DistArray) -> Layout:
     """The layout of a matrix in which every rank has some rows, whole: its own if it is one."""
-    layout, mesh = x._layout, x._mesh
+    layout, mesh = x.layout, x.mesh
     cut = layout.cuts[0]
     idle = [m for m, size in enumerate(mesh.shape) if size > 1 and m not in cut.mesh_dims]
     if not idle and not layout.cuts[1].mesh_dims:
@@ -134,12 +134,12 @@ def dealt(x: DistArray, dealing: Dealing, target: Array, lower: bool = False) ->
     Of a replicated matrix nothing is sent. One exchange if each rank has whole rows, two
     otherwise; each moves what a rank does not have yet.
     """
-    mesh = x._mesh
-    if x._layout.is_replicated:
-        _take(target, mesh.asarray(x._block), dealing, mesh.rank)
+    mesh = x.mesh
+    if x.layout.is_replicated:
+        _take(target, mesh.asarray(x.block), dealing, mesh.rank)
         return target
     rows = row_layout(x)
-    block = to_layout(x, rows)._block
+    block = to_layout(x, rows).block
     me, sends, receives = mesh.rank, [], []
     for rank in range(mesh.size()):
         start, stop = rows.section(mesh.coords_of(rank))[0]

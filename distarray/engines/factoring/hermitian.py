@@ -56,7 +56,7 @@ def eigen(
     n gathers of n elements; with the vectors up to 10/3 n**3 more, and n**2 elements broadcast.
     No rank has more than a few times its share of the n**2 elements.
     """
-    mesh = a._mesh
+    mesh = a.mesh
     if mesh.coords is None:
         return np.empty(0), None if layout is None else empty(layout, dtype, mesh)
     width = max(1, min(WIDTH, -(-a.shape[1] // (2 * mesh.size()))))
@@ -82,7 +82,7 @@ def eigen(
 
 def _both_triangles(a: DistArray, lower: bool, dealing: Dealing, dtype: Any) -> Array:
     """This rank's columns of the Hermitian matrix of which `a` has one triangle."""
-    mesh = a._mesh
+    mesh = a.mesh
     stored = dealt(a, dealing, dealing.empty(len(a), dtype))
     mirrored = np.conjugate(dealt(a.T, dealing, dealing.empty(len(a), dtype)))
     columns = dealing.indices(mesh.rank)

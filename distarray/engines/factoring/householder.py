@@ -86,14 +86,14 @@ class Factored:
     def q(self, columns: int) -> DistArray:
         """The first columns of the orthogonal matrix."""
         result = self._unit(columns)
-        self.apply(result._block, adjoint=False, corner=True)
+        self.apply(result.block, adjoint=False, corner=True)
         return result
 
     def spread(self, u: DistArray, columns: int) -> DistArray:
         """The first columns of the orthogonal matrix times ``[[u, 0], [0, 1]]``."""
         result = self._unit(columns)
         result[: u.shape[0], : u.shape[1]] = u
-        self.apply(result._block, adjoint=False)
+        self.apply(result.block, adjoint=False)
         return result
 
     def _unit(self, columns: int) -> DistArray:

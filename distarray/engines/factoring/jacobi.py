@@ -64,9 +64,9 @@ def values_and_vectors(x: DistArray, vectors: bool = True) -> Any:
     For each of some 5 to 10 sweeps 2 p - 1 rounds, in each of which a rank sends two messages of
     n^2 / p elements (half of it without vectors), and one small allreduce.
     """
-    mesh, cut = x._mesh, x._layout.cuts[0]
+    mesh, cut = x.mesh, x.layout.cuts[0]
     group = mesh.subgroup(cut.mesh_dims)
-    columns, exponent = _scaled(x._block.conj().T, group)
+    columns, exponent = _scaled(x.block.conj().T, group)
     tournament = _Tournament(columns, cut, group, vectors)
     tournament.run()
     found = np.concatenate([block.columns for block in tournament.blocks], axis=1)

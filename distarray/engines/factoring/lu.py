@@ -142,7 +142,7 @@ def log_determinant(a: DistArray, dtype: np.dtype[Any]) -> tuple[Any, Any]:
     2/3 n**3 operations over all ranks; each rank receives n**2 / 2 elements in n / PANEL
     broadcasts, after the exchange that deals out the columns.
     """
-    mesh = a._mesh
+    mesh = a.mesh
     if mesh.coords is None:
         return dtype.type(1), 0.0
     dealing = Dealing(mesh, a.shape[1], panel_width(a.shape[1], mesh))
@@ -159,15 +159,15 @@ def log_determinant(a: DistArray, dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
 def inverse(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
     """The inverse of a large matrix, in the given layout; costs as :func:`solution`."""
-    if a._mesh.coords is None:
-        return empty(layout, dtype, a._mesh)
-    dealing = Dealing(a._mesh, a.shape[1], panel_width(a.shape[1], a._mesh))
-    columns = dealing.indices(a._mesh.rank)
+    if a.mesh.coords is None:
+        return empty(layout, dtype, a.mesh)
+    dealing = Dealing(a.mesh, a.shape[1], panel_width(a.shape[1], a.mesh))
+    columns = dealing.indices(a.mesh.rank)
     work = dealing.empty(len(a), dtype, extra=len(columns))
     dealt(a, dealing, work[:, : len(columns)])
     unit = work[:, len(columns) :]
     unit[...] = 0
-    unit[a._mesh.asarray(columns), a._mesh.asarray(np.arange(len(columns)))] = 1
+    unit[a.mesh.asarray(columns), a.mesh.asarray(np.arange(len(columns)))] = 1
     return collected(_wide(work, len(columns), dealing), dealing, layout)
 
 
@@ -197,7 +197,7 @@ def solution(a: DistArray, b: DistArray, dtype: np.dtype[Any], layout: Layout) -
     of right-hand sides they are dealt out as well, and as much is broadcast once more; else every
     rank has all of them, and a round for each panel adds up what the ranks contribute.
     """
-    mesh = a._mesh
+    mesh = a.mesh
     if mesh.coords is None:
         return empty(layout, dtype, mesh)
     dealing = Dealing(mesh, a.shape[1], panel_width(a.shape[1], mesh))
@@ -211,7 +211,7 @@ def solution(a: DistArray, b: DistArray, dtype: np.dtype[Any], layout: Layout) -
     work = dealing.empty(len(a), dtype, extra=b.shape[1])
     dealt(a, dealing, work[:, :count])
     whole = Layout.replicated(b.shape, mesh.shape)
-    work[:, count:] = to_layout(b, whole)._block
+    work[:, count:] = to_layout(b, whole).block
     return to_layout(wrap(_narrow(work, count, dealing), whole, mesh), layout)
 
 

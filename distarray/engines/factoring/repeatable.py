@@ -74,7 +74,7 @@ def _placed(value: Any, operands: Sequence[DistArray]) -> Any:
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     if isinstance(value, DistArray) and value.ndim == 2:
         for x in operands:
-            if x.shape == value.shape and not x._layout.is_replicated:
-                placed = to_layout(value, x._layout)
-                return placed._like(placed._block.copy())
+            if x.shape == value.shape and not x.layout.is_replicated:
+                placed = to_layout(value, x.layout)
+                return placed.like(placed.block.copy())
     return value

@@ -144,10 +144,10 @@ def is_small(*operands: DistArray, limit: int | None = None) -> bool:
 
     The same on all ranks.
     """
-    if operands[0]._mesh.size() == 1:
+    if operands[0].mesh.size() == 1:
         return True
     limit = SMALL_BYTES if limit is None else limit
-    elsewhere = [x.nbytes for x in operands if not x._layout.is_replicated]
+    elsewhere = [x.nbytes for x in operands if not x.layout.is_replicated]
     return not elsewhere or sum(elsewhere) <= limit
 
 
@@ -182,10 +182,10 @@ def at_once(function: Callable[..., Any], *operands: DistArray) -> Any:
     A rank outside of the mesh learns the shape of the result from unit matrices; where it depends
     on the elements, as the residuals of ``lstsq`` do, it does not know better.
     """
-    mesh = operands[0]._mesh
+    mesh = operands[0].mesh
     if mesh.coords is None:
         return _wrapped(function(*[_unit(x) for x in operands]), mesh)
-    if all(x._layout.is_replicated for x in operands):
+    if all(x.layout.is_replicated for x in operands):
         return _wrapped(call_linalg(function, *[x.to_local() for x in operands]), mesh)
     copies = [_whole(x) for x in operands]
     return _wrapped(agreed(mesh, lambda: call_linalg(function, *copies)), mesh)
@@ -222,11 +222,11 @@ def call_linalg(function: Callable[..., Any], *blocks: Array) -> Any:
 
 
 def _whole(x: DistArray) -> Array:
-    layout = x._layout
+    layout = x.layout
     block = movement.moved(
-        x._block, layout, Layout.replicated(layout.shape, layout.mesh_shape), x._mesh
+        x.block, layout, Layout.replicated(layout.shape, layout.mesh_shape), x.mesh
     )
-    return x._mesh.asarray(block)
+    return x.mesh.asarray(block)
 
 
 def _unit(x: DistArray) -> Array:
@@ -260,7 +260,7 @@ def replicated(value: Any, mesh: DeviceMesh) -> DistArray:
 def is_stack(*operands: DistArray, core: int = 2) -> bool:
     """Whether there are matrices enough for every rank to have some; `core` dimensions are one."""
     stack = max([prod(x.shape[: x.ndim - core]) for x in operands if x.ndim >= core], default=0)
-    return stack >= operands[0]._mesh.size() or stack == 0
+    return stack >= operands[0].mesh.size() or stack == 0
 
 
 def stackwise(
@@ -299,8 +299,8 @@ def stackwise(
     An agreement on errors (one integer) if the stack is cut. Operands whose matrices are cut are
     redistributed first, so that their stack is cut instead.
     """
-    mesh = operands[0]._mesh
-    if mesh.coords is not None and all(x._layout.is_replicated for x in operands):
+    mesh = operands[0].mesh
+    if mesh.coords is not None and all(x.layout.is_replicated for x in operands):
         blocks = [x.to_local() for x in operands]
         return _wrapped((function if anywhere else partial(call_linalg, function))(*blocks), mesh)
     cores = [2] * len(operands) if cores is None else cores
@@ -313,7 +313,7 @@ def stackwise(
     for x, core in zip(operands, cores, strict=True):
         part = restrict(stack, x.shape[: x.ndim - core])
         target = _with_core(part, x.shape[x.ndim - core :])
-        blocks.append(mesh.asarray(movement.moved(x._block, x._layout, target, mesh)))
+        blocks.append(mesh.asarray(movement.moved(x.block, x.layout, target, mesh)))
     if anywhere:
         return _cut(made, stack, mesh, function(*blocks))
     value = agreed(mesh, lambda: call_linalg(function, *blocks), not stack.is_replicated)
@@ -329,9 +329,9 @@ def _empty_stack(x: DistArray, core: int) -> Array:
 def _stack_layout(operands: Sequence[DistArray], cores: Sequence[int]) -> Layout:
     """Where each matrix of the broadcast stack is computed."""
     layouts, used = [], set()
-    mesh_shape = operands[0]._layout.mesh_shape
+    mesh_shape = operands[0].layout.mesh_shape
     for x, core in zip(operands, cores, strict=True):
-        cuts = x._layout.cuts
+        cuts = x.layout.cuts
         layouts.append(Layout.from_cuts(cuts[: x.ndim - core], mesh_shape))
         used |= {m for cut in cuts for m in cut.mesh_dims}
     shape = broadcast_shapes(*[layout.shape for layout in layouts])
@@ -379,11 +379,11 @@ def one_by_one(function: Callable[[DistArray], Any], x: DistArray, core: int = 2
     """
     lead = x.ndim - core
     stack = x.shape[:lead]
-    if any(cut.mesh_dims for cut in x._layout.cuts[:lead]):
+    if any(cut.mesh_dims for cut in x.layout.cuts[:lead]):
         # A matrix that one rank has alone would have to be whole on all: cut the matrices instead.
         longest = lead + int(np.argmax(x.shape[lead:]))
-        placed = [Shard(longest)] * len(x._layout.mesh_shape)
-        x = to_layout(x, Layout.chunked(x.shape, x._layout.mesh_shape, placed))
+        placed = [Shard(longest)] * len(x.layout.mesh_shape)
+        x = to_layout(x, Layout.chunked(x.shape, x.layout.mesh_shape, placed))
     results = [function(x[place]) for place in np.ndindex(*stack)]
     if not isinstance(results[0], tuple):
         return _restacked(results, stack)

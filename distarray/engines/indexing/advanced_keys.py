@@ -210,7 +210,7 @@ def _read(part: Any) -> Any:
     if isinstance(part, (bool, np.bool_)):
         return bool(part)
     if isinstance(part, DistArray):
-        part = part._plain()
+        part = part.plain()
     if isinstance(part, _ARRAYS):
         return _read_array(part)
     number = as_index(part)

@@ -27,7 +27,7 @@ Array = Any
 
 def result_layout(rows: Rows, index: Sequence[Cut], at: int) -> Layout:
     """The layout of the result: the index's dimensions at `at` among the others."""
-    return _result_layout(rows.y._layout, rows.rest, tuple(index), at)
+    return _result_layout(rows.y.layout, rows.rest, tuple(index), at)
 
 
 @lru_cache(maxsize=1024)
@@ -73,7 +73,7 @@ def fetch(rows: Rows, index: Located, at: int) -> DistArray:
     all-to-all of 4 or 8 bytes a row, and the exchange.
     """
     y, shape = rows.y, index.layout.shape
-    mesh = y._mesh
+    mesh = y.mesh
     cuts: Sequence[Cut] = index.layout.cuts
     if rows.mesh_dims and index.known:
         cuts = _cuts_of_result(rows, shape)
@@ -106,7 +106,7 @@ def _cuts_of_result(rows: Rows, shape: tuple[int, ...]) -> list[Cut]:
 
 
 def _take_here(rows: Rows, blocks: Sequence[Array], at: int) -> Array:
-    block = rows.y._block
+    block = rows.y.block
     if len(rows.dims) == 1 and rows.dims[0] == at and block.flags.c_contiguous:
         return take(block, rows.local(blocks)[0], at)
     found = rows.take(blocks)

@@ -87,14 +87,14 @@ def locate(
     Nothing for indices that every rank has. Otherwise one agreement on the bounds, and one
     exchange for each index array that lies otherwise than the first.
     """
-    mesh = rows.y._mesh
+    mesh = rows.y.mesh
     shape = index_shape(indices)
     layout = _layout_of(indices, shape, mesh)
     if for_writing:
         layout = _for_writing(layout, rows)
     else:
-        taken = {m for d in rows.rest for m in rows.y._layout.cuts[d].mesh_dims}
-        layout = _without_mesh_dims(layout, taken | set(rows.y._layout.ats))
+        taken = {m for d in rows.rest for m in rows.y.layout.cuts[d].mesh_dims}
+        layout = _without_mesh_dims(layout, taken | set(rows.y.layout.ats))
     layouts = [restrict(layout, array.shape) for array in indices]
     blocks = [local_part(x, part, mesh) for x, part in zip(indices, layouts, strict=True)]
     bounds = rows.extents if extents is None else extents
@@ -105,9 +105,9 @@ def locate(
 
 def _layout_of(indices: Sequence[Array], shape: tuple[int, ...], mesh: DeviceMesh) -> Layout:
     found = [array for array in indices if isinstance(array, DistArray)]
-    if all(array._layout.is_replicated for array in found):
+    if all(array.layout.is_replicated for array in found):
         return _replicated(shape, mesh.shape)
-    layouts = [array._layout for array in found]
+    layouts = [array.layout for array in found]
     layouts.append(Layout.replicated(shape, mesh.shape))
     sizes = [array.itemsize for array in found]
     return propagate(tuple(layouts), (*sizes, 0)).result
@@ -143,7 +143,7 @@ def _for_writing(layout: Layout, rows: Rows) -> Layout:
 def local_part(array: Array, layout: Layout, mesh: DeviceMesh) -> Array:
     """This rank's part of an array that is to be laid out so; communicates if it is elsewhere."""
     if isinstance(array, DistArray):
-        return movement.moved(mesh.asarray(array._block), array._layout, layout, mesh)
+        return movement.moved(mesh.asarray(array.block), array.layout, layout, mesh)
     array = mesh.asarray(array)
     if layout.is_replicated:
         return array

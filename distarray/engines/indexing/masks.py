@@ -29,34 +29,34 @@ Array = Any
 
 def stays(y: DistArray, dims: Sequence[int], mask: Array) -> bool:
     """Whether a mask that every rank has leaves what it selects where it is."""
-    cutting = [i for i, d in enumerate(dims) if y._layout.cuts[d].parts > 1]
+    cutting = [i for i, d in enumerate(dims) if y.layout.cuts[d].parts > 1]
     return not cutting or (len(cutting) == 1 and prod(mask.shape[: cutting[0]]) <= 1)
 
 
 def is_known(mask: Array) -> bool:
     """Whether every rank has the whole mask."""
-    return not isinstance(mask, DistArray) or mask._layout.is_replicated
+    return not isinstance(mask, DistArray) or mask.layout.is_replicated
 
 
 def _whole(mask: Array) -> Array | None:
     if isinstance(mask, DistArray):
-        return mask._block if mask._layout.is_replicated else None
+        return mask.block if mask.layout.is_replicated else None
     return mask
 
 
 def _spread(y: DistArray, dims: Sequence[int], mask: Array) -> DistArray:
     """An array whose masked dimensions are whole, cut as the mask is, if that moves nothing."""
-    layout = y._layout
+    layout = y.layout
     if is_known(mask) or any(layout.cuts[d].mesh_dims for d in dims):
         return y
     taken = {m for cut in layout.cuts for m in cut.mesh_dims} | set(layout.ats)
-    if not taken.isdisjoint([m for cut in mask._layout.cuts for m in cut.mesh_dims]):
+    if not taken.isdisjoint([m for cut in mask.layout.cuts for m in cut.mesh_dims]):
         return y
     cuts = list(layout.cuts)
-    for d, cut in zip(dims, mask._layout.cuts, strict=True):
+    for d, cut in zip(dims, mask.layout.cuts, strict=True):
         cuts[d] = cut
     target = layout.with_cuts(cuts)
-    return wrap(local_part(y, target, y._mesh), target, y._mesh)
+    return wrap(local_part(y, target, y.mesh), target, y.mesh)
 
 
 def select(y: DistArray, dims: Sequence[int], mask: Array, at: int) -> DistArray:
@@ -87,14 +87,14 @@ def select(y: DistArray, dims: Sequence[int], mask: Array, at: int) -> DistArray
     of the selected elements that change rank.
     """
     y = _spread(y, dims, mask)
-    rows, mesh = Rows(y, dims), y._mesh
+    rows, mesh = Rows(y, dims), y.mesh
     part = local_part(mask, Layout.from_cuts(rows.cuts, mesh.shape), mesh)
     packing = Packing(part, rows.cuts, mesh, _whole(mask))
     layout = result_layout(rows, [packing.cut], at)
     if not rows.holds:
         return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), y.dtype), layout, mesh)
     first = dims[0]
-    found = selected(y._mesh.asarray(y._block), first, part)
+    found = selected(y.mesh.asarray(y.block), first, part)
     if packing.in_place:
         return wrap(found if at == first else np.moveaxis(found, first, at), layout, mesh)
     return wrap(placed(packing.forward(np.moveaxis(found, first, 0)), 1, at), layout, mesh)
@@ -118,7 +118,7 @@ def write(
     Nothing if mask and array lie alike and the values are the same for all elements. Otherwise
     the counts, as in reading, and one exchange of the values that are elsewhere.
     """
-    rows, mesh = Rows(y, dims), y._mesh
+    rows, mesh = Rows(y, dims), y.mesh
     if mesh.coords is None:
         return
     if alone:
@@ -135,7 +135,7 @@ def write(
         if rows.holds and found is not None:
             found = packing.backward(found)
     if rows.holds:
-        _assign(y._mesh.asarray(y._block), dims[0], part, found, apply)
+        _assign(y.mesh.asarray(y.block), dims[0], part, found, apply)
 
 
 def _same_for_all(value: Any, rest: Sequence[int], at: int, text: str) -> Values | None:
@@ -184,8 +184,8 @@ def coordinates(x: DistArray) -> tuple[DistArray, ...]:
     ----
     As :func:`select`, of one number an element.
     """
-    layout, mesh = x._layout, x._mesh
-    mask = is_set(x._block)
+    layout, mesh = x.layout, x.mesh
+    mask = is_set(x.block)
     here = places(mask)
     packing = Packing(mask, layout.cuts, mesh, selected=len(here[0]))
     result = Layout.from_cuts([packing.cut], mesh.shape)

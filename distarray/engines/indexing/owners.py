@@ -45,17 +45,17 @@ class Rows:
     def __init__(self, y: DistArray, dims: Sequence[int]) -> None:
         self.y = y
         self.dims = tuple(dims)
-        found = _geometry(y._layout, self.dims, y._mesh.coords)
+        found = _geometry(y.layout, self.dims, y.mesh.coords)
         self.rest, self.cuts, self.mesh_dims, self.radix = found[:4]
         self.starts, self.stops, self.extents, self.holds, self.rank, order = found[4:]
         self.size = prod(self.radix)
-        block = y._mesh.asarray(y._block)
+        block = y.mesh.asarray(y.block)
         self.block = block if order is None else block.transpose(order)
 
     @property
     def group(self) -> Group:
         """The ranks along `mesh_dims`; their numbers are those that the methods here give."""
-        group: Group = self.y._mesh.subgroup(self.mesh_dims)
+        group: Group = self.y.mesh.subgroup(self.mesh_dims)
         return group
 
     # -- index arrays: one for each indexed dimension, within bounds, broadcasting ---------------

@@ -49,7 +49,7 @@ def store(rows: Rows, index: Located, values: Values, apply: Apply = assign) -> 
     and from there to the owners: one exchange, after an all-to-all of 4 or 8 bytes a row if not
     every rank has the index.
     """
-    mesh, cuts, constant = rows.y._mesh, index.layout.cuts, values.is_constant
+    mesh, cuts, constant = rows.y.mesh, index.layout.cuts, values.is_constant
     here = not rows.mesh_dims or (index.known and (values.is_local or constant))
     if not here and index.known:
         cuts = (Cut.chunked(cuts[0].extent, rows.mesh_dims, rows.radix), *cuts[1:])
@@ -105,7 +105,7 @@ def _send(
     apply: Apply,
 ) -> None:
     """Send positions (unless they are known) and values to the owners; write what comes."""
-    section = Layout.from_cuts(cuts, rows.y._mesh.shape).section(rows.y._mesh.coords)
+    section = Layout.from_cuts(cuts, rows.y.mesh.shape).section(rows.y.mesh.coords)
     local = [stop - start for start, stop in section]
     blocks: Sequence[Array] = index.blocks
     if index.known:

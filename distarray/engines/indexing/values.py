@@ -30,18 +30,18 @@ MISMATCH = (
 
 def plain(x: Any) -> Any:
     """An operand with its pending folds carried out, and held by more than one coordinate."""
-    return x._plain() if isinstance(x, DistArray) else x
+    return x.plain() if isinstance(x, DistArray) else x
 
 
 def is_scalar(value: Any) -> bool:
     """Whether a value is a scalar of NumPy's, also one that an operation has given."""
-    return isinstance(getattr(value, "_block", value), np.generic)
+    return isinstance(getattr(value, "block", value), np.generic)
 
 
 def check_array(a: Any, name: str) -> None:
     """Raise what NumPy's functions that write raise for what is no array, a scalar among it."""
     if is_scalar(a) or not isinstance(a, (DistArray, np.ndarray)):
-        kind = type(getattr(a, "_block", a)).__name__
+        kind = type(getattr(a, "block", a)).__name__
         raise TypeError(f"{name}() argument 1 must be a numpy.ndarray, not {kind}")
 
 
@@ -95,7 +95,7 @@ class Values:
     @property
     def is_local(self) -> bool:
         """Whether every rank has all values."""
-        return not isinstance(self.value, DistArray) or self.value._layout.is_replicated
+        return not isinstance(self.value, DistArray) or self.value.layout.is_replicated
 
     @property
     def is_constant(self) -> bool:
@@ -115,7 +115,7 @@ class Values:
             return None
         value = as_distarray(self.value, mesh)
         target = restrict(layout, value.shape)
-        block = movement.moved(mesh.asarray(value._block), value._layout, target, mesh)
+        block = movement.moved(mesh.asarray(value.block), value.layout, target, mesh)
         block = block.reshape((1,) * (len(self.shape) - block.ndim) + block.shape)
         return np.moveaxis(block, list(self.index_dims), list(range(len(self.index_dims))))
 

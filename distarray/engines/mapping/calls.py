@@ -79,7 +79,7 @@ def make_loop(
     mesh = operands[0].mesh
     outer, sizes = [], []
     for x, ndim in zip(operands, core_ndims, strict=True):
-        kept = x._layout.cuts[: x.ndim - ndim]
+        kept = x.layout.cuts[: x.ndim - ndim]
         outer.append(Layout.from_cuts(kept, mesh.shape))
         sizes.append(x.itemsize * prod(x.shape[x.ndim - ndim :]))
     follow = propagate(tuple(outer), tuple(sizes)).result
@@ -89,7 +89,7 @@ def make_loop(
         core = x.shape[x.ndim - ndim :]
         wanted = restrict(layout, x.shape[: x.ndim - ndim])
         cuts = (*wanted.cuts, *[Cut.whole(extent) for extent in core])
-        block = to_layout(x, Layout.from_cuts(cuts, mesh.shape))._block
+        block = to_layout(x, Layout.from_cuts(cuts, mesh.shape)).block
         blocks.append(np.broadcast_to(block, layout.local_shape(mesh.coords) + core))
     return Loop(layout, follow, blocks, mesh)
 
@@ -98,7 +98,7 @@ def _inner_mesh_dims(operands: Sequence[DistArray], core_ndims: Sequence[int]) -
     """The mesh dimensions that cut what a call is given whole."""
     found: set[int] = set()
     for x, ndim in zip(operands, core_ndims, strict=True):
-        for cut in x._layout.cuts[x.ndim - ndim :]:
+        for cut in x.layout.cuts[x.ndim - ndim :]:
             found.update(cut.mesh_dims)
     return tuple(sorted(found))
 
@@ -219,5 +219,5 @@ def unlooped(result: DistArray) -> DistArray:
     """The result of a loop of one call, without the loop's dimension."""
     lone = result[0, ...]
     target = default_layout(lone.shape, lone.itemsize, lone.mesh)
-    lone._settle()
+    lone.settle()
     return to_layout(lone, target)

@@ -103,7 +103,7 @@ def _generalized(
 
 
 def _scalar(x: DistArray) -> DistArray:
-    return x if x.ndim else x._computed(x._block)
+    return x if x.ndim else x.computed(x.block)
 
 
 @lru_cache(maxsize=256)

@@ -137,7 +137,7 @@ def _rebuilt(value: Any, leaves: Iterator[Any]) -> Any:
 def _mesh(values: Sequence[Any], mesh: DeviceMesh | None) -> DeviceMesh | None:
     """The mesh to work on; None where no argument is distributed."""
     arrays = [value for value in values if isinstance(value, Base)]
-    return (arrays[0]._mesh if mesh is None else mesh) if arrays else None
+    return (arrays[0].mesh if mesh is None else mesh) if arrays else None
 
 
 def _checked(values: Sequence[Any], wanted: Sequence[Placed] | None) -> list[Placed]:
@@ -167,12 +167,12 @@ def _block(value: Any, placed: Placed, redistribute: bool) -> Any:
         if wanted.placements != value.placements:
             if not redistribute:
                 raise LayoutError(
-                    f"local_map: {value._summary()} is not placed as in_placements say, "
+                    f"local_map: {value.summary()} is not placed as in_placements say, "
                     f"{list(wanted.placements)}; redistribute it, or pass redistribute_inputs=True"
                 )
             value = value.redistribute(value.mesh, wanted.placements)
-    elif value._layout.ats:
-        value = value._plain()
+    elif value.layout.ats:
+        value = value.plain()
     return value.to_local()
 
 

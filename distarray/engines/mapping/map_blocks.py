@@ -76,7 +76,7 @@ def map_blocks(
     if not arrays:
         raise ValueError("map_blocks: give at least one array")
     verify(map_blocks, arrays, kwargs)
-    operands = [x._plain() if isinstance(x, DistArray) else np.asarray(x) for x in arrays]
+    operands = [x.plain() if isinstance(x, DistArray) else np.asarray(x) for x in arrays]
     blocks, layout, mesh = prepare(*operands)
     local = layout.local_shape(mesh.coords)
     runs = mesh.coords is not None and (0 not in local or not layout.size)

@@ -87,29 +87,29 @@ def map_overlap(
     array([-5.,  1.,  1.,  1.,  1.,  1.])
     """
     verify(map_overlap, (x, depth, boundary), kwargs)
-    array: DistArray = as_distarray(x)._plain()
+    array: DistArray = as_distarray(x).plain()
     depths = [_pair(value) for value in _per_axis(depth, array.ndim, 0, "depth")]
     beyond = _per_axis(boundary, array.ndim, "none", "boundary")
     reaches = tuple([_reach(d, b) for d, b in zip(depths, beyond, strict=True)])
     _check_reaches(reaches, array.shape)
     mesh = array.mesh
-    plan = plan_halo(array._layout, reaches, mesh.coords)
-    grown = _grown(array, plan, _talks(array._layout, reaches))
+    plan = plan_halo(array.layout, reaches, mesh.coords)
+    grown = _grown(array, plan, _talks(array.layout, reaches))
     _fill(grown, plan, beyond)
-    held = mesh.coords is not None and bool(array._block.size)
+    held = mesh.coords is not None and bool(array.block.size)
     runs = held or (not array.size and mesh.coords is not None)
 
     def call() -> Any:
         with alone(mesh):
-            return _trimmed(mesh, function(grown, **kwargs), grown.shape, plan, array._block.shape)
+            return _trimmed(mesh, function(grown, **kwargs), grown.shape, plan, array.block.shape)
 
     value, error = attempted(call) if runs else (None, None)
     if dtype is not None and value is not None:
         value = value.astype(dtype, copy=False)
     found, _ = concluded(mesh, error, None if value is None else value.dtype)
     if value is None:
-        value = mesh.xp.empty(array._block.shape, found if dtype is None else dtype)
-    return wrap(value.astype(found, copy=False) if dtype is None else value, array._layout, mesh)
+        value = mesh.xp.empty(array.block.shape, found if dtype is None else dtype)
+    return wrap(value.astype(found, copy=False) if dtype is None else value, array.layout, mesh)
 
 
 def _per_axis(value: Any, ndim: int, default: Any, name: str) -> list[Any]:
@@ -168,7 +168,7 @@ def _talks(layout: Layout, reaches: tuple[Reach, ...]) -> bool:
 
 def _grown(x: DistArray, plan: Halo, talks: bool) -> Array:
     """The grown block, save what is to be filled; sends and receives the rest."""
-    block, mesh = x._block, x.mesh
+    block, mesh = x.block, x.mesh
     grown = mesh.xp.empty(plan.shape, block.dtype)
     sends = [(peer, _packed(block, patches, mesh)) for peer, patches in plan.sends]
     receives = [(peer, _landing(grown, patches, mesh)) for peer, patches in plan.receives]

@@ -91,30 +91,30 @@ def along(
     keepdims : bool
         Whether they stay with extent 1.
     """
-    layout = brought(x._layout, axes, x.nbytes)
+    layout = brought(x.layout, axes, x.nbytes)
     x = to_layout(x, layout)
     plan = place(layout, axes, keepdims, statistic.dtype)
     cuts = [*[Cut.whole(extent) for extent in statistic.lead], *plan.layout.cuts]
     result = Layout.from_cuts(cuts, layout.mesh_shape)
-    shape = result.local_shape(x._mesh.coords)
-    if x._mesh.coords is None or not prod(shape):
-        part = x._mesh.xp.zeros(shape, statistic.dtype)
-        return part if shape else x._mesh.scalar(part), result
+    shape = result.local_shape(x.mesh.coords)
+    if x.mesh.coords is None or not prod(shape):
+        part = x.mesh.xp.zeros(shape, statistic.dtype)
+        return part if shape else x.mesh.scalar(part), result
     together = bool(plan.mesh_dims) or _stays_on_device(x, axes)
     if together:
-        part = _selected(statistic, x, axes, x._mesh.subgroup(plan.mesh_dims))
+        part = _selected(statistic, x, axes, x.mesh.subgroup(plan.mesh_dims))
     else:
-        part = on_host(statistic.function, x._block, axis=axes, keepdims=keepdims)
+        part = on_host(statistic.function, x.block, axis=axes, keepdims=keepdims)
     scalar = together or isinstance(part, np.generic)  # NumPy gives either for a 0-d operand
     # A single line of nothing but NaN gives NaN of its own data type.
     dtype = as_array(part).dtype if len(axes) == x.ndim else statistic.dtype
-    part = x._mesh.asarray(part, dtype).reshape(shape)
-    return x._mesh.scalar(part) if scalar and not shape else part, result
+    part = x.mesh.asarray(part, dtype).reshape(shape)
+    return x.mesh.scalar(part) if scalar and not shape else part, result
 
 
 def _stays_on_device(x: DistArray, axes: tuple[int, ...]) -> bool:
     """Whether the lines, of which this rank has all, are too long to go through the host."""
-    return x._mesh.device_type != "cpu" and prod([x.shape[axis] for axis in axes]) >= LONG
+    return x.mesh.device_type != "cpu" and prod([x.shape[axis] for axis in axes]) >= LONG
 
 
 def brought(layout: Layout, axes: tuple[int, ...], nbytes: int) -> Layout:
@@ -147,13 +147,13 @@ def whole_lines(layout: Layout, axes: tuple[int, ...]) -> Layout | None:
 
 def _selected(statistic: Statistic, x: DistArray, axes: Sequence[int], group: Any) -> Array:
     """The statistic of lines that several ranks share; the other dimensions in one, the last."""
-    lines, sizes = cleaned(lines_of(x._block, axes), group)
+    lines, sizes = cleaned(lines_of(x.block, axes), group)
     counts = sizes.sum(0).tolist()
     length = prod([x.shape[axis] for axis in axes])
     rule = statistic.rule
     known = [bool(n) and (statistic.skips_nan or n == length) for n in counts]
     wanted = [rule.wanted(n) if good else [] for n, good in zip(counts, known, strict=True)]
-    found = select(lines, sizes, wanted, group, x._mesh.to_host)
+    found = select(lines, sizes, wanted, group, x.mesh.to_host)
     nan = missing(x.dtype)
     values = [
         rule.value(n, answers) if good else rule.unknown(nan)

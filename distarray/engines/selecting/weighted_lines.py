@@ -22,7 +22,7 @@ _UNWEIGHABLE = "Weights included NaN, inf or were all zero."
 
 def checked(weights: Any, x: DistArray, axis: Any, method: str) -> DistArray:
     """The weights, in the shape of the array; raises what NumPy raises about them."""
-    weights = as_distarray(weights, x._mesh)
+    weights = as_distarray(weights, x.mesh)
     if method != "inverted_cdf":
         raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
     if axis is not None:
@@ -37,9 +37,9 @@ def checked(weights: Any, x: DistArray, axis: Any, method: str) -> DistArray:
         order = np.argsort(axis).tolist()
         key = tuple([slice(None) if dim in axis else None for dim in range(x.ndim)])
         weights = np.broadcast_to(np.transpose(weights, order)[key], x.shape)
-    if bool(np.any(weights < 0)) and x._mesh.coords is not None:
+    if bool(np.any(weights < 0)) and x.mesh.coords is not None:
         raise ValueError("Weights must be non-negative.")
-    return weights._plain()  # type: ignore[no-any-return]
+    return weights.plain()  # type: ignore[no-any-return]
 
 
 class WeightedCall(NamedTuple):
@@ -65,9 +65,9 @@ class WeightedCall(NamedTuple):
         self, x: DistArray, weights: DistArray, axes: tuple[int, ...], keepdims: bool
     ) -> tuple[Array, Layout]:
         """This rank's part of the quantiles over axes, and its layout."""
-        mesh = x._mesh
-        layout = brought(x._layout, axes, x.nbytes + weights.nbytes)
-        block, scale = (mesh.to_host(to_layout(v, layout)._block) for v in (x, weights))
+        mesh = x.mesh
+        layout = brought(x.layout, axes, x.nbytes + weights.nbytes)
+        block, scale = (mesh.to_host(to_layout(v, layout).block) for v in (x, weights))
         plan = place(layout, axes, keepdims, x.dtype)
         lead = [Cut.whole(extent) for extent in self.shares.shape]
         result = Layout.from_cuts([*lead, *plan.layout.cuts], layout.mesh_shape)

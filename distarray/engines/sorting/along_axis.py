@@ -91,9 +91,9 @@ def along_axis(
     See this module; the exchanges are of what has to change rank.
     """
     x = arrays[0]
-    layout, mesh = x._layout, x._mesh
+    layout, mesh = x.layout, x.mesh
     if layout.cuts[axis].parts == 1:
-        return wrap(work.whole([mesh.asarray(a._block) for a in arrays], axis), layout, mesh)
+        return wrap(work.whole([mesh.asarray(a.block) for a in arrays], axis), layout, mesh)
     target = canonical_along(layout, axis) if target is None else target
     small = sum([a.nbytes for a in arrays]) < config.replicate_below
     free = (
@@ -102,7 +102,7 @@ def along_axis(
         else freed(layout, axis, work.undivided)
     )
     if free is not None:
-        blocks = [to_layout(a, free)._block for a in arrays]
+        blocks = [to_layout(a, free).block for a in arrays]
         found = wrap(work.whole(blocks, axis), free, mesh)
         return found if free.is_replicated else to_layout(found, target)
     if layout.cuts[axis].step < 0:  # its first block is on the last rank
@@ -141,12 +141,12 @@ def freed(layout: Layout, axis: int, surely: bool = False) -> Layout | None:
 def _by_lines(arrays: Sequence[DistArray], axis: int, work: Work, target: Layout) -> Array:
     """This rank's block of the result, one line after the other."""
     x = arrays[0]
-    mesh, cut = x._mesh, x._layout.cuts[axis]
+    mesh, cut = x.mesh, x.layout.cuts[axis]
     shape = target.local_shape(mesh.coords)
     if mesh.coords is None:
         return mesh.xp.empty(shape, work.dtype)
     line = Line(mesh.subgroup(cut.mesh_dims), lengths_of(cut), stops_of(target.cuts[axis]))
-    lines = [_lined(mesh.asarray(a._block), axis) for a in arrays]
+    lines = [_lined(mesh.asarray(a.block), axis) for a in arrays]
     if len(lines[0]) == 1:
         return work.spread([parts[0] for parts in lines], line).reshape(shape)
     result = mesh.xp.empty(shape, work.dtype)

@@ -45,69 +45,69 @@ def transformed_awkward(
     dtype : dtype
         Complex; what is computed in.
     """
-    cut = x._layout.cuts[-1]
+    cut = x.layout.cuts[-1]
     chunked = Cut.chunked(n, cut.mesh_dims, cut.radix)
     if kind.takes_half:
-        given = x if kind is Kind.IRFFT else x._like(np.conjugate(x._block))
+        given = x if kind is Kind.IRFFT else x.like(np.conjugate(x.block))
         spectrum = _whole_spectrum(given, n, chunked, dtype)
         result = _convolved(spectrum, n, 1, dtype)
         result = _scaled(result, n, norm, inverse=True)
-        return result._like(result._block.real.copy())
+        return result.like(result.block.real.copy())
     inverse = kind is Kind.IFFT
     result = _convolved(fitted(x, n, chunked), n, 1 if inverse else -1, dtype)
     result = _scaled(result, n, norm, inverse)
     if not kind.gives_half:
         return result
     half = fitted_view(result, n // 2 + 1)
-    return half if kind is Kind.RFFT else half._like(np.conjugate(half._block))
+    return half if kind is Kind.RFFT else half.like(np.conjugate(half.block))
 
 
 def _scaled(x: DistArray, n: int, norm: Any, inverse: bool) -> DistArray:
-    real = x._block.real.dtype.type
+    real = x.block.real.dtype.type
     if norm == "ortho":
-        x._block /= np.sqrt(real(n))
+        x.block /= np.sqrt(real(n))
     elif inverse != (norm == "forward"):
-        x._block /= real(n)
+        x.block /= real(n)
     return x
 
 
 def _whole_spectrum(x: DistArray, n: int, cut: Cut, dtype: np.dtype[Any]) -> DistArray:
     """All n frequencies of real numbers, of the first half of them."""
     extent = n // 2 + 1
-    layout = Layout.from_cuts([*x._layout.cuts[:-1], cut], x._layout.mesh_shape)
-    result = empty(layout, dtype, x._mesh)
-    result._block[...] = 0
+    layout = Layout.from_cuts([*x.layout.cuts[:-1], cut], x.layout.mesh_shape)
+    result = empty(layout, dtype, x.mesh)
+    result.block[...] = 0
     x = fitted_view(x, extent)
     lead = everything(x)[:-1]
     origin = (0,) * len(lead)
     parts = [((*origin, 0), x)]
     mirrored = min(x.shape[-1], (n + 1) // 2) - 1  # X[n - k] is the conjugate of X[k]
     if mirrored > 0:
-        other = x._like(np.conjugate(x._block))._view((*lead, (mirrored, -1, mirrored)))
+        other = x.like(np.conjugate(x.block)).sliced((*lead, (mirrored, -1, mirrored)))
         parts.append(((*origin, n - mirrored), other))
     fill_parts(result, parts)
     # What is not real of the frequencies that have no counterpart is no part of the spectrum.
     for place in (0, n // 2) if n % 2 == 0 else (0,):
-        alone = result._view((*lead, (place, 1, 1)))
-        alone._block.imag[...] = 0
+        alone = result.sliced((*lead, (place, 1, 1)))
+        alone.block.imag[...] = 0
     return result
 
 
 def _convolved(x: DistArray, n: int, sign: int, dtype: np.dtype[Any]) -> DistArray:
     """``sum(x[j] * exp(sign * 2j * pi * j * k / n))`` for all k."""
-    mesh, cut = x._mesh, x._layout.cuts[-1]
-    start, stop = x._layout.section(mesh.coords)[-1]
+    mesh, cut = x.mesh, x.layout.cuts[-1]
+    start, stop = x.layout.section(mesh.coords)[-1]
     chirp = _chirp(start, stop, n, sign, dtype, mesh.xp)
     length = good_length(2 * n - 1, cut.parts)
     split = split_length(length, cut.parts) or Split(length, 1, 0.0)
     grid = Grid(split.rows, split.columns, cut.mesh_dims, cut.radix)
     # One name for what is between: each is twice as large as the array and more.
-    y = fitted(x._like(x._block * chirp), length, grid.flat)
+    y = fitted(x.like(x.block * chirp), length, grid.flat)
     y = grid.forward(grid.by_rows(y), Kind.FFT, None)
-    y._block *= _kernel(grid, n, -sign, dtype, mesh)._block
+    y.block *= _kernel(grid, n, -sign, dtype, mesh).block
     y = grid.flattened(grid.backward(y, Kind.IFFT, None))
-    y = to_layout(fitted_view(y, n), x._layout)
-    return y._like(y._block * chirp)
+    y = to_layout(fitted_view(y, n), x.layout)
+    return y.like(y.block * chirp)
 
 
 def _kernel(grid: Grid, n: int, sign: int, dtype: np.dtype[Any], mesh: DeviceMesh) -> DistArray:
@@ -115,15 +115,15 @@ def _kernel(grid: Grid, n: int, sign: int, dtype: np.dtype[Any], mesh: DeviceMes
     layout = Layout.from_cuts([grid.flat], mesh.shape)
     line = empty(layout, dtype, mesh)
     start, stop = layout.section(mesh.coords)[-1]
-    line._block[...] = 0
+    line.block[...] = 0
     # Indices up to n - 1, and those from the end that stand for negative ones.
     ahead = max(min(stop, n) - start, 0)
     if ahead:
-        line._block[:ahead] = _chirp(start, start + ahead, n, sign, dtype, mesh.xp)
+        line.block[:ahead] = _chirp(start, start + ahead, n, sign, dtype, mesh.xp)
     first = max(start, grid.length - n + 1)
     if first < stop:
         behind = _chirp(grid.length - stop + 1, grid.length - first + 1, n, sign, dtype, mesh.xp)
-        line._block[first - start :] = behind[::-1]
+        line.block[first - start :] = behind[::-1]
     return grid.forward(grid.by_rows(line), Kind.FFT, None)
 
 

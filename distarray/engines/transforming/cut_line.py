@@ -41,11 +41,11 @@ def transformed_line(x: DistArray, line: Line, norm: Any, dtype: np.dtype[Any]) 
     if line.split is None:
         result = transformed_awkward(turned, step.kind, step.length, norm, complex_dtype)
     else:
-        cut = x._layout.cuts[axis]
+        cut = x.layout.cuts[axis]
         grid = Grid(line.split.rows, line.split.columns, cut.mesh_dims, cut.radix)
         result = _in_steps(turned, step, grid, norm, complex_dtype)
     moved = to_layout(permuted(result, back), line.layout)
-    return moved._block.astype(dtype, copy=False)
+    return moved.block.astype(dtype, copy=False)
 
 
 def _in_steps(x: DistArray, step: Pass, grid: Grid, norm: Any, dtype: np.dtype[Any]) -> DistArray:
@@ -54,7 +54,7 @@ def _in_steps(x: DistArray, step: Pass, grid: Grid, norm: Any, dtype: np.dtype[A
     if kind.takes_half:
         given = _cast(x, dtype)
         if kind is Kind.HFFT:
-            given = given._like(np.conjugate(given._block))
+            given = given.like(np.conjugate(given.block))
         half = grid.half_spectrum(given, step.taken)
         return grid.flattened(grid.backward(half, Kind.IRFFT, norm))
     # Nothing here holds on to what is between, which is as large as the array.
@@ -65,9 +65,9 @@ def _in_steps(x: DistArray, step: Pass, grid: Grid, norm: Any, dtype: np.dtype[A
     x = grid.by_rows(_cast(fitted(x, grid.length, grid.flat), real))
     x = grid.half_in_order(grid.forward(x, Kind.RFFT, norm), step.given)
     if kind is Kind.IHFFT:
-        conjugate(x._block)
+        conjugate(x.block)
     return x
 
 
 def _cast(x: DistArray, dtype: Any) -> DistArray:
-    return x if x.dtype == dtype else x._like(x._block.astype(dtype))
+    return x if x.dtype == dtype else x.like(x.block.astype(dtype))

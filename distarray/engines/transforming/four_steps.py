@@ -37,12 +37,12 @@ def fitted(x: DistArray, extent: int, cut: Cut) -> DistArray:
     entries = everything(x)
     if x.shape[-1] > extent:
         entries[-1] = (0, 1, extent)
-        x = x._view(tuple(entries))
-    layout = _with_last(x._layout, [cut])
+        x = x.sliced(tuple(entries))
+    layout = _with_last(x.layout, [cut])
     if x.shape[-1] == extent:
         return to_layout(x, layout)
-    result = empty(layout, x.dtype, x._mesh)
-    result._block[...] = 0
+    result = empty(layout, x.dtype, x.mesh)
+    result.block[...] = 0
     fill_parts(result, [((0,) * x.ndim, x)])
     return result
 
@@ -82,9 +82,9 @@ class Grid:
 
     def by_rows(self, x: DistArray) -> DistArray:
         """(..., length) cut as `flat`, as (..., rows, columns) cut along the rows; all stays."""
-        layout = _with_last(x._layout, [self._cut(self._rows), Cut.whole(self._columns)])
-        block = x._block.reshape(layout.local_shape(x._mesh.coords))
-        return wrap(block, layout, x._mesh)
+        layout = _with_last(x.layout, [self._cut(self._rows), Cut.whole(self._columns)])
+        block = x.block.reshape(layout.local_shape(x.mesh.coords))
+        return wrap(block, layout, x.mesh)
 
     def forward(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
         """The transform of (..., j1, j2), as (..., k2, k1) cut along k1; both ends out of order.
@@ -106,9 +106,9 @@ class Grid:
 
     def flattened(self, x: DistArray) -> DistArray:
         """(..., rows, columns) cut along the rows, as (..., length); nothing moves."""
-        layout = Layout.from_cuts([*x._layout.cuts[:-2], self.flat], x._layout.mesh_shape)
-        block = x._block.reshape(layout.local_shape(x._mesh.coords))
-        return wrap(block, layout, x._mesh)
+        layout = Layout.from_cuts([*x.layout.cuts[:-2], self.flat], x.layout.mesh_shape)
+        block = x.block.reshape(layout.local_shape(x.mesh.coords))
+        return wrap(block, layout, x.mesh)
 
     def in_order(self, x: DistArray) -> DistArray:
         """(..., k2, k1) cut along k1, as (..., k), cut by the same mesh dimensions."""
@@ -118,22 +118,22 @@ class Grid:
         """The first `extent` frequencies of (..., k2, k1) with half of the k1, in order."""
         n1, n2, width = self._rows, self._columns, x.shape[-1]
         height = (extent - 1) // n1 + 1
-        result = empty(self._layout(x, self._cut(height), Cut.whole(n1)), x.dtype, x._mesh)
+        result = empty(self._layout(x, self._cut(height), Cut.whole(n1)), x.dtype, x.mesh)
         lead = everything(x)[:-2]
         origin = (0,) * len(lead)
-        direct = x._view((*lead, (0, 1, height), (0, 1, width)))
+        direct = x.sliced((*lead, (0, 1, height), (0, 1, width)))
         parts = [((*origin, 0, 0), direct)]
         if n1 > width:
             mirrored = ((n2 - 1, -1, height), (n1 - width, -1, n1 - width))
-            parts.append(((*origin, 0, width), x._view((*lead, *mirrored))))
+            parts.append(((*origin, 0, width), x.sliced((*lead, *mirrored))))
         fill_parts(result, parts)
-        conjugate(result._block[..., width:])  # X[n - k] is the conjugate of X[k]
+        conjugate(result.block[..., width:])  # X[n - k] is the conjugate of X[k]
         flat = Layout.from_cuts(
-            [*result._layout.cuts[:-2], self._flat(height, n1)], result._layout.mesh_shape
+            [*result.layout.cuts[:-2], self._flat(height, n1)], result.layout.mesh_shape
         )
-        block = result._block.reshape(flat.local_shape(x._mesh.coords))
-        whole = wrap(block, flat, x._mesh)
-        return whole._view((*lead, (0, 1, extent)))
+        block = result.block.reshape(flat.local_shape(x.mesh.coords))
+        whole = wrap(block, flat, x.mesh)
+        return whole.sliced((*lead, (0, 1, extent)))
 
     def half_spectrum(self, x: DistArray, extent: int) -> DistArray:
         """(..., k2, k1) with half of the k1, cut along k1, of the first `extent` frequencies."""
@@ -141,30 +141,30 @@ class Grid:
         width, height = n1 // 2 + 1, (extent - 1) // n1 + 1
         flat = fitted(fitted_view(x, extent), height * n1, self._flat(height, n1))
         layout = Layout.from_cuts(
-            [*flat._layout.cuts[:-1], self._cut(height), Cut.whole(n1)], flat._layout.mesh_shape
+            [*flat.layout.cuts[:-1], self._cut(height), Cut.whole(n1)], flat.layout.mesh_shape
         )
-        rows = wrap(flat._block.reshape(layout.local_shape(x._mesh.coords)), layout, x._mesh)
-        result = empty(self._layout(rows, Cut.whole(n2), self._cut(width)), x.dtype, x._mesh)
+        rows = wrap(flat.block.reshape(layout.local_shape(x.mesh.coords)), layout, x.mesh)
+        result = empty(self._layout(rows, Cut.whole(n2), self._cut(width)), x.dtype, x.mesh)
         lead = everything(rows)[:-2]
         origin = (0,) * len(lead)
         direct = (n2 + 1) // 2
-        parts = [((*origin, 0, 0), rows._view((*lead, (0, 1, direct), (0, 1, width))))]
+        parts = [((*origin, 0, 0), rows.sliced((*lead, (0, 1, direct), (0, 1, width))))]
         rest = n2 - direct
         if rest:
             first = ((rest, -1, rest), (0, 1, 1))
-            parts.append(((*origin, direct, 0), rows._view((*lead, *first))))
+            parts.append(((*origin, direct, 0), rows.sliced((*lead, *first))))
         if rest and width > 1:
             mirrored = ((rest - 1, -1, rest), (n1 - 1, -1, width - 1))
-            parts.append(((*origin, direct, 1), rows._view((*lead, *mirrored))))
+            parts.append(((*origin, direct, 1), rows.sliced((*lead, *mirrored))))
         fill_parts(result, parts)
-        conjugate(result._block[..., direct:, :])
+        conjugate(result.block[..., direct:, :])
         return result
 
     # -- the work of one rank --------------------------------------------------------------------
 
     def _layout(self, x: DistArray, second_last: Cut, last: Cut) -> Layout:
         """`x`'s layout with these cuts of its last two dimensions."""
-        return Layout.from_cuts([*x._layout.cuts[:-2], second_last, last], x._layout.mesh_shape)
+        return Layout.from_cuts([*x.layout.cuts[:-2], second_last, last], x.layout.mesh_shape)
 
     def _cut_anew(self, x: DistArray, second_last: Cut, last: Cut) -> DistArray:
         return to_layout(x, self._layout(x, second_last, last))
@@ -173,8 +173,8 @@ class Grid:
         """(..., j1, j2) cut along j2 as (..., j2, k1), times the factors."""
         width = self._rows // 2 + 1 if kind.gives_half else self._rows
         layout = self._layout(x, self._cut(self._columns), Cut.whole(width))
-        result = empty(layout, np.result_type(x.dtype, np.complex64), x._mesh)
-        source, target = x._block.swapaxes(-1, -2), result._block
+        result = empty(layout, np.result_type(x.dtype, np.complex64), x.mesh)
+        source, target = x.block.swapaxes(-1, -2), result.block
         sign = 1 if kind is Kind.IFFT else -1
         for key, row, twiddles in self._tiles(result, sign):
             tile = target[key]
@@ -185,9 +185,9 @@ class Grid:
     def _back_along_columns(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
         """(..., j2, k1) cut along j2, times the factors, as (..., j1, j2); `x` is spoilt."""
         layout = self._layout(x, Cut.whole(self._rows), self._cut(self._columns))
-        dtype = x.dtype if kind is Kind.IFFT else x._block.real.dtype
-        result = empty(layout, dtype, x._mesh)
-        source, target = x._block, result._block.swapaxes(-1, -2)
+        dtype = x.dtype if kind is Kind.IFFT else x.block.real.dtype
+        result = empty(layout, dtype, x.mesh)
+        source, target = x.block, result.block.swapaxes(-1, -2)
         for key, row, twiddles in self._tiles(x, 1):
             tile = source[key]
             twiddles.multiply(tile, row)
@@ -196,13 +196,13 @@ class Grid:
 
     def _tiles(self, x: DistArray, sign: int) -> Iterator[tuple[Any, int, Twiddles]]:
         """Parts of the block of (..., j2, k1): their keys, their first j2, and the factors."""
-        block, xp = x._block, x._mesh.xp
+        block, xp = x.block, x.mesh.xp
         if not block.size:
             return
         rows, width = block.shape[-2:]
         height = min(rows, max(1, (TILE if xp is np else TILE_ON_DEVICE) // width))
         twiddles = Twiddles(self.length, width, height, sign, x.dtype, xp)
-        start = x._layout.section(x._mesh.coords)[-2][0]
+        start = x.layout.section(x.mesh.coords)[-2][0]
         for lead in np.ndindex(block.shape[:-2]):
             for first in range(0, rows, height):
                 yield (*lead, slice(first, first + height)), start + first, twiddles
@@ -210,8 +210,8 @@ class Grid:
     def _along_rows(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
         """A transform along the last dimension but one, which is whole."""
         step = Pass(kind, x.ndim - 2, self._columns)
-        shape = x._layout.local_shape(x._mesh.coords)
-        return x._like(local.transformed(x._block, step, norm, shape, x.dtype, x._mesh.xp))
+        shape = x.layout.local_shape(x.mesh.coords)
+        return x.like(local.transformed(x.block, step, norm, shape, x.dtype, x.mesh.xp))
 
 
 def conjugate(block: Array) -> None:
@@ -224,4 +224,4 @@ def fitted_view(x: DistArray, extent: int) -> DistArray:
     """`x` with its last dimension cropped, if it is longer."""
     if x.shape[-1] <= extent:
         return x
-    return x._view((*everything(x)[:-1], (0, 1, extent)))
+    return x.sliced((*everything(x)[:-1], (0, 1, extent)))

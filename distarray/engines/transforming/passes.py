@@ -174,7 +174,7 @@ def _probe(
 def _check_out(shape: tuple[int, ...], dtype: np.dtype[Any], step: Pass, out: Any) -> None:
     """Raise what NumPy raises about an `out` of a wrong shape or kind."""
     if not isinstance(out, (DistArray, np.ndarray)) or (
-        isinstance(out, DistArray) and isinstance(out._block, np.generic)
+        isinstance(out, DistArray) and isinstance(out.block, np.generic)
     ):
         raise TypeError("return arrays must be of ArrayType")
     if out.ndim != len(shape) or out.shape[step.axis] != step.given:

@@ -37,22 +37,22 @@ def transform(x: DistArray, request: Request, out: Any = None) -> Any:
         Receives the result.
     """
     if not request.passes:  # NumPy gives back what it was handed, as an array
-        return x._like(x._mesh.asarray(x._block)) if isinstance(x._block, np.generic) else x
+        return x.like(x.mesh.asarray(x.block)) if isinstance(x.block, np.generic) else x
     result = _result(x, request)
-    return result if out is None else write(result._block, result._layout, result._mesh, out)
+    return result if out is None else write(result.block, result.layout, result.mesh, out)
 
 
 def _result(x: DistArray, request: Request) -> DistArray:
     shape = request.shape_of(x.shape)
     if not x.size or 0 in shape:
         return _zeros(shape, request.dtype, x)
-    if not x._layout.is_plain and not _stays(x, request.passes):
-        x = x._plain()
+    if not x.layout.is_plain and not _stays(x, request.passes):
+        x = x.plain()
     strict = config.settings.reproducible
     if x.dtype == np.float16 and not strict:
         return _half_precision(x, request)
     sizes = x.itemsize, request.between.itemsize, request.dtype.itemsize
-    mesh, layout, block = x._mesh, x._layout, x._block
+    mesh, layout, block = x.mesh, x.layout, x.block
     for step in plan_transform(layout, request.passes, sizes, strict):
         if isinstance(step, Move):
             block = movement.moved(block, layout, step.layout, mesh)
@@ -79,16 +79,16 @@ def _half_precision(x: DistArray, request: Request) -> DistArray:
     single = request._replace(norm="backward" if forward else "forward")
     if single.dtype == np.float16:
         single = single._replace(dtype=np.dtype(np.float32))
-    result = _result(x._like(x._block.astype(np.float32)), single)
+    result = _result(x.like(x.block.astype(np.float32)), single)
     if request.norm == "ortho" or forward == (request.norm == "forward"):
         precision: Any = np.float16
         for step in request.passes:
             length: Any = step.length
             if request.norm == "ortho":
                 length = np.sqrt(length, dtype=precision)
-            result._block *= np.float32(np.reciprocal(length, dtype=precision))
+            result.block *= np.float32(np.reciprocal(length, dtype=precision))
             precision = np.float32
-    return result._like(result._block.astype(request.dtype, copy=False))
+    return result.like(result.block.astype(request.dtype, copy=False))
 
 
 def _stays(x: DistArray, passes: Sequence[Pass]) -> bool:
@@ -96,7 +96,7 @@ def _stays(x: DistArray, passes: Sequence[Pass]) -> bool:
 
     Of a large pending sum every rank would transform all; it is carried out first, and divided.
     """
-    layout = x._layout
+    layout = x.layout
     if any(layout.cuts[step.axis].parts > 1 for step in passes):
         return False
     if not layout.partials:
@@ -107,6 +107,6 @@ def _stays(x: DistArray, passes: Sequence[Pass]) -> bool:
 
 def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any], x: DistArray) -> DistArray:
     """What becomes of an array without elements: nothing, or what it is padded with."""
-    result = empty(default_layout(shape, dtype.itemsize, x._mesh), dtype, x._mesh)
-    result._block[...] = 0
+    result = empty(default_layout(shape, dtype.itemsize, x.mesh), dtype, x.mesh)
+    result.block[...] = 0
     return result

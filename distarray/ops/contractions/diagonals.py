@@ -23,11 +23,11 @@ def merged(x: DistArray, first: int, second: int) -> DistArray:
     Each rank keeps what it holds of the diagonal, as a view of its block; nothing moves unless
     both dimensions are cut and one of them in reverse.
     """
-    cuts = x._layout.cuts
+    cuts = x.layout.cuts
     if cuts[first].mesh_dims and cuts[second].mesh_dims and min(_steps(cuts, first, second)) < 0:
-        x = to_layout(x, x._layout.without_cut([second]))
-        cuts = x._layout.cuts
-    section = x._layout.section(x._mesh.coords)
+        x = to_layout(x, x.layout.without_cut([second]))
+        cuts = x.layout.cuts
+    section = x.layout.section(x.mesh.coords)
     start = max(section[first][0], section[second][0])
     stop = max(start, min(section[first][1], section[second][1]))
     key = [slice(None)] * x.ndim
@@ -38,16 +38,16 @@ def merged(x: DistArray, first: int, second: int) -> DistArray:
     out = [d for d in range(x.ndim) if d != second]
     made = list(cuts)
     made[first] = _common(cuts[first], cuts[second])
-    layout = x._layout.with_cuts([made[d] for d in out])
-    if x._mesh.coords is None:
-        return wrap(x._mesh.xp.empty(layout.local_shape(None), x.dtype), layout, x._mesh)
-    block = x._block[tuple(key)]
+    layout = x.layout.with_cuts([made[d] for d in out])
+    if x.mesh.coords is None:
+        return wrap(x.mesh.xp.empty(layout.local_shape(None), x.dtype), layout, x.mesh)
+    block = x.block[tuple(key)]
     if isinstance(block, np.ndarray):
-        return wrap(np.einsum(block, labels, out), layout, x._mesh)  # unlike diagonal, writeable
+        return wrap(np.einsum(block, labels, out), layout, x.mesh)  # unlike diagonal, writeable
     diagonal = block.diagonal(0, first, second)  # as its last dimension
     rest = [d for d in out if d != first]
     order = [len(rest) if d == first else rest.index(d) for d in out]
-    return wrap(diagonal.transpose(order), layout, x._mesh)
+    return wrap(diagonal.transpose(order), layout, x.mesh)
 
 
 def _steps(cuts: Sequence[Cut], *dims: int) -> list[int]:
@@ -76,10 +76,10 @@ def _diagonal(x: DistArray, offset: int, axis1: int, axis2: int) -> DistArray:
     length = max(0, min(x.shape[axis1] - below, x.shape[axis2] - right))
     entries[axis1] = (below if length else 0, 1, length)
     entries[axis2] = (right if length else 0, 1, length)
-    found = merged(x._view(tuple(entries)), axis1, axis2)
+    found = merged(x.sliced(tuple(entries)), axis1, axis2)
     kept = axis1 - (axis2 < axis1)
     order = [*[d for d in range(found.ndim) if d != kept], kept]
-    return wrap(found._block.transpose(order), found._layout.transpose(order), x._mesh)
+    return wrap(found.block.transpose(order), found.layout.transpose(order), x.mesh)
 
 
 def _keeps_dimensions(a: Any, *_: Any, **__: Any) -> bool:
@@ -120,4 +120,4 @@ def _linalg_matrix_transpose(x: Any, /) -> Any:
     if a.ndim < 2:
         raise ValueError(f"Input array must be at least 2-dimensional, but it is {a.ndim}")
     order = [*range(a.ndim - 2), a.ndim - 1, a.ndim - 2]
-    return wrap(a._block.transpose(order), a._layout.transpose(order), a._mesh)
+    return wrap(a.block.transpose(order), a.layout.transpose(order), a.mesh)

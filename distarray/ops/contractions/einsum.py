@@ -40,7 +40,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
         tuple(kwargs.items()),
     )
     if not made.is_view:
-        arrays = [x._plain() for x in arrays]
+        arrays = [x.plain() for x in arrays]
     return deliver(_followed(made, arrays), out)
 
 
@@ -74,15 +74,15 @@ def _followed(made: Recipe, arrays: list[DistArray]) -> DistArray:
             arrays.append(permuted(now[0], step.axes))
             continue
         last = not arrays
-        layouts, dtypes = [x._layout for x in now], [x.dtype for x in now]
+        layouts, dtypes = [x.layout for x in now], [x.dtype for x in now]
         # Without a sum NumPy adds each product to a zero, which leaves no negative zeros.
         kernel = labelled_kernel(step.spec, zero=made.dtype.kind in "fc")
         scalar = made.scalar or not last
         program = program_for(kernel, step.spec, layouts, dtypes, made.dtype, scalar)
         arrays.append(contract(program, now))
     result = arrays[0]
-    if made.scalar and not result.ndim and not isinstance(result._block, np.generic):
-        return result._like(result._mesh.scalar(result._block))
+    if made.scalar and not result.ndim and not isinstance(result.block, np.generic):
+        return result.like(result.mesh.scalar(result.block))
     return result
 
 

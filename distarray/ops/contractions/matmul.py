@@ -45,7 +45,7 @@ for _name, _letters in (
 def _gufunc(ufunc: np.ufunc, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
     if len(inputs) == 2 and out is None and not keywords:
         a, b = inputs
-        if type(a) is DistArray and type(b) is DistArray and a._mesh is b._mesh:
+        if type(a) is DistArray and type(b) is DistArray and a.mesh is b.mesh:
             return _product(ufunc, a, b)
     elif len(inputs) > 2:
         inputs, out = inputs[:2], inputs[2]
@@ -87,8 +87,8 @@ def _product(
 ) -> DistArray:
     """The product over the last dimensions, stacks broadcast."""
     small = config.settings.replicate_below
-    types = a._block.dtype, b._block.dtype
-    program = _program(ufunc, a._layout, b._layout, *types, dtype, small)
+    types = a.block.dtype, b.block.dtype
+    program = _program(ufunc, a.layout, b.layout, *types, dtype, small)
     if out is not None and (type(out) is not DistArray or out.shape != program.spec.shape):
         out = None
     return contract(program, (a, b), out)

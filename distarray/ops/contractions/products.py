@@ -37,8 +37,8 @@ def _paired(
 ) -> DistArray:
     """Sum of products over pairs of dimensions; the others follow in order."""
     small = config.settings.replicate_below
-    types = a._block.dtype, b._block.dtype
-    program = _program(a._layout, b._layout, *types, pairs, dtype, scalar, small)
+    types = a.block.dtype, b.block.dtype
+    program = _program(a.layout, b.layout, *types, pairs, dtype, scalar, small)
     return contract(program, (a, b))
 
 
@@ -234,7 +234,7 @@ def kron(a: Any, b: Any) -> Any:
     if x.size >= mesh.size():
         y = to_layout(y, Layout.replicated(y.shape, mesh.shape))
     spec = _crossed(x.shape, y.shape)
-    layouts, dtypes = (x._layout, y._layout), (x.dtype, y.dtype)
+    layouts, dtypes = (x.layout, y.layout), (x.dtype, y.dtype)
     program = program_for(labelled_kernel(spec), spec, layouts, dtypes, dtype)
     shape = tuple([m * n for m, n in zip(x.shape, y.shape, strict=True)])
     return refitted(contract(program, (x, y)), shape)

@@ -54,14 +54,14 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     if axis is None:
         return take(x, indices)
     axis = normalize_axis_index(axis, x.ndim)
-    if isinstance(indices, DistArray) and x._layout.is_replicated:
+    if isinstance(indices, DistArray) and x.layout.is_replicated:
         x = _spread(x, indices, axis)
     layouts = _side_by_side(x, indices.shape, axis)
     if layouts is None:
         rows, found = _across(x, indices, axis, for_writing=False)
         return fetch(rows, found, 0)
     key = _local_key(x, indices, axis, layouts[0])
-    return wrap(mesh.asarray(x._block)[key], layouts[1], mesh)
+    return wrap(mesh.asarray(x.block)[key], layouts[1], mesh)
 
 
 @implements(np.put_along_axis, at=True)
@@ -87,7 +87,7 @@ def put_along_axis(arr: DistArray, indices: Any, values: Any, axis: int | None) 
     mesh = common_mesh(arr, indices, values)
     x, indices = as_distarray(arr, mesh), plain(indices)
     _check(x, indices, axis)
-    refuse_read_only(x._block)
+    refuse_read_only(x.block)
     values = as_values(values, x.dtype)
     if axis is None:
         written = Values(values, indices.shape, 0, 1)
@@ -103,8 +103,8 @@ def put_along_axis(arr: DistArray, indices: Any, values: Any, axis: int | None) 
     written = Values(values, layouts[1].shape, 0, x.ndim)
     key = _local_key(x, indices, axis, layouts[0])
     block = written.rows(layouts[1], mesh)
-    if x._layout.holds(mesh.coords):
-        x._block[key] = block
+    if x.layout.holds(mesh.coords):
+        x.block[key] = block
 
 
 def _check(x: DistArray, indices: Any, axis: int | None) -> None:
@@ -126,14 +126,14 @@ def _spread(x: DistArray, indices: DistArray, axis: int) -> DistArray:
     """A replicated array cut, which moves nothing, as the indices are cut in other dimensions."""
     cuts = [
         cut if dim != axis and cut.extent == extent else Cut.whole(extent)
-        for dim, (cut, extent) in enumerate(zip(indices._layout.cuts, x.shape, strict=True))
+        for dim, (cut, extent) in enumerate(zip(indices.layout.cuts, x.shape, strict=True))
     ]
-    return to_layout(x, Layout.from_cuts(cuts, x._mesh.shape))
+    return to_layout(x, Layout.from_cuts(cuts, x.mesh.shape))
 
 
 def _side_by_side(x: DistArray, shape: Sequence[int], axis: int) -> tuple[Layout, Layout] | None:
     """Layouts of indices and result where the array is; None if that does not suffice."""
-    layout = x._layout
+    layout = x.layout
     if layout.cuts[axis].parts > 1:
         return None
     wanted, result = [], []
@@ -152,11 +152,11 @@ def _side_by_side(x: DistArray, shape: Sequence[int], axis: int) -> tuple[Layout
 
 def _local_key(x: DistArray, indices: Any, axis: int, layout: Layout) -> tuple[Array, ...]:
     """Index arrays into this rank's block."""
-    mesh = x._mesh
+    mesh = x.mesh
     block = local_part(indices, layout, mesh)
     if layout.size:
         (block,) = in_bounds([block], [layout], [x.shape[axis]], [axis], mesh, "raise")
-    return tuple(_open_grid(mesh, x._block.shape, block, axis))
+    return tuple(_open_grid(mesh, x.block.shape, block, axis))
 
 
 # -- along a cut axis ----------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def _local_key(x: DistArray, indices: Any, axis: int, layout: Layout) -> tuple[A
 
 def _across(x: DistArray, indices: Any, axis: int, for_writing: bool) -> tuple[Rows, Located]:
     """The indices, and for every other dimension the one index that is wanted."""
-    arrays = _open_grid(x._mesh, x.shape, indices, axis)
+    arrays = _open_grid(x.mesh, x.shape, indices, axis)
     rows = Rows(x, range(x.ndim))
     return rows, locate(rows, arrays, range(x.ndim), for_writing=for_writing)
 

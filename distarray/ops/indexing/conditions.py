@@ -136,11 +136,11 @@ def place(arr: DistArray, mask: Any, vals: Any) -> None:
     check_array(arr, "place")
     mesh = common_mesh(arr, mask, vals)
     x: DistArray = as_distarray(arr, mesh)
-    refuse_read_only(x._block, "place: output array is read-only")
+    refuse_read_only(x.block, "place: output array is read-only")
     chosen = _mask_like(x, mask, "place")
     values: Any = in_line(_safe_values(vals, x))
     if not x.ndim:
-        x, chosen = x._view((None,)), chosen._view((None,))
+        x, chosen = x.sliced((None,)), chosen.sliced((None,))
     if values.size != 1:
         count = int(np.count_nonzero(chosen))
         if not count:
@@ -153,12 +153,12 @@ def place(arr: DistArray, mask: Any, vals: Any) -> None:
 
 def _mask_like(x: DistArray, mask: Any, name: str) -> DistArray:
     """A mask of as many elements, in the shape of an array and where that is."""
-    chosen: Any = _as_mask(plain(mask), x._mesh)
+    chosen: Any = _as_mask(plain(mask), x.mesh)
     if chosen.size != x.size:
         raise ValueError(f"{name}: mask and data must be the same size")
     if chosen.shape != x.shape:
         chosen = refitted(chosen, x.shape)
-    return to_layout(chosen, Layout.from_cuts(x._layout.cuts, x._mesh.shape))
+    return to_layout(chosen, Layout.from_cuts(x.layout.cuts, x.mesh.shape))
 
 
 def _safe_values(values: Any, x: DistArray) -> Any:
@@ -176,8 +176,8 @@ def _safe_values(values: Any, x: DistArray) -> Any:
 
 def _in_turn(values: Array, mask: DistArray) -> DistArray:
     """The value for each element that a mask selects, laid out as those."""
-    mesh = mask._mesh
-    packing = Packing(mask._block, mask._layout.cuts, mesh)
+    mesh = mask.mesh
+    packing = Packing(mask.block, mask.layout.cuts, mesh)
     layout = Layout.from_cuts([packing.cut], mesh.shape)
     ((start, stop),) = layout.section(mesh.coords)
     number = wrap(np.arange(start, stop) % values.size, layout, mesh)
@@ -206,7 +206,7 @@ def putmask(a: DistArray, /, mask: Any, values: Any) -> None:
     check_array(a, "putmask")
     mesh = common_mesh(a, mask, values)
     x = as_distarray(a, mesh)
-    refuse_read_only(x._block, "putmask: output array is read-only")
+    refuse_read_only(x.block, "putmask: output array is read-only")
     chosen = _mask_like(x, mask, "putmask")
     source = _safe_values(values, x)
     if source.size:
@@ -225,7 +225,7 @@ def _repeated(values: Any, x: DistArray) -> Any:
 
 def _at_places(values: Array, x: DistArray) -> DistArray:
     """For each element of `x` the value at its position in C order, modulo their number."""
-    layout = Layout.from_cuts(x._layout.cuts, x._layout.mesh_shape)
+    layout = Layout.from_cuts(x.layout.cuts, x.layout.mesh_shape)
 
     def number(section: tuple[slice, ...]) -> Array:
         total = np.zeros((), np.intp)
@@ -235,5 +235,5 @@ def _at_places(values: Array, x: DistArray) -> DistArray:
             total = total * extent + np.arange(part.start, part.stop).reshape(shape)
         return total % values.size
 
-    result: DistArray = take(values, from_section(number, layout, x._mesh))
+    result: DistArray = take(values, from_section(number, layout, x.mesh))
     return result

@@ -57,18 +57,18 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> DistArr
     second = normalize_axis_index(axis2, x.ndim, "axis2")
     if first == second:
         raise ValueError("axis1 and axis2 cannot be the same")
-    layout, mesh = x._layout, x._mesh
+    layout, mesh = x.layout, x.mesh
     starts, length, target = _geometry(layout, offset, first, second)
     if target is None:
         along = [np.arange(start, start + length) for start in starts]
         places = Located(along, Layout.replicated((length,), mesh.shape))
         result = fetch(Rows(x, (first, second)), places, x.ndim - 2)
-        result._block.flags.writeable = False
+        result.block.flags.writeable = False
         return result
     section = layout.section(mesh.coords)
     shift = offset + section[first][0] - section[second][0]
     if layout.holds(mesh.coords):
-        block = np.diagonal(x._block, shift, first, second)
+        block = np.diagonal(x.block, shift, first, second)
     else:
         block = vacant(x, target)
         block.flags.writeable = False
@@ -118,9 +118,9 @@ def diag(v: Any, k: int = 0) -> DistArray:
         return diagonal(x, k)
     if x.ndim != 1:
         raise ValueError("Input must be 1- or 2-d.")
-    x, k = x._plain(), operator.index(k)
-    mesh, size = x._mesh, x.size + abs(k)
-    cut, down = x._layout.cuts[0], max(0, -k)
+    x, k = x.plain(), operator.index(k)
+    mesh, size = x.mesh, x.size + abs(k)
+    cut, down = x.layout.cuts[0], max(0, -k)
     if not cut.mesh_dims:
         rows = default_layout((size, size), x.itemsize, mesh).cuts[0]
     else:
@@ -175,16 +175,16 @@ def fill_diagonal(a: DistArray, val: Any, wrap: bool = False) -> None:
     values: Any = in_line(as_values(val, x.dtype))
     if isinstance(values, DistArray):
         values = local_part(values, Layout.replicated(values.shape, mesh.shape), mesh)
-    if not values.size or not x._layout.holds(mesh.coords):
+    if not values.size or not x.layout.holds(mesh.coords):
         return
     number, places = _own_diagonal(x, wrap)
     key = tuple([mesh.asarray(place) for place in places])
-    x._block[key] = mesh.asarray(values)[mesh.asarray(number % values.size)]
+    x.block[key] = mesh.asarray(values)[mesh.asarray(number % values.size)]
 
 
 def _own_diagonal(x: DistArray, wrap: bool) -> tuple[Array, list[Array]]:
     """Which elements of the main diagonal this rank owns, and where in its block."""
-    section = x._layout.section(x._mesh.coords)
+    section = x.layout.section(x.mesh.coords)
     if x.ndim > 2:
         number = np.arange(max([a for a, _ in section]), min([b for _, b in section]))
         return number, [number - start for start, _ in section]

@@ -79,7 +79,7 @@ def getitem(x: DistArray, key: Any) -> DistArray:
     if entries is not None:
         return _copied(x, key, entries)
     found = _read(x, key)
-    view = x._view(found.entries)
+    view = x.sliced(found.entries)
     if found.is_mask:
         return masks.select(view, found.dims, found.indices[0], found.at)
     rows = Rows(view, found.dims)
@@ -88,9 +88,9 @@ def getitem(x: DistArray, key: Any) -> DistArray:
 
 def _copied(x: DistArray, key: Any, entries: Any) -> DistArray:
     """What a key selects whose arrays are all of them 0-d integers."""
-    view = x._view(entries)
+    view = x.sliced(entries)
     if view.ndim or (isinstance(key, tuple) and Ellipsis in key):
-        return view._like(view._block.copy(order="K"))
+        return view.like(view.block.copy(order="K"))
     return view[()]  # type: ignore[no-any-return]
 
 
@@ -133,10 +133,10 @@ def setitem(x: DistArray, key: Any, value: Any) -> None:
         On every rank, as NumPy does, before anything is written.
     """
     if _names_fields(key):
-        _fields(x, key)._assign(value)
+        _fields(x, key).assign(value)
         return
     if isinstance(value, DistArray) and own_mesh() is None:
-        value = brought(value, x._mesh)
+        value = brought(value, x.mesh)
     _write(x, _read(x, key), as_values(value, x.dtype), assign, MISMATCH)
 
 
@@ -191,8 +191,8 @@ def _at_once(ufunc: np.ufunc, block: Array, key: Any, values: Any) -> None:
 def _at(ufunc: np.ufunc, a: Any, indices: Any, b: Any) -> None:
     mesh = common_mesh(a, b, *(indices if isinstance(indices, tuple) else (indices,)))
     x = as_distarray(a, mesh)
-    if x._layout.partials:
-        x._settle()
+    if x.layout.partials:
+        x.settle()
 
     def apply(block: Array, key: tuple[Any, ...], values: Array | None) -> None:
         ufunc.at(block, key, *(() if values is None else (values,)))
@@ -200,7 +200,7 @@ def _at(ufunc: np.ufunc, a: Any, indices: Any, b: Any) -> None:
     entries = basic_entries(indices, x.shape, arrays=True)
     text = "array is not broadcastable to correct shape"
     if entries is not None:
-        view = x._view(entries)
+        view = x.sliced(entries)
         everything = AdvancedKey((), (), (), (), 0)
         _store(view, everything, b, apply, text)
     else:
@@ -225,7 +225,7 @@ def _check_at(ufunc: np.ufunc, a: Any, b: Any) -> None:
     )
     with np.errstate(all="ignore"):
         ufunc.at(probe, [0], *operands)
-    block = a._block if isinstance(a, DistArray) else a
+    block = a.block if isinstance(a, DistArray) else a
     refuse_read_only(block, "operand array with iterator write flag set is read-only")
 
 
@@ -233,7 +233,7 @@ UFUNC_METHODS["at"] = ufunc_at
 
 
 def _read(x: DistArray, key: Any) -> AdvancedKey:
-    found = advanced_key(key, x._layout, masks.nonzero_arrays)
+    found = advanced_key(key, x.layout, masks.nonzero_arrays)
     common_mesh(x, *found.indices)
     if found.is_mask:
         mask = found.indices[0]
@@ -245,7 +245,7 @@ def _read(x: DistArray, key: Any) -> AdvancedKey:
 
 
 def _write(x: DistArray, key: AdvancedKey, value: Any, apply: Apply, text: str) -> None:
-    view = x._view(key.entries)
+    view = x.sliced(key.entries)
     if key.is_mask:
         masks.write(
             view,
@@ -284,7 +284,7 @@ def _names_fields(key: Any) -> bool:
 
 def _fields(x: DistArray, names: str | Sequence[str]) -> DistArray:
     """A view of fields of a structured array."""
-    block = x._block[names]
+    block = x.block[names]
     inner = [Cut.whole(extent) for extent in block.shape[x.ndim :]]
-    layout = x._layout
-    return wrap(block, layout.with_cuts([*layout.cuts, *inner]), x._mesh)
+    layout = x.layout
+    return wrap(block, layout.with_cuts([*layout.cuts, *inner]), x.mesh)

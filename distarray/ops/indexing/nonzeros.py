@@ -66,10 +66,10 @@ def flatnonzero(a: Any) -> DistArray:
     """
     x = as_distarray(a)
     found = coordinates(x if x.ndim else x[None])
-    total = found[0]._block
+    total = found[0].block
     for array, extent in zip(found[1:], x.shape[1:], strict=True):
-        total = total * extent + array._block
-    return wrap(total, found[0]._layout, x._mesh)
+        total = total * extent + array.block
+    return wrap(total, found[0].layout, x.mesh)
 
 
 @implements(np.argwhere)
@@ -92,6 +92,6 @@ def argwhere(a: Any) -> DistArray:
     """
     x = as_distarray(a)
     found = coordinates(x if x.ndim else x[None])
-    rows = np.stack([array._block for array in found]).T[:, : x.ndim]  # in NumPy's storage order
-    layout = Layout.from_cuts([found[0]._layout.cuts[0], Cut.whole(x.ndim)], x._layout.mesh_shape)
-    return wrap(rows, layout, x._mesh)
+    rows = np.stack([array.block for array in found]).T[:, : x.ndim]  # in NumPy's storage order
+    layout = Layout.from_cuts([found[0].layout.cuts[0], Cut.whole(x.ndim)], x.layout.mesh_shape)
+    return wrap(rows, layout, x.mesh)

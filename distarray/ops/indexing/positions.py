@@ -30,8 +30,8 @@ def _agreed(function: Callable[..., Any], operands: Sequence[DistArray], results
 
     found = apply_blockwise(guarded, operands)
     error = errors[0] if errors else None
-    if any(not x._layout.is_replicated for x in operands):
-        agree(operands[0]._mesh.group, error)
+    if any(not x.layout.is_replicated for x in operands):
+        agree(operands[0].mesh.group, error)
     elif error is not None:
         raise error
     return found

@@ -124,7 +124,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     result = apply_blockwise(chosen, [index, *arrays])
     if out is None:
         if not result.ndim:
-            result._block = result._mesh.scalar(result._block)
+            result.block = result.mesh.scalar(result.block)
         return result
     if out.shape != result.shape:
         raise TypeError("choose: invalid shape for output array.")
@@ -133,11 +133,11 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 
 
 def _check_choices(index: DistArray, count: int) -> None:
-    block = index._block
+    block = index.block
     wrong = block.size and (int(block.min()) < 0 or int(block.max()) >= count)
     error = ValueError("invalid entry in choice array") if wrong else None
-    if not index._layout.is_replicated:
-        agree(index._mesh.group, error)
+    if not index.layout.is_replicated:
+        agree(index.mesh.group, error)
     elif error is not None:
         raise error
 
@@ -173,22 +173,22 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     if mask is True:
         target[...] = source
         return
-    layout, ndim = target._layout, target.ndim
+    layout, ndim = target.layout, target.ndim
     chosen = as_distarray(mask, mesh)
     values = without_surplus(as_distarray(source, mesh), ndim)
     _check_shapes(target, values, chosen)
     blocks = [
-        movement.moved(mesh.asarray(x._block), x._layout, restrict(layout, x.shape), mesh)
+        movement.moved(mesh.asarray(x.block), x.layout, restrict(layout, x.shape), mesh)
         for x in (values, chosen)
     ]
     if layout.holds(mesh.coords):
-        np.copyto(target._block, blocks[0], casting="unsafe", where=blocks[1])
+        np.copyto(target.block, blocks[0], casting="unsafe", where=blocks[1])
 
 
 def _check_copy(target: DistArray, source: Any, casting: Any, mask: Any) -> None:
     """Let NumPy say what is wrong with the arguments, so that every rank hears the same."""
     cell = np.ones(1, target.dtype)
-    cell.flags.writeable = bool(getattr(target._block.flags, "writeable", True))
+    cell.flags.writeable = bool(getattr(target.block.flags, "writeable", True))
     if not isinstance(source, (bool, int, float, complex, np.generic)):
         if not isinstance(source, (DistArray, np.ndarray)):
             source = np.asarray(source)

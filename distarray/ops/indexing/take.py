@@ -27,7 +27,7 @@ _FEW = 1 << 14
 def _names_many(a: Any, ind: Any, *args: Any, **kwargs: Any) -> bool:
     """Whether positions are many, or cut as many are."""
     if isinstance(ind, DistArray):
-        return ind.size > _FEW or not ind._layout.is_replicated
+        return ind.size > _FEW or not ind.layout.is_replicated
     return isinstance(ind, np.ndarray) and ind.size > _FEW
 
 
@@ -86,7 +86,7 @@ def finished(result: DistArray, out: Any) -> Any:
     """A result as NumPy returns it: a scalar if it has no dimensions, or written into `out`."""
     if out is None:
         if not result.ndim:
-            result._block = result._mesh.scalar(result._block)
+            result.block = result.mesh.scalar(result.block)
         return result
     if out.shape != result.shape:
         raise ValueError("output array does not match result of ndarray.take")
@@ -130,7 +130,7 @@ def flat_rows(
     x: DistArray, index: Array, mode: str, for_writing: bool = False
 ) -> tuple[Rows, Located]:
     """Positions in the flattened array as index arrays for each dimension."""
-    x = x if x.ndim else x._view((None,))
+    x = x if x.ndim else x.sliced((None,))
     if not x.size and index.size:
         raise IndexError("cannot do a non-empty take from an empty axes.")
     rows = Rows(x, range(x.ndim))
@@ -160,10 +160,10 @@ def put(a: DistArray, ind: Any, v: Any, mode: str = "raise") -> None:
     None for positions and values that every rank has; else as ``a[index] = v``.
     """
     mesh = common_mesh(a, ind, v)
-    target: Any = np.array(getattr(a, "_block", a)) if is_scalar(a) else a  # a copy, as in NumPy
+    target: Any = np.array(getattr(a, "block", a)) if is_scalar(a) else a  # a copy, as in NumPy
     check_array(target, "put")
     x = as_distarray(target, mesh)
-    refuse_read_only(x._block, "put: output array is read-only")
+    refuse_read_only(x.block, "put: output array is read-only")
     index = _ravelled(_positions(plain(ind), "safe"))
     mode = _named_mode(mode)
     if index.size and not x.size:

@@ -21,14 +21,14 @@ def _triangle(function: Any, m: Any, k: int) -> DistArray:
     if x.ndim == 1:
         x = np.broadcast_to(x, (x.size, x.size))
     np.tri(0, 0, k)  # NumPy's error
-    rows, columns = [slice(*interval) for interval in x._layout.section(x._mesh.coords)[-2:]]
+    rows, columns = [slice(*interval) for interval in x.layout.section(x.mesh.coords)[-2:]]
     if floor(k) == k:
-        part = function(x._block, floor(k) + rows.start - columns.start)
-        return wrap(part, x._layout, x._mesh)
+        part = function(x.block, floor(k) + rows.start - columns.start)
+        return wrap(part, x.layout, x.mesh)
     lower = function is np.tril
-    chosen = triangle(rows, columns, x.shape[-1], k if lower else k - 1, bool, x._mesh.xp)
-    part = np.where(chosen if lower else ~chosen, x._block, x._block.dtype.type(0))
-    return wrap(part, x._layout, x._mesh)
+    chosen = triangle(rows, columns, x.shape[-1], k if lower else k - 1, bool, x.mesh.xp)
+    part = np.where(chosen if lower else ~chosen, x.block, x.block.dtype.type(0))
+    return wrap(part, x.layout, x.mesh)
 
 
 @implements(np.tril, at=True)
@@ -82,9 +82,9 @@ def _indices(arr: Any, k: int, function: Any) -> tuple[DistArray, ...]:
     x = as_distarray(arr)
     if x.ndim != 2:
         raise ValueError("input array must be 2-d")
-    layout = Layout.from_cuts(x._layout.cuts, x._layout.mesh_shape)
-    ones = x._mesh.xp.ones(layout.local_shape(x._mesh.coords), bool)
-    return coordinates(function(wrap(ones, layout, x._mesh), k))
+    layout = Layout.from_cuts(x.layout.cuts, x.layout.mesh_shape)
+    ones = x.mesh.xp.ones(layout.local_shape(x.mesh.coords), bool)
+    return coordinates(function(wrap(ones, layout, x.mesh), k))
 
 
 @implements(np.tril_indices_from)
@@ -124,6 +124,6 @@ def diag_indices_from(arr: Any) -> tuple[DistArray, ...]:
         raise ValueError("input array must be at least 2-d")
     if len(set(x.shape)) > 1:
         raise ValueError("All dimensions of input must be of equal length")
-    layout = Layout.from_cuts(x._layout.cuts[:1], x._layout.mesh_shape)
-    ((start, stop),) = layout.section(x._mesh.coords)
-    return (wrap(x._mesh.xp.arange(start, stop), layout, x._mesh),) * x.ndim
+    layout = Layout.from_cuts(x.layout.cuts[:1], x.layout.mesh_shape)
+    ((start, stop),) = layout.section(x.mesh.coords)
+    return (wrap(x.mesh.xp.arange(start, stop), layout, x.mesh),) * x.ndim

@@ -65,11 +65,11 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     if not right.shape[1] or not min(m, n):
         return small.at_once(function, x, y)
     width = n + right.shape[1]
-    if x._mesh.coords is not None and is_tall(x, extra=right.shape[1]):
+    if x.mesh.coords is not None and is_tall(x, extra=right.shape[1]):
         solution, residuals, rank, s = _by_triangle(x, right, rcond)
     elif small.is_small(x, right, limit=SMALL_BYTES):
         return small.at_once(function, x, y)
-    elif x._mesh.coords is None:
+    elif x.mesh.coords is None:
         solution, residuals, rank, s = _outside(x, right)
     elif m >= width and width**2 * 16 <= SQUARE_BYTES:
         solution, residuals, rank, s = _by_triangle(x, right, rcond)
@@ -84,11 +84,11 @@ SMALL_BYTES = 1 << 16
 
 def _by_triangle(a: DistArray, b: DistArray, rcond: float) -> Any:
     """From the triangle of [a b]: R of a, Q^H b, and below it what b has outside of a's range."""
-    n, mesh = a.shape[1], a._mesh
+    n, mesh = a.shape[1], a.mesh
     work, dtype = small.common_type(a.dtype, b.dtype)
     block, layout = rows_of(a)
     wanted = layout.with_cuts([layout.cuts[0], Cut.whole(b.shape[1])])
-    side = movement.moved(b._block, b._layout, wanted, mesh)
+    side = movement.moved(b.block, b.layout, wanted, mesh)
     both = np.concatenate([block.astype(work, copy=False), side.astype(work, copy=False)], axis=1)
     if is_tall(a, extra=b.shape[1]):
         start = layout.section(mesh.coords)[0][0]
@@ -116,7 +116,7 @@ def _outside(a: DistArray, b: DistArray) -> Any:
         np.int32(n),
         np.empty(min(m, n), real),
     )
-    return tuple([small.replicated(part, a._mesh) for part in parts])
+    return tuple([small.replicated(part, a.mesh) for part in parts])
 
 
 def _by_values(a: DistArray, b: DistArray, rcond: float) -> Any:
@@ -131,13 +131,13 @@ def _by_values(a: DistArray, b: DistArray, rcond: float) -> Any:
     weights = np.where(large, 1 / np.where(large, values, 1), 0)
     c = call(np.matmul, adjoint(u), b)
     x = call(np.matmul, adjoint(vh), call_ufunc(np.multiply, weights[:, None], c))
-    residuals: Any = small.replicated(np.empty(0, small.real_type(dtype)), a._mesh)
+    residuals: Any = small.replicated(np.empty(0, small.real_type(dtype)), a.mesh)
     if rank == n and m > n:
         outside = call_ufunc(np.subtract, b, call(np.matmul, u, c))
         residuals = call(np.sum, call_ufunc(np.square, call_ufunc(np.absolute, outside)), axis=0)
         residuals = residuals.astype(small.real_type(dtype))
     s = s.astype(small.real_type(dtype), copy=False)
-    return x.astype(dtype, copy=False), residuals, small.replicated(rank, a._mesh), s
+    return x.astype(dtype, copy=False), residuals, small.replicated(rank, a.mesh), s
 
 
 @implements(np.linalg.pinv)

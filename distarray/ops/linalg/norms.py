@@ -67,7 +67,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 def _is_at_hand(a: DistArray) -> bool:
     """Whether NumPy does it at once; but sums have an order of their own where bits must agree."""
-    known = a._layout.is_replicated and isinstance(a._block, (np.ndarray, np.generic))
+    known = a.layout.is_replicated and isinstance(a.block, (np.ndarray, np.generic))
     return known and not config.reproducible
 
 
@@ -158,7 +158,7 @@ def _of_sums(a: DistArray, ord: Any, row: int, column: int) -> Any:
 
 def _of_values(a: DistArray, ord: Any, row: int, column: int) -> Any:
     axes = [*[d for d in range(a.ndim) if d not in (row, column)], row, column]
-    values = svdvals(wrap(a._block.transpose(axes), a._layout.transpose(axes), a._mesh))
+    values = svdvals(wrap(a.block.transpose(axes), a.layout.transpose(axes), a.mesh))
     if ord == "nuc":
         return call(np.sum, values, axis=-1, initial=0)
     if ord == 2:

@@ -132,12 +132,12 @@ def cross(
     if 3 in lengths:
         axisc = normalize_axis_index(axisc, max(x.ndim, y.ndim), msg_prefix="axisc")
     result: DistArray = small.stackwise(_components, x, y, cores=(1, 1), anywhere=True)
-    mesh = result._mesh
+    mesh = result.mesh
     if 3 not in lengths:  # without dimensions NumPy gives an array, no scalar
-        return wrap(mesh.asarray(result._block), result._layout, mesh)
+        return wrap(mesh.asarray(result.block), result.layout, mesh)
     order = list(range(result.ndim - 1))
     order.insert(axisc, result.ndim - 1)
-    return wrap(result._block.transpose(order), result._layout.transpose(order), mesh)
+    return wrap(result.block.transpose(order), result.layout.transpose(order), mesh)
 
 
 def _check_components(first: int, second: int) -> None:
@@ -151,7 +151,7 @@ def _check_components(first: int, second: int) -> None:
 
 def _last(x: DistArray, axis: int) -> DistArray:
     order = [*[d for d in range(x.ndim) if d != axis], axis]
-    return wrap(x._block.transpose(order), x._layout.transpose(order), x._mesh)
+    return wrap(x.block.transpose(order), x.layout.transpose(order), x.mesh)
 
 
 def _components(a: Array, b: Array) -> Array:

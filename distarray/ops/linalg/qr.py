@@ -65,7 +65,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     small.common_type(x.dtype)
     if x.ndim > 2:
         function = partial(np.linalg.qr, mode=mode)
-        if not x.size or x._layout.is_replicated or small.is_stack(x):
+        if not x.size or x.layout.is_replicated or small.is_stack(x):
             return small.stackwise(function, x)
         return small.one_by_one(partial(_matrix, mode=mode), x)
     return _matrix(x, mode)
@@ -91,7 +91,7 @@ def _checked(mode: str) -> str:
 def _matrix(x: DistArray, mode: str) -> Any:
     if mode == "economic":
         h, _ = _matrix(x, "raw")
-        return wrap(h._block.T, h._layout.transpose((1, 0)), h._mesh)
+        return wrap(h.block.T, h.layout.transpose((1, 0)), h.mesh)
     if mode in ("reduced", "r") and is_tall(x):
         return _tall(x, mode)
     if small.is_small(x):
@@ -112,19 +112,19 @@ def is_tall(x: DistArray, extra: int = 0) -> bool:
     are faster in panels.
     """
     m, n = x.shape
-    parts = by_rows(x._layout).cuts[0].parts
+    parts = by_rows(x.layout).cuts[0].parts
     limit = TALL_BYTES if parts > 1 else TALL_BYTES * 16
     return x.nbytes > limit and 0 < n + extra <= MOST_COLUMNS and m // parts >= 2 * (n + extra)
 
 
 def rows_of(x: DistArray, fresh: bool = False) -> tuple[Array, Layout]:
     """This rank's rows in the dtype to compute in, and their layout; a copy if `fresh`."""
-    layout = by_rows(x._layout)
-    block = movement.moved(x._block, x._layout, layout, x._mesh)
+    layout = by_rows(x.layout)
+    block = movement.moved(x.block, x.layout, layout, x.mesh)
     work, _ = small.common_type(x.dtype)
     if block.dtype != work:
         return block.astype(work), layout
-    if fresh and (block is x._block or block.base is not None):
+    if fresh and (block is x.block or block.base is not None):
         block = block.copy()
     return block, layout
 
@@ -132,15 +132,15 @@ def rows_of(x: DistArray, fresh: bool = False) -> tuple[Array, Layout]:
 def tall_qr(x: DistArray, with_q: bool = True) -> tuple[TallQR, Layout]:
     """The factorization of a tall matrix on this rank, which must be one of the mesh."""
     block, layout = rows_of(x)
-    start = layout.section(x._mesh.coords)[0][0]
-    group = x._mesh.subgroup(layout.cuts[0].mesh_dims)
+    start = layout.section(x.mesh.coords)[0][0]
+    group = x.mesh.subgroup(layout.cuts[0].mesh_dims)
     return TallQR(block, start, x.shape[0], group, with_q), layout
 
 
 def _tall(x: DistArray, mode: str) -> Any:
-    n, mesh = x.shape[1], x._mesh
+    n, mesh = x.shape[1], x.mesh
     _, dtype = small.common_type(x.dtype)
-    layout = by_rows(x._layout)
+    layout = by_rows(x.layout)
     square = Layout.replicated((n, n), mesh.shape)
     if mesh.coords is None:
         q, r = [mesh.xp.empty(lay.local_shape(None), dtype) for lay in (layout, square)]
@@ -159,20 +159,20 @@ def _tall(x: DistArray, mode: str) -> Any:
 def _short(x: DistArray, mode: str) -> Any:
     """A matrix with few rows: its first columns decide, the others are multiplied in place."""
     m = x.shape[0]
-    mesh = x._mesh
+    mesh = x.mesh
     work, dtype = small.common_type(x.dtype)
-    layout = by_rows(x._layout.transpose((1, 0))).transpose((1, 0))
+    layout = by_rows(x.layout.transpose((1, 0))).transpose((1, 0))
     first = to_layout(x[:, :m], Layout.replicated((m, m), mesh.shape)).astype(work, copy=False)
     q, r = small.at_once(np.linalg.qr, first)
     raw, tau = small.at_once(partial(np.linalg.qr, mode="raw"), first)
-    block = movement.moved(x._block, x._layout, layout, mesh)
+    block = movement.moved(x.block, x.layout, layout, mesh)
     if mesh.coords is None:
         made = mesh.xp.empty(layout.local_shape(None), dtype)
     else:
-        made = np.matmul(q._block.conj().T, block).astype(dtype, copy=False)
+        made = np.matmul(q.block.conj().T, block).astype(dtype, copy=False)
         start, stop = layout.section(mesh.coords)[1]
         stop = max(start, min(stop, m))
-        left = raw._block.T if mode == "raw" else r._block
+        left = raw.block.T if mode == "raw" else r.block
         made[:, : stop - start] = left[:, start:stop]
     if mode == "raw":
         return wrap(made.T, layout.transpose((1, 0)), mesh), tau.astype(dtype, copy=False)
@@ -186,7 +186,7 @@ def _short(x: DistArray, mode: str) -> Any:
 def orthogonal(x: DistArray) -> Factored:
     """The factored form of a large matrix of any shape; collective over its mesh."""
     block, layout = rows_of(x, fresh=True)
-    return factored(block, layout, x._mesh)
+    return factored(block, layout, x.mesh)
 
 
 def triangle_of(form: Factored, dtype: np.dtype[Any]) -> DistArray:
@@ -201,7 +201,7 @@ def triangle_of(form: Factored, dtype: np.dtype[Any]) -> DistArray:
 
 def _general(x: DistArray, mode: str) -> Any:
     m, n = x.shape
-    mesh = x._mesh
+    mesh = x.mesh
     _, dtype = small.common_type(x.dtype)
     if mesh.coords is None:
         return _outside(x, mode, dtype)
@@ -223,7 +223,7 @@ def _general(x: DistArray, mode: str) -> Any:
 
 def _outside(x: DistArray, mode: str, dtype: np.dtype[Any]) -> Any:
     """What a rank outside of the mesh gets: arrays of the right layouts, without elements."""
-    layout = by_rows(x._layout)
+    layout = by_rows(x.layout)
     m, n = layout.shape
     k, mc = min(m, n), m if mode == "complete" else min(m, n)
     shapes = {"raw": ((n, m), (k,)), "r": ((k, n),)}.get(mode, ((m, mc), (mc, n)))
@@ -231,5 +231,5 @@ def _outside(x: DistArray, mode: str, dtype: np.dtype[Any]) -> Any:
     for shape in shapes:
         placed = layout.placements if len(shape) == 2 else [Replicate()] * len(layout.mesh_shape)
         found = Layout.chunked(shape, layout.mesh_shape, placed)
-        made.append(wrap(x._mesh.xp.empty(found.local_shape(None), dtype), found, x._mesh))
+        made.append(wrap(x.mesh.xp.empty(found.local_shape(None), dtype), found, x.mesh))
     return made[0] if mode == "r" else tuple(made) if mode == "raw" else QRResult(*made)

@@ -90,7 +90,7 @@ def _by_inverse(a: DistArray, p: Any) -> Any:
 
 def _at_once(a: DistArray, p: Any) -> Any:
     function = partial(np.linalg.cond, p=p)
-    stacked = a.ndim > 2 and (a._layout.is_replicated or small.is_stack(a))
+    stacked = a.ndim > 2 and (a.layout.is_replicated or small.is_stack(a))
     return small.stackwise(function, a) if stacked else small.at_once(function, a)
 
 
@@ -102,4 +102,4 @@ def _finished(found: DistArray, a: DistArray) -> Any:
     odd = call(np.any, call_ufunc(np.isnan, a), axis=(-2, -1))
     infinite = call_ufunc(np.logical_and, undefined, call_ufunc(np.logical_not, odd))
     result = call(np.where, infinite, found.dtype.type(np.inf), found)
-    return result if result.ndim else result._like(result._mesh.scalar(result._block))
+    return result if result.ndim else result.like(result.mesh.scalar(result.block))

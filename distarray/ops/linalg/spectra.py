@@ -79,7 +79,7 @@ def eigh(a: Any, UPLO: str = "L") -> Any:
     kind: Any = type(np.linalg.eigh(np.eye(1)))
 
     def large(matrix: DistArray) -> Any:
-        values, vectors = eigen(matrix, lower, work, matrix._layout)
+        values, vectors = eigen(matrix, lower, work, matrix.layout)
         assert vectors is not None
         return kind(_values(values, made, matrix), vectors.astype(made, copy=False))
 
@@ -108,8 +108,8 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:
 
 def _values(values: Array, made: np.dtype[Any], a: DistArray) -> DistArray:
     """Eigenvalues that every rank has as a replicated array."""
-    layout = Layout.replicated(a.shape[-1:], a._mesh.shape)
-    return wrap(a._mesh.asarray(values.astype(real_type(made), copy=False)), layout, a._mesh)
+    layout = Layout.replicated(a.shape[-1:], a.mesh.shape)
+    return wrap(a.mesh.asarray(values.astype(real_type(made), copy=False)), layout, a.mesh)
 
 
 @implements(np.linalg.eig)
@@ -189,12 +189,12 @@ def _stays_complex(function: Any, a: DistArray, values: DistArray) -> bool:
 
 def _any_imaginary(values: DistArray) -> bool:
     """Whether a value anywhere is not real; one allreduce."""
-    mesh = values._mesh
+    mesh = values.mesh
     if mesh.coords is None:
         return False
-    here = np.asarray(bool((values._block.imag != 0).any()))
+    here = np.asarray(bool((values.block.imag != 0).any()))
     return bool(mesh.group.allreduce(here, Fold.ANY, "whether all eigenvalues are real"))
 
 
 def _real(x: DistArray) -> DistArray:
-    return wrap(x._block.real, x._layout, x._mesh)
+    return wrap(x.block.real, x.layout, x.mesh)

@@ -62,7 +62,7 @@ def each_matrix(
         Rows from which on a matrix is large; `BLOCKED_FROM` by default.
     """
     limit = BLOCKED_FROM if blocked_from is None else blocked_from
-    alone = a._mesh.size() == 1 or a.shape[-1] < limit
+    alone = a.mesh.size() == 1 or a.shape[-1] < limit
     if a.ndim > 2 and (is_stack(a) or (alone and not is_small(a))):
         return stackwise(function, a)
     if alone:
@@ -72,7 +72,7 @@ def each_matrix(
 
 def _scalar(value: Any, a: DistArray) -> DistArray:
     """A number that every rank has, as the 0-d result of an operation."""
-    return wrap(value, Layout.replicated((), a._mesh.shape), a._mesh)
+    return wrap(value, Layout.replicated((), a.mesh.shape), a.mesh)
 
 
 @implements(np.linalg.cholesky)
@@ -109,7 +109,7 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Any:
 
     def large(matrix: DistArray) -> DistArray:
         source = np.conjugate(matrix.T) if upper else matrix
-        layout = matrix._layout.transpose((1, 0)) if upper else matrix._layout
+        layout = matrix.layout.transpose((1, 0)) if upper else matrix.layout
         factor = blocked_cholesky.factor(source, work, layout)
         return _as(np.conjugate(factor.T) if upper else factor, made)
 
@@ -148,7 +148,7 @@ def inv(a: Any) -> Any:
     (a,) = read(a)
     check_square(a)
     work, made = common_type(a.dtype)
-    return each_matrix(np.linalg.inv, lambda m: _as(lu.inverse(m, work, m._layout), made), a)
+    return each_matrix(np.linalg.inv, lambda m: _as(lu.inverse(m, work, m.layout), made), a)
 
 
 @implements(np.linalg.slogdet)
@@ -244,14 +244,14 @@ def solve(a: Any, b: Any) -> Any:
 def _solved(a: DistArray, b: DistArray, work: np.dtype[Any], made: np.dtype[Any]) -> Any:
     """Solutions for matrices of right-hand sides, known to fit."""
     stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    many = prod(stack) >= a._mesh.size() or not prod(stack)
-    alone = a._mesh.size() == 1 or a.shape[-1] < BLOCKED_FROM
+    many = prod(stack) >= a.mesh.size() or not prod(stack)
+    alone = a.mesh.size() == 1 or a.shape[-1] < BLOCKED_FROM
     if stack and (many or (alone and not is_small(a, b))):
         return stackwise(np.linalg.solve, a, b)
     if alone:
         return at_once(np.linalg.solve, a, b)
     if not stack:
-        return _as(lu.solution(a, b, work, b._layout), made)
+        return _as(lu.solution(a, b, work, b.layout), made)
     a, b = [call(np.broadcast_to, x, (*stack, *x.shape[-2:])) for x in (a, b)]
     parts = [_solved(a[place], b[place], work, made) for place in np.ndindex(*stack)]
     return call(np.reshape, call(np.stack, parts), b.shape)

@@ -69,7 +69,7 @@ def svd(
     small.common_type(x.dtype)
     function = partial(np.linalg.svd, full_matrices=full_matrices, compute_uv=compute_uv)
     if x.ndim > 2:
-        if not x.size or x._layout.is_replicated or small.is_stack(x):
+        if not x.size or x.layout.is_replicated or small.is_stack(x):
             return small.stackwise(function, x)
         return small.one_by_one(partial(_matrix, full=full_matrices, vectors=compute_uv), x)
     return _matrix(x, full_matrices, compute_uv)
@@ -107,7 +107,7 @@ def _matrix(x: DistArray, full: bool, vectors: bool) -> Any:
     elif small.is_small(x, limit=limit):
         function = partial(np.linalg.svd, full_matrices=full, compute_uv=vectors)
         return small.at_once(function, x)
-    elif x._mesh.coords is None:
+    elif x.mesh.coords is None:
         found = _outside(tall, full, vectors)
     else:
         found = _large(adjoint(x) if wide else x, full, vectors)
@@ -119,7 +119,7 @@ def _matrix(x: DistArray, full: bool, vectors: bool) -> Any:
 def _transposed(x: DistArray) -> DistArray:
     """The transpose of each matrix, a view."""
     axes = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
-    return wrap(x._block.transpose(axes), x._layout.transpose(axes), x._mesh)
+    return wrap(x.block.transpose(axes), x.layout.transpose(axes), x.mesh)
 
 
 def adjoint(x: DistArray) -> DistArray:
@@ -131,11 +131,11 @@ def adjoint(x: DistArray) -> DistArray:
 def _tall(x: DistArray, full: bool, vectors: bool, flipped: bool) -> Any:
     """The decomposition of the triangle, on every rank; its left vectors times Q."""
     m, n = x.shape
-    mesh = x._mesh
+    mesh = x.mesh
     if full and vectors and m > n:
         return _completed(x)
     _, dtype = small.common_type(x.dtype)
-    layout = by_rows(x._layout)
+    layout = by_rows(x.layout)
     if mesh.coords is None:
         value: Any = _of_triangle(np.eye(n, dtype=dtype), vectors, False)
         block = mesh.xp.empty(layout.local_shape(None), dtype)
@@ -195,12 +195,12 @@ def _large(x: DistArray, full: bool, vectors: bool) -> Any:
 
 def _outside(x: DistArray, full: bool, vectors: bool) -> Any:
     """What a rank outside of the mesh gets: arrays without elements."""
-    (m, n), mesh = x.shape, x._mesh
+    (m, n), mesh = x.shape, x.mesh
     _, dtype = small.common_type(x.dtype)
     s = small.replicated(np.empty(n, small.real_type(dtype)), mesh)
     if not vectors:
         return s
-    layout = by_rows(x._layout)
+    layout = by_rows(x.layout)
     made = []
     for shape in ((m, m if full else n), (n, n)):
         placed = Layout.chunked(shape, mesh.shape, layout.placements)

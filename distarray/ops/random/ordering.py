@@ -59,7 +59,7 @@ class Ordering(Source):
             return positions(Shuffle(call, shape[0]), layout, mesh)
         x = x if isinstance(x, DistArray) else np.asarray(x)
         axis = normalize_axis_index(axis, x.ndim)
-        array = as_distarray(x, mesh)._plain()
+        array = as_distarray(x, mesh).plain()
         if not isinstance(x, DistArray) or placements is not None:
             layout = layout_for(array.shape, array.dtype, mesh, placements)
             array = to_layout(array, layout)
@@ -85,13 +85,13 @@ class Ordering(Source):
         if not x.ndim:
             raise TypeError("len() of unsized object")
         axis = normalize_axis_index(axis, x.ndim)
-        if isinstance(x, DistArray) and x._layout.partials:
-            x._settle()
-        block = x._block if isinstance(x, DistArray) else x
+        if isinstance(x, DistArray) and x.layout.partials:
+            x.settle()
+        block = x.block if isinstance(x, DistArray) else x
         refuse_read_only(block, "array is read-only")
         shuffle = Shuffle(self._begin("shuffle", self._mesh_for(None, x)), x.shape[axis])
         if isinstance(x, DistArray):
-            x._assign(shuffled(x._plain(), axis, shuffle))
+            x.assign(shuffled(x.plain(), axis, shuffle))
         else:
             x[...] = np.take(x, shuffle.whole(), axis)
 
@@ -128,7 +128,7 @@ class Ordering(Source):
         ranks are permuted one by one as :meth:`permutation` does.
         """
         mesh = self._mesh_for(mesh, x, out)
-        array = as_distarray(x, mesh)._plain()
+        array = as_distarray(x, mesh).plain()
         _check_out(array, out)
         if axis is not None:
             axis = normalize_axis_index(axis, array.ndim)
@@ -139,8 +139,8 @@ class Ordering(Source):
         call = self._begin("permuted", mesh)
         if axis is None:
             flat: DistArray = array if array.ndim == 1 else in_line(array)
-            flat = shuffled(flat._plain(), 0, Shuffle(call, array.size))
-            result = to_layout(refitted(flat, array.shape)._plain(), array._layout)
+            flat = shuffled(flat.plain(), 0, Shuffle(call, array.size))
+            result = to_layout(refitted(flat, array.shape).plain(), array.layout)
         else:
             result = slices_permuted(array, axis, call)
         if out is None:
@@ -154,7 +154,7 @@ def _check_out(x: DistArray, out: Any) -> None:
         return
     if not isinstance(out, (DistArray, np.ndarray)):
         raise TypeError("out must be a numpy array")
-    refuse_read_only(out._block if isinstance(out, DistArray) else out, "out is read-only")
+    refuse_read_only(out.block if isinstance(out, DistArray) else out, "out is read-only")
     if out.shape != x.shape:
         raise ValueError("out must have the same shape as x")
     np.copyto(np.empty(0, out.dtype), np.empty(0, x.dtype), casting="safe")  # may NumPy do it?

@@ -157,7 +157,7 @@ class Standard(Source):
         if out is None:
             return filled(layout, mesh, dtype, call, draw, draw_into)
         if mesh.device_type == "cpu" and mesh.coords is not None:
-            block = out._block if isinstance(out, DistArray) else out
+            block = out.block if isinstance(out, DistArray) else out
             fill(block, layout.shape, layout.section(mesh.coords), call, draw, draw_into)
             return out
         return _written(out, filled(layout, mesh, dtype, call, draw, draw_into))
@@ -165,7 +165,7 @@ class Standard(Source):
 
 def _target(out: Any, size: Any, dtype: Any) -> tuple[tuple[int, ...], DeviceMesh, Layout]:
     """Shape, mesh and layout of an array to draw into; or NumPy's exception."""
-    block = out._block if isinstance(out, DistArray) else out
+    block = out.block if isinstance(out, DistArray) else out
     flags = getattr(block, "flags", None)
     taken = flags is not None and getattr(flags, "writeable", True) and block.dtype.isnative
     if not taken or isinstance(block, np.generic):
@@ -180,9 +180,9 @@ def _target(out: Any, size: Any, dtype: Any) -> tuple[tuple[int, ...], DeviceMes
     if size is not None and as_shape(size) != out.shape:
         raise ValueError("size must match out.shape when used together")
     if isinstance(out, DistArray):
-        if out._layout.partials:
-            out._settle()
-        return out.shape, out.mesh, out._layout
+        if out.layout.partials:
+            out.settle()
+        return out.shape, out.mesh, out.layout
     mesh = default_mesh()
     return out.shape, mesh, Layout.replicated(out.shape, mesh.shape)
 

@@ -199,7 +199,7 @@ class Vectors(Source):
         result = self._vectors(work, np.int64, draw, mesh)
         if work is layout:
             return result
-        return wrap(movement.moved(result._block, work, layout, mesh), layout, mesh)
+        return wrap(movement.moved(result.block, work, layout, mesh), layout, mesh)
 
     def _vectors(self, layout: Layout, dtype: Any, draw: Draw, mesh: DeviceMesh) -> DistArray:
         """A new array of vectors along its last dimension."""
@@ -245,8 +245,8 @@ def _beside(n: Any, pvals: Any, shape: tuple[int, ...], mesh: DeviceMesh) -> Lay
     """The layout of vectors beside their distributed parameters."""
     layouts = [Layout.replicated(shape, mesh.shape)]
     if isinstance(n, DistArray):
-        layouts.append(n._layout.expand(n.ndim))
+        layouts.append(n.layout.expand(n.ndim))
     if isinstance(pvals, DistArray):
-        layouts.append(pvals._layout)
+        layouts.append(pvals.layout)
     result = propagate(tuple(layouts), (0, *[8] * (len(layouts) - 1))).result
     return result.without_cut([len(shape) - 1])

@@ -27,7 +27,7 @@ def _pair(ar1: Any, ar2: Any) -> tuple[Any, Any]:
 
 def _flat(x: DistArray) -> DistArray:
     flat: DistArray = in_line(x)
-    return flat._plain()
+    return flat.plain()
 
 
 @implements(np.union1d)
@@ -174,13 +174,13 @@ def _inside(
     if _differ(element, test):
         return call(np.full_like, element, invert, bool)  # type: ignore[no-any-return]
     known = _known(element, test, kind, distinct and ascends)
-    block = devices.to_host(element._mesh.asarray(element._block))
+    block = devices.to_host(element.mesh.asarray(element.block))
     if isinstance(known, DistArray):
         found = _looked_up(block, known, np.result_type(element.dtype, test.dtype))
         found = ~found if invert else found
     else:
         found = np.isin(block, known, distinct, invert, kind=kind)
-    return wrap(element._mesh.asarray(found), element._layout, element._mesh)
+    return wrap(element.mesh.asarray(found), element.layout, element.mesh)
 
 
 def _differ(element: DistArray, test: DistArray) -> bool:
@@ -202,8 +202,8 @@ def _differ(element: DistArray, test: DistArray) -> bool:
 
 def _known(element: DistArray, test: DistArray, kind: Any, ready: bool) -> Any:
     """What is looked for: as an array of the host that every rank has; or sorted, and spread."""
-    mesh = test._mesh
-    parts = prod([cut.parts for cut in test._layout.cuts])
+    mesh = test.mesh
+    parts = prod([cut.parts for cut in test.layout.cuts])
     if parts > 1 and test.size and test.nbytes >= config.replicate_below:
         integers = element.dtype.kind in "iub" and test.dtype.kind in "iub"
         values = _tabulated(element, test) if integers and kind != "sort" else None
@@ -212,16 +212,16 @@ def _known(element: DistArray, test: DistArray, kind: Any, ready: bool) -> Any:
         if ready:
             return test
         test = call(np.unique, test.astype(np.result_type(element.dtype, test.dtype), copy=False))
-        if test._layout.cuts[0].parts > 1:
+        if test.layout.cuts[0].parts > 1:
             return test
     elif parts > 1:
         test = to_layout(test, Layout.replicated(test.shape, mesh.shape))
-    return devices.to_host(mesh.asarray(test._block))
+    return devices.to_host(mesh.asarray(test.block))
 
 
 def _tabulated(element: DistArray, test: DistArray) -> Array | None:
     """The distinct integers looked for, by a table of all that are possible; None if too many."""
-    mesh = test._mesh
+    mesh = test.mesh
     if mesh.coords is None:
         return np.empty(0, test.dtype)
     low, high = (int(found.full()) for found in (test.min(), test.max()))
@@ -229,20 +229,20 @@ def _tabulated(element: DistArray, test: DistArray) -> Array | None:
     if high - low >= max(element.nbytes, test.nbytes) // mesh.size():
         return None
     seen = np.zeros(high - low + 1, bool)
-    block = devices.to_host(mesh.asarray(test._block))
+    block = devices.to_host(mesh.asarray(test.block))
     seen[shifted(block.reshape(-1), low)] = True
-    mesh_dims = sorted({m for cut in test._layout.cuts for m in cut.mesh_dims})
+    mesh_dims = sorted({m for cut in test.layout.cuts for m in cut.mesh_dims})
     seen = mesh.subgroup(tuple(mesh_dims)).allreduce(seen, Fold.ANY, "elements looked for")
     return unshifted(np.flatnonzero(seen), low, test.dtype)
 
 
 def _looked_up(block: Array, test: DistArray, kind: np.dtype[Any]) -> Array:
     """Which elements of this rank's block are in a sorted array that is cut."""
-    if test._mesh.coords is None:
+    if test.mesh.coords is None:
         return np.zeros(block.shape, bool)
     flat = block.astype(kind, copy=False).reshape(-1)
     own = distinct(flat, False, False, True, equal_nan=True)
-    here = devices.to_host(test._mesh.asarray(test._block))
+    here = devices.to_host(test.mesh.asarray(test.block))
 
     def answer(part: Array) -> Array:
         place: Any = np.searchsorted(here, part)

@@ -86,10 +86,10 @@ def _listed(found: list[DistArray]) -> Any:
 
 def _by_numpy(x: DistArray, asked: _Asked, axis: Any, equal_nan: bool, sorted: bool) -> Any:
     """Python objects are on every rank."""
-    found: Any = np.unique(x._block, *asked, axis, equal_nan=equal_nan, sorted=sorted)  # type: ignore[call-overload]
+    found: Any = np.unique(x.block, *asked, axis, equal_nan=equal_nan, sorted=sorted)  # type: ignore[call-overload]
     if not isinstance(found, tuple):
-        return as_distarray(found, x._mesh)
-    return tuple([as_distarray(array, x._mesh) for array in found])
+        return as_distarray(found, x.mesh)
+    return tuple([as_distarray(array, x.mesh) for array in found])
 
 
 # -- elements ------------------------------------------------------------------------------------
@@ -101,21 +101,21 @@ def _elements(x: DistArray, asked: _Asked, equal_nan: bool) -> list[DistArray]:
         return _with_every_nan(x, asked)
     kind = x.dtype
     if not kind.isnative:
-        x = x._like(x._block.astype(kind.newbyteorder("=")))
-    by_flat_position = x.dtype.kind in "fcV" and not _in_order(x._layout)
-    block = devices.to_host(x._mesh.asarray(x._block))
+        x = x.like(x.block.astype(kind.newbyteorder("=")))
+    by_flat_position = x.dtype.kind in "fcV" and not _in_order(x.layout)
+    block = devices.to_host(x.mesh.asarray(x.block))
     flat = block.reshape(-1)
     own = distinct(flat, asked[0] or by_flat_position, asked[2], asked[1], equal_nan)
     if own.first is not None:
         own.first = _global(own.first, block.shape, x)
-    merged = _merged(x._layout, x._mesh, own, equal_nan)
+    merged = _merged(x.layout, x.mesh, own, equal_nan)
     values, first, count = _placed(merged, x)
-    result = [values if kind == values.dtype else values._like(values._block.astype(kind))]
+    result = [values if kind == values.dtype else values.like(values.block.astype(kind))]
     if asked[0]:
         result.append(first)
     if asked[1]:
         numbers = merged.found.inverse[own.inverse].reshape(block.shape)
-        result.append(wrap(x._mesh.asarray(numbers), x._layout, x._mesh))
+        result.append(wrap(x.mesh.asarray(numbers), x.layout, x.mesh))
     return [*result, count] if asked[2] else result
 
 
@@ -131,9 +131,9 @@ def _in_order(layout: Layout) -> bool:
 
 def _global(places: Array, shape: tuple[int, ...], x: DistArray) -> Array:
     """Places in the flattened block as places in the flattened array."""
-    if x._layout.is_replicated or not places.size:
+    if x.layout.is_replicated or not places.size:
         return places
-    starts = [start for start, _ in x._layout.section(x._mesh.coords)]
+    starts = [start for start, _ in x.layout.section(x.mesh.coords)]
     found = np.unravel_index(places, shape)
     return np.ravel_multi_index(
         tuple([index + start for index, start in zip(found, starts, strict=True)]), x.shape
@@ -159,11 +159,11 @@ def _cutting(layout: Layout) -> tuple[int, ...]:
 
 def _placed(merged: Merged, x: DistArray) -> list[Any]:
     """The distinct elements, where they are first and how often they are there, as arrays."""
-    mesh = x._mesh
+    mesh = x.mesh
     if merged.counts is None:
         cut = Cut.whole(len(merged.found.keys))
     else:
-        mesh_dims = _cutting(x._layout)
+        mesh_dims = _cutting(x.layout)
         cut = Cut.ragged(merged.counts, mesh_dims, tuple([mesh.shape[m] for m in mesh_dims]))
     layout = Layout.from_cuts([cut], mesh.shape)
     found = merged.found
@@ -175,7 +175,7 @@ def _placed(merged: Merged, x: DistArray) -> list[Any]:
 
 def _with_every_nan(x: DistArray, asked: _Asked) -> list[DistArray]:
     """The distinct elements where no NaN equals another: each of them is listed."""
-    flat: Any = in_line(x)._plain()
+    flat: Any = in_line(x).plain()
     lost = np.isnan(flat)
     numbers, nans = np.flatnonzero(~lost), np.flatnonzero(lost)
     rest, missing = flat[numbers], flat[nans]
@@ -200,24 +200,24 @@ def _with_every_nan(x: DistArray, asked: _Asked) -> list[DistArray]:
 
 def _slices(x: DistArray, asked: _Asked, axis: int) -> list[DistArray]:
     """The distinct slices along an axis, compared as NumPy compares them: element by element."""
-    mesh = x._mesh
+    mesh = x.mesh
     y: Any = call(np.moveaxis, x, axis, 0)
-    mesh_dims = _cutting(x._layout)
+    mesh_dims = _cutting(x.layout)
     radix = tuple([mesh.shape[m] for m in mesh_dims])
     cuts = [Cut.chunked(y.shape[0], mesh_dims, radix), *[Cut.whole(n) for n in y.shape[1:]]]
     y = to_layout(y, Layout.from_cuts(cuts, mesh.shape))
-    rows = devices.to_host(mesh.asarray(y._block))
+    rows = devices.to_host(mesh.asarray(y.block))
     keys = _consolidated(rows)
     own = distinct(keys, *asked[:1], asked[2], asked[1], False)
     if own.first is not None and mesh.coords is not None:
         lengths = lengths_of(cuts[0])
         own.first = own.first + sum(lengths[: cuts[0].part(mesh.coords)])
-    merged = _merged(y._layout, mesh, own, False)
+    merged = _merged(y.layout, mesh, own, False)
     values, first, count = _placed(merged, y)
     found = merged.found.keys.astype(keys.dtype, copy=False)  # joining makes the order native
     block = found.view(x.dtype) if found.dtype.itemsize else np.empty(0, x.dtype)
     block = mesh.asarray(block.reshape(len(found), *y.shape[1:]))
-    shaped = [*values._layout.cuts, *cuts[1:]]
+    shaped = [*values.layout.cuts, *cuts[1:]]
     rows_of = wrap(block, Layout.from_cuts(shaped, mesh.shape), mesh)
     result = [call(np.moveaxis, rows_of, 0, axis)]
     if asked[0]:

@@ -70,7 +70,7 @@ def partition(
         return _by_line(lambda line: line[_order_at(line, places)], blocks[0], axis)
 
     def spread(parts: Sequence[Array], line: Line) -> Array:
-        labels = _labels(parts[0], _selected(line, parts[0], places, x._mesh.to_host))
+        labels = _labels(parts[0], _selected(line, parts[0], places, x.mesh.to_host))
         return _routed(parts[0], labels, line)
 
     keys = comparable(x)
@@ -113,7 +113,7 @@ def argpartition(
         return _by_line(lambda line: _order_at(line, places), blocks[0], axis)
 
     def spread(parts: Sequence[Array], line: Line) -> Array:
-        labels = _labels(parts[0], _selected(line, parts[0], places, x._mesh.to_host))
+        labels = _labels(parts[0], _selected(line, parts[0], places, x.mesh.to_host))
         return order_line(line.group, labels, line.lengths, line.stops, _order)
 
     return along_axis([comparable(x)], axis, Work(whole, spread, _INDEX, many))
@@ -126,11 +126,11 @@ def partition_in_place(
     """``x.partition()``: as :func:`partition`, in the array's own layout and memory."""
     axis = operator.index(axis)
     places = _places(np.partition, x, kth, axis, kind, order)
-    if places and x._layout.is_plain and order is None and _numpys(x, axis):
+    if places and x.layout.is_plain and order is None and _numpys(x, axis):
         if kind := faults.sort_kind(x.dtype):
-            x._block.sort(axis, kind)
+            x.block.sort(axis, kind)
         else:
-            x._block.partition(places, axis)
+            x.block.partition(places, axis)
     else:
         x[...] = call(np.partition, x, kth, axis=axis, kind=kind, order=order)
 
@@ -140,7 +140,7 @@ def _numpys(x: DistArray, axis: Any) -> bool:
     if config.settings.reproducible:
         return False
     axes = range(x.ndim) if axis is None else [operator.index(axis)]
-    return all(x._layout.cuts[dim].parts == 1 for dim in axes)
+    return all(x.layout.cuts[dim].parts == 1 for dim in axes)
 
 
 def _by_numpy(
@@ -149,7 +149,7 @@ def _by_numpy(
     """What NumPy's function gives of lines that are whole."""
     x, axis = _lined_up(x, axis)
     keys = x if order is None else comparable(x, order)
-    found = keys._like(function(keys._block, places, axis))
+    found = keys.like(function(keys.block, places, axis))
     return viewed(found, x.dtype) if function is faults.partition else found
 
 
@@ -160,7 +160,7 @@ def _selects(x: DistArray, places: Sequence[int]) -> bool:
 
 def _lined_up(x: DistArray, axis: Any) -> tuple[DistArray, int]:
     if axis is None:
-        return in_line(x)._plain(), 0
+        return in_line(x).plain(), 0
     return x, normalize_axis_index(operator.index(axis), x.ndim)
 
 

@@ -40,10 +40,10 @@ class Haystack:
     """
 
     def __init__(self, a: DistArray) -> None:
-        self.block = a._mesh.asarray(a._block)
-        cut = a._layout.cuts[0]
+        self.block = a.mesh.asarray(a.block)
+        cut = a.layout.cuts[0]
         lengths = lengths_of(cut)
-        self.group = a._mesh.subgroup(cut.mesh_dims)
+        self.group = a.mesh.subgroup(cut.mesh_dims)
         self.start = sum(lengths[: self.group.rank])
         last = devices.to_host(self.block[-1:])
         held = [min(n, 1) for n in lengths]
@@ -125,17 +125,17 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Dist
     mesh = common_mesh(a, v, sorter)
     a, v = as_distarray(a, mesh), as_distarray(v, mesh)
     a = _checked(a, v, side, sorter)
-    cut = a._layout.cuts[0]
+    cut = a.layout.cuts[0]
     scalar = not v.ndim
     if cut.parts > 1 and (a.nbytes < config.replicate_below or not a.size):
         a = to_layout(a, Layout.replicated(a.shape, mesh.shape))
-    block = mesh.asarray(v._block)
-    if a._layout.cuts[0].parts == 1:
-        found, layout = _local(mesh.asarray(a._block), block, side), v._layout
-    elif v._layout.is_replicated:
+    block = mesh.asarray(v.block)
+    if a.layout.cuts[0].parts == 1:
+        found, layout = _local(mesh.asarray(a.block), block, side), v.layout
+    elif v.layout.is_replicated:
         return _counted(a, v, side)
     else:
-        found, layout = _routed(a, block, side), v._layout
+        found, layout = _routed(a, block, side), v.layout
     return wrap(mesh.scalar(found) if scalar else found, layout, mesh)
 
 
@@ -170,21 +170,21 @@ def _local(haystack: Array, values: Array, side: Any) -> Array:
 
 def _counted(a: DistArray, v: DistArray, side: Any) -> DistArray:
     """For values that every rank has: the number of elements before them is a sum over blocks."""
-    mesh = a._mesh
-    found = mesh.asarray(_local(mesh.asarray(a._block), mesh.asarray(v._block), side))
-    pending = {m: Partial() for m in a._layout.cuts[0].mesh_dims}
+    mesh = a.mesh
+    found = mesh.asarray(_local(mesh.asarray(a.block), mesh.asarray(v.block), side))
+    pending = {m: Partial() for m in a.layout.cuts[0].mesh_dims}
     whole = Layout.replicated(v.shape, mesh.shape)
     result = wrap(found, Layout.from_cuts(whole.cuts, mesh.shape, pending), mesh)
     if v.size * _INDEX.itemsize < config.replicate_below or not v.ndim:
-        result._settle()
-    return result if v.ndim else result._computed(result._block)
+        result.settle()
+    return result if v.ndim else result.computed(result.block)
 
 
 def _routed(a: DistArray, values: Array, side: Any) -> Array:
     """The places of values of which every rank has a part."""
-    if a._layout.cuts[0].step < 0:
-        a = to_layout(a, canonical_along(a._layout, 0))
-    if a._mesh.coords is None:
+    if a.layout.cuts[0].step < 0:
+        a = to_layout(a, canonical_along(a.layout, 0))
+    if a.mesh.coords is None:
         return np.zeros(values.shape, _INDEX)
     flat = devices.to_host(contiguous(values).reshape(-1))
     found = Haystack(a).places(flat, side).reshape(values.shape)

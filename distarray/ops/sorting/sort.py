@@ -70,20 +70,20 @@ def sort_in_place(
     x: DistArray, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> None:
     """``x.sort()``: as :func:`sort`, and the elements stay in the array's own layout and memory."""
-    if not x._layout.is_plain or x.dtype.hasobject or not x.ndim:
+    if not x.layout.is_plain or x.dtype.hasobject or not x.ndim:
         x[...] = call(np.sort, x, axis, kind, order, stable=stable)
         return
     _operand(np.sort, x, axis, kind=kind, order=order, stable=stable)
-    refuse_read_only(x._block, "sort array is read-only")
+    refuse_read_only(x.block, "sort array is read-only")
     axis = normalize_axis_index(axis, x.ndim)
     keys = comparable(x, order)
-    if keys is x and x._layout.cuts[axis].parts == 1:
-        sort_block(x._block, axis)
+    if keys is x and x.layout.cuts[axis].parts == 1:
+        sort_block(x.block, axis)
         return
     # The blocks of a reversed view do not ascend with the ranks.
-    target = x._layout if x._layout.cuts[axis].step > 0 else None
+    target = x.layout if x.layout.cuts[axis].step > 0 else None
     found = viewed(_sorted(keys, axis, target), x.dtype)
-    x._block[...] = to_layout(found, x._layout)._block
+    x.block[...] = to_layout(found, x.layout).block
 
 
 def _sorted(keys: DistArray, axis: int, target: Layout | None = None) -> DistArray:
@@ -132,7 +132,7 @@ def _operand(function: Any, a: Any, axis: Any, **keywords: Any) -> tuple[DistArr
     if isinstance(order, list):
         keywords["order"] = tuple(order)
     _check(function, len(x.shape), x.dtype, axis, **keywords)
-    return (in_line(x)._plain(), -1) if axis is None else (x, axis)
+    return (in_line(x).plain(), -1) if axis is None else (x, axis)
 
 
 @lru_cache(maxsize=1024)
@@ -144,8 +144,8 @@ def _check(function: Any, ndim: int, dtype: np.dtype[Any], axis: Any, **keywords
 
 def _by_numpy(function: Any, x: DistArray, axis: Any, **keywords: Any) -> DistArray:
     """What has no axis, or consists of Python objects, is on every rank that has it."""
-    block = x._mesh.asarray(x._block)
-    return as_distarray(function(block, axis=axis, **keywords), x._mesh)
+    block = x.mesh.asarray(x.block)
+    return as_distarray(function(block, axis=axis, **keywords), x.mesh)
 
 
 def comparable(x: DistArray, order: Any = None) -> DistArray:
@@ -163,9 +163,9 @@ def comparable(x: DistArray, order: Any = None) -> DistArray:
         }
         return viewed(x, np.dtype(described))
     if not dtype.isnative:
-        x = x._like(x._block.astype(dtype.newbyteorder("=")))
+        x = x.like(x.block.astype(dtype.newbyteorder("=")))
     if dtype.kind in "mM":  # NumPy sorts integers several times faster; NaT becomes the greatest
-        return x._like((x._block.view(np.uint64) ^ _SIGN) - _ONE)
+        return x.like((x.block.view(np.uint64) ^ _SIGN) - _ONE)
     return x
 
 
@@ -174,9 +174,9 @@ def viewed(x: DistArray, dtype: np.dtype[Any]) -> DistArray:
     if x.dtype == dtype:
         return x
     if dtype.kind in "mM":
-        native = ((x._block + _ONE) ^ _SIGN).view(dtype.newbyteorder("="))
-        return x._like(native.astype(dtype, copy=False))
-    return x._like(x._block.view(dtype) if dtype.names is not None else x._block.astype(dtype))
+        native = ((x.block + _ONE) ^ _SIGN).view(dtype.newbyteorder("="))
+        return x.like(native.astype(dtype, copy=False))
+    return x.like(x.block.view(dtype) if dtype.names is not None else x.block.astype(dtype))
 
 
 @implements(np.sort_complex)
@@ -226,7 +226,7 @@ def lexsort(keys: Any, axis: int = -1) -> DistArray:
         probes = [np.zeros(number) for number in range(len(arrays))]  # for NumPy to refuse
     np.lexsort(probes, axis)
     if not arrays[0].ndim or any(x.dtype.hasobject for x in arrays):
-        blocks = [devices.to_host(mesh.asarray(x._block)) for x in arrays]
+        blocks = [devices.to_host(mesh.asarray(x.block)) for x in arrays]
         return as_distarray(np.lexsort(blocks, axis), mesh)
     blocks, layout, mesh = prepare(*arrays)
     arrays = [wrap(block, layout, mesh) for block in blocks]
