@@ -17,10 +17,9 @@ from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.errors import GatherLimitError
 from distarray.layout import Layout, Placement
+from distarray.typing import Array
 
 __all__ = ["DistArray", "wrap"]
-
-Array = Any
 
 
 # Scalars first: Operators' == takes away the hash.

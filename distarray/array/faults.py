@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from distarray.typing import Array
+
 __all__ = [
     "DETOURS",
     "FAULTS",
@@ -28,7 +30,6 @@ __all__ = [
     "sort_kind",
 ]
 
-Array = Any
 NoValue: Any = np._NoValue
 #: Elements that are accumulated at a time.
 _PIECE = 1 << 16

@@ -4,7 +4,6 @@ The functions here work on (block, layout, mesh); :class:`~distarray.array.DistA
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from distarray.array.portable import as_array
 from distarray.comm import DeviceMesh, ledger
 from distarray.layout import Cut, Fold, Layout, Shard
 from distarray.plan import Exchange, Route, moved_elements, plan_exchange
+from distarray.typing import Array
 
 __all__ = [
     "Piece",
@@ -26,7 +26,6 @@ __all__ = [
     "starts",
 ]
 
-Array = Any
 #: Where it belongs in the target block, and the elements.
 Piece = tuple[tuple[slice, ...], Array]
 

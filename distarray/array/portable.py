@@ -13,6 +13,7 @@ import numpy as np
 
 from distarray.array import faults
 from distarray.comm import devices
+from distarray.typing import Array
 
 __all__ = [
     "Adapted",
@@ -32,7 +33,6 @@ __all__ = [
     "ufunc_method",
 ]
 
-Array = Any
 _module = devices.module_of
 _host_types = (np.ndarray, np.generic)
 #: Methods of ufuncs that go around NumPy's faults.

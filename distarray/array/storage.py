@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from distarray.layout import Cut, Fold, Interval, Layout
+from distarray.typing import Array
 
 __all__ = [
     "can_merge",
@@ -31,7 +32,6 @@ __all__ = [
     "vacant",
 ]
 
-Array = Any
 #: Votes; the highest counts. The first two come from blocks that leave the question open.
 _MAYBE, _HARDLY, _YES, _NO = range(4)
 

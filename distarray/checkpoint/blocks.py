@@ -16,10 +16,10 @@ from distarray.comm.files import landing
 from distarray.io.grids import Index
 from distarray.layout import Box, Layout
 from distarray.plan.exchange import intersect, rank_of
+from distarray.typing import Array
 
 __all__ = ["Chunk", "Ranks", "Reader", "Told", "Wanted", "ranks_of"]
 
-Array = Any
 Told = Callable[[int], object]
 
 

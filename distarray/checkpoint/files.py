@@ -11,7 +11,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from distarray.errors import CheckpointError
 from distarray.io.flushing import Flusher
 from distarray.io.grids import Index
 from distarray.lazy import needs
+from distarray.typing import Array
 
 __all__ = [
     "ChunkFiles",
@@ -31,7 +31,6 @@ __all__ = [
     "wrong_size",
 ]
 
-Array = Any
 _ABSENT = (1 << 64) - 1
 
 #: Bytes read from the chunks of checkpoints by this process; tests look at it.

@@ -20,10 +20,10 @@ from distarray.comm.files import PAGE, landing
 from distarray.comm.group import Board, Pair
 from distarray.layout import Box, Fold, Layout
 from distarray.plan.exchange import intersect
+from distarray.typing import Array
 
 __all__ = ["read_shared"]
 
-Array = Any
 Coords = tuple[int, ...]
 
 #: Bytes that a rank reads for others in one round, at most: few, so that they are still in the

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,10 +18,10 @@ from distarray.comm.files import PAGE, landing
 from distarray.io.flushing import Flusher
 from distarray.io.grids import Index, plan_shards
 from distarray.layout import Box, Layout
+from distarray.typing import Array
 
 __all__ = ["Item", "Shard", "plan_items", "shard_of", "staged", "write_shards"]
 
-Array = Any
 Told = Callable[[int], object]
 
 #: Bytes of memory that copies of shards share.

@@ -5,13 +5,14 @@ NumPy treats them and all ranks get the same bits.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from distarray.comm.folding import UFUNCS, averaged, fold_rows, prepared
 from distarray.comm.pending import Finishing, Pending
 from distarray.layout.placement import Fold
+from distarray.typing import Array
 
 if TYPE_CHECKING:
     from distarray.comm.group import Group
@@ -27,7 +28,6 @@ __all__ = [
     "reduce_scatter",
 ]
 
-Array = Any
 
 #: Up to this many gathered bytes everybody folds everything; above it each rank folds one piece.
 GATHER_BELOW = 1 << 16

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from distarray.typing import Array
+
 __all__ = [
     "cached_datatypes",
     "carrier",
@@ -26,7 +28,6 @@ __all__ = [
     "strided_datatype",
 ]
 
-Array = Any
 Dims = list[tuple[int, int]]
 
 #: How many derived datatypes are kept.

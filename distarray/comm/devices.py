@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from distarray.typing import Array
+
 __all__ = [
     "Transfers",
     "back",
@@ -27,8 +29,6 @@ __all__ = [
     "unpack",
     "write_back",
 ]
-
-Array = Any
 
 
 @dataclass

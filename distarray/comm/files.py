@@ -22,10 +22,10 @@ from distarray.comm.agree import agree
 from distarray.comm.group import Group
 from distarray.config import config
 from distarray.layout.placement import Fold
+from distarray.typing import Array
 
 __all__ = ["PAGE", "STRETCH", "DescriptorFile", "SharedFile", "landing", "open_file"]
 
-Array = Any
 Mode = Literal["r", "w"]
 
 #: Bytes that are written or read in one call: more would not fit the counts of every MPI.

@@ -1,14 +1,12 @@
 """How contributions are folded: the NumPy function behind each :class:`Fold`."""
 
-from typing import Any
-
 import numpy as np
 
 from distarray.layout.placement import Fold
+from distarray.typing import Array
 
 __all__ = ["UFUNCS", "averaged", "fold_rows", "prepared"]
 
-Array = Any
 
 #: AVG is a sum that is divided by the number of contributions at the end.
 UFUNCS: dict[Fold, np.ufunc] = {

@@ -20,10 +20,10 @@ from mpi4py import MPI
 
 from distarray.comm import calls
 from distarray.errors import DivergenceError
+from distarray.typing import Array
 
 __all__ = ["FROM", "Shared", "shared_by"]
 
-Array = Any
 
 #: Blocks of this many bytes gain; below, waiting for one another counts more than copies.
 FROM = 1 << 17

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray.comm.ledger import forbid_communication
+from distarray.typing import Array
 
 if TYPE_CHECKING:
     from distarray.comm.group import Group, Pair
 
 __all__ = ["allgather", "broadcast", "exchange", "packed", "unpacked"]
-
-Array = Any
 
 
 def packed(view: Array) -> bytes:

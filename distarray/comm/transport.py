@@ -1,6 +1,7 @@
 """What a way of talking between ranks has to offer: MPI, or threads of one process.
 
 Methods take host arrays, and trust them. A transport implements the abstract ones; what follows
+from distarray.typing import Array
 from those is overridden where it knows better.
 """
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["Array", "Board", "Pair", "Transport"]
 
 #: A NumPy or CuPy array.
-Array = Any
 #: (peer, strided view)
 Pair = tuple[int, Array]
 

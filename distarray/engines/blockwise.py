@@ -26,10 +26,10 @@ from distarray.plan import (
     propagate,
     restrict,
 )
+from distarray.typing import Array
 
 __all__ = ["alike", "apply_blockwise", "prepare"]
 
-Array = Any
 _SCALARS = frozenset({bool, int, float, complex})
 #: What looks at the data types before the shapes, as ufuncs do.
 _TYPES_FIRST = frozenset({operator.eq, operator.ne, np.clip, np.where})

@@ -18,10 +18,10 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.engines.folds import Ufunc
 from distarray.layout import Cut, Layout
+from distarray.typing import Array
 
 __all__ = ["accumulate", "mixes", "neighbours", "reduce", "whole_along"]
 
-Array = Any
 NoValue: Any = np._NoValue
 
 

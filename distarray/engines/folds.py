@@ -15,10 +15,10 @@ import numpy as np
 from distarray.array.portable import contiguous, ufunc_method
 from distarray.comm.group import Group
 from distarray.layout import Fold
+from distarray.typing import Array
 
 __all__ = ["RULES", "Rule", "Ufunc", "combine", "exclusive", "fold_rows", "identity", "neutral"]
 
-Array = Any
 #: A `numpy.ufunc`; the stubs know less of its methods than it has.
 Ufunc = Any
 

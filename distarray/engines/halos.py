@@ -10,10 +10,9 @@ from typing import Any
 from distarray.array import DistArray
 from distarray.layout import Cut
 from distarray.layout.cut import Interval
+from distarray.typing import Array
 
 __all__ = ["spanning"]
-
-Array = Any
 
 
 def spanning(

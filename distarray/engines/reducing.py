@@ -21,6 +21,7 @@ from distarray.engines import chains, reproducible
 from distarray.engines.folds import RULES, Ufunc, combine, identity
 from distarray.layout import Cut, Fold, Layout, Partial
 from distarray.plan import restrict
+from distarray.typing import Array
 
 __all__ = [
     "NoValue",
@@ -37,7 +38,6 @@ __all__ = [
     "write",
 ]
 
-Array = Any
 NoValue: Any = np._NoValue
 
 #: The functions of NumPy that other array libraries implement in place of ``ufunc.reduce``.

@@ -26,10 +26,10 @@ from distarray.engines import chains
 from distarray.engines.folds import Ufunc
 from distarray.engines.tiles import spot, tiles
 from distarray.layout import Fold, Layout
+from distarray.typing import Array
 
 __all__ = ["binned_sum", "in_order_dtype", "reduce"]
 
-Array = Any
 NoValue: Any = np._NoValue
 
 

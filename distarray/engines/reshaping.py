@@ -26,10 +26,9 @@ from distarray.layout import (
 )
 from distarray.plan import Route
 from distarray.plan.flat import FlatPiece, plan_reshape
+from distarray.typing import Array
 
 __all__ = ["Array", "Groups", "in_line", "refitted", "reshaped"]
-
-Array = Any
 
 
 Groups = tuple[ReshapeGroup, ...]

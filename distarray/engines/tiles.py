@@ -1,11 +1,11 @@
 """Passing over a block in tiles that stay in cache, and adding up what they come to."""
 
 from collections.abc import Iterator
-from typing import Any
+
+from distarray.typing import Array
 
 __all__ = ["TILE", "PairwiseSum", "restricted", "spot", "tiles"]
 
-Array = Any
 
 #: Elements in a tile.
 TILE = 1 << 16

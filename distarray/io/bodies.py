@@ -10,7 +10,6 @@ exchange, and no rank holds more than its stretch besides its block.
 from collections.abc import Iterator
 from itertools import product
 from math import prod
-from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -20,6 +19,7 @@ from distarray.array.movement import assign, gathered, moved, part_of
 from distarray.comm import DeviceMesh
 from distarray.comm.files import STRETCH, SharedFile, landing
 from distarray.layout import Box, Fold, Layout, Replicate, Shard
+from distarray.typing import Array
 
 __all__ = [
     "ALONE",
@@ -33,7 +33,6 @@ __all__ = [
     "write_body",
 ]
 
-Array = Any
 #: First byte in the file, number of bytes, and their CRC-32.
 Sum = tuple[int, int, int]
 Slices = tuple[slice, ...]

@@ -22,10 +22,10 @@ from distarray.io.rounds import fill, pour
 from distarray.io.shares import shares
 from distarray.layout import Box, Layout, Placement
 from distarray.plan import moved_elements
+from distarray.typing import Array
 
 __all__ = ["Sink", "Source", "read_array", "read_block", "write_array"]
 
-Array = Any
 Placements = list[Placement] | tuple[Placement, ...] | Placement | None
 
 #: Bytes that travel to a single writer at a time.

@@ -24,10 +24,10 @@ from distarray.array.portable import conjugated, on_host
 from distarray.engines.halos import spanning
 from distarray.layout import Cut, Layout
 from distarray.layout.cut import Interval
+from distarray.typing import Array
 
 __all__ = ["convolve", "correlate", "sliding_window_view"]
 
-Array = Any
 
 #: Elements of the shorter operand that every rank holds at a time.
 PIECE = 1 << 16

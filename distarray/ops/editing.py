@@ -15,10 +15,9 @@ from distarray.layout import Cut, Fold, Interval, Layout, recounted_cut
 from distarray.ops.rearranging import balanced, shared_lengths
 from distarray.ops.shape import moveaxis
 from distarray.plan import restrict
+from distarray.typing import Array
 
 __all__ = ["delete", "insert", "trim_zeros"]
-
-Array = Any
 
 
 class _Chosen(Protocol):

@@ -17,10 +17,10 @@ from distarray.engines.folds import fold_rows
 from distarray.engines.reducing import NoValue, Plan, place, write
 from distarray.layout import Layout
 from distarray.ops.scans import without_nan
+from distarray.typing import Array
 
 __all__ = ["argmax", "argmin", "nanargmax", "nanargmin"]
 
-Array = Any
 _INDEX = np.dtype(np.int64)
 _NOWHERE = np.iinfo(_INDEX).max
 

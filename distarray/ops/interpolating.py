@@ -11,10 +11,10 @@ from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.halos import spanning
 from distarray.layout import Cut, Layout
 from distarray.layout.cut import Interval
+from distarray.typing import Array
 
 __all__ = ["interp"]
 
-Array = Any
 
 #: Sample points of fewer bytes are gathered on every rank.
 GATHERED_BELOW = 1 << 22

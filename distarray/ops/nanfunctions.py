@@ -10,10 +10,9 @@ from distarray.engines.folds import Ufunc
 from distarray.engines.reducing import NoValue, check_out, local_mask, place, reduce
 from distarray.ops import statistics
 from distarray.ops.scans import without_nan
+from distarray.typing import Array
 
 __all__ = ["nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
-
-Array = Any
 
 
 @implements(np.nansum)

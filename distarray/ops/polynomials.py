@@ -25,8 +25,6 @@ __all__ = [
     "roots",
 ]
 
-Array = Any
-
 
 def _coefficients(p: Any, mesh: Any) -> Any:
     return np.atleast_1d(as_distarray(np.asarray(p) if isinstance(p, np.poly1d) else p, mesh))

@@ -11,10 +11,9 @@ from distarray.engines.reducing import NoValue, place, write
 from distarray.engines.selecting.interpolation import Places, interpolated, places
 from distarray.engines.selecting.order_statistics import Statistic, along
 from distarray.engines.selecting.weighted_lines import WeightedCall, checked
+from distarray.typing import Array
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
-
-Array = Any
 
 
 class _Median(NamedTuple):

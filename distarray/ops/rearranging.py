@@ -18,10 +18,9 @@ from distarray.engines.reshaping import in_line, refitted, reshaped
 from distarray.layout import Cut, Layout, recounted_cut, rescaled_cut
 from distarray.ops.broadcasting import stretched
 from distarray.ops.joining import concatenate
+from distarray.typing import Array
 
 __all__ = ["balanced", "copy", "repeat", "resize", "roll", "tile"]
-
-Array = Any
 
 
 @implements(np.roll, at=True)

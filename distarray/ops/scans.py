@@ -27,6 +27,7 @@ from distarray.engines.folds import RULES, Ufunc, exclusive, neutral
 from distarray.engines.reducing import loop_dtype, write
 from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Fold, Layout
+from distarray.typing import Array
 
 __all__ = [
     "accumulate",
@@ -37,8 +38,6 @@ __all__ = [
     "nancumprod",
     "nancumsum",
 ]
-
-Array = Any
 
 
 def accumulate(ufunc: Ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:

@@ -31,10 +31,10 @@ from distarray.engines.reducing import (
 )
 from distarray.engines.tiles import TILE, PairwiseSum, restricted, spot, tiles
 from distarray.layout import Fold, Layout
+from distarray.typing import Array
 
 __all__ = ["average", "mean", "std", "var", "variance"]
 
-Array = Any
 #: Bytes of a block up to which NumPy's variance, which copies it, takes less than our own.
 _LONG = 1 << 22
 

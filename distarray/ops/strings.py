@@ -17,6 +17,7 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.engines.blockwise import prepare
 from distarray.layout import Fold, Layout
+from distarray.typing import Array
 
 __all__ = [
     "by_element",
@@ -39,8 +40,6 @@ __all__ = [
     "upper",
     "zfill",
 ]
-
-Array = Any
 
 
 def by_element(

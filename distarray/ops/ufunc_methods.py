@@ -15,10 +15,9 @@ from distarray.engines.folds import RULES, Ufunc, neutral
 from distarray.engines.reducing import Plan, finish, loop_dtype, reduce, write
 from distarray.layout import Cut, Layout
 from distarray.ops.scans import accumulate
+from distarray.typing import Array
 
 __all__ = ["outer", "reduceat"]
-
-Array = Any
 
 
 def outer(ufunc: Ufunc, a: Any, b: Any, /, **kwargs: Any) -> Any:

@@ -11,10 +11,10 @@ from distarray.comm import DeviceMesh, alone
 from distarray.comm.agree import agree
 from distarray.engines.mapping.calls import Loop, attempted, looped, make_loop, placed, unlooped
 from distarray.plan import broadcast_shapes
+from distarray.typing import Array
 
 __all__ = ["vectorize"]
 
-Array = Any
 Function = Callable[..., Any]
 #: Types of which an array's elements decide the size or unit.
 _FLEXIBLE = "SUMm"

@@ -13,10 +13,10 @@ import torch
 from distarray.layout.placement import Fold
 from distarray.torch import counting
 from distarray.torch.refusals import checked_tensor
+from distarray.typing import Array
 
 __all__ = ["foldable", "folded_back", "folds_in_place", "movable", "moved_back", "plain", "refill"]
 
-Array = Any
 Tensor = Any
 
 _float8 = [

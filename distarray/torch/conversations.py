@@ -26,6 +26,7 @@ from distarray.torch.blocks import (
     refill,
 )
 from distarray.torch.parts import local_of
+from distarray.typing import Array
 
 __all__ = [
     "Coming",
@@ -49,7 +50,6 @@ __all__ = [
     "verify_replicas",
 ]
 
-Array = Any
 Tensor = Any
 Group = Any
 MeshDim = int | str | tuple[int | str, ...] | None

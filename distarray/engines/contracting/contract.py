@@ -17,10 +17,10 @@ from distarray.comm import DeviceMesh
 from distarray.engines.contracting.program import Program
 from distarray.layout import Fold, Layout, view_layout
 from distarray.plan import ContractionPlan, Panels, Route, divided_dim
+from distarray.typing import Array
 
 __all__ = ["deliver", "execute"]
 
-Array = Any
 Key = tuple[slice, ...]
 
 

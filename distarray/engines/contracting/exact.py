@@ -25,10 +25,9 @@ from distarray.engines.contracting.contract import execute
 from distarray.engines.contracting.program import Kernel, Program, program_for
 from distarray.layout import Cut, Fold, Layout
 from distarray.plan import Contraction
+from distarray.typing import Array
 
 __all__ = ["contract"]
-
-Array = Any
 
 
 def contract(

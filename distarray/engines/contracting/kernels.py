@@ -11,10 +11,10 @@ import numpy as np
 from distarray.array.portable import call_ufunc
 from distarray.engines.contracting.program import Kernel
 from distarray.plan import Contraction
+from distarray.typing import Array
 
 __all__ = ["labelled_kernel", "ufunc_kernel"]
 
-Array = Any
 Labels = tuple[int, ...]
 
 

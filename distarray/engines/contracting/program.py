@@ -17,10 +17,10 @@ from distarray.plan import (
     parts_of,
     plan_contraction,
 )
+from distarray.typing import Array
 
 __all__ = ["PANEL_BYTES", "Kernel", "Program", "program_for"]
 
-Array = Any
 #: kernel(blocks, dtype, out): the product of this rank's blocks, in `out` if that is an array.
 Kernel = Callable[[Sequence[Array], np.dtype[Any], Array | None], Array]
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["drawing_bounded"]
+from distarray.typing import Array
 
-Array = Any
+__all__ = ["drawing_bounded"]
 
 
 def drawing_bounded(

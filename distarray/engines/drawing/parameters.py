@@ -14,7 +14,6 @@ from distarray.plan import restrict
 
 __all__ = ["Parameter", "Placed", "as_parameters", "common_shape"]
 
-Array = Any
 #: A scalar, or an array of at least one dimension.
 Parameter = Any
 

@@ -1,7 +1,5 @@
 """Permutations of what is distributed: positions, slices, each line in an order of its own."""
 
-from typing import Any
-
 import numpy as np
 
 from distarray.array import DistArray, movement, to_layout, wrap
@@ -10,10 +8,9 @@ from distarray.engines.drawing.drawn_tiles import TILE, tiles
 from distarray.engines.drawing.shuffling import WHOLE, Shuffle, shuffled
 from distarray.engines.drawing.streams import Call
 from distarray.layout import Box, Cut, Layout, Shard
+from distarray.typing import Array
 
 __all__ = ["positions", "slices_permuted"]
-
-Array = Any
 
 
 def positions(

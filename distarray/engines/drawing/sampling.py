@@ -25,6 +25,7 @@ from distarray.engines.drawing.streams import Call, Philox
 from distarray.errors import MeshError
 from distarray.layout import Box, Cut, Layout
 from distarray.plan import propagate
+from distarray.typing import Array
 
 __all__ = [
     "Draw",
@@ -37,7 +38,6 @@ __all__ = [
     "tiled_layout",
 ]
 
-Array = Any
 #: Draws one tile from the generator at the beginning of its stream.
 Draw = Callable[[np.random.Generator, Tile], Array]
 #: Draws one tile into a contiguous array.

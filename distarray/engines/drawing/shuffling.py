@@ -24,10 +24,10 @@ from distarray.engines.drawing.sampling import fill
 from distarray.engines.drawing.streams import Call
 from distarray.engines.indexing.gather import swap
 from distarray.layout import Cut, Fold, Layout
+from distarray.typing import Array
 
 __all__ = ["WHOLE", "Shuffle", "shuffled"]
 
-Array = Any
 #: Up to this length every rank draws the whole permutation.
 WHOLE = 1 << 16
 #: Elements of a bucket, about.

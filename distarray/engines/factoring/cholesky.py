@@ -11,10 +11,9 @@ from distarray.engines.factoring.cyclic import Dealing, dealt, panel_width
 from distarray.engines.factoring.lapack import divide_by_adjoint, subtract_product
 from distarray.engines.factoring.triangular import inverse_of_lower
 from distarray.layout import Box, Interval, Layout
+from distarray.typing import Array
 
 __all__ = ["factor"]
-
-Array = Any
 
 
 @np.errstate(all="ignore")  # as NumPy: what is not a number stays silent

@@ -13,6 +13,7 @@ import numpy as np
 from distarray.array import DistArray, movement, to_layout, wrap
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout, Shard
+from distarray.typing import Array
 
 __all__ = [
     "PANEL",
@@ -23,7 +24,6 @@ __all__ = [
     "row_layout",
 ]
 
-Array = Any
 
 #: Columns in a panel, if the matrix is large enough.
 PANEL = 128

@@ -19,10 +19,10 @@ import numpy as np
 
 from distarray.comm import DeviceMesh
 from distarray.engines.factoring import secular
+from distarray.typing import Array
 
 __all__ = ["tridiagonal_eigen"]
 
-Array = Any
 
 #: A matrix of so many rows is not torn further.
 LEAF = 48

@@ -10,10 +10,10 @@ from distarray.engines.factoring.cyclic import Dealing, dealt
 from distarray.engines.factoring.divide_and_conquer import tridiagonal_eigen
 from distarray.engines.factoring.tridiagonal import Tridiagonal, reduced
 from distarray.layout import Fold, Layout, Shard
+from distarray.typing import Array
 
 __all__ = ["eigen"]
 
-Array = Any
 
 #: Columns that are reduced before the rest of the matrix is updated, if the matrix is large.
 WIDTH = 32

@@ -7,7 +7,6 @@ matrix, the reflections' vectors below.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -16,10 +15,10 @@ from distarray.comm import DeviceMesh
 from distarray.comm.group import Group
 from distarray.engines.factoring.tsqr import TallQR
 from distarray.layout import Cut, Fold, Layout, Shard
+from distarray.typing import Array
 
 __all__ = ["Factored", "by_rows", "factored", "set_ones"]
 
-Array = Any
 
 #: Columns that are factored at once.
 PANEL = 64

@@ -21,10 +21,10 @@ from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.factoring import small
 from distarray.engines.factoring.householder import set_ones
 from distarray.layout import Cut, Fold, Layout
+from distarray.typing import Array
 
 __all__ = ["values_and_vectors"]
 
-Array = Any
 
 _MOST_SWEEPS = 40
 #: What became of a pair of blocks, or of all in a sweep; the worst counts.

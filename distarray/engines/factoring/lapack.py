@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from distarray.typing import Array
+
 __all__ = [
     "divide_by_adjoint",
     "factor_panel",
@@ -23,7 +25,6 @@ __all__ = [
     "subtract_product",
 ]
 
-Array = Any
 
 #: Names under which Fortran routines are exported: before, after, and the width of an integer.
 _SPELLINGS: tuple[tuple[str, str, type], ...] = (

@@ -23,10 +23,10 @@ from distarray.engines.factoring.lapack import (
 )
 from distarray.engines.factoring.triangular import inverse_of_lower, solve_upper
 from distarray.layout import Fold, Layout
+from distarray.typing import Array
 
 __all__ = ["inverse", "log_determinant", "solution"]
 
-Array = Any
 
 #: Right-hand sides up to this many are kept on every rank.
 FEW = 64

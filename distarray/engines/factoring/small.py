@@ -37,6 +37,7 @@ from distarray.comm.agree import agree
 from distarray.comm.devices import on_device
 from distarray.layout import Cut, Layout, Shard
 from distarray.plan import broadcast_shapes, propagate, restrict
+from distarray.typing import Array
 
 __all__ = [
     "SMALL_BYTES",
@@ -56,7 +57,6 @@ __all__ = [
     "stackwise",
 ]
 
-Array = Any
 LinAlgError = np.linalg.LinAlgError
 
 #: Operands of fewer bytes together are gathered, and every rank calls LAPACK on its copy. A

@@ -1,14 +1,12 @@
 """Small triangular systems: by the library, or by halves and products of matrices."""
 
-from typing import Any
-
 import numpy as np
 
 from distarray.engines.factoring.lapack import solve_by_upper
+from distarray.typing import Array
 
 __all__ = ["inverse_of_lower", "solve_upper"]
 
-Array = Any
 
 #: Triangles of so many rows are not halved any more.
 _LEAF = 32

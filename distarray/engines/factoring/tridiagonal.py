@@ -13,10 +13,9 @@ import numpy as np
 
 from distarray.engines.factoring.cyclic import Dealing
 from distarray.engines.factoring.lapack import subtract_product
+from distarray.typing import Array
 
 __all__ = ["Tridiagonal", "reduced"]
-
-Array = Any
 
 
 class Tridiagonal(NamedTuple):

@@ -12,16 +12,16 @@ Nguyen, Reconstructing Householder vectors from tall-skinny QR, J. Parallel Dist
 2015). The result therefore does not depend on the number of ranks, except to rounding.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from distarray.comm.group import Group
 from distarray.layout import Fold
+from distarray.typing import Array
 
 __all__ = ["MOST_COLUMNS", "Reflections", "TallQR", "signed_elimination"]
 
-Array = Any
 
 #: Rows of a chunk that is factored at once; at least `_CHUNK_WIDTHS` times as many as columns.
 _CHUNK_ROWS = 512

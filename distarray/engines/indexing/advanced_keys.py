@@ -16,10 +16,10 @@ from distarray.array import DistArray
 from distarray.array.keys import INVALID, as_index
 from distarray.layout import Cut, Entries, Layout
 from distarray.plan import shape_text
+from distarray.typing import Array
 
 __all__ = ["AdvancedKey", "advanced_key", "index_shape"]
 
-Array = Any
 _FULL = slice(None)
 _ARRAYS = (np.ndarray, DistArray)
 

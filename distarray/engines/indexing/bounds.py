@@ -7,10 +7,10 @@ import numpy as np
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Fold, Layout
+from distarray.typing import Array
 
 __all__ = ["in_bounds"]
 
-Array = Any
 _NONE = np.iinfo(np.int64).max
 
 

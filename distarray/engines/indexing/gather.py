@@ -8,7 +8,6 @@ they reply: two. Rows are slabs of the other dimensions, which keep their cuts.
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -19,10 +18,9 @@ from distarray.config import config
 from distarray.engines.indexing.located import Located
 from distarray.engines.indexing.owners import Rows, grouped_by_owner
 from distarray.layout import Cut, Layout
+from distarray.typing import Array
 
 __all__ = ["fetch", "part_of_index", "placed", "result_layout", "segments", "swap"]
-
-Array = Any
 
 
 def result_layout(rows: Rows, index: Sequence[Cut], at: int) -> Layout:

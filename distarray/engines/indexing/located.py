@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,10 +13,9 @@ from distarray.engines.indexing.bounds import in_bounds
 from distarray.engines.indexing.owners import Rows
 from distarray.layout import Cut, Layout
 from distarray.plan import propagate, restrict
+from distarray.typing import Array
 
 __all__ = ["Located", "flattened", "local_part", "locate"]
-
-Array = Any
 
 
 class Located(NamedTuple):

@@ -7,15 +7,14 @@ interior of a field, say) are worked on in tiles that fit the cache.
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from distarray.array.portable import take
+from distarray.typing import Array
 
 __all__ = ["from_linear", "is_set", "places", "selected", "set_selected"]
 
-Array = Any
 #: Elements of a tile.
 _TILE = 1 << 15
 

@@ -21,10 +21,9 @@ from distarray.engines.indexing.packing import Packing
 from distarray.engines.indexing.scatter import Apply, assign
 from distarray.engines.indexing.values import MISMATCH, Values
 from distarray.layout import Layout
+from distarray.typing import Array
 
 __all__ = ["check_lone", "coordinates", "is_known", "nonzero_arrays", "select", "stays", "write"]
-
-Array = Any
 
 
 def stays(y: DistArray, dims: Sequence[int], mask: Array) -> bool:

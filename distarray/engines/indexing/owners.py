@@ -12,10 +12,10 @@ from distarray.array.portable import take
 from distarray.comm.group import Group
 from distarray.engines.indexing.mask_in_block import from_linear
 from distarray.layout import Coords, Cut, Layout
+from distarray.typing import Array
 
 __all__ = ["Rows", "grouped_by_owner"]
 
-Array = Any
 #: Up to this many blocks, comparing with each boundary is cheaper than a binary search.
 _FEW = 16
 

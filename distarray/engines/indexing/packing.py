@@ -8,7 +8,6 @@ dimension that is cut, and the elements are sent to where their positions lie.
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -16,10 +15,10 @@ from distarray.array.portable import as_array, contiguous, repeated
 from distarray.comm import DeviceMesh
 from distarray.engines.indexing.gather import segments, swap
 from distarray.layout import Cut, Fold
+from distarray.typing import Array
 
 __all__ = ["Packing"]
 
-Array = Any
 _PURPOSE = "counts of selected elements"
 
 

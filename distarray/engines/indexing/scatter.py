@@ -16,10 +16,10 @@ from distarray.engines.indexing.located import Located, flattened
 from distarray.engines.indexing.owners import Rows, grouped_by_owner
 from distarray.engines.indexing.values import Values
 from distarray.layout import Cut, Layout
+from distarray.typing import Array
 
 __all__ = ["Apply", "assign", "in_c_order", "store"]
 
-Array = Any
 #: Writes: (array, key, values); values are None where there are none to write.
 Apply = Callable[[Array, tuple[Any, ...], Array | None], None]
 

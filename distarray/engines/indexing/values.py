@@ -9,6 +9,7 @@ from distarray.array.assigning import fitted
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.plan import restrict, shape_text
+from distarray.typing import Array
 
 __all__ = [
     "MISMATCH",
@@ -20,7 +21,6 @@ __all__ = [
     "without_surplus",
 ]
 
-Array = Any
 #: NumPy's text for values that do not broadcast to what is indexed.
 MISMATCH = (
     "shape mismatch: value array of shape {0} could not be broadcast to indexing result of shape "

@@ -19,10 +19,9 @@ from distarray.comm.agree import agree
 from distarray.config import config
 from distarray.layout import Cut, Layout
 from distarray.plan import propagate, rank_of, restrict
+from distarray.typing import Array
 
 __all__ = ["Loop", "attempted", "looped", "make_loop", "placed", "unlooped"]
-
-Array = Any
 
 
 class Loop(NamedTuple):

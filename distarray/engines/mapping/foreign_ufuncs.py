@@ -16,7 +16,6 @@ from distarray.plan import broadcast_shapes
 
 __all__ = ["call_foreign", "is_python"]
 
-Array = Any
 _NUMPYS = frozenset([value for value in vars(np).values() if isinstance(value, np.ufunc)])
 
 

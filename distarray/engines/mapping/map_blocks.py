@@ -14,10 +14,10 @@ from distarray.engines.mapping.calls import attempted
 from distarray.engines.mapping.results import concluded
 from distarray.errors import LayoutError
 from distarray.layout import Cut, Layout, Placement, normalize_placements, recounted_cut
+from distarray.typing import Array
 
 __all__ = ["map_blocks"]
 
-Array = Any
 #: The ufunc that a fold is made of, for what it takes no notice of.
 _NEUTRAL = {rule.fold: ufunc for ufunc, rule in RULES.items() if rule.fold is not None}
 

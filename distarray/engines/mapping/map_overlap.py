@@ -15,10 +15,10 @@ from distarray.engines.mapping.results import concluded
 from distarray.layout import Layout
 from distarray.plan import Halo, Patch, Reach, plan_halo
 from distarray.plan.halo import IMAGED
+from distarray.typing import Array
 
 __all__ = ["map_overlap"]
 
-Array = Any
 _NAMES = (*IMAGED, "nearest", "none")
 
 

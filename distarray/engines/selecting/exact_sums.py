@@ -1,12 +1,11 @@
 """Sums without rounding, which therefore do not depend on how the addends are spread."""
 
-from typing import Any
-
 import numpy as np
+
+from distarray.typing import Array
 
 __all__ = ["exact_sum"]
 
-Array = Any
 
 #: Sums are integers, in units of two to the power of minus this: all of float64 is a multiple.
 UNIT = 1126

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Places", "interpolated", "places"]
+from distarray.typing import Array
 
-Array = Any
+__all__ = ["Places", "interpolated", "places"]
 
 
 class Places(NamedTuple):

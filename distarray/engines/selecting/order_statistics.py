@@ -17,6 +17,7 @@ from distarray.array.portable import as_array, contiguous, on_host
 from distarray.engines.reducing import place
 from distarray.engines.selecting.selection import select
 from distarray.layout import Cut, Layout
+from distarray.typing import Array
 
 __all__ = [
     "LONG",
@@ -29,7 +30,6 @@ __all__ = [
     "missing",
 ]
 
-Array = Any
 
 #: Arrays of fewer bytes are gathered on every rank, where NumPy takes less time than a message.
 REPLICATED_BELOW = 1 << 17

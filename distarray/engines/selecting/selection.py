@@ -21,10 +21,10 @@ from distarray.array.portable import beside
 from distarray.comm.group import Group
 from distarray.engines.tiles import TILE
 from distarray.layout import Fold
+from distarray.typing import Array
 
 __all__ = ["each", "select"]
 
-Array = Any
 
 #: So many candidates of a search are gathered on every rank and sorted; fewer of many searches.
 GATHERED = 1 << 14

@@ -15,10 +15,9 @@ import numpy as np
 from distarray.comm.group import Group
 from distarray.engines.selecting.exact_sums import exact_sum
 from distarray.engines.selecting.selection import GATHERED, SAMPLED, SPREAD, each
+from distarray.typing import Array
 
 __all__ = ["Weighted", "select_weighted"]
-
-Array = Any
 
 
 @dataclass(slots=True)

@@ -13,10 +13,10 @@ from distarray.engines.reducing import place
 from distarray.engines.selecting.order_statistics import brought, lines_of, missing
 from distarray.engines.selecting.weighted import Weighted, select_weighted
 from distarray.layout import Cut, Layout
+from distarray.typing import Array
 
 __all__ = ["WeightedCall", "checked"]
 
-Array = Any
 _UNWEIGHABLE = "Weights included NaN, inf or were all zero."
 
 

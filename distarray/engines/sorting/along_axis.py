@@ -18,10 +18,9 @@ from distarray.comm.group import Group
 from distarray.config import config
 from distarray.engines.sorting.parallel_sort import lengths_of, stops_of
 from distarray.layout import Cut, Layout
+from distarray.typing import Array
 
 __all__ = ["Line", "Work", "along_axis", "canonical_along", "freed"]
-
-Array = Any
 
 
 class Line(NamedTuple):

@@ -16,10 +16,10 @@ from distarray.comm.group import Group
 from distarray.engines.sorting.sort_in_block import equal_is_same
 from distarray.engines.tiles import TILE
 from distarray.layout import Fold
+from distarray.typing import Array
 
 __all__ = ["sorted_by_parts"]
 
-Array = Any
 _PURPOSE = "splitters"
 _PARTS = "parts by value"
 #: With more ranks the parts would often be too uneven.

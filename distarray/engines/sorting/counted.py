@@ -11,10 +11,10 @@ import numpy as np
 
 from distarray.comm.group import Group
 from distarray.layout import Fold
+from distarray.typing import Array
 
 __all__ = ["counted_part", "shifted", "unshifted"]
 
-Array = Any
 _PURPOSE = "counts of keys"
 #: Up to this many different integers are counted.
 _POSSIBLE = 1 << 16

@@ -5,7 +5,7 @@ parallel sort to the rank that has their place, equal ones to the same rank.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from distarray.comm.group import Group
 from distarray.engines.sorting.distinct_in_block import Distinct, condensed, kept
 from distarray.engines.sorting.parallel_sort import Routed
 from distarray.engines.sorting.sort_in_block import merged, merging_order
+from distarray.typing import Array
 
 __all__ = ["Merged", "merge"]
 
-Array = Any
 _PURPOSE = "distinct elements"
 
 

@@ -1,16 +1,15 @@
 """The distinct elements of one block."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from distarray.engines.sorting.counted import shifted, unshifted
 from distarray.engines.sorting.sort_in_block import is_nan, sorted_values, stable_order
+from distarray.typing import Array
 
 __all__ = ["Distinct", "condensed", "distinct", "kept", "starts"]
 
-Array = Any
 #: Integers are tabulated if their range is not wider than so many times their number.
 _SPREAD = 2
 

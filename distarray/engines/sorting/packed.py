@@ -5,13 +5,12 @@ bits. Where key and position need more than 64 bits together, the key's low bits
 the few elements that this makes equal are put right afterwards.
 """
 
-from typing import Any
-
 import numpy as np
+
+from distarray.typing import Array
 
 __all__ = ["packed_order"]
 
-Array = Any
 #: Shorter blocks are sorted as they are.
 _SHORT = 4096
 _TOP = {size: np.uint64(1 << (8 * size - 1)) for size in (1, 2, 4, 8)}

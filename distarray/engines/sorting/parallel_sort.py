@@ -10,7 +10,6 @@ keys stay in the order of ranks and positions.
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 
@@ -26,10 +25,10 @@ from distarray.engines.sorting.sort_in_block import (
 )
 from distarray.engines.sorting.splitters import cuts_of
 from distarray.layout import Cut
+from distarray.typing import Array
 
 __all__ = ["Routed", "joined", "lengths_of", "order_line", "sort_line", "stops_of"]
 
-Array = Any
 _PURPOSE = "sorted runs"
 
 

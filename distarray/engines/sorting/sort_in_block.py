@@ -12,6 +12,7 @@ import numpy as np
 from distarray.array import faults
 from distarray.comm import devices
 from distarray.engines.sorting.packed import packed_order
+from distarray.typing import Array
 
 __all__ = [
     "equal_is_same",
@@ -24,7 +25,6 @@ __all__ = [
     "stable_order",
 ]
 
-Array = Any
 #: Kinds whose equal elements have equal bits.
 _PLAIN = "biumMSU"
 #: Up to this many numbers a stable sort takes less time than a look at the zeros.

@@ -15,7 +15,7 @@ V. Harsh, L. Kale, E. Solomonik, Histogram Sort with Sampling, SPAA 2019.
 
 from collections.abc import Sequence
 from math import isqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,10 +24,10 @@ from distarray.comm import devices
 from distarray.comm.group import Group
 from distarray.engines.sorting.sort_in_block import is_nan, position
 from distarray.layout import Fold
+from distarray.typing import Array
 
 __all__ = ["cuts_of", "settle_cuts"]
 
-Array = Any
 _PURPOSE = "splitters"
 
 

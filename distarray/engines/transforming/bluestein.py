@@ -19,10 +19,10 @@ from distarray.engines.transforming.twiddles import progression, roots
 from distarray.layout import Cut, Layout
 from distarray.plan.fourier import Kind
 from distarray.plan.lengths import Split, good_length, split_length
+from distarray.typing import Array
 
 __all__ = ["transformed_awkward"]
 
-Array = Any
 #: Elements of which the chirp is computed at a time.
 TILE = 1 << 14
 

@@ -9,10 +9,9 @@ from distarray.array.views import permuted
 from distarray.engines.transforming.bluestein import transformed_awkward
 from distarray.engines.transforming.four_steps import Grid, conjugate, fitted
 from distarray.plan.fourier import Kind, Line, Pass
+from distarray.typing import Array
 
 __all__ = ["transformed_line"]
-
-Array = Any
 
 
 def transformed_line(x: DistArray, line: Line, norm: Any, dtype: np.dtype[Any]) -> Array:

@@ -24,10 +24,10 @@ from distarray.engines.transforming import whole_line as local
 from distarray.engines.transforming.twiddles import Twiddles
 from distarray.layout import Cut, Layout, rescaled_cut
 from distarray.plan.fourier import Kind, Pass
+from distarray.typing import Array
 
 __all__ = ["Grid", "conjugate", "fitted", "fitted_view"]
 
-Array = Any
 #: Elements of a tile: what stays in cache on the host, and fills a device.
 TILE, TILE_ON_DEVICE = 1 << 16, 1 << 22
 

@@ -19,7 +19,6 @@ from distarray.plan.fourier import Kind, Pass
 
 __all__ = ["Request", "along_axes", "along_axis"]
 
-Array = Any
 #: A pass as the caller asks for it: n and axis are whatever was given.
 _Asked = tuple[Kind, Any, Any]
 

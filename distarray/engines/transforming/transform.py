@@ -18,7 +18,6 @@ from distarray.plan.fourier import Kind, Line, Move, Pass, plan_transform
 
 __all__ = ["transform"]
 
-Array = Any
 #: Numbers whose sums can be transformed before they are added up: nothing is rounded or wrapped.
 _SUMMABLE = "fdgFDG"
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from distarray.typing import Array
+
 __all__ = ["Twiddles", "progression", "roots"]
 
-Array = Any
 #: Roots that are computed one by one for each `_FINE` that are products.
 _FINE = 64
 

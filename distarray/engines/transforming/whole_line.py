@@ -13,10 +13,10 @@ import numpy as np
 
 from distarray.config import config
 from distarray.plan.fourier import Kind, Pass
+from distarray.typing import Array
 
 __all__ = ["across", "transformed"]
 
-Array = Any
 #: Bytes from which SciPy is worth its import.
 SCIPY_FROM = 1 << 20
 

@@ -14,8 +14,6 @@ from distarray.layout import Cut
 
 __all__ = ["merged", "trace"]
 
-Array = Any
-
 
 def merged(x: DistArray, first: int, second: int) -> DistArray:
     """The diagonal of two dimensions of equal extent, in the place of the first.

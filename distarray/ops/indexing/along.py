@@ -18,10 +18,9 @@ from distarray.engines.indexing.scatter import store
 from distarray.engines.indexing.values import Values, as_values, plain
 from distarray.layout import Cut, Layout
 from distarray.ops.indexing.take import flat_rows, take
+from distarray.typing import Array
 
 __all__ = ["put_along_axis", "take_along_axis"]
-
-Array = Any
 
 
 @implements(np.take_along_axis)

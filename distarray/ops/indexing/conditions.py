@@ -26,10 +26,9 @@ from distarray.layout import Layout
 from distarray.ops.indexing.nonzeros import flatnonzero
 from distarray.ops.indexing.selection import copyto
 from distarray.ops.indexing.take import finished, take
+from distarray.typing import Array
 
 __all__ = ["compress", "extract", "place", "putmask"]
-
-Array = Any
 
 
 def _as_mask(condition: Any, mesh: DeviceMesh) -> DistArray:

@@ -16,10 +16,9 @@ from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.values import as_values
 from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Layout
+from distarray.typing import Array
 
 __all__ = ["diag", "diagflat", "diagonal", "fill_diagonal"]
-
-Array = Any
 
 
 @implements(np.linalg.diagonal, at=True)

@@ -21,10 +21,9 @@ from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.scatter import Apply, assign, in_c_order, store
 from distarray.engines.indexing.values import MISMATCH, Values, as_values, is_scalar, plain
 from distarray.layout import Cut
+from distarray.typing import Array
 
 __all__ = ["getitem", "setitem", "ufunc_at"]
-
-Array = Any
 
 
 def _is_whole_mask(x: DistArray, key: Any, value: Any = None) -> bool:

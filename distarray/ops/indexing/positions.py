@@ -9,10 +9,9 @@ from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.comm.agree import agree
 from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.indexing.masks import coordinates
+from distarray.typing import Array
 
 __all__ = ["ix_", "ravel_multi_index", "unravel_index"]
-
-Array = Any
 
 
 def _agreed(function: Callable[..., Any], operands: Sequence[DistArray], results: int) -> Any:

@@ -13,10 +13,10 @@ from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.indexing.values import check_array, plain, without_surplus
 from distarray.ops.indexing.nonzeros import nonzero
 from distarray.plan import restrict, shape_text
+from distarray.typing import Array
 
 __all__ = ["choose", "copyto", "select", "where"]
 
-Array = Any
 _MISSING: Any = object()
 
 

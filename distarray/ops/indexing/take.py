@@ -16,10 +16,10 @@ from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.scatter import store
 from distarray.engines.indexing.values import Values, as_values, check_array, is_scalar, plain
 from distarray.engines.reshaping import in_line
+from distarray.typing import Array
 
 __all__ = ["finished", "flat_rows", "put", "take"]
 
-Array = Any
 #: Positions up to which NumPy's own function writes faster than ours on one rank.
 _FEW = 1 << 14
 

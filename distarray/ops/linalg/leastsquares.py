@@ -17,7 +17,6 @@ from distarray.ops.ufuncs import call_ufunc
 
 __all__ = ["lstsq", "pinv"]
 
-Array = Any
 LinAlgError = np.linalg.LinAlgError
 
 

@@ -9,10 +9,9 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray, as_distarray, call, common_mesh, implements, wrap
 from distarray.engines.factoring import small
 from distarray.engines.reshaping import in_line
+from distarray.typing import Array
 
 __all__ = ["cross", "multi_dot"]
-
-Array = Any
 
 
 @implements(np.linalg.multi_dot)

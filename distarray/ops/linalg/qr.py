@@ -13,10 +13,10 @@ from distarray.engines.factoring.householder import Factored, by_rows, factored
 from distarray.engines.factoring.repeatable import repeatable
 from distarray.engines.factoring.tsqr import MOST_COLUMNS, TallQR
 from distarray.layout import Layout, Replicate
+from distarray.typing import Array
 
 __all__ = ["is_tall", "orthogonal", "qr", "rows_of", "tall_qr", "triangle_of"]
 
-Array = Any
 QRResult: Any = _linalg.QRResult
 
 _MODES = ("reduced", "complete", "r", "raw")

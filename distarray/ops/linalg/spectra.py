@@ -20,10 +20,10 @@ from distarray.engines.factoring.small import (
 )
 from distarray.layout import Fold, Layout
 from distarray.ops.linalg.square import each_matrix
+from distarray.typing import Array
 
 __all__ = ["HERMITIAN_FROM", "eig", "eigh", "eigvals", "eigvalsh"]
 
-Array = Any
 
 #: Hermitian matrices of so many rows are solved by all ranks together.
 HERMITIAN_FROM = 2048

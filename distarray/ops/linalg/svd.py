@@ -15,10 +15,10 @@ from distarray.engines.factoring.repeatable import repeatable
 from distarray.layout import Layout
 from distarray.ops.linalg.qr import is_tall, orthogonal, tall_qr, triangle_of
 from distarray.ops.ufuncs import call_ufunc
+from distarray.typing import Array
 
 __all__ = ["svd", "svdvals"]
 
-Array = Any
 SVDResult: Any = _linalg.SVDResult
 
 #: Matrices of similar sides, and triangles, are gathered up to this many bytes: LAPACK takes so

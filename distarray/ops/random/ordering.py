@@ -16,8 +16,6 @@ from distarray.engines.reshaping import in_line, refitted
 
 __all__ = ["Ordering"]
 
-Array = Any
-
 
 class Ordering(Source):
     """Permutations of positions, rows and single slices."""

@@ -14,10 +14,9 @@ from distarray.engines.sorting.distinct_in_block import distinct
 from distarray.layout import Fold, Layout
 from distarray.ops.sets.unique import unique
 from distarray.ops.sorting.search import Haystack
+from distarray.typing import Array
 
 __all__ = ["intersect1d", "isin", "setdiff1d", "setxor1d", "union1d"]
-
-Array = Any
 
 
 def _pair(ar1: Any, ar2: Any) -> tuple[Any, Any]:

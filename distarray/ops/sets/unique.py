@@ -13,10 +13,10 @@ from distarray.engines.sorting.distinct import Merged, merge
 from distarray.engines.sorting.distinct_in_block import Distinct, distinct
 from distarray.engines.sorting.parallel_sort import lengths_of
 from distarray.layout import Cut, Layout
+from distarray.typing import Array
 
 __all__ = ["unique", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
 
-Array = Any
 _INDEX = np.dtype(np.intp)
 _Asked = tuple[bool, bool, bool]
 #: NumPy's named tuples, which it does not export.

@@ -19,10 +19,10 @@ from distarray.engines.selecting.selection import select
 from distarray.engines.sorting.along_axis import Line, Work, along_axis
 from distarray.engines.sorting.parallel_sort import Routed, order_line
 from distarray.ops.sorting.sort import argsort, comparable, sort, viewed
+from distarray.typing import Array
 
 __all__ = ["argpartition", "partition"]
 
-Array = Any
 _INDEX = np.dtype(np.intp)
 #: More places than this are not selected one by one: everything is sorted.
 _MANY = 8

@@ -18,10 +18,10 @@ from distarray.engines.sorting.along_axis import canonical_along
 from distarray.engines.sorting.parallel_sort import joined, lengths_of
 from distarray.engines.sorting.sort_in_block import position
 from distarray.layout import Layout, Partial
+from distarray.typing import Array
 
 __all__ = ["Haystack", "searchsorted"]
 
-Array = Any
 _INDEX = np.dtype(np.intp)
 _PURPOSE = "values looked up"
 

@@ -16,10 +16,10 @@ from distarray.engines.sorting.along_axis import Line, Work, along_axis
 from distarray.engines.sorting.parallel_sort import order_line, sort_line
 from distarray.engines.sorting.sort_in_block import sort_block, sorted_values, stable_order
 from distarray.layout import Layout
+from distarray.typing import Array
 
 __all__ = ["argsort", "comparable", "lexsort", "sort", "sort_complex", "sort_in_place", "viewed"]
 
-Array = Any
 _INDEX = np.dtype(np.intp)
 _SIGN, _ONE = np.uint64(1 << 63), np.uint64(1)
 
