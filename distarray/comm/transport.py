@@ -1,7 +1,6 @@
 """What a way of talking between ranks has to offer: MPI, or threads of one process.
 
 Methods take host arrays, and trust them. A transport implements the abstract ones; what follows
-from distarray.typing import Array
 from those is overridden where it knows better.
 """
 
@@ -14,13 +13,13 @@ from distarray.comm import algorithms, ledger
 from distarray.comm.pending import FINISHED, Pending
 from distarray.comm.talkers import MAIN, Talker, check_talker, may_talk
 from distarray.layout.placement import Fold
+from distarray.typing import Array
 
 if TYPE_CHECKING:
     from distarray.comm.group import Group
 
 __all__ = ["Array", "Board", "Pair", "Transport"]
 
-#: A NumPy or CuPy array.
 #: (peer, strided view)
 Pair = tuple[int, Array]
 
