@@ -291,6 +291,19 @@ PROGRAMS = {
         np.dot(v1, numpy.array(2), out=v2[:, 0])
         np.dot(v1, numpy.array(2), out=lay(make((3,), '?', 3), S(0)))
     """,
+    "products go into what is stored in C order": """
+        v1 = lay(make((4, 4), 'f8', 1), S(0))
+        v2 = lay(make((4, 4), 'f8', 2), S(1))
+        np.dot(v1, v1, out=v2.T)
+        np.dot(v1, numpy.array(2.0), out=v2.T)
+        np.dot(v1, v1[0], out=lay(make((4, 4)), S(0))[:, 0])
+        v3 = lay(make((4, 8)), S(0))
+        v1.dot(v1, out=v3[:, ::2])
+        np.linalg.multi_dot([v1, v1, v1], out=np.asfortranarray(v2))
+        np.dot(v1, v1, out=v2)
+        np.matmul(v1, v1, out=v3[:, ::2])
+        np.outer(v1[0], v1[1], out=v2.T)
+    """,
     "flags of views that run backwards": """
         v0 = lay(make(1), S(0))
         v1 = np.flip(v0)
