@@ -9,7 +9,7 @@ import numpy as np
 from distarray.array import UFUNC_METHODS, DistArray, faults, wrap
 from distarray.array.blocks import refuse_read_only
 from distarray.layout import Fold, Layout, Partial, Replicate
-from distarray.ops.asking import check_shapes, result_types
+from distarray.ops.asking import check_shapes, check_writeable, result_types
 from distarray.ops.blockwise import alike, apply_blockwise
 from distarray.ops.mapping.pyfuncs import call_foreign
 from distarray.plan import broadcast_shapes
@@ -160,6 +160,8 @@ def _into_numpy(ufunc: np.ufunc, inputs: Any, outs: Any, where: Any, kwargs: Any
     for out in outs:
         if isinstance(out, np.ndarray):
             refuse_read_only(out, "output array is read-only")
+        elif out is not None:
+            check_writeable([out])
     types = [x if type(x) in _SCALARS or hasattr(x, "dtype") else np.asarray(x) for x in inputs]
     result_types(ufunc, types, outs, kwargs)
     check_shapes(
