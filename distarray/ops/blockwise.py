@@ -32,7 +32,7 @@ __all__ = ["alike", "apply_blockwise", "prepare"]
 Array = Any
 _SCALARS = frozenset({bool, int, float, complex})
 #: What looks at the data types before the shapes, as ufuncs do.
-_TYPES_FIRST = frozenset({operator.eq, operator.ne, np.clip, np.where})
+_TYPES_FIRST = frozenset({operator.eq, operator.ne, np.clip, np.where, np.isclose})
 #: More pieces of one operand than this are put together before the call.
 _MOST_PIECES = 16
 
