@@ -291,6 +291,42 @@ PROGRAMS = {
         np.dot(v1, numpy.array(2), out=v2[:, 0])
         np.dot(v1, numpy.array(2), out=lay(make((3,), '?', 3), S(0)))
     """,
+    "functions that give back what they get": """
+        v1 = lay(make((3, 3, 3), 'f8', 1), S(0))
+        v2 = v1[1]
+        v3 = np.real_if_close(v2)
+        v4 = np.linalg.matrix_transpose(v2)
+        v5 = np.astype(v2, 'f8', copy=False)
+        v6 = np.apply_over_axes(np.sum, v2, [])
+        v7 = np.polyder(v2[0], 0)
+        v8 = np.polyint(v2[0], 0)
+        v9 = np.linalg.matrix_power(v2, 1)
+        v4[0] = 7
+        v10 = np.polyint(v2[0], 2)
+        v11 = np.linalg.matrix_power(v2, 3)
+        v2[:] = 2 * numpy.eye(3)
+        v12 = np.linalg.matrix_power(v2, -2)
+    """,
+    "one of several results into a scalar": """
+        v1 = lay(make((), 'i8', 1))
+        v2 = make((2,), 'f8', 2)
+        np.divmod(v1, 2, out=(v2[0], v2[...]))
+        np.divmod(v1, 2, out=(v2[...], v2[0]))
+        np.modf(lay(make((2,), 'f8', 1), S(0)), out=(v2, v1[()]))
+    """,
+    "closeness of text": """
+        v1 = lay(make((2,), 'f8', 1), S(0))
+        v2 = np.isclose(v1, make((0,), 'U3'))
+        v2 = np.isclose(v1, make((3,), 'f8'))
+    """,
+    "read-only diagonals": """
+        v1 = lay(make((3, 3)), S(0))
+        v2 = np.broadcast_to(v1, (2, 3, 3))
+        np.fill_diagonal(v2[0], 1)
+        np.fill_diagonal(v2[0], [])
+        np.fill_diagonal(np.broadcast_to(v1[0, 0], (1, 0, 0))[0], 1)
+        np.fill_diagonal(v1[::-1], [1, 2])
+    """,
     "products go into what is stored in C order": """
         v1 = lay(make((4, 4), 'f8', 1), S(0))
         v2 = lay(make((4, 4), 'f8', 2), S(1))
