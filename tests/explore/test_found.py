@@ -327,6 +327,18 @@ PROGRAMS = {
         np.fill_diagonal(np.broadcast_to(v1[0, 0], (1, 0, 0))[0], 1)
         np.fill_diagonal(v1[::-1], [1, 2])
     """,
+    "gaps in the blocks of some ranks": """
+        v1 = lay(make((2, 5)), S(1))
+        v2 = np.asarray(v1[:, 1:], order='C')
+        v2[:] = 7
+        v3 = v1[:, :4].reshape(8)
+        v3[:] = 8
+        v4 = np.asfortranarray(v1.T[:4])
+        v4[:] = 9
+        v5 = v1.T[1:].reshape(8, order='F')
+        v5[:] = 6
+        v6 = np.ascontiguousarray(v1[:, 1:].T)
+    """,
     "products go into what is stored in C order": """
         v1 = lay(make((4, 4), 'f8', 1), S(0))
         v2 = lay(make((4, 4), 'f8', 2), S(1))
