@@ -339,6 +339,17 @@ PROGRAMS = {
         v5[:] = 6
         v6 = np.ascontiguousarray(v1[:, 1:].T)
     """,
+    "scans and slices into other types": """
+        v1 = lay(make((5,), '?', 1), S(0))
+        v2 = lay(make((2,), 'm8[s]', 2), S(0))
+        np.bitwise_and.reduceat(v1, [0, 2], out=v2)
+        np.multiply.reduceat(v1, [0, 2], out=v2)
+        np.add.reduceat(v1, [0, 2], out=v2)
+        np.add.reduceat(v1, [0, 2], out=v2[:1])
+        np.add.reduceat(v1, [0, 2], out=np.broadcast_to(v2[0], (2,)))
+        v3 = np.subtract.accumulate(v1, out=lay(make((5,), 'i4'), S(0)))
+        v4 = np.subtract.accumulate(v1, out=make((5,), 'f8'))
+    """,
     "products go into what is stored in C order": """
         v1 = lay(make((4, 4), 'f8', 1), S(0))
         v2 = lay(make((4, 4), 'f8', 2), S(1))
