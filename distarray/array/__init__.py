@@ -1,6 +1,6 @@
 """The distributed array, the registry of operations, and how arrays are made and moved."""
 
-from distarray.array.core import DistArray, wrap
+from distarray.array.core import DistArray, single, wrap
 from distarray.array.creation import (
     as_distarray,
     common_mesh,
@@ -43,6 +43,7 @@ __all__ = [
     "register_function",
     "register_ufunc",
     "set_fallback",
+    "single",
     "to_layout",
     "wrap",
 ]

@@ -18,7 +18,7 @@ from distarray.config import config
 from distarray.errors import GatherLimitError
 from distarray.layout import Layout, Placement
 
-__all__ = ["DistArray", "wrap"]
+__all__ = ["DistArray", "single", "wrap"]
 
 Array = Any
 
@@ -139,7 +139,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         result: DistArray = object.__new__(DistArray)
         result._layout = layout = self._layout
         result._mesh = mesh = self._mesh
-        result._block = block if layout.shape else mesh.scalar(block)
+        result._block = block if layout.shape else single(block, layout, mesh)
         return result
 
     def _settle(self) -> None:
@@ -314,3 +314,20 @@ def wrap(block: Array, layout: Layout, mesh: DeviceMesh) -> DistArray:
     self._layout = layout
     self._mesh = mesh
     return self
+
+
+def single(value: Array, layout: Layout, mesh: DeviceMesh) -> Any:
+    """The 0-d result of an operation as a scalar of the same type on all ranks.
+
+    A single text is as long as its type, which only the rank knows that has the text.
+
+    Cost
+    ----
+    One broadcast of the text where it is at one coordinate; else none.
+    """
+    scalar = mesh.scalar(value)
+    if layout.ats and isinstance(scalar, (np.str_, np.bytes_)) and mesh.coords is not None:
+        for mesh_dim in layout.ats:
+            root = layout.placements[mesh_dim].coordinate  # type: ignore[attr-defined]
+            scalar = mesh.subgroup((mesh_dim,)).broadcast_object(scalar, root)
+    return scalar

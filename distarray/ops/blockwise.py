@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
+from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, single, wrap
 from distarray.array.blocks import Adapted
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
@@ -97,7 +97,8 @@ def apply_blockwise(
     asked_for = function, parts, mask, blocks, (result.local_shape(mesh.coords), types), keywords
     value = _agreed(mesh, asked_for) if _depends(arrays, given) else _evaluate(*asked_for)
     if scalar:
-        value = tuple(map(mesh.scalar, value)) if type(value) is tuple else mesh.scalar(value)
+        several = type(value) is tuple
+        value = tuple(map(mesh.scalar, value)) if several else single(value, result, mesh)
     if isinstance(value, tuple):
         given_outs = list(outs) or [None] * len(value)
         pairs = zip(value, given_outs, strict=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import UFUNC_METHODS, DistArray, faults, wrap
+from distarray.array import UFUNC_METHODS, DistArray, faults, single, wrap
 from distarray.array.blocks import refuse_read_only
 from distarray.layout import Fold, Layout, Partial, Replicate
 from distarray.ops.asking import check_shapes, check_writeable, result_types
@@ -132,7 +132,7 @@ def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
         return None
     value = ufunc(*blocks)
     if ufunc.nout == 1:
-        return wrap(value if layout.shape else mesh.scalar(value), layout, mesh)
+        return wrap(value if layout.shape else single(value, layout, mesh), layout, mesh)
     return tuple([wrap(v if layout.shape else mesh.scalar(v), layout, mesh) for v in value])
 
 

@@ -350,6 +350,20 @@ PROGRAMS = {
         v3 = np.subtract.accumulate(v1, out=lay(make((5,), 'i4'), S(0)))
         v4 = np.subtract.accumulate(v1, out=make((5,), 'f8'))
     """,
+    "a text that one rank has": """
+        v1 = lay(make(4, 'U3', 1), S(0))
+        v2 = v1[..., 3]
+        v3 = np.strings.find(v2, 'a')
+        v4 = np.strings.str_len(v2)
+        v5 = np.strings.add(v2, v2)
+        v6 = v2 + v2
+        v7 = np.strings.add(v2, 'abc')
+        v8 = np.strings.add(v2, v1)
+        v9 = np.strings.isalpha(np.resize(v1, ()))
+        np.strings.add(v2, v2, out=lay(make(4, 'U6'), S(0))[..., 1])
+        v10 = np.where(v2 == v2, v2, 'abcdef')
+        v11 = np.strings.replace(v2, 'a', 'bb')
+    """,
     "products go into what is stored in C order": """
         v1 = lay(make((4, 4), 'f8', 1), S(0))
         v2 = lay(make((4, 4), 'f8', 2), S(1))
