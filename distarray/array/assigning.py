@@ -36,6 +36,8 @@ def assign(target: Any, value: Any) -> None:
     also from another mesh.
     """
     refuse_read_only(target._block)
+    if isinstance(value, Base) and isinstance(value._block, np.generic):
+        value = value._plain()._block if value._mesh is target._mesh else value
     if target.dtype == object and not isinstance(value, Base):
         target._block[...] = value  # every rank has all of it; a list may be one element
         return
@@ -48,6 +50,9 @@ def assign(target: Any, value: Any) -> None:
             f"could not broadcast input array from shape {shape_text(shape)} into shape "
             f"{shape_text(target.shape)}"
         )
+    if isinstance(value, (Base, np.ndarray)) and not target.size:
+        np.empty(0, target.dtype)[:] = np.empty(0, value.dtype)  # no element is converted
+        return
     if isinstance(value, Base):
         _assign_distributed(target, value)
         return
@@ -55,7 +60,9 @@ def assign(target: Any, value: Any) -> None:
     if np.ndim(value):
         value = _part(target, value)
     elif isinstance(value, np.ndarray):
-        value = value[()]  # a device takes scalars of the host alone
+        value = value.astype(target.dtype)[()]  # a device takes scalars of the host alone
+    elif isinstance(value, np.generic):
+        np.empty((), target.dtype)[()] = value  # refused on all ranks where there is no room for it
     if target._layout.holds(target._mesh.coords):
         target._block[...] = value
 
@@ -105,8 +112,9 @@ def one_element(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _check_records(value: Any, dtype: np.dtype[Any]) -> None:
     """Raise what NumPy raises for records that cannot become elements of a data type."""
-    if isinstance(value, Base) and value._block.dtype.kind == "V":
-        np.zeros(1, value._block.dtype).astype(dtype)
+    kind = getattr(value, "dtype", None)
+    if isinstance(kind, np.dtype) and kind.kind == "V":
+        np.zeros(1, kind).astype(dtype)
 
 
 def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
