@@ -12,7 +12,7 @@ from distarray.array.blocks import cast as cast_block
 from distarray.array.blocks import refuse_read_only
 from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
 from distarray.array.registry import Base, call
-from distarray.array.storage import suits
+from distarray.array.storage import is_contiguous, suits
 from distarray.comm.agree import agree
 
 __all__ = ["Methods"]
@@ -380,6 +380,8 @@ class Methods(Base):
     def tobytes(self, order: Any = "C") -> bytes:
         """The bytes of the whole array on every rank; collective unless replicated."""
         alone = self._mesh.size() == 1  # nothing to gather: not copied twice
+        if str(order) in "Aa" and not alone:
+            order = "F" if is_contiguous(self, "F") and not is_contiguous(self, "C") else "C"
         whole = self._mesh.to_host(self._plain().to_local()) if alone else np.asarray(self)
         return whole.tobytes(order)
 

@@ -241,7 +241,7 @@ def stored_order(x: Any) -> tuple[int, ...]:
     vote = -1
     long = sum([extent > 1 for extent in block.shape]) > 1
     if block.size and (long or len(set(block.strides)) == x.ndim):
-        order = _walked(block.strides)
+        order = _walked(block.strides, block.shape)
         vote = _coded(order)
         if not _is_open(block, x._layout, natural):
             vote += x.ndim**x.ndim  # what it says counts more than what an open block says
@@ -254,17 +254,20 @@ def stored_order(x: Any) -> tuple[int, ...]:
     return tuple([vote // x.ndim**place % x.ndim for place in range(x.ndim)])
 
 
-def _walked(strides: tuple[int, ...]) -> tuple[int, ...]:
+def _walked(strides: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """The dimensions as NumPy's iterator walks them in order "K", the outermost first.
 
     One of stride 0 can go anywhere: it stays where it is, unless what lies beside it moves across.
+    One with a single index, which may have more on other ranks, steps over what it holds: as the
+    dimension around it does.
     """
+    steps = [(abs(step), extent > 1) for step, extent in zip(strides, shape, strict=True)]
     order = list(range(len(strides)))
     for place in reversed(order[:-1]):
         dim, new = order[place], place
         for other in range(place + 1, len(order)):
             if strides[dim] and strides[order[other]]:
-                if abs(strides[order[other]]) <= abs(strides[dim]):
+                if steps[order[other]] <= steps[dim]:
                     break
                 new = other
         order.insert(new, order.pop(place))
