@@ -19,7 +19,13 @@ from distarray.array.blocks import Adapted
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.layout import Box, Coords, Layout
-from distarray.ops.asking import as_mask, check_shapes, check_writeable, result_types
+from distarray.ops.asking import (
+    as_mask,
+    check_shapes,
+    check_writeable,
+    refuse_shapes,
+    result_types,
+)
 from distarray.plan import (
     intersect,
     plan_exchange,
@@ -31,8 +37,8 @@ __all__ = ["alike", "apply_blockwise", "prepare"]
 
 Array = Any
 _SCALARS = frozenset({bool, int, float, complex})
-#: What looks at the data types before the shapes, as ufuncs do.
-_TYPES_FIRST = frozenset({operator.eq, operator.ne, np.clip, np.where, np.isclose})
+#: What NumPy is asked about when shapes do not broadcast: it may find fault with the types first.
+_ASKED = frozenset({operator.eq, operator.ne, np.clip, np.where, np.isclose})
 #: More pieces of one operand than this are put together before the call.
 _MOST_PIECES = 16
 
@@ -81,8 +87,8 @@ def apply_blockwise(
     try:
         result = _working_layout(arrays, given)
     except ValueError:
-        if isinstance(function, np.ufunc) or function in _TYPES_FIRST:
-            result_types(function, operands, outs, keywords)  # what NumPy looks at first
+        if isinstance(function, np.ufunc) or function in _ASKED:
+            refuse_shapes(function, operands, outs, keywords)
         raise
     types = None
     asked = bool(outs) and mesh.device_type != "cpu"  # CuPy refuses less, and otherwise
