@@ -48,7 +48,9 @@ class Comparison:
             difference = self._of_memory(line)
         if difference is None and not self.over:
             difference = self._agreed(self._of_values())
-        return difference
+        if difference is not None and difference[0] == "value" and "'A'" in line:
+            self.over = not self._stored_alike(operand_of(line))
+        return None if self.over else difference
 
     def _agreed(self, difference: Difference | None) -> Difference | None:
         """What the first rank with a difference says."""

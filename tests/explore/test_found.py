@@ -364,6 +364,72 @@ PROGRAMS = {
         v10 = np.where(v2 == v2, v2, 'abcdef')
         v11 = np.strings.replace(v2, 'a', 'bb')
     """,
+    "too many counts": """
+        v1 = lay(make(4, 'i8', 1), S(0))
+        v2 = np.bincount(abs(v1[:2].byteswap()))
+        v3 = np.bincount(abs(v1))
+    """,
+    "numbers for which there is no room": """
+        v1 = lay(make(3, 'i1'), S(0))
+        v1[..., 0] = numpy.uint8(200)
+        v1[1] = numpy.uint8(200)
+        v1[1:2] = numpy.uint8(200)
+        v1[1:2] = lay(make(3, 'i8') * 100, S(0)).sum()
+        v1[..., 0] = numpy.array(300)
+        v1[1:2] = numpy.array(300)
+        v1[1:1] = numpy.int64(300)
+        v1[..., 2] = numpy.float64(3.5)
+        v1[[0, 1]] = numpy.int64(300)
+    """,
+    "text for no elements": """
+        v1 = lay(make(3, 'c8'), S(0))
+        v1[:0] = lay(make(1, 'U3', 1), S(0))
+        v1[:0] = make(1, 'U3', 1)
+        v1[:0] = 'ab'
+        v1[:0] = make(2, 'U3', 1)
+        v1[:0] = lay(make(1, 'rec'), S(0))
+        v1[:1] = lay(make(1, 'U3', 1), S(0))
+    """,
+    "records for one field": """
+        v1 = lay(make(3, 'rec'), S(0))
+        v1['y'] = make(0, 'rec')
+        v1['y'] = lay(make(2, 'rec'), S(0))
+        v1['x'] = v1[['y']]
+    """,
+    "scalars take no elements": """
+        v1 = np.lexsort(lay(make(1)))
+        v1[0] = make(0)
+        v2 = np.sum(lay(make(3), S(0)))
+        v2[0] = 1
+        v2['x'] = 1
+    """,
+    "records where shapes do not broadcast": """
+        v1 = lay(make((0, 0)), S(0))
+        v2 = make(2, 'rec')
+        v3 = np.logical_or(v1, v2)
+        v3 = np.add(v1, v2)
+        v3 = np.where(lay(v2, S(0))[:0], make(2), 0)
+        v3 = np.where(v2, v1, make(2, 'M8[D]'))
+        v3 = np.logical_or(v1, v2, out=lay(make(3)))
+    """,
+    "stored order where blocks have a single index": """
+        v1 = lay(make((2, 2, 2), 'f8', 1), S(1)).T
+        v2 = v1.ravel('K')
+        v3 = v1.flatten('K')
+        v4 = lay(make((2, 3), 'f8', 1), S(0)).T
+        v5 = v4.tobytes('A'), v4.tobytes('F'), v4.tobytes('C'), v4.tobytes('K')
+        v6 = v4[::2].tobytes('A'), v1.tobytes('A'), v1[1].tobytes('A')
+        v7 = v1.transpose(1, 0, 2).ravel('K')
+        v8 = v1.transpose(1, 2, 0)[:, ::-1].ravel('K')
+    """,
+    "choices without a common type": """
+        v1 = lay(make(2, 'rec'), S(0))
+        v2 = np.choose(lay(make(2), S(0)), [v1, 0])
+        v2 = np.choose(lay(make(2), S(0)), ['a', 0])
+        v2 = np.choose(lay(make(2), S(0)), [1, v1['y']])
+        v3 = np.choose(v1['x'] > 0, [1, v1['y']])
+        v4 = np.choose(v1['x'] > 0, [[1, 2], 3])
+    """,
     "products go into what is stored in C order": """
         v1 = lay(make((4, 4), 'f8', 1), S(0))
         v2 = lay(make((4, 4), 'f8', 2), S(1))
