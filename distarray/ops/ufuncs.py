@@ -9,7 +9,7 @@ import numpy as np
 from distarray.array import UFUNC_METHODS, DistArray, faults, single, wrap
 from distarray.array.blocks import refuse_read_only
 from distarray.layout import Fold, Layout, Partial, Replicate
-from distarray.ops.asking import check_shapes, check_writeable, result_types
+from distarray.ops.asking import check_shapes, check_writeable, condition, result_types
 from distarray.ops.blockwise import alike, apply_blockwise
 from distarray.ops.mapping.pyfuncs import call_foreign
 from distarray.plan import broadcast_shapes
@@ -93,18 +93,24 @@ def _refuse_negative_powers(
     ----
     One allreduce of a truth value for distributed arrays of signed exponents; else nothing.
     """
-    if len(inputs) < 2 or _kind(inputs[0]) not in "bui" or _kind(inputs[1]) != "i":
+    if len(inputs) < 2:
         return
-    exponent = inputs[1]
+    exponent, asked = inputs[1], keywords.get("dtype")
+    if asked is not None and np.dtype(asked).kind == "i" and _kind(exponent) in "buifc":
+        exponent = getattr(exponent, "astype", np.asarray(exponent).astype)(asked)
+    elif _kind(inputs[0]) not in "bui" or _kind(exponent) != "i":
+        return
     negative = exponent < 0 if type(exponent) is int else np.less(exponent, 0)
-    if negative is False or 0 in broadcast_shapes(np.shape(inputs[0]), np.shape(exponent)):
+    if negative is False:
         return
     (given,) = out if isinstance(out, tuple) else (out,)
     if hasattr(given, "dtype"):
         keywords = {**keywords, "out": np.empty((0,), given.dtype)}
     # What NumPy says about the types comes first; and the loop may be one for other types.
     found = np.power(*[_probe(x) for x in inputs[:2]], **keywords)
-    if found.dtype.kind != "i" and keywords.get("dtype") is not None:
+    if found.dtype.kind != "i" and asked is not None:
+        return
+    if 0 in broadcast_shapes(np.shape(inputs[0]), np.shape(exponent)):
         return
     if bool(np.any(negative if where is True else np.logical_and(negative, where))):
         raise ValueError("Integers to negative integer powers are not allowed.")
@@ -164,6 +170,7 @@ def _into_numpy(ufunc: np.ufunc, inputs: Any, outs: Any, where: Any, kwargs: Any
             check_writeable([out])
     types = [x if type(x) in _SCALARS or hasattr(x, "dtype") else np.asarray(x) for x in inputs]
     result_types(ufunc, types, outs, kwargs)
+    where = condition(where)
     check_shapes(
         [x for x in (*inputs, where) if np.ndim(x)], [out for out in outs if out is not None]
     )
