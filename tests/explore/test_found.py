@@ -430,6 +430,31 @@ PROGRAMS = {
         v3 = np.choose(v1['x'] > 0, [1, v1['y']])
         v4 = np.choose(v1['x'] > 0, [[1, 2], 3])
     """,
+    "powers in a type that is asked for": """
+        v1 = make(())
+        v2 = np.power(v1, lay(make(2, 'i8', 20), S(0)), dtype='i1', casting='unsafe')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), [1,2], dtype='i1', casting='unsafe')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), [1,-2], dtype='i1', casting='unsafe')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), [1,2], dtype='i1')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), -1, dtype='i1')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), -1.5, dtype='i1', casting='unsafe')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), -1.5, dtype='i1')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), [1,-2,3], dtype='i1')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), [1,-2], dtype='f8')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), -1)
+    """,
+    "conditions for NumPy's arrays": """
+        v3 = lay(make(()))
+        v8 = make(0)
+        np.logical_or(v3, 0, out=v8, where=0)
+        v8 = make(2)
+        np.logical_or(v3, 0, out=v8, where=[True, False])
+        np.logical_or(lay(make(2),S(0)), 0, out=v8, where=lay(numpy.array([True, False]), S(0)))
+        np.logical_or(v3, 0, out=v8, where=[1.5, 0])
+    """,
+    "counts of records": """
+        np.logical_or(v3, 0, out=v8, where=numpy.array([1, 0]))
+    """,
     "products go into what is stored in C order": """
         v1 = lay(make((4, 4), 'f8', 1), S(0))
         v2 = lay(make((4, 4), 'f8', 2), S(1))
