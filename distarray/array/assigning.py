@@ -36,8 +36,7 @@ def assign(target: Any, value: Any) -> None:
     also from another mesh.
     """
     refuse_read_only(target._block)
-    if isinstance(value, Base) and isinstance(value._block, np.generic):
-        value = value._plain()._block if value._mesh is target._mesh else value
+    value = _bare(value, target._mesh)
     if target.dtype == object and not isinstance(value, Base):
         target._block[...] = value  # every rank has all of it; a list may be one element
         return
@@ -50,21 +49,22 @@ def assign(target: Any, value: Any) -> None:
             f"could not broadcast input array from shape {shape_text(shape)} into shape "
             f"{shape_text(target.shape)}"
         )
-    if isinstance(value, (Base, np.ndarray)) and not target.size:
+    is_array = isinstance(value, (Base, np.ndarray))
+    if is_array and not target.size:
         np.empty(0, target.dtype)[:] = np.empty(0, value.dtype)  # no element is converted
-        return
-    if isinstance(value, Base):
+    elif isinstance(value, Base):
         _assign_distributed(target, value)
-        return
-    value = fitted(value, target.dtype)
-    if np.ndim(value):
-        value = _part(target, value)
-    elif isinstance(value, np.ndarray):
-        value = value.astype(target.dtype)[()]  # a device takes scalars of the host alone
-    elif isinstance(value, np.generic):
-        np.empty((), target.dtype)[()] = value  # refused on all ranks where there is no room for it
-    if target._layout.holds(target._mesh.coords):
-        target._block[...] = value
+    else:
+        value = _own_part(target, fitted(value, target.dtype))
+        if target._layout.holds(target._mesh.coords):
+            target._block[...] = value
+
+
+def _bare(value: Any, mesh: Any) -> Any:
+    """A scalar of NumPy's for the 0-d result of an operation."""
+    if isinstance(value, Base) and isinstance(value._block, np.generic) and value._mesh is mesh:
+        return value._plain()._block
+    return value
 
 
 def brought(value: Any, mesh: Any) -> Any:
@@ -132,8 +132,14 @@ def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
     return value
 
 
-def _part(target: Any, value: Any) -> Any:
+def _own_part(target: Any, value: Any) -> Any:
     """What a rank needs of a replicated value: its part of what the value broadcasts to."""
+    if isinstance(value, np.ndarray) and not value.ndim:
+        return value.astype(target.dtype)[()]  # a device takes scalars of the host alone
+    if isinstance(value, np.generic):
+        np.empty((), target.dtype)[()] = value  # refused on all ranks where there is no room for it
+    if not np.ndim(value):
+        return value
     value = target._mesh.asarray(value)
     value = value.reshape(value.shape[max(0, value.ndim - target.ndim) :])
     lead = target.ndim - value.ndim

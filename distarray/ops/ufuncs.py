@@ -93,12 +93,9 @@ def _refuse_negative_powers(
     ----
     One allreduce of a truth value for distributed arrays of signed exponents; else nothing.
     """
-    if len(inputs) < 2:
-        return
-    exponent, asked = inputs[1], keywords.get("dtype")
-    if asked is not None and np.dtype(asked).kind == "i" and _kind(exponent) in "buifc":
-        exponent = getattr(exponent, "astype", np.asarray(exponent).astype)(asked)
-    elif _kind(inputs[0]) not in "bui" or _kind(exponent) != "i":
+    asked = keywords.get("dtype")
+    exponent = _integers(inputs, asked) if len(inputs) > 1 else None
+    if exponent is None:
         return
     negative = exponent < 0 if type(exponent) is int else np.less(exponent, 0)
     if negative is False:
@@ -114,6 +111,14 @@ def _refuse_negative_powers(
         return
     if bool(np.any(negative if where is True else np.logical_and(negative, where))):
         raise ValueError("Integers to negative integer powers are not allowed.")
+
+
+def _integers(inputs: Sequence[Any], asked: Any) -> Any:
+    """The exponents as they are for integers, in the type that is asked for; else None."""
+    exponent = inputs[1]
+    if asked is not None and np.dtype(asked).kind == "i" and _kind(exponent) in "buifc":
+        return getattr(exponent, "astype", np.asarray(exponent).astype)(asked)
+    return exponent if _kind(inputs[0]) in "bui" and _kind(exponent) == "i" else None
 
 
 def _probe(x: Any) -> Any:

@@ -237,6 +237,8 @@ def _bits(values: Any, signs: bool) -> bytes:
     values = np.array(values)
     if values.dtype.names:
         return b"".join([_bits(values[name], signs) for name in values.dtype.names])
+    if values.dtype.hasobject:
+        return repr([(type(item), item) for item in values.ravel()]).encode()
     if values.dtype.kind == "c":
         return _bits(values.real, signs) + _bits(values.imag, signs)
     if values.dtype.kind == "f":
