@@ -8,13 +8,24 @@ from operator import index
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from distarray.array import DistArray, as_distarray
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.plan import broadcast_shapes, shape_text
+from distarray.typing import Array, DType
 
-__all__ = ["as_axis", "as_mask", "check_shapes", "check_writeable", "condition", "result_types"]
+__all__ = [
+    "as_axis",
+    "as_mask",
+    "check_shapes",
+    "check_writeable",
+    "condition",
+    "hollow",
+    "result_types",
+    "tiny",
+]
 
 
 def result_types(
@@ -81,3 +92,13 @@ def check_shapes(arrays: Sequence[Any], outs: Sequence[Any]) -> None:
                 f"non-broadcastable output operand with shape {shape_text(out.shape)} doesn't "
                 f"match the broadcast shape {shape_text(shape)} (operands {listed})"
             )
+
+
+def tiny(shape: Sequence[int], dtype: DType) -> Array:
+    """Zeros of as many dimensions, none longer than 1: what NumPy gives for it, and refuses."""
+    return np.zeros([min(extent, 1) for extent in shape], dtype)
+
+
+def hollow(shape: Sequence[int], dtype: DType) -> Array:
+    """An array of any shape and one element of memory, for NumPy to complain about."""
+    return as_strided(np.zeros(1, dtype), shape, (0,) * len(shape))
