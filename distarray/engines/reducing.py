@@ -6,10 +6,9 @@ NumPy's own error before anything is sent.
 """
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.lib.stride_tricks import as_strided
 
 from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
@@ -19,7 +18,9 @@ from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines import chains, reproducible
 from distarray.engines.folds import RULES, Ufunc, combine, identity
-from distarray.layout import Cut, Fold, Layout, Partial
+from distarray.layout import Fold, Layout, Partial
+from distarray.plan import ReductionPlan as Plan
+from distarray.plan import plan_reduction as place
 from distarray.plan import restrict
 from distarray.typing import Array
 
@@ -50,43 +51,6 @@ _NAMED: dict[Ufunc, Any] = {
     np.logical_and: np.all,
 }
 _HOST = (np.ndarray, np.generic)
-
-
-class Plan(NamedTuple):
-    """What a reduction does to an array of one layout.
-
-    Attributes
-    ----------
-    axes : tuple of int
-        The dimensions that are reduced.
-    keepdims : bool
-        Whether they stay with extent 1.
-    dtype : dtype
-        Of the result.
-    layout : Layout
-        Of the result, once it is folded.
-    mesh_dims : tuple of int
-        Mesh dimensions along which the ranks have contributions to fold.
-    direct : bool
-        Whether it is nothing more than a reduction of the block and one fold.
-    rounds : bool
-        Whether the result depends on the order of operations.
-    total : Fold or None
-        The fold that finishes a result without dimensions, if ranks have to fold it.
-    """
-
-    axes: tuple[int, ...]
-    keepdims: bool
-    dtype: np.dtype[Any]
-    layout: Layout
-    mesh_dims: tuple[int, ...]
-    direct: bool = False
-    rounds: bool = False
-    total: Fold | None = None
-
-    def leads(self, mesh: DeviceMesh) -> bool:
-        """Whether this rank is the first of those whose contributions are folded."""
-        return mesh.coords is None or not any(mesh.coords[m] for m in self.mesh_dims)
 
 
 def reduce(
@@ -228,26 +192,6 @@ def _total(ufunc: Ufunc, x: DistArray, plan: Plan, dtype: Any, fold: Fold) -> Di
     return wrap(part[()], plan.layout, x.mesh)
 
 
-@lru_cache(maxsize=4096)
-def place(layout: Layout, axis: Any, keepdims: bool, dtype: np.dtype[Any]) -> Plan:
-    """Where the result of a reduction goes, for an axis that is known to be right."""
-    ndim = layout.ndim
-    axes = tuple(range(ndim)) if axis is None or not ndim else normalize_axis_tuple(axis, ndim)
-    folded = {m for axis in axes for m in layout.cuts[axis].mesh_dims} | {
-        *layout.ats,
-        *layout.partials,
-    }
-    cuts = []
-    for dim, cut in enumerate(layout.cuts):
-        if dim not in axes:
-            cuts.append(cut)
-        elif keepdims:
-            cuts.append(Cut.whole(1))
-    result = Layout.from_cuts(cuts, layout.mesh_shape)
-    mesh_dims = tuple([m for m in sorted(folded) if layout.mesh_shape[m] > 1])
-    return Plan(axes, keepdims, dtype, result, mesh_dims)
-
-
 def _checked(
     ufunc: Ufunc, x: DistArray, arguments: tuple[Any, ...], mask: DistArray | None
 ) -> np.dtype[Any]:
@@ -358,7 +302,7 @@ def _contribution(
     if coords is None:
         return x.mesh.xp.zeros(plan.layout.local_shape(None), plan.dtype)
     mask = None if where is None else local_mask(where, x)
-    if initial is None or not (RULES[ufunc].idempotent or plan.leads(x.mesh)):
+    if initial is None or not (RULES[ufunc].idempotent or plan.leads(coords)):
         initial = NoValue
     if not block.size or not x.layout.holds(coords):
         value = identity(ufunc, plan.dtype) if initial is NoValue else initial
