@@ -32,6 +32,9 @@ __all__ = [
     "to_layout",
 ]
 
+#: How users call its functions (see :mod:`distarray.comm.stacks`).
+SHOWN_AS = "np."
+
 Placements = Sequence[Placement] | Placement
 
 

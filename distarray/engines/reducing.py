@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
 from distarray.array.portable import as_array, refuse_read_only, ufunc_method
@@ -21,7 +20,9 @@ from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines import chains, reproducible
 from distarray.engines.folds import RULES, Ufunc, combine, identity
-from distarray.layout import Cut, Fold, Layout, Partial
+from distarray.layout import Fold, Layout, Partial
+from distarray.plan import ReductionPlan as Plan
+from distarray.plan import plan_reduction as place
 from distarray.plan import restrict
 from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike, Shape
 
@@ -51,43 +52,6 @@ _NAMED: dict[Ufunc, Any] = {
     np.logical_and: np.all,
 }
 _HOST: tuple[type, ...] = (np.ndarray, np.generic)
-
-
-class Plan(NamedTuple):
-    """What a reduction does to an array of one layout.
-
-    Attributes
-    ----------
-    axes : tuple of int
-        The dimensions that are reduced.
-    keepdims : bool
-        Whether they stay with extent 1.
-    dtype : dtype
-        Of the result.
-    layout : Layout
-        Of the result, once it is folded.
-    mesh_dims : tuple of int
-        Mesh dimensions along which the ranks have contributions to fold.
-    direct : bool
-        Whether it is nothing more than a reduction of the block and one fold.
-    rounds : bool
-        Whether the result depends on the order of operations.
-    total : Fold or None
-        The fold that finishes a result without dimensions, if ranks have to fold it.
-    """
-
-    axes: tuple[int, ...]
-    keepdims: bool
-    dtype: np.dtype[Any]
-    layout: Layout
-    mesh_dims: tuple[int, ...]
-    direct: bool = False
-    rounds: bool = False
-    total: Fold | None = None
-
-    def leads(self, mesh: DeviceMesh) -> bool:
-        """Whether this rank is the first of those whose contributions are folded."""
-        return mesh.coords is None or not any(mesh.coords[m] for m in self.mesh_dims)
 
 
 def reduce(
@@ -261,25 +225,6 @@ def _with_rule(ufunc: Ufunc, layout: Layout, plan: Plan) -> Plan:
     return plan._replace(direct=layout.is_plain, rounds=rounds, total=total)
 
 
-@lru_cache(maxsize=4096)
-def place(layout: Layout, axis: Axes, keepdims: bool, dtype: DType) -> Plan:
-    """Where the result of a reduction goes, for an axis that is known to be right."""
-    ndim = layout.ndim
-    axes = tuple(range(ndim)) if axis is None or not ndim else normalize_axis_tuple(axis, ndim)
-    folded = {*layout.ats, *layout.partials}
-    for dim in axes:
-        folded.update(layout.cuts[dim].mesh_dims)
-    cuts = []
-    for dim, cut in enumerate(layout.cuts):
-        if dim not in axes:
-            cuts.append(cut)
-        elif keepdims:
-            cuts.append(Cut.whole(1))
-    result = Layout.from_cuts(cuts, layout.mesh_shape)
-    mesh_dims = tuple([m for m in sorted(folded) if layout.mesh_shape[m] > 1])
-    return Plan(axes, keepdims, dtype, result, mesh_dims)
-
-
 def _checked(
     ufunc: Ufunc, x: DistArray, out: Any, mask: DistArray | None, keywords: dict[str, Any]
 ) -> DType:
@@ -397,7 +342,7 @@ def _contribution(
     if coords is None:
         return _filled(x.mesh, plan.layout.local_shape(None), 0, plan.dtype)
     mask = None if where is None else part_beside(where, x)
-    if initial is None or not (RULES[ufunc].idempotent or plan.leads(x.mesh)):
+    if initial is None or not (RULES[ufunc].idempotent or plan.leads(coords)):
         initial = NoValue
     if not block.size or not x.layout.holds(coords):
         value = identity(ufunc, plan.dtype) if initial is NoValue else initial
