@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointError", "Saving", "latest", "load", "register", "save", "steps", "verify"]
 
+#: How users call its functions (see :mod:`distarray.comm.stacks`).
+SHOWN_AS = "distarray.checkpoint."
+
 _HOMES = {
     "CheckpointError": "distarray.errors",
     "Saving": "distarray.checkpoint.background",

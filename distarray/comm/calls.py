@@ -8,7 +8,7 @@ import sys
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from distarray.comm.lines import called, known, passage, place, said
+from distarray.comm.user_lines import called, known, passage, place, said
 
 if TYPE_CHECKING:
     from distarray.comm.mpi import MPIGroup

@@ -24,6 +24,9 @@ from distarray.typing import Array
 
 __all__ = ["FROM", "Shared", "shared_by"]
 
+#: Its functions wait for other ranks (see :mod:`distarray.comm.stacks`).
+WAITS_FOR_RANKS = True
+
 
 #: Blocks of this many bytes gain; below, waiting for one another counts more than copies.
 FROM = 1 << 17

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from distarray.comm.lines import user_line
+from distarray.comm.user_lines import user_line
 from distarray.errors import CommunicationForbidden
 
 __all__ = ["Event", "Trace", "check_allowed", "forbid_communication", "note", "record", "trace"]

@@ -20,6 +20,9 @@ from distarray.plan.exchange import coords_of
 
 __all__ = ["DeviceMesh", "default_mesh", "init_device_mesh"]
 
+#: How users call its functions (see :mod:`distarray.comm.stacks`).
+SHOWN_AS = "distarray."
+
 #: Meshes of ranks that were handed COMM_NULL, and so belong to no group.
 _outside_meshes: dict[Any, "DeviceMesh"] = {}
 

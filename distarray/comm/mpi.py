@@ -31,6 +31,9 @@ from distarray.layout.placement import Fold
 
 __all__ = ["MPIGroup", "group_of"]
 
+#: Its functions wait for other ranks (see :mod:`distarray.comm.stacks`).
+WAITS_FOR_RANKS = True
+
 _TAG = 7
 _SUBSET_TAG = 8
 _BROADCAST_TAG = 9

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MPIFile"]
 
+#: Its functions wait for other ranks (see :mod:`distarray.comm.stacks`).
+WAITS_FOR_RANKS = True
+
 #: What the classes of MPI's errors are called elsewhere.
 _ERRNO = {
     MPI.ERR_ACCESS: errno.EACCES,

@@ -7,6 +7,9 @@ from distarray.comm import calls
 
 __all__ = ["FINISHED", "Finishing", "Pending", "Requested", "Several"]
 
+#: Its functions wait for other ranks (see :mod:`distarray.comm.stacks`).
+WAITS_FOR_RANKS = True
+
 
 class Pending:
     """A conversation under way. The base class stands for one that is over.

@@ -1,7 +1,10 @@
-"""What a thread of this process does, read from its stack by another thread.
+"""A look at what a thread of this process does, read from its stack by another thread.
 
-Nothing has to be written down for that while the program runs: who waits in MPI stands in a
-function of this floor, which was called by an operation, which was called by the user.
+Nothing is written down for that while the program runs. A thread that waits in MPI is in a function
+of a module with ``WAITS_FOR_RANKS = True``; an operation has called that function, and the user the
+operation. How users call the functions of a module stands in `SHOWN_AS`, in the module itself or in
+a package around it: what they write before the name, or None where the function stands for one of
+theirs and the line of the program names it.
 """
 
 import sys
@@ -10,35 +13,15 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any, NamedTuple
 
-from distarray.comm import calls
+from distarray.comm import calls, pending
 from distarray.comm.calls import Call
 from distarray.comm.describing import described, named
-from distarray.comm.lines import called, is_house, places, said, user_frames
+from distarray.comm.user_lines import called, is_house, places, said, user_frames
 
 __all__ = ["Look", "look"]
 
-#: Modules whose functions wait for other ranks: where one of them is the innermost, MPI runs.
-_WAITING = frozenset(
-    {f"distarray.{name}" for name in ("comm.large", "comm.mpi", "comm.mpi_files", "comm.pending")}
-    | {"distarray.runner.answers", "distarray.runner.talk"}
-)
-_PENDING = "distarray.comm.pending"
 #: Where a rank under the runner waits for the others once its program has ended.
 _AT_THE_END = "all_arrive"
-#: Rooms whose functions stand for NumPy's, and for others.
-_NAMES = {
-    "distarray.ops.linalg": "np.linalg.",
-    "distarray.ops.fft": "np.fft.",
-    "distarray.ops.random": "np.random.",
-    "distarray.ops": "np.",
-    "distarray.array.creation": "np.",
-    "distarray.io": "distarray.io.",
-    "distarray.checkpoint": "distarray.checkpoint.",
-    "distarray.job": "distarray.job.",
-    "distarray.torch": "distarray.torch.",
-    "distarray.comm.mesh": "distarray.",
-    "numpy": "np.",
-}
 #: Names under which functions that stand for another one keep it.
 _STAND_INS = ("numpy_function", "ufunc", "func", "function")
 _MOST = 240  # characters of arguments
@@ -85,7 +68,7 @@ def look() -> Look:
     frames: dict[int, Any] = dict(sys._current_frames())
     main: FrameType | None = frames.pop(threading.main_thread().ident or 0, None)
     for frame in (main, *frames.values()):
-        if frame is not None and frame.f_globals.get("__name__") in _WAITING:
+        if frame is not None and frame.f_globals.get("WAITS_FOR_RANKS") and is_house(frame):
             aside = frame is not main and next(user_frames(frame), None) is not None
             return _waiting(frame, main)._replace(aside=aside)
     frame = next(user_frames(main), None)
@@ -109,7 +92,7 @@ def _waiting(frame: FrameType, main: FrameType | None) -> Look:
 
 def _conversation(frame: FrameType) -> tuple[Call | None, tuple[int, ...] | None, int]:
     """The conversation that a frame is part of, its peers and its bytes."""
-    if frame.f_globals.get("__name__") == _PENDING:
+    if frame.f_globals.get("__name__") == pending.__name__:
         begun = getattr(frame.f_locals.get("self"), "call", None)
         return None if begun is None else Call(*begun), None, 0
     latest = calls.latest()
@@ -149,7 +132,8 @@ def _call(entry: FrameType) -> tuple[str, str]:
     if code.co_name == "__array_ufunc__":
         method = "" if values["method"] == "__call__" else f".{values['method']}"
         return f"{named(values['ufunc'])}{method}", _arguments(values["inputs"], values["kwargs"])
-    if module.startswith("distarray.runner") and entry.f_back is not None:
+    shown_as = _shown_as(module)
+    if shown_as is None and entry.f_back is not None:
         return called(said(entry.f_back.f_code, entry.f_back.f_lasti)), ""
     given = [values[name] for name in code.co_varnames[: code.co_argcount] if name in values]
     if "<locals>" in code.co_qualname:
@@ -158,7 +142,7 @@ def _call(entry: FrameType) -> tuple[str, str]:
         )
     if module.partition(".")[0] == "torch":
         return _of_torch(code.co_qualname, values), ""
-    return _of_ours(code.co_qualname, module), _arguments(given, None)
+    return _of_ours(code.co_qualname, module, shown_as or ""), _arguments(given, None)
 
 
 def _stood_for(values: dict[str, Any], otherwise: str) -> str:
@@ -171,12 +155,25 @@ def _of_torch(name: str, values: dict[str, Any]) -> str:
     return f"{type(values.get('self')).__name__}.forward" if name.startswith("Module._") else name
 
 
-def _of_ours(name: str, module: str) -> str:
+def _shown_as(module: str) -> str | None:
+    """What users write before the names of a module's functions; see the top of this file."""
+    if module.partition(".")[0] == "numpy":
+        return "np."
+    while module:
+        names = vars(sys.modules[module]) if module in sys.modules else {}
+        if "SHOWN_AS" in names:
+            shown: str | None = names["SHOWN_AS"]
+            return shown
+        module = module.rpartition(".")[0]
+    return ""
+
+
+def _of_ours(name: str, module: str, shown_as: str) -> str:
     """A function of the house by the name that a user knows."""
     owner, _, last = name.rpartition(".")
     if owner:  # methods of arrays are in several base classes
         return f"DistArray.{last}" if module.startswith("distarray.array.") else name
-    return next((kept for room, kept in _NAMES.items() if module.startswith(room)), "") + name
+    return shown_as + name
 
 
 def _arguments(args: Iterable[Any], kwargs: Any) -> str:

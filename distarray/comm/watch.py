@@ -205,3 +205,6 @@ def _forget() -> None:
     if _watch is not None:
         _watch.forget()
         _watch = None
+
+
+hooks.meanwhile = elsewhere

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["File", "Variable", "open", "read", "write"]
 
+#: How users call its functions (see :mod:`distarray.comm.stacks`).
+SHOWN_AS = "distarray.io."
+
 _HOMES = {
     "File": "distarray.io.handles",
     "Variable": "distarray.io.handles",

@@ -31,7 +31,7 @@ from distarray.engines.reducing import (
     Plan,
     check_out,
     finish,
-    local_mask,
+    part_beside,
     place,
     reduce,
     reduced,
@@ -177,7 +177,7 @@ def counted(x: DistArray, axis: Any, keepdims: bool, where: Any) -> Any:
         plan = place(x.layout, axis, keepdims, x.dtype)
         return np.intp(prod([x.layout.shape[dim] for dim in plan.axes]))
     plan = place(x.layout, axis, keepdims, np.dtype(np.intp))
-    mask = np.broadcast_to(local_mask(as_distarray(where, x.mesh), x), x.block.shape)
+    mask = np.broadcast_to(part_beside(as_distarray(where, x.mesh), x), x.block.shape)
     part = reduced(np.add, mask, plan.axes, np.intp, keepdims)
     return finish(part, plan, np.add, x.mesh).plain()
 
@@ -240,10 +240,10 @@ def _in_two_passes(
     else:
         if type(mean) in (int, float, complex):
             mean = np.asarray(mean, np.result_type(x.dtype, mean))
-        centre = local_mask(as_distarray(mean, x.mesh), x)
+        centre = part_beside(as_distarray(mean, x.mesh), x)
     skip = None
     if where is not NoValue and where is not True:
-        skip = ~local_mask(as_distarray(where, x.mesh), x)
+        skip = ~part_beside(as_distarray(where, x.mesh), x)
     total = squared_deviations(x, centre, plan, dtype, skip)
     if out is not None:
         total = cast_for(total, out)
@@ -262,7 +262,7 @@ def _is_numpys(x: DistArray, plan: Plan) -> bool:
 def centre_of(x: DistArray, axis: Any, dtype: Any, where: Any, count: Any) -> Array:
     """The mean that this rank's block, of a plain array, is to be compared with."""
     total = reduce(np.add, x, axis, dtype, None, True, where=where)
-    return local_mask(divided(total, count), x)
+    return part_beside(divided(total, count), x)
 
 
 def squeezed(kept: DistArray, axes: tuple[int, ...]) -> DistArray:

@@ -9,7 +9,7 @@ from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.array.divergence import verify
 from distarray.comm import DeviceMesh, alone
 from distarray.comm.agree import agree
-from distarray.engines.mapping.calls import Loop, attempted, looped, make_loop, placed, unlooped
+from distarray.engines.mapping.loops import Loop, attempted, looped, make_loop, placed, unlooped
 from distarray.plan import broadcast_shapes
 from distarray.typing import Array
 

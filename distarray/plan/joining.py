@@ -54,12 +54,7 @@ def _after(model: Layout, shape: tuple[int, ...]) -> Layout:
         Shard(dim) if isinstance(p, At) else kept
         for p, kept in zip(model.placements, layout.placements, strict=True)
     ]
-    return layout.with_cuts(
-        [
-            Layout.chunked(shape, model.mesh_shape, placements).cuts[d] if d == dim else cut
-            for d, cut in enumerate(cuts)
-        ]
-    )
+    return layout.replace(dim, Layout.chunked(shape, model.mesh_shape, placements).cuts[dim])
 
 
 def _box(result: Layout, layout: Layout, origin: tuple[int, ...]) -> Layout:

@@ -52,7 +52,7 @@ def restrict(layout: Layout, shape: tuple[int, ...]) -> Layout:
     cuts = []
     for extent, cut in zip(shape, layout.cuts[layout.ndim - len(shape) :], strict=True):
         cuts.append(cut if extent == cut.extent else Cut.whole(extent))
-    return Layout.from_cuts(cuts, layout.mesh_shape, layout.others)
+    return layout.with_cuts(cuts)
 
 
 @lru_cache(maxsize=4096)

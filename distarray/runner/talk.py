@@ -10,6 +10,9 @@ from distarray.runner.answers import Answers
 
 __all__ = ["Line", "open_answers", "open_line"]
 
+#: Its functions wait for other ranks (see :mod:`distarray.comm.stacks`).
+WAITS_FOR_RANKS = True
+
 
 class Line:
     """A communicator over all ranks for small Python objects; it does not enter the ledger.

@@ -11,7 +11,8 @@ import pytest
 
 import distarray
 from distarray import Fold, Shard
-from distarray.comm import calls, lines, stacks
+from distarray.comm import calls, stacks
+from distarray.comm import user_lines as lines
 from distarray.comm.describing import described, named, ranks_in_words
 
 HERE = Path(__file__).name

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray
-from distarray.engines.reducing import hollow
+from distarray.array.probes import hollow
 from distarray.plan.fourier import Kind, Pass
 
 __all__ = ["Request", "along_axes", "along_axis"]

@@ -1,6 +1,7 @@
-"""Where a program is: the line of the user's that runs, and what it says there.
+"""The user's line that runs, as ``file:line`` and as the expression on it.
 
-Frames of this library, of NumPy, of torch and of what they pass through are not the user's.
+Frames of this library, of NumPy, of torch and of what they pass through are not the user's: here
+they are called the house's.
 """
 
 import io
@@ -25,8 +26,8 @@ __all__ = [
 ]
 
 _HOUSE = frozenset(
-    {"contextlib", "contextvars", "distarray", "functools", "importlib", "numpy", "runpy"}
-    | {"threading", "torch"}
+    {__name__.partition(".")[0], "contextlib", "contextvars", "functools", "importlib", "numpy"}
+    | {"runpy", "threading", "torch"}
 )
 #: Whether a module is of the house, by its name.
 known: dict[Any, bool] = {}

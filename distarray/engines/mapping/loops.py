@@ -1,38 +1,41 @@
-"""Calling a Python function once for each index of a loop: the engine of this room.
+"""Loops: a Python function called once for each index, by the ranks together.
 
-The calls are divided among all ranks, also those that hold replicas: a call of Python costs more
-than sending its result. What the first call gives decides data type and shape of the results, as
-in NumPy; the rank that makes it tells the others. Every rank runs its calls by itself, and only
-then do they agree on what was raised.
+The calls are divided among all ranks, also those that hold replicas: a Python call costs more than
+sending its result. The result of the first call decides data type and shape of all, as in NumPy;
+the rank that makes it broadcasts them. Every rank runs its calls by itself, and only then do the
+ranks agree on errors.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from distarray.array import DistArray, default_layout, to_layout, wrap
 from distarray.comm import DeviceMesh, alone
-from distarray.comm.agree import agree
+from distarray.comm.agree import agreed
 from distarray.config import config
 from distarray.layout import Cut, Layout
 from distarray.plan import propagate, rank_of, restrict
-from distarray.typing import Array
+from distarray.typing import Array, DTypeLike
 
-__all__ = ["Loop", "attempted", "looped", "make_loop", "placed", "unlooped"]
+__all__ = ["Loop", "attempted", "looped", "make_loop", "own_block", "placed", "unlooped"]
+
+
+T = TypeVar("T")
 
 
 class Loop(NamedTuple):
-    """Where the calls are made.
+    """The ranks that make the calls, and their parts of the operands.
 
     Attributes
     ----------
     layout : Layout
         Of the loop's index space: which rank makes which calls.
     follow : Layout
-        The same as the operands are laid out, where some ranks may hold replicas.
+        Of the same as the operands lie, where some ranks may hold replicas.
     blocks : list of array
         This rank's part of each operand, broadcast to its part of the loop.
     mesh : DeviceMesh
@@ -65,15 +68,15 @@ def make_loop(
     operands : sequence of DistArray
         On one mesh. Their leading dimensions broadcast and form the loop.
     core_ndims : sequence of int
-        How many trailing dimensions of each operand a call is given whole.
+        How many trailing dimensions of each operand a call takes whole.
     divide : bool
         Whether ranks that hold replicas divide the calls. Without it only those do whose mesh
-        dimensions cut what a call is given whole.
+        dimensions cut dimensions that a call takes whole.
 
     Cost
     ----
-    What brings operands whose core dimensions are cut, or that lie otherwise than the rest, to
-    where the calls are made: an exchange each.
+    An exchange for each operand whose core dimensions are cut, or that lies otherwise than the
+    rest.
     """
     mesh = operands[0].mesh
     outer, sizes = [], []
@@ -94,7 +97,7 @@ def make_loop(
 
 
 def _inner_mesh_dims(operands: Sequence[DistArray], core_ndims: Sequence[int]) -> tuple[int, ...]:
-    """The mesh dimensions that cut what a call is given whole."""
+    """The mesh dimensions that cut dimensions that a call takes whole."""
     found: set[int] = set()
     for x, ndim in zip(operands, core_ndims, strict=True):
         for cut in x.layout.cuts[x.ndim - ndim :]:
@@ -108,15 +111,16 @@ def divided(layout: Layout, mesh_dims: tuple[int, ...] | None) -> Layout:
     chosen = range(len(layout.mesh_shape)) if mesh_dims is None else mesh_dims
     free = [m for m in chosen if layout.mesh_shape[m] > 1]
     free = [m for m in free if not any(m in cut.mesh_dims for cut in layout.cuts)]
-    cuts = list(layout.cuts)
+    layout = layout.settled()
     for mesh_dim in free:
-        open_dims = [d for d, cut in enumerate(cuts) if cut.is_canonical]
-        if open_dims:
-            dim = max(open_dims, key=lambda d: cuts[d].extent / cuts[d].parts)
-            cut = cuts[dim]
+        canonical = [d for d, cut in enumerate(layout.cuts) if cut.is_canonical]
+        lengths = [cut.extent / cut.parts for cut in layout.cuts]
+        if canonical:
+            dim = max(canonical, key=lengths.__getitem__)
+            cut = layout.cuts[dim]
             radix = (*cut.radix, layout.mesh_shape[mesh_dim])
-            cuts[dim] = Cut.chunked(cut.extent, (*cut.mesh_dims, mesh_dim), radix)
-    return Layout.from_cuts(cuts, layout.mesh_shape)
+            layout = layout.replace(dim, Cut.chunked(cut.extent, (*cut.mesh_dims, mesh_dim), radix))
+    return layout
 
 
 @lru_cache(maxsize=1024)
@@ -130,16 +134,23 @@ def _first_rank(layout: Layout) -> int:
     return rank_of(tuple(coords), layout.mesh_shape)
 
 
-def attempted(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
-    """What a call gives, and what it raises."""
+def attempted(call: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    """The result of a call, or the error that it raises."""
     try:
         return call(), None
     except Exception as error:
         return None, error
 
 
+def own_block(value: Any) -> Any:
+    """A result of this rank alone: of a distributed array, its block."""
+    return value.to_local() if isinstance(value, DistArray) else value
+
+
 def looped(
-    loop: Loop, function: Callable[[tuple[Any, ...]], Sequence[Any]], dtypes: Sequence[Any] = ()
+    loop: Loop,
+    function: Callable[[tuple[int, ...]], Sequence[Any]],
+    dtypes: Sequence[DTypeLike | None] = (),
 ) -> list[Array]:
     """Call ``function(index)`` for each index of this rank's part of a loop that has some.
 
@@ -150,7 +161,7 @@ def looped(
     function : callable
         Gives the results of one call, equally many each time.
     dtypes : sequence of dtype or None
-        Of the results; where there is none, that of the first call's.
+        Of the results; None for the data type of the first call's.
 
     Returns
     -------
@@ -166,17 +177,12 @@ def looped(
     index = next(indices, None)
     convert = loop.mesh.xp.asarray
 
-    def plain(value: Any) -> Array:
-        # A distributed result is this rank's own.
-        return convert(value.to_local() if isinstance(value, DistArray) else value)
-
-    def call_first() -> list[Array]:
+    def call_first() -> list[Any]:
         with alone(loop.mesh):
-            return [] if index is None else [plain(value) for value in function(index)]
+            return [] if index is None else [convert(own_block(value)) for value in function(index)]
 
-    first, error = attempted(call_first)
-    agree(group, error)
-    described = group.broadcast_object([(r.shape, r.dtype) for r in first or []], loop.root)
+    first = agreed(group, call_first)
+    described = group.broadcast_object([(r.shape, r.dtype) for r in first], loop.root)
     chosen = [*dtypes] if dtypes else [None] * len(described)
     made = [
         loop.mesh.xp.zeros(shape + core, dtype if wanted is None else wanted)
@@ -184,20 +190,19 @@ def looped(
     ]
 
     def call_rest() -> None:
-        for target, value in zip(made, first or [], strict=False):
+        for target, value in zip(made, first, strict=False):
             target[index] = value
         with alone(loop.mesh):
             for place in indices:
                 for target, value in zip(made, function(place), strict=True):
-                    target[place] = plain(value)
+                    target[place] = convert(own_block(value))
 
-    _, error = attempted(call_rest)
-    agree(group, error)
+    agreed(group, call_rest)
     return made
 
 
 def placed(loop: Loop, block: Array) -> DistArray:
-    """The array of a result's blocks: where the operands are if it is small, else as computed.
+    """The array of a result's blocks: laid out as the operands if it is small, else as computed.
 
     Cost
     ----

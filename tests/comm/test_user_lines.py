@@ -11,11 +11,16 @@ from types import FunctionType, SimpleNamespace
 
 import numpy as np
 
-from distarray.comm import calls, lines, stacks
+import distarray.ops.linalg  # noqa: F401 (its package says how its functions are shown)
+from distarray.comm import calls, stacks
+from distarray.comm import user_lines as lines
 
 HERE = Path(__file__).name
 #: What MPI would be, a group, and a function of NumPy's: each in a module of the house.
 MPI = """
+WAITS_FOR_RANKS = True
+
+
 def wait(self):
     self.lock.acquire(True, 30)
 """
@@ -29,6 +34,9 @@ def solve(x, many=1):
     x.exchange(x, [(1, x.block), (2, x.block)], [(2, x.block)])
 """
 PENDING = """
+WAITS_FOR_RANKS = True
+
+
 def wait(self):
     self.lock.acquire(True, 30)
 """
