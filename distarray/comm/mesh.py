@@ -126,7 +126,7 @@ class DeviceMesh:
         store = _outside_meshes if root is None else root.meshes
         known = store.get(wanted)
         if known is not None:
-            return cast("DeviceMesh", known)
+            return known
         mesh = _interned(root, *wanted)
         if mesh.coords is not None and ranks is not None:
             try:
@@ -436,7 +436,7 @@ def _interned(
     key = (shape, names, ranks, device_type)
     found = store.get(key)
     if found is not None:
-        return cast("DeviceMesh", found)
+        return found
     mesh = object.__new__(DeviceMesh)
     mesh.shape, mesh.ndim, mesh.mesh_dim_names = shape, len(shape), names
     mesh.device_type, mesh.ranks = device_type, ranks

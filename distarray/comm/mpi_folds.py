@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from distarray.comm import algorithms, large
+from distarray.comm import algorithms
 from distarray.comm.algorithms import GATHER_BELOW
 from distarray.comm.datatypes import LARGE, carrier, message
 from distarray.comm.folding import UFUNCS, averaged, prepared
 from distarray.comm.group import Array, Board, Group
 from distarray.comm.pending import FINISHED, Pending, Requested
+from distarray.comm.shared_memory import FROM as SHARED_FROM
+from distarray.comm.shared_memory import SharedMemory, shared_by
 from distarray.comm.talkers import Talker
 from distarray.errors import DivergenceError
 from distarray.layout.placement import Fold
@@ -27,11 +29,11 @@ _IN_PLACE = MPI.IN_PLACE
 
 
 def _native_folds() -> dict[str, dict[np.dtype[Any], tuple[MPI.Op, MPI.Datatype]]]:
-    """The folds that MPI does as NumPy does them: by fold and dtype, the operation and type.
+    """MPI's operation and type, by fold and dtype, where MPI folds as NumPy does.
 
-    Not among them: MIN and MAX of floats (MPI may lose a NaN), products of complex numbers (C and
-    NumPy differ at infinities), half and extended precision, times; and sums of integers of 8 and
-    16 bits, which wrap around in NumPy and saturate in Open MPI's vectorised loops.
+    These are missing: MIN and MAX of floats (MPI may lose a NaN), products of complex numbers (C
+    and NumPy differ at infinities), half and extended precision, times; and sums of integers of 8
+    and 16 bits, which wrap around in NumPy and saturate in Open MPI's vectorised loops.
     """
     integers = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
     types = {dtype: carrier(dtype).mpi_type for dtype in integers}
@@ -87,7 +89,7 @@ class MPIFolds(Group):
 
     @property
     def comm(self) -> MPI.Intracomm:
-        """What all that is said goes through: refused to a thread that does not talk here."""
+        """The communicator of all messages; raises in a thread that may not talk here."""
         if get_ident() != self.talker.thread:
             self.check_talker()
         return self._comm
@@ -96,7 +98,7 @@ class MPIFolds(Group):
 
     @cached_property
     def _on_one_node(self) -> bool:
-        """Whether several ranks, all of them, share memory; collective when first asked."""
+        """Whether there are several ranks, all on one node; collective the first time."""
         near = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
         try:
             return near.size == self.size > 1
@@ -104,24 +106,24 @@ class MPIFolds(Group):
             near.Free()
 
     @property
-    def _shared(self) -> large.Shared | None:
-        """Memory in which the ranks can fold, if there is; collective when first asked."""
+    def _shared(self) -> SharedMemory | None:
+        """Memory in which the ranks can fold; None if there is none. Collective the first time."""
         if get_ident() != self.talker.thread:
             self.check_talker()
         return self._memory
 
     @cached_property
-    def _memory(self) -> large.Shared | None:
-        # Ranks that fold a smaller block meanwhile would wait for this one: as in `Shared`.
+    def _memory(self) -> SharedMemory | None:
+        # Ranks that meanwhile fold a smaller block by MPI meet this call: as in `SharedMemory`.
         self.comm.Allreduce(_IN_PLACE, np.zeros(2))
-        return large.shared_by(self.comm) if self._on_one_node else None
+        return shared_by(self.comm) if self._on_one_node else None
 
     def _board(self) -> Board | None:
         return self._shared
 
     def _is_large(self, block: Array) -> bool:
         """Whether the ranks fold such blocks in memory that they share."""
-        return block.nbytes >= large.FROM and self._shared is not None
+        return block.nbytes >= SHARED_FROM and self._shared is not None
 
     def _fold_large(self, block: Array, total: Array | None, fold: Fold) -> Array:
         assert self._shared is not None
@@ -225,7 +227,7 @@ class MPIFolds(Group):
 
 
 def _explained(error: MPI.Exception, call: str, block: Array) -> Exception:
-    """What MPI's error means where ranks bring arrays of different sizes; other errors as is."""
+    """MPI's error, as a DivergenceError if ranks bring arrays of different sizes."""
     if error.Get_error_class() != MPI.ERR_TRUNCATE:
         return error
     return DivergenceError(
