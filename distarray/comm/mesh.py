@@ -6,10 +6,16 @@ from typing import Any, cast
 import numpy as np
 
 from distarray.comm import devices
-from distarray.comm.arguments import Definition, check_device, checked_names, compare, definition
+from distarray.comm.current_mesh import defaults, entered, left, preferred_mesh
 from distarray.comm.group import Group
+from distarray.comm.mesh_definition import (
+    Definition,
+    check_device,
+    checked_names,
+    compare,
+    definition,
+)
 from distarray.comm.outside import OutsideGroup
-from distarray.comm.own import defaults, entered, left, preferred_mesh
 from distarray.comm.roots import root_group, world_group
 from distarray.comm.threads import current_world
 from distarray.comm.tune import use_own_gpu
@@ -20,7 +26,7 @@ from distarray.plan.exchange import coords_of
 
 __all__ = ["DeviceMesh", "default_mesh", "init_device_mesh"]
 
-#: How users call its functions (see :mod:`distarray.comm.stacks`).
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray."
 
 #: Meshes of ranks that were handed COMM_NULL, and so belong to no group.

@@ -17,7 +17,7 @@ except (ImportError, RuntimeError) as error:
     )
     raise
 
-from distarray.comm import hooks, objects, processes, tune, watch
+from distarray.comm import hooks, objects, processes, tune
 from distarray.comm.algorithms import GATHER_BELOW, split_views
 from distarray.comm.datatypes import LARGE, in_place, message, message_parts
 from distarray.comm.group import Array, Pair
@@ -25,11 +25,12 @@ from distarray.comm.lone import become_lone
 from distarray.comm.mpi_folds import MPIFolds
 from distarray.comm.pending import Pending, Requested, Several
 from distarray.comm.talkers import MAIN, Talker, check_talker, talker_here
+from distarray.comm.waits import watch
 from distarray.errors import MeshError
 
 __all__ = ["MPIGroup", "group_of"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.stacks`).
+#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
 _TAG = 7

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MPIFile"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.stacks`).
+#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
 #: The system's numbers for the classes of MPI's errors.

@@ -22,7 +22,7 @@ from distarray.layout.placement import Fold
 
 __all__ = ["MPIFolds"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.stacks`).
+#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
 _IN_PLACE = MPI.IN_PLACE

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FINISHED", "Finishing", "Pending", "Requested", "Several"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.stacks`).
+#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
 

@@ -24,7 +24,7 @@ from distarray.typing import Array
 
 __all__ = ["FROM", "SharedMemory", "shared_by"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.stacks`).
+#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
 #: Blocks of this many bytes are faster so; below, the ranks' waits cost more than copies.

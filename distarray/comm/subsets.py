@@ -7,9 +7,9 @@ from distarray.comm.calls import note as remember
 from distarray.comm.transport import Transport
 
 if TYPE_CHECKING:
-    from distarray.comm.arguments import Definition
     from distarray.comm.group import Group
     from distarray.comm.mesh import DeviceMesh
+    from distarray.comm.mesh_definition import Definition
 
 __all__ = ["Subsets"]
 
