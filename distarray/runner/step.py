@@ -18,7 +18,7 @@ _OF_TASKS = ("asyncio.", "concurrent.", "multiprocessing.", "loky.", "joblib.ext
 
 
 def begin() -> None:
-    """Know of functions of the program's that a rank calls by itself (see `distarray.comm.alone`)."""
+    """Note functions of the program that a rank calls by itself (see `distarray.comm.alone`)."""
     global _by_itself
     from distarray.comm import own_mesh  # which imports NumPy, before which `open` is replaced
 
