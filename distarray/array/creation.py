@@ -33,7 +33,7 @@ __all__ = [
     "to_layout",
 ]
 
-#: How users call its functions (see :mod:`distarray.comm.stacks`).
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "np."
 
 Placements = Sequence[Placement] | Placement

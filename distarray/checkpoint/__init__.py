@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointError", "Saving", "latest", "load", "register", "save", "steps", "verify"]
 
-#: How users call its functions (see :mod:`distarray.comm.stacks`).
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray.checkpoint."
 
 _HOMES = {

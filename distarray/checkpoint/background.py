@@ -25,7 +25,7 @@ from distarray.checkpoint.tree import Node
 from distarray.checkpoint.writing import Shard, write_shards
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
-from distarray.comm.endings import end_with_status
+from distarray.comm.exit_status import end_with_status
 from distarray.io import directories
 from distarray.io.aside import named, on_first
 from distarray.io.flushing import Flusher, syncs_at_once

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["File", "Variable", "open", "read", "write"]
 
-#: How users call its functions (see :mod:`distarray.comm.stacks`).
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray.io."
 
 _HOMES = {

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from distarray.comm import Group
 from distarray.comm.agree import agree, agreed
@@ -55,8 +55,7 @@ def on_first(
             f"\n    rank {group.rank}  {said}"
         )
     agree(group, error)
-    shared: T = found
-    return shared
+    return cast("T", found)
 
 
 @contextmanager

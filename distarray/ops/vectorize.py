@@ -137,7 +137,7 @@ def _elementwise(func: Function, operands: list[DistArray], otypes: Any, cache: 
 
     def call() -> list[Array]:
         with alone(loop.mesh):
-            values = ufunc(*blocks)
+            values: Any = ufunc(*blocks)
         listed = values if isinstance(values, tuple) else (values,)
         return [np.asanyarray(v, kind) for v, kind in zip(listed, otypes, strict=True)]
 

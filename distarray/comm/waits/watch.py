@@ -14,12 +14,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from distarray.comm import calls, hooks, stacks
-from distarray.comm.farewell import say_farewell
-from distarray.comm.scope import Among, Scope, make_scope
-from distarray.comm.speaker import Exit, Speaker, State, pause
-from distarray.comm.verdict import LONG
-from distarray.comm.wire import Wire
+from distarray.comm import calls, hooks
+from distarray.comm.waits import stacks
+from distarray.comm.waits.last_words import say_farewell
+from distarray.comm.waits.scope import Among, Scope, make_scope
+from distarray.comm.waits.speaker import Exit, Speaker, State, pause
+from distarray.comm.waits.verdict import LONG
+from distarray.comm.waits.wire import Wire
 from distarray.config import config
 
 if TYPE_CHECKING:

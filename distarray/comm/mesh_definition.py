@@ -1,27 +1,38 @@
-"""What a mesh is made of, checked: shape, names, ranks; one clear error, equal on all ranks."""
+"""The definition of a mesh, checked: shape, names, ranks; with one clear error on all ranks."""
 
+from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import cast
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from distarray.comm.group import Group
 from distarray.errors import DivergenceError, MeshError
 from distarray.layout.placement import Fold
+from distarray.typing import ShapeLike
 
 __all__ = ["Definition", "check_device", "checked_names", "compare", "definition"]
 
 _DEVICES = ("cpu", "cuda")
+#: Names of mesh dimensions; a string is the name of the only one.
+Names = str | Sequence[str]
 #: Shape, names, members and kind of device.
 Definition = tuple[tuple[int, ...], tuple[str, ...] | None, tuple[int, ...], str]
 
 
 def definition(
-    root: Group | None, shape: Any, names: Any, device_type: str, ranks: Any
+    root: Group | None,
+    shape: ShapeLike | None,
+    names: Names | None,
+    device_type: str,
+    ranks: ArrayLike | None,
 ) -> Definition:
-    """What a mesh is made of, checked."""
+    """The definition of a mesh, from the arguments of :class:`~distarray.comm.mesh.DeviceMesh`."""
     check_device(device_type)
+    if shape is None:
+        shape = np.shape(ranks) if ranks is not None else (root.size if root else 1,)
     lengths = _shape(shape)
     return lengths, checked_names(names, lengths), _ranks(ranks, lengths, root), device_type
 
@@ -29,8 +40,8 @@ def definition(
 def compare(group: Group, wanted: Definition | MeshError) -> None:
     """Raise on all ranks of a group if they do not make the same mesh, or the same mistake.
 
-    A mesh that this rank has already may be new to another one, which would wait: what is there
-    already is compared as well.
+    Meshes that this rank has already are compared, too: another rank may be making one for the
+    first time, and would wait.
     """
     if group.size == 1:
         return
@@ -47,17 +58,18 @@ def compare(group: Group, wanted: Definition | MeshError) -> None:
 
 
 def check_device(device_type: str) -> None:
-    """Raise if it is no kind of device."""
+    """Raise if there is no such kind of device."""
     if device_type not in _DEVICES:
         gaudi = "; tensors on HPUs go with a mesh of blocks in host memory, 'cpu'"
         hint = gaudi if device_type == "hpu" else ""
         raise MeshError(f"device_type is one of {_DEVICES}, not {device_type!r}{hint}")
 
 
-def _shape(shape: Any) -> tuple[int, ...]:
+def _shape(shape: ShapeLike) -> tuple[int, ...]:
     """A mesh shape as a tuple of positive integers."""
     try:
-        lengths = (int(shape),) if np.ndim(shape) == 0 else tuple(int(n) for n in shape)
+        given = cast("Sequence[int]", (shape,) if np.ndim(shape) == 0 else shape)
+        lengths = tuple(int(n) for n in given)
         whole = bool(np.all(np.asarray(shape) == np.asarray(lengths)))
     except (TypeError, ValueError):
         raise MeshError(f"a mesh shape is a tuple of positive integers, not {shape!r}") from None
@@ -66,25 +78,26 @@ def _shape(shape: Any) -> tuple[int, ...]:
     return lengths
 
 
-def checked_names(names: Any, shape: tuple[int, ...]) -> tuple[str, ...] | None:
-    """Names of the mesh dimensions: one for each, distinct; None for none."""
+def checked_names(names: Names | None, shape: tuple[int, ...]) -> tuple[str, ...] | None:
+    """Names of the mesh dimensions, one for each and distinct; None if they have no names."""
     if names is None:
         return None
-    given: tuple[Any, ...] = (names,) if isinstance(names, str) else tuple(names)
+    given: tuple[object, ...] = (names,) if isinstance(names, str) else tuple(names)
+    checked = tuple([name for name in given if isinstance(name, str) and name])
     if len(given) != len(shape):
         raise MeshError(
             f"{len(given)} name(s) {given} for a mesh of shape {shape}; give one name a dimension"
         )
-    for name in given:
-        if not isinstance(name, str) or not name:
-            raise MeshError(f"a mesh dimension's name is a non-empty str, not {name!r}")
-    if len(set(given)) < len(given):
+    if len(checked) < len(given):
+        wrong = next(name for name in given if not isinstance(name, str) or not name)
+        raise MeshError(f"a mesh dimension's name is a non-empty str, not {wrong!r}")
+    if len(set(checked)) < len(given):
         raise MeshError(f"mesh_dim_names {given} are not distinct")
-    return given
+    return checked
 
 
-def _ranks(ranks: Any, shape: tuple[int, ...], root: Group | None) -> tuple[int, ...]:
-    """The members of the mesh: distinct ranks of the communicator, as many as the shape has."""
+def _ranks(ranks: ArrayLike | None, shape: tuple[int, ...], root: Group | None) -> tuple[int, ...]:
+    """The members of the mesh: distinct ranks of the communicator, as many as the shape needs."""
     needed = prod(shape)
     if ranks is None:
         if root is not None and root.size != needed:

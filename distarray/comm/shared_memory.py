@@ -1,11 +1,11 @@
-"""Memory that the ranks of one node share, and the allreduce of much data in it.
+"""Memory that the ranks of one node share, and the allreduce of large blocks in it.
 
 Between processes that share memory, messages of megabytes spend their time in copies: into MPI's
-own buffers, out of them, and into where they belong. Here every rank lays a segment of its block
-where all of them see it, folds one piece of it straight into its own block, and takes the other
-pieces from where the others have left them; the next segment is laid down meanwhile. Segments are
-so small that what is shared stays in the caches: the memory itself is read and written once. Since
-a piece is folded by one rank alone, in rank order, all ranks get the same bits.
+buffers, out of them, and to their destination. Here every rank copies a segment of its block to
+shared memory, folds one piece of it straight into its own block, and copies the other pieces that
+the others have folded; meanwhile it copies the next segment. Segments are so small that shared
+memory stays in the caches: main memory is read and written once. Since one rank alone folds a
+piece, in rank order, all ranks get the same bits.
 """
 
 import os
@@ -22,40 +22,39 @@ from distarray.comm import calls
 from distarray.errors import DivergenceError
 from distarray.typing import Array
 
-__all__ = ["FROM", "Shared", "shared_by"]
+__all__ = ["FROM", "SharedMemory", "shared_by"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.stacks`).
+#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
-
-#: Blocks of this many bytes gain; below, waiting for one another counts more than copies.
+#: Blocks of this many bytes are faster so; below, the ranks' waits cost more than copies.
 FROM = 1 << 17
-#: Bytes of a segment; less where many ranks have as much each.
+#: Bytes of a segment at most; with many ranks less, see `TOGETHER`.
 SEGMENT = 1 << 22
-#: And never less than this.
+#: Bytes of a segment at least.
 LEAST = 1 << 16
-#: Bytes of which the places of pieces are multiples: of all item sizes, and of a cache line.
+#: Pieces begin at multiples of this many bytes: a cache line, and a multiple of all item sizes.
 LINE = 64
-#: Bytes of shared memory that all ranks of a node together take for one of their groups.
+#: Bytes of shared memory that all ranks of a node together take for one group.
 TOGETHER = 1 << 25
-#: Times that a rank that waits for another looks again at once, before it sleeps in between.
+#: How often a rank that waits for a mark looks again at once, before it sleeps in between.
 _PATIENCE = 1000
 _PAUSE = 1e-4
-#: A number of elements and a turn in one integer, which is written and read at once.
+#: A turn and a number of elements are packed into one integer, written and read atomically.
 _COUNTS, _TURNS = 1 << 40, 1 << 20
 
 
-class Shared:
+class SharedMemory:
     """Memory that all ranks of a communicator read and write; made by :func:`shared_by`.
 
-    A rank's part has two slots of a segment, used by turns. What the others are to fold lies where
-    it lies in the segment, and so does this rank's result, whose place nobody else needs.
+    A rank's part has two slots of a segment, used by turns. Each piece lies in a slot where it lies
+    in the segment. The place of this rank's own piece, which nobody else reads, takes its result.
 
     Attributes
     ----------
     slots : list of ndarray
-        The bytes of each rank's part, a row a slot. Who lays something else there than a fold
-        meets the others before (:meth:`begin`), and once more when all have read it.
+        The bytes of each rank's part, a row a slot. For other uses than folds, meet the other ranks
+        before you write to it (:meth:`begin`), and once more when all have read it.
     """
 
     def __init__(self, comm: MPI.Intracomm, window: MPI.Win, segment: int) -> None:
@@ -64,7 +63,7 @@ class Shared:
         buffers: list[Any] = [window.Shared_query(rank)[0] for rank in range(comm.size)]
         parts = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
         self.slots = [part[: 2 * segment].reshape(2, segment) for part in parts]
-        # A mark a cache line, lest who writes one hinders those who look at another.
+        # One mark a cache line, so that writing one does not slow down reading another.
         marks = [part[2 * segment :].view(np.int64)[:: LINE // 8] for part in parts]
         self._marks = [mark[1:] for mark in marks]
         self._said: list[Any] = [mark.data for mark in marks]
@@ -80,20 +79,19 @@ class Shared:
         total : ndarray
             C-contiguous; receives the fold. It may be `block` itself.
         ufunc : numpy.ufunc
-            What folds two of them.
+            The fold of two blocks.
 
         Raises
         ------
         DivergenceError
-            On all ranks, if the blocks differ in length or dtype: nothing else would notice, and
-            the result would be made of what was there before.
+            On all ranks, if the blocks differ in length or dtype, which nothing else would notice.
         """
         source, target = block.reshape(-1), total.reshape(-1)
         rank, size = self._comm.rank, self._comm.size
         piece = self._segment // size // LINE * LINE  # bytes, the same for every item size
         width, used = piece // block.itemsize, piece * size
-        # By rank, turn and piece: nobody's piece is another's place. What some still take from the
-        # fold before, of whatever length and dtype, is not where others lay what is next.
+        # By rank, turn and piece. Whatever the lengths and dtypes of two folds, no rank writes
+        # where another may still read the results of the fold before.
         slots = [part[:, :used].view(block.dtype).reshape(2, size, width) for part in self.slots]
         others = [other for other in range(size) if other != rank]
         taken: list[tuple[Array, Array]] = []
@@ -102,7 +100,7 @@ class Shared:
             cuts = [start + length * r // size for r in range(size + 1)]
             spans = [slice(low, high) for low, high in pairwise(cuts)]
             for other in others:
-                _laid(slots[rank][turn, other], source[spans[other]])
+                _lay(slots[rank][turn, other], source[spans[other]])
             if number:
                 self.meet()
             else:
@@ -120,8 +118,8 @@ class Shared:
     def _meet_alike(self, block: Array) -> None:
         """Wait for all ranks, and raise on all of them if their blocks differ.
 
-        A rank whose block is so small that it goes another way calls MPI's allreduce, too: the
-        two do not wait for each other, but end in MPI's error about a truncated message.
+        A rank whose block is too small for shared memory calls MPI's allreduce, too. The two calls
+        meet in MPI's error about a truncated message, instead of waiting for each other.
         """
         brought = block.size, block.dtype.num
         most = np.array([*brought, *[-number for number in brought]])
@@ -136,24 +134,23 @@ class Shared:
             )
 
     def compare(self, count: int, itemsize: int = 0) -> None:
-        """Say how much this rank brings to a conversation, and look at what others have said.
+        """Write how many elements this rank brings to a conversation, and read the others' numbers.
 
-        MPI is not asked, and nobody waits: of ranks that bring different numbers of elements those
-        that come later raise, before MPI can end the process. Ranks that have left for another
-        turn have met this one.
+        No rank calls MPI or waits: of ranks that bring different numbers of elements, the later
+        ones raise, before MPI can end the process. A rank in another turn has passed this one.
 
         Parameters
         ----------
         count : int
-            Its number of elements.
+            This rank's number of elements.
         itemsize : int
-            Where all ranks bring as much as :data:`FROM` bytes or more, they compare it together,
-            and all raise: then nobody does so here. 0 if they do not.
+            Bytes of one, where all ranks compare blocks of :data:`FROM` bytes or more together and
+            all raise: such blocks are not compared here. 0 if all are to be.
 
         Raises
         ------
         DivergenceError
-            If a rank that has come before brings another number of elements.
+            If a rank that came before brings another number of elements.
         """
         self._turn = (self._turn + 1) % _TURNS
         rank, mine = self._comm.rank, self._turn * _COUNTS + count
@@ -169,7 +166,7 @@ class Shared:
                 )
 
     def meet(self) -> None:
-        """Wait for all ranks; what each has written before, all others see afterwards."""
+        """Wait for all ranks; afterwards each sees what the others had written before."""
         calls.waiting()
         self._window.Sync()
         self._comm.Barrier()
@@ -182,12 +179,12 @@ class Shared:
         self.meet()
 
     def mark(self, number: int, count: int) -> None:
-        """Say how far this rank is: who sees it sees all that was written before."""
+        """Set a mark of this rank; whoever sees it sees all that it has written before."""
         self._window.Sync()
         self._marks[self._comm.rank][number] = count
 
     def wait_for(self, rank: int, number: int, count: int) -> None:
-        """Wait until a rank is so far."""
+        """Wait until a mark of a rank has reached a count."""
         marks, looks = self._marks[rank], 0
         calls.waiting()
         while marks[number] < count:
@@ -207,26 +204,26 @@ class Shared:
         self._window.Free()
 
 
-def shared_by(comm: MPI.Intracomm) -> Shared | None:
+def shared_by(comm: MPI.Intracomm) -> SharedMemory | None:
     """Memory shared by the ranks of a communicator, which are on one node; collective.
 
-    None, on all of them, where MPI cannot provide it.
+    None, on all of them, if MPI cannot provide it.
     """
-    pages = TOGETHER // (4 * PAGESIZE * comm.size) * 2  # whole ones in each half, too
+    pages = TOGETHER // (4 * PAGESIZE * comm.size) * 2  # whole pages in each half, too
     segment = max(LEAST, min(SEGMENT, pages * PAGESIZE))
     window = MPI.WIN_NULL
-    with suppress(MPI.Exception):  # told by the fold below
+    with suppress(MPI.Exception):  # the allreduce tells the others
         window = MPI.Win.Allocate_shared(2 * segment + PAGESIZE, 1, comm=comm)
     got = comm.allreduce(window != MPI.WIN_NULL, MPI.LAND)
-    return Shared(comm, window, segment) if got else None
+    return SharedMemory(comm, window, segment) if got else None
 
 
-def _laid(place: Array, piece: Array) -> None:
+def _lay(place: Array, piece: Array) -> None:
     place[: len(piece)] = piece
 
 
 def _take(pairs: list[tuple[Array, Array]]) -> None:
-    """What the other ranks have folded of a segment."""
+    """Copy the pieces of a segment that the other ranks have folded."""
     for piece, place in pairs:
         piece[...] = place[: len(piece)]
 

@@ -1,6 +1,6 @@
-"""Which mesh new arrays go to: of this rank by itself, that of a ``with mesh:``, or the default.
+"""The mesh of new arrays: this rank alone, that of a ``with mesh:`` block, or the default one.
 
-A rank is by itself in calls of functions of the user's, of which it makes as many as fall to it.
+A rank is alone while it calls functions of the user's, each rank as many as fall to it.
 """
 
 import os
@@ -20,18 +20,18 @@ __all__ = ["alone", "defaults", "entered", "left", "own_mesh", "preferred_mesh"]
 
 _own: ContextVar["DeviceMesh | None"] = ContextVar("distarray_own_mesh", default=None)
 _entered: ContextVar[tuple["DeviceMesh", ...]] = ContextVar("distarray_meshes", default=())
-#: Of all ranks, by the kind of device.
+#: The meshes over all ranks, by the kind of device.
 defaults: dict[str, "DeviceMesh"] = {}
 _forked = False
 
 
 @contextmanager
 def alone(mesh: "DeviceMesh") -> Iterator[None]:
-    """Run what the ranks of a mesh do each by itself, one more often than another.
+    """Run a block that each rank of a mesh runs by itself, perhaps one more often than another.
 
-    Arrays that are made meanwhile are on a mesh of this rank alone; replicated ones from outside
-    may be used. What would need other ranks raises
-    :class:`~distarray.errors.CommunicationForbidden`: they are elsewhere, and would not answer.
+    Arrays made in the block are on a mesh of this rank alone; replicated arrays from outside can be
+    used. Operations that need other ranks raise
+    :class:`~distarray.errors.CommunicationForbidden`, since those would not answer.
 
     Examples
     --------
@@ -54,17 +54,17 @@ def alone(mesh: "DeviceMesh") -> Iterator[None]:
 
 
 def entered(mesh: "DeviceMesh") -> None:
-    """Begin a ``with mesh:``."""
+    """Begin a ``with mesh:`` block."""
     _entered.set((*_entered.get(), mesh))
 
 
 def left() -> None:
-    """End the innermost ``with mesh:``."""
+    """End the innermost ``with mesh:`` block."""
     _entered.set(_entered.get()[:-1])
 
 
 def preferred_mesh() -> "DeviceMesh | None":
-    """The mesh of new arrays, where it is not the default one."""
+    """The mesh of new arrays; None for the default one."""
     own = _own.get()
     if own is not None:
         return own
@@ -73,7 +73,7 @@ def preferred_mesh() -> "DeviceMesh | None":
 
 
 def own_mesh() -> "DeviceMesh | None":
-    """The mesh of this rank by itself inside :func:`alone`, and in a child; None elsewhere.
+    """The mesh of this rank alone, inside :func:`alone` and in a child process; None elsewhere.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def own_mesh() -> "DeviceMesh | None":
 
 
 def _in_forked_child() -> None:
-    """New arrays are on a mesh of this process alone; whole ones of its parent's go with them."""
+    """New arrays are on a mesh of this process alone; its parent's whole arrays go with them."""
     global _forked
     defaults.clear()
     _own.set(None)

@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any, NamedTuple
 
-from distarray.comm import calls, hooks, stacks
-from distarray.comm.scope import Scope, entry_of
-from distarray.comm.stacks import Look
-from distarray.comm.verdict import Report, hopeless, spans
-from distarray.comm.words import each, told
+from distarray.comm import calls, hooks
+from distarray.comm.waits import stacks
+from distarray.comm.waits.report_text import each, told
+from distarray.comm.waits.scope import Scope, entry_of
+from distarray.comm.waits.stacks import Look
+from distarray.comm.waits.verdict import Report, hopeless, spans
 from distarray.config import config
 
 __all__ = ["Exit", "Speaker", "State", "pause"]

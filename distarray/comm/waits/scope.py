@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from distarray.comm.calls import Call
-from distarray.comm.channel import Channel, open_channel
-from distarray.comm.verdict import Entry, Report
-from distarray.comm.wire import WORDS, Node, Wire, addresses, listener
+from distarray.comm.waits.channel import Channel, open_channel
+from distarray.comm.waits.verdict import Entry, Report
+from distarray.comm.waits.wire import WORDS, Node, Wire, addresses, listener
 
 __all__ = ["Among", "Scope", "entry_of", "make_scope"]
 

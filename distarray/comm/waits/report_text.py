@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from distarray.comm.describing import ranks_in_words
-from distarray.comm.verdict import Entry, Report, alike, parting
+from distarray.comm.waits.verdict import Entry, Report, alike, parting
 
 __all__ = ["each", "in_short", "told"]
 
