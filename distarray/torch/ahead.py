@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from distarray.torch.conversations import Coming
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Landing", "Order", "landed", "poke", "under_way"]
 
-Tensor = Any
 
 _talking = threading.local()
 

@@ -4,17 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from distarray.comm.agree import agree
+from distarray.comm.group import Group
 from distarray.comm.mesh import DeviceMesh, default_mesh
 from distarray.errors import DivergenceError, MeshError
 from distarray.torch import conversations as talk
 from distarray.torch.parts import plainly
 
 __all__ = ["agree_alike", "line_of", "take_over"]
-
-Tensor = Any
-Group = Any
 
 
 def line_of(

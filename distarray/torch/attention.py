@@ -5,7 +5,8 @@ from math import sqrt
 from typing import Any
 
 import torch
-from torch.nn import functional
+from torch import Tensor
+from torch.nn import Module, functional
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout, Placement, Replicate
@@ -18,9 +19,6 @@ from distarray.torch.parts import plainly
 from distarray.torch.tensor import DistTensor, laid_out
 
 __all__ = ["AttentionParallel"]
-
-Tensor = Any
-Module = Any
 
 
 class AttentionParallel(ParallelStyle):

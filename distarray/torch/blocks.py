@@ -5,10 +5,9 @@ host; bfloat16, float16 and the float8 kinds are folded in float32 and rounded o
 where nothing is computed, elements that NumPy has no type for travel as integers of their size.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
+from torch import Tensor
 
 from distarray.layout.placement import Fold
 from distarray.torch import counting
@@ -17,7 +16,6 @@ from distarray.typing import Array
 
 __all__ = ["foldable", "folded_back", "folds_in_place", "movable", "moved_back", "plain", "refill"]
 
-Tensor = Any
 
 _float8 = [
     kind

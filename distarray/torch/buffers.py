@@ -11,14 +11,14 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
+from distarray.comm.group import Group
 from distarray.torch.alike import take_over
 
 __all__ = ["Buffers", "equalize_buffers"]
 
-Tensor = Any
-Module = Any
-Group = Any
 
 #: Of each module that has buffers what keeps them alike.
 _KEEPERS: "WeakKeyDictionary[Module, Buffers]" = WeakKeyDictionary()

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from distarray.array.movement import moved
@@ -23,7 +24,6 @@ from distarray.torch.blocks import movable, moved_back
 
 __all__ = ["Route", "border", "carried", "carry", "gradient_layout"]
 
-Tensor = Any
 
 _SUM = Partial()
 

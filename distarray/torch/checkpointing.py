@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
 
 from distarray.array import DistArray, empty
 from distarray.checkpoint.adapters import AsSaved, Exact, Filled, register
@@ -22,9 +25,6 @@ from distarray.torch.placed import Placed, placed_as
 
 __all__ = ["register_torch"]
 
-Tensor = Any
-Module = Any
-Optimizer = Any
 State = dict[Any, Any]
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch.nn import Module
 
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
@@ -11,8 +12,6 @@ from distarray.torch.parts import plainly
 from distarray.torch.placed import averaged_by, placed_as
 
 __all__ = ["agree_on_parameters", "check_apart", "check_parameters", "check_replicas", "owners"]
-
-Module = Any
 
 
 def owners(root: Module) -> dict[int, list[tuple[str, Module, str]]]:

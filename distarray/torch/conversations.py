@@ -3,13 +3,14 @@
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from distarray.array.divergence import verify_among, verify_equal
 from distarray.comm.algorithms import begin_allgather, begin_reduce_scatter, joined
+from distarray.comm.group import Group
 from distarray.comm.mesh import DeviceMesh
 from distarray.comm.pending import FINISHED, Pending
 from distarray.comm.talkers import allow
@@ -50,8 +51,6 @@ __all__ = [
     "verify_replicas",
 ]
 
-Tensor = Any
-Group = Any
 MeshDim = int | str | tuple[int | str, ...] | None
 Sizes = int | Sequence[int] | None
 Parts = tuple[int, ...]

@@ -14,6 +14,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.array import wrap
 from distarray.comm import DeviceMesh, current_world, default_mesh
@@ -33,8 +35,6 @@ __all__ = [
     "share_random_numbers",
 ]
 
-Tensor = Any
-Module = Any
 
 #: So many calls are remembered for activation checkpointing to make them again.
 _REMEMBERED = 4096

@@ -5,6 +5,8 @@ from math import prod
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.errors import LayoutError
 from distarray.torch import conversations as talk
@@ -14,8 +16,6 @@ from distarray.torch.placed import Placed, placed_of
 
 __all__ = ["Entry", "packed"]
 
-Tensor = Any
-Module = Any
 
 #: Parameters of fewer bytes travel together.
 ALONE_FROM = 1 << 18

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import torch
+from torch import Tensor
 
 from distarray.layout import Cut, Layout, Replicate
 from distarray.torch.carrying import Route, carry, gradient_layout
@@ -18,7 +19,6 @@ from distarray.torch.elementwise import ELEMENTWISE
 
 __all__ = ["Operators", "call", "joins", "knows"]
 
-Tensor = Any
 
 #: The others: name -> function(func, args, kwargs), which the room that has it registers.
 _OTHERS: dict[str, Callable[..., Any]] = {}

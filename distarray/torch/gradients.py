@@ -10,7 +10,9 @@ from contextvars import copy_context
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from distarray.comm.group import Group
 from distarray.layout.placement import Fold
 from distarray.torch import conversations as talk
 
@@ -30,8 +32,6 @@ __all__ = [
     "sum_on_root",
 ]
 
-Tensor = Any
-Group = Any
 Apply = Callable[..., Tensor]
 
 #: Folds that are linear maps.

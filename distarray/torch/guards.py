@@ -3,6 +3,9 @@
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -12,9 +15,6 @@ from distarray.torch.parts import KEY, Part, guard, local_of, unguard
 
 __all__ = ["look_at", "part_of_whole", "take_whole_states", "watch_optimizers"]
 
-Module = Any
-Optimizer = Any
-Tensor = Any
 
 #: How many parameters have been distributed in this process; None as long as nobody looks.
 _distributed: int | None = None

@@ -5,6 +5,8 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.array.divergence import verify_among
 from distarray.comm import DeviceMesh
@@ -15,9 +17,6 @@ from distarray.torch.conversations import verify_replicas
 from distarray.torch.tensor import DistTensor, laid_out
 
 __all__ = ["ParallelStyle", "annotated", "handed_out"]
-
-Tensor = Any
-Module = Any
 
 
 class ParallelStyle(ABC):

@@ -13,7 +13,8 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
-from torch.nn import functional
+from torch import Tensor
+from torch.nn import Module, functional
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout, Partial, Placement, Replicate, Shard
@@ -25,8 +26,6 @@ from distarray.torch.tensor import DistTensor, laid_out
 
 __all__ = ["alike", "cut_in_units", "install", "mark", "rule_of", "whole_parameters"]
 
-Tensor = Any
-Module = Any
 Rule = Callable[..., DistTensor]
 
 _SUM = Partial()

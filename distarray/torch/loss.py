@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.nn import _reduction, functional
 from torch.overrides import TorchFunctionMode
 
@@ -18,7 +19,6 @@ from distarray.torch.tensor import DistTensor, laid_out
 
 __all__ = ["loss_parallel", "parallel_cross_entropy"]
 
-Tensor = Any
 
 _WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 

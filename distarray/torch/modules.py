@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import Module
 from torch.utils._pytree import tree_leaves
 
 from distarray.comm import DeviceMesh, default_mesh
@@ -22,8 +23,6 @@ from distarray.torch.placed import placed_of
 from distarray.torch.tensor import DistTensor
 
 __all__ = ["distribute_module"]
-
-Module = Any
 
 
 def distribute_module(

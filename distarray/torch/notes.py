@@ -8,13 +8,13 @@ when it is asked for.
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from distarray.torch.ahead import poke
 from distarray.torch.parts import local_of
 
 __all__ = ["Notes", "in_use"]
 
-Tensor = Any
 
 #: Gathered parameters that a forward is using, by the address of their memory: whose they are
 #: (something with a method ``again(place)``), and which place they have there.

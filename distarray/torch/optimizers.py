@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
 
 from distarray.array import DistArray
 from distarray.comm.mesh import DeviceMesh
@@ -19,10 +22,6 @@ from distarray.torch.parts import plainly
 from distarray.torch.placed import Placed, placed_as
 
 __all__ = ["clip_grad_norm_", "optimizer_state", "state_tensors"]
-
-Tensor = Any
-Module = Any
-Optimizer = Any
 
 
 def state_tensors(optimizer: Optimizer) -> Iterator[tuple[int, str, Tensor, Placed | None]]:

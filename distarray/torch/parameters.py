@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.array.divergence import verify_among
 from distarray.array.movement import moved
@@ -33,8 +35,6 @@ __all__ = [
     "whole_shape",
 ]
 
-Tensor = Any
-Module = Any
 Placements = Sequence[Placement] | Placement
 
 

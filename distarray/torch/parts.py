@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import torch
+from torch import Tensor
 
 from distarray.layout.placement import Fold
 from distarray.torch.elementwise import ELEMENTWISE
@@ -32,7 +33,6 @@ __all__ = [
     "unguard",
 ]
 
-Tensor = Any
 
 #: The attribute of modules, of parameters and of parts that says how they are laid out.
 KEY = "_distarray_placed"

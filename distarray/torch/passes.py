@@ -5,12 +5,11 @@ import sys
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from distarray.torch.tensor import DistTensor
 
 __all__ = ["at_end_of_backward", "compiled", "in_backward", "tensors_in"]
-
-Tensor = Any
 
 
 def at_end_of_backward(callback: Any) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.array import DistArray, wrap
 from distarray.comm import DeviceMesh
@@ -17,8 +19,6 @@ from distarray.torch.parts import KEY, check_unrecorded, guard, local_of
 
 __all__ = ["AVERAGED", "Placed", "averaged_by", "placed_as", "placed_of"]
 
-Tensor = Any
-Module = Any
 
 #: The attribute of a parameter that says which ranks average its gradient.
 AVERAGED = "_distarray_averaged"

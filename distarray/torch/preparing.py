@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from torch.nn import Module
+
 from distarray.comm import DeviceMesh
 from distarray.layout import Placement
 from distarray.torch.handing import ParallelStyle, annotated, handed_out
@@ -11,7 +13,6 @@ from distarray.torch.tensor import DistTensor
 
 __all__ = ["PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput"]
 
-Module = Any
 Placements = Sequence[Placement | None] | Placement | None
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from distarray.torch.parts import guard, plainly
 from distarray.torch.passes import at_end_of_backward, in_backward
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from distarray.torch.uses import Use
 
 __all__ = ["Repeats"]
-
-Tensor = Any
-Module = Any
 
 
 class Repeats:

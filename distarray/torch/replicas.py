@@ -13,6 +13,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.array.divergence import verify_among
 from distarray.comm.mesh import DeviceMesh
@@ -28,8 +30,6 @@ from distarray.torch.placed import AVERAGED
 
 __all__ = ["data_parallel", "no_sync"]
 
-Tensor = Any
-Module = Any
 
 #: The bucket that is full first is small, so that the first allreduce begins early.
 FIRST_BUCKET = 1 << 20

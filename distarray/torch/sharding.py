@@ -6,10 +6,11 @@ a unit are gathered for its forward, given up, gathered again for its backward, 
 go to the ranks that own the rows.
 """
 
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.comm.mesh import DeviceMesh
 from distarray.errors import LayoutError, MeshError
@@ -25,8 +26,6 @@ from distarray.torch.units import Unit
 
 __all__ = ["fully_shard"]
 
-Tensor = Any
-Module = Any
 
 #: The attribute of a parameter that says which entry of a unit it is.
 _ENTRY = "_distarray_entry"

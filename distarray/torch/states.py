@@ -1,6 +1,6 @@
 """The state of a distributed module as arrays over the memory of its parameters."""
 
-from typing import Any
+from torch.nn import Module
 
 from distarray.array import DistArray, wrap
 from distarray.comm import DeviceMesh
@@ -11,8 +11,6 @@ from distarray.torch.parameters import names_of, owned
 from distarray.torch.placed import placed_of
 
 __all__ = ["module_state"]
-
-Module = Any
 
 
 def module_state(module: Module, mesh: DeviceMesh | None = None) -> dict[str, DistArray]:

@@ -4,6 +4,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+from torch.nn import Module
+
 from distarray.comm import DeviceMesh
 from distarray.errors import LayoutError
 from distarray.layout import Cut, Layout, Placement, Replicate, Shard
@@ -23,9 +25,6 @@ from distarray.torch.placed import placed_of
 from distarray.torch.tensor import DistTensor
 
 __all__ = ["ColwiseParallel", "DropoutParallel", "RowwiseParallel", "SequenceParallel"]
-
-Tensor = Any
-Module = Any
 
 
 # -- weights cut -------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from distarray.comm import DeviceMesh
 from distarray.config import config
@@ -19,7 +20,6 @@ from distarray.torch.refusals import checked_tensor
 
 __all__ = ["DistTensor", "laid_out"]
 
-Tensor = Any
 Placements = Sequence[Placement] | Placement
 
 

@@ -13,8 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.array.divergence import verify_among
+from distarray.comm.group import Group
 from distarray.comm.pending import FINISHED
 from distarray.config import config
 from distarray.layout.placement import Fold
@@ -28,10 +31,6 @@ from distarray.torch.repeats import Repeats
 from distarray.torch.uses import Place, Use
 
 __all__ = ["Unit"]
-
-Tensor = Any
-Module = Any
-Group = Any
 
 
 class Unit:

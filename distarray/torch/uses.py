@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from distarray.torch.ahead import Landing
 from distarray.torch.notes import Notes, in_use
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Place", "Use"]
 
-Tensor = Any
 
 _forwards = threading.local()
 
