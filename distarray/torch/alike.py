@@ -1,4 +1,4 @@
-"""What replicas have to have in common: their parameters' shapes, then their values."""
+"""Replicas made alike: their parameters' shapes are compared, then their values copied."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,7 +41,11 @@ def line_of(
 
 
 def agree_alike(
-    call: str, group: Group, error: Exception | None, tensors: Sequence[Tensor], options: Any
+    call: str,
+    group: Group,
+    error: Exception | None,
+    tensors: Sequence[Tensor],
+    options: Sequence[Any],
 ) -> None:
     """Raise on all ranks if one has an error, or if their parameters or options differ."""
     agree(group, error)

@@ -104,7 +104,7 @@ def parallelize_module(
 
 
 def _matched(root: Module, mesh: DeviceMesh, plan: Plan | None) -> Matched:
-    """Which module gets which style; what speaks against it."""
+    """The modules and their styles; raises if a style does not fit."""
     call = "parallelize_module"
     if not isinstance(root, torch.nn.Module):
         raise TypeError(f"{call} takes a Module, not {type(root).__name__}")
