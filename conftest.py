@@ -183,7 +183,7 @@ def _put_blocks_on(device: str) -> None:
     # The numbers of ranks change nothing about where blocks are: one, and uneven blocks on three.
     ThreadWorld.ranks = (1, 3)
     if device == "standin":
-        path = Path(__file__).parent / "gpu" / "standin.py"
+        path = Path(__file__).parent / "tests" / "gpu" / "standin.py"
         spec = importlib.util.spec_from_file_location("standin", path)
         assert spec is not None
         assert spec.loader is not None
