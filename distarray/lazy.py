@@ -11,7 +11,7 @@ __all__ = ["lazy_names", "load_operations", "needs"]
 def load_operations() -> None:
     """Register what arrays can do, NumPy's files included: without it an array is of no use."""
     import_module("distarray.ops")
-    import_module("distarray.io.rows")
+    import_module("distarray.io.numpy_functions")
 
 
 def lazy_names(

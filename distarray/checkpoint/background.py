@@ -20,14 +20,14 @@ from distarray.checkpoint.catalog import (
     steps,
     write_catalog,
 )
-from distarray.checkpoint.metadata import Stored
+from distarray.checkpoint.shard_writing import Shard, write_shards
 from distarray.checkpoint.tree import Node
-from distarray.checkpoint.writing import Shard, write_shards
+from distarray.checkpoint.zarr_metadata import Stored
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.comm.endings import end_with_status
 from distarray.io import directories
-from distarray.io.aside import named, on_first
+from distarray.io.atomic_file import named, on_first
 from distarray.io.flushing import Flusher, syncs_at_once
 
 __all__ = ["Aside", "Saving", "finish", "settle", "start"]

@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from distarray.checkpoint.files import checksum
-from distarray.checkpoint.metadata import Stored, array_json, parse_array
+from distarray.checkpoint.chunk_files import checksum
 from distarray.checkpoint.tree import Node
+from distarray.checkpoint.zarr_metadata import Stored, array_json, parse_array
 from distarray.errors import CheckpointError
 from distarray.io import directories
 from distarray.io.flushing import Flusher

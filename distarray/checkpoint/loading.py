@@ -13,8 +13,6 @@ import numpy as np
 from distarray.array import DistArray, wrap
 from distarray.array.creation import as_distarray, placed_layout
 from distarray.checkpoint import background
-from distarray.checkpoint.agreement import same_everywhere
-from distarray.checkpoint.blocks import Wanted
 from distarray.checkpoint.catalog import (
     Catalog,
     check_members,
@@ -24,18 +22,20 @@ from distarray.checkpoint.catalog import (
     read_catalog,
 )
 from distarray.checkpoint.catalog import steps as steps_of
-from distarray.checkpoint.checking import check_chunks, check_files
-from distarray.checkpoint.files import ChunkFiles
+from distarray.checkpoint.chunk_files import ChunkFiles
+from distarray.checkpoint.chunk_reader import Wanted
+from distarray.checkpoint.integrity import check_chunks, check_files
 from distarray.checkpoint.matching import Fresh, Match
-from distarray.checkpoint.metadata import Stored
 from distarray.checkpoint.progress import bar, shows
 from distarray.checkpoint.reading import read_arrays
+from distarray.checkpoint.same_state import same_everywhere
 from distarray.checkpoint.tree import flatten
+from distarray.checkpoint.zarr_metadata import Stored
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree, agreed
 from distarray.comm.files import landing
 from distarray.comm.group import Group
-from distarray.io.aside import on_first
+from distarray.io.atomic_file import on_first
 from distarray.io.directories import recover_all
 from distarray.layout import Layout, Placement, Replicate, Shard
 

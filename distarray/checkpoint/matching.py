@@ -8,8 +8,8 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.array.creation import as_distarray
 from distarray.checkpoint.adapters import AsSaved, Exact, Filled, adapter_of
-from distarray.checkpoint.metadata import Stored, many
 from distarray.checkpoint.tree import Node, entries_of, item_of, unflatten
+from distarray.checkpoint.zarr_metadata import Stored, many
 from distarray.errors import CheckpointError
 
 __all__ = ["Fresh", "Match", "Target"]

@@ -2,14 +2,14 @@
 
 A chunk whose elements one rank wants alone is read by that rank, into its block where it lies
 there in one stretch. One that several want is read by one of them, in turn, and given to the others
-(:mod:`distarray.checkpoint.sharing`).
+(:mod:`distarray.checkpoint.shared_chunks`).
 """
 
 from collections.abc import Sequence
 
-from distarray.checkpoint.blocks import Chunk, Reader, Told, Wanted, ranks_of
-from distarray.checkpoint.files import ChunkFiles
-from distarray.checkpoint.sharing import read_shared
+from distarray.checkpoint.chunk_files import ChunkFiles
+from distarray.checkpoint.chunk_reader import Chunk, Reader, Told, Wanted, ranks_of
+from distarray.checkpoint.shared_chunks import read_shared
 from distarray.comm import DeviceMesh
 
 __all__ = ["read_arrays"]

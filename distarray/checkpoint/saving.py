@@ -9,16 +9,16 @@ from typing import Any
 
 from distarray.array import DistArray
 from distarray.checkpoint import background
-from distarray.checkpoint.agreement import check_alike
 from distarray.checkpoint.background import Aside, Saving
 from distarray.checkpoint.catalog import is_checkpoint, place_of, step_path, steps
 from distarray.checkpoint.progress import bar, shows
+from distarray.checkpoint.same_state import check_alike
+from distarray.checkpoint.shard_writing import Item, plan_items, shard_of, staged, write_shards
 from distarray.checkpoint.tree import Flat, flatten
-from distarray.checkpoint.writing import Item, plan_items, shard_of, staged, write_shards
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree, agreed
 from distarray.io import directories
-from distarray.io.aside import named, on_first
+from distarray.io.atomic_file import named, on_first
 from distarray.io.flushing import Flusher
 from distarray.lazy import needs
 

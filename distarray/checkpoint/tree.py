@@ -23,7 +23,7 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.checkpoint.adapters import Filled, adapter_of
-from distarray.checkpoint.metadata import dtype_from, dtype_name
+from distarray.checkpoint.zarr_metadata import dtype_from, dtype_name
 from distarray.errors import CheckpointError
 from distarray.layout import Placement, Shard
 

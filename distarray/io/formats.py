@@ -74,8 +74,8 @@ FORMATS: tuple[Format, ...] = (
     Format("hdf5", (".h5", ".hdf5", ".he5", ".hdf"), "distarray.io.hdf5", (b"\x89HDF\r\n\x1a\n",)),
     Format("netcdf", (".nc", ".nc4", ".cdf"), "distarray.io.netcdf", _CLASSIC),
     Format("zarr", (".zarr", ".zarr.zip"), "distarray.io.zarr"),
-    Format("npy", (".npy",), "distarray.io.npyfile", (b"\x93NUMPY",)),
-    Format("npz", (".npz",), "distarray.io.npzfile"),
+    Format("npy", (".npy",), "distarray.io.npy", (b"\x93NUMPY",)),
+    Format("npz", (".npz",), "distarray.io.npz"),
     Format("safetensors", (".safetensors", ".safetensors.index.json"), "distarray.io.safetensors"),
 )
 

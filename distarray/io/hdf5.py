@@ -14,11 +14,11 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
-from distarray.io.aside import replacing
+from distarray.io.atomic_file import replacing
+from distarray.io.box_pieces import pieces_of
+from distarray.io.deferred_errors import SwallowingFile
 from distarray.io.formats import Contents, Lazy, check_labels, check_tree, creating
-from distarray.io.portions import pieces_of
 from distarray.io.sections import write_array
-from distarray.io.swallowing import SwallowingFile
 from distarray.layout import Box
 from distarray.lazy import needs
 

@@ -14,7 +14,7 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
-from distarray.io.aside import replacing
+from distarray.io.atomic_file import replacing
 from distarray.io.formats import Contents, Lazy, check_labels, check_tree, creating
 from distarray.io.sections import write_array
 from distarray.layout import Box

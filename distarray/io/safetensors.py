@@ -20,8 +20,8 @@ from distarray.comm import DeviceMesh
 from distarray.comm.files import STRETCH
 from distarray.comm.files import open_file as open_shared
 from distarray.errors import DamagedFileError
-from distarray.io.aside import replacing
-from distarray.io.bodies import runs, whole, write_body
+from distarray.io.atomic_file import replacing
+from distarray.io.contiguous import runs, whole, write_body
 from distarray.io.formats import Contents, Lazy
 from distarray.layout import Box
 from distarray.lazy import needs

@@ -16,10 +16,10 @@ from distarray.array.movement import Piece, moved, part_of, pieces, settled
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree, agreed
 from distarray.errors import ArgumentsDiffer, DistArrayError
-from distarray.io.agreement import described
-from distarray.io.portions import pieces_of, portions, put_together
-from distarray.io.rounds import fill, pour
-from distarray.io.shares import shares
+from distarray.io.box_pieces import pieces_of, portions, put_together
+from distarray.io.fingerprints import described
+from distarray.io.storage_layout import shares
+from distarray.io.two_phase import fill, pour
 from distarray.layout import Box, Layout, Placement
 from distarray.plan import moved_elements
 from distarray.typing import Array

@@ -16,11 +16,11 @@ from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
 from distarray.comm.files import open_file
+from distarray.io.contiguous_reading import Placements
 from distarray.io.encodings import PACKED, is_piecewise
-from distarray.io.filling import Placements
-from distarray.io.lines import parsed, spread
-from distarray.io.origins import origin_of, read_by_each
-from distarray.io.storing import target_for, write_through
+from distarray.io.input_files import origin_of, read_by_each
+from distarray.io.output_files import target_for, write_through
+from distarray.io.text_lines import parsed, spread
 from distarray.layout import Layout, Shard
 
 __all__ = ["fromregex", "genfromtxt", "loadtxt", "savetxt"]

@@ -8,8 +8,8 @@ from distarray.array import DistArray
 from distarray.array.creation import as_distarray, common_mesh
 from distarray.comm import DeviceMesh
 from distarray.comm.alike import same_call
-from distarray.io.agreement import options_said, path_said, value_words
-from distarray.io.aside import on_first
+from distarray.io.atomic_file import on_first
+from distarray.io.fingerprints import options_said, path_said, value_words
 from distarray.io.formats import (
     check_options,
     find_format,

@@ -20,11 +20,11 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.errors import DamagedFileError, DistArrayError
 from distarray.io import directories
-from distarray.io.aside import named, on_first
+from distarray.io.atomic_file import named, on_first
+from distarray.io.box_pieces import portions
+from distarray.io.chunk_grids import files_of, plan_shards
 from distarray.io.formats import Contents, Lazy, check_labels, check_tree, creating, is_zarr
-from distarray.io.grids import files_of, plan_shards
-from distarray.io.held import HeldDirectory
-from distarray.io.portions import portions
+from distarray.io.held_files import HeldDirectory
 from distarray.io.sections import write_array
 from distarray.layout import Box
 from distarray.lazy import needs

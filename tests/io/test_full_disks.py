@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from distarray.io.swallowing import SwallowingFile
+from distarray.io.deferred_errors import SwallowingFile
 from tests.io.jobs import ROOT
 
 for module in ("h5py", "netCDF4", "zarr", "google_crc32c"):

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from distarray.array.keys import basic_entries
 from distarray.comm import DeviceMesh, trace
 from distarray.errors import DistArrayError
-from distarray.io import rounds
-from distarray.io import shares as shares_module
-from distarray.io.parts import Part
-from distarray.io.portions import pieces_of
+from distarray.io import storage_layout as shares_module
+from distarray.io import two_phase
+from distarray.io.box_pieces import pieces_of
+from distarray.io.hyperslabs import Part
 from distarray.io.sections import read_array, write_array
-from distarray.io.shares import shares
+from distarray.io.storage_layout import shares
 from distarray.layout import Layout, Replicate, Shard
 from distarray.testing import assert_matches, mesh_shapes, recipes, shapes
 
@@ -86,7 +86,7 @@ def test_any_layout_is_written_and_read_once(world: Any, data: Any) -> None:
         assert_matches(y, values)
         assert y.layout == Layout.chunked(shape, mesh_shape, wanted)
 
-    with patch.object(rounds, "_ROUND", room), patch.object(shares_module, "_GRAIN", room // 4):
+    with patch.object(two_phase, "_ROUND", room), patch.object(shares_module, "_GRAIN", room // 4):
         shares.cache_clear()
         world.run(ranks, program)
     shares.cache_clear()

@@ -8,7 +8,7 @@ import numpy as np
 
 from distarray.comm import DeviceMesh
 from distarray.comm.alike import Said, same_call
-from distarray.io.agreement import options_said, value_words
+from distarray.io.fingerprints import options_said, value_words
 
 __all__ = ["Origin", "origin_of", "read_by_each"]
 

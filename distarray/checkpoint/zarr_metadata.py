@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distarray.errors import CheckpointError
-from distarray.io.grids import Grid
+from distarray.io.chunk_grids import Grid
 
 __all__ = ["Stored", "array_json", "dtype_from", "dtype_name", "many", "parse_array"]
 

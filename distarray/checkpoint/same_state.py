@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.checkpoint.files import as_bytes, checksum
+from distarray.checkpoint.chunk_files import as_bytes, checksum
 from distarray.checkpoint.tree import Flat, Leaf, Node
 from distarray.comm.alike import Said, same_call
 from distarray.comm.group import Group

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from distarray.checkpoint.files import ChunkFiles, wrong_size
-from distarray.checkpoint.metadata import Stored
+from distarray.checkpoint.chunk_files import ChunkFiles, wrong_size
+from distarray.checkpoint.zarr_metadata import Stored
 from distarray.comm.group import Group
 from distarray.errors import CheckpointError
 

@@ -13,10 +13,11 @@ import pytest
 
 import distarray as da
 from distarray import Partial, Shard, checkpoint
-from distarray.checkpoint import background, files, saving
+from distarray.checkpoint import background, chunk_files, saving
 from distarray.errors import CheckpointError, DivergenceError
 from distarray.testing import assert_matches
-from tests.io.kept import TABLE, assert_same, few, hidden, line_of, small_chunks
+from tests.checkpoint.states import TABLE, assert_same, few, line_of, small_chunks
+from tests.io.helpers import hidden
 
 __all__ = ["few", "small_chunks"]
 
@@ -145,7 +146,7 @@ def test_a_failure_behind_the_scenes_is_raised_by_the_next_call(
     world: Any, few: int, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = shared / str(few)
-    write = files._write_all
+    write = chunk_files._write_all
 
     def program(group: Any) -> None:
         mesh = line_of(group)
@@ -162,14 +163,14 @@ def test_a_failure_behind_the_scenes_is_raised_by_the_next_call(
                 raise OSError(28, "No space left on device")
             write(handle, buffers)
 
-        monkeypatch.setattr(files, "_write_all", fails)
+        monkeypatch.setattr(chunk_files, "_write_all", fails)
         group.barrier()
         saving = checkpoint.save(path, {"x": x + 1}, asynchronous=True)
         with pytest.raises(OSError, match="No space left"):
             checkpoint.load(path, mesh=mesh)
         assert saving.done
         group.barrier()
-        monkeypatch.setattr(files, "_write_all", write)
+        monkeypatch.setattr(chunk_files, "_write_all", write)
         group.barrier()
         assert_matches(checkpoint.load(path, mesh=mesh)["x"], TABLE)  # the old one; raised once
 

@@ -18,14 +18,14 @@ __all__ = ["HOMES"]
 
 #: Where the function is that stands behind one of NumPy's.
 HOMES: dict[Callable[..., Any], str] = {
-    np.save: "distarray.io.npy",
-    np.savez: "distarray.io.npz",
-    np.savez_compressed: "distarray.io.npz",
+    np.save: "distarray.io.numpy_save",
+    np.savez: "distarray.io.numpy_savez",
+    np.savez_compressed: "distarray.io.numpy_savez",
     np.savetxt: "distarray.io.text",
     np.loadtxt: "distarray.io.text",
     np.genfromtxt: "distarray.io.text",
-    np.fromfile: "distarray.io.raw",
-    DistArray.tofile: "distarray.io.raw",
+    np.fromfile: "distarray.io.raw_binary",
+    DistArray.tofile: "distarray.io.raw_binary",
 }
 #: Those that make arrays, and take the one that NumPy was handed as ``like=``.
 _MAKING = {np.loadtxt, np.genfromtxt, np.fromfile}

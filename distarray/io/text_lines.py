@@ -10,10 +10,10 @@ import numpy as np
 
 from distarray.array import DistArray, distribute, placed_layout, to_layout, wrap
 from distarray.comm import DeviceMesh
+from distarray.io.contiguous_reading import Placements
 from distarray.io.encodings import PACKED, is_piecewise
-from distarray.io.filling import Placements
-from distarray.io.npy import found_on_rank_0
-from distarray.io.origins import Origin
+from distarray.io.input_files import Origin
+from distarray.io.numpy_save import found_on_rank_0
 from distarray.layout import Cut, Layout
 
 __all__ = ["parsed", "share_of", "spread"]

@@ -12,11 +12,11 @@ from distarray.array import distribute
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agreed
 from distarray.errors import DivergenceError
-from distarray.io.archives import Archive
-from distarray.io.filling import Placements, filled, kept
-from distarray.io.mapped import mapped_file
-from distarray.io.npy import PARSING, Header, found_on_rank_0, read_header
-from distarray.io.origins import origin_of, read_by_each
+from distarray.io.contiguous_reading import Placements, filled, kept
+from distarray.io.input_files import origin_of, read_by_each
+from distarray.io.memmap import mapped_file
+from distarray.io.npz_archive import Archive
+from distarray.io.numpy_save import PARSING, Header, found_on_rank_0, read_header
 
 __all__ = ["load"]
 

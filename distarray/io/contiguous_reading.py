@@ -12,10 +12,10 @@ from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.comm.files import STRETCH, landing, open_file
-from distarray.io.agreement import has_exact_bytes
-from distarray.io.bodies import ALONE, Sum, read_body, runs, sum_of
-from distarray.io.npy import Header
-from distarray.io.origins import read_by_each
+from distarray.io.contiguous import ALONE, Sum, read_body, runs, sum_of
+from distarray.io.fingerprints import has_exact_bytes
+from distarray.io.input_files import read_by_each
+from distarray.io.numpy_save import Header
 from distarray.layout import Box, Layout, Placement
 
 __all__ = ["Checksum", "Placements", "cut_from", "filled", "kept", "taken"]

@@ -17,8 +17,7 @@ import distarray.numpy as np
 from distarray import DeviceMesh, DistArray, Replicate, Shard, checkpoint
 from distarray.comm.alike import Said, same_call
 from distarray.errors import ArgumentsDiffer
-from tests.io.kept import cut_small
-from tests.io.shared import tiny
+from tests.io.helpers import cut_small, tiny
 
 __all__ = ["tiny"]
 

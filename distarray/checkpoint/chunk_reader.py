@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distarray.array.movement import part_of
-from distarray.checkpoint.files import ChunkFiles, ChunkReading, as_bytes
-from distarray.checkpoint.metadata import Stored
+from distarray.checkpoint.chunk_files import ChunkFiles, ChunkReading, as_bytes
+from distarray.checkpoint.zarr_metadata import Stored
 from distarray.comm import DeviceMesh
 from distarray.comm.files import landing
-from distarray.io.grids import Index
+from distarray.io.chunk_grids import Index
 from distarray.layout import Box, Layout
 from distarray.plan.exchange import intersect, rank_of
 from distarray.typing import Array

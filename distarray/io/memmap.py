@@ -9,9 +9,9 @@ import numpy as np
 from distarray.array import DistArray, placed_layout
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agreed
-from distarray.io.agreement import described
-from distarray.io.filling import Placements
-from distarray.io.npy import Header, found_on_rank_0
+from distarray.io.contiguous_reading import Placements
+from distarray.io.fingerprints import described
+from distarray.io.numpy_save import Header, found_on_rank_0
 from distarray.layout import Replicate
 
 __all__ = ["mapped_file", "memmap"]

@@ -18,20 +18,17 @@ import pytest
 
 import distarray as da
 from distarray import DeviceMesh, Replicate, Shard, checkpoint
-from distarray.checkpoint import files, loading
+from distarray.checkpoint import chunk_files, loading
 from distarray.comm import run_threads
 from distarray.errors import CheckpointError
-from distarray.io import flushing, grids
+from distarray.io import chunk_grids, flushing
 from distarray.testing import assert_matches
+from tests.checkpoint.damage import CLAIMS, DAMAGES, HOSTILE, Bomb, claimed
+from tests.checkpoint.killing import killed_job, leftover, load_one, save_one
 
 HERE = Path(__file__).parent
 #: Saves that are killed at random; the figure for a release is 100.
 SAVES = os.environ.get("DISTARRAY_TEST_SAVES", "20")
-sys.path.insert(0, str(HERE))
-sys.path.insert(0, str(HERE.parent))
-
-from damage import CLAIMS, DAMAGES, HOSTILE, Bomb, claimed  # noqa: E402
-from killing import killed_job, leftover, load_one, save_one  # noqa: E402
 
 pytest.importorskip("google_crc32c")
 
@@ -41,8 +38,8 @@ TABLE = np.arange(37 * 11.0).reshape(37, 11)
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny arrays in several files of several chunks."""
-    monkeypatch.setattr(grids, "CHUNK", 300)
-    monkeypatch.setattr(grids, "LEAST", 400)
+    monkeypatch.setattr(chunk_grids, "CHUNK", 300)
+    monkeypatch.setattr(chunk_grids, "LEAST", 400)
 
 
 def saved_at(path: Path, asynchronous: bool = False) -> None:
@@ -62,8 +59,8 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint that nothing has happened to; each process has its own."""
     path = tmp_path_factory.mktemp("good") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grids, "CHUNK", 300)
-        patch.setattr(grids, "LEAST", 400)
+        patch.setattr(chunk_grids, "CHUNK", 300)
+        patch.setattr(chunk_grids, "LEAST", 400)
         saved_at(path)
     return path
 
@@ -227,7 +224,7 @@ def test_any_flipped_bit_is_found(good: Path, tmp_path: Path) -> None:
 def test_a_full_disk(world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     n, path = world.ranks[-1], shared / "run"
     written, room = [0], 3000
-    write = files._write_all
+    write = chunk_files._write_all
 
     def until_full(handle: int, buffers: Any) -> None:
         written[0] += sum(buffer.size for buffer in buffers)
@@ -240,7 +237,7 @@ def test_a_full_disk(world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch) 
         x = da.distribute(TABLE, mesh, [Shard(0)], src=None)
         checkpoint.save(path, {"table": x})
         group.barrier()
-        monkeypatch.setattr(files, "_write_all", until_full)
+        monkeypatch.setattr(chunk_files, "_write_all", until_full)
         group.barrier()
         for asynchronous in (False, True):
             written[0] = 0
@@ -250,7 +247,7 @@ def test_a_full_disk(world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch) 
             group.barrier()  # rank 0 has removed what there was
             assert sorted(os.listdir(shared)) == ["run"]
             group.barrier()
-        monkeypatch.setattr(files, "_write_all", write)
+        monkeypatch.setattr(chunk_files, "_write_all", write)
         group.barrier()
         assert_matches(checkpoint.load(path, mesh=mesh)["table"], TABLE)
         checkpoint.save(path, {"table": x + 2})

@@ -12,7 +12,7 @@ from distarray.array import DistArray
 from distarray.array.keys import basic_entries
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.alike import Said, same_call
-from distarray.io.agreement import described, options_said, path_said
+from distarray.io.fingerprints import described, options_said, path_said
 from distarray.io.formats import (
     Contents,
     Named,
@@ -22,7 +22,7 @@ from distarray.io.formats import (
     module_of,
     naming,
 )
-from distarray.io.parts import Part
+from distarray.io.hyperslabs import Part
 from distarray.io.sections import Placements, Source, read_array
 
 __all__ = ["File", "ManyPlacements", "Variable", "open", "read"]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from distarray.checkpoint.blocks import Chunk, Ranks, Reader
+from distarray.checkpoint.chunk_reader import Chunk, Ranks, Reader
 from distarray.comm import Group, ledger
 from distarray.comm.files import PAGE, landing
 from distarray.comm.group import Board, Pair

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 import distarray as da
 from distarray import DeviceMesh, DistArray, Replicate, Shard, checkpoint
-from distarray.checkpoint import files, sharing
+from distarray.checkpoint import chunk_files, shared_chunks
 from distarray.errors import CheckpointError
-from distarray.io import grids
+from distarray.io import chunk_grids
 from distarray.layout import Fold
 from distarray.testing import array_values, assert_matches, mesh_shapes, recipes
-from tests.io.kept import TABLE, assert_same, few, grid_of, hidden, line_of, small_chunks
+from tests.checkpoint.states import TABLE, assert_same, few, grid_of, line_of, small_chunks
+from tests.io.helpers import hidden
 
 __all__ = ["few", "small_chunks"]
 
@@ -195,26 +196,26 @@ def test_any_layout_to_any_other(world: Any, tmp_path_factory: Any, data: Any) -
         )
         np.testing.assert_array_equal(fresh["x"].full(), values)
 
-    with patch.object(sharing, "_ROUND", room):  # chunks have 256 bytes: whole, or in pieces
+    with patch.object(shared_chunks, "_ROUND", room):  # chunks have 256 bytes: whole, or in pieces
         world.run(ranks, program)
 
 
 def test_each_byte_is_read_once_and_nothing_is_sent_in_vain(
     world: Any, ranks: int, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grids, "LEAST", 1)
+    monkeypatch.setattr(chunk_grids, "LEAST", 1)
     n = 6 * ranks
     values = np.arange(n * 24.0).reshape(n, 24)
     path = shared / str(ranks)
-    monkeypatch.setattr(grids, "CHUNK", 24 * 16)
+    monkeypatch.setattr(chunk_grids, "CHUNK", 24 * 16)
 
     def counted(group: Any, placement: Any) -> tuple[int, da.comm.ledger.Trace]:
-        before = files.counted["read"]
+        before = chunk_files.counted["read"]
         group.barrier()
         with da.trace() as book:
             checkpoint.load(path, mesh=line_of(group), placements=[placement])
         group.barrier()
-        read = files.counted["read"] - before
+        read = chunk_files.counted["read"] - before
         if world.name == "mpi":
             read = int(group.allreduce(np.array(read), Fold.SUM))
         return read, book

@@ -28,7 +28,7 @@ import numpy as np
 import distarray as da
 from distarray import DeviceMesh, Shard, checkpoint
 from distarray.comm import run_threads
-from distarray.io import grids, leftovers
+from distarray.io import chunk_grids, leftovers
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -215,7 +215,7 @@ def under_mpi(directory: Path) -> None:
 
 def main() -> None:
     """Count."""
-    grids.CHUNK, grids.LEAST = 64, 64
+    chunk_grids.CHUNK, chunk_grids.LEAST = 64, 64
     directory = Path(sys.argv[1])
     if sys.argv[2] == "mpi":
         under_mpi(directory)

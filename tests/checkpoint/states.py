@@ -1,39 +1,24 @@
-"""What the tests of checkpoints and of Zarr stores share."""
+"""What the tests of checkpoints share."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from distarray import DeviceMesh, DistArray, comm
-from distarray.checkpoint import sharing, writing
-from distarray.io import flushing, grids
-
-
-def hidden(directory: Path) -> list[str]:
-    """What has been left of unfinished stores."""
-    return [name for name in os.listdir(directory) if name.startswith(".")]
-
-
-def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiny arrays go into several files of several chunks; fsync does not wait."""
-    monkeypatch.setattr(grids, "CHUNK", 256)
-    monkeypatch.setattr(grids, "LEAST", 64)
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr(flushing, "_sync_system", lambda handle: None)
+from distarray.checkpoint import shard_writing, shared_chunks
+from tests.io.helpers import cut_small
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small parts, which are written and read in several rounds."""
     cut_small(monkeypatch)
-    monkeypatch.setattr(sharing, "_ROUND", 600)
-    monkeypatch.setattr(sharing, "PAGE", 64)
-    monkeypatch.setattr(writing, "_SLAB", 600)
+    monkeypatch.setattr(shared_chunks, "_ROUND", 600)
+    monkeypatch.setattr(shared_chunks, "PAGE", 64)
+    monkeypatch.setattr(shard_writing, "_SLAB", 600)
     monkeypatch.setattr(comm.files, "_WORTH", 0)
 
 

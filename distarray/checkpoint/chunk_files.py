@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from distarray.checkpoint.metadata import CHECK, Stored
+from distarray.checkpoint.zarr_metadata import CHECK, Stored
 from distarray.errors import CheckpointError
+from distarray.io.chunk_grids import Index
 from distarray.io.flushing import Flusher
-from distarray.io.grids import Index
 from distarray.lazy import needs
 from distarray.typing import Array
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from distarray.array import DistArray, common_mesh, distribute
 from distarray.comm import DeviceMesh
-from distarray.io.bodies import pieces
-from distarray.io.filling import Placements, filled
-from distarray.io.npy import Header, found_on_rank_0
-from distarray.io.origins import origin_of, read_by_each
-from distarray.io.storing import put, store, target_for, write_through
+from distarray.io.contiguous import pieces
+from distarray.io.contiguous_reading import Placements, filled
+from distarray.io.input_files import origin_of, read_by_each
+from distarray.io.numpy_save import Header, found_on_rank_0
+from distarray.io.output_files import put, store, target_for, write_through
 
 __all__ = ["fromfile", "tofile"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.array.movement import assign
-from distarray.io.shares import shares
+from distarray.io.storage_layout import shares
 from distarray.layout import Box, Entries, Layout
 
 __all__ = ["fill", "pour", "slabs"]

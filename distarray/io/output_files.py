@@ -19,9 +19,9 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree, agreed
 from distarray.comm.alike import Said, same_call
 from distarray.comm.files import open_file
-from distarray.io.agreement import options_said, value_words
-from distarray.io.aside import named
-from distarray.io.bodies import ALONE, pieces, whole, write_body
+from distarray.io.atomic_file import named
+from distarray.io.contiguous import ALONE, pieces, whole, write_body
+from distarray.io.fingerprints import options_said, value_words
 
 __all__ = [
     "Part",

@@ -1,7 +1,8 @@
-"""What the tests of NumPy's files share."""
+"""What the tests of files share."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +11,43 @@ import pytest
 
 from distarray import DeviceMesh, Replicate, Shard
 from distarray.comm import files
-from distarray.io import bodies, filling, lines, npz, storing, text
+from distarray.io import (
+    chunk_grids,
+    contiguous,
+    contiguous_reading,
+    flushing,
+    numpy_savez,
+    output_files,
+    text,
+    text_lines,
+)
 
 
 @pytest.fixture
 def tiny(monkeypatch):
     """Bounds so low that a few elements take the ways of large arrays."""
-    for module in (storing, filling, npz):
+    for module in (output_files, contiguous_reading, numpy_savez):
         monkeypatch.setattr(module, "ALONE", 0)
     monkeypatch.setattr(files, "_WORTH", 0)
-    monkeypatch.setattr(bodies, "_ROUND", 96)
-    monkeypatch.setattr(bodies, "_RUN", 160)
-    monkeypatch.setattr(bodies, "STRETCH", 128)
-    monkeypatch.setattr(filling, "_PIECE", 64)
+    monkeypatch.setattr(contiguous, "_ROUND", 96)
+    monkeypatch.setattr(contiguous, "_RUN", 160)
+    monkeypatch.setattr(contiguous, "STRETCH", 128)
+    monkeypatch.setattr(contiguous_reading, "_PIECE", 64)
     monkeypatch.setattr(text, "_BATCH", 5)
-    monkeypatch.setattr(lines, "_WORTH", 1)
+    monkeypatch.setattr(text_lines, "_WORTH", 1)
+
+
+def hidden(directory: Path) -> list[str]:
+    """What has been left of unfinished stores."""
+    return [name for name in os.listdir(directory) if name.startswith(".")]
+
+
+def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiny arrays go into several files of several chunks; fsync does not wait."""
+    monkeypatch.setattr(chunk_grids, "CHUNK", 256)
+    monkeypatch.setattr(chunk_grids, "LEAST", 64)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr(flushing, "_sync_system", lambda handle: None)
 
 
 def common(group: Any, tmp_path: Path) -> Path:

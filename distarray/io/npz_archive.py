@@ -13,11 +13,11 @@ from numpy.lib import format as npy_format
 from distarray.array import DistArray, distribute
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
-from distarray.io.bodies import Sum
-from distarray.io.filling import Placements, filled, kept
-from distarray.io.npy import PARSING, Header, found_on_rank_0, read_header
-from distarray.io.origins import read_by_each
-from distarray.io.zips import combined
+from distarray.io.contiguous import Sum
+from distarray.io.contiguous_reading import Placements, filled, kept
+from distarray.io.input_files import read_by_each
+from distarray.io.numpy_save import PARSING, Header, found_on_rank_0, read_header
+from distarray.io.zip_structure import combined
 
 __all__ = ["Archive", "Member", "look_at"]
 

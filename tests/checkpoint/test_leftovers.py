@@ -17,8 +17,9 @@ import distarray.io as io
 from distarray import DeviceMesh, checkpoint
 from distarray.comm import run_threads
 from distarray.io import directories, leftovers
+from tests.checkpoint.states import small_chunks
+from tests.io.helpers import hidden
 from tests.io.jobs import run_job
-from tests.io.kept import hidden, small_chunks
 
 __all__ = ["small_chunks"]
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.array.movement import Piece, part_of, pieces, starts
-from distarray.checkpoint.files import as_bytes, write_shard
-from distarray.checkpoint.metadata import Stored
+from distarray.checkpoint.chunk_files import as_bytes, write_shard
 from distarray.checkpoint.tree import Leaf
+from distarray.checkpoint.zarr_metadata import Stored
 from distarray.comm import DeviceMesh
 from distarray.comm.files import PAGE, landing
+from distarray.io.chunk_grids import Index, plan_shards
 from distarray.io.flushing import Flusher
-from distarray.io.grids import Index, plan_shards
 from distarray.layout import Box, Layout
 from distarray.typing import Array
 
