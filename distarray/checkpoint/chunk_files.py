@@ -1,7 +1,7 @@
-"""The files of a checkpoint on one rank: chunks and their checksums, written and read.
+"""The files of chunks: chunks with their checksums, written and read on one rank.
 
-A file is a shard: its chunks one after the other, each followed by the CRC32C of its bytes, and, if
-there may be several, an index of where each begins and how long it is, with a CRC32C of its own.
+A file is a shard: its chunks one after the other, each followed by the CRC32C of its bytes. If it
+may have several chunks, an index of their offsets and lengths follows, with a CRC32C of its own.
 """
 
 import errno
@@ -33,26 +33,26 @@ __all__ = [
 
 _ABSENT = (1 << 64) - 1
 
-#: Bytes read from the chunks of checkpoints by this process; tests look at it.
+#: Bytes of chunks that this process has read; for tests.
 counted = {"read": 0}
 _counting = threading.Lock()
 
-#: Bytes after which the system is asked to begin with a file that is still being written.
+#: Bytes after which the system begins to write an unfinished file to disk.
 _BEGIN = 1 << 25
 
 
-def checksum(data: Array, before: int = 0) -> int:
-    """CRC32C of a contiguous NumPy array or of bytes, and of those that came before."""
+def checksum(data: Array | bytes, before: int = 0) -> int:
+    """CRC32C of a contiguous array or of bytes; `before` is that of preceding bytes."""
     return int(needs("google_crc32c").extend(before, data))
 
 
 def as_bytes(view: Array) -> Array:
-    """The bytes of a C-contiguous array, not copied."""
+    """The bytes of a C-contiguous array, as a view."""
     return view.reshape(-1).view(np.uint8)
 
 
 def write_shard(path: str, stored: Stored, chunks: Iterator[Array | None], flusher: Flusher) -> int:
-    """Write the file of a shard; the number of its bytes.
+    """Write the file of a shard; returns the number of its bytes.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def write_shard(path: str, stored: Stored, chunks: Iterator[Array | None], flush
         Must not exist.
     stored : Stored
     chunks : iterator of array or None
-        The chunks of the shard in C order, each C-contiguous and whole; None for one that lies
-        beyond the edge of the array.
+        The chunks of the shard in C order, each C-contiguous and whole; None for a chunk beyond
+        the edge of the array.
     flusher : Flusher
         Brings the file to disk.
     """
@@ -94,7 +94,7 @@ def _check_bytes(value: int) -> Array:
 
 def _write_all(handle: int, buffers: list[Array]) -> None:
     """Write all bytes of some buffers; the system may take fewer at a time."""
-    views = [memoryview(buffer) for buffer in buffers if buffer.size]
+    views = [buffer.data for buffer in buffers if buffer.size]
     while views:
         written = os.writev(handle, views)
         while views and written >= len(views[0]):
@@ -104,7 +104,7 @@ def _write_all(handle: int, buffers: list[Array]) -> None:
 
 
 class ChunkFiles:
-    """Reads chunks, and checks them; keeps a few files open.
+    """Reads chunks and checks their checksums; keeps a few files open.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class ChunkFiles:
             os.close(self._open.popitem()[1][0])
 
     def read(self, stored: Stored, chunk: Index, out: Array) -> None:
-        """Read a chunk, whole, and compare its checksum; as a :class:`ChunkReading` does."""
+        """Read a whole chunk and check its checksum; see :class:`ChunkReading`."""
         ChunkReading(self, stored, chunk).read(out)
 
     def read_at(self, place: "ChunkReading", buffers: list[Array]) -> None:
@@ -177,7 +177,7 @@ class ChunkFiles:
 
 
 class ChunkReading:
-    """A chunk that is read in one piece or in several, from its first byte to its last.
+    """The reading of a chunk, from its first byte to its last, in one piece or several.
 
     Parameters
     ----------
@@ -198,17 +198,17 @@ class ChunkReading:
         return f"array {self.stored.name!r}, chunk {self._chunk}, in {self.path}"
 
     def read(self, out: Array) -> None:
-        """Read on; the checksum is compared with the last byte.
+        """Read the next bytes; after the last byte the checksum is compared.
 
         Parameters
         ----------
         out : array of uint8
-            C-contiguous, of at most as many bytes as are left.
+            C-contiguous; has at most as many bytes as are left.
 
         Raises
         ------
         CheckpointError
-            If the file is not whole or its bytes are not those that were saved.
+            If the file is not complete, or its bytes are not those that were saved.
         """
         last = self.at + out.size == self.stored.chunk_bytes
         found = np.empty(CHECK, np.uint8)
@@ -244,7 +244,7 @@ def _cannot_open(path: str, name: str, error: OSError) -> Exception:
 
 
 def wrong_size(path: str, name: str, found: os.stat_result, size: int) -> str:
-    """What is wrong with a file that is not an ordinary one of `size` bytes."""
+    """The error of a file that is not an ordinary one of `size` bytes."""
     if not stat.S_ISREG(found.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no ordinary file"
         return f"array {name!r}: {path} is {kind}, which no save makes"
@@ -254,9 +254,9 @@ def wrong_size(path: str, name: str, found: os.stat_result, size: int) -> str:
     )
 
 
-def _read_all(handle: int, buffers: list[Array], at: int, where: object) -> int:
-    """Fill buffers with a file's bytes from `at` on; their number."""
-    views = [memoryview(buffer) for buffer in buffers if buffer.size]
+def _read_all(handle: int, buffers: list[Array], at: int, where: "str | ChunkReading") -> int:
+    """Fill buffers with a file's bytes from `at` on; returns the number of bytes."""
+    views = [buffer.data for buffer in buffers if buffer.size]
     total = sum(map(len, views))
     while views:
         count = os.preadv(handle, views, at)

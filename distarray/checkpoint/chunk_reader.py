@@ -1,10 +1,10 @@
-"""A rank's blocks that are being loaded: which chunks concern them, and filling them."""
+"""Reading chunks into a rank's blocks, and the ranks whose blocks a chunk meets."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -14,13 +14,14 @@ from distarray.checkpoint.zarr_metadata import Stored
 from distarray.comm import DeviceMesh
 from distarray.comm.files import landing
 from distarray.io.chunk_grids import Index
-from distarray.layout import Box, Layout
+from distarray.layout import At, Box, Coords, Layout
 from distarray.plan.exchange import intersect, rank_of
 from distarray.typing import Array
 
-__all__ = ["Chunk", "Ranks", "Reader", "Told", "Wanted", "ranks_of"]
+__all__ = ["Chunk", "ChunkReader", "Progress", "Ranks", "Wanted", "ranks_of"]
 
-Told = Callable[[int], object]
+#: Called with numbers of bytes that have been read or written.
+Progress: TypeAlias = Callable[[int], object]
 
 
 class Wanted(NamedTuple):
@@ -30,7 +31,7 @@ class Wanted(NamedTuple):
     ----------
     stored : Stored
     layout : Layout
-        Where it goes; without pending folds.
+        Its layout in memory, without pending folds.
     block : numpy.ndarray
         This rank's block, to be filled; may be strided.
     """
@@ -41,7 +42,7 @@ class Wanted(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A chunk of one of the arrays, and the ranks that want some of it."""
+    """A chunk of one of the arrays, and the ranks that want some of its elements."""
 
     array: int
     number: int
@@ -50,7 +51,7 @@ class Chunk(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int]:
-        """Which array, and which of its chunks in C order."""
+        """Number of the array, and of the chunk in C order."""
         return self.array, self.number
 
     @property
@@ -60,13 +61,13 @@ class Chunk(NamedTuple):
 
 
 class Ranks:
-    """The ranks whose blocks meet a box; only counted as long as nobody asks who they are."""
+    """The ranks whose blocks meet a box: counted at once, and listed only on demand."""
 
     __slots__ = ("_layout", "_ways", "count")
 
     def __init__(self, layout: Layout, box: Box) -> None:
         self._layout = layout
-        self._ways: list[tuple[tuple[int, ...], list[tuple[int, ...]]]] = []
+        self._ways: list[tuple[tuple[int, ...], list[Coords]]] = []
         taken: set[int] = set()
         for cut, (start, stop) in zip(layout.cuts, box):
             if cut.mesh_dims:
@@ -75,14 +76,14 @@ class Ranks:
                 taken.update(cut.mesh_dims)
         for mesh_dim, size in enumerate(layout.mesh_shape):
             if mesh_dim in layout.ats:
-                at = layout.placements[mesh_dim].coordinate  # type: ignore[attr-defined]
-                self._ways.append(((mesh_dim,), [(at,)]))
+                at = cast("At", layout.placements[mesh_dim])
+                self._ways.append(((mesh_dim,), [(at.coordinate,)]))
             elif mesh_dim not in taken and size > 1:
                 self._ways.append(((mesh_dim,), [(c,) for c in range(size)]))
         self.count = prod([len(choices) for _, choices in self._ways])
 
     def nth(self, number: int) -> int:
-        """One of them, as a rank of the mesh."""
+        """One of these ranks, by its number in the mesh."""
         coords = [0] * len(self._layout.mesh_shape)
         for mesh_dims, choices in reversed(self._ways):
             number, at = divmod(number, len(choices))
@@ -90,8 +91,8 @@ class Ranks:
                 coords[mesh_dim] = coordinate
         return rank_of(tuple(coords), self._layout.mesh_shape)
 
-    def __iter__(self) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Each with its coordinates."""
+    def __iter__(self) -> Iterator[tuple[int, Coords]]:
+        """Each rank with its coordinates."""
         for choice in product(*[choices for _, choices in self._ways]):
             coords = [0] * len(self._layout.mesh_shape)
             for (mesh_dims, _), digits in zip(self._ways, choice):
@@ -110,28 +111,28 @@ def _meets(interval: tuple[int, int], start: int, stop: int) -> bool:
     return max(interval[0], start) < min(interval[1], stop)
 
 
-class Reader:
-    """Reads chunks into blocks; after a failure it only keeps up appearances.
+class ChunkReader:
+    """Reads chunks into blocks; after an error it reads nothing, and its methods do not fail.
 
     Attributes
     ----------
     arrays : sequence of Wanted
     mesh : DeviceMesh
     error : Exception or None
-        What has gone wrong.
+        The first error of this rank.
     """
 
     def __init__(
-        self, files: ChunkFiles, arrays: Sequence[Wanted], mesh: DeviceMesh, tell: Told
+        self, files: ChunkFiles, arrays: Sequence[Wanted], mesh: DeviceMesh, progress: Progress
     ) -> None:
         self.arrays, self.mesh = arrays, mesh
         self.error: Exception | None = None
-        self._files, self._tell = files, tell
+        self._files, self._progress = files, progress
         self._scratch = np.empty(0, np.uint8)
         self._place: ChunkReading
 
     def read_alone(self, chunk: Chunk) -> None:
-        """Put a chunk, or what is wanted of it, into this rank's block."""
+        """Read a chunk, and copy what is wanted of it into this rank's block."""
         grid, size = self.arrays[chunk.array].stored.grid, self.stored(chunk).chunk_bytes
         box = grid.chunk_box(chunk.place)
         view = self.target(chunk, box)
@@ -149,35 +150,37 @@ class Reader:
         return self.arrays[chunk.array].stored
 
     def begin(self, chunk: Chunk) -> None:
-        """Turn to another chunk."""
+        """Begin to read another chunk."""
         self._place = ChunkReading(self._files, self.stored(chunk), chunk.place)
 
     def go_on(self, out: Array) -> None:
-        """Fill bytes with the next ones of the chunk."""
+        """Fill `out` with the next bytes of the chunk."""
         if self.error is None:
             try:
                 self._place.read(out)
-                self._tell(out.size)
+                self._progress(out.size)
             except Exception as caught:
                 self.error = caught
 
     def put(self, chunk: Chunk, box: Box, data: Array, shape: Sequence[int]) -> None:
-        """Copy into this rank's block what is wanted of a box, whose bytes are given.
+        """Copy into this rank's block what is wanted of a box whose bytes are given.
 
-        `shape` is that of the bytes, which begin with those of the box and may go on beyond the
-        edge of the array.
+        `shape` is the shape of the bytes, which begin with those of the box and may go on beyond
+        the edge of the array.
         """
         if self.error is None:
             self.target(chunk, box)[...] = self.part(chunk, box, data, shape, self.mesh.coords)
 
     def target(self, chunk: Chunk, box: Box) -> Array:
-        """Where in this rank's block a box of an array belongs, as far as it is wanted."""
+        """The part of this rank's block that a box of an array meets, as a view."""
         _, layout, block = self.arrays[chunk.array]
         section = layout.section(self.mesh.coords)
         return part_of(block, _common(box, section, section))
 
-    def part(self, chunk: Chunk, box: Box, data: Array, shape: Sequence[int], coords: Any) -> Array:
-        """What the rank at some coordinates wants of a box, whose bytes are given."""
+    def part(
+        self, chunk: Chunk, box: Box, data: Array, shape: Sequence[int], coords: Coords | None
+    ) -> Array:
+        """What the rank at some coordinates wants of a box whose bytes are given, as a view."""
         stored, layout, _ = self.arrays[chunk.array]
         found = data.view(stored.dtype).reshape(shape)
         return part_of(found, _common(box, layout.section(coords), box))
@@ -185,6 +188,6 @@ class Reader:
 
 @lru_cache(256)
 def _common(a: Box, b: Box, within: Box) -> tuple[slice, ...]:
-    """What two boxes have in common, as slices of a third that contains it."""
+    """The intersection of two boxes, as slices of a third box that contains it."""
     common = intersect(a, b) or ((0, 0),) * len(a)
     return tuple([slice(i - start, j - start) for (i, j), (start, _) in zip(common, within)])

@@ -1,6 +1,6 @@
-"""What is looked at before a checkpoint's data are trusted: files, their kinds and sizes.
+"""Integrity checks: the files of a checkpoint, their kinds, sizes and checksums.
 
-The ranks share the work: each looks after some of the arrays.
+The ranks share the work: each checks some of the arrays.
 """
 
 import os
@@ -25,7 +25,7 @@ _FILE = re.compile(r"c(\.\d{1,18})+")
 def check_files(root: Path, arrays: Sequence[Stored], group: Group) -> None:
     """Raise if the files of some arrays are not exactly those that were saved.
 
-    Costs what there is on disk, not what the metadata claim there is.
+    The cost depends on the files that exist, not on those that the metadata claim.
     """
     for number, stored in enumerate(arrays):
         if number % group.size == group.rank:
@@ -34,7 +34,7 @@ def check_files(root: Path, arrays: Sequence[Stored], group: Group) -> None:
 
 
 def _check_directories(root: Path, name: str) -> None:
-    """All directories on the way to an array are directories, not links that lead elsewhere."""
+    """Raise if a directory on the way to an array is not a directory, such as a link."""
     directory = root
     for part in name.split("/"):
         directory = directory / part
@@ -74,7 +74,7 @@ def _check_array(directory: Path, stored: Stored) -> None:
 
 
 def check_chunks(root: Path, arrays: Sequence[Stored], group: Group) -> None:
-    """Raise if some chunk is not what was saved; each rank reads every so-and-so-many-th file."""
+    """Raise if a chunk is not the one that was saved; each rank reads some of the files."""
     number = 0
     with ChunkFiles(root) as files:
         for stored in arrays:

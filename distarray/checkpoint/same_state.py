@@ -1,4 +1,4 @@
-"""What the ranks must have in common before a checkpoint is touched."""
+"""Checks that all ranks save the same state, and load the same, before files are touched."""
 
 import json
 from collections.abc import Mapping
@@ -11,28 +11,29 @@ from distarray.checkpoint.chunk_files import as_bytes, checksum
 from distarray.checkpoint.tree import Flat, Leaf, Node
 from distarray.comm.alike import Said, same_call
 from distarray.comm.group import Group
+from distarray.typing import Array
 
-__all__ = ["check_alike", "same_everywhere"]
+__all__ = ["check_same_state", "check_same_text"]
 
 _CURE = (
-    "What is not distributed is kept once, so it must be equal on all ranks; make it a DistArray "
-    "where each rank has its own"
+    "Values that are not distributed are saved once, so they must be equal on all ranks; make them "
+    "a DistArray where each rank has its own"
 )
 
 
-def check_alike(
+def check_same_state(
     group: Group, options: Mapping[str, Any], flat: Flat, error: Exception | None
 ) -> None:
     """Raise on all ranks if they do not save the same state in the same way.
 
-    The arrays of NumPy count, whole: each is written by one rank as if it were everybody's. The
-    entries of dicts may have other orders.
+    NumPy's arrays must have equal values, for one rank writes each of them. The entries of dicts
+    may have different orders.
 
     Parameters
     ----------
     group : Group
     options : mapping of str
-        Arguments other than the state, by name.
+        The other arguments, by name.
     flat : Flat
         The state.
     error : Exception or None
@@ -61,7 +62,7 @@ def check_alike(
 
 
 def _canonical(node: Node) -> Node:
-    """A description with the entries of dicts in one order."""
+    """A description with the entries of dicts in a canonical order."""
     kind, value = next(iter(node.items()))
     if kind == "dict":
         ordered = sorted(value, key=lambda entry: (str(type(entry[0])), str(entry[0])))
@@ -73,7 +74,7 @@ def _canonical(node: Node) -> Node:
     return node
 
 
-def same_everywhere(group: Group, text: str, what: str) -> None:
+def check_same_text(group: Group, text: str, what: str) -> None:
     """Raise on all ranks if a text is not the same on all."""
     said = Said(f"{what} on rank {{rank}} differs from that on rank 0", text)
     same_call(group, "checkpoint.load", [said])
@@ -81,14 +82,13 @@ def same_everywhere(group: Group, text: str, what: str) -> None:
 
 def _described(leaf: Leaf) -> str:
     value = leaf.value
-    about = f"{value.dtype} {value.shape}"
     if isinstance(value, DistArray):
-        return f"{about} {value.layout} on {value.mesh.ranks}"
-    return f"{about} of NumPy's{_sum(value)}"
+        return f"{value.dtype} {value.shape} {value.layout} on {value.mesh.ranks}"
+    return f"{value.dtype} {value.shape} of NumPy's{_sum(value)}"
 
 
-def _sum(value: Any) -> str:
-    """A checksum; not of types with bytes that mean nothing, which may differ."""
+def _sum(value: Array) -> str:
+    """A checksum of the values; none for types with padding, whose bytes may differ."""
     if not value.nbytes or value.dtype.names is not None or value.dtype.char in "gG":
         return ""
     return f", CRC32C {checksum(as_bytes(np.ascontiguousarray(value))):08x}"

@@ -1,7 +1,7 @@
-"""One rank's part of writing a checkpoint: from blocks to the files of chunks."""
+"""Writing shards: one rank's part of a checkpoint, from blocks to files of chunks."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -9,12 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.array.movement import Piece, part_of, pieces, starts
+from distarray.array.movement import Piece, pieces, starts
 from distarray.checkpoint.chunk_files import as_bytes, write_shard
+from distarray.checkpoint.chunk_reader import Progress
 from distarray.checkpoint.tree import Leaf
 from distarray.checkpoint.zarr_metadata import Stored
 from distarray.comm import DeviceMesh
 from distarray.comm.files import PAGE, landing
+from distarray.io.box_pieces import cut_to
 from distarray.io.chunk_grids import Index, plan_shards
 from distarray.io.flushing import Flusher
 from distarray.layout import Box, Layout
@@ -22,9 +24,7 @@ from distarray.typing import Array
 
 __all__ = ["Item", "Shard", "plan_items", "shard_of", "staged", "write_shards"]
 
-Told = Callable[[int], object]
-
-#: Bytes of memory that copies of shards share.
+#: Bytes of a stretch of memory for copies of shards.
 _SLAB = 1 << 26
 
 
@@ -34,11 +34,11 @@ class Item(NamedTuple):
     Attributes
     ----------
     stored : Stored
-        How it will lie in the checkpoint.
+        The array in the checkpoint.
     block : array
-        What this rank holds of it.
+        The block of this rank.
     layout, writing : Layout
-        Where it is, and where it has to be to be written.
+        Its layout in memory, and that in which the ranks write it.
     mesh : DeviceMesh
     """
 
@@ -56,9 +56,9 @@ class Shard(NamedTuple):
     ----------
     stored : Stored
     place : tuple of int
-        Which shard of the array it is.
+        Number of the shard along each dimension.
     pieces : list of (slices, array)
-        Its elements, by their place in the shard.
+        Its elements, by their places in the shard.
     """
 
     stored: Stored
@@ -67,7 +67,7 @@ class Shard(NamedTuple):
 
 
 def plan_items(leaves: Sequence[Leaf], mesh: DeviceMesh) -> list[Item]:
-    """Decide how each array lies in files; carries out pending folds.
+    """Decide how each array is divided into files; carries out pending folds.
 
     NumPy arrays, which are equal on all ranks, are written by the ranks of `mesh`.
     """
@@ -87,7 +87,7 @@ def plan_items(leaves: Sequence[Leaf], mesh: DeviceMesh) -> list[Item]:
 
 
 def shard_of(item: Item) -> Shard | None:
-    """What this rank writes of an array, received where it lacks it; None if nothing.
+    """The shard of an array that this rank writes, if there is one.
 
     Communicates where blocks are not shards.
     """
@@ -104,10 +104,10 @@ def shard_of(item: Item) -> Shard | None:
 
 
 def staged(shards: Sequence[Shard]) -> list[Shard]:
-    """The shards with memory of their own, so that the program may go on changing the arrays.
+    """Copies of shards, so that the program may change the arrays in the meantime.
 
-    Many have one stretch of memory together, whose pages the system then makes large, which takes
-    a fraction of the time when they are new. It is given back when the last of them has gone.
+    Many of them share one stretch of memory, for which the system uses large pages, which are
+    allocated in a fraction of the time. It is freed with the last of these copies.
     """
     made: list[Shard] = []
     sizes = [-(-_bytes_of(shard) // PAGE) * PAGE for shard in shards]
@@ -128,7 +128,7 @@ def _bytes_of(shard: Shard) -> int:
 
 
 def _copied(shard: Shard, memory: Array) -> Shard:
-    """The shard in some memory."""
+    """A copy of a shard in some memory."""
     box = shard.stored.grid.shard_box(shard.place)
     lengths = [stop - start for start, stop in box]
     whole = memory.view(shard.stored.dtype).reshape(lengths)
@@ -137,17 +137,17 @@ def _copied(shard: Shard, memory: Array) -> Shard:
     return Shard(shard.stored, shard.place, [(tuple([slice(0, n) for n in lengths]), whole)])
 
 
-def write_shards(root: Path, shards: Iterable[Shard], flusher: Flusher, tell: Told) -> None:
-    """Write files below a checkpoint's directory; `tell` is told of bytes written."""
+def write_shards(root: Path, shards: Iterable[Shard], flusher: Flusher, progress: Progress) -> None:
+    """Write files below a checkpoint's directory; `progress` is called with their bytes."""
     for shard in shards:
         directory = f"{root}/{shard.stored.name}"
-        os.makedirs(directory, exist_ok=True)  # who describes the array may not have come to it
+        os.makedirs(directory, exist_ok=True)  # the rank that writes metadata may be behind
         path = f"{directory}/{shard.stored.file_name(shard.place)}"
-        tell(write_shard(path, shard.stored, _chunks(shard), flusher))
+        progress(write_shard(path, shard.stored, _chunks(shard), flusher))
 
 
 def _chunks(shard: Shard) -> Iterator[Array | None]:
-    """The chunks of a shard: views where the pieces have them whole and in one stretch."""
+    """The chunks of a shard: views where a piece has the whole chunk in one stretch."""
     stored, scratch = shard.stored, None
     origin = [start for start, _ in stored.grid.shard_box(shard.place)]
     for chunk in stored.grid.chunks_of(shard.place):
@@ -155,13 +155,14 @@ def _chunks(shard: Shard) -> Iterator[Array | None]:
             yield None
             continue
         box = _shifted(stored.grid.chunk_box(chunk), origin)
-        view = _found_whole(shard.pieces, box)
-        if view is not None and view.shape == stored.grid.chunk and view.flags.c_contiguous:
+        found = list(cut_to(shard.pieces, box))
+        view = found[0][1]
+        if len(found) == 1 and view.shape == stored.grid.chunk and view.flags.c_contiguous:
             yield view
             continue
         if scratch is None:
             scratch = np.empty(stored.grid.chunk, stored.dtype)
-        _fill(scratch, shard.pieces, box)
+        _fill(scratch, found, box)
         yield scratch
 
 
@@ -169,25 +170,9 @@ def _shifted(box: Box, origin: Sequence[int]) -> Box:
     return tuple([(a - start, b - start) for (a, b), start in zip(box, origin)])
 
 
-def _found_whole(found: Sequence[Piece], box: Box) -> Array | None:
-    """A box of a shard as a view, if one piece has all of it."""
-    for slices, part in found:
-        if all(s.start <= a and b <= s.stop for s, (a, b) in zip(slices, box)):
-            return part_of(
-                part, tuple([slice(a - s.start, b - s.start) for s, (a, b) in zip(slices, box)])
-            )
-    return None
-
-
 def _fill(scratch: Array, found: Sequence[Piece], box: Box) -> None:
-    """Put a box together at the corner of a chunk; zeros beyond the array's edge."""
+    """Copy pieces of a box to the corner of a chunk; zeros beyond the array's edge."""
     if scratch.shape != tuple([b - a for a, b in box]):
         as_bytes(scratch)[...] = 0
     for slices, part in found:
-        common = [(max(s.start, a), min(s.stop, b)) for s, (a, b) in zip(slices, box)]
-        if all(a < b for a, b in common):
-            into = tuple([slice(low - a, high - a) for (low, high), (a, _) in zip(common, box)])
-            of = tuple(
-                [slice(low - s.start, high - s.start) for (low, high), s in zip(common, slices)]
-            )
-            scratch[into] = part[of]
+        scratch[slices] = part

@@ -1,7 +1,7 @@
-"""What the files say about arrays: Zarr v3 metadata, written and, with suspicion, read.
+"""Zarr v3 metadata of the arrays in a checkpoint: written, and read without trust.
 
-A checkpoint uses a small part of Zarr: a regular grid of chunks, each its elements' bytes and
-their CRC32C, put together in shards where a shard has several. All readers of Zarr v3 know it.
+A checkpoint uses a small part of Zarr: a regular grid of chunks, which are the bytes of their
+elements and a CRC32C, in shards of one or several chunks. All readers of Zarr v3 know it.
 """
 
 import base64
@@ -9,14 +9,18 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from distarray.errors import CheckpointError
 from distarray.io.chunk_grids import Grid
+from distarray.typing import DType, Shape
 
-__all__ = ["Stored", "array_json", "dtype_from", "dtype_name", "many", "parse_array"]
+__all__ = ["Json", "Stored", "array_json", "dtype_from", "dtype_name", "many", "parse_array"]
+
+#: JSON that has been read, from which anything may come.
+Json: TypeAlias = dict[str, Any] | list[Any] | str | float | bool | None
 
 #: Bytes of a CRC32C.
 CHECK = 4
@@ -33,23 +37,23 @@ _NAT = -(1 << 63)
 
 
 class Stored(NamedTuple):
-    """One array as it lies in a checkpoint.
+    """An array in a checkpoint.
 
     Attributes
     ----------
     name : str
-        Where it is: the directory below the checkpoint's, with slashes.
+        Its directory below the checkpoint's, with slashes.
     dtype : numpy.dtype
     grid : Grid
     """
 
     name: str
-    dtype: np.dtype[Any]
+    dtype: DType
     grid: Grid
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the array."""
+    def shape(self) -> Shape:
+        """Shape of the array."""
         return self.grid.shape
 
     @property
@@ -59,12 +63,12 @@ class Stored(NamedTuple):
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes of a chunk in a file, its checksum excepted."""
+        """Bytes of a chunk in a file, without its checksum."""
         return prod(self.grid.chunk) * self.dtype.itemsize
 
     @property
     def chunks_a_file(self) -> int:
-        """Chunks that a file has room for."""
+        """Most chunks that a file can have."""
         return prod(self.grid.chunks)
 
     @property
@@ -74,11 +78,11 @@ class Stored(NamedTuple):
 
     @property
     def index_bytes(self) -> int:
-        """Bytes at the end of a file that say where its chunks are; none for a single chunk."""
+        """Bytes of the index at the end of a file; 0 if it has a single chunk."""
         return 16 * self.chunks_a_file + CHECK if self.grid.chunked else 0
 
     def present(self, shard: tuple[int, ...]) -> int:
-        """Number of chunks of a shard that are not beyond the array's edge."""
+        """Number of chunks of a shard that are within the array."""
         box = self.grid.shard_box(shard)
         return prod([-(-(b - a) // c) for (a, b), c in zip(box, self.grid.chunk)])
 
@@ -92,12 +96,12 @@ class Stored(NamedTuple):
         return ".".join(["c", *map(str, shard)])
 
 
-def dtype_name(dtype: np.dtype[Any]) -> Any:
+def dtype_name(dtype: DType) -> str | list[Any]:
     """A data type in JSON: a NumPy string, a list of fields, or a name of ml_dtypes."""
     if dtype.kind == "V" and dtype.type is not np.void:
         return f"{dtype.type.__module__.partition('.')[0]}.{dtype.name}"
     described: Any = np.lib.format.dtype_to_descr(dtype)
-    return described if isinstance(described, str) else _listed(described)
+    return described if isinstance(described, str) else [_listed(entry) for entry in described]
 
 
 def _listed(described: Any) -> Any:
@@ -116,19 +120,19 @@ def _tupled(fields: Any) -> Any:
     ]
 
 
-def dtype_from(described: Any) -> np.dtype[Any]:
-    """The data type that :func:`dtype_name` has described.
+def dtype_from(described: Json) -> DType:
+    """The data type that :func:`dtype_name` describes so.
 
     Raises
     ------
     CheckpointError
-        If it is none, or has Python objects.
+        If it is not a data type, or has Python objects.
     """
     try:
         if isinstance(described, str) and re.fullmatch(r"ml_dtypes\.\w{3,30}", described):
             import ml_dtypes
 
-            dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, described.partition(".")[2]))
+            dtype: DType = np.dtype(getattr(ml_dtypes, described.partition(".")[2]))
         elif isinstance(described, (str, list)):
             dtype = np.lib.format.descr_to_dtype(_tupled(described))
         else:
@@ -176,8 +180,8 @@ def array_json(stored: Stored) -> dict[str, Any]:
     }
 
 
-def _data_type(dtype: np.dtype[Any]) -> tuple[Any, Any, dict[str, Any]]:
-    """Zarr's data type, its fill value, and attributes that say what Zarr cannot."""
+def _data_type(dtype: DType) -> tuple[Any, Any, dict[str, Any]]:
+    """Zarr's data type, its fill value, and attributes for types that Zarr does not have."""
     if dtype.name in _NUMBERS:
         zero: Any = {"b": False, "f": 0.0, "c": [0.0, 0.0]}.get(dtype.kind, 0)
         return dtype.name, zero, {}
@@ -196,12 +200,12 @@ def _data_type(dtype: np.dtype[Any]) -> tuple[Any, Any, dict[str, Any]]:
 
 
 def parse_array(name: str, metadata: Any) -> Stored:
-    """An array's metadata, taken at its word only where it is what :func:`array_json` writes.
+    """The array of some metadata, which must be what :func:`array_json` writes.
 
     Raises
     ------
     CheckpointError
-        If it is anything else, or asks for more than an array can have.
+        If the metadata are anything else, or claim more than an array can have.
     """
     try:
         stored = _parsed(name, metadata)
@@ -236,7 +240,7 @@ def _parsed(name: str, metadata: Mapping[str, Any]) -> Stored:
     return Stored(name, dtype, Grid(shape, shard, chunk))
 
 
-def _extents(values: Any, least: int) -> tuple[int, ...]:
+def _extents(values: Json, least: int) -> Shape:
     if not isinstance(values, list) or len(values) > _MOST_DIMS:
         raise CheckpointError("a shape is a list of at most 64 lengths")
     for value in values:
@@ -247,7 +251,7 @@ def _extents(values: Any, least: int) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _dtype_of(data_type: Any, attributes: Mapping[str, Any]) -> np.dtype[Any]:
+def _dtype_of(data_type: str | dict[str, Any], attributes: Mapping[str, Any]) -> DType:
     if isinstance(data_type, str):
         if data_type not in _NUMBERS:
             raise CheckpointError(f"data type {data_type[:80]!r} is not one that is saved")
@@ -268,7 +272,7 @@ def _dtype_of(data_type: Any, attributes: Mapping[str, Any]) -> np.dtype[Any]:
     return dtype
 
 
-def _time_dtype(name: str, configuration: Mapping[str, Any]) -> np.dtype[Any]:
+def _time_dtype(name: str, configuration: Mapping[str, Any]) -> DType:
     kind, unit = "M" if name == "numpy.datetime64" else "m", configuration["unit"]
     if unit == "generic":
         return np.dtype(f"{kind}8")

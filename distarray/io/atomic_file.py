@@ -1,80 +1,37 @@
-"""Files that are there whole or not at all: written beside their place, and renamed onto it."""
+"""Atomic writes of files: written under another name beside their place, and renamed onto it."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from distarray.comm import Group
-from distarray.comm.agree import agree, agreed
-from distarray.errors import ArgumentsDiffer
+from distarray.comm.agree import agreed
 from distarray.io import directories
+from distarray.io.rank_zero import on_rank_zero
 
-__all__ = ["named", "on_first", "replacing"]
+__all__ = ["discarded_on_error", "replacing", "with_final_name"]
 
-T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
 
-def on_first(
-    group: Group, act: Callable[[], T], said: str = "", error: Exception | None = None
-) -> T:
-    """What `act` gives on rank 0, on all ranks of the group; its error on all of them. Collective.
-
-    Parameters
-    ----------
-    group : Group
-        All ranks that want it.
-    act : callable
-        Called on rank 0, without arguments.
-    said : str
-        What they want, in words.
-    error : Exception, optional
-        What this rank has found wrong already; raised on all ranks.
-
-    Raises
-    ------
-    ArgumentsDiffer
-        On all ranks, if they do not say the same of what they want.
-
-    Cost
-    ----
-    A small broadcast, and an allreduce of an integer.
-    """
-    result: T | None = None
-    if group.rank == 0 and error is None:
-        try:
-            result = act()
-        except Exception as caught:
-            error = caught
-    words, found = group.broadcast_object((said, result), 0)
-    if error is None and words != said:
-        error = ArgumentsDiffer(
-            f"the ranks want different things of one file:\n    rank 0  {words}"
-            f"\n    rank {group.rank}  {said}"
-        )
-    agree(group, error)
-    shared: T = found
-    return shared
-
-
 @contextmanager
-def replacing(path: str, group: Group, *, writers: str = "all") -> Iterator[str]:
+def replacing(path: str, group: Group, *, writers: Literal["all", "one"] = "all") -> Iterator[str]:
     """A name to write a file under, which becomes `path` when the block ends well; collective.
 
     When the block ends with an error, which must be one that all ranks raise, the file is removed
-    and `path` is what it was. What killed jobs have left is removed by the next one that writes the
-    same file. A link is followed: what it points to is replaced.
+    and `path` is what it was. What killed jobs have left is removed by the next job that writes
+    the same file. A link is followed: the file that it points to is replaced.
 
     Parameters
     ----------
     path : str
         The file's name in the end.
     group : Group
-        All ranks that write it.
+        The ranks that write it.
     writers : {"all", "one"}
-        Whether rank 0 alone writes. Every rank that writes brings what it wrote to disk.
+        Whether every rank writes, or rank 0 alone. Ranks that write bring their bytes to disk.
 
     Cost
     ----
@@ -82,22 +39,37 @@ def replacing(path: str, group: Group, *, writers: str = "all") -> Iterator[str]
     """
     target = os.path.realpath(path)
     first = group.rank == 0
-    name = on_first(group, lambda: _begun(target))
-    try:
+    name = on_rank_zero(group, lambda: _begun(target))
+    with discarded_on_error(name, target, first):
         yield name
         agreed(group, lambda: _synced(name) if first or writers == "all" else None)
         agreed(group, lambda: _renamed(name, target) if first else None)
+
+
+@contextmanager
+def discarded_on_error(aside: str, final: str, discards: bool) -> Iterator[None]:
+    """Remove an unfinished file or directory after an error, which then names the final one.
+
+    Parameters
+    ----------
+    aside, final : str
+        The name that it is written under, and the name that the caller knows.
+    discards : bool
+        Whether this rank removes it.
+    """
+    try:
+        yield
     except BaseException as error:
-        if first:
-            directories.discard(Path(name))
-        known = named(error, name, target)
+        if discards:
+            directories.discard(Path(aside))
+        known = with_final_name(error, aside, final)
         if known is error:
             raise
         raise known from None
 
 
-def named(error: E, aside: str, final: str) -> E | OSError:
-    """An error of the system with the name that the caller knows, not that of what is aside."""
+def with_final_name(error: E, aside: str, final: str) -> E | OSError:
+    """An error of the system that names the final file, which the caller knows, not `aside`."""
     if not isinstance(error, OSError) or error.errno is None:
         return error
     if error.filename is not None and not str(error.filename).startswith(aside):
@@ -134,6 +106,6 @@ def _synced(name: str) -> None:
 
 
 def _renamed(name: str, target: str) -> None:
-    with suppress(OSError):  # keep the access rights of what is replaced
+    with suppress(OSError):  # keep the access rights of the file that is replaced
         os.chmod(name, os.stat(target).st_mode & 0o7777)
     directories.rename_file(Path(name), Path(target))

@@ -1,19 +1,19 @@
-"""Boxes of an array in portions that are stored one after another, for want of memory."""
+"""Boxes of an array in pieces that are read or written one at a time, to save memory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from math import prod
-from typing import Any
 
 from distarray.array.movement import Piece, part_of
 from distarray.comm import DeviceMesh
 from distarray.layout import Box
+from distarray.typing import Array
 
-__all__ = ["pieces_of", "portions", "put_together"]
+__all__ = ["assembled", "chunk_aligned_pieces", "cut_to", "pieces_of", "within"]
 
-#: Bytes of chunks that are encoded or decoded at a time: libraries have several times as many in
+#: Bytes of chunks that are encoded or decoded at a time: libraries need several times as much
 #: memory.
-PORTION = 1 << 23
+PIECE = 1 << 23
 
 
 def pieces_of(box: Box, itemsize: int, limit: int) -> Iterator[Box]:
@@ -29,8 +29,7 @@ def pieces_of(box: Box, itemsize: int, limit: int) -> Iterator[Box]:
     for start, stop in reversed(box):
         length = max(1, min(stop - start, room))
         steps.append(length)
-        room //= length
-        room = max(1, room)
+        room = max(1, room // length)
     ranges = [range(start, stop, step) for (start, stop), step in zip(box, reversed(steps))]
     for corner in product(*ranges):
         yield tuple(
@@ -41,21 +40,26 @@ def pieces_of(box: Box, itemsize: int, limit: int) -> Iterator[Box]:
         )
 
 
-def portions(box: Box, chunks: Sequence[int], itemsize: int) -> Iterator[Box]:
-    """A box in portions of some mebibytes that end where chunks do, of one chunk at least.
+def chunk_aligned_pieces(box: Box, chunks: Sequence[int], itemsize: int) -> Iterator[Box]:
+    """A box in pieces of some mebibytes that end where chunks end; at least one chunk each.
 
     Examples
     --------
-    >>> list(portions(((100, 1500),), (1000,), 8 << 10))
+    >>> list(chunk_aligned_pieces(((100, 1500),), (1000,), 8 << 10))
     [((100, 1000),), ((1000, 1500),)]
     """
     around = tuple([(a // c, -(-b // c)) for (a, b), c in zip(box, chunks)])
-    for piece in pieces_of(around, prod(chunks) * itemsize, PORTION):
+    for piece in pieces_of(around, prod(chunks) * itemsize, PIECE):
         cells = zip(piece, chunks, box)
         yield tuple([(max(i * c, a), min(j * c, b)) for (i, j), c, (a, b) in cells])
 
 
-def put_together(found: Sequence[Piece], box: Box, mesh: DeviceMesh) -> Any:
+def within(piece: Box, box: Box) -> tuple[slice, ...]:
+    """A piece of a box as slices of the box's block."""
+    return tuple([slice(a - low, b - low) for (a, b), (low, _) in zip(piece, box, strict=True)])
+
+
+def assembled(found: Sequence[Piece], box: Box, mesh: DeviceMesh) -> Array:
     """A box out of pieces that cover it: a view if one piece has all of it, else a new array.
 
     Parameters
@@ -65,19 +69,23 @@ def put_together(found: Sequence[Piece], box: Box, mesh: DeviceMesh) -> Any:
     box : tuple of (int, int)
         In the block.
     mesh : DeviceMesh
-        Says where new arrays are.
+        Its device holds new arrays.
     """
-    met = []
+    cut = list(cut_to(found, box))
+    lengths = tuple([stop - start for start, stop in box])
+    if len(cut) == 1 and cut[0][1].shape == lengths:
+        return cut[0][1]
+    whole: Array = mesh.xp.empty(lengths, cut[0][1].dtype)
+    for slices, part in cut:
+        whole[slices] = part
+    return whole
+
+
+def cut_to(found: Iterable[Piece], box: Box) -> Iterator[Piece]:
+    """The parts of pieces that are in a box, by their places in the box."""
     for slices, part in found:
         common = [(max(s.start, a), min(s.stop, b)) for s, (a, b) in zip(slices, box)]
         if all(low < high for low, high in common):
             of = [slice(low - s.start, high - s.start) for (low, high), s in zip(common, slices)]
             into = [slice(low - a, high - a) for (low, high), (a, _) in zip(common, box)]
-            met.append((tuple(into), part_of(part, tuple(of))))
-    lengths = tuple([stop - start for start, stop in box])
-    if len(met) == 1 and met[0][1].shape == lengths:
-        return met[0][1]
-    whole = mesh.xp.empty(lengths, met[0][1].dtype)
-    for slices, part in met:
-        whole[slices] = part
-    return whole
+            yield tuple(into), part_of(part, tuple(of))

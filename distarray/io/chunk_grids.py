@@ -1,10 +1,10 @@
-"""How an array is cut into files and checksummed chunks, and which rank writes which file.
+"""Chunk grids: how an array is cut into files and checksummed chunks, and which rank writes which.
 
 Pure: layouts in, integers and layouts out. A file holds one shard, a box of the array; all shards
-of an array have the same shape, and so have the chunks in them, as Zarr wants it. Shards follow
+of an array have the same shape, and so have the chunks in them, as Zarr requires. Shards follow
 the layout, so that a rank writes what it holds. Where blocks do not form a regular grid (views,
-ragged blocks, blocks that the chunks do not divide evenly), the shards' boundaries differ from the
-blocks' by a few rows, and only these travel.
+ragged blocks, blocks that the chunks do not divide evenly), the boundaries of shards differ from
+those of blocks by a few rows, and only these are sent.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,16 +14,17 @@ from math import ceil, prod
 from typing import NamedTuple
 
 from distarray.layout import At, Box, Cut, Layout, Placement
+from distarray.typing import Shape
 
 __all__ = ["Grid", "Index", "files_of", "plan_shards"]
 
 Index = tuple[int, ...]
 
-#: Bytes of a chunk, at most (save for elements larger than that): what is checksummed at once.
+#: Bytes of a chunk, at most (except for larger elements): what is checksummed at once.
 CHUNK = 1 << 23
-#: Bytes of a file, at most, that is put together in memory.
+#: Bytes of a file that is assembled in memory, at most.
 FILE = 1 << 23
-#: A shard is not made smaller than this by dividing an array among ranks.
+#: Bytes of a shard, at least, when an array is divided among ranks.
 LEAST = 1 << 20
 
 
@@ -33,47 +34,47 @@ class Grid(NamedTuple):
     Attributes
     ----------
     shape : tuple of int
-        Of the array.
+        Shape of the array.
     shard, chunk : tuple of int
-        Shapes; the chunk's divides the shard's.
+        Shapes of a shard and of a chunk, which divides the shard.
     """
 
-    shape: tuple[int, ...]
-    shard: tuple[int, ...]
-    chunk: tuple[int, ...]
+    shape: Shape
+    shard: Shape
+    chunk: Shape
 
     @property
-    def shards(self) -> tuple[int, ...]:
+    def shards(self) -> Shape:
         """Number of shards along each dimension."""
         return tuple([-(-n // s) for n, s in zip(self.shape, self.shard)])
 
     @property
-    def chunks(self) -> tuple[int, ...]:
+    def chunks(self) -> Shape:
         """Number of chunks along each dimension of a shard."""
         return tuple([s // c for s, c in zip(self.shard, self.chunk)])
 
     @property
     def chunked(self) -> bool:
-        """Whether a shard is more than one chunk."""
+        """Whether a shard has more than one chunk."""
         return self.shard != self.chunk
 
     def shard_box(self, shard: Index) -> Box:
-        """The elements of a shard that exist."""
+        """The box of a shard, without what is beyond the edge of the array."""
         return _clipped(shard, self.shard, self.shape)
 
     def chunk_box(self, chunk: Index) -> Box:
-        """The elements of a chunk that exist; chunks are numbered through the whole array."""
+        """The box of a chunk, likewise; chunks are numbered through the whole array."""
         return _clipped(chunk, self.chunk, self.shape)
 
     def number(self, chunk: Index) -> int:
-        """Of a chunk, among all of the array in C order."""
+        """Number of a chunk among all chunks of the array, in C order."""
         number = 0
         for at, n, c in zip(chunk, self.shape, self.chunk):
             number = number * -(-n // c) + at
         return number
 
     def place(self, chunk: Index) -> tuple[Index, int]:
-        """The shard a chunk is in, and its number there in C order."""
+        """The shard that a chunk is in, and the number of the chunk there in C order."""
         shard, number = [], 0
         for at, count in zip(chunk, self.chunks):
             number = number * count + at % count
@@ -102,17 +103,17 @@ def plan_shards(layout: Layout, itemsize: int, turn: int = 0) -> tuple[Grid, Lay
     Parameters
     ----------
     layout : Layout
-        Of the array; without pending folds.
+        Layout of the array, without pending folds.
     itemsize : int
         Bytes an element.
     turn : int
-        Chooses among ranks that might as well write an array; count it up from array to array.
+        Chooses among ranks that could equally write an array; count it up from array to array.
 
     Returns
     -------
     grid : Grid
     layout : Layout
-        Of which a rank's section is empty or exactly one shard. Replicas share the work.
+        A rank's section of it is empty or exactly one shard. Replicas share the work.
 
     Examples
     --------
@@ -122,12 +123,12 @@ def plan_shards(layout: Layout, itemsize: int, turn: int = 0) -> tuple[Grid, Lay
     >>> grid.shard, grid.chunk, writing is rows
     ((262144, 4), (262144, 4), True)
     """
-    # Ranks have equal turns, however many arrays there are; programs save the same ones again.
+    # Taken modulo, so that the cache stays small when a program saves the same arrays again.
     return _planned(layout, itemsize, turn % prod(layout.mesh_shape), CHUNK, LEAST)
 
 
-def files_of(grid: Grid, itemsize: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shapes of a chunk and of a file, when files are so small that one is put together in memory.
+def files_of(grid: Grid, itemsize: int) -> tuple[Shape, Shape]:
+    """Shapes of a chunk and of a file, when files are so small that memory has room for one.
 
     A rank's shard becomes several of these, of two chunks each where it is large enough.
 
@@ -167,7 +168,7 @@ def _ways(dims: Sequence[Sequence[int]], layout: Layout) -> int:
 
 
 def _few_parts(dims: Sequence[Sequence[int]], layout: Layout, budget: int) -> list[int]:
-    """Shards along each dimension: as many as ranks cut it, unless they would be too small."""
+    """Shards along each dimension: as many as its ranks, unless they would be too small."""
     parts = []
     for taken in dims:
         ways = prod([layout.mesh_shape[m] for m in taken])
@@ -176,10 +177,8 @@ def _few_parts(dims: Sequence[Sequence[int]], layout: Layout, budget: int) -> li
     return parts
 
 
-def _chunked(
-    lengths: Sequence[int], itemsize: int, most: int
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shapes of a chunk and of a shard, the latter grown until the former divides it.
+def _chunked(lengths: Sequence[int], itemsize: int, most: int) -> tuple[Shape, Shape]:
+    """Shapes of a chunk and of a shard, which grows until the chunk divides it.
 
     A chunk is a stretch of a shard in C order: whole in the last dimensions, cut in one, of
     length 1 in those before.
@@ -198,6 +197,7 @@ def _chunked(
 def _writing(
     grid: Grid, layout: Layout, dims: Sequence[Sequence[int]], parts: Sequence[int], turn: int
 ) -> Layout:
+    """The layout in which a rank's section is empty or one shard."""
     cuts = []
     for n, length, count, taken, most in zip(grid.shape, grid.shard, grid.shards, dims, parts):
         radix = tuple([layout.mesh_shape[m] for m in taken])
@@ -205,8 +205,8 @@ def _writing(
         if ways == 1:
             cuts.append(Cut.whole(n))
             continue
-        # A shard of fewer shards than ranks goes to the first of those it is made of; one that
-        # is nobody's in particular, because there is but one, to whose turn it is.
+        # Where shards are fewer than ranks, a shard goes to the first of the ranks whose blocks it
+        # has; where there is only one shard, `turn` chooses the rank.
         first = turn % ways if most == 1 else 0
         counts = [0] * ways
         for number in range(count):

@@ -1,10 +1,10 @@
-"""An array as the body of a file: its elements one after another in C order, from some byte on.
+"""Contiguous storage: the elements of an array one after another in C order, from some byte on.
 
-Every rank touches stretches of its own. Where its block lies in long stretches (rows of a matrix
-that is cut along the first dimension, or anything with a mebibyte in one piece), they go straight
-between block and file. Otherwise (columns) the array passes in rounds: the ranks exchange elements
-so that each has a stretch of some mebibytes, which is collective buffering by the library's own
-exchange, and no rank holds more than its stretch besides its block.
+Every rank reads or writes stretches of its own. Where its block lies in long stretches (rows of a
+matrix that is cut along the first dimension, or anything with a mebibyte in one piece), they go
+straight between block and file. Otherwise (columns) the array passes in rounds: the ranks exchange
+elements so that each has a stretch of some mebibytes. This is collective buffering by the
+library's own exchange, and no rank holds more than its stretch besides its block.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from distarray.array.movement import assign, gathered, moved, part_of
 from distarray.comm import DeviceMesh
 from distarray.comm.files import STRETCH, SharedFile, landing
 from distarray.layout import Box, Fold, Layout, Replicate, Shard
-from distarray.typing import Array
+from distarray.typing import Array, Shape
 
 __all__ = [
     "ALONE",
@@ -37,11 +37,11 @@ __all__ = [
 Sum = tuple[int, int, int]
 Slices = tuple[slice, ...]
 
-#: Bytes up to which a file is one rank's affair.
+#: Bytes up to which one rank alone reads or writes a file.
 ALONE = 1 << 20
-#: Bytes that a rank holds of a round.
+#: Bytes of a rank's stretch in a round.
 _ROUND = 1 << 24
-#: Bytes in one piece that are worth a call of their own.
+#: Bytes of a stretch that is worth a call of its own.
 _RUN = 1 << 20
 
 
@@ -53,11 +53,11 @@ def write_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | Non
     file : SharedFile
         Open on the group of the mesh.
     start : int
-        Where the first element goes, in bytes.
+        Byte of the first element.
     x : DistArray
         Without pending folds.
     sums : list, optional
-        Takes a checksum of each stretch that this rank writes.
+        A checksum of each stretch that this rank writes is appended.
 
     Cost
     ----
@@ -83,9 +83,9 @@ def write_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | Non
 def read_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | None = None) -> None:
     """Fill an array from its elements in C order, each byte of the file read once; collective.
 
-    Parameters and cost are those of :func:`write_body`. Replicas get what other ranks have read.
+    Parameters and cost are those of :func:`write_body`. Replicas receive what other ranks read.
     """
-    if _is_straight(x.layout, x.itemsize) and not _spare(x.layout):
+    if _is_straight(x.layout, x.itemsize) and not _replicating(x.layout):
         box = x.layout.section(x.mesh.coords)
         stretches = list(runs(box, x.shape, x.itemsize, _limit(x.block)))
         for number in range(_most(len(stretches), file)):
@@ -107,7 +107,7 @@ def pieces(x: DistArray, everywhere: bool) -> Iterator[Array | None]:
     Yields
     ------
     ndarray or None
-        C-contiguous, on the host; None on a rank that has no use for them.
+        C-contiguous, on the host; None on the other ranks.
     """
     mesh = x.mesh
     if not x.ndim:
@@ -127,19 +127,17 @@ def whole(x: DistArray, everywhere: bool) -> Array | None:
     return None if found is None else _host(x.mesh, found)
 
 
-def runs(
-    box: Box, shape: tuple[int, ...], itemsize: int, limit: int
-) -> Iterator[tuple[int, Slices]]:
-    """A box of an array in C order, in pieces that lie in one stretch each.
+def runs(box: Box, shape: Shape, itemsize: int, limit: int) -> Iterator[tuple[int, Slices]]:
+    """A box of an array in C order, in pieces that are one stretch of the array each.
 
     Parameters
     ----------
     box : tuple of (int, int)
         Global indices.
     shape : tuple of int
-        Of the array.
+        Shape of the array.
     itemsize, limit : int
-        Bytes an element; bytes a piece at the most, but one element at least.
+        Bytes an element; most bytes of a piece, which has one element at least.
 
     Yields
     ------
@@ -176,7 +174,7 @@ def runs(
 
 
 def _is_straight(layout: Layout, itemsize: int) -> bool:
-    """Whether blocks lie in stretches long enough to be read and written as they are."""
+    """Whether the stretches of blocks are long enough to be read and written as they are."""
     dims = layout.sharded_dims
     if not dims or prod(layout.shape[: dims[-1]]) <= 1:
         return True
@@ -185,28 +183,34 @@ def _is_straight(layout: Layout, itemsize: int) -> bool:
     return itemsize * rows * prod(layout.shape[last + 1 :]) >= _RUN
 
 
-def _spare(layout: Layout) -> tuple[int, ...]:
+def _replicating(layout: Layout) -> tuple[int, ...]:
     """Mesh dimensions along which all ranks hold the same."""
     placed = zip(layout.placements, layout.mesh_shape, strict=True)
     return tuple([m for m, (p, size) in enumerate(placed) if isinstance(p, Replicate) and size > 1])
 
 
 def _limit(block: Array) -> int:
-    """Bytes of a call: less where they go by way of a copy."""
-    direct = isinstance(block, np.ndarray) and block.flags.c_contiguous
-    return STRETCH if direct else min(STRETCH, 4 * _ROUND)
+    """Most bytes of a call: fewer where the bytes are copied first."""
+    return STRETCH if _is_direct(block) else min(STRETCH, 4 * _ROUND)
+
+
+def _is_direct(block: Array) -> bool:
+    """Whether a file can be read into a block: it is in host memory and C-contiguous."""
+    # A type checker takes CuPy's arrays for NumPy's.
+    on_host: bool = isinstance(block, np.ndarray)
+    return on_host and block.flags.c_contiguous
 
 
 def _own_share(layout: Layout, mesh: DeviceMesh) -> tuple[Box, Slices]:
     """The part of its block that a rank writes, as global indices and as slices of the block.
 
-    Ranks that hold the same divide it among themselves.
+    Ranks that hold the same block divide it among themselves.
     """
     coords = mesh.coords
     assert coords is not None
     box = list(layout.section(coords))
     number, ways = 0, 1
-    for mesh_dim in _spare(layout):
+    for mesh_dim in _replicating(layout):
         number = number * layout.mesh_shape[mesh_dim] + coords[mesh_dim]
         ways *= layout.mesh_shape[mesh_dim]
     lengths = [high - low for low, high in box]
@@ -221,9 +225,9 @@ def _own_share(layout: Layout, mesh: DeviceMesh) -> tuple[Box, Slices]:
 
 
 def _rounds(x: DistArray, ranks: int) -> Iterator[tuple[int, DistArray, int]]:
-    """The array in boxes that lie in one stretch each, with some mebibytes for each rank.
+    """The array in boxes that are one stretch each, with some mebibytes for each rank.
 
-    Yields the byte offset, a view, and the dimension along which to divide it.
+    Yields the byte offset, a view, and the dimension along which the ranks divide it.
     """
     shape, ndim = x.shape, x.ndim
     if not x.size:
@@ -241,12 +245,12 @@ def _rounds(x: DistArray, ranks: int) -> Iterator[tuple[int, DistArray, int]]:
 
 
 def _by_rank(layout: Layout, dim: int) -> Layout:
-    """A box divided among all ranks, in the order of their numbers."""
+    """The layout of a box that all ranks divide, in the order of their numbers."""
     return Layout.chunked(layout.shape, layout.mesh_shape, [Shard(dim)] * len(layout.mesh_shape))
 
 
 def _place(layout: Layout, dim: int, x: DistArray) -> int:
-    """Bytes from the beginning of a round's box to this rank's part of it."""
+    """Bytes from the start of a round's box to this rank's part of it."""
     first = layout.section(x.mesh.coords)[dim][0]
     return first * x.itemsize * prod(x.shape[dim + 1 :])
 
@@ -257,7 +261,7 @@ def _most(count: int, file: SharedFile) -> int:
 
 def sum_of(offset: int, data: Array) -> Sum:
     """The checksum of a C-contiguous array that lies at some byte of a file."""
-    return offset, data.nbytes, crc32(data.reshape(-1).view(np.uint8)) if data.nbytes else 0
+    return offset, data.nbytes, crc32(data.reshape(-1).view(np.uint8).data) if data.nbytes else 0
 
 
 def _host(mesh: DeviceMesh, part: Array) -> Array:
@@ -277,7 +281,7 @@ def _fill(
     if target is None or not target.nbytes:
         file.read_all(0, None)
         return
-    direct = isinstance(target, np.ndarray) and target.flags.c_contiguous
+    direct = _is_direct(target)
     host = target if direct else np.empty(target.shape, target.dtype)
     file.read_all(offset, host)
     if sums is not None:

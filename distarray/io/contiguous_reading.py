@@ -1,6 +1,8 @@
-"""Arrays whose elements lie in a file, read: by all ranks together, or by each for itself."""
+"""Reading contiguous storage: by all ranks together, or from a file object of each rank."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import IO
 from zlib import crc32
 
 import numpy as np
@@ -15,39 +17,39 @@ from distarray.comm.files import STRETCH, landing, open_file
 from distarray.io.contiguous import ALONE, Sum, read_body, runs, sum_of
 from distarray.io.fingerprints import has_exact_bytes
 from distarray.io.input_files import read_by_each
-from distarray.io.numpy_save import Header
-from distarray.layout import Box, Layout, Placement
+from distarray.io.npy_header import Header
+from distarray.layout import Box, Layout
+from distarray.typing import Array, Placements, Shape
 
-__all__ = ["Checksum", "Placements", "cut_from", "filled", "kept", "taken"]
+__all__ = ["read_box", "read_by_all", "read_own_file", "read_stretch"]
 
-Placements = list[Placement] | tuple[Placement, ...] | Placement | None
-#: Bytes that a rank reads at a time of what it reads whole.
+#: Bytes that a rank reads at a time of a file that it reads whole.
 _PIECE = 1 << 24
 
 
-def filled(
+def read_by_all(
     path: str,
     header: Header,
     mesh: DeviceMesh,
-    placements: Placements,
+    placements: Placements | None,
     sums: list[Sum] | None = None,
 ) -> DistArray:
-    """An array whose elements lie in a file, each byte read once; collective over the mesh.
+    """An array in contiguous storage, each byte read once; collective over the mesh.
 
     Parameters
     ----------
     path : str
         Equal on all ranks.
     header : Header
-        Where they lie; equal on all ranks. The file is long enough.
+        Equal on all ranks. The file is long enough.
     mesh, placements
-        Where they go.
+        As for :func:`distarray.distribute`.
     sums : list, optional
-        Takes a checksum of each stretch that this rank reads.
+        A checksum of each stretch that this rank reads is appended.
     """
     layout = _stored_layout(header, mesh, placements)
     if header.nbytes <= ALONE or not layout.ndim:
-        x = _handed_out(path, header, layout, mesh, sums)
+        x = _read_on_rank_zero(path, header, layout, mesh, sums)
     else:
         # Memory may be short on one rank alone.
         x = agreed(mesh.group, lambda: _empty(layout, header, mesh))
@@ -58,7 +60,7 @@ def filled(
 
 
 def _empty(layout: Layout, header: Header, mesh: DeviceMesh) -> DistArray:
-    """An array with memory that suits its place in the file."""
+    """An array whose memory is aligned as its bytes are in the file."""
     shape = layout.local_shape(mesh.coords)
     if mesh.device_type != "cpu" or mesh.coords is None:
         return wrap(mesh.xp.empty(shape, header.dtype), layout, mesh)
@@ -67,27 +69,28 @@ def _empty(layout: Layout, header: Header, mesh: DeviceMesh) -> DistArray:
     return wrap(landing(shape, header.dtype, header.start + offset), layout, mesh)
 
 
-def _stored_layout(header: Header, mesh: DeviceMesh, placements: Placements) -> Layout:
-    """The layout of the array whose C order is that of the file."""
+def _stored_layout(header: Header, mesh: DeviceMesh, placements: Placements | None) -> Layout:
+    """The layout of the array whose C order is the order in the file."""
     layout = placed_layout(header.shape, header.dtype, mesh, placements)
     return layout.transpose(tuple(reversed(range(layout.ndim)))) if header.fortran else layout
 
 
-def _handed_out(
+def _read_on_rank_zero(
     path: str, header: Header, layout: Layout, mesh: DeviceMesh, sums: list[Sum] | None
 ) -> DistArray:
-    """A small array, which rank 0 reads and hands out."""
+    """A small array, which rank 0 reads and sends to the others."""
 
-    def read() -> Any:
+    def read() -> Array | None:
         if mesh.rank != 0:
             return None
-        values = np.ndarray(header.stored_shape, header.dtype)
+        values: Array = np.ndarray(header.stored_shape, header.dtype)
         with open(path, "rb") as file:
             file.seek(header.start)
-            taken(file, values)
+            read_stretch(file, values)
         if sums is not None:
             sums.append(sum_of(header.start, values))
-        return mesh.asarray(values)
+        block: Array = mesh.asarray(values)
+        return block
 
     own = agreed(mesh.group, read)
     lone = Layout.lone(layout.shape, mesh.shape, mesh.coords_of(0))
@@ -99,10 +102,14 @@ def _handed_out(
     return wrap(mesh.group.broadcast(block, 0), layout, mesh)
 
 
-def kept(
-    file: Any, header: Header, mesh: DeviceMesh, placements: Placements, call: str = ""
+def read_own_file(
+    file: IO[bytes],
+    header: Header,
+    mesh: DeviceMesh,
+    placements: Placements | None,
+    call: str = "",
 ) -> DistArray:
-    """An array of which every rank reads all, some mebibytes at a time, and keeps its part.
+    """An array that every rank reads whole from its own file, and of which it keeps its part.
 
     Parameters
     ----------
@@ -111,19 +118,19 @@ def kept(
     header : Header
         Equal on all ranks.
     mesh, placements
-        Where they go.
+        As for :func:`distarray.distribute`.
     call : str
         The function, for messages; where given, the ranks' files must have the same content.
     """
     layout = _stored_layout(header, mesh, placements)
-    check = Checksum() if call and has_exact_bytes(header.dtype) else None
+    check = _Checksum() if call and has_exact_bytes(header.dtype) else None
 
-    def read() -> Any:
-        block = np.empty(layout.local_shape(mesh.coords), header.dtype)
-        cut_from(file, layout.shape, layout.section(mesh.coords), block, check)
+    def read() -> Array:
+        block: Array = np.empty(layout.local_shape(mesh.coords), header.dtype)
+        read_box(file, layout.shape, layout.section(mesh.coords), block, check)
         return block
 
-    def words(block: Any) -> str:
+    def words(block: Array) -> str:
         return f"{header.dtype} {header.shape}{check or ''}"
 
     host = read_by_each(call, read, mesh, words) if call else agreed(mesh.group, read)
@@ -131,14 +138,14 @@ def kept(
     return reversed_dims(x) if header.fortran else x
 
 
-class Checksum:
+class _Checksum:
     """A checksum of pieces that come one after another."""
 
     def __init__(self) -> None:
         self._value = 0
 
-    def add(self, piece: np.ndarray[Any, Any]) -> None:
-        """Take one more piece, a C-contiguous array."""
+    def add(self, piece: Array) -> None:
+        """Add the next piece, a C-contiguous array."""
         if piece.nbytes:
             self._value = crc32(piece.reshape(-1).view(np.uint8).data, self._value)
 
@@ -146,28 +153,28 @@ class Checksum:
         return f", CRC-32 {self._value:08x}"
 
 
-def cut_from(
-    file: Any, shape: tuple[int, ...], box: Box, out: Any, check: Checksum | None = None
+def read_box(
+    file: IO[bytes], shape: Shape, box: Box, out: Array, check: _Checksum | None = None
 ) -> None:
-    """Read all of an array in C order, some mebibytes at a time, and keep a box of it.
+    """Read a whole array in C order, some mebibytes at a time, and keep a box of it.
 
     Parameters
     ----------
     file : file object
         Stands at the elements.
     shape : tuple of int
-        Of the array.
+        Shape of the array.
     box : tuple of (int, int)
-        The global indices that are kept.
+        Global indices of the elements to keep.
     out : ndarray
-        Takes them.
-    check : Checksum, optional
-        Of all elements.
+        Filled with these elements.
+    check : _Checksum, optional
+        All elements are added to it.
     """
     everything = tuple([(0, extent) for extent in shape])
     for _, slices in runs(everything, shape, out.dtype.itemsize, _PIECE):
-        piece = np.ndarray([part.stop - part.start for part in slices], out.dtype)
-        taken(file, piece)
+        piece: Array = np.ndarray([part.stop - part.start for part in slices], out.dtype)
+        read_stretch(file, piece)
         if check is not None:
             check.add(piece)
         into, of = [], []
@@ -180,13 +187,13 @@ def cut_from(
             out[tuple(into)] = piece[tuple(of)]
 
 
-def taken(file: Any, out: np.ndarray[Any, Any]) -> None:
-    """Fill a C-contiguous array from where a file object stands.
+def read_stretch(file: IO[bytes], out: Array) -> None:
+    """Fill a C-contiguous array with the next bytes of a file object.
 
     Raises
     ------
     ValueError
-        If it ends before that.
+        If the file ends too early.
     """
     if not out.nbytes:
         return

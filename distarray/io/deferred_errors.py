@@ -1,20 +1,28 @@
-"""A new file for a library that must not be told of a full disk.
+"""A new file that defers errors, for a library that crashes when it cannot write.
 
-HDF5 that cannot write what it has in memory cannot close its file either, and crashes the process
-later, when the objects of the file are freed. So it writes to a file object that takes everything;
-what went wrong is kept for whoever writes the file, who raises it and removes the file.
+HDF5 cannot close a file when the disk is full, and crashes the process later, when it frees the
+objects of the file. So it writes to a file object that accepts everything and keeps the first
+error. The caller raises this error and removes the file.
 """
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import ParamSpec, TypeAlias
 
-__all__ = ["SwallowingFile"]
+import numpy as np
 
-#: Bytes of what was not written and may be read again: the library's own records, not arrays.
+from distarray.typing import Array
+
+__all__ = ["ErrorDeferringFile"]
+
+P = ParamSpec("P")
+Bytes: TypeAlias = bytes | bytearray | memoryview | Array
+
+#: Bytes of a write that is kept after an error, to be read again: the library's own records.
 _RECORD = 1 << 20
 
 
-class SwallowingFile:
+class ErrorDeferringFile:
     """A new file, for reading and writing, whose methods never fail.
 
     Parameters
@@ -22,19 +30,19 @@ class SwallowingFile:
     path : str
         Must not exist.
     shown : str
-        What it is called in messages.
+        Its name in messages.
 
     Attributes
     ----------
     error : OSError or None
-        What went wrong first; from then on nothing is written.
+        The first error; after it nothing is written.
     """
 
     def __init__(self, path: str, shown: str) -> None:
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._shown, self._at = shown, 0
         self.error: OSError | None = None
-        #: What would have been written after that, by its place.
+        #: The records that could not be written, by their place.
         self._records: dict[int, bytes] = {}
         self._end = 0
 
@@ -42,7 +50,7 @@ class SwallowingFile:
         return self._shown
 
     def check(self) -> None:
-        """Raise what went wrong."""
+        """Raise the first error, if there is one."""
         if self.error is not None:
             raise OSError(self.error.errno, self.error.strerror, self._shown)
 
@@ -56,9 +64,9 @@ class SwallowingFile:
         """The place."""
         return self._at
 
-    def write(self, data: Any) -> int:
-        """Take some bytes; write them as long as that works."""
-        view = memoryview(data).cast("B")
+    def write(self, data: Bytes) -> int:
+        """Accept some bytes; write them unless there has been an error."""
+        view = _view(data)
         count = len(view)
         if self.error is None:
             self._try(self._write, view, self._at)
@@ -73,9 +81,9 @@ class SwallowingFile:
             done = os.pwrite(self._handle, view, at)
             view, at = view[done:], at + done
 
-    def readinto(self, buffer: Any) -> int:
-        """Give back what was written; zeros where that is lost."""
-        view = memoryview(buffer).cast("B")
+    def readinto(self, buffer: bytearray | memoryview | Array) -> int:
+        """Read what was written; zeros where that is lost."""
+        view = _view(buffer)
         view[:] = bytes(len(view))
         self._try(os.preadv, self._handle, [view], self._at)
         record = self._records.get(self._at, b"")[: len(view)]
@@ -84,7 +92,7 @@ class SwallowingFile:
         return len(view)
 
     def read(self, size: int = -1) -> bytes:
-        """As `readinto`; that there is such a method makes it a file."""
+        """As `readinto`; h5py takes an object with this method for a file."""
         data = bytearray(max(0, self._end - self._at) if size < 0 else size)
         self.readinto(data)
         return bytes(data)
@@ -97,16 +105,21 @@ class SwallowingFile:
         return self._end
 
     def flush(self) -> None:
-        """Nothing: nothing is held back."""
+        """Nothing: there is no buffer."""
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         handle, self._handle = self._handle, -1
         if handle >= 0:
             self._try(os.close, handle)
 
-    def _try(self, act: Any, *args: Any) -> None:
+    def _try(self, act: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            act(*args)
+            act(*args, **kwargs)
         except OSError as error:
             self.error = self.error or error
+
+
+def _view(data: Bytes) -> memoryview:
+    """The bytes of a buffer."""
+    return memoryview(data.data if isinstance(data, np.ndarray) else data).cast("B")

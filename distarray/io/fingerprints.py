@@ -1,4 +1,6 @@
-"""What is read and written together: the same on all ranks, in one exchange, for all formats."""
+"""Fingerprints of arguments: texts that are equal on two ranks if their arguments are."""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
@@ -9,7 +11,9 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.comm.alike import Said
+from distarray.io.file_paths import absolute_path
 from distarray.layout import Placement
+from distarray.typing import Array, ArrayLike, DType
 
 __all__ = [
     "array_words",
@@ -33,58 +37,58 @@ _PLAIN = (
     type(Ellipsis),
     Placement,
 )
-#: Kinds of numbers whose bytes all mean something: of others two may be equal and differ in bytes.
+#: Types all of whose bytes count: others have padding or references.
 _EXACT = frozenset("?bBhHiIlLqQpPefdFDSUmM")
 
 
 def array_words(x: DistArray) -> str:
-    """What an array is like, as far as all ranks know it."""
+    """Data type, layout and ranks of a distributed array."""
     return f"{x.dtype} {x.layout} on {x.mesh.ranks}"
 
 
-def value_words(value: Any) -> str:
-    """What is written as an array: of what is not distributed the values count, too."""
+def value_words(value: ArrayLike) -> str:
+    """An array that is written; where it is not distributed, its values count as well."""
     if isinstance(value, DistArray):
         return array_words(value)
     found = np.asarray(value)
     return f"{found.dtype} {found.shape}, {_values(found)}"
 
 
-def has_exact_bytes(dtype: np.dtype[Any]) -> bool:
+def has_exact_bytes(dtype: DType) -> bool:
     """Whether equal values of a type have equal bytes."""
     return dtype.char in _EXACT
 
 
-def _values(found: np.ndarray[Any, Any]) -> str:
-    """The values, by a checksum where there are many."""
+def _values(found: Array) -> str:
+    """The value of a 0-d array, or a checksum of the values."""
     if not found.ndim and has_exact_bytes(found.dtype):
         return repr(found[()])
     if not found.nbytes or not has_exact_bytes(found.dtype):
         return "not distributed"
-    whole: Any = np.ascontiguousarray(found).reshape(-1).view(np.uint8)
-    return f"not distributed, CRC-32 {crc32(whole):08x}"
+    whole = np.ascontiguousarray(found).reshape(-1).view(np.uint8)
+    return f"not distributed, CRC-32 {crc32(whole.data):08x}"
 
 
 def path_said(path: str) -> Said:
-    """The path: a part of another file would be no part of this one."""
+    """The path, which must be the same on all ranks."""
     return Said(
         "the ranks name different files",
-        repr(os.path.abspath(path) if "://" not in path else path),
-        "they do together what is done with one; give the same path on all ranks, or a mesh of one "
-        "rank for a file of its own",
+        repr(absolute_path(path)),
+        "the ranks of a mesh read or write one file together; give the same path on all ranks, or "
+        "a mesh of one rank for a file of its own",
     )
 
 
 def options_said(options: Mapping[str, Any]) -> list[Said]:
-    """Arguments of a call by name."""
+    """The arguments of a call, by name."""
     return [
         Said(f"{name} on rank {{rank}} differs from that on rank 0", described(value))
         for name, value in sorted(options.items())
     ]
 
 
-def described(value: Any) -> str:
-    """An argument in words that are the same wherever it is equal; of objects their type."""
+def described(value: object) -> str:
+    """An argument as a text that is equal where the argument is; of other objects their type."""
     if isinstance(value, (np.generic, np.ndarray, DistArray)):
         return value_words(value)
     if isinstance(value, _PLAIN):

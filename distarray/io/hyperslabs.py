@@ -1,4 +1,4 @@
-"""A part of a stored array, chosen by slices and integers, as a stored array of its own."""
+"""A hyperslab: the part of a stored array that slices and integers select, as a stored array."""
 
 from itertools import product
 from typing import Any, NamedTuple
@@ -7,50 +7,51 @@ import numpy as np
 
 from distarray.io.sections import Source
 from distarray.layout import Box, Entries
+from distarray.typing import Array, DType, Shape
 
-__all__ = ["Part"]
+__all__ = ["Hyperslab"]
 
 _FULL = slice(None)
 
 
-class Part(NamedTuple):
-    """What basic indexing selects of a stored array; reads no more than that.
+class Hyperslab(NamedTuple):
+    """The part of a stored array that basic indexing selects; reads no more than that.
 
     With a step along the last dimension the elements between are read and dropped: storage has
-    no cheaper way of giving every other element of a row.
+    no cheaper way to give every other element of a row.
 
     Attributes
     ----------
     base : Source
         The stored array.
     entries : tuple
-        One for each dimension of the base, an int or (start, step, length), and None for each
-        new dimension.
+        An int or (start, step, length) for each dimension of the base, and None for each new
+        dimension.
     """
 
     base: Source
     entries: Entries
 
     @classmethod
-    def of(cls, base: Source, entries: Entries) -> "Part | None":
-        """The part; None if it is the whole array."""
+    def of(cls, base: Source, entries: Entries) -> "Hyperslab | None":
+        """The hyperslab; None if it is the whole array."""
         whole = tuple([(0, 1, extent) for extent in base.shape])
         return None if entries == whole else cls(base, entries)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the part."""
+    def shape(self) -> Shape:
+        """Shape of the hyperslab."""
         lengths = [1 if e is None else e[2] for e in self.entries if not isinstance(e, int)]
         return tuple(lengths)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of the base."""
+    def dtype(self) -> DType:
+        """Data type of the base."""
         return self.base.dtype
 
     @property
-    def chunks(self) -> tuple[int, ...] | None:
-        """The base's, along dimensions where they still begin at multiples of their length."""
+    def chunks(self) -> Shape | None:
+        """Chunks of the base, along dimensions where they begin at multiples of their length."""
         if self.base.chunks is None:
             return None
         lengths, left = [], iter(self.base.chunks)
@@ -61,10 +62,10 @@ class Part(NamedTuple):
                 lengths.append(chunk if aligned else 1)
         return tuple(lengths)
 
-    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
-        """Fill `out` with the elements of a box of the part."""
+    def read(self, section: Box, out: Array) -> None:
+        """Fill `out` with the elements of a box of the hyperslab."""
         spans, view = self._in_base(section, out)
-        # Rows that a step leaves out are not read: each of the others by itself.
+        # Rows that a step leaves out are not read; each row between them is read by itself.
         apart = [d for d, span in enumerate(spans[:-1]) if span.step > 1]
         for at in product(*[enumerate(spans[d]) for d in apart]):
             box = [(s[0], s[-1] + 1) for s in spans]
@@ -73,21 +74,19 @@ class Part(NamedTuple):
                 box[dim], key[dim] = (index, index + 1), slice(place, place + 1)
             self._read_row(tuple(box), view[(*key, ...)], spans[-1].step if spans else 1)
 
-    def _read_row(self, box: Box, view: np.ndarray[Any, Any], step: int) -> None:
-        """Read a box of the base, all or, along the last dimension, each `step`-th element."""
+    def _read_row(self, box: Box, view: Array, step: int) -> None:
+        """Read a box of the base, of the last dimension every `step`-th element."""
         if step == 1:
             self.base.read(box, view)
             return
-        found = np.empty([stop - start for start, stop in box], self.dtype)
+        found: Array = np.empty([stop - start for start, stop in box], self.dtype)
         self.base.read(box, found)
         view[...] = found[..., ::step]
 
-    def _in_base(
-        self, section: Box, out: np.ndarray[Any, Any]
-    ) -> tuple[list[range], np.ndarray[Any, Any]]:
-        """A box's indices in the base, ascending, and `out` seen with the base's dimensions."""
+    def _in_base(self, section: Box, out: Array) -> tuple[list[range], Array]:
+        """The indices of a box in the base, ascending, and `out` with the base's dimensions."""
         spans: list[range] = []
-        key: list[Any] = []
+        key: list[slice | int | None] = []
         left = iter(section)
         for entry in self.entries:
             if isinstance(entry, int):

@@ -1,18 +1,21 @@
-"""Arrays in files that are mapped into memory: read when they are used, as far as they are."""
+"""Arrays in files that are mapped into memory: their pages are read on first use."""
+
+from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from distarray.array import DistArray, placed_layout
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agreed
-from distarray.io.contiguous_reading import Placements
+from distarray.io.file_paths import PathLike
 from distarray.io.fingerprints import described
-from distarray.io.numpy_save import Header, found_on_rank_0
+from distarray.io.npy_header import Header
+from distarray.io.rank_zero import found_on_rank_zero
 from distarray.layout import Replicate
+from distarray.typing import Array, DType, DTypeLike, Placements, ShapeLike
 
 __all__ = ["mapped_file", "memmap"]
 
@@ -23,27 +26,27 @@ _MODES = ("r", "c", "r+", "w+")
 class memmap(DistArray):
     """An array in a file, of which each rank has its part mapped; see :class:`numpy.memmap`.
 
-    What is computed from it is an ordinary :class:`~distarray.DistArray`; views of it are mapped
-    as it is. Collective.
+    Results of computations are ordinary arrays (:class:`~distarray.DistArray`); views of it are
+    mapped as well. Collective.
 
     Parameters
     ----------
     filename : path-like
-        Equal on all ranks, which all must see it.
+        Equal on all ranks, on a file system that all of them see.
     dtype : dtype
-        Of the elements.
+        Data type of the elements.
     mode : {"r+", "r", "w+", "c"}
         Read and write, read, make a file, or change in memory alone.
     offset : int
-        Where the elements begin, in bytes.
+        First byte of the elements.
     shape : int or tuple of int, optional
-        As long as the file reaches, if not given.
+        By default all elements of the file, in one dimension.
     order : {"C", "F"}
-        Of the elements in the file.
+        Order of the elements in the file.
     mesh : DeviceMesh, optional
         The default mesh if not given.
     placements : sequence of Placement, optional
-        As for :func:`distarray.distribute`. Of replicas the first one writes to the file; the
+        As for :func:`distarray.distribute`. The first of several replicas writes to the file; the
         others are in memory.
 
     Attributes
@@ -54,7 +57,7 @@ class memmap(DistArray):
 
     Cost
     ----
-    Pages are read from the file when they are touched, and only those.
+    Pages are read from the file on first use.
     """
 
     __slots__ = ("_map", "filename", "mode", "offset")
@@ -62,40 +65,45 @@ class memmap(DistArray):
     filename: str
     mode: str
     offset: int
-    _map: Any
+    _map: np.memmap[Any, Any] | None
 
     def __new__(
         cls,
-        filename: Any,
-        dtype: Any = np.uint8,
+        filename: PathLike,
+        dtype: DTypeLike = np.uint8,
         mode: str = "r+",
         offset: int = 0,
-        shape: int | Sequence[int] | None = None,
-        order: Any = "C",
+        shape: ShapeLike | None = None,
+        order: Literal["C", "F"] = "C",
         *,
         mesh: DeviceMesh | None = None,
-        placements: Placements = None,
-    ) -> "memmap":
+        placements: Placements | None = None,
+    ) -> memmap:
         """Map the file: see the class."""
         mode = _LONG_NAMES.get(mode, mode)
         if mode not in _MODES:
             raise ValueError(f"mode must be one of {[*_MODES, *_LONG_NAMES]!r} (got {mode!r})")
         mesh = default_mesh() if mesh is None else mesh
-        path = os.fspath(filename)
-        given = (np.dtype(dtype), offset, shape, order)
+        path: Any = os.fspath(filename)
+        kind = np.dtype(dtype)
         if mode == "w+":
-            mesh.group.barrier()  # nobody still reads what was there
-        said = f"{os.path.abspath(path)}, {described((mode, placements, *given))}"
-        extent = found_on_rank_0(lambda: _map(path, mode, *given).shape, mesh, said)
-        header = Header(extent, order == "F", given[0], offset)
+            mesh.group.barrier()  # no rank still reads an old file
+        given = described((mode, placements, kind, offset, shape, order))
+        extent = found_on_rank_zero(
+            lambda: _map(path, mode, kind, offset, shape, order).shape,
+            mesh,
+            f"{os.path.abspath(path)}, {given}",
+        )
+        header = Header(extent, order == "F", kind, offset)
         return mapped_file(path, header, "r+" if mode == "w+" else mode, mesh, placements, mode)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: `__new__` has done it."""
+        """Nothing: `__new__` has made the array."""
 
     def flush(self) -> None:
-        """Bring what was changed to disk; collective."""
-        agreed(self.mesh.group, lambda: None if self._map is None else self._map.flush())
+        """Bring changes to disk; collective."""
+        mapped = self._map
+        agreed(self.mesh.group, lambda: None if mapped is None else mapped.flush())
 
 
 def mapped_file(
@@ -103,19 +111,19 @@ def mapped_file(
     header: Header,
     mode: str,
     mesh: DeviceMesh,
-    placements: Placements,
+    placements: Placements | None,
     said: str | None = None,
 ) -> memmap:
-    """The array of a file that exists, mapped; collective.
+    """The array of an existing file, mapped; collective.
 
     Parameters
     ----------
     path : str
         Equal on all ranks.
     header : Header
-        Where the elements lie; equal on all ranks.
+        Equal on all ranks.
     mode : {"r", "r+", "c"}
-        How to map it.
+        As for :class:`memmap`.
     mesh, placements
         As for :class:`memmap`.
     said : str, optional
@@ -129,10 +137,10 @@ def mapped_file(
             "CPUs: distarray.init_device_mesh('cpu', ...)"
         )
     layout = placed_layout(header.shape, header.dtype, mesh, placements)
-    order = "F" if header.fortran else "C"
+    order: Literal["C", "F"] = "F" if header.fortran else "C"
     section = tuple([slice(low, high) for low, high in layout.section(mesh.coords)])
 
-    def act() -> tuple[Any, Any]:
+    def act() -> tuple[np.memmap[Any, Any] | None, Array]:
         if mesh.coords is None:
             return None, np.empty(layout.local_shape(None), header.dtype)
         mapped = _map(path, mode, header.dtype, header.start, header.shape, order)
@@ -152,5 +160,13 @@ def mapped_file(
     return self
 
 
-def _map(path: str, mode: Any, dtype: Any, offset: int, shape: Any, order: Any) -> Any:
-    return np.memmap(path, dtype, mode, offset, shape, order)
+def _map(
+    path: str,
+    mode: str,
+    dtype: DType,
+    offset: int,
+    shape: ShapeLike | None,
+    order: Literal["C", "F"],
+) -> np.memmap[Any, Any]:
+    known: Any = mode  # one of _MODES
+    return np.memmap(path, dtype, known, offset, shape, order)  # type: ignore[arg-type]

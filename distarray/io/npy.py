@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,19 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.io.atomic_file import replacing
+from distarray.io.contents import Contents
 from distarray.io.contiguous import runs
-from distarray.io.contiguous_reading import taken
-from distarray.io.formats import Contents
+from distarray.io.contiguous_reading import read_stretch
 from distarray.io.held_files import HeldFile
-from distarray.io.numpy_save import Header, parts_of, read_header
+from distarray.io.npy_header import Header, read_header
+from distarray.io.numpy_save import parts_of
 from distarray.io.output_files import Target, store
 from distarray.layout import Box
+from distarray.typing import Array
 
 __all__ = ["PICKLED", "Stored", "open_file", "write_file"]
 
-#: Bytes in one piece that are worth a read of their own; below, pages are mapped.
+#: Bytes of a stretch that is worth a read of its own; for shorter stretches pages are mapped.
 _RUN = 1 << 14
 _PIECE = 1 << 26
 PICKLED = (
@@ -29,14 +32,12 @@ PICKLED = (
 
 
 class Stored:
-    """An array whose elements lie in a file one after another.
+    """An array in contiguous storage.
 
     Parameters
     ----------
     file : HeldFile
-        The file.
     header : Header
-        Where they lie.
     """
 
     chunks = None
@@ -47,14 +48,14 @@ class Stored:
         self.shape = header.shape
         self.dtype = header.dtype
 
-    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
+    def read(self, section: Box, out: Array) -> None:
         """Read a box."""
         header = self._header
         if header.fortran:
             section, out = section[::-1], out.transpose()
         shape, itemsize = header.stored_shape, self.dtype.itemsize
         last = max([d for d, part in enumerate(section) if part != (0, shape[d])], default=0)
-        stretch = np.prod([stop - start for start, stop in section[last:]], dtype=object)
+        stretch = prod([stop - start for start, stop in section[last:]])
         file = self._held.at(header.start, self._lead)
         if itemsize * stretch < _RUN and out.size * itemsize > _RUN:
             mapped = np.memmap(file, self.dtype, "r", header.start, shape)
@@ -65,7 +66,7 @@ class Stored:
             part = out[key]
             whole = part if part.flags.c_contiguous else np.empty(part.shape, part.dtype)
             file.seek(header.start + offset)
-            taken(file, whole)
+            read_stretch(file, whole)
             if whole is not part:
                 part[...] = whole
 
@@ -78,7 +79,7 @@ def open_file(path: str, mesh: DeviceMesh) -> Contents:
     path : str
         The file.
     mesh : DeviceMesh
-        Not asked: each rank opens the file by itself.
+        Not used: each rank opens the file by itself.
     """
     with ExitStack() as stack:
         held = stack.enter_context(closing(HeldFile(path)))
@@ -89,22 +90,22 @@ def open_file(path: str, mesh: DeviceMesh) -> Contents:
 
 
 def refuse_objects(path: str, header: Header) -> None:
-    """Raise if the elements are pickled."""
+    """Raise if the elements are pickled objects."""
     if header.dtype.hasobject:
         raise ValueError(f"{path} {PICKLED}")
 
 
 def write_file(path: str, arrays: Mapping[str, DistArray], mesh: DeviceMesh) -> None:
-    """Write the one array there is, which has no name; collective.
+    """Write a single array, which has no name; collective.
 
     Parameters
     ----------
     path : str
         The file.
     arrays : mapping of str to DistArray
-        By "".
+        The array, by the name "".
     mesh : DeviceMesh
-        Whose ranks write.
+        Its ranks write.
     """
     if set(arrays) != {""}:
         raise ValueError(

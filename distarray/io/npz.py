@@ -2,30 +2,29 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from typing import Any
 from zipfile import ZipFile
-
-import numpy as np
 
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.io.atomic_file import replacing
-from distarray.io.contiguous_reading import cut_from
-from distarray.io.formats import Contents
+from distarray.io.contents import Contents
+from distarray.io.contiguous_reading import read_box
 from distarray.io.held_files import HeldFile
 from distarray.io.npy import PICKLED, Stored
+from distarray.io.npy_header import Header, read_header
 from distarray.io.npz_archive import look_at
-from distarray.io.numpy_save import Header, parts_of, read_header
+from distarray.io.numpy_save import parts_of
 from distarray.io.numpy_savez import write_archive
 from distarray.io.output_files import Target
 from distarray.io.sections import Source
 from distarray.layout import Box
+from distarray.typing import Array
 
 __all__ = ["open_file", "write_file"]
 
 
 class _Compressed:
-    """A compressed array in an archive, which is read as a whole."""
+    """A compressed array in an archive, which is decompressed as a whole."""
 
     def __init__(self, file: HeldFile, name: str, header: Header) -> None:
         self._held, self._name, self._header = file, name, header
@@ -33,16 +32,15 @@ class _Compressed:
         self.dtype = header.dtype
         self.chunks = header.shape
 
-    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
+    def read(self, section: Box, out: Array) -> None:
         """Read a box: decompress all, some mebibytes at a time, and keep the box."""
         header = self._header
         if header.fortran:
             section, out = section[::-1], out.transpose()
-        file: Any = self._held.at(0, b"")
-        with ZipFile(file) as archive, archive.open(self._name) as member:
+        with ZipFile(self._held.at(0, b"")) as archive, archive.open(self._name) as member:
             read_header(member)
-            cut_from(member, header.stored_shape, section, out)
-            member.read(1)  # at its end it checks the sum
+            read_box(member, header.stored_shape, section, out)
+            member.read(1)  # at the end: checks the checksum
 
 
 def open_file(path: str, mesh: DeviceMesh) -> Contents:
@@ -53,14 +51,13 @@ def open_file(path: str, mesh: DeviceMesh) -> Contents:
     path : str
         The file.
     mesh : DeviceMesh
-        Not asked: each rank opens the file by itself.
+        Not used: each rank opens the file by itself.
     """
     arrays: dict[str, Source] = {}
     refused: dict[str, str] = {}
     with ExitStack() as stack:
         held = stack.enter_context(closing(HeldFile(path)))
-        file: Any = held.at(0, b"")
-        archive = stack.enter_context(ZipFile(file))
+        archive = stack.enter_context(ZipFile(held.at(0, b"")))
         for member in archive.namelist():
             found = look_at(archive, member) if member.endswith(".npy") else None
             if found is None or found.header is None:
@@ -87,9 +84,9 @@ def write_file(
     path : str
         The file.
     arrays : mapping of str to DistArray
-        By name; what has no name is called ``arr_0``, as :func:`numpy.savez` calls it.
+        By name; an array without a name becomes ``arr_0``, as in :func:`numpy.savez`.
     mesh : DeviceMesh
-        Whose ranks write.
+        Its ranks write.
     compressed : bool
         Whether to compress. Then rank 0 alone writes.
     """

@@ -1,23 +1,28 @@
-"""Reading ``.npz`` files: archives whose arrays are read when they are asked for."""
+"""The archive that ``numpy.load`` makes of an ``.npz`` file: arrays are read on first use."""
+
+from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
 from zlib import crc32
 
 import numpy as np
 from numpy.lib import format as npy_format
+from numpy.lib.npyio import NpzFile
 
 from distarray.array import DistArray, distribute
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.io.contiguous import Sum
-from distarray.io.contiguous_reading import Placements, filled, kept
+from distarray.io.contiguous_reading import read_by_all, read_own_file
 from distarray.io.input_files import read_by_each
-from distarray.io.numpy_save import PARSING, Header, found_on_rank_0, read_header
+from distarray.io.npy_header import PARSING, Header, read_header
+from distarray.io.rank_zero import found_on_rank_zero
 from distarray.io.zip_structure import combined
+from distarray.typing import Placements
 
 __all__ = ["Archive", "Member", "look_at"]
 
@@ -28,13 +33,13 @@ class Member(NamedTuple):
     Attributes
     ----------
     header : Header or None
-        Of an array; with its place in the archive, if it is stored as it is.
+        The header of an array; with its place in the archive, if the member is not compressed.
     stored : bool
-        Whether it is.
+        Whether the member is not compressed.
     crc : int
-        Checksum of the member, header and all.
+        Checksum of the member, header included.
     lead : Sum
-        Checksum of the header of an array that is stored as it is.
+        Checksum of the header, if the member is not compressed.
     """
 
     header: Header | None
@@ -49,22 +54,28 @@ class Archive(Mapping[str, DistArray]):
     Parameters
     ----------
     source : str or numpy.lib.npyio.NpzFile
-        A path that all ranks share, or what this rank has opened for itself.
+        A path that all ranks share, or an archive that this rank has opened for itself.
     rest : dict
         Keywords of :func:`numpy.load`.
     mesh, placements
-        Where the arrays go.
+        As for :func:`distarray.distribute`.
     """
 
     def __init__(
-        self, source: Any, rest: dict[str, Any], mesh: DeviceMesh, placements: Placements
+        self,
+        source: str | NpzFile,
+        rest: dict[str, Any],
+        mesh: DeviceMesh,
+        placements: Placements | None,
     ) -> None:
-        #: Wherever the program goes.
-        self._source: Any = os.path.abspath(source) if isinstance(source, str) else source
+        # An absolute path: the program may change its directory.
+        self._source: str | NpzFile | None = (
+            os.path.abspath(source) if isinstance(source, str) else source
+        )
         self._name = source if isinstance(source, str) else "object"
         self._rest = rest
         self._mesh, self._placements = mesh, placements
-        names = found_on_rank_0(lambda: _names(source), mesh)
+        names = found_on_rank_zero(lambda: _names(source), mesh)
         #: Names without the ending ``.npy``.
         self.files: list[str] = [name.removesuffix(".npy") for name in names]
         self._members = dict(zip(self.files, names, strict=True)) | {name: name for name in names}
@@ -78,36 +89,35 @@ class Archive(Mapping[str, DistArray]):
             error = KeyError(f"{key} is not a file in the archive")
         elif source is None:
             error = ValueError("the archive is closed")
-        if source is not None and not isinstance(source, str):
-            return self._distributed(lambda: self._opened_by_each(key, error))
+        if isinstance(source, NpzFile):
+            return self._distributed(lambda: _member_of(source, key, error))
         path = source or ""
         said = f"{name!r} of {path}"
-        member = found_on_rank_0(lambda: _looked(path, name, self._limit), self._mesh, said, error)
+        member = found_on_rank_zero(
+            lambda: _member_at(path, name, self._limit), self._mesh, said, error
+        )
         if member.header is None or member.header.dtype.hasobject:
             return self._distributed(lambda: _by_numpy(path, key, self._rest))
         if not member.stored:
             return self._decompressed(path, name)
+        return self._stored(path, name, member, member.header)
+
+    def _stored(self, path: str, name: str, member: Member, header: Header) -> DistArray:
+        """A member that is not compressed: the ranks read it together, and compare its checksum."""
         sums: list[Sum] = []
-        x = filled(path, member.header, self._mesh, self._placements, sums)
+        x = read_by_all(path, header, self._mesh, self._placements, sums)
         found = self._mesh.group.allgather_object(sums, "checksums")
         whole = combined([member.lead, *[each for own in found for each in own]])
         if whole != member.crc and self._mesh.coords is not None:
             raise BadZipFile(f"Bad CRC-32 for file {name!r}")
         return x
 
-    def _opened_by_each(self, key: str, error: Exception | None) -> Any:
-        """A member of the archive that this rank has opened for itself."""
-        if error is not None:
-            raise error
-        with PARSING:
-            return self._source[key]
-
     @property
     def _limit(self) -> int:
         return 2**64 if self._rest["allow_pickle"] else int(self._rest["max_header_size"])
 
-    def _distributed(self, read: Any) -> Any:
-        """What every rank reads whole."""
+    def _distributed(self, read: Callable[[], Any]) -> Any:
+        """A member that every rank reads whole."""
         value = read_by_each("numpy.load", read, self._mesh)
         if not isinstance(value, np.ndarray):
             return value
@@ -115,13 +125,13 @@ class Archive(Mapping[str, DistArray]):
         return distribute(value, self._mesh, placements, src=None)
 
     def _decompressed(self, path: str, name: str) -> DistArray:
-        """Every rank decompresses all, and keeps its part."""
+        """A compressed member: every rank decompresses all of it, and keeps its part."""
         archive = agreed(self._mesh.group, lambda: ZipFile(path))
         with archive:
             member = agreed(self._mesh.group, lambda: archive.open(name))
             header = agreed(self._mesh.group, lambda: read_header(member, self._limit))
-            x = kept(member, header, self._mesh, self._placements)
-            agreed(self._mesh.group, lambda: member.read(1))  # at the end it checks the sum
+            x = read_own_file(member, header, self._mesh, self._placements)
+            agreed(self._mesh.group, lambda: member.read(1))  # at the end: checks the checksum
             return x
 
     def __iter__(self) -> Iterator[str]:
@@ -133,7 +143,7 @@ class Archive(Mapping[str, DistArray]):
     def __contains__(self, key: object) -> bool:
         return key in self._members
 
-    def __enter__(self) -> "Archive":
+    def __enter__(self) -> Archive:
         return self
 
     def __exit__(self, *details: object) -> None:
@@ -146,7 +156,7 @@ class Archive(Mapping[str, DistArray]):
     def close(self) -> None:
         """Close the file."""
         source, self._source = self._source, None
-        if hasattr(source, "close"):
+        if isinstance(source, NpzFile):
             source.close()
 
 
@@ -166,25 +176,33 @@ class _Bag:
         return list(self._archive)
 
 
-def _names(source: Any) -> list[str]:
-    if not isinstance(source, str):
-        return [str(name) for name in source.zip.namelist()]
+def _names(source: str | NpzFile) -> list[str]:
+    if isinstance(source, NpzFile):
+        return [] if source.zip is None else source.zip.namelist()
     with ZipFile(source) as archive:
         return archive.namelist()
 
 
-def _looked(path: str, name: str, limit: int) -> Member:
+def _member_of(archive: NpzFile, key: str, error: Exception | None) -> Any:
+    """A member of an archive that this rank has opened for itself."""
+    if error is not None:
+        raise error
+    with PARSING:
+        return archive[key]
+
+
+def _member_at(path: str, name: str, limit: int) -> Member:
     with ZipFile(path) as archive:
         return look_at(archive, name, limit)
 
 
 def look_at(archive: ZipFile, name: str, limit: int = 10_000) -> Member:
-    """What a member is, as its header and the archive's directory say.
+    """A member, from its header and the archive's directory.
 
     Raises
     ------
     ValueError
-        If there is less in it than its header says.
+        If it has fewer elements than its header says.
     """
     entry = archive.getinfo(name)
     with archive.open(name) as member:

@@ -1,7 +1,7 @@
-"""What NumPy's functions do with files, registered; the code comes when one is called.
+"""NumPy's functions that read and write files, registered; their modules load at the first call.
 
-Importing this registers a function for each that imports the real one: programs that touch no
-files need not wait for what reads and writes them.
+Each is registered as a function that imports its implementation, so that programs without files
+need not wait for these imports.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from distarray.array import DistArray, implements
 
 __all__ = ["HOMES"]
 
-#: Where the function is that stands behind one of NumPy's.
+#: The modules of the implementations.
 HOMES: dict[Callable[..., Any], str] = {
     np.save: "distarray.io.numpy_save",
     np.savez: "distarray.io.numpy_savez",
@@ -27,23 +27,19 @@ HOMES: dict[Callable[..., Any], str] = {
     np.fromfile: "distarray.io.raw_binary",
     DistArray.tofile: "distarray.io.raw_binary",
 }
-#: Those that make arrays, and take the one that NumPy was handed as ``like=``.
+#: Functions that make arrays, and take NumPy's argument ``like=``.
 _MAKING = {np.loadtxt, np.genfromtxt, np.fromfile}
-
-
-def _found(home: str, name: str) -> Any:
-    return getattr(import_module(home), name)
 
 
 def _register(function: Callable[..., Any], home: str) -> None:
     name = function.__name__
 
     def late(*args: Any, **kwargs: Any) -> Any:
-        return _found(home, name)(*args, **kwargs)
+        return getattr(import_module(home), name)(*args, **kwargs)
 
     late.__name__ = late.__qualname__ = name
     late.__doc__ = function.__doc__
-    with suppress(ValueError):  # before NumPy 2.4 what is written in C has none
+    with suppress(ValueError):  # before NumPy 2.4 functions written in C have no signature
         late.__signature__ = signature(function)  # type: ignore[attr-defined]
     implements(function, like=function in _MAKING)(late)
 

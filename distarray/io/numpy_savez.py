@@ -1,7 +1,9 @@
-"""Several arrays in one file: ``numpy.savez`` and ``numpy.savez_compressed``."""
+"""Saving several arrays as NumPy does: ``numpy.savez`` and ``numpy.savez_compressed``."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Any, TypeAlias
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import numpy as np
@@ -10,16 +12,19 @@ from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.comm import DeviceMesh
 from distarray.comm.files import SharedFile, open_file
 from distarray.io.contiguous import ALONE, Sum, pieces, sum_of, whole, write_body
+from distarray.io.file_errors import tried
+from distarray.io.file_paths import FileLike
 from distarray.io.numpy_save import parts_of
 from distarray.io.output_files import Part, Target, size_of, target_for, write_through
 from distarray.io.zip_structure import combined, directory, local_header, placed
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["savez", "savez_compressed", "write_archive"]
 
-Members = Mapping[str, Sequence[Part]]
+Members: TypeAlias = Mapping[str, Sequence[Part]]
 
 
-def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
+def savez(file: FileLike, *args: ArrayLike, allow_pickle: bool = True, **kwds: ArrayLike) -> None:
     """Save several arrays in an ``.npz`` file, byte for byte as NumPy; see :func:`numpy.savez`.
 
     Parameters
@@ -27,27 +32,29 @@ def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None
     file : path-like or file object
         As for :func:`numpy.save` of distributed arrays.
     *args, **kwds : DistArray or array_like
-        What is not distributed counts as equal on all ranks.
+        Arrays that are not distributed must be equal on all ranks.
     allow_pickle : bool
         Whether arrays of Python objects may be saved; they are pickled, as in NumPy.
 
     Cost
     ----
     As :func:`numpy.save` of each array. All ranks write at the same time, and each computes the
-    checksum of what it writes.
+    checksums of its stretches.
     """
     _save("numpy.savez", file, args, kwds, allow_pickle)
 
 
-def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
+def savez_compressed(
+    file: FileLike, *args: ArrayLike, allow_pickle: bool = True, **kwds: ArrayLike
+) -> None:
     """Save several arrays compressed, byte for byte as NumPy; see :func:`numpy.savez_compressed`.
 
     Parameters are those of :func:`numpy.savez`.
 
     Cost
     ----
-    Rank 0 compresses what it gathers, 16 MiB at a time: the format has one stream an array, in
-    which nothing can be compressed before what comes before it. Zarr compresses in parallel.
+    Rank 0 gathers and compresses 16 MiB at a time: the format has one stream an array, which can
+    be compressed only from its beginning to its end. Zarr compresses in parallel.
     """
     _save("numpy.savez_compressed", file, args, kwds, allow_pickle)
 
@@ -58,13 +65,12 @@ def write_archive(target: Target, members: Members, compressed: bool, mesh: Devi
     Parameters
     ----------
     target : Target
-        Where to.
     members : mapping of str to sequence of Part
-        What each member consists of, by its name; equal on all ranks.
+        The parts of each member, by its name; equal on all ranks.
     compressed : bool
         Whether members are compressed.
     mesh : DeviceMesh
-        Whose ranks take part.
+        Its ranks take part.
     """
     if mesh.coords is None:
         return
@@ -72,19 +78,24 @@ def write_archive(target: Target, members: Members, compressed: bool, mesh: Devi
     if compressed or total <= ALONE or mesh.size() == 1 or not target.one:
         compression = ZIP_DEFLATED if compressed else ZIP_STORED
 
-        def write(file: Any, everywhere: bool) -> Exception | None:
+        def write(file: IO[Any] | None, everywhere: bool) -> Exception | None:
             return _compressed(file, members, compression, everywhere)
 
         write_through(target, write, mesh)
     else:
-        _written_together(target.file, members, mesh)
+        path: Any = target.file
+        _written_together(path, members, mesh)
 
 
 def _save(
-    call: str, file: Any, args: Sequence[Any], kwds: Mapping[str, Any], allow_pickle: bool
+    call: str,
+    file: FileLike,
+    args: Sequence[ArrayLike],
+    kwds: Mapping[str, ArrayLike],
+    allow_pickle: bool,
 ) -> None:
-    """Write an archive of arrays: in rank 0's order, where ranks have others; collective."""
-    named = dict(kwds)
+    """Write an archive of arrays, in rank 0's order of their names; collective."""
+    named: dict[str, ArrayLike] = dict(kwds)
     for number, value in enumerate(args):
         key = f"arr_{number}"
         if key in named:
@@ -102,9 +113,9 @@ def _save(
 
 
 def _compressed(
-    file: Any, members: Members, compression: int, everywhere: bool
+    file: IO[Any] | None, members: Members, compression: int, everywhere: bool
 ) -> Exception | None:
-    """Write an archive to this rank's file, if it has one; brings back what went wrong."""
+    """Write an archive to this rank's file, if it has one; returns the error, if there is one."""
     archive, error = None, None
     try:
         archive = None if file is None else ZipFile(file, "w", compression)
@@ -113,38 +124,34 @@ def _compressed(
     for name, parts in members.items():
         found = _member(archive if error is None else None, name, parts, everywhere)
         error = error or found
-    try:
-        if archive is not None:
-            archive.close()
-    except Exception as caught:
-        error = error or caught
-    return error
+    closing = None if archive is None else tried(archive.close)
+    return error or closing
 
 
 def _member(
     archive: ZipFile | None, name: str, parts: Sequence[Part], everywhere: bool
 ) -> Exception | None:
-    """Write one member, or only take part in its gathering."""
+    """Write one member, or only take part in gathering it; returns the error, if there is one."""
     left = (
         piece
         for part in parts
         for piece in ([part] if isinstance(part, bytes) else pieces(part, everywhere))
     )
-    error = None
-    if archive is not None:
-        try:
-            with archive.open(name, "w", force_zip64=True) as member:
-                for piece in left:
-                    member.write(piece if isinstance(piece, bytes) else piece.tobytes())  # type: ignore[union-attr]
-        except Exception as caught:
-            error = caught
-    for _ in left:  # the other ranks go on sending
+    error = None if archive is None else tried(_write_member, archive, name, left)
+    for _ in left:  # after an error: the other ranks go on sending
         pass
     return error
 
 
+def _write_member(archive: ZipFile, name: str, pieces: Iterable[bytes | Array | None]) -> None:
+    with archive.open(name, "w", force_zip64=True) as member:
+        for piece in pieces:
+            if piece is not None:
+                member.write(piece if isinstance(piece, bytes) else piece.tobytes())
+
+
 def _written_together(path: str, members: Members, mesh: DeviceMesh) -> None:
-    """Write an archive of stored members, every rank its stretches."""
+    """Write an archive of members that are not compressed, every rank its own stretches."""
     sizes = {name: sum([size_of(part) for part in parts]) for name, parts in members.items()}
     entries = placed(sizes.items())
     last = entries[-1]
@@ -163,14 +170,14 @@ def _written_together(path: str, members: Members, mesh: DeviceMesh) -> None:
 
 
 def _checked(file: SharedFile, start: int, parts: Sequence[Part], mesh: DeviceMesh) -> int:
-    """Write a member's content; its checksum, on all ranks."""
+    """Write a member's content; returns its checksum on all ranks."""
     sums: list[Sum] = []
     for part in parts:
         if isinstance(part, DistArray) and part.ndim:
             write_body(file, start, part, sums)
         else:
-            data: Any = part if isinstance(part, bytes) else whole(part, False)
-            if mesh.rank == 0:
+            data = part if isinstance(part, bytes) else whole(part, False)
+            if data is not None and mesh.rank == 0:
                 sums.append(sum_of(start, np.frombuffer(data, np.uint8)))
             file.write_all(start, data if mesh.rank == 0 else None)
         start += size_of(part)

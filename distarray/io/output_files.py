@@ -1,16 +1,18 @@
-"""Where a file goes that NumPy's functions write: one path for all ranks, or a rank's own object.
+"""The files that NumPy's functions write: one path for all ranks, or a file object of each rank.
 
 A program that every rank runs hands over a path, or a file that every rank has opened. One path is
-one file, which all ranks write together. Of files that are open, rank 0 writes into its own, and so
-does every rank whose object is not that same file (an ``io.BytesIO``, a temporary file): each ends
-up with what it would have in a program of one process.
+one file, which all ranks write together. Of open files, rank 0 writes into its own, and so does
+every rank whose object is another file (an ``io.BytesIO``, a temporary file): each has in the end
+what it would have in a program of one process.
 """
+
+from __future__ import annotations
 
 import os
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BufferedRandom, BufferedWriter, FileIO, TextIOWrapper
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,9 +21,12 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree, agreed
 from distarray.comm.alike import Said, same_call
 from distarray.comm.files import open_file
-from distarray.io.atomic_file import named
+from distarray.io.atomic_file import with_final_name
 from distarray.io.contiguous import ALONE, pieces, whole, write_body
+from distarray.io.file_errors import tried
+from distarray.io.file_paths import FileLike
 from distarray.io.fingerprints import options_said, value_words
+from distarray.typing import Array, ArrayLike
 
 __all__ = [
     "Part",
@@ -35,10 +40,10 @@ __all__ = [
 ]
 
 #: Bytes as they are, or an array whose elements follow in C order.
-Part = bytes | DistArray
-#: ``write(file, everywhere)``: communicates, writes unless `file` is None, and brings back what
-#: went wrong; `everywhere` says whether other ranks than 0 write as well.
-Writing = Callable[[Any, bool], Exception | None]
+Part: TypeAlias = bytes | DistArray
+#: ``write(file, everywhere)``: collective; writes unless `file` is None, and returns this rank's
+#: error. `everywhere` says whether other ranks than 0 write as well.
+Writing: TypeAlias = Callable[[IO[Any] | None, bool], Exception | None]
 
 _BINARY = (FileIO, BufferedWriter, BufferedRandom)
 _REAL = (*_BINARY, TextIOWrapper)
@@ -52,20 +57,20 @@ class Target(NamedTuple):
     file : str or file object
         What this rank was given.
     one : bool
-        Whether all ranks name one path.
+        Whether all ranks were given one path.
     order : list of str
         Names of the arrays, in the same order on all ranks.
     """
 
-    file: Any
+    file: FileLike
     one: bool = True
     order: list[str] = []  # noqa: RUF012
 
 
 def target_for(
     call: str,
-    file: Any,
-    arrays: Mapping[str, Any],
+    file: FileLike,
+    arrays: Mapping[str, ArrayLike],
     mesh: DeviceMesh,
     said: Mapping[str, Any],
     *,
@@ -83,25 +88,26 @@ def target_for(
     arrays : mapping of str to array_like
         What is written.
     mesh : DeviceMesh
-        Whose ranks write.
+        Its ranks write.
     said : mapping
         Other arguments by name, equal on all ranks.
     ending : str
-        What is added to a path that does not have it.
+        Added to a path that does not have it.
     error : Exception, optional
         What this rank has found wrong already; raised on all ranks.
     """
     is_open, target = hasattr(file, "write"), file
     words: dict[str, str] = {}
+    own = ""
     try:
         words = {name: value_words(value) for name, value in arrays.items()}
         if not is_open:
-            path = os.fspath(file)
+            path: Any = os.fspath(file)  # type: ignore[arg-type]
             target = path if not ending or path.endswith(ending) else path + ending
+            own = os.fsdecode(os.path.abspath(target))
     except Exception as caught:
         error = error or caught
     kind = Said("the ranks give different kinds of files", "an open file" if is_open else "a path")
-    own = "" if is_open or error else os.fsdecode(os.path.abspath(target))
     found = same_call(mesh.group, call, [kind, *options_said(said)], words, error, own=own)
     return Target(target, found.one and not is_open, found.order)
 
@@ -117,11 +123,11 @@ def store(target: Target, parts: Sequence[Part], mesh: DeviceMesh) -> None:
     Parameters
     ----------
     target : Target
-        A path is emptied first; a file object is written to from where it stands.
+        A path is emptied first; a file object is written to from its position on.
     parts : sequence of bytes or DistArray
         Equal on all ranks; arrays on `mesh`, without pending folds.
     mesh : DeviceMesh
-        Whose ranks take part.
+        Its ranks take part.
 
     Raises
     ------
@@ -129,7 +135,7 @@ def store(target: Target, parts: Sequence[Part], mesh: DeviceMesh) -> None:
         On all ranks, if writing fails on one.
     """
 
-    def write(file: Any, everywhere: bool) -> Exception | None:
+    def write(file: IO[Any] | None, everywhere: bool) -> Exception | None:
         return _copied(file, parts, everywhere)
 
     if mesh.coords is None:
@@ -138,7 +144,8 @@ def store(target: Target, parts: Sequence[Part], mesh: DeviceMesh) -> None:
     if not target.one or total <= ALONE or mesh.size() == 1:
         write_through(target, write, mesh)
         return
-    with open_file(mesh.group, target.file, "w", total) as file:
+    path: Any = target.file
+    with open_file(mesh.group, path, "w", total) as file:
         offset = 0
         for part in parts:
             if isinstance(part, DistArray) and part.ndim:
@@ -150,51 +157,43 @@ def store(target: Target, parts: Sequence[Part], mesh: DeviceMesh) -> None:
 
 
 def write_through(
-    target: Target, write: Writing, mesh: DeviceMesh, opener: Callable[[], Any] | None = None
+    target: Target,
+    write: Writing,
+    mesh: DeviceMesh,
+    opener: Callable[[], IO[Any]] | None = None,
 ) -> None:
-    """Write from beginning to end: rank 0, or each rank what is its own; collective.
+    """Write from beginning to end, on rank 0 or on each rank its own file; collective.
 
-    All ranks are here: nobody still reads what was in the file, or empties it.
+    All ranks have come here: none still reads an old file at the path, or empties it.
     """
-    if hasattr(target.file, "write"):
-        _stream(target.file, write, mesh)
-    else:
-        _through_path(target.file, write, mesh, everywhere=not target.one, opener=opener)
+    file: Any = target.file
+    if hasattr(file, "write"):
+        _stream(file, write, mesh)
+        return
+    act = opener or (lambda: open(file, "wb"))  # noqa: SIM115
+    _through_path(file, write, mesh, act, everywhere=not target.one)
 
 
 def _through_path(
-    path: str,
-    write: Writing,
-    mesh: DeviceMesh,
-    *,
-    everywhere: bool = False,
-    opener: Callable[[], Any] | None = None,
+    path: str, write: Writing, mesh: DeviceMesh, opener: Callable[[], IO[Any]], *, everywhere: bool
 ) -> None:
-    """Write a file from its beginning to its end, on rank 0 or each rank its own; collective."""
+    """Open a path, on rank 0 or everywhere, and write it from beginning to end; collective."""
     group = mesh.group
     opens = everywhere or group.rank == 0
-    act = opener or (lambda: open(path, "wb"))  # noqa: SIM115
-    file = agreed(group, lambda: act() if opens else None)
+    file = agreed(group, lambda: opener() if opens else None)
     error = write(file, everywhere)
     try:
         if file is not None:
             file.close()
     except OSError as caught:
         error = error or caught
-    agree(group, None if error is None else named(error, path, path))
+    agree(group, None if error is None else with_final_name(error, path, path))
 
 
-def _stream(file: Any, write: Writing, mesh: DeviceMesh) -> None:
-    """Write to a file that each rank has opened; collective.
+def _stream(file: IO[Any], write: Writing, mesh: DeviceMesh) -> None:
+    """Write to the files that the ranks have opened; collective.
 
-    Parameters
-    ----------
-    file : file object
-        This rank's.
-    write : callable
-        See `Writing`.
-    mesh : DeviceMesh
-        Whose ranks take part.
+    A rank that has opened rank 0's file does not write, and moves its position to the end.
     """
     group = mesh.group
     known = group.allgather_object(_identity(file))
@@ -204,15 +203,15 @@ def _stream(file: Any, write: Writing, mesh: DeviceMesh) -> None:
     writes = not follows[group.rank]
     error = write(file if writes else None, not all(follows[1:]))
     if writes and error is None:
-        error = _tried(lambda: file.flush() if hasattr(file, "flush") else None)
+        error = tried(file.flush) if hasattr(file, "flush") else None
     agree(group, error)
     place = group.broadcast_object(_told(file) if group.rank == 0 else None, 0)
     if not writes and place is not None:
         file.seek(place)
 
 
-def _identity(file: Any) -> Any:
-    """What tells files on disk apart; "" for one whose content goes nowhere, None for others."""
+def _identity(file: IO[Any]) -> tuple[object, ...] | str | None:
+    """The identity of a file on disk; "" for the null device, None for other objects."""
     if not isinstance(file, _REAL):
         return None
     try:
@@ -226,7 +225,7 @@ def _identity(file: Any) -> Any:
     return file.name, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _told(file: Any) -> int | None:
+def _told(file: IO[Any]) -> int | None:
     try:
         place: int = file.tell()
     except (AttributeError, OSError, ValueError):
@@ -234,26 +233,17 @@ def _told(file: Any) -> int | None:
     return place
 
 
-def _copied(file: Any, parts: Iterable[Part], everywhere: bool) -> Exception | None:
-    """Write parts to this rank's file, if it has one; brings back what went wrong."""
+def _copied(file: IO[Any] | None, parts: Iterable[Part], everywhere: bool) -> Exception | None:
+    """Write parts to this rank's file, if it has one; returns the error, if there is one."""
     error: Exception | None = None
     for part in parts:
         for piece in [part] if isinstance(part, bytes) else pieces(part, everywhere):
             if file is not None and piece is not None and error is None:
-                error = _tried(lambda data=piece: put(file, data))  # type: ignore[misc]
+                error = tried(put, file, piece)
     return error
 
 
-def _tried(act: Callable[[], object]) -> Exception | None:
-    """Do something, and give back what went wrong."""
-    try:
-        act()
-    except Exception as caught:
-        return caught
-    return None
-
-
-def put(file: Any, data: Any) -> None:
+def put(file: IO[Any], data: bytes | Array) -> None:
     """Write bytes or a C-contiguous array to a file object.
 
     Not by ``ndarray.tofile``, which does not notice a disk that is full when it closes its stream.
@@ -263,6 +253,6 @@ def put(file: Any, data: Any) -> None:
         return
     if not isinstance(data, bytes):
         data = data.reshape(-1).view(np.uint8) if data.nbytes else b""
-    view = memoryview(data)
+    view = memoryview(data if isinstance(data, bytes) else data.data)
     while view:
         view = view[file.write(view) :]

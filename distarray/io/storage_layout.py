@@ -1,9 +1,9 @@
-"""Who reads or writes which part of a stored array, so that each byte is touched once.
+"""The division of a stored array among ranks that reads or writes each byte once.
 
-Pure: layouts in, a layout out. The layout that an array has in memory says where elements are
-wanted; the one that :func:`shares` gives says which rank fetches them from storage, or brings
-them there. Where the two differ, the ranks exchange what they have over the network, which is
-faster than a file system and does not decompress anything twice.
+Pure: layouts in, a layout out. The layout of an array in memory says where its elements are
+wanted, or are; :func:`storage_layout` says which rank reads them from storage, or writes them
+there. Where the two differ, the ranks exchange elements over the network, which is faster than a
+file system and decompresses nothing twice.
 """
 
 from collections.abc import Sequence
@@ -12,48 +12,48 @@ from itertools import pairwise
 from math import ceil, prod
 
 from distarray.layout import Cut, Layout
+from distarray.typing import Shape
 
-__all__ = ["shares"]
+__all__ = ["storage_layout"]
 
-#: Bytes below which a part of a replicated array is not divided any further.
+#: A part of a replicated array that has fewer bytes is not divided further.
 _GRAIN = 1 << 16
-#: A rank's share may be this many times what an even division gives before another is looked for.
+#: Another division is tried when a rank has this many times as much as in an even one.
 _UNEVEN = 2.0
 
 
 @lru_cache(maxsize=256)
-def shares(
-    layout: Layout, chunks: tuple[int, ...] | None, itemsize: int, *, strict: bool = False
+def storage_layout(
+    layout: Layout, chunks: Shape | None, itemsize: int, *, strict: bool = False
 ) -> Layout:
-    """The layout by which ranks touch storage: every element one rank's, cut along chunks.
+    """The layout in which ranks read or write storage: each element by one rank, cut along chunks.
 
     Parameters
     ----------
     layout : Layout
-        Where the elements are wanted, or are. Without pending folds.
+        The layout in memory, without pending folds.
     chunks : tuple of int or None
-        Shape of the pieces that storage holds, which are read and written whole. None: any box
-        is as good as another.
+        Shape of the pieces that are read and written whole. None: any box is as good as another.
     itemsize : int
         Bytes an element.
     strict : bool
-        Never let two ranks touch one chunk (they write it). Otherwise a division along chunks
-        that would give one rank far too much gives way to one that is even.
+        Never let two ranks write one chunk. Otherwise, if a division along chunks would give one
+        rank far too much, an even division is used.
 
     Returns
     -------
     Layout
-        `layout` itself where it already divides so; for small replicated arrays one of which the
-        first rank alone holds all.
+        `layout` itself where it already is such a division; for small replicated arrays the
+        layout in which the first rank alone has all elements.
 
     Examples
     --------
     >>> from distarray.layout import Replicate, Shard
     >>> whole = Layout.replicated((4000, 1024), (4,))
-    >>> [shares(whole, None, 8).section((rank,))[0] for rank in range(4)]
+    >>> [storage_layout(whole, None, 8).section((rank,))[0] for rank in range(4)]
     [(0, 1000), (1000, 2000), (2000, 3000), (3000, 4000)]
     >>> rows = Layout.chunked((4000, 1000), (3,), [Shard(0)])
-    >>> [shares(rows, (500, 1000), 8).section((rank,))[0] for rank in range(3)]
+    >>> [storage_layout(rows, (500, 1000), 8).section((rank,))[0] for rank in range(3)]
     [(0, 1500), (1500, 2500), (2500, 4000)]
     """
     if not layout.size:
@@ -64,17 +64,22 @@ def shares(
     units = tuple(chunks) if chunks is not None else (1,) * layout.ndim
     if not spare and _is_aligned(layout, units):
         return layout
-    kept = _divided(layout, units, spare, _roomiest(layout, units, spare, itemsize), itemsize)
-    if _largest(kept) <= _UNEVEN * max(_even(kept), prod(units)):
-        return kept
-    movable = tuple([m for m, size in enumerate(layout.mesh_shape) if size > 1])
+    dim = _dimension_to_divide(layout, units, spare, itemsize)
+    aligned = _divided(layout, units, spare, dim, itemsize)
+    if _is_even(aligned, units):
+        return aligned
+    best = min(aligned, _divided_anew(layout, units, itemsize), key=_largest)
+    if chunks is None or strict or _is_even(best, units):
+        return best
+    return storage_layout(layout, None, itemsize)
+
+
+def _divided_anew(layout: Layout, units: Sequence[int], itemsize: int) -> Layout:
+    """The dimension with the most chunks divided by all ranks, whatever the layout in memory."""
+    everyone = tuple([m for m, size in enumerate(layout.mesh_shape) if size > 1])
     bare = Layout.replicated(layout.shape, layout.mesh_shape)
     dim = max(range(layout.ndim), key=lambda d: layout.shape[d] / units[d])
-    other = _divided(bare, units, movable, dim, itemsize)
-    best = min(kept, other, key=_largest)
-    if strict or _largest(best) <= _UNEVEN * max(_even(best), prod(units)):
-        return best
-    return shares(layout, None, itemsize) if chunks is not None else best
+    return _divided(bare, units, everyone, dim, itemsize)
 
 
 def _is_spare(layout: Layout, mesh_dim: int) -> bool:
@@ -94,13 +99,14 @@ def _is_aligned(layout: Layout, units: Sequence[int]) -> bool:
     return True
 
 
-def _even(layout: Layout) -> float:
-    """Elements a rank if all had as many."""
-    return layout.size / max(1, prod([cut.parts for cut in layout.cuts]))
+def _is_even(layout: Layout, units: Sequence[int]) -> bool:
+    """Whether no rank has far more elements than it would have in an even division."""
+    even = layout.size / max(1, prod([cut.parts for cut in layout.cuts]))
+    return _largest(layout) <= _UNEVEN * max(even, prod(units))
 
 
 def _largest(layout: Layout) -> int:
-    """Most elements that any rank has."""
+    """Number of elements of the rank that has the most."""
     lengths = []
     for cut in layout.cuts:
         spans = [cut.interval(part) for part in range(cut.parts)]
@@ -108,8 +114,10 @@ def _largest(layout: Layout) -> int:
     return prod(lengths)
 
 
-def _roomiest(layout: Layout, units: Sequence[int], spare: Sequence[int], itemsize: int) -> int:
-    """The dimension to divide further: the first with enough pieces, else the one with most."""
+def _dimension_to_divide(
+    layout: Layout, units: Sequence[int], spare: Sequence[int], itemsize: int
+) -> int:
+    """The first dimension with enough pieces for the spare ranks, else the one with the most."""
     ways = prod([layout.mesh_shape[m] for m in spare])
     pieces = [
         cut.extent / cut.parts / max(unit, _rows(layout, dim, unit, itemsize))
@@ -122,7 +130,7 @@ def _roomiest(layout: Layout, units: Sequence[int], spare: Sequence[int], itemsi
 
 
 def _rows(layout: Layout, dim: int, unit: int, itemsize: int) -> int:
-    """Length along a dimension, in whole chunks, below which dividing does not pay."""
+    """Shortest length along a dimension, in whole chunks, that is worth a part of its own."""
     row = max(1, itemsize * layout.size // max(1, layout.shape[dim]))
     return unit * max(1, ceil(_GRAIN / row / unit))
 
@@ -130,7 +138,7 @@ def _rows(layout: Layout, dim: int, unit: int, itemsize: int) -> int:
 def _divided(
     layout: Layout, units: Sequence[int], spare: tuple[int, ...], dim: int, itemsize: int
 ) -> Layout:
-    """The layout with boundaries moved to those of chunks, and `dim` divided by `spare` too."""
+    """The layout with its boundaries moved to those of chunks, and `dim` divided by `spare` too."""
     cuts = []
     for number, (cut, unit) in enumerate(zip(layout.cuts, units, strict=True)):
         further = spare if number == dim else ()
@@ -150,7 +158,7 @@ def _divided(
 
 
 def _rounded(cut: Cut, unit: int) -> list[tuple[int, int]]:
-    """The blocks of the canonical cut with boundaries at whole multiples of `unit`."""
+    """The blocks of the canonical cut, with boundaries at multiples of `unit`."""
     canonical = Cut.chunked(cut.extent, cut.mesh_dims, cut.radix)
     marks = []
     for part in range(canonical.parts):

@@ -1,31 +1,33 @@
-"""Parts that ranks exchange on their way from or to storage, some mebibytes at a time.
+"""Two-phase input and output: ranks exchange elements on their way from or to storage.
 
-Where the ranks touch storage by another layout than the array has, each needs memory for what it
-fetches for others besides its own block. It stays small when the array passes in slabs, across a
-dimension that the array's layout leaves whole, each of which all ranks share among them.
+Where the ranks divide storage in another way than the array's layout, each needs memory for what it
+reads or writes for others, besides its own block. It stays small when the array passes in slabs
+across a dimension that the layout does not cut; all ranks share each slab.
 """
 
 from collections.abc import Callable, Iterator
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray
 from distarray.array.movement import assign
-from distarray.io.storage_layout import shares
+from distarray.io.file_errors import tried
+from distarray.io.storage_layout import storage_layout
 from distarray.layout import Box, Entries, Layout
+from distarray.typing import Array, Shape
 
-__all__ = ["fill", "pour", "slabs"]
+__all__ = ["read_in_slabs", "slabs", "write_in_slabs"]
 
 #: Bytes of a rank's part of a slab.
 _ROUND = 1 << 24
 
-Touch = Callable[[Box, np.ndarray[Any, Any]], None]
+#: Reads or writes a box.
+Transfer = Callable[[Box, Array], None]
 
 
-def slabs(layout: Layout, chunks: tuple[int, ...] | None, itemsize: int) -> Iterator[Entries]:
-    """The whole array in slabs of whole chunks, as basic keys; one if all dimensions are cut.
+def slabs(layout: Layout, chunks: Shape | None, itemsize: int) -> Iterator[Entries]:
+    """The whole array in slabs of whole chunks, as basic keys; one slab if all dimensions are cut.
 
     Examples
     --------
@@ -42,7 +44,7 @@ def slabs(layout: Layout, chunks: tuple[int, ...] | None, itemsize: int) -> Iter
         dim: room // max(1, itemsize * layout.size // layout.shape[dim] * units[dim])
         for dim in free
     }
-    # Storage is in C order, or nearly so: the first dimension that makes thin enough slabs.
+    # The first dimension with slabs that are thin enough: storage is in C order, or nearly so.
     dim = next((dim for dim in free if thick[dim]), max(thick, key=thick.__getitem__, default=None))
     if dim is None:
         yield whole
@@ -52,32 +54,34 @@ def slabs(layout: Layout, chunks: tuple[int, ...] | None, itemsize: int) -> Iter
         yield (*whole[:dim], (start, 1, min(step, extent - start)), *whole[dim + 1 :])
 
 
-def fill(target: DistArray, chunks: tuple[int, ...] | None, read: Touch) -> Exception | None:
-    """Read an array in slabs; brings back what went wrong on this rank.
+def read_in_slabs(x: DistArray, chunks: Shape | None, read: Transfer) -> Exception | None:
+    """Fill an array from storage, slab by slab; returns this rank's error, if it has one.
 
-    Collective: after a failure this rank reads no more, but takes part until the end.
+    Collective: after an error this rank reads no more, but takes part until the end.
     """
-    mesh, error = target.mesh, None
-    for entries in slabs(target.layout, chunks, target.itemsize):
-        view = target.sliced(entries)
-        layout = shares(view.layout, chunks, target.itemsize)
-        part: Any = np.empty(layout.local_shape(mesh.coords), target.dtype)
-        error = error or _touched(read, _placed(layout.section(mesh.coords), entries), part)
-        assign(view.block, view.layout, mesh.asarray(part), layout, mesh)
-        del part  # before there is another one
-    return error
-
-
-def pour(x: DistArray, chunks: tuple[int, ...] | None, write: Touch) -> Exception | None:
-    """Write an array in slabs; as :func:`fill`."""
     mesh, error = x.mesh, None
     for entries in slabs(x.layout, chunks, x.itemsize):
         view = x.sliced(entries)
-        layout = shares(view.layout, chunks, x.itemsize, strict=True)
+        layout = storage_layout(view.layout, chunks, x.itemsize)
+        part: Array = np.empty(layout.local_shape(mesh.coords), x.dtype)
+        if part.size and error is None:
+            error = tried(read, _placed(layout.section(mesh.coords), entries), part)
+        assign(view.block, view.layout, mesh.asarray(part), layout, mesh)
+        del part  # before the next one is allocated
+    return error
+
+
+def write_in_slabs(x: DistArray, chunks: Shape | None, write: Transfer) -> Exception | None:
+    """Write an array to storage, slab by slab; as :func:`read_in_slabs`."""
+    mesh, error = x.mesh, None
+    for entries in slabs(x.layout, chunks, x.itemsize):
+        view = x.sliced(entries)
+        layout = storage_layout(view.layout, chunks, x.itemsize, strict=True)
         part = mesh.xp.empty(layout.local_shape(mesh.coords), x.dtype)
         assign(part, layout, view.block, view.layout, mesh)
-        box = _placed(layout.section(mesh.coords), entries)
-        error = error or _touched(write, box, mesh.to_host(part))
+        if part.size and error is None:
+            box = _placed(layout.section(mesh.coords), entries)
+            error = tried(write, box, mesh.to_host(part))
         del part
     return error
 
@@ -86,12 +90,3 @@ def _placed(section: Box, entries: Entries) -> Box:
     """A section of a slab as a box of the whole array."""
     first = [entry[0] for entry in entries if isinstance(entry, tuple)]
     return tuple([(a + at, b + at) for (a, b), at in zip(section, first, strict=True)])
-
-
-def _touched(touch: Touch, box: Box, part: np.ndarray[Any, Any]) -> Exception | None:
-    try:
-        if part.size:
-            touch(box, part)
-    except Exception as caught:
-        return caught
-    return None

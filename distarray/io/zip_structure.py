@@ -1,14 +1,13 @@
-"""The structure of a zip archive whose members are stored as they are, with known places.
+"""The structure of zip archives whose members are not compressed, such as NumPy's ``.npz`` files.
 
-NumPy's ``.npz`` files are such archives. Where members lie follows from their lengths, so that all
-ranks can write at the same time; what stands between them, checksums included, is written last.
-The bytes are those of :mod:`zipfile`.
+The places of the members follow from their lengths, so that all ranks can write at the same time;
+the records between them, checksums included, are written last. The bytes are those of
+:mod:`zipfile`.
 """
 
 import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
 from zipfile import ZIP_STORED, ZipInfo
 
 __all__ = ["combined", "directory", "local_header", "placed"]
@@ -19,7 +18,7 @@ _EVERY_BIT = 0xFFFFFFFF
 
 
 def placed(sizes: Iterable[tuple[str, int]]) -> list[ZipInfo]:
-    """The members of an archive: names and lengths in, entries with their places out."""
+    """Entries with places, for members with these names and lengths."""
     entries, place = [], 0
     for name, size in sizes:
         entry = ZipInfo(name)
@@ -34,12 +33,12 @@ def placed(sizes: Iterable[tuple[str, int]]) -> list[ZipInfo]:
 
 
 def local_header(entry: ZipInfo) -> bytes:
-    """What stands before a member."""
+    """The record before a member."""
     return entry.FileHeader(zip64=True)
 
 
 def directory(entries: Sequence[ZipInfo], place: int) -> bytes:
-    """The central directory, which stands at byte `place` after all members, and its end."""
+    """The central directory, which begins at byte `place` after all members, and its end record."""
     central = b"".join([_central_record(entry) for entry in entries])
     count, size, start = len(entries), len(central), place
     end = b""
@@ -91,7 +90,7 @@ def _central_record(entry: ZipInfo) -> bytes:
 
 
 def combined(sums: Iterable[tuple[int, int, int]]) -> int:
-    """The CRC-32 of stretches that lie one after another: (place, length, CRC-32) of each."""
+    """The CRC-32 of stretches that follow one another: (place, length, CRC-32) of each."""
     total = 0
     for _, length, crc in sorted(sums):
         total = _times(_zeros(length), total) ^ crc
@@ -112,8 +111,8 @@ def _times(matrix: Sequence[int], vector: int) -> int:
 
 @lru_cache(maxsize=64)
 def _zeros(length: int) -> tuple[int, ...]:
-    """What as many zero bytes do to a CRC-32: a linear map of its 32 bits."""
-    step: Any = (0xEDB88320, *[1 << bit for bit in range(31)])  # one zero bit
+    """The effect of `length` zero bytes on a CRC-32: a linear map of its 32 bits."""
+    step: tuple[int, ...] = (0xEDB88320, *[1 << bit for bit in range(31)])  # one zero bit
     for _ in range(3):
         step = tuple([_times(step, column) for column in step])  # one zero byte
     result = tuple([1 << bit for bit in range(32)])

@@ -45,7 +45,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny arrays in shards of several chunks, which are read in several pieces."""
     cut_small(monkeypatch)
     monkeypatch.setattr(chunk_grids, "FILE", 600)
-    monkeypatch.setattr(box_pieces, "PORTION", 600)
+    monkeypatch.setattr(box_pieces, "PIECE", 600)
 
 
 class Elsewhere(fsspec.get_filesystem_class("local")):  # type: ignore[misc]
@@ -224,7 +224,7 @@ def test_reading_takes_little_more_than_the_block(
 ) -> None:
     """Zarr has all of what it is asked for in memory, beside the elements."""
     monkeypatch.setattr(chunk_grids, "FILE", 1 << 17)
-    monkeypatch.setattr(box_pieces, "PORTION", 1 << 17)
+    monkeypatch.setattr(box_pieces, "PIECE", 1 << 17)
     values = np.arange(1 << 18, dtype="f8")
 
     def program(group: Any) -> None:
@@ -250,7 +250,7 @@ def test_writing_takes_little_besides_the_block(
 ) -> None:
     """A file at a time is put together, also where blocks do not end with files."""
     monkeypatch.setattr(chunk_grids, "FILE", 1 << 17)
-    monkeypatch.setattr(box_pieces, "PORTION", 1 << 17)
+    monkeypatch.setattr(box_pieces, "PIECE", 1 << 17)
     monkeypatch.setattr(chunk_grids, "LEAST", 1 << 20)
     values = np.random.default_rng(3).integers(0, 255, (4 * 1021, 1000), "u1")
 
