@@ -47,9 +47,9 @@ load_operations()
 #: they are asked for.
 _ROOMS = ("fft", "linalg", "random")
 _FILES = {
-    "fromfile": "distarray.io.raw", "fromregex": "distarray.io.text",
-    "genfromtxt": "distarray.io.text", "load": "distarray.io.loading",
-    "loadtxt": "distarray.io.text", "memmap": "distarray.io.mapped",
+    "fromfile": "distarray.io.raw_binary", "fromregex": "distarray.io.text",
+    "genfromtxt": "distarray.io.text", "load": "distarray.io.numpy_load",
+    "loadtxt": "distarray.io.text", "memmap": "distarray.io.memmap",
 }  # fmt: skip
 #: NumPy's own modules, and its names that are no part of a program: for those who ask for them.
 _NUMPY_MODULES = (
