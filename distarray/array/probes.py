@@ -13,8 +13,17 @@ from distarray.array import DistArray, as_distarray
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.plan import broadcast_shapes, shape_text
+from distarray.typing import Array, DType
 
-__all__ = ["as_axis", "as_mask", "check_shapes", "check_writeable", "condition", "result_types"]
+__all__ = [
+    "as_axis",
+    "as_mask",
+    "check_shapes",
+    "check_writeable",
+    "condition",
+    "result_types",
+    "tiny",
+]
 
 
 def result_types(
@@ -81,3 +90,8 @@ def check_shapes(arrays: Sequence[Any], outs: Sequence[Any]) -> None:
                 f"non-broadcastable output operand with shape {shape_text(out.shape)} doesn't "
                 f"match the broadcast shape {shape_text(shape)} (operands {listed})"
             )
+
+
+def tiny(shape: Sequence[int], dtype: DType) -> Array:
+    """Zeros of a shape with no extent above 1: an array to ask NumPy about types and axes with."""
+    return np.zeros([min(extent, 1) for extent in shape], dtype)
