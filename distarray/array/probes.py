@@ -8,6 +8,7 @@ from operator import index
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from distarray.array import DistArray, as_distarray
 from distarray.array.portable import refuse_read_only
@@ -21,6 +22,7 @@ __all__ = [
     "check_shapes",
     "check_writeable",
     "condition",
+    "hollow",
     "result_types",
     "tiny",
 ]
@@ -93,5 +95,10 @@ def check_shapes(arrays: Sequence[Any], outs: Sequence[Any]) -> None:
 
 
 def tiny(shape: Sequence[int], dtype: DType) -> Array:
-    """Zeros of a shape with no extent above 1: an array to ask NumPy about types and axes with."""
+    """Zeros of as many dimensions, none longer than 1: what NumPy gives for it, and refuses."""
     return np.zeros([min(extent, 1) for extent in shape], dtype)
+
+
+def hollow(shape: Sequence[int], dtype: DType) -> Array:
+    """An array of any shape and one element of memory, for NumPy to complain about."""
+    return as_strided(np.zeros(1, dtype), shape, (0,) * len(shape))

@@ -21,11 +21,11 @@ from distarray.array import (
     movement,
 )
 from distarray.array.portable import refuse_read_only, ufunc_method
-from distarray.array.probes import tiny
+from distarray.array.probes import hollow, tiny
 from distarray.config import config
 from distarray.engines import chains, reproducible
 from distarray.engines.folds import RULES, Ufunc, exclusive, neutral
-from distarray.engines.reducing import hollow, loop_dtype, write
+from distarray.engines.reducing import loop_dtype, write
 from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Fold, Layout, Partial
 from distarray.typing import Array, ArrayLike, Axis, DType, DTypeLike
