@@ -6,12 +6,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from distarray.array import exporting, movement, printing, registry
+from distarray.array import exporting, movement, printing
 from distarray.array.divergence import verify
-from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
 from distarray.array.items import Items
+from distarray.array.ladder import call, call_ufunc
 from distarray.array.methods import Methods
 from distarray.array.operators import Operators
+from distarray.array.registry import FUNCTIONS
 from distarray.array.scalars import Scalars
 from distarray.comm import DeviceMesh
 from distarray.config import config
@@ -202,7 +203,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         message a pair of ranks. Pending folds are carried out first: one allreduce along their
         mesh dimensions, or one reduce-scatter where the result is sharded there.
         """
-        result: DistArray = registry.call(DistArray.redistribute, self, mesh, placements)
+        result: DistArray = call(DistArray.redistribute, self, mesh, placements)
         return result
 
     def full(self) -> np.ndarray[Any, Any]:
@@ -229,25 +230,16 @@ class DistArray(Scalars, Items, Operators, Methods):
     # -- protocols ---------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        key: Any = ufunc if method == "__call__" else (ufunc, method)
-        if key in registry.FUNCTIONS:
-            return registry.call(key, *inputs, **kwargs)
-        verify(ufunc, inputs, kwargs)
-        function = registry.UFUNC_METHODS[method]
-        if error_state() is not NORMAL and raises():
-            mesh = mesh_concerned([*inputs, *kwargs.values()])
-            if mesh is not None:
-                return agreed(mesh, function, ufunc, *inputs, **kwargs)
-        return function(ufunc, *inputs, **kwargs)
+        return call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         for kind in types:
             if not issubclass(kind, _KNOWN) and not hasattr(kind, "__cuda_array_interface__"):
                 return NotImplemented
-        row = registry.FUNCTIONS.get(func)
+        row = FUNCTIONS.get(func)
         if row is not None and row.like:
             kwargs = {"like": self, **kwargs}  # NumPy keeps what it was handed as like= to itself
-        return registry.call(func, *args, **kwargs)
+        return call(func, *args, **kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         exporting.while_in_lists()
@@ -268,7 +260,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        return registry.call(DistArray.__array_namespace__, api_version=api_version)
+        return call(DistArray.__array_namespace__, api_version=api_version)
 
     def __dlpack__(
         self,

@@ -11,7 +11,7 @@ from distarray.array import movement
 from distarray.array.core import DistArray, wrap
 from distarray.array.divergence import verify_text
 from distarray.array.movement import moved
-from distarray.array.registry import implements
+from distarray.array.registry import Objects, implements
 from distarray.array.storage import natural
 from distarray.comm import DeviceMesh, default_mesh, own_mesh
 from distarray.config import config
@@ -296,7 +296,7 @@ def _copied(x: DistArray, layout: Layout, fortran: bool = False) -> DistArray:
     return natural(wrap(block.copy() if shared else block, layout, x.mesh))  # type: ignore[no-any-return]
 
 
-@implements(DistArray.redistribute, through=Fold, at=True)
+@implements(DistArray.redistribute, through=Fold, at=True, objects=Objects.ENGINE)
 def _redistribute(
     x: DistArray, mesh: DeviceMesh | Placements | None = None, placements: Placements | None = None
 ) -> DistArray:

@@ -11,15 +11,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from distarray.array import registry
 from distarray.array.assigning import assign, one_element
 from distarray.array.base import Base
 from distarray.array.divergence import verify
-from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
 from distarray.array.keys import basic_entries, directed, field_named, names_element
+from distarray.array.ladder import call, is_free, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
-from distarray.config import config
 from distarray.layout import Layout, local_key, view_layout, whole_view
 
 __all__ = ["Items"]
@@ -46,10 +44,8 @@ class Items(Base):
     __slots__ = ()
 
     def __getitem__(self: Any, key: Any) -> Any:
-        if config.settings.check:
-            verify(operator.getitem, (self, key), {})
         layout, block = self.layout, self.block
-        if layout.is_whole and type(block) is np.ndarray:
+        if layout.is_whole and type(block) is np.ndarray and is_free(operator.getitem, layout):
             kinds = tuple(map(type, key)) if type(key) is tuple else (type(key),)
             if _BASIC.issuperset(kinds) and self._at_hand():
                 result = _new(type(self))
@@ -64,13 +60,14 @@ class Items(Base):
         return self.mesh.coords is not None and self.block.dtype.kind not in _SPECIAL
 
     def _read(self: Any, key: Any) -> Any:
+        verify(operator.getitem, (self, key), {})
         if self.layout.partials:
             self.settle()
         if isinstance(self.block, np.void):
             key = field_named(self.block, key)
         entries = basic_entries(key, self.layout.shape)
         if entries is None:
-            return registry.call(operator.getitem, self, key)
+            return call(operator.getitem, self, key)
         result = self.sliced(entries)
         if names_element(key, result.layout.shape):
             result.settle()
@@ -80,25 +77,16 @@ class Items(Base):
         return result
 
     def __setitem__(self: Any, key: Any, value: Any) -> None:
-        if config.settings.check:
-            verify(operator.setitem, (self, key, value), {})
         layout, block = self.layout, self.block
-        if layout.is_whole and type(block) is np.ndarray:
+        if layout.is_whole and type(block) is np.ndarray and is_free(operator.setitem, layout):
             kinds = map(type, key) if type(key) is tuple else (type(key),)
             if _BASIC.issuperset(kinds) and self._at_hand():
                 given = _as_it_is(value, self.mesh)
-                if given is not None and (error_state() is NORMAL or not raises()):
+                if given is not None:
                     block[key] = given
                     return
-        self._write(key, value)
-
-    def _write(self: Any, key: Any, value: Any) -> None:
-        if isinstance(self.block, np.generic):
-            self._set_scalar(key, value)
-        elif error_state() is not NORMAL and raises() and not self.layout.is_replicated:
-            agreed(self.mesh, self._set, key, value)
-        else:
-            self._set(key, value)
+        act = self._set_scalar if isinstance(block, np.generic) else self._set
+        watched(operator.setitem, (self, key, value), {}, act, (key, value))
 
     def _set(self: Any, key: Any, value: Any) -> None:
         if self.layout.partials:
@@ -106,7 +94,7 @@ class Items(Base):
         refuse_read_only(self.block)
         entries = basic_entries(key, self.layout.shape, arrays=True)
         if entries is None:
-            registry.call(operator.setitem, self, key, value)
+            call(operator.setitem, self, key, value)
             return
         view = self.sliced(entries)
         if names_element(key, view.layout.shape):

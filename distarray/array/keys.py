@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array.registry import Base
+from distarray.array.base import Base
 from distarray.layout import Entries
 
 __all__ = [

@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 
 from distarray.array.assigning import one_element
-from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
+from distarray.array.base import Base
+from distarray.array.ladder import call, is_free, watched
 from distarray.array.portable import cast as cast_block
 from distarray.array.portable import refuse_read_only
-from distarray.array.registry import Base, call
 from distarray.array.storage import suits
 from distarray.comm.agree import agree
 
@@ -33,6 +33,31 @@ def _needs_no_copy(x: Any, dtype: np.dtype[Any], order: str) -> bool:
     if order.upper() == "A":
         return suits(x, dtype, "C") or suits(x, dtype, "F")
     return suits(x, dtype, order.upper())
+
+
+def _cast(x: Any, dtype: np.dtype[Any], order: str, casting: str, copy: bool) -> Any:
+    """An array as another data type; see :meth:`Methods.astype`."""
+    kind = x.block.dtype.kind
+    if x.layout.partials and not (kind in "fc" and np.can_cast(x.block.dtype, dtype)):
+        x.settle()
+    if not copy and _needs_no_copy(x, dtype, order):
+        return x
+    if x.layout.is_replicated or not _reads_text(kind, dtype.kind):
+        return x.like(cast_block(x.block, dtype, order, casting))
+    error = cast = None
+    try:
+        cast = cast_block(x.block, dtype, order, casting)
+    except Exception as found:
+        error = found
+    agree(x.mesh.group, error)
+    return x.like(cast)
+
+
+def _reads_text(kind: str, wanted: str) -> bool:
+    """Whether elements decide if there is a result: text may be no number, or a date too long."""
+    if kind in "SUO":
+        return wanted not in "SUO"
+    return kind in "mM" and wanted in "SU"
 
 
 class Methods(Base):
@@ -270,28 +295,10 @@ class Methods(Base):
         an integer where text is read, as a rank may find some that is no number; and with
         ``copy=False`` and an order, where a rank alone cannot say how the array is stored.
         """
-        if error_state() is not NORMAL and raises() and not self.layout.is_replicated:
-            return agreed(self.mesh, self.astype, dtype, order, casting, subok, copy)
-        dtype = np.dtype(dtype)
-        kind, wanted = self.block.dtype.kind, dtype.kind
-        linear = kind in "fc" and np.can_cast(self.block.dtype, dtype)
-        if self.layout.partials and not linear:
-            self.settle()
-        if not copy and _needs_no_copy(self, dtype, order):
-            return self
-        error = None
-        # Text may say no number, and be too short for a date.
-        reads = wanted not in "SUO" if kind in "SUO" else kind in "mM" and wanted in "SU"
-        reads = reads and not self.layout.is_replicated
-        try:
-            cast = cast_block(self.block, dtype, order, casting)
-        except Exception as found:
-            if not reads:
-                raise
-            error = found
-        if reads:
-            agree(self.mesh.group, error)
-        return self.like(cast)
+        how = np.dtype(dtype), order, casting, copy
+        if is_free(np.astype, self.layout):
+            return _cast(self, *how)
+        return watched(np.astype, (self, *how), {}, _cast, (self, *how))
 
     def copy(self, order: str = "C") -> Any:
         """A copy with memory of its own and the canonical cut; see :func:`numpy.copy`."""

@@ -18,7 +18,7 @@ __all__ = ["block"]
 Nested: TypeAlias = "ArrayLike | list[Nested] | tuple[Nested, ...]"
 
 
-@implements(np.block, at=True)
+@implements(np.block, at=True, computes=False)
 def block(arrays: Nested) -> DistArray:
     """An array put together from nested lists of blocks. See :func:`numpy.block`.
 

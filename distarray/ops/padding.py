@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, empty, implements, to_layout, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.engines.assembling import fill_parts, placed_by_size
 from distarray.layout import Cut, Fold, Layout, stretched_cut
 from distarray.ops.rearranging import is_balanced
@@ -45,8 +45,7 @@ _STATISTICS: dict[str, Callable[..., Any]] = {
 }
 
 
-@implements(np.pad)
-@as_numpy_on_one_rank(np.pad)
+@implements(np.pad, alone=Alone())
 def pad(
     array: ArrayLike,
     pad_width: ArrayLike | dict[int, Any],

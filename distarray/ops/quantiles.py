@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.array import DistArray, Objects, as_distarray, common_mesh, implements
 from distarray.array.probes import tiny
 from distarray.engines.reducing import NoValue, place, write
 from distarray.engines.selecting.interpolation import Places, interpolated, places
@@ -77,7 +77,7 @@ def _taken(found: dict[int, Any], index: Array) -> Any:
     return values.reshape(index.shape)[()]
 
 
-@implements(np.median)
+@implements(np.median, objects=Objects.GATHER)
 def median(
     a: ArrayLike,
     axis: Axes = None,
@@ -110,7 +110,7 @@ def median(
     return _median(np.median, a, axis, out, keepdims)
 
 
-@implements(np.nanmedian)
+@implements(np.nanmedian, objects=Objects.GATHER)
 def nanmedian(
     a: ArrayLike,
     axis: Axes = None,
@@ -144,7 +144,7 @@ def _median(
     return _finished(statistic, x, axis, out, keepdims)
 
 
-@implements(np.quantile)
+@implements(np.quantile, objects=Objects.GATHER)
 def quantile(
     a: ArrayLike,
     q: ArrayLike,
@@ -183,7 +183,7 @@ def quantile(
     return _quantiles(np.quantile, a, q, axis, out, keepdims, arguments)
 
 
-@implements(np.percentile)
+@implements(np.percentile, objects=Objects.GATHER)
 def percentile(
     a: ArrayLike,
     q: ArrayLike,
@@ -205,7 +205,7 @@ def percentile(
     return _quantiles(np.percentile, a, q, axis, out, keepdims, arguments)
 
 
-@implements(np.nanquantile)
+@implements(np.nanquantile, objects=Objects.GATHER)
 def nanquantile(
     a: ArrayLike,
     q: ArrayLike,
@@ -227,7 +227,7 @@ def nanquantile(
     return _quantiles(np.nanquantile, a, q, axis, out, keepdims, arguments)
 
 
-@implements(np.nanpercentile)
+@implements(np.nanpercentile, objects=Objects.GATHER)
 def nanpercentile(
     a: ArrayLike,
     q: ArrayLike,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, distribute, from_section, wrap
-from distarray.array.placing import as_numpy_makes_them, creates, place, plain
+from distarray.array.placing import MadeAlone, creates, place, plain
 from distarray.comm import DeviceMesh
 from distarray.engines.blockwise import prepare
 from distarray.layout import Cut
@@ -25,8 +25,7 @@ _moveaxis: Any = np.moveaxis
 # -- arange --------------------------------------------------------------------------------------
 
 
-@creates(np.arange)
-@as_numpy_makes_them(np.arange)
+@creates(np.arange, alone=MadeAlone())
 def arange(
     start: ArrayLike | None = None,
     stop: ArrayLike | None = None,
@@ -151,8 +150,7 @@ def positions(low: int, high: int, dtype: DTypeLike) -> Any:
 # -- linspace and its kin ------------------------------------------------------------------------
 
 
-@creates(np.linspace)
-@as_numpy_makes_them(np.linspace)
+@creates(np.linspace, alone=MadeAlone())
 def linspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -272,8 +270,7 @@ def _part(x: Any, shape: tuple[int, ...], section: list[tuple[int, int]]) -> Any
     return x[tuple(key)]
 
 
-@creates(np.logspace)
-@as_numpy_makes_them(np.logspace)
+@creates(np.logspace, alone=MadeAlone())
 def logspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -308,8 +305,7 @@ def _deepened(value: ArrayLike, ndim: int) -> Any:
     return x[(None,) * (ndim - x.ndim) + (...,)]
 
 
-@creates(np.geomspace)
-@as_numpy_makes_them(np.geomspace)
+@creates(np.geomspace, alone=MadeAlone())
 def geomspace(
     start: ArrayLike,
     stop: ArrayLike,

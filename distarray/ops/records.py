@@ -3,14 +3,14 @@
 import operator
 from typing import Any
 
-from distarray.array import implements
+from distarray.array import Objects, implements
 from distarray.engines.blockwise import apply_blockwise
 from distarray.typing import ArrayLike
 
 __all__ = ["equal_records", "unequal_records"]
 
 
-@implements(operator.eq)
+@implements(operator.eq, objects=Objects.ENGINE)
 def equal_records(a: ArrayLike, b: ArrayLike) -> Any:
     """Whether records are equal, field by field; operands broadcast.
 
@@ -21,7 +21,7 @@ def equal_records(a: ArrayLike, b: ArrayLike) -> Any:
     return apply_blockwise(operator.eq, (a, b))
 
 
-@implements(operator.ne)
+@implements(operator.ne, objects=Objects.ENGINE)
 def unequal_records(a: ArrayLike, b: ArrayLike) -> Any:
     """Whether records differ in a field; as :func:`equal_records`."""
     return apply_blockwise(operator.ne, (a, b))

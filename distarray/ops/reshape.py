@@ -16,7 +16,7 @@ __all__ = ["ravel", "reshape"]
 _FLAG = np.empty((), np.bool_)
 
 
-@implements(np.reshape, at=True)
+@implements(np.reshape, at=True, computes=False)
 def reshape(
     a: ArrayLike, /, shape: ShapeLike, order: Order = "C", *, copy: bool | None = None
 ) -> DistArray:
@@ -65,7 +65,7 @@ def reshape(
     return reshaped(a, wanted, copy)
 
 
-@implements(np.ravel, at=True)
+@implements(np.ravel, at=True, computes=False)
 def ravel(a: ArrayLike, order: Order = "C") -> DistArray:
     """The array in one dimension; a view where it is contiguous and :func:`reshape` gives one.
 

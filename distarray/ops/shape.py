@@ -31,7 +31,7 @@ _ALL_FOLDS = tuple(Fold)
 # -- order of the dimensions ---------------------------------------------------------------------
 
 
-@implements(np.transpose, at=True)
+@implements(np.transpose, at=True, computes=False)
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> DistArray:
     """The array with its dimensions reversed, or in a given order; a view.
 
@@ -64,7 +64,7 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> DistArray:
     return permuted(x, order)
 
 
-@implements(np.swapaxes, at=True)
+@implements(np.swapaxes, at=True, computes=False)
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> DistArray:
     """The array with two dimensions exchanged; a view. See :func:`numpy.swapaxes`."""
     x = as_distarray(a)
@@ -75,7 +75,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> DistArray:
     return permuted(x, order)
 
 
-@implements(np.moveaxis, at=True)
+@implements(np.moveaxis, at=True, computes=False)
 def moveaxis(
     a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]
 ) -> DistArray:
@@ -93,7 +93,7 @@ def moveaxis(
     return permuted(x, order)
 
 
-@implements(np.rollaxis, at=True)
+@implements(np.rollaxis, at=True, computes=False)
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> DistArray:
     """The array with one dimension moved before another; a view. See :func:`numpy.rollaxis`."""
     x = as_distarray(a)
@@ -110,7 +110,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> DistArray:
     return permuted(x, order)
 
 
-@implements(np.matrix_transpose, at=True)
+@implements(np.matrix_transpose, at=True, computes=False)
 def matrix_transpose(x: ArrayLike, /) -> DistArray:
     """The array with its last two dimensions exchanged; a view.
 
@@ -125,7 +125,7 @@ def matrix_transpose(x: ArrayLike, /) -> DistArray:
 # -- number of the dimensions --------------------------------------------------------------------
 
 
-@implements(np.expand_dims, at=True)
+@implements(np.expand_dims, at=True, computes=False)
 def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> DistArray:
     """The array with dimensions of extent 1 added; a view. See :func:`numpy.expand_dims`."""
     x = as_distarray(a)
@@ -136,7 +136,7 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> DistArray:
     return x.sliced(tuple(entries))
 
 
-@implements(np.squeeze, at=True)
+@implements(np.squeeze, at=True, computes=False)
 def squeeze(a: ArrayLike, axis: int | tuple[int, ...] | None = None) -> DistArray:
     """The array without dimensions of extent 1: a view, or `a` itself where nothing is dropped.
 
@@ -208,7 +208,7 @@ atleast_3d = implements(np.atleast_3d, at=True)(_at_least("atleast_3d", 3))
 # -- direction -----------------------------------------------------------------------------------
 
 
-@implements(np.flip, at=True)
+@implements(np.flip, at=True, computes=False)
 def flip(m: ArrayLike, axis: Axes = None) -> DistArray:
     """The array with the order along some dimensions reversed; a view. See :func:`numpy.flip`."""
     x = as_distarray(m)
@@ -226,7 +226,7 @@ def flipped(x: DistArray, axes: Sequence[int]) -> DistArray:
     return x.sliced(tuple(entries))
 
 
-@implements(np.fliplr, at=True)
+@implements(np.fliplr, at=True, computes=False)
 def fliplr(m: ArrayLike) -> DistArray:
     """The array reversed along axis 1; a view. See :func:`numpy.fliplr`."""
     x = as_distarray(m)
@@ -235,7 +235,7 @@ def fliplr(m: ArrayLike) -> DistArray:
     return flipped(x, (1,))
 
 
-@implements(np.flipud, at=True)
+@implements(np.flipud, at=True, computes=False)
 def flipud(m: ArrayLike) -> DistArray:
     """The array reversed along axis 0; a view. See :func:`numpy.flipud`."""
     x = as_distarray(m)
@@ -244,7 +244,7 @@ def flipud(m: ArrayLike) -> DistArray:
     return flipped(x, (0,))
 
 
-@implements(np.rot90, at=True)
+@implements(np.rot90, at=True, computes=False)
 def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> DistArray:
     """The array turned by quarter turns in a plane; a view. See :func:`numpy.rot90`."""
     x = as_distarray(m)
@@ -271,19 +271,19 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> DistArray:
 # -- shape and size, which need no element ---------------------------------------------------------
 
 
-@implements(np.shape, through=_ALL_FOLDS, at=True)
+@implements(np.shape, through=_ALL_FOLDS, at=True, computes=False)
 def shape(a: ArrayLike) -> tuple[int, ...]:
     """The shape of an array, as a tuple of int."""
     return as_distarray(a).shape
 
 
-@implements(np.ndim, through=_ALL_FOLDS, at=True)
+@implements(np.ndim, through=_ALL_FOLDS, at=True, computes=False)
 def ndim(a: ArrayLike) -> int:
     """The number of dimensions of an array."""
     return as_distarray(a).ndim
 
 
-@implements(np.size, through=_ALL_FOLDS, at=True)
+@implements(np.size, through=_ALL_FOLDS, at=True, computes=False)
 def size(a: ArrayLike, axis: Axes = None) -> int:
     """The number of elements of an array, in all or along some dimensions."""
     x = as_distarray(a)

@@ -14,7 +14,7 @@ from distarray.typing import ArrayLike
 __all__ = ["array_split", "split", "unstack"]
 
 
-@implements(np.array_split, at=True)
+@implements(np.array_split, at=True, computes=False)
 def array_split(
     ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0
 ) -> list[DistArray]:
@@ -54,7 +54,7 @@ def array_split(
     return [ary[(*before, slice(start, stop))] for start, stop in pairwise(points)]
 
 
-@implements(np.split, at=True)
+@implements(np.split, at=True, computes=False)
 def split(
     ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0
 ) -> list[DistArray]:
@@ -86,7 +86,7 @@ vsplit = implements(np.vsplit, at=True)(_split_along("vsplit", 2, 0))
 dsplit = implements(np.dsplit, at=True)(_split_along("dsplit", 3, 2))
 
 
-@implements(np.unstack, at=True)
+@implements(np.unstack, at=True, computes=False)
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[DistArray, ...]:
     """The subarrays along a dimension, without it; views. See :func:`numpy.unstack`.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import UFUNC_METHODS, DistArray, as_distarray, common_mesh, to_layout
+from distarray.array import DistArray, as_distarray, common_mesh, implements_method, to_layout
 from distarray.array.portable import ufunc_method
 from distarray.array.probes import tiny
 from distarray.engines.chains import whole_along
@@ -18,6 +18,7 @@ from distarray.typing import Array, ArrayLike, DType, DTypeLike
 __all__ = ["outer", "reduceat"]
 
 
+@implements_method("outer")
 def outer(
     ufunc: Ufunc, a: ArrayLike, b: ArrayLike, /, **kwargs: DTypeLike | DistArray | bool | None
 ) -> Any:
@@ -43,6 +44,7 @@ def outer(
     return ufunc(first[(..., *(None,) * second.ndim)], second, **kwargs)
 
 
+@implements_method("reduceat")
 def reduceat(
     ufunc: Ufunc,
     a: ArrayLike,
@@ -182,7 +184,5 @@ def _pieces(
     return result
 
 
-UFUNC_METHODS["reduce"] = reduce
-UFUNC_METHODS["reduceat"] = reduceat
-UFUNC_METHODS["accumulate"] = accumulate
-UFUNC_METHODS["outer"] = outer
+implements_method("reduce")(reduce)
+implements_method("accumulate")(accumulate)

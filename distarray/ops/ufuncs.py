@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from distarray.array import UFUNC_METHODS, DistArray, faults, wrap
+from distarray.array import DistArray, faults, implements_method, wrap
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import check_shapes, result_types
 from distarray.comm import DeviceMesh
@@ -40,6 +40,7 @@ _LINEAR: dict[np.ufunc, tuple[int, ...] | None] = {
 }
 
 
+@implements_method("__call__")
 def call_ufunc(
     ufunc: np.ufunc,
     *inputs: ArrayLike,
@@ -271,6 +272,3 @@ def _is_regular(factor: ArrayLike, divides: bool) -> bool:
 
 def _bare(x: DistArray) -> DistArray:
     return wrap(x.block, x.layout.settled(), x.mesh)
-
-
-UFUNC_METHODS["__call__"] = call_ufunc
