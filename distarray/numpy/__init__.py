@@ -2,9 +2,9 @@
 
 Functions that take arrays are NumPy's own; with a DistArray among their arguments they are carried
 out on all ranks. Functions that make arrays are ours, and make DistArrays on the default mesh (or
-on the one given as ``mesh=``, placed as ``placements=`` says). Data types and constants are NumPy's.
-The names are those of the installed NumPy; ``__init__.pyi`` lists for type checkers the names that
-every supported NumPy has.
+on the one given as ``mesh=``, placed as ``placements=`` says). Data types and constants are
+NumPy's. The names are those of the installed NumPy; ``__init__.pyi`` lists for type checkers the
+names that every supported NumPy has.
 
 Modules of NumPy's that know nothing of distributed arrays (`ma`, `polynomial`, `testing`, ...) are
 NumPy's own; given a DistArray they gather it, and then every rank must make the call.
