@@ -76,7 +76,7 @@ def labelled_kernel(spec: Contraction, zero: bool = False) -> Kernel:
 
 
 def _kernel(terms: Sequence[Labels], out: Labels, zero: bool) -> Kernel:
-    """The fastest kernel for blocks in which no label has extent 1 here and more elsewhere."""
+    """The fastest kernel for terms without broadcast dimensions."""
     if len(terms) != 2:
         return _einsum(terms, out)
     if all(label in out for term in terms for label in term):
