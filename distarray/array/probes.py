@@ -13,8 +13,17 @@ from distarray.array import DistArray, as_distarray
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.plan import broadcast_shapes, shape_text
+from distarray.typing import Array
 
-__all__ = ["as_axis", "as_mask", "check_shapes", "check_writeable", "condition", "result_types"]
+__all__ = [
+    "as_axis",
+    "as_mask",
+    "check_out",
+    "check_shapes",
+    "check_writeable",
+    "condition",
+    "result_types",
+]
 
 
 def result_types(
@@ -81,3 +90,11 @@ def check_shapes(arrays: Sequence[Any], outs: Sequence[Any]) -> None:
                 f"non-broadcastable output operand with shape {shape_text(out.shape)} doesn't "
                 f"match the broadcast shape {shape_text(shape)} (operands {listed})"
             )
+
+
+def check_out(out: DistArray | Array) -> None:
+    """Raise what NumPy raises if something else than an array, or a scalar, is given as `out`."""
+    if not isinstance(out, (DistArray, np.ndarray)) or isinstance(
+        getattr(out, "block", out), np.generic
+    ):
+        raise TypeError("return arrays must be of ArrayType")

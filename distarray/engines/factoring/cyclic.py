@@ -101,8 +101,7 @@ class Dealing:
 
     def indices(self, rank: int) -> Array:
         """The global columns of a rank, in its order."""
-        every: Array = np.arange(self.columns)
-        return every[every // self.width % self.mesh.size() == rank]
+        return np.flatnonzero(np.arange(self.columns) // self.width % self.mesh.size() == rank)
 
 
 def row_layout(x: DistArray) -> Layout:
