@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements, to_layout, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import on_host
 from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Layout
@@ -19,8 +19,7 @@ from distarray.layout import Cut, Layout
 __all__ = ["packbits", "unpackbits"]
 
 
-@implements(np.packbits)
-@as_numpy_on_one_rank(np.packbits)
+@implements(np.packbits, computes=False, alone=Alone())
 def packbits(a: Any, /, axis: Any = None, bitorder: Any = "big") -> Any:
     """Elements packed as bits into bytes; see :func:`numpy.packbits`.
 
@@ -46,8 +45,7 @@ def packbits(a: Any, /, axis: Any = None, bitorder: Any = "big") -> Any:
     return wrap(block, _with(x.layout, axis, packed), mesh)
 
 
-@implements(np.unpackbits)
-@as_numpy_on_one_rank(np.unpackbits)
+@implements(np.unpackbits, computes=False, alone=Alone())
 def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: Any = "big") -> Any:
     """The bits of bytes as elements; see :func:`numpy.unpackbits`.
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from distarray.array import DistArray, call, from_section, wrap
 from distarray.array.placing import (
+    MadeAlone,
     Placements,
-    as_numpy_makes_them,
     as_shape,
     creates,
     follow,
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-@creates(np.empty)
+@creates(np.empty, computes=False)
 def empty(
     shape: Any,
     dtype: Any = None,
@@ -62,7 +62,7 @@ def empty(
     return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), dtype, order), layout, mesh)
 
 
-@creates(np.zeros)
+@creates(np.zeros, computes=False)
 def zeros(
     shape: Any,
     dtype: Any = None,
@@ -84,7 +84,7 @@ def zeros(
     return wrap(mesh.xp.zeros(layout.local_shape(mesh.coords), dtype, order), layout, mesh)
 
 
-@creates(np.ones)
+@creates(np.ones, computes=False)
 def ones(
     shape: Any,
     dtype: Any = None,
@@ -174,7 +174,7 @@ def _alike(
     return layout, mesh, model
 
 
-@creates(np.empty_like, through=_ANY_FOLD, at=True)
+@creates(np.empty_like, through=_ANY_FOLD, at=True, computes=False)
 def empty_like(
     prototype: Any,
     /,
@@ -198,7 +198,7 @@ def empty_like(
     return wrap(mesh.xp.empty_like(model, dtype, order, False, local), layout, mesh)
 
 
-@creates(np.zeros_like, through=_ANY_FOLD, at=True)
+@creates(np.zeros_like, through=_ANY_FOLD, at=True, computes=False)
 def zeros_like(
     a: Any,
     dtype: Any = None,
@@ -221,7 +221,7 @@ def zeros_like(
     return wrap(mesh.xp.zeros_like(model, dtype, order, False, local), layout, mesh)
 
 
-@creates(np.ones_like, through=_ANY_FOLD, at=True)
+@creates(np.ones_like, through=_ANY_FOLD, at=True, computes=False)
 def ones_like(
     a: Any,
     dtype: Any = None,
@@ -273,8 +273,7 @@ def full_like(
 # -- diagonals: the block of a matrix with ones from a diagonal on is such a matrix --------------
 
 
-@creates(np.eye)
-@as_numpy_makes_them(np.eye)
+@creates(np.eye, computes=False, alone=MadeAlone())
 def eye(
     N: Any,
     M: Any = None,
@@ -305,7 +304,7 @@ def eye(
     return from_section(block, layout, mesh)
 
 
-@creates(np.identity)
+@creates(np.identity, computes=False)
 def identity(
     n: Any,
     dtype: Any = None,
@@ -323,8 +322,7 @@ def identity(
     return eye(n, dtype=dtype, like=like, mesh=mesh, placements=placements)
 
 
-@creates(np.tri)
-@as_numpy_makes_them(np.tri)
+@creates(np.tri, computes=False, alone=MadeAlone())
 def tri(
     N: Any,
     M: Any = None,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.engines.indexing.values import plain
 from distarray.engines.reshaping import in_line
 from distarray.layout import Fold
@@ -29,8 +29,7 @@ def _at(ndim: int, axis: int, key: Any) -> tuple[Any, ...]:
 _AFTER, _BEFORE = slice(1, None), slice(None, -1)
 
 
-@implements(np.diff, at=True)
-@as_numpy_on_one_rank(np.diff, unless=lambda a, n=1, *_, **__: n == 0)
+@implements(np.diff, at=True, alone=Alone(unless=lambda a, n=1, *_, **__: n == 0))
 def diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = _NO_VALUE, append: Any = _NO_VALUE
 ) -> Any:
@@ -71,8 +70,7 @@ def _end(value: Any, a: DistArray, axis: int) -> Any:
     return np.broadcast_to(value, (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
 
 
-@implements(np.ediff1d)
-@as_numpy_on_one_rank(np.ediff1d)
+@implements(np.ediff1d, alone=Alone())
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """Differences of consecutive elements of the flattened array; see :func:`numpy.ediff1d`.
 
@@ -94,8 +92,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     return np.concatenate(parts) if len(parts) > 1 else inner
 
 
-@implements(np.trapezoid)
-@as_numpy_on_one_rank(np.trapezoid)
+@implements(np.trapezoid, alone=Alone())
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """The integral along an axis by the trapezoidal rule; see :func:`numpy.trapezoid`.
 
@@ -151,8 +148,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
 # -- gradient ------------------------------------------------------------------------------------
 
 
-@implements(np.gradient)
-@as_numpy_on_one_rank(np.gradient)
+@implements(np.gradient, alone=Alone())
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Central differences inside, one-sided ones at the ends; see :func:`numpy.gradient`.
 

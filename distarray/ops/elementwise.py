@@ -170,7 +170,7 @@ def nan_to_num(
 # -- complex numbers -----------------------------------------------------------------------------
 
 
-@implements(np.real, at=True)
+@implements(np.real, at=True, computes=False)
 def real(val: Any) -> Any:
     """The real part, a view; see :func:`numpy.real`.
 
@@ -181,7 +181,7 @@ def real(val: Any) -> Any:
     return val if val.dtype.kind != "c" else val.like(val.block.real)
 
 
-@implements(np.imag, at=True)
+@implements(np.imag, at=True, computes=False)
 def imag(val: Any) -> Any:
     """The imaginary part, a view of a complex array; see :func:`numpy.imag`.
 

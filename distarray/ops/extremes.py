@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, as_distarray, implements, movement, wrap
+from distarray.array import DistArray, Objects, as_distarray, implements, movement, wrap
 from distarray.array.portable import contiguous
 from distarray.engines.folds import fold_with
 from distarray.engines.reducing import NoValue, Plan, place, write
@@ -25,7 +25,7 @@ _INDEX = np.dtype(np.int64)
 _NOWHERE = np.iinfo(_INDEX).max
 
 
-@implements(np.argmax)
+@implements(np.argmax, objects=Objects.GATHER)
 def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue) -> Any:
     """Index of the first largest element, along an axis or in C order; see :func:`numpy.argmax`.
 
@@ -42,7 +42,7 @@ def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue
     return _search(np.argmax, a, axis, out, keepdims)
 
 
-@implements(np.argmin)
+@implements(np.argmin, objects=Objects.GATHER)
 def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue) -> Any:
     """Index of the first smallest element; see :func:`numpy.argmin` and :func:`argmax`.
 
@@ -53,7 +53,7 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue
     return _search(np.argmin, a, axis, out, keepdims)
 
 
-@implements(np.nanargmax)
+@implements(np.nanargmax, objects=Objects.GATHER)
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue) -> Any:
     """Index of the first largest element that is not NaN; see :func:`numpy.nanargmax`.
 
@@ -70,7 +70,7 @@ def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoVa
     return _search(np.argmax, x, axis, out, keepdims)
 
 
-@implements(np.nanargmin)
+@implements(np.nanargmin, objects=Objects.GATHER)
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue) -> Any:
     """Index of the first smallest element that is not NaN; see :func:`nanargmax`.
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from distarray.array import DistArray, as_distarray, call, implements
+from distarray.array import DistArray, Objects, as_distarray, call, implements
 from distarray.array.keys import as_index
 from distarray.array.portable import refuse_read_only
 from distarray.engines.indexing.values import as_values
@@ -154,7 +154,7 @@ def _repeated(values: DistArray, shape: tuple[int, ...]) -> DistArray:
     return values if values.size == 1 else resize(values, shape)
 
 
-@implements(np.flatiter, at=True)
+@implements(np.flatiter, at=True, computes=False, objects=Objects.ENGINE)
 def flat(x: DistArray) -> FlatIterator:
     """The flat iterator of an array."""
     return FlatIterator(x)

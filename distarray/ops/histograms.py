@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import on_host
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
@@ -105,8 +105,7 @@ def _rest(found: Sequence[Any]) -> Any:
     return found[1] if len(found) > 1 else None
 
 
-@implements(np.histogram_bin_edges)
-@as_numpy_on_one_rank(np.histogram_bin_edges, by_size=True)
+@implements(np.histogram_bin_edges, alone=Alone(by_size=True))
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
     """The edges of the bins of a histogram; see :func:`numpy.histogram_bin_edges`.
 

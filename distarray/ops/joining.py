@@ -18,7 +18,7 @@ from distarray.array import (
     implements,
     wrap,
 )
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.config import config
@@ -33,8 +33,11 @@ __all__ = ["append", "concatenate", "stack"]
 # -- along an axis that exists -------------------------------------------------------------------
 
 
-@implements(np.concatenate, at=True)
-@as_numpy_on_one_rank(np.concatenate, unless=lambda arrays, *_, **__: isinstance(arrays, DistArray))
+@implements(
+    np.concatenate,
+    at=True,
+    alone=Alone(unless=lambda arrays, *_, **__: isinstance(arrays, DistArray)),
+)
 def concatenate(
     arrays: Any,
     /,

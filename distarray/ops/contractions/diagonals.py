@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, call, implements, to_layout, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.engines.contracting.operands import read
 from distarray.layout import Cut
 
@@ -85,8 +85,7 @@ def _keeps_dimensions(a: Any, *_: Any, **__: Any) -> bool:
     return np.ndim(a) != 2 or a.dtype.kind not in "biufc"
 
 
-@implements(np.trace)
-@as_numpy_on_one_rank(np.trace, unless=_keeps_dimensions)
+@implements(np.trace, alone=Alone(unless=_keeps_dimensions))
 def trace(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
 ) -> Any:
@@ -112,7 +111,7 @@ def _linalg_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     return trace(x, offset, -2, -1, dtype)
 
 
-@implements(np.linalg.matrix_transpose)
+@implements(np.linalg.matrix_transpose, computes=False)
 def _linalg_matrix_transpose(x: Any, /) -> Any:
     (a,), _ = read(x)
     if a.ndim < 2:

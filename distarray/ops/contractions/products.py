@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, implements, to_layout
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import conjugated
 from distarray.config import config
 from distarray.engines.contracting.contract import deliver
@@ -76,8 +76,7 @@ def _are_not_vectors(a: Any, b: Any, out: Any = None) -> bool:
     return any(getattr(x, "ndim", 0) != 1 or x.dtype.kind not in "fc" for x in (a, b))
 
 
-@implements(np.dot)
-@as_numpy_on_one_rank(np.dot, unless=_are_not_vectors)
+@implements(np.dot, alone=Alone(unless=_are_not_vectors))
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """As :func:`numpy.dot`: sum over the last dimension of `a` and the last but one of `b`.
 
@@ -123,8 +122,7 @@ def _not_aligned(a: Sequence[int], b: Sequence[int], left: int, right: int) -> V
     )
 
 
-@implements(np.inner)
-@as_numpy_on_one_rank(np.inner, unless=_are_not_vectors)
+@implements(np.inner, alone=Alone(unless=_are_not_vectors))
 def inner(a: Any, b: Any, /) -> Any:
     """As :func:`numpy.inner`: sum over the last dimension of both."""
     (x, y), _ = read(a, b)
@@ -138,8 +136,7 @@ def inner(a: Any, b: Any, /) -> Any:
     return _paired(x, y, ((x.ndim - 1, y.ndim - 1),), dtype)
 
 
-@implements(np.vdot)
-@as_numpy_on_one_rank(np.vdot, unless=_are_not_vectors)
+@implements(np.vdot, alone=Alone(unless=_are_not_vectors))
 def vdot(a: Any, b: Any, /) -> Any:
     """As :func:`numpy.vdot`: sum of ``conj(a) * b`` over all elements; one allreduce.
 

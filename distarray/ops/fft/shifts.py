@@ -21,7 +21,7 @@ def _shifted(sign: Any, x: Any, axes: Any) -> Any:
     return roll(x, [sign(x.shape[axis] // 2) for axis in axes], axes)
 
 
-@implements(np.fft.fftshift, at=True)
+@implements(np.fft.fftshift, at=True, computes=False)
 def fftshift(x: Any, axes: Any = None) -> Any:
     """The zero frequency moved to the middle; see :func:`numpy.fft.fftshift`.
 
@@ -45,7 +45,7 @@ def fftshift(x: Any, axes: Any = None) -> Any:
     return _shifted(pos, x, axes)
 
 
-@implements(np.fft.ifftshift, at=True)
+@implements(np.fft.ifftshift, at=True, computes=False)
 def ifftshift(x: Any, axes: Any = None) -> Any:
     """The inverse of :func:`fftshift`, from which it differs for odd extents.
 

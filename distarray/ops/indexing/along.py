@@ -23,7 +23,7 @@ from distarray.typing import Array
 __all__ = ["put_along_axis", "take_along_axis"]
 
 
-@implements(np.take_along_axis)
+@implements(np.take_along_axis, computes=False)
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     """Elements of each 1-d slice along an axis by position, as ``argsort`` gives them.
 

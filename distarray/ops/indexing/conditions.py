@@ -14,7 +14,7 @@ from distarray.array import (
     to_layout,
     wrap,
 )
-from distarray.array.one_rank import as_numpy_on_one_rank, names_scalar
+from distarray.array.one_rank import Alone, names_scalar
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import as_axis
 from distarray.comm import DeviceMesh
@@ -36,8 +36,7 @@ def _as_mask(condition: Any, mesh: DeviceMesh) -> DistArray:
     return mask if mask.dtype == bool else mask.astype(bool)
 
 
-@implements(np.compress)
-@as_numpy_on_one_rank(np.compress, by_size=True)
+@implements(np.compress, computes=False, alone=Alone(by_size=True))
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
     """The slices along an axis for which a 1-d condition holds.
 
@@ -87,7 +86,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     return finished(masks.select(x, (axis,), mask, axis), out)
 
 
-@implements(np.extract)
+@implements(np.extract, computes=False)
 def extract(condition: Any, arr: Any) -> DistArray:
     """The elements for which a condition of the same shape holds, in C order.
 
@@ -184,8 +183,7 @@ def _in_turn(values: Array, mask: DistArray) -> DistArray:
     return result
 
 
-@implements(np.putmask, at=True)
-@as_numpy_on_one_rank(np.putmask, unless=lambda a, *_, **__: names_scalar(a))
+@implements(np.putmask, at=True, alone=Alone(unless=lambda a, *_, **__: names_scalar(a)))
 def putmask(a: DistArray, /, mask: Any, values: Any) -> None:
     """Write, where a mask holds, the value at the same place in C order; few values are repeated.
 

@@ -11,7 +11,7 @@ from distarray.layout import Cut, Layout
 __all__ = ["argwhere", "flatnonzero", "nonzero"]
 
 
-@implements(np.nonzero)
+@implements(np.nonzero, computes=False)
 def nonzero(a: Any) -> tuple[DistArray, ...]:
     """The positions of the elements that are not zero, an array a dimension, in C order.
 
@@ -46,7 +46,7 @@ def nonzero(a: Any) -> tuple[DistArray, ...]:
     return coordinates(x)
 
 
-@implements(np.flatnonzero)
+@implements(np.flatnonzero, computes=False)
 def flatnonzero(a: Any) -> DistArray:
     """The positions in the flattened array of the elements that are not zero.
 
@@ -72,7 +72,7 @@ def flatnonzero(a: Any) -> DistArray:
     return wrap(total, found[0].layout, x.mesh)
 
 
-@implements(np.argwhere)
+@implements(np.argwhere, computes=False)
 def argwhere(a: Any) -> DistArray:
     """The positions of the elements that are not zero, a row each.
 

@@ -36,7 +36,7 @@ def _agreed(function: Callable[..., Any], operands: Sequence[DistArray], results
     return found
 
 
-@implements(np.ravel_multi_index)
+@implements(np.ravel_multi_index, computes=False)
 def ravel_multi_index(
     multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C"
 ) -> DistArray:
@@ -75,7 +75,7 @@ def ravel_multi_index(
     return found
 
 
-@implements(np.unravel_index)
+@implements(np.unravel_index, computes=False)
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[DistArray, ...]:
     """An index for each dimension of elements given by positions in the flattened array.
 
@@ -109,7 +109,7 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[DistArray
     return found if isinstance(found, tuple) else (found,)
 
 
-@implements(np.ix_)
+@implements(np.ix_, computes=False)
 def ix_(*args: Any) -> tuple[DistArray, ...]:
     """Index arrays that together select the cross product of one-dimensional ones.
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, movement
-from distarray.array.one_rank import as_numpy_on_one_rank, names_scalar
+from distarray.array.one_rank import Alone, names_scalar
 from distarray.array.probes import condition
 from distarray.comm.agree import agree
 from distarray.engines.blockwise import apply_blockwise
@@ -20,7 +20,7 @@ __all__ = ["choose", "copyto", "select", "where"]
 _MISSING: Any = object()
 
 
-@implements(np.where)
+@implements(np.where, computes=False)
 def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING, /) -> Any:
     """Elements of `x` where a condition holds, of `y` elsewhere; alone, :func:`numpy.nonzero`.
 
@@ -142,8 +142,7 @@ def _check_choices(index: DistArray, count: int) -> None:
         raise error
 
 
-@implements(np.copyto, at=True)
-@as_numpy_on_one_rank(np.copyto, unless=lambda dst, *_, **__: names_scalar(dst))
+@implements(np.copyto, at=True, alone=Alone(unless=lambda dst, *_, **__: names_scalar(dst)))
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     """Copy values into an array, broadcast and cast, where a condition holds.
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import as_axis
 from distarray.engines.indexing.gather import fetch
@@ -31,8 +31,7 @@ def _names_many(a: Any, ind: Any, *args: Any, **kwargs: Any) -> bool:
     return isinstance(ind, np.ndarray) and ind.size > _FEW
 
 
-@implements(np.take)
-@as_numpy_on_one_rank(np.take, by_size=True)
+@implements(np.take, computes=False, alone=Alone(by_size=True))
 def take(
     a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
 ) -> Any:
@@ -139,8 +138,7 @@ def flat_rows(
     return rows, Located(blocks, found.layout)
 
 
-@implements(np.put, at=True)
-@as_numpy_on_one_rank(np.put, unless=_names_many)
+@implements(np.put, at=True, alone=Alone(unless=_names_many))
 def put(a: DistArray, ind: Any, v: Any, mode: str = "raise") -> None:
     """Write values at positions in the flattened array; too few values are repeated.
 
