@@ -229,6 +229,24 @@ class Layout:
         """The same mesh and pending folds with other array dimensions."""
         return Layout.from_cuts(cuts, self.mesh_shape, self.others)
 
+    def replace(self, dim: int, cut: Cut) -> "Layout":
+        """The layout with another cut of one dimension; placements that do not cut stay.
+
+        A pending fold or a lone coordinate goes only where the new cut takes its mesh dimension.
+
+        Examples
+        --------
+        >>> from distarray.layout import Cut, Layout, Partial, Shard
+        >>> layout = Layout.chunked((8, 3), (4, 2), [Shard(0), Partial()])
+        >>> layout.replace(0, Cut.whole(5)).placements
+        (Replicate(), Partial('sum'))
+        >>> layout.replace(1, Cut.chunked(3, (1,), (2,))).placements
+        (Shard(0), Shard(1))
+        """
+        cuts = list(self.cuts)
+        cuts[dim] = cut
+        return self.with_cuts(cuts)
+
     def transpose(self, axes: Sequence[int]) -> "Layout":
         """The layout of the array with its dimensions permuted."""
         return self.with_cuts([self.cuts[axis] for axis in axes])

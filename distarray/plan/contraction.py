@@ -234,6 +234,7 @@ def _finished(
     small: int,
 ) -> Layout:
     """Where the folded result goes: whole along `pending` if small, else cut along it too."""
+    layout = Layout.from_cuts(cuts, mesh_shape)
     size = out_itemsize * prod([_longest(cut) for cut in cuts])
     if pending and cuts and size >= small:
         ranks = prod([mesh_shape[m] for m in pending])
@@ -243,10 +244,8 @@ def _finished(
             dim = next((d for d in whole if cuts[d].extent >= ranks), None)
             if dim is None:
                 dim = max(whole, key=lambda d: cuts[d].extent)
-            divided = list(cuts)
-            divided[dim] = Cut.chunked(cuts[dim].extent, pending, radix)
-            return Layout.from_cuts(divided, mesh_shape)
-    return Layout.from_cuts(cuts, mesh_shape)
+            return layout.replace(dim, Cut.chunked(cuts[dim].extent, pending, radix))
+    return layout
 
 
 def _longest(cut: Cut) -> int:

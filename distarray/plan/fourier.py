@@ -226,12 +226,10 @@ def _without(todo: tuple[Pass, ...], done: Pass) -> tuple[Pass, ...]:
 
 def _after(layout: Layout, done: Pass, cut: Cut) -> Layout:
     """The layout with another extent, cut as said, along the dimension of a pass."""
-    cuts = list(layout.cuts)
-    idle = cuts[done.axis]
+    idle = layout.cuts[done.axis]
     if not cut.mesh_dims and idle.mesh_dims:  # they divide nothing, but the placement stays
         cut = Cut.chunked(cut.extent, idle.mesh_dims, idle.radix)
-    cuts[done.axis] = cut
-    return layout.with_cuts(cuts)
+    return layout.replace(done.axis, cut)
 
 
 def _moved(layout: Layout, freed: tuple[int, ...], replicate: bool) -> Iterator[tuple[Layout, int]]:
