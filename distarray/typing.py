@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike as HostArrayLike
 from numpy.typing import DTypeLike, NDArray
 
 if TYPE_CHECKING:
+    from types import EllipsisType
+
     from distarray.array.core import DistArray
     from distarray.layout import Placement
 
@@ -25,6 +27,8 @@ __all__ = [
     "DType",
     "DTypeLike",
     "Function",
+    "Index",
+    "IndexEntry",
     "Order",
     "Placements",
     "Shape",
@@ -44,5 +48,8 @@ ShapeLike: TypeAlias = int | Sequence[int]
 Order: TypeAlias = Literal["C", "F", "A", "K"]
 Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 Placements: TypeAlias = "Sequence[Placement] | Placement"
+#: What stands between brackets: an entry for each dimension, or one alone.
+IndexEntry: TypeAlias = "int | slice | EllipsisType | ArrayLike | None"
+Index: TypeAlias = "IndexEntry | tuple[IndexEntry, ...]"
 #: What a decorator takes and gives back.
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -1,5 +1,7 @@
 """Histograms: every rank counts its own elements, and the counts are added."""
 
+from __future__ import annotations
+
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +17,7 @@ from distarray.engines.bin_widths import bin_count
 from distarray.engines.blockwise import prepare
 from distarray.engines.folds import identity
 from distarray.layout import Cut, Fold, Layout, Partial, Shard
+from distarray.typing import ArrayLike
 
 __all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
@@ -42,7 +45,7 @@ def _limits(a: DistArray, limits: Any) -> tuple[Any, Any]:
     return low, high
 
 
-def _countable(a: Any, mesh: DeviceMesh) -> DistArray:
+def _countable(a: ArrayLike, mesh: DeviceMesh) -> DistArray:
     a = as_distarray(a, mesh)
     return a.astype(np.uint8) if a.dtype == bool else a  # type: ignore[no-any-return]
 
@@ -62,7 +65,7 @@ def _extremes(a: DistArray) -> tuple[Any, Any]:
     return found[:, 0].min(), found[:, 1].max()
 
 
-def _operands(a: Any, weights: Any) -> tuple[list[Any], Layout, DeviceMesh]:
+def _operands(a: ArrayLike, weights: ArrayLike) -> tuple[list[Any], Layout, DeviceMesh]:
     """Blocks of the array and of its weights, side by side."""
     if weights is None:
         return [a.block], a.layout, a.mesh
@@ -73,7 +76,11 @@ def _operands(a: Any, weights: Any) -> tuple[list[Any], Layout, DeviceMesh]:
 
 @implements(np.histogram)
 def histogram(
-    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+    a: ArrayLike,
+    bins: Any = 10,
+    range: Any = None,
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
 ) -> Any:
     """The number of elements in each of a row of bins; see :func:`numpy.histogram`.
 
@@ -107,7 +114,9 @@ def _rest(found: Sequence[Any]) -> Any:
 
 @implements(np.histogram_bin_edges)
 @as_numpy_on_one_rank(np.histogram_bin_edges, by_size=True)
-def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+def histogram_bin_edges(
+    a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None
+) -> Any:
     """The edges of the bins of a histogram; see :func:`numpy.histogram_bin_edges`.
 
     Cost
@@ -121,7 +130,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     return _listed_edges(a, *_settings(a, bins, range, weights))
 
 
-def _settings(a: DistArray, bins: Any, limits: Any, weights: Any) -> tuple[Any, Any]:
+def _settings(a: DistArray, bins: Any, limits: Any, weights: ArrayLike) -> tuple[Any, Any]:
     """Edges, or a number of bins and the outer edges; a rule for the number is carried out."""
     if np.ndim(bins):
         return np.asarray(bins), limits
@@ -145,7 +154,11 @@ def _listed_edges(a: DistArray, bins: Any, limits: Any) -> DistArray:
 
 @implements(np.histogramdd)
 def histogramdd(
-    sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+    sample: ArrayLike,
+    bins: Any = 10,
+    range: Any = None,
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
 ) -> Any:
     """The number of points in each cell of a grid; see :func:`numpy.histogramdd`.
 
@@ -185,7 +198,7 @@ def histogramdd(
     return total, edges
 
 
-def _coordinates(sample: Any) -> list[Any]:
+def _coordinates(sample: ArrayLike) -> list[Any]:
     """One array a coordinate: the columns of an array, or a sequence of arrays."""
     if hasattr(sample, "ndim"):
         columns = sample if sample.ndim == 2 else np.atleast_2d(sample).T
@@ -236,7 +249,12 @@ def _edges_along(x: DistArray, bins: Any, limit: Any) -> Any:
 
 @implements(np.histogram2d)
 def histogram2d(
-    x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+    x: ArrayLike,
+    y: ArrayLike,
+    bins: Any = 10,
+    range: Any = None,
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
 ) -> Any:
     """The number of points in each cell of a plane; see :func:`numpy.histogram2d`.
 
@@ -254,7 +272,7 @@ def histogram2d(
 
 
 @implements(np.bincount)
-def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0) -> Any:
     """How often each number occurs; see :func:`numpy.bincount`.
 
     Returns

@@ -1,5 +1,7 @@
 """interp: values between sample points, which every rank has or which are divided among them."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.halos import spanning
 from distarray.layout import Cut, Layout
 from distarray.layout.cut import Interval
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["interp"]
 
@@ -22,7 +24,12 @@ GATHERED_BELOW = 1 << 22
 
 @implements(np.interp)
 def interp(
-    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+    x: ArrayLike,
+    xp: Any,
+    fp: ArrayLike,
+    left: ArrayLike | None = None,
+    right: ArrayLike | None = None,
+    period: ArrayLike | None = None,
 ) -> Any:
     """Values between sample points, linearly interpolated; see :func:`numpy.interp`.
 

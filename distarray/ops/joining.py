@@ -4,6 +4,8 @@ The result is laid out where that moves least (:func:`~distarray.plan.joining.jo
 each operand is assigned to its box of it, so that only what changes rank is sent.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -26,6 +28,7 @@ from distarray.engines.assembling import Part, assemble, fill_parts
 from distarray.engines.reshaping import in_line, reshaped
 from distarray.layout import Cut, Layout
 from distarray.ops.shape import atleast_1d, atleast_2d, atleast_3d, expand_dims, moveaxis
+from distarray.typing import ArrayLike, Casting, DTypeLike
 
 __all__ = ["append", "concatenate", "stack"]
 
@@ -36,13 +39,13 @@ __all__ = ["append", "concatenate", "stack"]
 @implements(np.concatenate, at=True)
 @as_numpy_on_one_rank(np.concatenate, unless=lambda arrays, *_, **__: isinstance(arrays, DistArray))
 def concatenate(
-    arrays: Any,
+    arrays: Sequence[ArrayLike],
     /,
     axis: int | None = 0,
-    out: Any = None,
+    out: DistArray | None = None,
     *,
-    dtype: Any = None,
-    casting: Any = "same_kind",
+    dtype: DTypeLike | None = None,
+    casting: Casting = "same_kind",
 ) -> DistArray:
     """The arrays one after another along a dimension.
 
@@ -82,12 +85,12 @@ def concatenate(
     return _joined(operands, axis, out, dtype, casting)
 
 
-def _operands(arrays: Any, out: Any = None) -> list[DistArray]:
+def _operands(arrays: Sequence[ArrayLike], out: DistArray | None = None) -> list[DistArray]:
     mesh = common_mesh(*arrays, out) if not isinstance(arrays, DistArray) else arrays.mesh
     return [as_distarray(x, mesh) for x in arrays]
 
 
-def _promoted(arrays: Any, operands: list[DistArray]) -> list[DistArray]:
+def _promoted(arrays: Sequence[ArrayLike], operands: list[DistArray]) -> list[DistArray]:
     """The operands, numbers of Python's among them in the data type that the others ask for."""
     weak = [type(x) in (int, float, complex) for x in arrays]
     if not any(weak):
@@ -97,7 +100,7 @@ def _promoted(arrays: Any, operands: list[DistArray]) -> list[DistArray]:
     return [operand.astype(kind) if number else operand for _, operand, number in pairs]
 
 
-def _merged(x: DistArray, axis: int, dtype: Any, casting: Any) -> DistArray:
+def _merged(x: DistArray, axis: int, dtype: DTypeLike, casting: Casting) -> DistArray:
     """The subarrays of `x` one after another: a reshape, however many they are."""
     axis = normalize_axis_index(axis, x.ndim - 1)
     probe = np.concatenate([np.empty((0,), x.dtype)], dtype=dtype, casting=casting)
@@ -109,7 +112,7 @@ def _merged(x: DistArray, axis: int, dtype: Any, casting: Any) -> DistArray:
 
 
 def _joined(
-    operands: Sequence[DistArray], axis: int, out: Any, dtype: Any, casting: Any
+    operands: Sequence[DistArray], axis: int, out: DistArray, dtype: DTypeLike, casting: Casting
 ) -> DistArray:
     layouts = tuple([x.layout for x in operands])
     dtypes = tuple([x.dtype for x in operands])
@@ -155,7 +158,7 @@ def _fit(
     dtypes: tuple[np.dtype[Any], ...],
     axis: int,
     dtype: np.dtype[Any] | None,
-    casting: Any,
+    casting: Casting,
     limit: int,
 ) -> tuple[int, np.dtype[Any], Layout | None]:
     """Axis and data type of the result, and its layout if only blocks have to be joined.
@@ -209,13 +212,13 @@ def _layout_if_alike(
 
 
 def _joined_into(
-    out: Any,
+    out: DistArray,
     operands: Sequence[DistArray],
     layouts: tuple[Layout, ...],
     dtypes: tuple[np.dtype[Any], ...],
     axis: int,
-    dtype: Any,
-    casting: Any,
+    dtype: DTypeLike,
+    casting: Casting,
 ) -> DistArray:
     probes = _probes(layouts, dtypes, axis)
     axis %= np.concatenate(probes, axis, casting="unsafe").ndim
@@ -230,7 +233,7 @@ def _joined_into(
     return written
 
 
-def _into(out: Any, shape: tuple[int, ...], parts: Sequence[Part], mesh: DeviceMesh) -> Any:
+def _into(out: DistArray, shape: tuple[int, ...], parts: Sequence[Part], mesh: DeviceMesh) -> Any:
     if not isinstance(out, DistArray):
         np.copyto(out, assemble(shape, out.dtype, parts, mesh).full())
         return out
@@ -247,12 +250,12 @@ def _into(out: Any, shape: tuple[int, ...], parts: Sequence[Part], mesh: DeviceM
 
 @implements(np.stack, at=True)
 def stack(
-    arrays: Any,
+    arrays: Sequence[ArrayLike],
     axis: int = 0,
-    out: Any = None,
+    out: DistArray | None = None,
     *,
-    dtype: Any = None,
-    casting: Any = "same_kind",
+    dtype: DTypeLike | None = None,
+    casting: Casting = "same_kind",
 ) -> DistArray:
     """The arrays side by side along a new dimension. See :func:`numpy.stack`.
 
@@ -269,14 +272,18 @@ def stack(
 
 
 @implements(np.vstack, at=True)
-def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> DistArray:
+def vstack(
+    tup: Sequence[ArrayLike], *, dtype: DTypeLike | None = None, casting: Casting = "same_kind"
+) -> DistArray:
     """The arrays below one another. See :func:`numpy.vstack`; costs as :func:`concatenate`."""
     operands = [atleast_2d(x) for x in _operands(tup)]
     return _joined(operands, 0, None, dtype, casting)
 
 
 @implements(np.hstack, at=True)
-def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> DistArray:
+def hstack(
+    tup: Sequence[ArrayLike], *, dtype: DTypeLike | None = None, casting: Casting = "same_kind"
+) -> DistArray:
     """The arrays beside one another. See :func:`numpy.hstack`; costs as :func:`concatenate`."""
     operands = [atleast_1d(x) for x in _operands(tup)]
     axis = 0 if operands and operands[0].ndim == 1 else 1
@@ -284,20 +291,20 @@ def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> DistAr
 
 
 @implements(np.dstack, at=True)
-def dstack(tup: Any) -> DistArray:
+def dstack(tup: Sequence[ArrayLike]) -> DistArray:
     """The arrays behind one another. See :func:`numpy.dstack`; costs as :func:`concatenate`."""
     return _joined([atleast_3d(x) for x in _operands(tup)], 2, None, None, "same_kind")
 
 
 @implements(np.column_stack, at=True)
-def column_stack(tup: Any) -> DistArray:
+def column_stack(tup: Sequence[ArrayLike]) -> DistArray:
     """The arrays as columns. See :func:`numpy.column_stack`; costs as :func:`concatenate`."""
     operands = [x if x.ndim > 1 else atleast_2d(x).transpose() for x in _operands(tup)]
     return _joined(operands, 1, None, None, "same_kind")
 
 
 @implements(np.append, at=True)
-def append(arr: Any, values: Any, axis: int | None = None) -> DistArray:
+def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> DistArray:
     """The array with values after it. See :func:`numpy.append`; costs as :func:`concatenate`."""
     arr, values = _operands([arr, values])
     if axis is None:

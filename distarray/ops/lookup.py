@@ -4,6 +4,8 @@ The table (bins, coefficients) is gathered on every rank if it is distributed: e
 element may need any entry of it. It obeys `config.gather_limit`.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,13 @@ import numpy as np
 from distarray.array import as_distarray, common_mesh, implements
 from distarray.array.portable import beside
 from distarray.engines.blockwise import apply_blockwise
+from distarray.typing import ArrayLike
 
 __all__ = ["digitize", "piecewise", "polyval"]
 
 
 @implements(np.digitize)
-def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+def digitize(x: ArrayLike, bins: Any, right: bool = False) -> Any:
     """The bin that each element belongs to; see :func:`numpy.digitize`.
 
     Cost
@@ -32,7 +35,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
 
 
 @implements(np.polyval)
-def polyval(p: Any, x: Any) -> Any:
+def polyval(p: ArrayLike, x: ArrayLike) -> Any:
     """The values of a polynomial; see :func:`numpy.polyval`.
 
     Cost
@@ -49,7 +52,7 @@ def polyval(p: Any, x: Any) -> Any:
 
 
 @implements(np.piecewise)
-def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+def piecewise(x: ArrayLike, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
     """Different functions where different conditions hold; see :func:`numpy.piecewise`.
 
     Cost
@@ -78,7 +81,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
     return result
 
 
-def _conditions(x: Any, condlist: Any) -> list[Any]:
+def _conditions(x: ArrayLike, condlist: Any) -> list[Any]:
     """The conditions as arrays; a single one need not be in a list."""
     several = isinstance(condlist, (list, tuple)) or np.ndim(condlist) > 0
     if several and x.ndim:

@@ -1,5 +1,7 @@
 """Questions about arrays that their data types and memory answer, not their elements."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import Any
 
@@ -8,6 +10,7 @@ import numpy as np
 from distarray.array import DistArray, common_mesh, implements, wrap
 from distarray.array.placing import plain
 from distarray.layout import Fold
+from distarray.typing import ArrayLike, Casting
 
 __all__ = [
     "can_cast",
@@ -36,13 +39,13 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
 
 
 @implements(np.can_cast, through=_ANY_FOLD, at=True)
-def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+def can_cast(from_: ArrayLike, to: Any, casting: Casting = "safe") -> bool:
     """Whether a cast between data types is allowed; see :func:`numpy.can_cast`."""
     return np.can_cast(_typed(from_), to, casting)
 
 
 @implements(np.min_scalar_type)
-def min_scalar_type(a: Any, /) -> np.dtype[Any]:
+def min_scalar_type(a: ArrayLike, /) -> np.dtype[Any]:
     """The data type of an array, or the smallest for a scalar; see :func:`numpy.min_scalar_type`.
 
     Cost
@@ -53,24 +56,24 @@ def min_scalar_type(a: Any, /) -> np.dtype[Any]:
 
 
 @implements(np.common_type, through=_ANY_FOLD, at=True)
-def common_type(*arrays: Any) -> Any:
+def common_type(*arrays: ArrayLike) -> Any:
     """The inexact scalar type common to arrays; see :func:`numpy.common_type`."""
     return np.common_type(*[np.empty((0,), x.dtype) for x in arrays])
 
 
 @implements(np.iscomplexobj, through=_ANY_FOLD, at=True)
-def iscomplexobj(x: Any) -> bool:
+def iscomplexobj(x: ArrayLike) -> bool:
     """Whether the data type is complex; see :func:`numpy.iscomplexobj`."""
     return np.iscomplexobj(x.dtype.type())
 
 
 @implements(np.isrealobj, through=_ANY_FOLD, at=True)
-def isrealobj(x: Any) -> bool:
+def isrealobj(x: ArrayLike) -> bool:
     """Whether the data type is not complex; see :func:`numpy.isrealobj`."""
     return not iscomplexobj(x)
 
 
-def isscalar(element: Any) -> bool:
+def isscalar(element: ArrayLike) -> bool:
     """Whether something is a scalar, results of reductions included; see :func:`numpy.isscalar`."""
     if isinstance(element, DistArray):
         return isinstance(element.block, np.generic)
@@ -78,7 +81,7 @@ def isscalar(element: Any) -> bool:
 
 
 @implements(np.may_share_memory, at=True)
-def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
+def may_share_memory(a: ArrayLike, b: ArrayLike, /, max_work: Any = 0) -> bool:
     """Whether the bounds of two arrays' memory overlap; see :func:`numpy.may_share_memory`.
 
     Cost
@@ -89,7 +92,7 @@ def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
 
 
 @implements(np.shares_memory, at=True)
-def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
+def shares_memory(a: ArrayLike, b: ArrayLike, /, max_work: Any = -1) -> bool:
     """Whether two arrays share memory on some rank; see :func:`numpy.shares_memory`.
 
     Cost
@@ -99,11 +102,11 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
     return _on_any_rank(np.shares_memory(_memory(a), _memory(b), max_work), a, b)
 
 
-def _memory(x: Any) -> Any:
+def _memory(x: ArrayLike) -> Any:
     return x.block if isinstance(x, DistArray) else x  # a block of a view is one, too
 
 
-def _on_any_rank(here: bool, a: Any, b: Any) -> bool:
+def _on_any_rank(here: bool, a: ArrayLike, b: ArrayLike) -> bool:
     group = common_mesh(a, b).group
     return bool(group.allreduce(np.array(here), Fold.ANY)) if group.size > 1 else here
 

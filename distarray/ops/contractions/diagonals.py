@@ -1,5 +1,7 @@
 """Diagonals where they lie, and the trace."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from operator import index
 from typing import Any
@@ -11,6 +13,7 @@ from distarray.array import DistArray, call, implements, to_layout, wrap
 from distarray.array.one_rank import as_numpy_on_one_rank
 from distarray.engines.contracting.operands import read
 from distarray.layout import Cut
+from distarray.typing import ArrayLike, DTypeLike
 
 __all__ = ["merged", "trace"]
 
@@ -80,7 +83,7 @@ def _diagonal(x: DistArray, offset: int, axis1: int, axis2: int) -> DistArray:
     return wrap(found.block.transpose(order), found.layout.transpose(order), x.mesh)
 
 
-def _keeps_dimensions(a: Any, *_: Any, **__: Any) -> bool:
+def _keeps_dimensions(a: ArrayLike, *_: Any, **__: Any) -> bool:
     """Whether the result has dimensions, which are cut as those of the array; or it is refused."""
     return np.ndim(a) != 2 or a.dtype.kind not in "biufc"
 
@@ -88,7 +91,12 @@ def _keeps_dimensions(a: Any, *_: Any, **__: Any) -> bool:
 @implements(np.trace)
 @as_numpy_on_one_rank(np.trace, unless=_keeps_dimensions)
 def trace(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+    a: ArrayLike,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike | None = None,
+    out: DistArray | None = None,
 ) -> Any:
     """As :func:`numpy.trace`.
 
@@ -108,12 +116,12 @@ def trace(
 
 
 @implements(np.linalg.trace)
-def _linalg_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def _linalg_trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Any:
     return trace(x, offset, -2, -1, dtype)
 
 
 @implements(np.linalg.matrix_transpose)
-def _linalg_matrix_transpose(x: Any, /) -> Any:
+def _linalg_matrix_transpose(x: ArrayLike, /) -> Any:
     (a,), _ = read(x)
     if a.ndim < 2:
         raise ValueError(f"Input array must be at least 2-dimensional, but it is {a.ndim}")

@@ -1,5 +1,7 @@
 """Einstein summation: every syntax of NumPy's, two operands at a time."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +16,15 @@ from distarray.engines.contracting.operands import read, shadow
 from distarray.engines.contracting.program import program_for
 from distarray.engines.contracting.recipes import Recipe, recipe
 from distarray.ops.contractions.diagonals import merged
+from distarray.typing import ArrayLike
 
 __all__ = ["einsum", "einsum_path"]
 
 
 @implements(np.einsum, at=True)
-def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
+def einsum(
+    *operands: ArrayLike, out: DistArray | None = None, optimize: Any = False, **kwargs: Any
+) -> Any:
     """As :func:`numpy.einsum`, with its keywords; integers are exact.
 
     More than two operands are contracted pair by pair, in the order that
@@ -87,7 +92,7 @@ def _followed(made: Recipe, arrays: list[DistArray]) -> DistArray:
 
 
 @implements(np.einsum_path)
-def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
+def einsum_path(*operands: ArrayLike, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
     """As :func:`numpy.einsum_path`: the order of contractions, from the shapes alone."""
     stand_ins = [shadow(x) if isinstance(x, DistArray) else x for x in operands]
     return np.einsum_path(*stand_ins, optimize=optimize, einsum_call=einsum_call)  # type: ignore[arg-type]

@@ -1,5 +1,7 @@
 """The generalized ufuncs that multiply matrices and vectors: matmul, vecdot, matvec, vecmat."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -23,6 +25,7 @@ from distarray.engines.contracting.operands import (
 from distarray.engines.contracting.program import Program, program_for
 from distarray.layout import Layout
 from distarray.plan import Contraction
+from distarray.typing import ArrayLike
 
 __all__ = ["matmul"]
 
@@ -42,7 +45,7 @@ for _name, _letters in (
         _CORES[getattr(np, _name)] = _letters
 
 
-def _gufunc(ufunc: np.ufunc, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
+def _gufunc(ufunc: np.ufunc, *inputs: Any, out: DistArray | None = None, **keywords: Any) -> Any:
     if len(inputs) == 2 and out is None and not keywords:
         a, b = inputs
         if type(a) is DistArray and type(b) is DistArray and a.mesh is b.mesh:
@@ -66,7 +69,7 @@ def _gufunc(ufunc: np.ufunc, *inputs: Any, out: Any = None, **keywords: Any) -> 
 
 
 def _dtype(
-    ufunc: np.ufunc, a: np.dtype[Any], b: np.dtype[Any], out: Any, keywords: dict[str, Any]
+    ufunc: np.ufunc, a: np.dtype[Any], b: np.dtype[Any], out: DistArray, keywords: dict[str, Any]
 ) -> np.dtype[Any]:
     """Of the result before it is cast to `out`; raises as NumPy does."""
     for name in keywords:
@@ -83,7 +86,11 @@ def _dtype(
 
 
 def _product(
-    ufunc: np.ufunc, a: DistArray, b: DistArray, dtype: np.dtype[Any] | None = None, out: Any = None
+    ufunc: np.ufunc,
+    a: DistArray,
+    b: DistArray,
+    dtype: np.dtype[Any] | None = None,
+    out: DistArray | None = None,
 ) -> DistArray:
     """The product over the last dimensions, stacks broadcast."""
     small = config.settings.replicate_below
@@ -149,7 +156,7 @@ def _delivered(
     ufunc: np.ufunc,
     operands: Sequence[DistArray],
     result: DistArray,
-    out: Any,
+    out: DistArray,
     how: dict[str, Any],
 ) -> Any:
     if out is None or out is result:
@@ -217,10 +224,10 @@ for _ufunc in _CORES:
 
 
 @implements(np.linalg.matmul)
-def _linalg_matmul(x1: Any, x2: Any, /) -> Any:
+def _linalg_matmul(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     return matmul(x1, x2)
 
 
 @implements(np.linalg.vecdot)
-def _linalg_vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def _linalg_vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Any:
     return _gufunc(np.vecdot, x1, x2, axis=axis)

@@ -1,5 +1,7 @@
 """Products by position of the dimensions: dot, vdot, inner, outer, tensordot, kron."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -23,6 +25,7 @@ from distarray.engines.contracting.program import Program, program_for
 from distarray.engines.reshaping import in_line, refitted
 from distarray.layout import Layout
 from distarray.plan import Contraction
+from distarray.typing import ArrayLike, Axes
 
 __all__ = ["dot", "inner", "kron", "outer", "tensordot", "vdot"]
 
@@ -71,14 +74,14 @@ def _spec(a: tuple[int, ...], b: tuple[int, ...], pairs: Pairs) -> Contraction:
     return Contraction((tuple(range(len(a))), tuple(labels)), tuple(out), tuple(extents))
 
 
-def _are_not_vectors(a: Any, b: Any, out: Any = None) -> bool:
+def _are_not_vectors(a: ArrayLike, b: ArrayLike, out: DistArray | None = None) -> bool:
     """Whether a product is not left to NumPy: that of integers is slower than ours."""
     return any(getattr(x, "ndim", 0) != 1 or x.dtype.kind not in "fc" for x in (a, b))
 
 
 @implements(np.dot)
 @as_numpy_on_one_rank(np.dot, unless=_are_not_vectors)
-def dot(a: Any, b: Any, out: Any = None) -> Any:
+def dot(a: ArrayLike, b: ArrayLike, out: DistArray | None = None) -> Any:
     """As :func:`numpy.dot`: sum over the last dimension of `a` and the last but one of `b`.
 
     Cost
@@ -125,7 +128,7 @@ def _not_aligned(a: Sequence[int], b: Sequence[int], left: int, right: int) -> V
 
 @implements(np.inner)
 @as_numpy_on_one_rank(np.inner, unless=_are_not_vectors)
-def inner(a: Any, b: Any, /) -> Any:
+def inner(a: ArrayLike, b: ArrayLike, /) -> Any:
     """As :func:`numpy.inner`: sum over the last dimension of both."""
     (x, y), _ = read(a, b)
     dtype = probe(np.inner, x.dtype, y.dtype)
@@ -140,7 +143,7 @@ def inner(a: Any, b: Any, /) -> Any:
 
 @implements(np.vdot)
 @as_numpy_on_one_rank(np.vdot, unless=_are_not_vectors)
-def vdot(a: Any, b: Any, /) -> Any:
+def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
     """As :func:`numpy.vdot`: sum of ``conj(a) * b`` over all elements; one allreduce.
 
     Operands of equal shape are not flattened, so nothing moves where they lie alike.
@@ -155,7 +158,7 @@ def vdot(a: Any, b: Any, /) -> Any:
 
 
 @implements(np.outer)
-def outer(a: Any, b: Any, out: Any = None) -> Any:
+def outer(a: ArrayLike, b: ArrayLike, out: DistArray | None = None) -> Any:
     """As :func:`numpy.outer`; cut as `a` is, or as `b` is."""
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.outer, x.dtype, y.dtype)
@@ -169,7 +172,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
 
 
 @implements(np.linalg.outer)
-def _linalg_outer(x1: Any, x2: Any, /) -> Any:
+def _linalg_outer(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     (x, y), _ = read(x1, x2)
     if x.ndim != 1 or y.ndim != 1:
         raise ValueError(
@@ -180,7 +183,7 @@ def _linalg_outer(x1: Any, x2: Any, /) -> Any:
 
 
 @implements(np.tensordot)
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+def tensordot(a: ArrayLike, b: ArrayLike, axes: Axes = 2) -> Any:
     """As :func:`numpy.tensordot`: sum over pairs of dimensions."""
     (x, y), _ = read(a, b)
     dtype = probe(np.dot, x.dtype, y.dtype)
@@ -188,7 +191,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return _paired(x, y, pairs, dtype, scalar=False)
 
 
-def _pairs(a: DistArray, b: DistArray, axes: Any) -> Pairs:
+def _pairs(a: DistArray, b: DistArray, axes: Axes) -> Pairs:
     try:
         iter(axes)
     except TypeError:
@@ -206,12 +209,12 @@ def _pairs(a: DistArray, b: DistArray, axes: Any) -> Pairs:
 
 
 @implements(np.linalg.tensordot)
-def _linalg_tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+def _linalg_tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: Axes = 2) -> Any:
     return tensordot(x1, x2, axes=axes)
 
 
 @implements(np.kron)
-def kron(a: Any, b: Any) -> Any:
+def kron(a: ArrayLike, b: ArrayLike) -> Any:
     """As :func:`numpy.kron`: each element of `a` times the whole of `b`.
 
     Returns

@@ -1,5 +1,7 @@
 """Reading and writing by position in each 1-d slice along an axis."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,13 +20,13 @@ from distarray.engines.indexing.scatter import store
 from distarray.engines.indexing.values import Values, as_values, plain
 from distarray.layout import Cut, Layout
 from distarray.ops.indexing.take import flat_rows, take
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["put_along_axis", "take_along_axis"]
 
 
 @implements(np.take_along_axis)
-def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
+def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> Any:
     """Elements of each 1-d slice along an axis by position, as ``argsort`` gives them.
 
     Parameters
@@ -64,7 +66,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
 
 
 @implements(np.put_along_axis, at=True)
-def put_along_axis(arr: DistArray, indices: Any, values: Any, axis: int | None) -> None:
+def put_along_axis(arr: DistArray, indices: ArrayLike, values: ArrayLike, axis: int | None) -> None:
     """Write elements of each 1-d slice along an axis by position.
 
     Parameters
@@ -106,7 +108,7 @@ def put_along_axis(arr: DistArray, indices: Any, values: Any, axis: int | None) 
         x.block[key] = block
 
 
-def _check(x: DistArray, indices: Any, axis: int | None) -> None:
+def _check(x: DistArray, indices: ArrayLike, axis: int | None) -> None:
     if axis is None:
         if indices.ndim != 1:
             raise ValueError("when axis=None, `indices` must have a single dimension.")
@@ -149,7 +151,7 @@ def _side_by_side(x: DistArray, shape: Sequence[int], axis: int) -> tuple[Layout
     return indices, layout.with_cuts(result)
 
 
-def _local_key(x: DistArray, indices: Any, axis: int, layout: Layout) -> tuple[Array, ...]:
+def _local_key(x: DistArray, indices: ArrayLike, axis: int, layout: Layout) -> tuple[Array, ...]:
     """Index arrays into this rank's block."""
     mesh = x.mesh
     block = local_part(indices, layout, mesh)
@@ -161,7 +163,7 @@ def _local_key(x: DistArray, indices: Any, axis: int, layout: Layout) -> tuple[A
 # -- along a cut axis ----------------------------------------------------------------------------
 
 
-def _across(x: DistArray, indices: Any, axis: int, for_writing: bool) -> tuple[Rows, Located]:
+def _across(x: DistArray, indices: ArrayLike, axis: int, for_writing: bool) -> tuple[Rows, Located]:
     """The indices, and for every other dimension the one index that is wanted."""
     arrays = _open_grid(x.mesh, x.shape, indices, axis)
     rows = Rows(x, range(x.ndim))

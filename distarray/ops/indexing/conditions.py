@@ -1,5 +1,7 @@
 """What a condition selects, read and written: ``compress``, ``extract``, ``place``, ``putmask``."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
@@ -26,19 +28,21 @@ from distarray.layout import Layout
 from distarray.ops.indexing.nonzeros import flatnonzero
 from distarray.ops.indexing.selection import copyto
 from distarray.ops.indexing.take import finished, take
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["compress", "extract", "place", "putmask"]
 
 
-def _as_mask(condition: Any, mesh: DeviceMesh) -> DistArray:
+def _as_mask(condition: ArrayLike, mesh: DeviceMesh) -> DistArray:
     mask = as_distarray(condition, mesh)
     return mask if mask.dtype == bool else mask.astype(bool)
 
 
 @implements(np.compress)
 @as_numpy_on_one_rank(np.compress, by_size=True)
-def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
+def compress(
+    condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: DistArray | None = None
+) -> Any:
     """The slices along an axis for which a 1-d condition holds.
 
     Parameters
@@ -88,7 +92,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
 
 
 @implements(np.extract)
-def extract(condition: Any, arr: Any) -> DistArray:
+def extract(condition: ArrayLike, arr: ArrayLike) -> DistArray:
     """The elements for which a condition of the same shape holds, in C order.
 
     Parameters
@@ -116,7 +120,7 @@ def extract(condition: Any, arr: Any) -> DistArray:
 
 
 @implements(np.place, at=True)
-def place(arr: DistArray, mask: Any, vals: Any) -> None:
+def place(arr: DistArray, mask: ArrayLike, vals: ArrayLike) -> None:
     """Write values in turn into the elements that a mask selects, from the front again if few.
 
     Parameters
@@ -150,7 +154,7 @@ def place(arr: DistArray, mask: Any, vals: Any) -> None:
     masks.write(x, range(x.ndim), chosen, 0, values)
 
 
-def _mask_like(x: DistArray, mask: Any, name: str) -> DistArray:
+def _mask_like(x: DistArray, mask: ArrayLike, name: str) -> DistArray:
     """A mask of as many elements, in the shape of an array and where that is."""
     chosen: Any = _as_mask(plain(mask), x.mesh)
     if chosen.size != x.size:
@@ -160,7 +164,7 @@ def _mask_like(x: DistArray, mask: Any, name: str) -> DistArray:
     return to_layout(chosen, Layout.from_cuts(x.layout.cuts, x.mesh.shape))
 
 
-def _safe_values(values: Any, x: DistArray) -> Any:
+def _safe_values(values: ArrayLike, x: DistArray) -> Any:
     """Values that these functions, unlike assignment, take only if no cast can change them.
 
     Scalars are cast all the same, as in NumPy.
@@ -186,7 +190,7 @@ def _in_turn(values: Array, mask: DistArray) -> DistArray:
 
 @implements(np.putmask, at=True)
 @as_numpy_on_one_rank(np.putmask, unless=lambda a, *_, **__: names_scalar(a))
-def putmask(a: DistArray, /, mask: Any, values: Any) -> None:
+def putmask(a: DistArray, /, mask: ArrayLike, values: ArrayLike) -> None:
     """Write, where a mask holds, the value at the same place in C order; few values are repeated.
 
     Parameters
@@ -212,7 +216,7 @@ def putmask(a: DistArray, /, mask: Any, values: Any) -> None:
         copyto(x, _repeated(source, x), "unsafe", chosen)
 
 
-def _repeated(values: Any, x: DistArray) -> Any:
+def _repeated(values: ArrayLike, x: DistArray) -> Any:
     """Values in the shape of `x`, repeated if they are few; a single one as a scalar."""
     if values.size == 1:
         return np.reshape(values, ())

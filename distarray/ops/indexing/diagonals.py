@@ -1,5 +1,7 @@
 """Diagonals: read as views where the layout allows it, written and made where they lie."""
 
+from __future__ import annotations
+
 import operator
 from functools import lru_cache
 from typing import Any
@@ -16,19 +18,19 @@ from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.values import as_values
 from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Layout
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["diag", "diagflat", "diagonal", "fill_diagonal"]
 
 
 @implements(np.linalg.diagonal, at=True)
-def last_diagonal(x: Any, /, *, offset: int = 0) -> DistArray:
+def last_diagonal(x: ArrayLike, /, *, offset: int = 0) -> DistArray:
     """The diagonals of the last two dimensions; see :func:`diagonal`."""
     return diagonal(x, offset, -2, -1)
 
 
 @implements(np.diagonal, at=True)
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> DistArray:
+def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> DistArray:
     """The diagonal of two axes, along a new last axis.
 
     Parameters
@@ -91,7 +93,7 @@ def _geometry(
 
 @implements(np.diag, at=True)
 @as_numpy_on_one_rank(np.diag)
-def diag(v: Any, k: int = 0) -> DistArray:
+def diag(v: ArrayLike, k: int = 0) -> DistArray:
     """The diagonal of a matrix, or the matrix with a given diagonal.
 
     Parameters
@@ -136,7 +138,7 @@ def diag(v: Any, k: int = 0) -> DistArray:
 
 @implements(np.diagflat)
 @as_numpy_on_one_rank(np.diagflat)
-def diagflat(v: Any, k: int = 0) -> DistArray:
+def diagflat(v: ArrayLike, k: int = 0) -> DistArray:
     """The matrix with the elements of an array, in C order, on a diagonal; as :func:`numpy.diag`.
 
     Cost
@@ -149,7 +151,7 @@ def diagflat(v: Any, k: int = 0) -> DistArray:
 
 @implements(np.fill_diagonal, at=True)
 @as_numpy_on_one_rank(np.fill_diagonal)
-def fill_diagonal(a: DistArray, val: Any, wrap: bool = False) -> None:
+def fill_diagonal(a: DistArray, val: ArrayLike, wrap: bool = False) -> None:
     """Write into the main diagonal, in place.
 
     Parameters

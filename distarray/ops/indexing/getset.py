@@ -1,5 +1,7 @@
 """``x[key]`` and ``x[key] = value`` for keys that are not basic, and a ufunc's ``at``."""
 
+from __future__ import annotations
+
 import operator
 from collections.abc import Sequence
 from math import prod
@@ -21,7 +23,7 @@ from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.scatter import Apply, assign, in_c_order, store
 from distarray.engines.indexing.values import MISMATCH, Values, as_values, is_scalar, plain
 from distarray.layout import Cut
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["getitem", "setitem", "ufunc_at"]
 
@@ -139,7 +141,9 @@ def setitem(x: DistArray, key: Any, value: Any) -> None:
     _write(x, _read(x, key), as_values(value, x.dtype), assign, MISMATCH)
 
 
-def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, b: Any = None, /) -> None:
+def ufunc_at(
+    ufunc: np.ufunc, a: ArrayLike, indices: ArrayLike, b: ArrayLike | None = None, /
+) -> None:
     """``ufunc.at(a, indices, b)``: in place, once for every time an element is named.
 
     Parameters
@@ -167,14 +171,14 @@ def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, b: Any = None, /) -> None:
     _at(ufunc, a, indices, plain(b))
 
 
-def _has_negative(values: Any) -> bool:
+def _has_negative(values: ArrayLike) -> bool:
     """Whether one of the values is a negative integer, wherever it is."""
     if not hasattr(values, "dtype"):
         values = np.asarray(values)
     return values.dtype.kind == "i" and bool(np.any(values < 0))
 
 
-def _at_once(ufunc: np.ufunc, block: Array, key: Any, values: Any) -> None:
+def _at_once(ufunc: np.ufunc, block: Array, key: Any, values: ArrayLike) -> None:
     if values is None:
         ufunc.at(block, _ordered(key))
         return
@@ -187,7 +191,7 @@ def _at_once(ufunc: np.ufunc, block: Array, key: Any, values: Any) -> None:
 
 
 @as_numpy_on_one_rank(_at_once, unless=lambda ufunc, a, key, b: _reads_faster(a, key))
-def _at(ufunc: np.ufunc, a: Any, indices: Any, b: Any) -> None:
+def _at(ufunc: np.ufunc, a: ArrayLike, indices: ArrayLike, b: ArrayLike) -> None:
     mesh = common_mesh(a, b, *(indices if isinstance(indices, tuple) else (indices,)))
     x = as_distarray(a, mesh)
     if x.layout.partials:
@@ -206,7 +210,7 @@ def _at(ufunc: np.ufunc, a: Any, indices: Any, b: Any) -> None:
         _write(x, _read(x, indices), b, apply, text)
 
 
-def _check_at(ufunc: np.ufunc, a: Any, b: Any) -> None:
+def _check_at(ufunc: np.ufunc, a: ArrayLike, b: ArrayLike) -> None:
     if not isinstance(a, (DistArray, np.ndarray)) or is_scalar(a):
         raise TypeError("first operand must be array")
     if ufunc.nin > 2:

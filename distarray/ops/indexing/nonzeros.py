@@ -1,18 +1,19 @@
 """Where an array is not zero."""
 
-from typing import Any
+from __future__ import annotations
 
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, implements, wrap
 from distarray.engines.indexing.masks import coordinates
 from distarray.layout import Cut, Layout
+from distarray.typing import ArrayLike
 
 __all__ = ["argwhere", "flatnonzero", "nonzero"]
 
 
 @implements(np.nonzero)
-def nonzero(a: Any) -> tuple[DistArray, ...]:
+def nonzero(a: ArrayLike) -> tuple[DistArray, ...]:
     """The positions of the elements that are not zero, an array a dimension, in C order.
 
     Parameters
@@ -47,7 +48,7 @@ def nonzero(a: Any) -> tuple[DistArray, ...]:
 
 
 @implements(np.flatnonzero)
-def flatnonzero(a: Any) -> DistArray:
+def flatnonzero(a: ArrayLike) -> DistArray:
     """The positions in the flattened array of the elements that are not zero.
 
     Parameters
@@ -73,7 +74,7 @@ def flatnonzero(a: Any) -> DistArray:
 
 
 @implements(np.argwhere)
-def argwhere(a: Any) -> DistArray:
+def argwhere(a: ArrayLike) -> DistArray:
     """The positions of the elements that are not zero, a row each.
 
     Parameters

@@ -1,5 +1,7 @@
 """Positions in flattened arrays and back, and open grids of index arrays."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +11,7 @@ from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.comm.agree import agree
 from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.indexing.masks import coordinates
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, ShapeLike
 
 __all__ = ["ix_", "ravel_multi_index", "unravel_index"]
 
@@ -38,7 +40,7 @@ def _agreed(function: Callable[..., Any], operands: Sequence[DistArray], results
 
 @implements(np.ravel_multi_index)
 def ravel_multi_index(
-    multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C"
+    multi_index: Any, dims: Any, mode: str = "raise", order: str = "C"
 ) -> DistArray:
     """Positions in a flattened array of elements given by an index for each dimension.
 
@@ -76,7 +78,7 @@ def ravel_multi_index(
 
 
 @implements(np.unravel_index)
-def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[DistArray, ...]:
+def unravel_index(indices: ArrayLike, shape: ShapeLike, order: str = "C") -> tuple[DistArray, ...]:
     """An index for each dimension of elements given by positions in the flattened array.
 
     Parameters

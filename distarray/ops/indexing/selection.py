@@ -1,5 +1,7 @@
 """Selection by conditions that keep the shape: ``where``, ``select``, ``choose``, ``copyto``."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +15,7 @@ from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.indexing.values import check_array, plain, without_surplus
 from distarray.ops.indexing.nonzeros import nonzero
 from distarray.plan import restrict, shape_text
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, Casting
 
 __all__ = ["choose", "copyto", "select", "where"]
 
@@ -21,7 +23,7 @@ _MISSING: Any = object()
 
 
 @implements(np.where)
-def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING, /) -> Any:
+def where(condition: ArrayLike, x: ArrayLike = _MISSING, y: ArrayLike = _MISSING, /) -> Any:
     """Elements of `x` where a condition holds, of `y` elsewhere; alone, :func:`numpy.nonzero`.
 
     Parameters
@@ -81,7 +83,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 @implements(np.choose)
-def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+def choose(a: ArrayLike, choices: Any, out: DistArray | None = None, mode: str = "raise") -> Any:
     """Of several arrays, the element of the one that an index array names.
 
     Parameters
@@ -144,7 +146,9 @@ def _check_choices(index: DistArray, count: int) -> None:
 
 @implements(np.copyto, at=True)
 @as_numpy_on_one_rank(np.copyto, unless=lambda dst, *_, **__: names_scalar(dst))
-def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+def copyto(
+    dst: Any, src: ArrayLike, casting: Casting = "same_kind", where: ArrayLike = True
+) -> None:
     """Copy values into an array, broadcast and cast, where a condition holds.
 
     Parameters
@@ -185,7 +189,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
         np.copyto(target.block, blocks[0], casting="unsafe", where=blocks[1])
 
 
-def _check_copy(target: DistArray, source: Any, casting: Any, mask: Any) -> None:
+def _check_copy(target: DistArray, source: Any, casting: Casting, mask: ArrayLike) -> None:
     """Let NumPy say what is wrong with the arguments, so that every rank hears the same."""
     cell = np.ones(1, target.dtype)
     cell.flags.writeable = bool(getattr(target.block.flags, "writeable", True))

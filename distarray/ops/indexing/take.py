@@ -1,5 +1,7 @@
 """Functions that read and write elements by position: ``take`` and ``put``."""
 
+from __future__ import annotations
+
 from math import prod
 from typing import Any
 
@@ -16,7 +18,7 @@ from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.scatter import store
 from distarray.engines.indexing.values import Values, as_values, check_array, is_scalar, plain
 from distarray.engines.reshaping import in_line
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, Casting
 
 __all__ = ["finished", "flat_rows", "put", "take"]
 
@@ -24,7 +26,7 @@ __all__ = ["finished", "flat_rows", "put", "take"]
 _FEW = 1 << 14
 
 
-def _names_many(a: Any, ind: Any, *args: Any, **kwargs: Any) -> bool:
+def _names_many(a: ArrayLike, ind: ArrayLike, *args: Any, **kwargs: Any) -> bool:
     """Whether positions are many, or cut as many are."""
     if isinstance(ind, DistArray):
         return ind.size > _FEW or not ind.layout.is_replicated
@@ -34,7 +36,11 @@ def _names_many(a: Any, ind: Any, *args: Any, **kwargs: Any) -> bool:
 @implements(np.take)
 @as_numpy_on_one_rank(np.take, by_size=True)
 def take(
-    a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+    a: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = None,
+    out: DistArray | None = None,
+    mode: str = "raise",
 ) -> Any:
     """Elements by position along an axis, or in the flattened array.
 
@@ -82,7 +88,7 @@ def take(
     return finished(result, out)
 
 
-def finished(result: DistArray, out: Any) -> Any:
+def finished(result: DistArray, out: DistArray) -> Any:
     """A result as NumPy returns it: a scalar if it has no dimensions, or written into `out`."""
     if out is None:
         if not result.ndim:
@@ -99,7 +105,7 @@ def finished(result: DistArray, out: Any) -> Any:
     return out
 
 
-def _named_mode(mode: Any) -> str:
+def _named_mode(mode: str) -> str:
     """What to do with positions out of bounds: NumPy takes None, numbers and bytes as well."""
     if mode is None:
         return "raise"
@@ -112,7 +118,7 @@ def _named_mode(mode: Any) -> str:
         return "raise"
 
 
-def _positions(indices: Any, casting: Any) -> Array:
+def _positions(indices: ArrayLike, casting: Casting) -> Array:
     """Index arrays as NumPy's functions read them: what is no array is converted."""
     if not isinstance(indices, (DistArray, np.ndarray, np.generic)):
         return np.array(indices, np.intp)
@@ -141,7 +147,7 @@ def flat_rows(
 
 @implements(np.put, at=True)
 @as_numpy_on_one_rank(np.put, unless=_names_many)
-def put(a: DistArray, ind: Any, v: Any, mode: str = "raise") -> None:
+def put(a: DistArray, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None:
     """Write values at positions in the flattened array; too few values are repeated.
 
     Parameters
