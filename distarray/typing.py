@@ -30,6 +30,7 @@ __all__ = [
     "Index",
     "IndexEntry",
     "Order",
+    "Out",
     "Placements",
     "Shape",
     "ShapeLike",
@@ -47,6 +48,8 @@ Shape: TypeAlias = tuple[int, ...]
 ShapeLike: TypeAlias = int | Sequence[int]
 Order: TypeAlias = Literal["C", "F", "A", "K"]
 Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+#: The arrays that results are written to, as ufuncs take them.
+Out: TypeAlias = "DistArray | Array | tuple[DistArray | Array | None, ...] | None"
 Placements: TypeAlias = "Sequence[Placement] | Placement"
 #: What stands between brackets: an entry for each dimension, or one alone.
 IndexEntry: TypeAlias = "int | slice | EllipsisType | ArrayLike | None"

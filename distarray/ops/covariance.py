@@ -93,12 +93,8 @@ def _variables(
     m: ArrayLike, y: ArrayLike | None, rowvar: bool, dtype: DTypeLike | None, mesh: DeviceMesh
 ) -> Any:
     """All variables as rows, in the data type of the computation."""
-    first = as_distarray(m, mesh)
-    if first.ndim > 2:
-        raise ValueError("m has more than 2 dimensions")
-    second = None if y is None else as_distarray(y, mesh)
-    if second is not None and second.ndim > 2:
-        raise ValueError("y has more than 2 dimensions")
+    first = _matrix("m", m, mesh)
+    second = None if y is None else _matrix("y", y, mesh)
     if dtype is None:
         dtypes = [] if second is None else [second.dtype]
         dtype = np.result_type(first.dtype, np.float64, *dtypes)
@@ -109,6 +105,13 @@ def _variables(
         return x
     more = np.atleast_2d(second.astype(dtype, copy=False))
     return np.concatenate((x, more.T if not rowvar and more.shape[0] != 1 else more), axis=0)
+
+
+def _matrix(name: str, given: ArrayLike, mesh: DeviceMesh) -> DistArray:
+    x = as_distarray(given, mesh)
+    if x.ndim > 2:
+        raise ValueError(f"{name} has more than 2 dimensions")
+    return x
 
 
 def _weights(name: str, given: ArrayLike | None, x: DistArray) -> Any:

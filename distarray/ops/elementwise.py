@@ -7,7 +7,7 @@ Each calls NumPy's own function on the blocks where they are; answers about whol
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import result_types
 from distarray.engines.blockwise import apply_blockwise
-from distarray.typing import Array, ArrayLike, DTypeLike
+from distarray.typing import Array, ArrayLike, DTypeLike, Out
 
 __all__ = [
     "allclose",
@@ -40,24 +40,22 @@ __all__ = [
 ]
 
 _NO_VALUE: Any = np._NoValue
-#: The arrays that results are written to, as ufuncs take them.
-_Out: TypeAlias = "DistArray | Array | tuple[DistArray | Array] | None"
 
 
 def _blockwise(
-    function: Callable[..., Any], inputs: list[Any], out: _Out = None, **keywords: Any
+    function: Callable[..., Any], inputs: list[Any], out: Out = None, **keywords: Any
 ) -> Any:
     """`function` block by block, into `out` if there is one."""
     if out is None:
         return apply_blockwise(function, inputs, **keywords)
-    if isinstance(out, tuple):
-        (out,) = out
-    refuse_read_only(getattr(out, "block", out), "output array is read-only")
-    result_types(function, inputs, [out], keywords)  # raises what NumPy raises, before any message
-    if isinstance(out, DistArray):
-        return apply_blockwise(function, inputs, (out,), **keywords)
-    np.copyto(out, apply_blockwise(function, inputs, **keywords).full(), casting="same_kind")
-    return out
+    (into,) = out if isinstance(out, tuple) else (out,)
+    refuse_read_only(getattr(into, "block", into), "output array is read-only")
+    result_types(function, inputs, [into], keywords)  # raises what NumPy raises, before any message
+    if isinstance(into, DistArray):
+        return apply_blockwise(function, inputs, (into,), **keywords)
+    target: Any = into
+    np.copyto(target, apply_blockwise(function, inputs, **keywords).full(), casting="same_kind")
+    return target
 
 
 # -- limits and rounding -------------------------------------------------------------------------
@@ -68,7 +66,7 @@ def clip(
     a: ArrayLike,
     a_min: ArrayLike = _NO_VALUE,
     a_max: ArrayLike = _NO_VALUE,
-    out: _Out = None,
+    out: Out = None,
     *,
     min: ArrayLike = _NO_VALUE,
     max: ArrayLike = _NO_VALUE,
@@ -124,7 +122,7 @@ def _limits(a_min: ArrayLike, a_max: ArrayLike, low: ArrayLike, high: ArrayLike)
 
 
 @implements(np.round, np.around, at=True)
-def round(a: ArrayLike, decimals: int = 0, out: _Out = None) -> Any:
+def round(a: ArrayLike, decimals: int = 0, out: Out = None) -> Any:
     """The elements rounded to a number of decimals; see :func:`numpy.round`.
 
     Cost
@@ -144,7 +142,7 @@ def round(a: ArrayLike, decimals: int = 0, out: _Out = None) -> Any:
 
 
 @implements(np.fix, at=True)
-def fix(x: ArrayLike, out: _Out = None) -> Any:
+def fix(x: ArrayLike, out: Out = None) -> Any:
     """The elements rounded towards zero; see :func:`numpy.fix`.
 
     Cost
@@ -261,7 +259,7 @@ def isreal(x: ArrayLike) -> Any:
 
 
 @implements(np.isneginf, at=True)
-def isneginf(x: ArrayLike, out: _Out = None) -> Any:
+def isneginf(x: ArrayLike, out: Out = None) -> Any:
     """Where an element is minus infinity; see :func:`numpy.isneginf`.
 
     Cost
@@ -272,7 +270,7 @@ def isneginf(x: ArrayLike, out: _Out = None) -> Any:
 
 
 @implements(np.isposinf, at=True)
-def isposinf(x: ArrayLike, out: _Out = None) -> Any:
+def isposinf(x: ArrayLike, out: Out = None) -> Any:
     """Where an element is plus infinity; see :func:`numpy.isposinf`.
 
     Cost

@@ -1,7 +1,8 @@
-"""fftshift and ifftshift: rolls by half of each dimension."""
+"""fftshift and ifftshift: rolls by half the extent of each dimension."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import neg, pos
 from typing import Any
 
@@ -14,7 +15,7 @@ from distarray.typing import ArrayLike, Axes
 __all__ = ["fftshift", "ifftshift"]
 
 
-def _shifted(sign: Any, x: ArrayLike, axes: Axes) -> Any:
+def _shifted(sign: Callable[[int], int], x: ArrayLike, axes: Axes) -> Any:
     x = as_distarray(x)
     if axes is None:
         axes = tuple(range(x.ndim))

@@ -1,17 +1,18 @@
-"""The fourteen transforms under NumPy's names and signatures."""
+"""The fourteen Fourier transforms of :mod:`numpy.fft`."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.engines.transforming.passes import Request, along_axes, along_axis
+from distarray.engines.transforming.passes import along_axes, along_axis
 from distarray.engines.transforming.transform import transform
 from distarray.layout import Fold
 from distarray.plan.fourier import Kind
-from distarray.typing import ArrayLike, Axes, Axis, ShapeLike
+from distarray.typing import ArrayLike, Axes, Out
 
 __all__ = [
     "fft",
@@ -30,26 +31,30 @@ __all__ = [
     "rfftn",
 ]
 
+#: Which of the two directions is scaled, and how; the inverse by default.
+Norm: TypeAlias = Literal["backward", "ortho", "forward"] | None
+#: Lengths of the transforms along several dimensions.
+Lengths: TypeAlias = Sequence[int] | None
+
 #: A transform of a sum is the sum of the transforms.
 _LINEAR = (Fold.SUM,)
 
 
-def _operands(a: ArrayLike, out: DistArray) -> tuple[DistArray, Any]:
-    out = out[0] if type(out) is tuple and len(out) == 1 else out
-    return as_distarray(a, common_mesh(a, out)), out
+def _operands(a: ArrayLike, out: Out) -> tuple[DistArray, Any]:
+    given = out[0] if type(out) is tuple and len(out) == 1 else out
+    return as_distarray(a, common_mesh(a, given)), given
 
 
-def _one(kind: Kind, a: ArrayLike, n: int, axis: Axis, norm: str, out: DistArray) -> Any:
-    x, out = _operands(a, out)
-    request: Request = along_axis(x, kind, n, axis, norm, out)
-    return transform(x, request, out)
+def _one(kind: Kind, a: ArrayLike, n: int | None, axis: int, norm: Norm, out: Out) -> Any:
+    x, into = _operands(a, out)
+    return transform(x, along_axis(x, kind, n, axis, norm, into), into)
 
 
 def _several(
-    kinds: tuple[Kind, Kind], a: ArrayLike, s: ShapeLike, axes: Axes, norm: str, out: DistArray
+    kinds: tuple[Kind, Kind], a: ArrayLike, s: Lengths, axes: Axes, norm: Norm, out: Out
 ) -> Any:
-    x, out = _operands(a, out)
-    return transform(x, along_axes(x, kinds, s, axes, norm, out), out)
+    x, into = _operands(a, out)
+    return transform(x, along_axes(x, kinds, s, axes, norm, into), into)
 
 
 _COMPLEX, _INVERSE = (Kind.FFT, Kind.FFT), (Kind.IFFT, Kind.IFFT)
@@ -58,11 +63,7 @@ _REAL, _REAL_INVERSE = (Kind.FFT, Kind.RFFT), (Kind.IFFT, Kind.IRFFT)
 
 @implements(np.fft.fft, through=_LINEAR, at=True)
 def fft(
-    a: ArrayLike,
-    n: int | None = None,
-    axis: Axis = -1,
-    norm: str | None = None,
-    out: DistArray | None = None,
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: Out = None
 ) -> Any:
     """The discrete Fourier transform along a dimension.
 
@@ -113,11 +114,7 @@ def fft(
 
 @implements(np.fft.ifft, through=_LINEAR, at=True)
 def ifft(
-    a: ArrayLike,
-    n: int | None = None,
-    axis: Axis = -1,
-    norm: str | None = None,
-    out: DistArray | None = None,
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: Out = None
 ) -> Any:
     """The inverse discrete Fourier transform along a dimension; see :func:`numpy.fft.ifft`.
 
@@ -128,11 +125,7 @@ def ifft(
 
 @implements(np.fft.rfft, through=_LINEAR, at=True)
 def rfft(
-    a: ArrayLike,
-    n: int | None = None,
-    axis: Axis = -1,
-    norm: str | None = None,
-    out: DistArray | None = None,
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: Out = None
 ) -> Any:
     """Half of the spectrum of real numbers along a dimension; see :func:`numpy.fft.rfft`.
 
@@ -143,11 +136,7 @@ def rfft(
 
 @implements(np.fft.irfft, through=_LINEAR, at=True)
 def irfft(
-    a: ArrayLike,
-    n: int | None = None,
-    axis: Axis = -1,
-    norm: str | None = None,
-    out: DistArray | None = None,
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: Out = None
 ) -> Any:
     """Real numbers of half of their spectrum; see :func:`numpy.fft.irfft`.
 
@@ -158,11 +147,7 @@ def irfft(
 
 @implements(np.fft.hfft, through=_LINEAR, at=True)
 def hfft(
-    a: ArrayLike,
-    n: int | None = None,
-    axis: Axis = -1,
-    norm: str | None = None,
-    out: DistArray | None = None,
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: Out = None
 ) -> Any:
     """The spectrum of a signal symmetric along a dimension; see :func:`numpy.fft.hfft`.
 
@@ -173,11 +158,7 @@ def hfft(
 
 @implements(np.fft.ihfft, through=_LINEAR, at=True)
 def ihfft(
-    a: ArrayLike,
-    n: int | None = None,
-    axis: Axis = -1,
-    norm: str | None = None,
-    out: DistArray | None = None,
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: Out = None
 ) -> Any:
     """The inverse of :func:`hfft`: half of the signal; see :func:`numpy.fft.ihfft`.
 
@@ -188,11 +169,7 @@ def ihfft(
 
 @implements(np.fft.fftn, through=_LINEAR, at=True)
 def fftn(
-    a: ArrayLike,
-    s: ShapeLike | None = None,
-    axes: Axes = None,
-    norm: str | None = None,
-    out: DistArray | None = None,
+    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: Out = None
 ) -> Any:
     """The discrete Fourier transform along several dimensions.
 
@@ -239,11 +216,7 @@ def fftn(
 
 @implements(np.fft.ifftn, through=_LINEAR, at=True)
 def ifftn(
-    a: ArrayLike,
-    s: ShapeLike | None = None,
-    axes: Axes = None,
-    norm: str | None = None,
-    out: DistArray | None = None,
+    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: Out = None
 ) -> Any:
     """The inverse discrete Fourier transform along several dimensions; see :func:`numpy.fft.ifftn`.
 
@@ -254,11 +227,7 @@ def ifftn(
 
 @implements(np.fft.rfftn, through=_LINEAR, at=True)
 def rfftn(
-    a: ArrayLike,
-    s: ShapeLike | None = None,
-    axes: Axes = None,
-    norm: str | None = None,
-    out: DistArray | None = None,
+    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: Out = None
 ) -> Any:
     """The transform of real numbers along several dimensions; see :func:`numpy.fft.rfftn`.
 
@@ -269,11 +238,7 @@ def rfftn(
 
 @implements(np.fft.irfftn, through=_LINEAR, at=True)
 def irfftn(
-    a: ArrayLike,
-    s: ShapeLike | None = None,
-    axes: Axes = None,
-    norm: str | None = None,
-    out: DistArray | None = None,
+    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: Out = None
 ) -> Any:
     """The inverse of :func:`rfftn`; see :func:`numpy.fft.irfftn`.
 
@@ -284,11 +249,7 @@ def irfftn(
 
 @implements(np.fft.fft2, through=_LINEAR, at=True)
 def fft2(
-    a: ArrayLike,
-    s: ShapeLike | None = None,
-    axes: Axes = (-2, -1),
-    norm: str | None = None,
-    out: DistArray | None = None,
+    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: Out = None
 ) -> Any:
     """The discrete Fourier transform along two dimensions; see :func:`numpy.fft.fft2`.
 
@@ -299,11 +260,7 @@ def fft2(
 
 @implements(np.fft.ifft2, through=_LINEAR, at=True)
 def ifft2(
-    a: ArrayLike,
-    s: ShapeLike | None = None,
-    axes: Axes = (-2, -1),
-    norm: str | None = None,
-    out: DistArray | None = None,
+    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: Out = None
 ) -> Any:
     """The inverse discrete Fourier transform along two dimensions; see :func:`numpy.fft.ifft2`.
 
@@ -314,11 +271,7 @@ def ifft2(
 
 @implements(np.fft.rfft2, through=_LINEAR, at=True)
 def rfft2(
-    a: ArrayLike,
-    s: ShapeLike | None = None,
-    axes: Axes = (-2, -1),
-    norm: str | None = None,
-    out: DistArray | None = None,
+    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: Out = None
 ) -> Any:
     """The transform of real numbers along two dimensions; see :func:`numpy.fft.rfft2`.
 
@@ -329,11 +282,7 @@ def rfft2(
 
 @implements(np.fft.irfft2, through=_LINEAR, at=True)
 def irfft2(
-    a: ArrayLike,
-    s: ShapeLike | None = None,
-    axes: Axes = (-2, -1),
-    norm: str | None = None,
-    out: DistArray | None = None,
+    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: Out = None
 ) -> Any:
     """The inverse of :func:`rfft2`; see :func:`numpy.fft.irfft2`.
 

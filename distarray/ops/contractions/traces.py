@@ -1,4 +1,4 @@
-"""Diagonals where they lie, and the trace."""
+"""trace, and diagonals that stay on their ranks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["merged", "trace"]
 def merged(x: DistArray, first: int, second: int) -> DistArray:
     """The diagonal of two dimensions of equal extent, in the place of the first.
 
-    Each rank keeps what it holds of the diagonal, as a view of its block; nothing moves unless
-    both dimensions are cut and one of them in reverse.
+    Each rank keeps its elements of the diagonal, as a view of its block; nothing moves unless both
+    dimensions are cut and one of them in reverse.
     """
     cuts = x.layout.cuts
     if cuts[first].mesh_dims and cuts[second].mesh_dims and min(_steps(cuts, first, second)) < 0:
@@ -37,9 +37,8 @@ def merged(x: DistArray, first: int, second: int) -> DistArray:
     labels = list(range(x.ndim))
     labels[second] = first
     out = [d for d in range(x.ndim) if d != second]
-    made = list(cuts)
-    made[first] = _common(cuts[first], cuts[second])
-    layout = x.layout.with_cuts([made[d] for d in out])
+    made = x.layout.replace(first, _common(cuts[first], cuts[second]))
+    layout = x.layout.with_cuts([made.cuts[d] for d in out])
     if x.mesh.coords is None:
         return wrap(x.mesh.xp.empty(layout.local_shape(None), x.dtype), layout, x.mesh)
     block = x.block[tuple(key)]
@@ -83,8 +82,8 @@ def _diagonal(x: DistArray, offset: int, axis1: int, axis2: int) -> DistArray:
     return wrap(found.block.transpose(order), found.layout.transpose(order), x.mesh)
 
 
-def _keeps_dimensions(a: ArrayLike, *_: Any, **__: Any) -> bool:
-    """Whether the result has dimensions, which are cut as those of the array; or it is refused."""
+def _keeps_dimensions(a: DistArray, *_: Any, **__: Any) -> bool:
+    """Whether the result has dimensions, which are cut as those of the array; or is an error."""
     return np.ndim(a) != 2 or a.dtype.kind not in "biufc"
 
 
@@ -102,7 +101,7 @@ def trace(
 
     Cost
     ----
-    That of the sum of the diagonal: each rank sums what it has of it, then one allreduce.
+    That of the sum of the diagonal: each rank sums its part, then one allreduce.
     """
     (x,), _ = read(a, out=out)
     offset, axis1, axis2 = map(index, (offset, axis1, axis2))
