@@ -1,4 +1,4 @@
-"""Where an array is not zero."""
+"""nonzero, flatnonzero and argwhere: positions of the elements that are not zero."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["argwhere", "flatnonzero", "nonzero"]
 
 @implements(np.nonzero)
 def nonzero(a: ArrayLike) -> tuple[DistArray, ...]:
-    """The positions of the elements that are not zero, an array a dimension, in C order.
+    """The positions of the elements that are not zero, one array a dimension, in C order.
 
     Parameters
     ----------
@@ -24,13 +24,13 @@ def nonzero(a: ArrayLike) -> tuple[DistArray, ...]:
     Returns
     -------
     tuple of DistArray
-        Cut into blocks as long as each rank has such elements if the leading dimension alone is
-        cut; else cut evenly.
+        If the leading dimension alone is cut, each rank has the positions of its own elements; else
+        they are cut evenly.
 
     Cost
     ----
     One allgather of a number if the leading dimension alone is cut. Otherwise the positions are
-    counted out and exchanged, see :class:`~distarray.engines.indexing.packing.Packing`.
+    counted and exchanged, see :class:`~distarray.engines.indexing.packing.Packing`.
     """
     x = as_distarray(a)
     if not x.ndim:
@@ -75,7 +75,7 @@ def flatnonzero(a: ArrayLike) -> DistArray:
 
 @implements(np.argwhere)
 def argwhere(a: ArrayLike) -> DistArray:
-    """The positions of the elements that are not zero, a row each.
+    """The positions of the elements that are not zero, one row each.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Functions that read and write elements by position: ``take`` and ``put``."""
+"""take and put: elements read and written by position."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from distarray.typing import Array, ArrayLike, Casting
 
 __all__ = ["finished", "flat_rows", "put", "take"]
 
-#: Positions up to which NumPy's own function writes faster than ours on one rank.
+#: The number of positions up to which NumPy's own function writes faster than ours on one rank.
 _FEW = 1 << 14
 
 
-def _names_many(a: ArrayLike, ind: ArrayLike, *args: Any, **kwargs: Any) -> bool:
-    """Whether positions are many, or cut as many are."""
+def _names_many(a: ArrayLike, ind: ArrayLike, *_: Any, **__: Any) -> bool:
+    """Whether there are many positions, or they are cut."""
     if isinstance(ind, DistArray):
         return ind.size > _FEW or not ind.layout.is_replicated
     return isinstance(ind, np.ndarray) and ind.size > _FEW

@@ -1,4 +1,4 @@
-"""Selection by conditions that keep the shape: ``where``, ``select``, ``choose``, ``copyto``."""
+"""where, select, choose and copyto: elements of one array or another, by conditions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def where(condition: ArrayLike, x: ArrayLike = _MISSING, y: ArrayLike = _MISSING
 
     Cost
     ----
-    None where the operands lie alike.
+    None where the operands are laid out alike.
     """
     if x is _MISSING and y is _MISSING:
         return nonzero(condition)
@@ -48,7 +48,7 @@ def where(condition: ArrayLike, x: ArrayLike = _MISSING, y: ArrayLike = _MISSING
 
 
 @implements(np.select)
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: ArrayLike = 0) -> Any:
     """The element of the first choice whose condition holds.
 
     Parameters
@@ -67,7 +67,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
     Cost
     ----
-    None where the operands lie alike.
+    None where the operands are laid out alike.
     """
     conditions, choices = list(condlist), list(choicelist)
     if len(conditions) != len(choices):
@@ -83,19 +83,24 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 @implements(np.choose)
-def choose(a: ArrayLike, choices: Any, out: DistArray | None = None, mode: str = "raise") -> Any:
-    """Of several arrays, the element of the one that an index array names.
+def choose(
+    a: ArrayLike,
+    choices: Sequence[ArrayLike],
+    out: DistArray | Array | None = None,
+    mode: str = "raise",
+) -> Any:
+    """Elements of several arrays: at each position, of the array that an index array names.
 
     Parameters
     ----------
     a : array of int
-        Which array to take each element of.
+        The number of the array to take each element of.
     choices : sequence of array_like
         They broadcast with `a`.
     out : DistArray or ndarray, optional
         Receives the result.
     mode : {"raise", "wrap", "clip"}
-        What to do with numbers of arrays that there are not.
+        What to do with numbers out of bounds.
 
     Returns
     -------
@@ -104,8 +109,8 @@ def choose(a: ArrayLike, choices: Any, out: DistArray | None = None, mode: str =
 
     Cost
     ----
-    None where the operands lie alike, but for an agreement that all numbers are valid if `a` is
-    sharded and `mode` is "raise".
+    None where the operands are laid out alike, but for an agreement that all numbers are valid if
+    `a` is sharded and `mode` is "raise".
     """
     mesh = common_mesh(a, *choices, out)
     index, arrays = as_distarray(a, mesh), [plain(choice) for choice in choices]
@@ -121,7 +126,7 @@ def choose(a: ArrayLike, choices: Any, out: DistArray | None = None, mode: str =
         mode = "clip"
 
     def chosen(numbers: Array, *blocks: Array) -> Array:
-        return np.choose(numbers, blocks, mode=mode)  # type: ignore[call-overload]
+        return np.choose(numbers, blocks, mode=mode)  # type: ignore[call-overload, no-any-return]
 
     result = apply_blockwise(chosen, [index, *arrays])
     if out is None:
@@ -147,7 +152,7 @@ def _check_choices(index: DistArray, count: int) -> None:
 @implements(np.copyto, at=True)
 @as_numpy_on_one_rank(np.copyto, unless=lambda dst, *_, **__: names_scalar(dst))
 def copyto(
-    dst: Any, src: ArrayLike, casting: Casting = "same_kind", where: ArrayLike = True
+    dst: DistArray | Array, src: ArrayLike, casting: Casting = "same_kind", where: ArrayLike = True
 ) -> None:
     """Copy values into an array, broadcast and cast, where a condition holds.
 
@@ -158,13 +163,13 @@ def copyto(
     src : array_like or DistArray
         The values.
     casting : str
-        Which casts are allowed.
+        The casts that are allowed.
     where : array_like or DistArray of bool
         Broadcast to the shape of `dst`.
 
     Cost
     ----
-    None where the arrays lie alike, or every rank has source and condition.
+    None where the arrays are laid out alike, or every rank has source and condition.
     """
     mesh = common_mesh(dst, src, where)
     check_array(dst, "copyto")
@@ -189,15 +194,17 @@ def copyto(
         np.copyto(target.block, blocks[0], casting="unsafe", where=blocks[1])
 
 
-def _check_copy(target: DistArray, source: Any, casting: Casting, mask: ArrayLike) -> None:
-    """Let NumPy say what is wrong with the arguments, so that every rank hears the same."""
+def _check_copy(
+    target: DistArray, source: ArrayLike, casting: Casting, mask: bool | DistArray | Array
+) -> None:
+    """Raise what NumPy raises about the arguments, on every rank."""
     cell = np.ones(1, target.dtype)
     cell.flags.writeable = bool(getattr(target.block.flags, "writeable", True))
     if not isinstance(source, (bool, int, float, complex, np.generic)):
         if not isinstance(source, (DistArray, np.ndarray)):
             source = np.asarray(source)
         source = np.ones((1,) * min(source.ndim, 1), source.dtype)
-    kind = True if mask is True else np.zeros(1, mask.dtype)
+    kind = True if isinstance(mask, bool) else np.zeros(1, mask.dtype)
     np.copyto(cell, source, casting, kind)
 
 
