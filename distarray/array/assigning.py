@@ -8,6 +8,7 @@ import numpy as np
 from distarray.array import movement
 from distarray.array.base import Base
 from distarray.array.portable import refuse_read_only
+from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Shard
 from distarray.plan import restrict, shape_text
@@ -15,7 +16,7 @@ from distarray.plan import restrict, shape_text
 __all__ = ["assign", "brought", "fitted", "one_element"]
 
 
-def assign(target: Any, value: Any) -> None:
+def assign(target: Base, value: Any) -> None:
     """Copy a value into a distributed array, which has no fold pending.
 
     Parameters
@@ -60,7 +61,7 @@ def assign(target: Any, value: Any) -> None:
         target.block[...] = value
 
 
-def brought(value: Any, mesh: Any) -> Any:
+def brought(value: Any, mesh: DeviceMesh) -> Any:
     """A distributed value on the mesh of what it is assigned to; evenly cut there unless small."""
     if value.mesh is mesh:
         return value
@@ -70,7 +71,7 @@ def brought(value: Any, mesh: Any) -> Any:
     return value.redistribute(mesh, [Shard(longest)] * mesh.ndim)
 
 
-def _assign_distributed(target: Any, value: Any) -> None:
+def _assign_distributed(target: Base, value: Any) -> None:
     value = brought(value, target.mesh)
     if value.layout.partials:
         value.settle()
@@ -124,7 +125,7 @@ def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
     return value
 
 
-def _part(target: Any, value: Any) -> Any:
+def _part(target: Base, value: Any) -> Any:
     """What a rank needs of a replicated value: its part of what the value broadcasts to."""
     value = target.mesh.asarray(value)
     value = value.reshape(value.shape[max(0, value.ndim - target.ndim) :])

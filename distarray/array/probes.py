@@ -13,6 +13,7 @@ from distarray.array import DistArray, as_distarray
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.plan import broadcast_shapes, shape_text
+from distarray.typing import ArrayLike
 
 __all__ = ["as_axis", "as_mask", "check_shapes", "check_writeable", "condition", "result_types"]
 
@@ -35,20 +36,20 @@ def result_types(
     return [v.dtype for v in (value if isinstance(value, tuple) else (value,))]
 
 
-def as_axis(axis: Any) -> int:
+def as_axis(axis: int) -> int:
     """An axis as NumPy's functions in C read it: a truth value is none."""
     if isinstance(axis, (bool, np.bool_)):
         raise TypeError("an integer is required for the axis")
     return index(axis)
 
 
-def condition(where: Any) -> Any:
+def condition(where: ArrayLike) -> Any:
     """A condition with a data type: what is no array is converted to truth values."""
     is_array = hasattr(where, "dtype") and not isinstance(where, np.generic)
     return where if is_array else np.asarray(where, bool)
 
 
-def as_mask(where: Any, mesh: DeviceMesh) -> DistArray:
+def as_mask(where: ArrayLike, mesh: DeviceMesh) -> DistArray:
     """A mask as an array; raises what NumPy raises if it holds no truth values."""
     mask = condition(where)
     if mask.dtype.kind != "b":

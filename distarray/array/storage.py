@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from distarray.array.base import Base
 from distarray.layout import Cut, Fold, Interval, Layout
-from distarray.typing import Array
+from distarray.typing import Array, DTypeLike
 
 __all__ = [
     "can_merge",
@@ -36,15 +37,15 @@ __all__ = [
 _MAYBE, _HARDLY, _YES, _NO = range(4)
 
 
-def vacant(x: Any, layout: Layout) -> Array:
+def vacant(x: Base, layout: Layout) -> Array:
     """The block of a view on a rank that holds nothing of it: as writeable as the array's."""
-    block = x.mesh.xp.empty(layout.local_shape(x.mesh.coords), x.block.dtype)
+    block: Array = x.mesh.xp.empty(layout.local_shape(x.mesh.coords), x.block.dtype)
     if not getattr(x.block.flags, "writeable", True):
         block.flags.writeable = False
     return block
 
 
-def is_contiguous(x: Any, order: str, everywhere: bool = True) -> bool:
+def is_contiguous(x: Base, order: str, everywhere: bool = True) -> bool:
     """Whether an array is stored without gaps in C order ("C") or in Fortran order ("F").
 
     Parameters
@@ -69,7 +70,7 @@ def is_contiguous(x: Any, order: str, everywhere: bool = True) -> bool:
     return _decided(x, _of_contiguity(block, layout, order), range(layout.ndim), everywhere)
 
 
-def suits(x: Any, dtype: Any, order: str) -> bool:
+def suits(x: Base, dtype: DTypeLike, order: str) -> bool:
     """Whether an array is of a data type already, and stored in an order: "C", "F", or any ("K").
 
     It then is the result of a conversion that need not copy.
@@ -87,12 +88,12 @@ def suits(x: Any, dtype: Any, order: str) -> bool:
     return order not in ("C", "F") or is_contiguous(x, order)
 
 
-def is_natural(x: Any) -> bool:
+def is_natural(x: Base) -> bool:
     """Whether all ranks know that all blocks are in C order, without gaps."""
     return getattr(x, "_natural", None) is x.block
 
 
-def natural(x: Any) -> Any:
+def natural(x: Base) -> Any:
     """The array itself, of which all ranks know now that all blocks are in C order."""
     x._natural = x.block
     return x
@@ -115,7 +116,7 @@ def _of_contiguity(block: Array, layout: Layout, order: str) -> int:
     return _MAYBE
 
 
-def can_merge(x: Any, groups: Sequence[Interval], everywhere: bool = True) -> bool:
+def can_merge(x: Base, groups: Sequence[Interval], everywhere: bool = True) -> bool:
     """Whether each group of neighbouring dimensions can become one without a copy.
 
     Parameters
@@ -159,7 +160,7 @@ def _is_chain(block: Array, dims: Sequence[int]) -> bool:
     return all(strides[dim] == strides[after] * shape[after] for dim, after in pairwise(dims))
 
 
-def owns_memory(x: Any) -> bool:
+def owns_memory(x: Base) -> bool:
     """Whether no rank's block is a view of something.
 
     Cost
@@ -172,7 +173,7 @@ def owns_memory(x: Any) -> bool:
     return vote == _YES
 
 
-def _decided(x: Any, vote: int, dims: Sequence[int], everywhere: bool) -> bool:
+def _decided(x: Base, vote: int, dims: Sequence[int], everywhere: bool) -> bool:
     # Who has no elements has to know at least whether a view can be written to.
     layout, all_ask = x.layout, everywhere or not getattr(x.block.flags, "writeable", True)
     if not layout.is_whole and _is_asked(layout, tuple(dims), all_ask):
@@ -203,7 +204,7 @@ def _lengths(cut: Cut) -> tuple[bool, bool]:
     return 1 in counts, 0 in counts
 
 
-def stored_order(x: Any) -> tuple[int, ...]:
+def stored_order(x: Base) -> tuple[int, ...]:
     """The dimensions from the farthest apart in memory to the nearest; the ranks agree.
 
     Ranks whose block leaves it open do not vote: a block with one index along all dimensions but

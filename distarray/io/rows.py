@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, implements
+from distarray.array import DistArray, Objects, implements
 
 __all__ = ["HOMES"]
 
@@ -45,7 +45,7 @@ def _register(function: Callable[..., Any], home: str) -> None:
     late.__doc__ = function.__doc__
     with suppress(ValueError):  # before NumPy 2.4 what is written in C has none
         late.__signature__ = signature(function)  # type: ignore[attr-defined]
-    implements(function, like=function in _MAKING)(late)
+    implements(function, like=function in _MAKING, objects=Objects.ENGINE)(late)
 
 
 for _function, _home in HOMES.items():

@@ -9,15 +9,14 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.engines.mapping.calls import looped, make_loop, placed, unlooped
 from distarray.typing import ArrayLike, Axes
 
 __all__ = ["apply_along_axis", "apply_over_axes"]
 
 
-@implements(np.apply_along_axis)
-@as_numpy_on_one_rank(np.apply_along_axis)
+@implements(np.apply_along_axis, alone=Alone())
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any
 ) -> DistArray:

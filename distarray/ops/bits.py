@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements, to_layout, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import on_host
 from distarray.engines.reshaping import in_line
 from distarray.layout import Cut
@@ -23,8 +23,7 @@ from distarray.typing import ArrayLike, Axis
 __all__ = ["packbits", "unpackbits"]
 
 
-@implements(np.packbits)
-@as_numpy_on_one_rank(np.packbits)
+@implements(np.packbits, computes=False, alone=Alone())
 def packbits(a: ArrayLike, /, axis: Axis = None, bitorder: str = "big") -> Any:
     """Elements packed as bits into bytes; see :func:`numpy.packbits`.
 
@@ -50,8 +49,7 @@ def packbits(a: ArrayLike, /, axis: Axis = None, bitorder: str = "big") -> Any:
     return wrap(block, x.layout.replace(axis, packed), mesh)
 
 
-@implements(np.unpackbits)
-@as_numpy_on_one_rank(np.unpackbits)
+@implements(np.unpackbits, computes=False, alone=Alone())
 def unpackbits(
     a: ArrayLike, /, axis: Axis = None, count: int | None = None, bitorder: str = "big"
 ) -> Any:

@@ -28,7 +28,7 @@ from distarray.typing import ArrayLike, ShapeLike
 __all__ = ["broadcast_arrays", "broadcast_to", "stretched"]
 
 
-@implements(np.broadcast_to, at=True)
+@implements(np.broadcast_to, at=True, computes=False)
 def broadcast_to(array: ArrayLike, shape: ShapeLike, subok: bool = False) -> DistArray:
     """The array stretched to a shape; a read-only view.
 
@@ -117,7 +117,7 @@ def _part_of_stretched(x: DistArray, layout: Layout, lead: int) -> Any:
     return x.block[tuple(key)] if key else x.block
 
 
-@implements(np.broadcast_arrays, at=True)
+@implements(np.broadcast_arrays, at=True, computes=False)
 def broadcast_arrays(*args: ArrayLike, subok: bool = False) -> tuple[DistArray, ...]:
     """Views of all arrays with their common shape. See :func:`numpy.broadcast_arrays`.
 

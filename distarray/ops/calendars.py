@@ -11,7 +11,7 @@ import numpy as np
 from distarray.array import DistArray, as_distarray, implements
 from distarray.engines.reducing import write
 from distarray.ops.strings import by_element
-from distarray.typing import Array, ArrayLike, Casting, DTypeLike
+from distarray.typing import Array, ArrayLike, Casting, DTypeLike, Out
 
 __all__ = ["busday_count", "busday_offset", "datetime_as_string", "is_busday"]
 
@@ -20,7 +20,7 @@ def _days(
     function: Callable[..., Any],
     inputs: Sequence[Any],
     dtype: DTypeLike,
-    out: DistArray | None,
+    out: Out,
     settings: dict[str, Any],
 ) -> Any:
     """A function of business days; every rank has the holidays and calendars."""
@@ -39,7 +39,7 @@ def busday_count(
     weekmask: str | ArrayLike = "1111100",
     holidays: ArrayLike = (),
     busdaycal: np.busdaycalendar | None = None,
-    out: DistArray | None = None,
+    out: Out = None,
 ) -> Any:
     """Number of business days between dates; see :func:`numpy.busday_count`.
 
@@ -60,7 +60,7 @@ def busday_offset(
     weekmask: str | ArrayLike = "1111100",
     holidays: ArrayLike | None = None,
     busdaycal: np.busdaycalendar | None = None,
-    out: DistArray | None = None,
+    out: Out = None,
 ) -> Any:
     """The business day some business days on; see :func:`numpy.busday_offset`.
 
@@ -78,7 +78,7 @@ def is_busday(
     weekmask: str | ArrayLike = "1111100",
     holidays: ArrayLike | None = None,
     busdaycal: np.busdaycalendar | None = None,
-    out: DistArray | None = None,
+    out: Out = None,
 ) -> Any:
     """Whether dates are business days; see :func:`numpy.is_busday`.
 

@@ -37,7 +37,7 @@ __all__ = [
 @creates(np.array, at=True, lists=True)
 def array(
     object: ArrayLike,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     *,
     copy: bool | None = True,
     order: Order = "K",
@@ -70,7 +70,7 @@ def array(
 
 def _made(
     source: ArrayLike,
-    dtype: DTypeLike | None,
+    dtype: DTypeLike,
     copy: bool | None,
     order: Order | None,
     like: ArrayLike | None,
@@ -95,7 +95,7 @@ def _made(
 
 def _from_distarray(
     x: DistArray,
-    dtype: DTypeLike | None,
+    dtype: DTypeLike,
     copy: bool | None,
     order: Order | None,
     ndmin: int,
@@ -161,7 +161,7 @@ def _mentions(value: Sequence[Any]) -> bool:
 @creates(np.asarray, at=True, lists=True)
 def asarray(
     a: ArrayLike,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     order: Order | None = None,
     *,
     device: str | None = None,
@@ -183,7 +183,7 @@ def asarray(
 @creates(np.asanyarray, at=True, lists=True)
 def asanyarray(
     a: ArrayLike,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     order: Order | None = None,
     *,
     device: str | None = None,
@@ -209,7 +209,7 @@ def _check_device(a: ArrayLike, device: str | None, mesh: DeviceMesh | None) -> 
 
 
 def asarray_chkfinite(
-    a: ArrayLike, dtype: DTypeLike | None = None, order: Order | None = None
+    a: ArrayLike, dtype: DTypeLike = None, order: Order | None = None
 ) -> DistArray:
     """An array without NaN and infinities; see :func:`numpy.asarray_chkfinite`.
 
@@ -231,7 +231,7 @@ def asarray_chkfinite(
 @creates(np.ascontiguousarray, at=True, lists=True)
 def ascontiguousarray(
     a: ArrayLike,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     *,
     like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
@@ -251,7 +251,7 @@ def ascontiguousarray(
 @creates(np.asfortranarray, at=True, lists=True)
 def asfortranarray(
     a: ArrayLike,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     *,
     like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
@@ -271,7 +271,7 @@ def asfortranarray(
 @creates(np.require, at=True, lists=True)
 def require(
     a: ArrayLike,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     requirements: str | Sequence[str] | None = None,
     *,
     like: ArrayLike | None = None,
@@ -318,7 +318,7 @@ def _distributed(
 @creates(np.frombuffer)
 def frombuffer(
     buffer: bytes | bytearray | memoryview | Array,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     count: int = -1,
     offset: int = 0,
     *,

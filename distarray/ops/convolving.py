@@ -22,7 +22,7 @@ from distarray.array import (
     to_layout,
     wrap,
 )
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import conjugated, on_host
 from distarray.engines.halos import spanning
 from distarray.layout import Cut, Layout
@@ -38,8 +38,7 @@ PIECE = 1 << 16
 REPLICATED_BELOW = 1 << 14
 
 
-@implements(np.convolve)
-@as_numpy_on_one_rank(np.convolve)
+@implements(np.convolve, alone=Alone())
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Any:
     """Discrete convolution of two sequences; see :func:`numpy.convolve`.
 
@@ -68,8 +67,7 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Any:
     return _convolved(np.convolve, a, v, mode)
 
 
-@implements(np.correlate)
-@as_numpy_on_one_rank(np.correlate)
+@implements(np.correlate, alone=Alone())
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Any:
     """Cross-correlation of two sequences; see :func:`numpy.correlate` and :func:`convolve`.
 
@@ -201,8 +199,7 @@ def _stretch(segment: Array, piece: Array, start: int, count: int, dtype: DTypeL
 # -- windows -------------------------------------------------------------------------------------
 
 
-@implements(np.lib.stride_tricks.sliding_window_view)
-@as_numpy_on_one_rank(np.lib.stride_tricks.sliding_window_view)
+@implements(np.lib.stride_tricks.sliding_window_view, computes=False, alone=Alone())
 def sliding_window_view(
     x: ArrayLike,
     window_shape: ShapeLike,

@@ -28,7 +28,7 @@ def cov(
     fweights: ArrayLike | None = None,
     aweights: ArrayLike | None = None,
     *,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
 ) -> Any:
     """Covariance matrix of variables; see :func:`numpy.cov`.
 
@@ -90,7 +90,7 @@ def _gathered(x: ArrayLike | None) -> Any:
 
 
 def _variables(
-    m: ArrayLike, y: ArrayLike | None, rowvar: bool, dtype: DTypeLike | None, mesh: DeviceMesh
+    m: ArrayLike, y: ArrayLike | None, rowvar: bool, dtype: DTypeLike, mesh: DeviceMesh
 ) -> Any:
     """All variables as rows, in the data type of the computation."""
     first = _matrix("m", m, mesh)
@@ -147,7 +147,7 @@ def _moments(
 
 @implements(np.corrcoef)
 def corrcoef(
-    x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: DTypeLike | None = None
+    x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: DTypeLike = None
 ) -> Any:
     """Correlation coefficients of variables; see :func:`numpy.corrcoef`.
 

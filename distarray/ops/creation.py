@@ -17,8 +17,8 @@ import numpy as np
 
 from distarray.array import DistArray, call, from_section, wrap
 from distarray.array.placing import (
+    MadeAlone,
     Placements,
-    as_numpy_makes_them,
     as_shape,
     creates,
     follow,
@@ -44,10 +44,10 @@ __all__ = [
 ]
 
 
-@creates(np.empty)
+@creates(np.empty, computes=False)
 def empty(
     shape: ShapeLike,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     order: Order = "C",
     *,
     device: str | None = None,
@@ -66,10 +66,10 @@ def empty(
     return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), dtype, order), layout, mesh)
 
 
-@creates(np.zeros)
+@creates(np.zeros, computes=False)
 def zeros(
     shape: ShapeLike,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     order: Order = "C",
     *,
     device: str | None = None,
@@ -88,10 +88,10 @@ def zeros(
     return wrap(mesh.xp.zeros(layout.local_shape(mesh.coords), dtype, order), layout, mesh)
 
 
-@creates(np.ones)
+@creates(np.ones, computes=False)
 def ones(
     shape: ShapeLike,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     order: Order = "C",
     *,
     device: str | None = None,
@@ -114,7 +114,7 @@ def ones(
 def full(
     shape: ShapeLike,
     fill_value: ArrayLike,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     order: Order = "C",
     *,
     device: str | None = None,
@@ -159,7 +159,7 @@ def _alike(
     device: str | None,
     mesh: DeviceMesh | None,
     placements: Placements | None,
-    dtype: DTypeLike | None,
+    dtype: DTypeLike,
 ) -> tuple[Layout, DeviceMesh, Array]:
     """Layout and mesh of an array like another, and a block to make its blocks like.
 
@@ -183,11 +183,11 @@ def _alike(
     return layout, mesh, x.block
 
 
-@creates(np.empty_like, through=_ANY_FOLD, at=True)
+@creates(np.empty_like, through=_ANY_FOLD, at=True, computes=False)
 def empty_like(
     prototype: ArrayLike,
     /,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     order: Order = "K",
     subok: bool = True,
     shape: ShapeLike | None = None,
@@ -207,10 +207,10 @@ def empty_like(
     return wrap(mesh.xp.empty_like(model, dtype, order, False, local), layout, mesh)
 
 
-@creates(np.zeros_like, through=_ANY_FOLD, at=True)
+@creates(np.zeros_like, through=_ANY_FOLD, at=True, computes=False)
 def zeros_like(
     a: ArrayLike,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     order: Order = "K",
     subok: bool = True,
     shape: ShapeLike | None = None,
@@ -230,10 +230,10 @@ def zeros_like(
     return wrap(mesh.xp.zeros_like(model, dtype, order, False, local), layout, mesh)
 
 
-@creates(np.ones_like, through=_ANY_FOLD, at=True)
+@creates(np.ones_like, through=_ANY_FOLD, at=True, computes=False)
 def ones_like(
     a: ArrayLike,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     order: Order = "K",
     subok: bool = True,
     shape: ShapeLike | None = None,
@@ -257,7 +257,7 @@ def ones_like(
 def full_like(
     a: ArrayLike,
     fill_value: ArrayLike,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     order: Order = "K",
     subok: bool = True,
     shape: ShapeLike | None = None,
@@ -282,13 +282,12 @@ def full_like(
 # -- diagonals: blocks of these matrices are such matrices, too ----------------------------------
 
 
-@creates(np.eye)
-@as_numpy_makes_them(np.eye)
+@creates(np.eye, computes=False, alone=MadeAlone())
 def eye(
     N: int,
     M: int | None = None,
     k: int = 0,
-    dtype: DTypeLike | None = float,
+    dtype: DTypeLike = float,
     order: Order = "C",
     *,
     device: str | None = None,
@@ -314,10 +313,10 @@ def eye(
     return from_section(block, layout, mesh)
 
 
-@creates(np.identity)
+@creates(np.identity, computes=False)
 def identity(
     n: int,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     *,
     like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
@@ -332,13 +331,12 @@ def identity(
     return eye(n, dtype=dtype, like=like, mesh=mesh, placements=placements)
 
 
-@creates(np.tri)
-@as_numpy_makes_them(np.tri)
+@creates(np.tri, computes=False, alone=MadeAlone())
 def tri(
     N: float,
     M: float | None = None,
     k: float = 0,
-    dtype: DTypeLike | None = float,
+    dtype: DTypeLike = float,
     *,
     like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
@@ -362,7 +360,7 @@ def tri(
 
 
 def triangle(
-    rows: slice, columns: slice, width: int, k: float, dtype: DTypeLike | None, xp: ModuleType
+    rows: slice, columns: slice, width: int, k: float, dtype: DTypeLike, xp: ModuleType
 ) -> Array:
     """A section of the matrix that :func:`numpy.tri` makes, of so many columns."""
     whole = floor(k)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.engines.indexing.values import plain
 from distarray.engines.reshaping import in_line
 from distarray.layout import Fold
@@ -32,8 +32,7 @@ def _at(ndim: int, axis: int, key: slice) -> tuple[Any, ...]:
 _AFTER, _BEFORE = slice(1, None), slice(None, -1)
 
 
-@implements(np.diff, at=True)
-@as_numpy_on_one_rank(np.diff, unless=lambda a, n=1, *_, **__: n == 0)
+@implements(np.diff, at=True, alone=Alone(unless=lambda a, n=1, *_, **__: n == 0))
 def diff(
     a: ArrayLike,
     n: int = 1,
@@ -78,8 +77,7 @@ def _end(value: ArrayLike, x: DistArray, axis: int) -> Any:
     return np.broadcast_to(part, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
 
 
-@implements(np.ediff1d)
-@as_numpy_on_one_rank(np.ediff1d)
+@implements(np.ediff1d, alone=Alone())
 def ediff1d(
     ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None
 ) -> Any:
@@ -103,8 +101,7 @@ def ediff1d(
     return np.concatenate(parts) if len(parts) > 1 else inner
 
 
-@implements(np.trapezoid)
-@as_numpy_on_one_rank(np.trapezoid)
+@implements(np.trapezoid, alone=Alone())
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Any:
     """The integral along an axis by the trapezoidal rule; see :func:`numpy.trapezoid`.
 
@@ -162,8 +159,7 @@ def unwrap(
 # -- gradient ------------------------------------------------------------------------------------
 
 
-@implements(np.gradient)
-@as_numpy_on_one_rank(np.gradient)
+@implements(np.gradient, alone=Alone())
 def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: int = 1) -> Any:
     """Central differences inside, one-sided ones at the ends; see :func:`numpy.gradient`.
 

@@ -9,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, call, common_mesh, implements, to_layout, wrap
 from distarray.array import portable as blocks
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.engines.assembling import assemble
 from distarray.engines.indexing.values import as_values
 from distarray.engines.reshaping import in_line
@@ -75,8 +75,7 @@ def _flattened(arr: ArrayLike, axis: Axis, *others: ArrayLike | slice) -> tuple[
 # -- delete --------------------------------------------------------------------------------------
 
 
-@implements(np.delete)
-@as_numpy_on_one_rank(np.delete)
+@implements(np.delete, computes=False, alone=Alone())
 def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> DistArray:
     """The array without some indices of a dimension.
 
@@ -193,8 +192,7 @@ def _deleted_by_mask(arr: DistArray, mask: DistArray, axis: int) -> DistArray:
 # -- insert --------------------------------------------------------------------------------------
 
 
-@implements(np.insert)
-@as_numpy_on_one_rank(np.insert)
+@implements(np.insert, alone=Alone())
 def insert(
     arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: int | None = None
 ) -> DistArray:
@@ -353,7 +351,7 @@ def _local(arr: DistArray, axis: int, count: int) -> Shape:
 # -- trim_zeros ----------------------------------------------------------------------------------
 
 
-@implements(np.trim_zeros, at=True)
+@implements(np.trim_zeros, at=True, computes=False)
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes = None) -> DistArray:
     """The array without the zeros at its ends; a view. See :func:`numpy.trim_zeros`.
 

@@ -15,7 +15,7 @@ from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import result_types
 from distarray.engines.blockwise import apply_blockwise
-from distarray.typing import Array, ArrayLike, DTypeLike, Out
+from distarray.typing import Array, ArrayLike, DTypeLike, UfuncOut
 
 __all__ = [
     "allclose",
@@ -43,7 +43,7 @@ _NO_VALUE: Any = np._NoValue
 
 
 def _blockwise(
-    function: Callable[..., Any], inputs: list[Any], out: Out = None, **keywords: Any
+    function: Callable[..., Any], inputs: list[Any], out: UfuncOut = None, **keywords: Any
 ) -> Any:
     """`function` block by block, into `out` if there is one."""
     if out is None:
@@ -66,7 +66,7 @@ def clip(
     a: ArrayLike,
     a_min: ArrayLike = _NO_VALUE,
     a_max: ArrayLike = _NO_VALUE,
-    out: Out = None,
+    out: UfuncOut = None,
     *,
     min: ArrayLike = _NO_VALUE,
     max: ArrayLike = _NO_VALUE,
@@ -122,7 +122,7 @@ def _limits(a_min: ArrayLike, a_max: ArrayLike, low: ArrayLike, high: ArrayLike)
 
 
 @implements(np.round, np.around, at=True)
-def round(a: ArrayLike, decimals: int = 0, out: Out = None) -> Any:
+def round(a: ArrayLike, decimals: int = 0, out: UfuncOut = None) -> Any:
     """The elements rounded to a number of decimals; see :func:`numpy.round`.
 
     Cost
@@ -142,7 +142,7 @@ def round(a: ArrayLike, decimals: int = 0, out: Out = None) -> Any:
 
 
 @implements(np.fix, at=True)
-def fix(x: ArrayLike, out: Out = None) -> Any:
+def fix(x: ArrayLike, out: UfuncOut = None) -> Any:
     """The elements rounded towards zero; see :func:`numpy.fix`.
 
     Cost
@@ -186,7 +186,7 @@ def nan_to_num(
 # -- complex numbers -----------------------------------------------------------------------------
 
 
-@implements(np.real, at=True)
+@implements(np.real, at=True, computes=False)
 def real(val: DistArray) -> Any:
     """The real part, a view; see :func:`numpy.real`.
 
@@ -197,7 +197,7 @@ def real(val: DistArray) -> Any:
     return val if val.dtype.kind != "c" else val.like(val.block.real)
 
 
-@implements(np.imag, at=True)
+@implements(np.imag, at=True, computes=False)
 def imag(val: DistArray) -> Any:
     """The imaginary part, a view of a complex array; see :func:`numpy.imag`.
 
@@ -219,7 +219,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Any:
     return apply_blockwise(np.angle, [z], deg=deg)
 
 
-@implements(np.real_if_close)
+@implements(np.real_if_close, at=True)
 def real_if_close(a: DistArray, tol: float = 100) -> Any:
     """The real part, if all imaginary parts are close to zero; see :func:`numpy.real_if_close`.
 
@@ -259,7 +259,7 @@ def isreal(x: ArrayLike) -> Any:
 
 
 @implements(np.isneginf, at=True)
-def isneginf(x: ArrayLike, out: Out = None) -> Any:
+def isneginf(x: ArrayLike, out: UfuncOut = None) -> Any:
     """Where an element is minus infinity; see :func:`numpy.isneginf`.
 
     Cost
@@ -270,7 +270,7 @@ def isneginf(x: ArrayLike, out: Out = None) -> Any:
 
 
 @implements(np.isposinf, at=True)
-def isposinf(x: ArrayLike, out: Out = None) -> Any:
+def isposinf(x: ArrayLike, out: UfuncOut = None) -> Any:
     """Where an element is plus infinity; see :func:`numpy.isposinf`.
 
     Cost
@@ -306,7 +306,7 @@ def i0(x: DistArray) -> Any:
     return result if x.ndim else result.like(result.mesh.asarray(result.block))
 
 
-@implements(np.astype)
+@implements(np.astype, at=True)
 def astype(
     x: DistArray, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None
 ) -> Any:

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, as_distarray, implements, movement, wrap
+from distarray.array import DistArray, Objects, as_distarray, implements, movement, wrap
 from distarray.array.portable import contiguous
 from distarray.engines.folds import fold_rows
 from distarray.engines.reducing import NoValue, Plan, place, write
 from distarray.layout import Layout
 from distarray.ops.scans import without_nan
-from distarray.typing import Array, ArrayLike, Axis
+from distarray.typing import Array, ArrayLike, Axis, Out
 
 __all__ = ["argmax", "argmin", "nanargmax", "nanargmin"]
 
@@ -28,10 +28,8 @@ _INDEX = np.dtype(np.int64)
 _NOWHERE = np.iinfo(_INDEX).max
 
 
-@implements(np.argmax)
-def argmax(
-    a: ArrayLike, axis: Axis = None, out: DistArray | None = None, *, keepdims: bool = NoValue
-) -> Any:
+@implements(np.argmax, objects=Objects.GATHER)
+def argmax(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool = NoValue) -> Any:
     """Index of the first largest element, along an axis or in C order; see :func:`numpy.argmax`.
 
     Returns
@@ -47,10 +45,8 @@ def argmax(
     return _search(np.argmax, a, axis, out, keepdims)
 
 
-@implements(np.argmin)
-def argmin(
-    a: ArrayLike, axis: Axis = None, out: DistArray | None = None, *, keepdims: bool = NoValue
-) -> Any:
+@implements(np.argmin, objects=Objects.GATHER)
+def argmin(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool = NoValue) -> Any:
     """Index of the first smallest element; see :func:`numpy.argmin` and :func:`argmax`.
 
     Cost
@@ -60,10 +56,8 @@ def argmin(
     return _search(np.argmin, a, axis, out, keepdims)
 
 
-@implements(np.nanargmax)
-def nanargmax(
-    a: ArrayLike, axis: Axis = None, out: DistArray | None = None, *, keepdims: bool = NoValue
-) -> Any:
+@implements(np.nanargmax, objects=Objects.GATHER)
+def nanargmax(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool = NoValue) -> Any:
     """Index of the first largest element that is not NaN; see :func:`numpy.nanargmax`.
 
     Raises
@@ -79,10 +73,8 @@ def nanargmax(
     return _search(np.argmax, x, axis, out, keepdims)
 
 
-@implements(np.nanargmin)
-def nanargmin(
-    a: ArrayLike, axis: Axis = None, out: DistArray | None = None, *, keepdims: bool = NoValue
-) -> Any:
+@implements(np.nanargmin, objects=Objects.GATHER)
+def nanargmin(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool = NoValue) -> Any:
     """Index of the first smallest element that is not NaN; see :func:`nanargmax`.
 
     Cost
@@ -102,7 +94,7 @@ def _without_nan(a: ArrayLike, value: float, axis: Axis) -> DistArray:
 
 
 def _search(
-    function: Callable[..., Any], a: ArrayLike, axis: Axis, out: DistArray | None, keepdims: bool
+    function: Callable[..., Any], a: ArrayLike, axis: Axis, out: Out, keepdims: bool
 ) -> Any:
     x = as_distarray(a)
     keepdims = keepdims is not NoValue and bool(keepdims)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from distarray.array import DistArray, as_distarray, call, implements
+from distarray.array import DistArray, Objects, as_distarray, call, implements
 from distarray.array.keys import as_index
 from distarray.array.portable import refuse_read_only
 from distarray.engines.indexing.values import as_values
 from distarray.engines.reshaping import reshaped
 from distarray.ops.rearranging import resize
 from distarray.ops.reshape import ravel
-from distarray.typing import Array, ArrayLike, DTypeLike, Index, Shape
+from distarray.typing import Array, ArrayLike, DTypeLike, Key, Shape
 
 __all__ = ["FlatIterator", "flat"]
 
@@ -68,7 +68,7 @@ class FlatIterator(NDArrayOperatorsMixin):
         self.index += 1
         return value
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Array:
         return np.asarray(self.copy(), dtype)
 
     def __array_ufunc__(
@@ -86,11 +86,11 @@ class FlatIterator(NDArrayOperatorsMixin):
         named = {name: _flattened(value) for name, value in kwargs.items()}
         return call(func, *[_flattened(x) for x in args], **named)
 
-    def __getitem__(self, key: Index) -> Any:
+    def __getitem__(self, key: Key) -> Any:
         found = ravel(self.base)[_single(key, self.base.size)]
         return found if isinstance(found.block, np.generic) else found.copy()
 
-    def __setitem__(self, key: Index, value: ArrayLike) -> None:
+    def __setitem__(self, key: Key, value: ArrayLike) -> None:
         base = self.base
         if type(key) is tuple and not key:
             raise IndexError("Assigning to a flat iterator with a 0-D index is not supported")
@@ -131,7 +131,7 @@ def _flattened(x: ArrayLike) -> Any:
     return x
 
 
-def _single(key: Index, size: int) -> Any:
+def _single(key: Key, size: int) -> Any:
     """The one entry of a key; a list as the array of positions, or mask, that it stands for."""
     entry: Any = key
     if isinstance(key, tuple):
@@ -167,7 +167,7 @@ def _repeated(values: DistArray, shape: Shape) -> DistArray:
     return values if values.size == 1 else resize(values, shape)
 
 
-@implements(np.flatiter, at=True)
+@implements(np.flatiter, at=True, computes=False, objects=Objects.ENGINE)
 def flat(x: DistArray) -> FlatIterator:
     """The flat iterator of an array."""
     return FlatIterator(x)

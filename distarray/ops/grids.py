@@ -133,7 +133,7 @@ def _spread(x: DistArray, grid: Layout, copy: bool) -> DistArray:
     return wrap(block.copy() if copy else block, grid, mesh)
 
 
-@creates(np.meshgrid)
+@creates(np.meshgrid, computes=False)
 def meshgrid(
     *xi: ArrayLike,
     copy: bool = True,

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import on_host
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
@@ -117,8 +117,7 @@ def _rest(found: Sequence[Any]) -> Any:
     return found[1] if len(found) > 1 else None
 
 
-@implements(np.histogram_bin_edges)
-@as_numpy_on_one_rank(np.histogram_bin_edges, by_size=True)
+@implements(np.histogram_bin_edges, alone=Alone(by_size=True))
 def histogram_bin_edges(
     a: ArrayLike, bins: _Bins = 10, range: _Range | None = None, weights: ArrayLike | None = None
 ) -> Any:
@@ -303,7 +302,7 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
     error = None
     try:
         counts = np.bincount(found[0], _rest(found), minlength)
-    except ValueError as caught:  # NumPy finds negative elements by itself
+    except (ValueError, MemoryError) as caught:  # of negative elements, and of very great ones
         error = caught
     agree(mesh.group, error)
     length = int(mesh.group.allreduce(np.array(len(counts)), Fold.MAX))

@@ -21,7 +21,7 @@ from distarray.array import (
     implements,
     wrap,
 )
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.config import config
@@ -29,7 +29,7 @@ from distarray.engines.assembling import Part, assemble, fill_parts
 from distarray.engines.reshaping import in_line, reshaped
 from distarray.layout import Cut, Layout
 from distarray.ops.shape import atleast_1d, atleast_2d, atleast_3d, expand_dims, moveaxis
-from distarray.typing import Array, ArrayLike, Casting, DType, DTypeLike, Shape
+from distarray.typing import Array, ArrayLike, Casting, DType, DTypeLike, Out, Shape
 
 __all__ = ["append", "concatenate", "stack"]
 
@@ -37,15 +37,18 @@ __all__ = ["append", "concatenate", "stack"]
 # -- along an axis that exists -------------------------------------------------------------------
 
 
-@implements(np.concatenate, at=True)
-@as_numpy_on_one_rank(np.concatenate, unless=lambda arrays, *_, **__: isinstance(arrays, DistArray))
+@implements(
+    np.concatenate,
+    at=True,
+    alone=Alone(unless=lambda arrays, *_, **__: isinstance(arrays, DistArray)),
+)
 def concatenate(
     arrays: Sequence[ArrayLike],
     /,
     axis: int | None = 0,
-    out: DistArray | None = None,
+    out: Out = None,
     *,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     casting: Casting = "same_kind",
 ) -> DistArray:
     """The arrays one after another along a dimension.
@@ -86,7 +89,7 @@ def concatenate(
     return _joined(operands, axis, out, dtype, casting)
 
 
-def _operands(arrays: Sequence[ArrayLike], out: DistArray | None = None) -> list[DistArray]:
+def _operands(arrays: Sequence[ArrayLike], out: Out = None) -> list[DistArray]:
     mesh = common_mesh(*arrays, out) if not isinstance(arrays, DistArray) else arrays.mesh
     return [as_distarray(x, mesh) for x in arrays]
 
@@ -101,7 +104,7 @@ def _promoted(arrays: Sequence[ArrayLike], operands: list[DistArray]) -> list[Di
     return [operand.astype(kind) if number else operand for _, operand, number in pairs]
 
 
-def _merged(x: DistArray, axis: int, dtype: DTypeLike | None, casting: Casting) -> DistArray:
+def _merged(x: DistArray, axis: int, dtype: DTypeLike, casting: Casting) -> DistArray:
     """The subarrays of `x` one after another: a reshape, for any number of them."""
     axis = normalize_axis_index(axis, x.ndim - 1)
     probe = np.concatenate([np.empty((0,), x.dtype)], dtype=dtype, casting=casting)
@@ -115,8 +118,8 @@ def _merged(x: DistArray, axis: int, dtype: DTypeLike | None, casting: Casting) 
 def _joined(
     operands: Sequence[DistArray],
     axis: int,
-    out: DistArray | None = None,
-    dtype: DTypeLike | None = None,
+    out: Out = None,
+    dtype: DTypeLike = None,
     casting: Casting = "same_kind",
 ) -> DistArray:
     layouts = tuple([x.layout for x in operands])
@@ -218,7 +221,7 @@ def _joined_into(
     layouts: tuple[Layout, ...],
     dtypes: tuple[DType, ...],
     axis: int,
-    dtype: DTypeLike | None,
+    dtype: DTypeLike,
     casting: Casting,
 ) -> DistArray:
     probes = _probes(layouts, dtypes, axis)
@@ -253,9 +256,9 @@ def _into(out: DistArray | Array, shape: Shape, parts: Sequence[Part], mesh: Dev
 def stack(
     arrays: Sequence[ArrayLike],
     axis: int = 0,
-    out: DistArray | None = None,
+    out: Out = None,
     *,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     casting: Casting = "same_kind",
 ) -> DistArray:
     """The arrays side by side along a new dimension. See :func:`numpy.stack`.
@@ -274,7 +277,7 @@ def stack(
 
 @implements(np.vstack, at=True)
 def vstack(
-    tup: Sequence[ArrayLike], *, dtype: DTypeLike | None = None, casting: Casting = "same_kind"
+    tup: Sequence[ArrayLike], *, dtype: DTypeLike = None, casting: Casting = "same_kind"
 ) -> DistArray:
     """The arrays below one another. See :func:`numpy.vstack`; costs as :func:`concatenate`."""
     operands = [atleast_2d(x) for x in _operands(tup)]
@@ -283,7 +286,7 @@ def vstack(
 
 @implements(np.hstack, at=True)
 def hstack(
-    tup: Sequence[ArrayLike], *, dtype: DTypeLike | None = None, casting: Casting = "same_kind"
+    tup: Sequence[ArrayLike], *, dtype: DTypeLike = None, casting: Casting = "same_kind"
 ) -> DistArray:
     """The arrays beside one another. See :func:`numpy.hstack`; costs as :func:`concatenate`."""
     operands = [atleast_1d(x) for x in _operands(tup)]

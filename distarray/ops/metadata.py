@@ -32,19 +32,19 @@ def _typed(value: ArrayLike | DTypeLike) -> Any:
     return value.dtype if isinstance(value, DistArray) else value
 
 
-@implements(np.result_type, through=_ANY_FOLD, at=True)
+@implements(np.result_type, through=_ANY_FOLD, at=True, computes=False)
 def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> np.dtype[Any]:
     """The data type that operands give together; see :func:`numpy.result_type`."""
     return np.result_type(*[_typed(value) for value in arrays_and_dtypes])
 
 
-@implements(np.can_cast, through=_ANY_FOLD, at=True)
+@implements(np.can_cast, through=_ANY_FOLD, at=True, computes=False)
 def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, casting: Casting = "safe") -> bool:
     """Whether a cast between data types is allowed; see :func:`numpy.can_cast`."""
     return np.can_cast(_typed(from_), to, casting)
 
 
-@implements(np.min_scalar_type)
+@implements(np.min_scalar_type, computes=False)
 def min_scalar_type(a: DistArray, /) -> np.dtype[Any]:
     """The data type of an array, or the smallest for a scalar; see :func:`numpy.min_scalar_type`.
 
@@ -55,19 +55,19 @@ def min_scalar_type(a: DistArray, /) -> np.dtype[Any]:
     return np.min_scalar_type(plain(a)) if a.ndim == 0 else a.dtype
 
 
-@implements(np.common_type, through=_ANY_FOLD, at=True)
+@implements(np.common_type, through=_ANY_FOLD, at=True, computes=False)
 def common_type(*arrays: DistArray | Array) -> Any:
     """The inexact scalar type common to arrays; see :func:`numpy.common_type`."""
     return np.common_type(*[np.empty((0,), x.dtype) for x in arrays])
 
 
-@implements(np.iscomplexobj, through=_ANY_FOLD, at=True)
+@implements(np.iscomplexobj, through=_ANY_FOLD, at=True, computes=False)
 def iscomplexobj(x: DistArray) -> bool:
     """Whether the data type is complex; see :func:`numpy.iscomplexobj`."""
     return np.iscomplexobj(x.dtype.type())
 
 
-@implements(np.isrealobj, through=_ANY_FOLD, at=True)
+@implements(np.isrealobj, through=_ANY_FOLD, at=True, computes=False)
 def isrealobj(x: DistArray) -> bool:
     """Whether the data type is not complex; see :func:`numpy.isrealobj`."""
     return not iscomplexobj(x)
@@ -80,7 +80,7 @@ def isscalar(element: ArrayLike) -> bool:
     return np.isscalar(element)
 
 
-@implements(np.may_share_memory, at=True)
+@implements(np.may_share_memory, at=True, computes=False)
 def may_share_memory(a: ArrayLike, b: ArrayLike, /, max_work: int = 0) -> bool:
     """Whether the bounds of two arrays' memory overlap; see :func:`numpy.may_share_memory`.
 
@@ -92,7 +92,7 @@ def may_share_memory(a: ArrayLike, b: ArrayLike, /, max_work: int = 0) -> bool:
     return _on_any_rank(function(_memory(a), _memory(b), max_work), a, b)
 
 
-@implements(np.shares_memory, at=True)
+@implements(np.shares_memory, at=True, computes=False)
 def shares_memory(a: ArrayLike, b: ArrayLike, /, max_work: int = -1) -> bool:
     """Whether two arrays share memory on some rank; see :func:`numpy.shares_memory`.
 
@@ -118,14 +118,14 @@ def _on_any_rank(here: bool, a: ArrayLike, b: ArrayLike) -> bool:
 _API_VERSIONS = (None, "2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 
-@implements(DistArray.__array_namespace__)
+@implements(DistArray.__array_namespace__, computes=False)
 def _array_namespace(api_version: str | None = None) -> Any:
     if api_version not in _API_VERSIONS:
         raise ValueError(f"unknown version of the array API standard: {api_version!r}")
     return import_module("distarray.numpy")
 
 
-@implements(DistArray.to_device)
+@implements(DistArray.to_device, computes=False)
 def _to_device(x: DistArray, device: str, /, *, stream: None = None) -> DistArray:
     kind = str(device).partition(":")[0]
     if kind not in ("cpu", "cuda"):

@@ -11,7 +11,7 @@ from distarray.engines.assembling import Part, assemble
 __all__ = ["block"]
 
 
-@implements(np.block, at=True)
+@implements(np.block, at=True, computes=False)
 def block(arrays: Any) -> DistArray:
     """An array put together from nested lists of blocks. See :func:`numpy.block`.
 

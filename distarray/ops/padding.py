@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, empty, implements, to_layout, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.engines.assembling import fill_parts, placed_by_size
 from distarray.layout import Cut, Fold, Layout, stretched_cut
 
@@ -40,8 +40,7 @@ _STATISTICS: dict[str, Callable[..., Any]] = {
 }
 
 
-@implements(np.pad)
-@as_numpy_on_one_rank(np.pad)
+@implements(np.pad, alone=Alone())
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> DistArray:
     """The array with elements added at both ends of its dimensions.
 

@@ -12,7 +12,7 @@ __all__ = ["array2string", "array_repr", "array_str"]
 _ANY_FOLD = tuple(Fold)
 
 
-@implements(np.array2string, through=_ANY_FOLD, at=True)
+@implements(np.array2string, through=_ANY_FOLD, at=True, computes=False)
 def array2string(
     a: Any,
     max_line_width: int | None = None,
@@ -42,7 +42,7 @@ def array2string(
     return printing.local_form(a, text) if whole is None else text
 
 
-@implements(np.array_repr, through=_ANY_FOLD, at=True)
+@implements(np.array_repr, through=_ANY_FOLD, at=True, computes=False)
 def array_repr(
     arr: Any,
     max_line_width: int | None = None,
@@ -56,7 +56,7 @@ def array_repr(
     return printing.local_form(arr, text) if whole is None else text
 
 
-@implements(np.array_str, through=_ANY_FOLD, at=True)
+@implements(np.array_str, through=_ANY_FOLD, at=True, computes=False)
 def array_str(
     a: Any,
     max_line_width: int | None = None,

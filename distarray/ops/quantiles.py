@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.array import DistArray, Objects, as_distarray, common_mesh, implements
 from distarray.engines.reducing import NoValue, place, write
 from distarray.engines.selecting.interpolation import Places, interpolated, places
 from distarray.engines.selecting.order_statistics import Statistic, along
@@ -74,7 +74,7 @@ def _taken(found: dict[int, Any], index: Array) -> Any:
     return values.reshape(index.shape)[()]
 
 
-@implements(np.median)
+@implements(np.median, objects=Objects.GATHER)
 def median(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: Any = False, keepdims: Any = False
 ) -> Any:
@@ -103,7 +103,7 @@ def median(
     return _middle(np.median, a, axis, out, keepdims)
 
 
-@implements(np.nanmedian)
+@implements(np.nanmedian, objects=Objects.GATHER)
 def nanmedian(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: Any = False, keepdims: Any = NoValue
 ) -> Any:
@@ -131,7 +131,7 @@ def _middle(function: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     return _finished(statistic, x, axis, out, keepdims)
 
 
-@implements(np.quantile)
+@implements(np.quantile, objects=Objects.GATHER)
 def quantile(
     a: Any,
     q: Any,
@@ -170,7 +170,7 @@ def quantile(
     return _shares(np.quantile, a, q, axis, out, keepdims, arguments)
 
 
-@implements(np.percentile)
+@implements(np.percentile, objects=Objects.GATHER)
 def percentile(
     a: Any,
     q: Any,
@@ -192,7 +192,7 @@ def percentile(
     return _shares(np.percentile, a, q, axis, out, keepdims, arguments)
 
 
-@implements(np.nanquantile)
+@implements(np.nanquantile, objects=Objects.GATHER)
 def nanquantile(
     a: Any,
     q: Any,
@@ -214,7 +214,7 @@ def nanquantile(
     return _shares(np.nanquantile, a, q, axis, out, keepdims, arguments)
 
 
-@implements(np.nanpercentile)
+@implements(np.nanpercentile, objects=Objects.GATHER)
 def nanpercentile(
     a: Any,
     q: Any,

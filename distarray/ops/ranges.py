@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, distribute, from_section, wrap
-from distarray.array.placing import Placements, as_numpy_makes_them, creates, place, plain
+from distarray.array.placing import MadeAlone, Placements, creates, place, plain
 from distarray.comm import DeviceMesh
 from distarray.engines.blockwise import prepare
 from distarray.layout import Cut
@@ -22,8 +22,7 @@ _moveaxis: Any = np.moveaxis
 # -- arange --------------------------------------------------------------------------------------
 
 
-@creates(np.arange)
-@as_numpy_makes_them(np.arange)
+@creates(np.arange, alone=MadeAlone())
 def arange(
     start: Any = None,
     stop: Any = None,
@@ -148,8 +147,7 @@ def positions(low: int, high: int, dtype: Any) -> Any:
 # -- linspace and its kin ------------------------------------------------------------------------
 
 
-@creates(np.linspace)
-@as_numpy_makes_them(np.linspace)
+@creates(np.linspace, alone=MadeAlone())
 def linspace(
     start: Any,
     stop: Any,
@@ -269,8 +267,7 @@ def _part(x: Any, shape: tuple[int, ...], section: list[tuple[int, int]]) -> Any
     return x[tuple(key)]
 
 
-@creates(np.logspace)
-@as_numpy_makes_them(np.logspace)
+@creates(np.logspace, alone=MadeAlone())
 def logspace(
     start: Any,
     stop: Any,
@@ -304,8 +301,7 @@ def _deepened(value: Any, ndim: int) -> Any:
     return value[(None,) * (ndim - value.ndim) + (...,)]
 
 
-@creates(np.geomspace)
-@as_numpy_makes_them(np.geomspace)
+@creates(np.geomspace, alone=MadeAlone())
 def geomspace(
     start: Any,
     stop: Any,

@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, default_layout, implements, to_layout, wrap
 from distarray.array import portable as blocks
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.probes import as_axis
 from distarray.comm.agree import agree
 from distarray.engines.assembling import Part, assemble
@@ -23,8 +23,7 @@ from distarray.typing import Array
 __all__ = ["balanced", "copy", "repeat", "resize", "roll", "tile"]
 
 
-@implements(np.roll, at=True)
-@as_numpy_on_one_rank(np.roll)
+@implements(np.roll, at=True, computes=False, alone=Alone())
 def roll(a: Any, shift: Any, axis: Any = None) -> DistArray:
     """The array with its elements shifted along some dimensions, round the end.
 
@@ -100,8 +99,7 @@ def _assembled(a: DistArray, runs: Sequence[Any]) -> DistArray:
     return assemble(a.shape, a.dtype, parts, a.mesh, a.layout)
 
 
-@implements(np.tile, at=True)
-@as_numpy_on_one_rank(np.tile)
+@implements(np.tile, at=True, computes=False, alone=Alone())
 def tile(A: Any, reps: Any) -> DistArray:
     """The array repeated as a whole along each dimension.
 
@@ -160,8 +158,7 @@ def _whole_where_often(a: DistArray, times: Sequence[int]) -> DistArray:
     return to_layout(a, a.layout.without_cut(often))
 
 
-@implements(np.repeat)
-@as_numpy_on_one_rank(np.repeat)
+@implements(np.repeat, computes=False, alone=Alone())
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
     """The array with each index along a dimension repeated.
 
@@ -298,8 +295,7 @@ def balanced(x: DistArray, axis: int) -> DistArray:
     return to_layout(x, x.layout.with_cuts(cuts))
 
 
-@implements(np.resize, at=True)
-@as_numpy_on_one_rank(np.resize)
+@implements(np.resize, at=True, computes=False, alone=Alone())
 def resize(a: Any, new_shape: Any) -> DistArray:
     """The array's elements in C order, over and over, in another shape. See :func:`numpy.resize`.
 
@@ -325,8 +321,7 @@ def resize(a: Any, new_shape: Any) -> DistArray:
     return refitted(concatenate([repeated, flat[:rest]]), shape)
 
 
-@implements(np.copy, at=True)
-@as_numpy_on_one_rank(np.copy)
+@implements(np.copy, at=True, computes=False, alone=Alone())
 def copy(a: Any, order: Any = "K", subok: bool = False) -> DistArray:
     """A copy with memory of its own and the canonical cut.
 

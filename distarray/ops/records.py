@@ -3,13 +3,13 @@
 import operator
 from typing import Any
 
-from distarray.array import implements
+from distarray.array import Objects, implements
 from distarray.engines.blockwise import apply_blockwise
 
 __all__ = ["equal_records", "unequal_records"]
 
 
-@implements(operator.eq)
+@implements(operator.eq, objects=Objects.ENGINE)
 def equal_records(a: Any, b: Any) -> Any:
     """Whether records are equal, field by field; operands broadcast.
 
@@ -20,7 +20,7 @@ def equal_records(a: Any, b: Any) -> Any:
     return apply_blockwise(operator.eq, (a, b))
 
 
-@implements(operator.ne)
+@implements(operator.ne, objects=Objects.ENGINE)
 def unequal_records(a: Any, b: Any) -> Any:
     """Whether records differ in a field; as :func:`equal_records`."""
     return apply_blockwise(operator.ne, (a, b))

@@ -18,7 +18,7 @@ __all__ = ["ravel", "reshape"]
 _FLAG = np.empty((), np.bool_)
 
 
-@implements(np.reshape, at=True)
+@implements(np.reshape, at=True, computes=False)
 def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None) -> DistArray:
     """The array's elements, in the same order, in another shape.
 
@@ -65,7 +65,7 @@ def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None
     return reshaped(a, shape, copy)
 
 
-@implements(np.ravel, at=True)
+@implements(np.ravel, at=True, computes=False)
 def ravel(a: Any, order: Any = "C") -> DistArray:
     """The array in one dimension; a view where it is contiguous and :func:`reshape` gives one.
 

@@ -31,7 +31,7 @@ _ALL_FOLDS = tuple(Fold)
 # -- order of the dimensions ---------------------------------------------------------------------
 
 
-@implements(np.transpose, at=True)
+@implements(np.transpose, at=True, computes=False)
 def transpose(a: Any, axes: Any = None) -> DistArray:
     """The array with its dimensions reversed, or in a given order; a view.
 
@@ -68,7 +68,7 @@ def hollow(extents: Iterable[int]) -> np.ndarray[Any, Any]:
     return np.broadcast_to(np.empty((), np.bool_), tuple(extents))
 
 
-@implements(np.swapaxes, at=True)
+@implements(np.swapaxes, at=True, computes=False)
 def swapaxes(a: Any, axis1: int, axis2: int) -> DistArray:
     """The array with two dimensions exchanged; a view. See :func:`numpy.swapaxes`."""
     x = as_distarray(a)
@@ -79,7 +79,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> DistArray:
     return permuted(x, order)
 
 
-@implements(np.moveaxis, at=True)
+@implements(np.moveaxis, at=True, computes=False)
 def moveaxis(a: Any, source: Any, destination: Any) -> DistArray:
     """The array with some dimensions moved to other places; a view. See :func:`numpy.moveaxis`."""
     x = as_distarray(a)
@@ -95,7 +95,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> DistArray:
     return permuted(x, order)
 
 
-@implements(np.rollaxis, at=True)
+@implements(np.rollaxis, at=True, computes=False)
 def rollaxis(a: Any, axis: int, start: int = 0) -> DistArray:
     """The array with one dimension moved before another; a view. See :func:`numpy.rollaxis`."""
     x = as_distarray(a)
@@ -112,7 +112,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> DistArray:
     return permuted(x, order)
 
 
-@implements(np.matrix_transpose, at=True)
+@implements(np.matrix_transpose, at=True, computes=False)
 def matrix_transpose(x: Any, /) -> DistArray:
     """The array with its last two dimensions exchanged; a view.
 
@@ -127,7 +127,7 @@ def matrix_transpose(x: Any, /) -> DistArray:
 # -- number of the dimensions --------------------------------------------------------------------
 
 
-@implements(np.expand_dims, at=True)
+@implements(np.expand_dims, at=True, computes=False)
 def expand_dims(a: Any, axis: Any) -> DistArray:
     """The array with dimensions of extent 1 added; a view. See :func:`numpy.expand_dims`."""
     x = as_distarray(a)
@@ -138,7 +138,7 @@ def expand_dims(a: Any, axis: Any) -> DistArray:
     return x.sliced(tuple(entries))
 
 
-@implements(np.squeeze, at=True)
+@implements(np.squeeze, at=True, computes=False)
 def squeeze(a: Any, axis: Any = None) -> DistArray:
     """The array without dimensions of extent 1: a view, or `a` itself where nothing is dropped.
 
@@ -210,7 +210,7 @@ atleast_3d = implements(np.atleast_3d, at=True)(_at_least("atleast_3d", 3))
 # -- direction -----------------------------------------------------------------------------------
 
 
-@implements(np.flip, at=True)
+@implements(np.flip, at=True, computes=False)
 def flip(m: Any, axis: Any = None) -> DistArray:
     """The array with the order along some dimensions reversed; a view. See :func:`numpy.flip`."""
     x = as_distarray(m)
@@ -228,7 +228,7 @@ def flipped(x: DistArray, axes: Sequence[int]) -> DistArray:
     return x.sliced(tuple(entries))
 
 
-@implements(np.fliplr, at=True)
+@implements(np.fliplr, at=True, computes=False)
 def fliplr(m: Any) -> DistArray:
     """The array reversed along axis 1; a view. See :func:`numpy.fliplr`."""
     x = as_distarray(m)
@@ -237,7 +237,7 @@ def fliplr(m: Any) -> DistArray:
     return flipped(x, (1,))
 
 
-@implements(np.flipud, at=True)
+@implements(np.flipud, at=True, computes=False)
 def flipud(m: Any) -> DistArray:
     """The array reversed along axis 0; a view. See :func:`numpy.flipud`."""
     x = as_distarray(m)
@@ -246,7 +246,7 @@ def flipud(m: Any) -> DistArray:
     return flipped(x, (0,))
 
 
-@implements(np.rot90, at=True)
+@implements(np.rot90, at=True, computes=False)
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> DistArray:
     """The array turned by quarter turns in a plane; a view. See :func:`numpy.rot90`."""
     x = as_distarray(m)
@@ -273,19 +273,19 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> DistArray:
 # -- what is known without looking at elements -----------------------------------------------------
 
 
-@implements(np.shape, through=_ALL_FOLDS, at=True)
+@implements(np.shape, through=_ALL_FOLDS, at=True, computes=False)
 def shape(a: Any) -> tuple[int, ...]:
     """The shape of an array, as a tuple of int."""
     return as_distarray(a).shape
 
 
-@implements(np.ndim, through=_ALL_FOLDS, at=True)
+@implements(np.ndim, through=_ALL_FOLDS, at=True, computes=False)
 def ndim(a: Any) -> int:
     """The number of dimensions of an array."""
     return as_distarray(a).ndim
 
 
-@implements(np.size, through=_ALL_FOLDS, at=True)
+@implements(np.size, through=_ALL_FOLDS, at=True, computes=False)
 def size(a: Any, axis: Any = None) -> int:
     """The number of elements of an array, in all or along some dimensions."""
     x = as_distarray(a)

@@ -12,7 +12,7 @@ from distarray.ops.shape import moveaxis
 __all__ = ["array_split", "split", "unstack"]
 
 
-@implements(np.array_split, at=True)
+@implements(np.array_split, at=True, computes=False)
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[DistArray]:
     """Pieces of nearly equal length, or between given indices. See :func:`numpy.array_split`.
 
@@ -49,7 +49,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[DistA
     return [ary[(*before, slice(start, stop))] for start, stop in pairwise(points)]
 
 
-@implements(np.split, at=True)
+@implements(np.split, at=True, computes=False)
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[DistArray]:
     """Pieces of equal length, or between given indices, as views. See :func:`numpy.split`."""
     ary = as_distarray(ary)
@@ -78,7 +78,7 @@ vsplit = implements(np.vsplit, at=True)(_split_along("vsplit", 2, 0))
 dsplit = implements(np.dsplit, at=True)(_split_along("dsplit", 3, 2))
 
 
-@implements(np.unstack, at=True)
+@implements(np.unstack, at=True, computes=False)
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[DistArray, ...]:
     """The subarrays along a dimension, without it; views. See :func:`numpy.unstack`.
 

@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout, wrap
+from distarray.array import (
+    DistArray,
+    Objects,
+    as_distarray,
+    common_mesh,
+    implements,
+    to_layout,
+    wrap,
+)
 from distarray.array.portable import as_array
 from distarray.config import config
 from distarray.engines import reproducible
@@ -39,7 +47,7 @@ __all__ = ["average", "mean", "std", "var", "variance"]
 _LONG = 1 << 22
 
 
-@implements(np.mean, through={Fold.SUM}, at=True)
+@implements(np.mean, through={Fold.SUM}, at=True, objects=Objects.GATHER)
 def mean(
     a: Any,
     axis: Any = None,
@@ -75,7 +83,7 @@ def mean(
     return result if result.dtype == kind else result.like(result.block.astype(kind))
 
 
-@implements(np.var, through={Fold.SUM}, at=True)
+@implements(np.var, through={Fold.SUM}, at=True, objects=Objects.GATHER)
 def var(
     a: Any,
     axis: Any = None,
@@ -100,7 +108,7 @@ def var(
     return result if out is None else copied(result, out)
 
 
-@implements(np.std, through={Fold.SUM}, at=True)
+@implements(np.std, through={Fold.SUM}, at=True, objects=Objects.GATHER)
 def std(
     a: Any,
     axis: Any = None,
@@ -331,7 +339,7 @@ def _squares(block: Array, centre: Array, skip: Array | None) -> Array:
     return square
 
 
-@implements(np.average)
+@implements(np.average, objects=Objects.GATHER)
 def average(
     a: Any, axis: Any = None, weights: Any = None, returned: Any = False, *, keepdims: Any = NoValue
 ) -> Any:

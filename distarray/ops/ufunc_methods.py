@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import UFUNC_METHODS, DistArray, as_distarray, common_mesh, to_layout
+from distarray.array import DistArray, as_distarray, common_mesh, implements_method, to_layout
 from distarray.array.portable import ufunc_method
 from distarray.config import config
 from distarray.engines.chains import whole_along
@@ -20,6 +20,7 @@ from distarray.typing import Array
 __all__ = ["outer", "reduceat"]
 
 
+@implements_method("outer")
 def outer(ufunc: Ufunc, a: Any, b: Any, /, **kwargs: Any) -> Any:
     """``ufunc.outer(a, b)``: the ufunc for all pairs of an element of `a` and one of `b`.
 
@@ -40,6 +41,7 @@ def outer(ufunc: Ufunc, a: Any, b: Any, /, **kwargs: Any) -> Any:
     return ufunc(first[(..., *(None,) * second.ndim)], second, **kwargs)
 
 
+@implements_method("reduceat")
 def reduceat(
     ufunc: Ufunc, a: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None
 ) -> Any:
@@ -183,7 +185,5 @@ def _pieces(
     return result
 
 
-UFUNC_METHODS["reduce"] = reduce
-UFUNC_METHODS["reduceat"] = reduceat
-UFUNC_METHODS["accumulate"] = accumulate
-UFUNC_METHODS["outer"] = outer
+implements_method("reduce")(reduce)
+implements_method("accumulate")(accumulate)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import UFUNC_METHODS, DistArray, faults, wrap
+from distarray.array import DistArray, faults, implements_method, wrap
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import check_shapes, result_types
 from distarray.engines.blockwise import alike, apply_blockwise
@@ -32,6 +32,7 @@ _LINEAR: dict[np.ufunc, tuple[int, ...] | None] = {
 }
 
 
+@implements_method("__call__")
 def call_ufunc(
     ufunc: np.ufunc, *inputs: Any, out: Any = None, where: Any = True, **kwargs: Any
 ) -> Any:
@@ -231,6 +232,3 @@ def _is_regular(factor: Any, divides: bool) -> bool:
 
 def _bare(x: DistArray) -> DistArray:
     return wrap(x.block, x.layout.settled(), x.mesh)
-
-
-UFUNC_METHODS["__call__"] = call_ufunc

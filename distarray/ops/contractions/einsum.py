@@ -16,7 +16,7 @@ from distarray.engines.contracting.operands import read, shadow
 from distarray.engines.contracting.program import program_for
 from distarray.engines.contracting.recipes import Recipe, recipe
 from distarray.ops.contractions.traces import merged
-from distarray.typing import ArrayLike
+from distarray.typing import ArrayLike, Out
 
 __all__ = ["einsum", "einsum_path"]
 
@@ -27,7 +27,7 @@ _Path: TypeAlias = bool | str | Sequence[Any]
 @implements(np.einsum, at=True)
 def einsum(
     *operands: ArrayLike,
-    out: DistArray | None = None,
+    out: Out = None,
     optimize: _Path = False,
     **kwargs: Any,
 ) -> Any:

@@ -25,7 +25,7 @@ from distarray.engines.contracting.operands import (
 from distarray.engines.contracting.program import Program, program_for
 from distarray.layout import Layout
 from distarray.plan import Contraction
-from distarray.typing import Array, ArrayLike, DType, Out
+from distarray.typing import Array, ArrayLike, DType, Out, UfuncOut
 
 __all__ = ["matmul"]
 
@@ -45,7 +45,7 @@ for _name, _letters in (
         _CORES[getattr(np, _name)] = _letters
 
 
-def _gufunc(ufunc: np.ufunc, *inputs: Any, out: Out = None, **keywords: Any) -> Any:
+def _gufunc(ufunc: np.ufunc, *inputs: Any, out: UfuncOut = None, **keywords: Any) -> Any:
     if len(inputs) == 2 and out is None and not keywords:
         a, b = inputs
         if type(a) is DistArray and type(b) is DistArray and a.mesh is b.mesh:
@@ -54,7 +54,7 @@ def _gufunc(ufunc: np.ufunc, *inputs: Any, out: Out = None, **keywords: Any) -> 
 
 
 def _with_keywords(
-    ufunc: np.ufunc, inputs: Sequence[Any], out: Out, keywords: dict[str, Any]
+    ufunc: np.ufunc, inputs: Sequence[Any], out: UfuncOut, keywords: dict[str, Any]
 ) -> Any:
     """The product of operands of any kind, with the keywords of ufuncs."""
     if len(inputs) > 2:
@@ -96,7 +96,7 @@ def _product(
     a: DistArray,
     b: DistArray,
     dtype: DType | None = None,
-    out: DistArray | None = None,
+    out: Out = None,
 ) -> DistArray:
     """The product over the last dimensions, stacks broadcast."""
     small = config.settings.replicate_below

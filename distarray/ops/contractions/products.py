@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, implements, to_layout
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import conjugated
+from distarray.array.storage import is_contiguous
 from distarray.config import config
 from distarray.engines.contracting.contract import deliver
 from distarray.engines.contracting.exact import contract
@@ -25,7 +26,7 @@ from distarray.engines.contracting.program import Program, program_for
 from distarray.engines.reshaping import in_line, refitted
 from distarray.layout import Layout
 from distarray.plan import Contraction
-from distarray.typing import ArrayLike, DType, Shape
+from distarray.typing import Array, ArrayLike, DType, Out, Shape
 
 __all__ = ["dot", "inner", "kron", "outer", "tensordot", "vdot"]
 
@@ -74,20 +75,20 @@ def _spec(a: Shape, b: Shape, pairs: Pairs) -> Contraction:
     return Contraction((tuple(range(len(a))), tuple(labels)), tuple(out), tuple(extents))
 
 
-def _are_not_vectors(a: ArrayLike, b: ArrayLike, out: DistArray | None = None) -> bool:
+def _are_not_vectors(a: ArrayLike, b: ArrayLike, out: Out = None) -> bool:
     """Whether a product is not left to NumPy, whose products of integers are slower than ours."""
     operands: tuple[Any, Any] = (a, b)
     return any(getattr(x, "ndim", 0) != 1 or x.dtype.kind not in "fc" for x in operands)
 
 
-@implements(np.dot)
-@as_numpy_on_one_rank(np.dot, unless=_are_not_vectors)
-def dot(a: ArrayLike, b: ArrayLike, out: DistArray | None = None) -> Any:
+@implements(np.dot, alone=Alone(unless=_are_not_vectors))
+def dot(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
     """As :func:`numpy.dot`: sum over the last dimension of `a` and the last but one of `b`.
 
     Cost
     ----
-    As :func:`numpy.matmul`.
+    As :func:`numpy.matmul`. NumPy wants `out` stored in C order without gaps: one allreduce of an
+    integer where a block of `out` leaves that open.
     """
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.dot, x.dtype, y.dtype)
@@ -99,7 +100,7 @@ def dot(a: ArrayLike, b: ArrayLike, out: DistArray | None = None) -> Any:
     result = _scaled(x, y) if scaling else _dot(x, y, dtype)
     if out is None:
         return result
-    if out.ndim != result.ndim or out.dtype != dtype:
+    if not _is_acceptable(out, result.ndim, dtype):
         raise ValueError(
             "output array is not acceptable (must have the right datatype, number of dimensions, "
             "and be a C-Array)"
@@ -117,6 +118,14 @@ def _dot(x: DistArray, y: DistArray, dtype: DType) -> DistArray:
     return _paired(x, y, ((x.ndim - 1, axis),), dtype)
 
 
+def _is_acceptable(out: DistArray | Array, ndim: int, dtype: DType) -> bool:
+    if out.ndim != ndim or out.dtype != dtype:
+        return False
+    if isinstance(out, DistArray):
+        return is_contiguous(out, "C")
+    return bool(out.flags.c_contiguous)
+
+
 def _scaled(x: DistArray, y: DistArray) -> Any:
     """An operand times another one without dimensions: BLAS adds it to zeros, without sign."""
     result: Any = np.multiply(x, y)
@@ -132,8 +141,7 @@ def _not_aligned(a: Sequence[int], b: Sequence[int], left: int, right: int) -> V
     )
 
 
-@implements(np.inner)
-@as_numpy_on_one_rank(np.inner, unless=_are_not_vectors)
+@implements(np.inner, alone=Alone(unless=_are_not_vectors))
 def inner(a: ArrayLike, b: ArrayLike, /) -> Any:
     """As :func:`numpy.inner`: sum over the last dimension of both."""
     (x, y), _ = read(a, b)
@@ -147,8 +155,7 @@ def inner(a: ArrayLike, b: ArrayLike, /) -> Any:
     return _paired(x, y, ((x.ndim - 1, y.ndim - 1),), dtype)
 
 
-@implements(np.vdot)
-@as_numpy_on_one_rank(np.vdot, unless=_are_not_vectors)
+@implements(np.vdot, alone=Alone(unless=_are_not_vectors))
 def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
     """As :func:`numpy.vdot`: sum of ``conj(a) * b`` over all elements; one allreduce.
 
@@ -166,7 +173,7 @@ def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
 
 
 @implements(np.outer)
-def outer(a: ArrayLike, b: ArrayLike, out: DistArray | None = None) -> Any:
+def outer(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
     """As :func:`numpy.outer`; cut as `a` is, or as `b` is."""
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.outer, x.dtype, y.dtype)

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, call, implements, to_layout, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.engines.contracting.operands import read
 from distarray.layout import Cut
-from distarray.typing import ArrayLike, DTypeLike
+from distarray.typing import ArrayLike, DTypeLike, Out
 
 __all__ = ["merged", "trace"]
 
@@ -87,15 +87,14 @@ def _keeps_dimensions(a: DistArray, *_: Any, **__: Any) -> bool:
     return np.ndim(a) != 2 or a.dtype.kind not in "biufc"
 
 
-@implements(np.trace)
-@as_numpy_on_one_rank(np.trace, unless=_keeps_dimensions)
+@implements(np.trace, alone=Alone(unless=_keeps_dimensions))
 def trace(
     a: ArrayLike,
     offset: int = 0,
     axis1: int = 0,
     axis2: int = 1,
-    dtype: DTypeLike | None = None,
-    out: DistArray | None = None,
+    dtype: DTypeLike = None,
+    out: Out = None,
 ) -> Any:
     """As :func:`numpy.trace`.
 
@@ -115,14 +114,14 @@ def trace(
 
 
 @implements(np.linalg.trace)
-def _linalg_trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Any:
+def _linalg_trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike = None) -> Any:
     return trace(x, offset, -2, -1, dtype)
 
 
-@implements(np.linalg.matrix_transpose)
+@implements(np.linalg.matrix_transpose, at=True, computes=False)
 def _linalg_matrix_transpose(x: ArrayLike, /) -> Any:
     (a,), _ = read(x)
     if a.ndim < 2:
         raise ValueError(f"Input array must be at least 2-dimensional, but it is {a.ndim}")
     order = [*range(a.ndim - 2), a.ndim - 1, a.ndim - 2]
-    return wrap(a.block.transpose(order), a.layout.transpose(order), a.mesh)
+    return a.transpose(order)

@@ -25,7 +25,7 @@ def _shifted(sign: Callable[[int], int], x: ArrayLike, axes: Axes) -> Any:
     return roll(x, [sign(x.shape[axis] // 2) for axis in axes], axes)
 
 
-@implements(np.fft.fftshift, at=True)
+@implements(np.fft.fftshift, at=True, computes=False)
 def fftshift(x: ArrayLike, axes: Axes = None) -> Any:
     """The zero frequency moved to the middle; see :func:`numpy.fft.fftshift`.
 
@@ -49,7 +49,7 @@ def fftshift(x: ArrayLike, axes: Axes = None) -> Any:
     return _shifted(pos, x, axes)
 
 
-@implements(np.fft.ifftshift, at=True)
+@implements(np.fft.ifftshift, at=True, computes=False)
 def ifftshift(x: ArrayLike, axes: Axes = None) -> Any:
     """The inverse of :func:`fftshift`, from which it differs for odd extents.
 

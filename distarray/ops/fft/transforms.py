@@ -12,7 +12,7 @@ from distarray.engines.transforming.passes import along_axes, along_axis
 from distarray.engines.transforming.transform import transform
 from distarray.layout import Fold
 from distarray.plan.fourier import Kind
-from distarray.typing import ArrayLike, Axes, Out
+from distarray.typing import ArrayLike, Axes, UfuncOut
 
 __all__ = [
     "fft",
@@ -40,18 +40,18 @@ Lengths: TypeAlias = Sequence[int] | None
 _LINEAR = (Fold.SUM,)
 
 
-def _operands(a: ArrayLike, out: Out) -> tuple[DistArray, Any]:
+def _operands(a: ArrayLike, out: UfuncOut) -> tuple[DistArray, Any]:
     given = out[0] if type(out) is tuple and len(out) == 1 else out
     return as_distarray(a, common_mesh(a, given)), given
 
 
-def _one(kind: Kind, a: ArrayLike, n: int | None, axis: int, norm: Norm, out: Out) -> Any:
+def _one(kind: Kind, a: ArrayLike, n: int | None, axis: int, norm: Norm, out: UfuncOut) -> Any:
     x, into = _operands(a, out)
     return transform(x, along_axis(x, kind, n, axis, norm, into), into)
 
 
 def _several(
-    kinds: tuple[Kind, Kind], a: ArrayLike, s: Lengths, axes: Axes, norm: Norm, out: Out
+    kinds: tuple[Kind, Kind], a: ArrayLike, s: Lengths, axes: Axes, norm: Norm, out: UfuncOut
 ) -> Any:
     x, into = _operands(a, out)
     return transform(x, along_axes(x, kinds, s, axes, norm, into), into)
@@ -63,7 +63,7 @@ _REAL, _REAL_INVERSE = (Kind.FFT, Kind.RFFT), (Kind.IFFT, Kind.IRFFT)
 
 @implements(np.fft.fft, through=_LINEAR, at=True)
 def fft(
-    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: Out = None
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The discrete Fourier transform along a dimension.
 
@@ -114,7 +114,7 @@ def fft(
 
 @implements(np.fft.ifft, through=_LINEAR, at=True)
 def ifft(
-    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: Out = None
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The inverse discrete Fourier transform along a dimension; see :func:`numpy.fft.ifft`.
 
@@ -125,7 +125,7 @@ def ifft(
 
 @implements(np.fft.rfft, through=_LINEAR, at=True)
 def rfft(
-    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: Out = None
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """Half of the spectrum of real numbers along a dimension; see :func:`numpy.fft.rfft`.
 
@@ -136,7 +136,7 @@ def rfft(
 
 @implements(np.fft.irfft, through=_LINEAR, at=True)
 def irfft(
-    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: Out = None
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """Real numbers of half of their spectrum; see :func:`numpy.fft.irfft`.
 
@@ -147,7 +147,7 @@ def irfft(
 
 @implements(np.fft.hfft, through=_LINEAR, at=True)
 def hfft(
-    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: Out = None
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The spectrum of a signal symmetric along a dimension; see :func:`numpy.fft.hfft`.
 
@@ -158,7 +158,7 @@ def hfft(
 
 @implements(np.fft.ihfft, through=_LINEAR, at=True)
 def ihfft(
-    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: Out = None
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The inverse of :func:`hfft`: half of the signal; see :func:`numpy.fft.ihfft`.
 
@@ -169,7 +169,7 @@ def ihfft(
 
 @implements(np.fft.fftn, through=_LINEAR, at=True)
 def fftn(
-    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: Out = None
+    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The discrete Fourier transform along several dimensions.
 
@@ -216,7 +216,7 @@ def fftn(
 
 @implements(np.fft.ifftn, through=_LINEAR, at=True)
 def ifftn(
-    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: Out = None
+    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The inverse discrete Fourier transform along several dimensions; see :func:`numpy.fft.ifftn`.
 
@@ -227,7 +227,7 @@ def ifftn(
 
 @implements(np.fft.rfftn, through=_LINEAR, at=True)
 def rfftn(
-    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: Out = None
+    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The transform of real numbers along several dimensions; see :func:`numpy.fft.rfftn`.
 
@@ -238,7 +238,7 @@ def rfftn(
 
 @implements(np.fft.irfftn, through=_LINEAR, at=True)
 def irfftn(
-    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: Out = None
+    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The inverse of :func:`rfftn`; see :func:`numpy.fft.irfftn`.
 
@@ -249,7 +249,7 @@ def irfftn(
 
 @implements(np.fft.fft2, through=_LINEAR, at=True)
 def fft2(
-    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: Out = None
+    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The discrete Fourier transform along two dimensions; see :func:`numpy.fft.fft2`.
 
@@ -260,7 +260,7 @@ def fft2(
 
 @implements(np.fft.ifft2, through=_LINEAR, at=True)
 def ifft2(
-    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: Out = None
+    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The inverse discrete Fourier transform along two dimensions; see :func:`numpy.fft.ifft2`.
 
@@ -271,7 +271,7 @@ def ifft2(
 
 @implements(np.fft.rfft2, through=_LINEAR, at=True)
 def rfft2(
-    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: Out = None
+    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The transform of real numbers along two dimensions; see :func:`numpy.fft.rfft2`.
 
@@ -282,7 +282,7 @@ def rfft2(
 
 @implements(np.fft.irfft2, through=_LINEAR, at=True)
 def irfft2(
-    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: Out = None
+    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The inverse of :func:`rfft2`; see :func:`numpy.fft.irfft2`.
 

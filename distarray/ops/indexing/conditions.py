@@ -16,7 +16,7 @@ from distarray.array import (
     to_layout,
     wrap,
 )
-from distarray.array.one_rank import as_numpy_on_one_rank, names_scalar
+from distarray.array.one_rank import Alone, names_scalar
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import as_axis
 from distarray.comm import DeviceMesh
@@ -28,7 +28,7 @@ from distarray.layout import Layout
 from distarray.ops.indexing.nonzeros import flatnonzero
 from distarray.ops.indexing.take import finished, take
 from distarray.ops.indexing.where import copyto
-from distarray.typing import Array, ArrayLike
+from distarray.typing import Array, ArrayLike, Out
 
 __all__ = ["compress", "extract", "place", "putmask"]
 
@@ -38,11 +38,8 @@ def _as_mask(condition: ArrayLike, mesh: DeviceMesh) -> Any:
     return mask if mask.dtype == bool else mask.astype(bool)
 
 
-@implements(np.compress)
-@as_numpy_on_one_rank(np.compress, by_size=True)
-def compress(
-    condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: DistArray | None = None
-) -> Any:
+@implements(np.compress, computes=False, alone=Alone(by_size=True))
+def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: Out = None) -> Any:
     """The slices along an axis for which a 1-d condition holds.
 
     Parameters
@@ -91,7 +88,7 @@ def compress(
     return finished(masks.select(x, (axis,), mask, axis), out)
 
 
-@implements(np.extract)
+@implements(np.extract, computes=False)
 def extract(condition: ArrayLike, arr: ArrayLike) -> DistArray:
     """The elements for which a condition of the same shape holds, in C order.
 
@@ -188,8 +185,7 @@ def _in_turn(values: Array, mask: DistArray) -> DistArray:
     return result
 
 
-@implements(np.putmask, at=True)
-@as_numpy_on_one_rank(np.putmask, unless=lambda a, *_, **__: names_scalar(a))
+@implements(np.putmask, at=True, alone=Alone(unless=lambda a, *_, **__: names_scalar(a)))
 def putmask(a: DistArray, /, mask: ArrayLike, values: ArrayLike) -> None:
     """Write, where a mask holds, the value at the same position; too few values are repeated.
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, default_layout, implements, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
+from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
 from distarray.engines.indexing.gather import fetch
 from distarray.engines.indexing.located import Located, local_part
@@ -23,13 +24,13 @@ from distarray.typing import Array, ArrayLike
 __all__ = ["diag", "diagflat", "diagonal", "fill_diagonal"]
 
 
-@implements(np.linalg.diagonal, at=True)
+@implements(np.linalg.diagonal, at=True, computes=False)
 def last_diagonal(x: ArrayLike, /, *, offset: int = 0) -> DistArray:
     """The diagonals of the last two dimensions; see :func:`diagonal`."""
     return diagonal(x, offset, -2, -1)
 
 
-@implements(np.diagonal, at=True)
+@implements(np.diagonal, at=True, computes=False)
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> DistArray:
     """The diagonal of two axes, along a new last axis.
 
@@ -91,8 +92,7 @@ def _geometry(
     return (down, right), length, layout.with_cuts([*rest, cut])
 
 
-@implements(np.diag, at=True)
-@as_numpy_on_one_rank(np.diag)
+@implements(np.diag, at=True, computes=False, alone=Alone())
 def diag(v: ArrayLike, k: int = 0) -> DistArray:
     """The diagonal of a matrix, or the matrix with a given diagonal.
 
@@ -136,8 +136,7 @@ def diag(v: ArrayLike, k: int = 0) -> DistArray:
     return wrap(block, layout, mesh)
 
 
-@implements(np.diagflat)
-@as_numpy_on_one_rank(np.diagflat)
+@implements(np.diagflat, computes=False, alone=Alone())
 def diagflat(v: ArrayLike, k: int = 0) -> DistArray:
     """The matrix with the elements of an array, in C order, on a diagonal; as :func:`numpy.diag`.
 
@@ -149,8 +148,7 @@ def diagflat(v: ArrayLike, k: int = 0) -> DistArray:
     return result
 
 
-@implements(np.fill_diagonal, at=True)
-@as_numpy_on_one_rank(np.fill_diagonal)
+@implements(np.fill_diagonal, at=True, alone=Alone())
 def fill_diagonal(a: DistArray, val: ArrayLike, wrap: bool = False) -> None:
     """Write into the main diagonal, in place.
 
@@ -173,6 +171,7 @@ def fill_diagonal(a: DistArray, val: ArrayLike, wrap: bool = False) -> None:
         raise ValueError("array must be at least 2-d")
     if x.ndim > 2 and len(set(x.shape)) > 1:
         raise ValueError("All dimensions of input must be of equal length")
+    refuse_read_only(x.block, "underlying array is read-only")
     values: Any = in_line(as_values(val, x.dtype))
     if hasattr(values, "layout"):
         values = local_part(values, Layout.replicated(values.shape, mesh.shape), mesh)

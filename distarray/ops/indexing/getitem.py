@@ -9,11 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import UFUNC_METHODS, DistArray, as_distarray, common_mesh, implements, wrap
+from distarray.array import (
+    DistArray,
+    Objects,
+    as_distarray,
+    common_mesh,
+    implements,
+    implements_method,
+    wrap,
+)
 from distarray.array.assigning import brought
 from distarray.array.keys import basic_entries
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
+from distarray.array.registry import Row
 from distarray.comm import own_mesh
 from distarray.engines.indexing import masks
 from distarray.engines.indexing.advanced_keys import AdvancedKey, advanced_key, index_shape
@@ -43,8 +52,13 @@ def _reads_faster(x: DistArray, key: Any) -> bool:
     return not isinstance(first, list) or _names_fields(key)
 
 
-@implements(operator.getitem, at=True)
-@as_numpy_on_one_rank(operator.getitem, unless=_reads_faster, by_size=True)
+@implements(
+    operator.getitem,
+    at=True,
+    computes=False,
+    objects=Objects.ENGINE,
+    alone=Alone(unless=_reads_faster, by_size=True),
+)
 def getitem(x: DistArray, key: Any) -> DistArray:
     """``x[key]`` for a key with masks or index arrays: a copy, in NumPy's order.
 
@@ -106,8 +120,12 @@ def _set_at_once(block: Array, key: Any, value: Any) -> None:
     block[_ordered(key)] = _ordered(value)
 
 
-@implements(operator.setitem, at=True)
-@as_numpy_on_one_rank(_set_at_once, unless=_is_whole_mask)
+@implements(
+    operator.setitem,
+    at=True,
+    objects=Objects.ENGINE,
+    alone=Alone(unless=_is_whole_mask, function=_set_at_once),
+)
 def setitem(x: DistArray, key: Any, value: Any) -> None:
     """``x[key] = value`` for a key with masks or index arrays.
 
@@ -141,6 +159,7 @@ def setitem(x: DistArray, key: Any, value: Any) -> None:
     _write(x, _read(x, key), as_values(value, x.dtype), assign, MISMATCH)
 
 
+@implements_method("at")
 def ufunc_at(
     ufunc: np.ufunc, a: ArrayLike, indices: ArrayLike, b: ArrayLike | None = None, /
 ) -> None:
@@ -168,7 +187,7 @@ def ufunc_at(
     _check_at(ufunc, a, b)
     if ufunc is np.power and a.dtype.kind in "bui" and _has_negative(b) and a[indices].size:
         raise ValueError("Integers to negative integer powers are not allowed.")
-    _at(ufunc, a, indices, plain(b))
+    _AT.answer(ufunc, (ufunc, a, indices, plain(b)), {})
 
 
 def _has_negative(values: ArrayLike) -> bool:
@@ -190,7 +209,6 @@ def _at_once(ufunc: np.ufunc, block: Array, key: Any, values: ArrayLike) -> None
     ufunc.at(block, _ordered(key), _ordered(values))
 
 
-@as_numpy_on_one_rank(_at_once, unless=lambda ufunc, a, key, b: _reads_faster(a, key))
 def _at(ufunc: np.ufunc, a: ArrayLike, indices: ArrayLike, b: ArrayLike) -> None:
     mesh = common_mesh(a, b, *(indices if isinstance(indices, tuple) else (indices,)))
     x = as_distarray(a, mesh)
@@ -208,6 +226,9 @@ def _at(ufunc: np.ufunc, a: ArrayLike, indices: ArrayLike, b: ArrayLike) -> None
         _store(view, everything, b, apply, text)
     else:
         _write(x, _read(x, indices), b, apply, text)
+
+
+_AT = Row(_at, alone=Alone(lambda ufunc, a, key, b: _reads_faster(a, key), function=_at_once))
 
 
 def _check_at(ufunc: np.ufunc, a: ArrayLike, b: ArrayLike) -> None:
@@ -230,9 +251,6 @@ def _check_at(ufunc: np.ufunc, a: ArrayLike, b: ArrayLike) -> None:
         ufunc.at(probe, [0], *operands)
     block = a.block if isinstance(a, DistArray) else a
     refuse_read_only(block, "operand array with iterator write flag set is read-only")
-
-
-UFUNC_METHODS["at"] = ufunc_at
 
 
 def _read(x: DistArray, key: Any) -> AdvancedKey:

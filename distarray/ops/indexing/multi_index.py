@@ -38,7 +38,7 @@ def _agreed(function: Callable[..., Any], operands: Sequence[DistArray], results
     return found
 
 
-@implements(np.ravel_multi_index)
+@implements(np.ravel_multi_index, computes=False)
 def ravel_multi_index(
     multi_index: Sequence[ArrayLike],
     dims: ShapeLike,
@@ -80,7 +80,7 @@ def ravel_multi_index(
     return found
 
 
-@implements(np.unravel_index)
+@implements(np.unravel_index, computes=False)
 def unravel_index(indices: ArrayLike, shape: ShapeLike, order: str = "C") -> tuple[DistArray, ...]:
     """An index for each dimension, of elements at positions in the flattened array.
 
@@ -114,7 +114,7 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike, order: str = "C") -> tup
     return found if isinstance(found, tuple) else (found,)
 
 
-@implements(np.ix_)
+@implements(np.ix_, computes=False)
 def ix_(*args: ArrayLike) -> tuple[DistArray, ...]:
     """Index arrays that together select the cross product of one-dimensional ones.
 

@@ -12,7 +12,7 @@ from distarray.typing import ArrayLike
 __all__ = ["argwhere", "flatnonzero", "nonzero"]
 
 
-@implements(np.nonzero)
+@implements(np.nonzero, computes=False)
 def nonzero(a: ArrayLike) -> tuple[DistArray, ...]:
     """The positions of the elements that are not zero, one array a dimension, in C order.
 
@@ -47,7 +47,7 @@ def nonzero(a: ArrayLike) -> tuple[DistArray, ...]:
     return coordinates(x)
 
 
-@implements(np.flatnonzero)
+@implements(np.flatnonzero, computes=False)
 def flatnonzero(a: ArrayLike) -> DistArray:
     """The positions in the flattened array of the elements that are not zero.
 
@@ -73,7 +73,7 @@ def flatnonzero(a: ArrayLike) -> DistArray:
     return wrap(total, found[0].layout, x.mesh)
 
 
-@implements(np.argwhere)
+@implements(np.argwhere, computes=False)
 def argwhere(a: ArrayLike) -> DistArray:
     """The positions of the elements that are not zero, one row each.
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import as_axis
 from distarray.engines.indexing.gather import fetch
@@ -18,7 +18,7 @@ from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.scatter import store
 from distarray.engines.indexing.values import Values, as_values, check_array, is_scalar, plain
 from distarray.engines.reshaping import in_line
-from distarray.typing import Array, ArrayLike, Casting
+from distarray.typing import Array, ArrayLike, Casting, Out
 
 __all__ = ["finished", "flat_rows", "put", "take"]
 
@@ -33,13 +33,12 @@ def _names_many(a: ArrayLike, ind: ArrayLike, *_: Any, **__: Any) -> bool:
     return isinstance(ind, np.ndarray) and ind.size > _FEW
 
 
-@implements(np.take)
-@as_numpy_on_one_rank(np.take, by_size=True)
+@implements(np.take, computes=False, alone=Alone(by_size=True))
 def take(
     a: ArrayLike,
     indices: ArrayLike,
     axis: int | None = None,
-    out: DistArray | None = None,
+    out: Out = None,
     mode: str = "raise",
 ) -> Any:
     """Elements by position along an axis, or in the flattened array.
@@ -145,8 +144,7 @@ def flat_rows(
     return rows, Located(blocks, found.layout)
 
 
-@implements(np.put, at=True)
-@as_numpy_on_one_rank(np.put, unless=_names_many)
+@implements(np.put, at=True, alone=Alone(unless=_names_many))
 def put(a: DistArray, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None:
     """Write values at positions in the flattened array; too few values are repeated.
 

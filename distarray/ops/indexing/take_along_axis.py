@@ -25,7 +25,7 @@ from distarray.typing import Array, ArrayLike
 __all__ = ["put_along_axis", "take_along_axis"]
 
 
-@implements(np.take_along_axis)
+@implements(np.take_along_axis, computes=False)
 def take_along_axis(arr: ArrayLike, indices: DistArray | Array, axis: int | None = -1) -> Any:
     """Elements of each 1-d slice along an axis by position, as ``argsort`` gives them.
 
@@ -50,17 +50,18 @@ def take_along_axis(arr: ArrayLike, indices: DistArray | Array, axis: int | None
     the elements that are on other ranks.
     """
     mesh = common_mesh(arr, indices)
-    x, positions = as_distarray(arr, mesh), _checked(arr, indices, axis)
+    x = as_distarray(arr, mesh)
+    _check(x, indices, axis)
     if axis is None:
-        return take(x, positions)
+        return take(x, indices)
     axis = normalize_axis_index(axis, x.ndim)
-    if isinstance(positions, DistArray) and x.layout.is_replicated:
-        x = _spread(x, positions, axis)
-    layouts = _side_by_side(x, positions.shape, axis)
+    if isinstance(indices, DistArray) and x.layout.is_replicated:
+        x = _spread(x, indices, axis)
+    layouts = _side_by_side(x, indices.shape, axis)
     if layouts is None:
-        rows, found = _across(x, positions, axis, for_writing=False)
+        rows, found = _across(x, indices, axis, for_writing=False)
         return fetch(rows, found, 0)
-    key = _local_key(x, positions, axis, layouts[0])
+    key = _local_key(x, indices, axis, layouts[0])
     return wrap(mesh.asarray(x.block)[key], layouts[1], mesh)
 
 

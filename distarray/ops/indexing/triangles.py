@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, implements, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.engines.indexing.masks import coordinates
 from distarray.layout import Layout
 from distarray.ops.creation import triangle
@@ -35,7 +35,7 @@ def _triangle(function: Callable[..., Any], m: ArrayLike, k: int) -> DistArray:
     return wrap(part, x.layout, x.mesh)
 
 
-@implements(np.tril, at=True)
+@implements(np.tril, at=True, computes=False)
 def tril(m: ArrayLike, k: int = 0) -> DistArray:
     """The elements on and below a diagonal of the last two axes; zero above it.
 
@@ -58,7 +58,7 @@ def tril(m: ArrayLike, k: int = 0) -> DistArray:
     return _triangle(np.tril, m, k)
 
 
-@implements(np.triu, at=True)
+@implements(np.triu, at=True, computes=False)
 def triu(m: ArrayLike, k: int = 0) -> DistArray:
     """The elements on and above a diagonal of the last two axes; zero below it.
 
@@ -91,8 +91,7 @@ def _indices(arr: ArrayLike, k: int, function: Callable[..., Any]) -> tuple[Dist
     return coordinates(function(wrap(ones, layout, x.mesh), k))
 
 
-@implements(np.tril_indices_from)
-@as_numpy_on_one_rank(np.tril_indices_from)
+@implements(np.tril_indices_from, computes=False, alone=Alone())
 def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[DistArray, ...]:
     """The positions of the elements on and below a diagonal of a matrix, in C order.
 
@@ -103,8 +102,7 @@ def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[DistArray, ...]:
     return _indices(arr, k, tril)
 
 
-@implements(np.triu_indices_from)
-@as_numpy_on_one_rank(np.triu_indices_from)
+@implements(np.triu_indices_from, computes=False, alone=Alone())
 def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[DistArray, ...]:
     """The positions of the elements on and above a diagonal of a matrix, in C order.
 
@@ -115,7 +113,7 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[DistArray, ...]:
     return _indices(arr, k, triu)
 
 
-@implements(np.diag_indices_from)
+@implements(np.diag_indices_from, computes=False)
 def diag_indices_from(arr: ArrayLike) -> tuple[DistArray, ...]:
     """The positions of the main diagonal of an array whose dimensions are of one length.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, movement
-from distarray.array.one_rank import as_numpy_on_one_rank, names_scalar
+from distarray.array.one_rank import Alone, names_scalar
 from distarray.array.probes import condition
 from distarray.comm.agree import agree
 from distarray.engines.blockwise import apply_blockwise
@@ -22,7 +22,7 @@ __all__ = ["choose", "copyto", "select", "where"]
 _MISSING: Any = object()
 
 
-@implements(np.where)
+@implements(np.where, computes=False)
 def where(condition: ArrayLike, x: ArrayLike = _MISSING, y: ArrayLike = _MISSING, /) -> Any:
     """Elements of `x` where a condition holds, of `y` elsewhere; alone, :func:`numpy.nonzero`.
 
@@ -116,6 +116,7 @@ def choose(
     index, arrays = as_distarray(a, mesh), [plain(choice) for choice in choices]
     if not arrays:
         raise ValueError("0-length sequence.")
+    np.result_type(*map(_typed, arrays))  # NumPy looks at that first
     if not np.can_cast(index.dtype, np.intp, "safe"):
         raise TypeError(
             f"Cannot cast array data from {index.dtype!r} to dtype('int64') according to the "
@@ -139,6 +140,13 @@ def choose(
     return out
 
 
+def _typed(x: ArrayLike) -> Any:
+    """A number of Python's itself, and the data type of anything else."""
+    if type(x) in (bool, int, float, complex):
+        return x
+    return x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
+
+
 def _check_choices(index: DistArray, count: int) -> None:
     block = index.block
     wrong = block.size and (int(block.min()) < 0 or int(block.max()) >= count)
@@ -149,8 +157,7 @@ def _check_choices(index: DistArray, count: int) -> None:
         raise error
 
 
-@implements(np.copyto, at=True)
-@as_numpy_on_one_rank(np.copyto, unless=lambda dst, *_, **__: names_scalar(dst))
+@implements(np.copyto, at=True, alone=Alone(unless=lambda dst, *_, **__: names_scalar(dst)))
 def copyto(
     dst: DistArray | Array, src: ArrayLike, casting: Casting = "same_kind", where: ArrayLike = True
 ) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, call, implements, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.config import config
 from distarray.engines.factoring import small
 from distarray.ops.linalg.svd import svdvals
@@ -27,8 +27,7 @@ def _has_dimensions(
     return axis is not None or keepdims or ord in (2, -2, "nuc")
 
 
-@implements(np.linalg.norm)
-@as_numpy_on_one_rank(np.linalg.norm, unless=_has_dimensions)
+@implements(np.linalg.norm, alone=Alone(unless=_has_dimensions))
 def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
     """As :func:`numpy.linalg.norm`: every `ord`, of vectors and of matrices.
 

@@ -12,13 +12,13 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray, as_distarray, call, common_mesh, implements, wrap
 from distarray.engines.factoring import small
 from distarray.engines.reshaping import in_line
-from distarray.typing import Array, ArrayLike
+from distarray.typing import Array, ArrayLike, Out
 
 __all__ = ["cross", "multi_dot"]
 
 
 @implements(np.linalg.multi_dot)
-def multi_dot(arrays: Sequence[ArrayLike], *, out: DistArray | None = None) -> Any:
+def multi_dot(arrays: Sequence[ArrayLike], *, out: Out = None) -> Any:
     """As :func:`numpy.linalg.multi_dot`: the product of several matrices in the cheapest order.
 
     Parameters
@@ -76,7 +76,7 @@ def _order(extents: list[int]) -> _Order:
     return best[0, count - 1][1]
 
 
-def _product(factors: list[DistArray], order: _Order, out: DistArray | None = None) -> DistArray:
+def _product(factors: list[DistArray], order: _Order, out: Out = None) -> DistArray:
     if order is None:
         return factors[0]
     split, left, right = order

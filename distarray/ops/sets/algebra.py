@@ -5,7 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, call, common_mesh, implements, to_layout, wrap
+from distarray.array import (
+    DistArray,
+    Objects,
+    as_distarray,
+    call,
+    common_mesh,
+    implements,
+    to_layout,
+    wrap,
+)
 from distarray.comm import devices
 from distarray.config import config
 from distarray.engines.reshaping import in_line
@@ -29,7 +38,7 @@ def _flat(x: DistArray) -> DistArray:
     return flat.plain()
 
 
-@implements(np.union1d)
+@implements(np.union1d, objects=Objects.GATHER)
 def union1d(ar1: Any, ar2: Any) -> DistArray:
     """The distinct elements of two arrays; see :func:`numpy.union1d`.
 
@@ -41,7 +50,7 @@ def union1d(ar1: Any, ar2: Any) -> DistArray:
     return found
 
 
-@implements(np.intersect1d)
+@implements(np.intersect1d, objects=Objects.GATHER)
 def intersect1d(
     ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
 ) -> Any:
@@ -74,7 +83,7 @@ def intersect1d(
     return both[:-1][same], *indices
 
 
-@implements(np.setxor1d)
+@implements(np.setxor1d, objects=Objects.GATHER)
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> DistArray:
     """The elements that are in one of two arrays only; see :func:`numpy.setxor1d`.
 
@@ -95,7 +104,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> DistArray:
     return found
 
 
-@implements(np.setdiff1d)
+@implements(np.setdiff1d, objects=Objects.GATHER)
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> DistArray:
     """The elements of one array that are not in another; see :func:`numpy.setdiff1d`.
 
@@ -114,7 +123,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> DistArray:
     return found
 
 
-@implements(np.isin)
+@implements(np.isin, objects=Objects.GATHER)
 def isin(
     element: Any,
     test_elements: Any,

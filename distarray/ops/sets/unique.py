@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, as_distarray, call, implements, to_layout, wrap
+from distarray.array import DistArray, Objects, as_distarray, call, implements, to_layout, wrap
 from distarray.comm import DeviceMesh, devices
 from distarray.config import config
 from distarray.engines.reshaping import in_line
@@ -25,7 +25,7 @@ _COUNTS: Any = type(np.unique_counts(np.empty(0)))
 _INVERSE: Any = type(np.unique_inverse(np.empty(0)))
 
 
-@implements(np.unique)
+@implements(np.unique, objects=Objects.GATHER)
 def unique(
     ar: Any,
     return_index: bool = False,
@@ -238,7 +238,7 @@ def _consolidated(rows: Array) -> Array:
 # -- the array API's -----------------------------------------------------------------------------
 
 
-@implements(np.unique_all)
+@implements(np.unique_all, objects=Objects.GATHER)
 def unique_all(x: Any) -> Any:
     """Distinct elements, first places, inverse and counts; see :func:`numpy.unique_all`.
 
@@ -249,7 +249,7 @@ def unique_all(x: Any) -> Any:
     return _ALL(*unique(x, True, True, True, equal_nan=False))
 
 
-@implements(np.unique_counts)
+@implements(np.unique_counts, objects=Objects.GATHER)
 def unique_counts(x: Any) -> Any:
     """Distinct elements and how often each is there; see :func:`numpy.unique_counts`.
 
@@ -260,7 +260,7 @@ def unique_counts(x: Any) -> Any:
     return _COUNTS(*unique(x, return_counts=True, equal_nan=False))
 
 
-@implements(np.unique_inverse)
+@implements(np.unique_inverse, objects=Objects.GATHER)
 def unique_inverse(x: Any) -> Any:
     """Distinct elements and the inverse; see :func:`numpy.unique_inverse`.
 
@@ -271,7 +271,7 @@ def unique_inverse(x: Any) -> Any:
     return _INVERSE(*unique(x, return_inverse=True, equal_nan=False))
 
 
-@implements(np.unique_values)
+@implements(np.unique_values, objects=Objects.GATHER)
 def unique_values(x: Any) -> DistArray:
     """Distinct elements; see :func:`numpy.unique_values`.
 
