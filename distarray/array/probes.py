@@ -8,6 +8,7 @@ from operator import index
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from distarray.array import DistArray, as_distarray
 from distarray.array.portable import refuse_read_only
@@ -34,6 +35,20 @@ def result_types(
         keywords = {**keywords, "out": tuple(given) if len(given) > 1 else given[0]}
     value = function(*probes, **keywords)
     return [v.dtype for v in (value if isinstance(value, tuple) else (value,))]
+
+
+def refuse_shapes(
+    function: Callable[..., Any], operands: Sequence[Any], outs: Sequence[Any], keywords: Any
+) -> None:
+    """Raise what NumPy raises for operands that do not broadcast; it may look at types first."""
+
+    def hollow(x: Any) -> Any:
+        return as_strided(np.zeros(1, x.dtype), x.shape, (0,) * x.ndim) if hasattr(x, "ndim") else x
+
+    given = tuple([hollow(out) for out in outs])
+    if given:
+        keywords = {**keywords, "out": given if len(given) > 1 else given[0]}
+    function(*[hollow(x) for x in operands], **keywords)
 
 
 def as_axis(axis: int) -> int:

@@ -14,9 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
+from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, single, wrap
 from distarray.array.portable import Adapted
-from distarray.array.probes import as_mask, check_shapes, check_writeable, result_types
+from distarray.array.probes import (
+    as_mask,
+    check_shapes,
+    check_writeable,
+    refuse_shapes,
+    result_types,
+)
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.layout import Box, Coords, Layout
@@ -31,8 +37,8 @@ from distarray.typing import Array
 __all__ = ["alike", "apply_blockwise", "prepare"]
 
 _SCALARS = frozenset({bool, int, float, complex})
-#: What looks at the data types before the shapes, as ufuncs do.
-_TYPES_FIRST = frozenset({operator.eq, operator.ne, np.clip, np.where})
+#: What NumPy is asked about when shapes do not broadcast: it may find fault with the types first.
+_ASKED = frozenset({operator.eq, operator.ne, np.clip, np.where, np.isclose})
 #: More pieces of one operand than this are put together before the call.
 _MOST_PIECES = 16
 
@@ -81,8 +87,8 @@ def apply_blockwise(
     try:
         result = _working_layout(arrays, given)
     except ValueError:
-        if isinstance(function, np.ufunc) or function in _TYPES_FIRST:
-            result_types(function, operands, outs, keywords)  # what NumPy looks at first
+        if isinstance(function, np.ufunc) or function in _ASKED:
+            refuse_shapes(function, operands, outs, keywords)
         raise
     types = None
     asked = bool(outs) and mesh.device_type != "cpu"  # CuPy refuses less, and otherwise
@@ -97,7 +103,8 @@ def apply_blockwise(
     asked_for = function, parts, mask, blocks, (result.local_shape(mesh.coords), types), keywords
     value = _agreed(mesh, asked_for) if _depends(arrays, given) else _evaluate(*asked_for)
     if scalar:
-        value = tuple(map(mesh.scalar, value)) if type(value) is tuple else mesh.scalar(value)
+        several = type(value) is tuple
+        value = tuple(map(mesh.scalar, value)) if several else single(value, result, mesh)
     if isinstance(value, tuple):
         given_outs = list(outs) or [None] * len(value)
         pairs = zip(value, given_outs, strict=True)

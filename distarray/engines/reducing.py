@@ -27,6 +27,7 @@ __all__ = [
     "NoValue",
     "Plan",
     "check_out",
+    "check_target",
     "finish",
     "hollow",
     "local_mask",
@@ -272,9 +273,7 @@ def check_out(
     function: Any, x: DistArray, out: Any, *, axis: Any, keepdims: bool, **keywords: Any
 ) -> None:
     """Raise what NumPy raises about an `out` of a wrong shape or kind."""
-    if isinstance(getattr(out, "block", out), np.generic):
-        raise TypeError("return arrays must be of ArrayType")
-    refuse_read_only(out.block if isinstance(out, DistArray) else out, "output array is read-only")
+    check_target(out)
     shape = place(x.layout, axis, keepdims, x.dtype).layout.shape
     tiny = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
     small = np.zeros([min(extent, 1) for extent in shape], out.dtype)
@@ -283,6 +282,14 @@ def check_out(
         whole = hollow(x.shape, x.dtype)
         other = hollow(tuple(out.shape), x.dtype)
         np.add.reduce(whole, axis, None, out=other, keepdims=keepdims)
+
+
+def check_target(out: Any) -> None:
+    """Raise what NumPy raises about an `out` that nobody can write to."""
+    block = getattr(out, "block", out)
+    if isinstance(block, np.generic):
+        raise TypeError("return arrays must be of ArrayType")
+    refuse_read_only(block, "output array is read-only")
 
 
 def hollow(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -80,8 +80,7 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Any:
 
 def _convolved(function: Callable[..., Any], a: ArrayLike, v: ArrayLike, mode: str) -> Any:
     mesh = common_mesh(a, v)
-    long: Any = as_distarray(a, mesh)
-    short: Any = as_distarray(v, mesh)
+    long, short = as_distarray(a, mesh), as_distarray(v, mesh)
     # NumPy's complaints about emptiness, dimensions and mode; the data type of the result.
     tiny = [np.ones([min(extent, 1) for extent in x.shape], x.dtype) for x in (long, short)]
     kind = function(*tiny, mode).dtype

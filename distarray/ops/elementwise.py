@@ -48,14 +48,15 @@ def _blockwise(
     """`function` block by block, into `out` if there is one."""
     if out is None:
         return apply_blockwise(function, inputs, **keywords)
-    (into,) = out if isinstance(out, tuple) else (out,)
+    into: Any = out
+    if isinstance(out, tuple):
+        (into,) = out
     refuse_read_only(getattr(into, "block", into), "output array is read-only")
     result_types(function, inputs, [into], keywords)  # raises what NumPy raises, before any message
     if isinstance(into, DistArray):
         return apply_blockwise(function, inputs, (into,), **keywords)
-    target: Any = into
-    np.copyto(target, apply_blockwise(function, inputs, **keywords).full(), casting="same_kind")
-    return target
+    np.copyto(into, apply_blockwise(function, inputs, **keywords).full(), casting="same_kind")
+    return into
 
 
 # -- limits and rounding -------------------------------------------------------------------------

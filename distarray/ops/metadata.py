@@ -41,7 +41,8 @@ def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> np.dtype[Any]:
 @implements(np.can_cast, through=_ANY_FOLD, at=True, computes=False)
 def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, casting: Casting = "safe") -> bool:
     """Whether a cast between data types is allowed; see :func:`numpy.can_cast`."""
-    return np.can_cast(_typed(from_), to, casting)
+    target: Any = to
+    return np.can_cast(_typed(from_), target, casting)
 
 
 @implements(np.min_scalar_type, computes=False)

@@ -95,7 +95,7 @@ def _trimmed(p: Any) -> Any:
     return as_distarray(np.zeros(1, p.dtype), p.mesh) if nothing else p[first:]
 
 
-@implements(np.polyder)
+@implements(np.polyder, at=True)
 def polyder(p: Any, m: Any = 1) -> Any:
     """Derivative of a polynomial; see :func:`numpy.polyder`.
 
@@ -112,7 +112,7 @@ def polyder(p: Any, m: Any = 1) -> Any:
     return _result(value, p)
 
 
-@implements(np.polyint)
+@implements(np.polyint, at=True)
 def polyint(p: Any, m: Any = 1, k: Any = None) -> Any:
     """Antiderivative of a polynomial; see :func:`numpy.polyint`.
 

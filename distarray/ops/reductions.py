@@ -156,9 +156,9 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     As :func:`sum`, with integers.
     """
     x = as_distarray(a)
-    plan = _counting(x.layout, axis, bool(keepdims))
     if axis is not None:
         np.zeros((), x.dtype).astype(bool)  # raises what NumPy raises of records
+    plan = _counting(x.layout, axis, bool(keepdims))
     if x.block.size and x.layout.holds(x.mesh.coords):
         # Of all axes NumPy counts much faster than of those that it is told.
         axes = None if len(plan.axes) == x.ndim else plan.axes

@@ -20,11 +20,11 @@ from distarray.array import (
     implements,
     movement,
 )
-from distarray.array.portable import refuse_read_only, ufunc_method
+from distarray.array.portable import ufunc_method
 from distarray.config import config
 from distarray.engines import chains, reproducible
 from distarray.engines.folds import RULES, Ufunc, exclusive, neutral
-from distarray.engines.reducing import loop_dtype, write
+from distarray.engines.reducing import check_target, loop_dtype, write
 from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Fold, Layout
 from distarray.typing import Array
@@ -70,7 +70,7 @@ def accumulate(ufunc: Ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any 
     if type(axis) is not int and axis is not None and type(axis) is not tuple:
         axis = operator.index(axis)
     out = out[0] if type(out) is tuple else out
-    kind, axis = _checked(ufunc, x, axis, dtype, out)
+    dtype, kind, axis = _checked(ufunc, x, axis, dtype, out)
     if out is not None and not x.size:
         return out  # which may then have another shape
     if not x.layout.is_plain and not _passes(ufunc, x, kind):
@@ -92,15 +92,15 @@ def _passes(ufunc: Ufunc, x: DistArray, kind: np.dtype[Any]) -> bool:
 
 def _checked(
     ufunc: Ufunc, x: DistArray, axis: Any, dtype: Any, out: Any
-) -> tuple[np.dtype[Any], int]:
-    """The data type that is computed in and the axis counted from the front; NumPy's errors."""
+) -> tuple[Any, np.dtype[Any], int]:
+    """The data types to ask for and of the result, and the axis counted from the front.
+
+    Raises NumPy's errors about them and about an `out`.
+    """
     if out is None:
         kind = _probed(ufunc, x.layout, x.dtype, axis, dtype)
     else:
-        if isinstance(getattr(out, "block", out), np.generic):
-            raise TypeError("return arrays must be of ArrayType")
-        block = out.block if isinstance(out, DistArray) else out
-        refuse_read_only(block, "output array is read-only")
+        check_target(out)
         tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
         ufunc.accumulate(tiny, axis, dtype, np.zeros(tiny.shape, out.dtype))
         if out.shape != x.shape and x.ndim == 1 and (x.size or not out.ndim):
@@ -112,7 +112,7 @@ def _checked(
         dtype = loop_dtype(ufunc, x, out) if dtype is None else dtype
         kind = ufunc.accumulate(tiny, axis, dtype).dtype
     axis = axis[0] if type(axis) is tuple else 0 if axis is None else axis
-    return kind, normalize_axis_index(axis, x.ndim)
+    return dtype, kind, normalize_axis_index(axis, x.ndim)
 
 
 @lru_cache(maxsize=1024)

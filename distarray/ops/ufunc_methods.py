@@ -12,7 +12,7 @@ from distarray.array.portable import ufunc_method
 from distarray.config import config
 from distarray.engines.chains import whole_along
 from distarray.engines.folds import RULES, Ufunc, neutral
-from distarray.engines.reducing import Plan, finish, loop_dtype, reduce, write
+from distarray.engines.reducing import Plan, check_target, finish, loop_dtype, reduce, write
 from distarray.layout import Cut, Layout
 from distarray.ops.scans import accumulate
 from distarray.typing import Array
@@ -115,7 +115,11 @@ def _kind_of_slices(
 
 def _checked_dtype(ufunc: Ufunc, x: DistArray, axis: int, count: int, dtype: Any, out: Any) -> Any:
     """The data type to compute in for an `out`, which must have the shape of the result."""
+    check_target(out)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    tiny = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
+    small = np.zeros([min(extent, 1) for extent in shape], out.dtype)
+    ufunc.reduceat(tiny, np.zeros(min(count, 1), np.intp), axis, dtype, small)
     if tuple(out.shape) != shape:
         raise ValueError(
             f"operands could not be broadcast together with shapes {out.shape} {shape}"

@@ -167,9 +167,7 @@ def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
         raise ValueError(f"cannot reshape array of size {y.size} into shape ({x.size},)")
     if x.shape != y.shape:
         x, y = in_line(x), in_line(y)
-    first: Any = x
-    first = conjugated(first)
-    return _paired(first, y, tuple([(d, d) for d in range(x.ndim)]), dtype)
+    return _paired(conjugated(x), y, tuple([(d, d) for d in range(x.ndim)]), dtype)
 
 
 @implements(np.outer)

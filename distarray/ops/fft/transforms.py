@@ -41,7 +41,7 @@ _LINEAR = (Fold.SUM,)
 
 
 def _operands(a: ArrayLike, out: UfuncOut) -> tuple[DistArray, Any]:
-    given = out[0] if type(out) is tuple and len(out) == 1 else out
+    given: Any = out[0] if type(out) is tuple and len(out) == 1 else out
     return as_distarray(a, common_mesh(a, given)), given
 
 

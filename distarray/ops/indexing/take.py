@@ -87,7 +87,7 @@ def take(
     return finished(result, out)
 
 
-def finished(result: DistArray, out: DistArray) -> Any:
+def finished(result: DistArray, out: DistArray | Array | None) -> Any:
     """A result as NumPy returns it: a scalar if it has no dimensions, or written into `out`."""
     if out is None:
         if not result.ndim:
@@ -104,15 +104,16 @@ def finished(result: DistArray, out: DistArray) -> Any:
     return out
 
 
-def _named_mode(mode: str) -> str:
+def _named_mode(mode: str | int | bytes | None) -> str:
     """What to do with positions out of bounds: NumPy takes None, numbers and bytes as well."""
     if mode is None:
         return "raise"
     if isinstance(mode, str) and mode in ("raise", "wrap", "clip"):
         return mode
-    np.choose(0, [0], mode=mode)  # NumPy's error
+    given: Any = mode
+    np.choose(0, [0], mode=given)  # NumPy's error
     try:
-        return "clip" if np.choose(4, [0, 1, 2], mode=mode) == 2 else "wrap"
+        return "clip" if np.choose(4, [0, 1, 2], mode=given) == 2 else "wrap"
     except ValueError:
         return "raise"
 
@@ -185,8 +186,8 @@ def put(a: DistArray, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None
     store(rows, found, Values(values, index.shape, 0, 1))
 
 
-def _first_outside(index: Any, size: int) -> int:
-    """How many positions there are before the first one that is out of bounds."""
+def _first_outside(index: DistArray | Array, size: int) -> int:
+    """The number of positions before the first one that is out of bounds."""
     return int(np.argmax((index < -size) | (index >= size)))
 
 
