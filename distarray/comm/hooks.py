@@ -26,7 +26,7 @@ from distarray.comm.user_lines import place
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["AgreedExit", "end_all", "end_job", "install", "last_exit", "say"]
+__all__ = ["AgreedExit", "end_all", "install", "last_exit", "say"]
 
 _TAG = 32001
 #: Seconds that ranks wait before they print an error, longer for higher ranks: so an error that all
@@ -74,19 +74,6 @@ def install() -> None:
     if _watch_exits():
         sys.exit = _exit
     _end_with_daemon()
-
-
-def end_job(error: BaseException, code: int = 1) -> None:
-    """Print this rank's error, unless another rank is printing its own already, and abort.
-
-    Parameters
-    ----------
-    error : BaseException
-        The error. If several ranks fail at the same time, one of them prints its own.
-    code : int
-        Exit status of the job.
-    """
-    _end(code, lambda: _told(error, error.__traceback__))
 
 
 def say(text: str) -> None:
