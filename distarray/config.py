@@ -1,7 +1,7 @@
-"""Settings, each with an environment variable ``DISTARRAY_<NAME>`` for its start value.
+"""Settings, each with an environment variable ``DISTARRAY_<NAME>`` for its initial value.
 
-Settings live in a context variable: a block of ``with config.override(...)`` ends where it ends,
-also when it is left by an exception, and threads do not see one another's.
+Settings live in a context variable: ``with config.override(...)`` is undone at the end of its
+block, also after an exception, and threads do not see one another's overrides.
 """
 
 import os
@@ -23,13 +23,13 @@ _CHOICES = {"device": ("cpu", "cuda"), "fallback": ("warn", "allow", "error")}
 class Settings:
     """One immutable set of settings; sizes are bytes."""
 
-    #: Where the blocks of meshes live that do not say it: "cpu" or "cuda".
+    #: Where blocks live, for meshes made without `device_type`: "cpu" or "cuda".
     device: str = "cpu"
     #: Arrays smaller than this are replicated unless placements say otherwise.
     replicate_below: int = 1 << 18
     #: ``np.asarray(x)`` gathers up to this size and raises above it.
     gather_limit: int = 1 << 30
-    #: What it gathers of a cut array may be written to, although no write reaches the array.
+    #: Whether its gathered copies of cut arrays are writeable: writes do not reach the arrays.
     writeable_copies: bool = False
     #: What a NumPy function without a distributed form does: "warn", "allow" or "error".
     fallback: str = "warn"
@@ -39,10 +39,10 @@ class Settings:
     reproducible: bool = False
     #: Compare what the ranks are calling before each collective operation.
     check: bool = False
-    #: Seconds that a rank waits for others before all ranks' lines are told; 0, when the first mesh
-    #: is made, leaves it at waiting. Of the whole process: ``override`` does not change it.
+    #: Seconds that a rank waits for others before the lines of all ranks are reported; 0 when the
+    #: first mesh is made turns that off. Of the whole process: ``override`` does not change it.
     wait_limit: float = 60.0
-    #: End a job whose ranks wait for one another in vain; else that is told, and they wait on.
+    #: End a job whose ranks wait for one another in vain; else that is reported, and they wait on.
     end_waits: bool = True
     #: ``str`` and ``repr`` gather (a collective), and print what NumPy prints.
     print_gathered: bool = False
@@ -50,7 +50,7 @@ class Settings:
     arena: bool = True
     #: Divide the BLAS threads of a node among its ranks.
     blas_threads: bool = True
-    #: Write shared files by MPI-IO; else every rank by itself, with ``pwrite``.
+    #: Write shared files by MPI-IO; else every rank writes by itself, with ``pwrite``.
     mpi_io: bool = True
 
 
@@ -84,8 +84,8 @@ def _check(values: dict[str, Any]) -> None:
 class Config(ModuleType):
     """The settings in force; assign an attribute to change one.
 
-    The module `distarray.config` is of this class, so that ``distarray.config.fallback = "error"``
-    and ``from distarray.config import config`` mean the same object.
+    The module `distarray.config` is of this class, so that ``distarray.config`` and the `config` of
+    ``from distarray.config import config`` are the same object.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class Config(ModuleType):
         raise AttributeError(f"config has no setting {name!r}; it has {', '.join(_NAMES)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("__"):  # what the import system keeps on modules
+        if name.startswith("__"):  # set by the import system
             super().__setattr__(name, value)
             return
         _check({name: value})
@@ -118,7 +118,7 @@ class Config(ModuleType):
 
     @contextmanager
     def override(self, **values: Any) -> Iterator[Settings]:
-        """Change settings for the length of a ``with`` block."""
+        """Change settings for the duration of a ``with`` block."""
         _check(values)
         _told(values)
         token = _current.set(replace(self.settings, **values))

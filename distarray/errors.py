@@ -1,4 +1,4 @@
-"""Every exception and warning that distarray raises of its own accord.
+"""The exceptions and warnings of the library.
 
 Each derives from the built-in type that NumPy would raise for the same mistake, so that
 ``except ValueError`` in an existing program keeps working.
@@ -37,25 +37,25 @@ class DivergenceError(DistArrayError, RuntimeError):
 
 
 class ArgumentsDiffer(DivergenceError, ValueError):
-    """The ranks make one call with arguments that must be equal, and are not."""
+    """The ranks make the same call with arguments that must be equal and are not."""
 
 
 class CopyRequiredError(DistArrayError, ValueError, BufferError):
-    """Memory cannot be shared as it is, and no copy was asked for.
+    """Memory cannot be shared as it is, and a copy was not allowed.
 
     The array API standard has consumers of DLPack expect ValueError or BufferError.
     """
 
 
 class DamagedFileError(DistArrayError, ValueError, OSError):
-    """A file is damaged, not complete, or not of the format that it is read as."""
+    """A file is damaged, incomplete, or not of the format that it is read in."""
 
 
 class CommunicationForbidden(DistArrayError, RuntimeError):
-    """A message would have been sent where none can be.
+    """A message would have been sent where none may be.
 
-    Inside ``forbid_communication()``; by another thread than the one that talks to the other ranks;
-    or by a child process, which is none of them.
+    That is inside ``forbid_communication()``, in a thread other than the one that communicates, and
+    in a child process, which is no rank.
     """
 
 
@@ -68,8 +68,8 @@ class GatherLimitError(DistArrayError, ValueError):
 
 
 class PerformanceWarning(UserWarning):
-    """The operation works, at a price that the message names."""
+    """The operation works, at a cost that the message states."""
 
 
 class CheckpointError(DistArrayError, ValueError):
-    """A checkpoint is damaged, foreign, or does not fit what it is loaded into."""
+    """A checkpoint is damaged, of another kind, or does not fit its destination."""

@@ -1,8 +1,8 @@
-"""Batch jobs: being told to stop in time, by the scheduler or by the clock, on all ranks alike.
+"""Batch jobs: the request to stop, from the scheduler or the clock, equal on all ranks.
 
-A scheduler that needs the nodes, or a job that comes to the end of its time, leaves a program some
-seconds to save what it has. Which rank gets the signal, and when, depends on the scheduler and the
-launcher; what a program needs is one answer for all ranks, at the same iteration::
+When a scheduler needs the nodes, or the job's time is nearly up, a program has some seconds to
+save its state. Which rank gets the signal, and when, depends on the scheduler and the launcher; a
+program needs one answer for all ranks, at the same iteration::
 
     with distarray.job.preemption(margin=120) as p:
         for step in range(first, steps):
@@ -11,8 +11,8 @@ launcher; what a program needs is one answer for all ranks, at the same iteratio
                 distarray.checkpoint.save("run", state, step=step)
                 break
 
-As a program, ``python -m distarray.job mpiexec ...``, it starts a launcher that a scheduler's
-signals cannot harm, and passes them on as one that reaches the ranks.
+As a program, ``python -m distarray.job mpiexec ...``, it starts a launcher out of reach of the
+scheduler's signals, and passes them on as a signal that reaches the ranks.
 """
 
 import ctypes
@@ -37,16 +37,16 @@ __all__ = ["Preemption", "main", "preemption", "time_left"]
 #: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray.job."
 
-#: What schedulers send: Slurm and most others SIGTERM, many sites' scripts SIGUSR1.
+#: The signals of schedulers: SIGTERM of Slurm and most others, SIGUSR1 of many sites' scripts.
 _SIGNALS = (signals.SIGTERM, signals.SIGUSR1)
-#: Of these the one that launchers pass on and do not act upon: Open MPI's, sent SIGTERM, leaves the
+#: The one that launchers pass on without acting upon it: after SIGTERM that of Open MPI leaves the
 #: ranks a quarter of a second.
 _PASSED_ON = signals.SIGUSR1
 #: Linux's word for "when my parent dies".
 _PR_SET_PDEATHSIG = 1
 #: Environment variables with the end of the job, in seconds since 1970; the first that is set.
 _ENDS = ("DISTARRAY_JOB_END", "SLURM_JOB_END_TIME")
-#: Seconds that the scheduler's own program may take to answer.
+#: Seconds that the scheduler's program may take to answer.
 _PATIENCE = 10.0
 
 
@@ -56,12 +56,12 @@ class Preemption:
     Attributes
     ----------
     signal : signal.Signals or None
-        What some rank was sent, once all ranks know of it.
+        The signal that some rank has received, once all ranks know of it.
 
     Examples
     --------
     >>> import distarray
-    >>> with distarray.job.preemption(()) as p:  # of no signals: the program's own wish alone
+    >>> with distarray.job.preemption(()) as p:  # no signals: by the program's request alone
     ...     for step in range(10):
     ...         if step == 3:
     ...             p.request()
@@ -85,9 +85,9 @@ class Preemption:
 
     @property
     def requested(self) -> bool:
-        """Whether any rank has been told to stop, or the time is up; equal on all ranks.
+        """Whether any rank is to stop, or the time is up; equal on all ranks.
 
-        Collective, unlike other attributes: every rank asks at the same place of the program.
+        Collective, unlike other attributes: every rank reads it at the same place of the program.
         Once it is true it stays true, and costs nothing.
 
         Cost
@@ -103,7 +103,7 @@ class Preemption:
         return self._agreed
 
     def request(self) -> None:
-        """Ask for the end by the program's own wish; on any rank, which need not be all."""
+        """Request the end from the program itself; one rank is enough."""
         self._end = -math.inf
 
     def __enter__(self) -> Self:
@@ -123,7 +123,7 @@ class Preemption:
         trace: TracebackType | None,
     ) -> None:
         if self._agreed:
-            return  # schedulers say it again: let the program end in peace
+            return  # schedulers repeat their signals: the program is ending, and ignores them
         self._unwatch()
 
     def _unwatch(self) -> None:
@@ -140,16 +140,16 @@ class Preemption:
             before(number, frame)  # the block around this one is to stop as well
 
 
-#: Whose block the program is in, the innermost last.
+#: The blocks that the program is in, the innermost last.
 _watching: list[Preemption] = []
 
 
-#: Which signals were held back before the forks that are under way.
+#: The signals that were blocked before the forks under way.
 _held: list[set[int]] = []
 
 
 def _before_fork() -> None:
-    """Hold signals back: one that reaches a child before its handlers are its own would be lost."""
+    """Block signals: one that reaches a child before it resets its handlers would be lost."""
     numbers = {number for watch in _watching for number in watch._before}
     _held.append(signals.pthread_sigmask(signals.SIG_BLOCK, numbers))
 
@@ -159,7 +159,7 @@ def _let_signals_in() -> None:
 
 
 def _in_forked_child() -> None:
-    """A child is not the job: pools end theirs by a signal."""
+    """Reset the handlers: a child is not the job, and pools end theirs by a signal."""
     for watch in reversed(_watching[:]):
         watch._unwatch()
     _let_signals_in()
@@ -178,22 +178,21 @@ def preemption(
 ) -> Preemption:
     """Watch for the end of the job, in a ``with`` statement; collective.
 
-    Inside of it the signals no longer end the process: the program looks at ``p.requested`` where
-    it can stop, on all ranks at the same place, and saves. At the end of the block the signals
-    mean again what they did before, unless the job is to stop: schedulers send them repeatedly,
-    and a program that is about to end must not be killed over it. What a block within another one
-    is sent, the outer one is sent, too. Ranks that are threads watch no signals, which belong to
-    the process.
+    In the block the signals no longer end the process: the program reads ``p.requested`` where it
+    can stop, on all ranks at the same place, and saves. At the end of the block the earlier
+    handlers are back, unless the job is to stop: schedulers repeat their signals, which must not
+    kill a program that is ending. A block inside another one passes its signals on to it. Ranks
+    that are threads watch no signals, which belong to the process.
 
     Parameters
     ----------
     signal : int or iterable of int
-        What the scheduler sends; any of them on any rank is enough.
+        The scheduler's signals; any of them on any rank is enough.
     margin : float, optional
-        Seconds before the end of the job's time at which to stop without having been told, as far
-        as :func:`time_left` knows of an end.
+        Seconds before the end of the job's time at which to stop without a signal, if
+        :func:`time_left` knows of an end.
     group : Group, optional
-        Whose ranks agree; all ranks of the job by default.
+        The ranks that agree; all ranks of the job by default.
 
     Returns
     -------
@@ -225,23 +224,23 @@ def preemption(
 
 
 def time_left(group: Group | None = None) -> float | None:
-    """Seconds until the scheduler ends the job; None if nobody knows.
+    """Seconds until the scheduler ends the job; None if that is not known.
 
-    Without a group each rank answers by itself, by its own clock and at its own time: for telling,
-    not for deciding. Ranks that decide by it would part; they get one answer with a group, and
+    Without a group each rank answers by itself, by its own clock: fit for output, not for
+    decisions, which would differ between ranks. With a group all ranks get one answer, and
     ``preemption(margin=...)`` decides for all of them.
 
     The end is taken from the environment, where Slurm writes it (SLURM_JOB_END_TIME) and other
-    schedulers' job scripts can (DISTARRAY_JOB_END, seconds since 1970); older Slurms are asked.
+    schedulers' job scripts can (DISTARRAY_JOB_END, seconds since 1970); otherwise from ``squeue``.
 
     Parameters
     ----------
     group : Group, optional
-        Whose ranks ask together, and get the same answer; collective then.
+        The ranks that ask together, and get the same answer; then collective.
 
     Cost
     ----
-    With a group one small broadcast. Where the environment says nothing, a run of ``squeue``, by
+    With a group one small broadcast. Without the end in the environment a run of ``squeue``, by
     each rank that asks; with a group by one.
 
     Examples
@@ -257,7 +256,7 @@ def time_left(group: Group | None = None) -> float | None:
 
 
 def _left() -> float | None:
-    """Seconds left, as this rank finds out."""
+    """Seconds left, by this rank's clock."""
     for name in _ENDS:
         try:
             return float(os.environ[name]) - time.time()
@@ -277,7 +276,7 @@ def _left() -> float | None:
 
 
 def _seconds(text: str) -> float | None:
-    """Slurm's ``days-hours:minutes:seconds``, of which the front may be missing.
+    """The seconds of Slurm's ``days-hours:minutes:seconds``, which may lack leading parts.
 
     >>> _seconds("1-02:03:04"), _seconds("5:06"), _seconds("UNLIMITED")
     (93784.0, 306.0, None)
@@ -295,10 +294,10 @@ def _seconds(text: str) -> float | None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a launcher out of the scheduler's reach: ``python -m distarray.job mpiexec -n 4 ...``.
 
-    Schedulers tell all processes of a job to stop, the launcher too. MPICH's passes SIGTERM on;
-    Open MPI's kills the ranks, which have no time to save, and fails. Here it has a session of its
-    own, and what this process is sent, SIGTERM or SIGUSR1, reaches it as SIGUSR1, which both pass
-    on to the ranks. When this process is killed, so is the launcher.
+    Schedulers send their signals to all processes of a job, also to the launcher. MPICH's launcher
+    passes SIGTERM on; Open MPI's kills the ranks, which have no time to save, and fails. Here the
+    launcher has a session of its own, and SIGTERM or SIGUSR1 to this process reach it as SIGUSR1,
+    which both launchers pass on to the ranks. When this process is killed, so is the launcher.
 
     Parameters
     ----------
@@ -308,17 +307,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The launcher's status; of one that a signal has ended 128 and its number, as in a shell.
+        The launcher's exit status; 128 plus the signal's number if a signal has ended it, as in a
+        shell.
     """
     command = list(sys.argv[1:] if arguments is None else arguments)
     if not command:
         sys.stderr.write("usage: python -m distarray.job mpiexec -n P python program.py ...\n")
         return 2
-    told: list[int] = []
+    received: list[int] = []
     started: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        told.append(number)
+        received.append(number)
         for process in started:
             process.send_signal(_PASSED_ON)
 
@@ -335,14 +335,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"distarray.job: cannot start {command[0]}: {error.strerror}\n")
         return 127
     started.append(process)
-    if told:  # before it could be passed on
+    if received:  # before the launcher was there
         process.send_signal(_PASSED_ON)
     status = process.wait()
     return 128 - status if status < 0 else status
 
 
 def _die_with(parent: int) -> None:
-    """Have the kernel end this process with its parent, where the kernel does such things."""
+    """Have the kernel end this process with its parent, on Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signals.SIGKILL)
     if os.getppid() != parent:  # it was killed just now

@@ -1,9 +1,9 @@
-"""The end of a forked child, before MPI's: it has the MPI of its parent, which goes on.
+"""The exit of a forked child, which must not end the MPI of its parent.
 
-mpi4py ends MPI when the interpreter has been taken down, in any process that has it in memory, and
-the parent's launcher would take that for the end of the rank. Children of ``multiprocessing`` leave
-by ``os._exit`` before that. One that the program itself has forked, and that comes to its end as
-programs do, is ended here: after all that Python does at an end, and before what C libraries do.
+mpi4py ends MPI once the interpreter has shut down, in any process that has it in memory, and the
+parent's launcher would take that for the end of the rank. Children of ``multiprocessing`` exit by
+``os._exit`` before that. A child that the program itself has forked, and that ends as programs do,
+exits here: after all that Python does at its end, and before the C libraries' handlers.
 """
 
 import atexit
@@ -16,16 +16,16 @@ from distarray.comm.processes import mpi_is_the_parents
 
 __all__ = ["note_status"]
 
-#: The exit status of the process so far; `note_status` sets it where ``sys.exit`` is called.
+#: The exit status of the process so far, set by `note_status`.
 _status = [0]
 
 
 class _Last:
-    """Ends the process when it is forgotten, which is with the module `sys`, the last but one."""
+    """Ends the process when it is deleted, with the module `sys`, the last but one to go."""
 
     def __init__(self) -> None:
         self._streams = [sys.__stdout__, sys.__stderr__]
-        # What this module has is gone by then.
+        # The globals of this module are gone by then.
         self._status, self._suppress, self._exit = _status, suppress, os._exit
 
     def __del__(self) -> None:
@@ -36,7 +36,7 @@ class _Last:
 
 
 def note_status(status: int) -> None:
-    """The process ends with this status."""
+    """Set the status that the process exits with."""
     _status[0] = status & 0xFF
 
 

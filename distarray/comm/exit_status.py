@@ -1,14 +1,14 @@
-"""A status other than zero for a process whose program has come to its end.
+"""A nonzero exit status for a process whose program has ended already.
 
-What goes wrong in handlers of `atexit` is printed by Python, and the status stays what it was. But
-Python ends with status 120 if the standard streams cannot be flushed at the very end, when all
-handlers have run. That is used here: neither handlers nor other ranks, which MPI_Finalize waits
-for, are cut short, as they would be by ``os._exit`` and MPI_Abort.
+Python prints errors in handlers of `atexit`, and the exit status stays as it was. But Python exits
+with status 120 if the standard streams cannot be flushed at the very end, when all handlers have
+run. That is used here: unlike ``os._exit`` and MPI_Abort it cuts short neither handlers nor other
+ranks, which MPI_Finalize waits for.
 """
 
 import sys
 import traceback
-from typing import Any
+from typing import Any, TextIO, cast
 
 __all__ = ["end_with_status"]
 
@@ -16,26 +16,26 @@ __all__ = ["end_with_status"]
 class _Failing:
     """A standard stream that cannot be flushed when the interpreter ends."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def flush(self) -> None:
-        """Flush it; the interpreter itself, which calls this from no Python frame, is refused."""
+        """Flush it; raise if the interpreter itself calls, which does so from no Python frame."""
         self._stream.flush()
         if sys._getframe(0).f_back is None:
             raise OSError("the program has ended with an error that has been told")
 
 
 def end_with_status(error: BaseException) -> None:
-    """Print an error, and have this process, which is about to end, do so with status 120.
+    """Print an error, and have this process, which is about to end, exit with status 120.
 
     Parameters
     ----------
     error : BaseException
-        What has gone wrong where nobody could catch it any more.
+        An error that nobody can catch any more.
     """
     stream = sys.stderr if sys.stderr is not None else sys.__stderr__
     if stream is None:
@@ -43,4 +43,4 @@ def end_with_status(error: BaseException) -> None:
     told = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     stream.write(f"\ndistarray: after the end of the program something has failed:\n{told}")
     if not isinstance(stream, _Failing):
-        sys.stderr = _Failing(stream)
+        sys.stderr = cast("TextIO", _Failing(stream))

@@ -1,9 +1,8 @@
-"""One rank's uncaught error ends the whole job: its traceback once, then MPI_Abort.
+"""Hooks by which one rank's uncaught error ends the whole job: one traceback, then MPI_Abort.
 
-Without this the other ranks wait for the lost one until the batch system's limit. Covered are
-exceptions that reach the top of the main thread or of another thread, and an exit with a status
-other than zero (``sys.exit(1)``, ``raise SystemExit(1)``); a killed process is noticed by the
-launcher, and a killed launcher by the kernel.
+Without them the other ranks would wait for the lost one until the batch system's limit. They cover
+exceptions that reach the top of any thread, and an exit with a nonzero status (``sys.exit(1)``,
+``raise SystemExit(1)``). The launcher notices a killed process, and the kernel a killed launcher.
 """
 
 import contextlib
@@ -19,27 +18,31 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import MemberDescriptorType, TracebackType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from distarray.comm import calls, child_exit
 from distarray.comm.user_lines import place
 
-__all__ = ["AgreedExit", "end_all", "end_job", "install", "last_exit", "say"]
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["AgreedExit", "end_all", "install", "last_exit", "say"]
 
 _TAG = 32001
-#: Ranks wait for one another's word before they print, so that an error that all have is told once.
+#: Seconds that ranks wait before they print an error, longer for higher ranks: so an error that all
+#: ranks have is printed once.
 _WORD_AFTER = 0.1
 _RANK_STEP = 0.05
 _LAST_RANK = 20
-#: Seconds for the launcher to take over what was written, before it ends everything.
+#: Seconds for the launcher to read the output, before it ends everything.
 _DRAIN = 0.05
-#: Seconds for MPI to end the job, of which the main thread may hold the locks.
+#: Seconds for MPI to end the job; the main thread may hold MPI's locks.
 _DEAF = 5.0
 #: MPICH's process on each node that starts the ranks, and Linux's word for "when my parent dies".
 _DAEMON = "hydra_pmi_proxy"
 _PR_SET_PDEATHSIG = 1
 
-#: The last call of `sys.exit`: its text, its line, and how far the process was (``calls.moves``).
+#: The last call of `sys.exit`: its text, its line, and the number of moves by then (`calls.moves`).
 last_exit = ("", "", -1)
 
 
@@ -49,6 +52,9 @@ def _nothing_is_known(error: BaseException) -> str:
 
 #: What the other ranks do when this one fails, in words; set by :mod:`distarray.comm.waits.watch`.
 meanwhile: Callable[[BaseException], str] = _nothing_is_known
+
+#: What `sys.exit` takes.
+Status: TypeAlias = int | str | None
 
 _installed = False
 _process = 0
@@ -70,19 +76,6 @@ def install() -> None:
     _end_with_daemon()
 
 
-def end_job(error: BaseException, code: int = 1) -> None:
-    """Print this rank's error, unless another rank is telling its own already, and abort.
-
-    Parameters
-    ----------
-    error : BaseException
-        What could not be handled. Of several ranks that fail at the same time one is heard.
-    code : int
-        Exit status of the job.
-    """
-    _end(code, lambda: _told(error, error.__traceback__))
-
-
 def say(text: str) -> None:
     """Write to standard error, whichever rank this is; from any thread."""
     stream = sys.__stderr__ or sys.stderr
@@ -92,7 +85,7 @@ def say(text: str) -> None:
 
 
 def end_all(text: str) -> None:
-    """End the job from another thread than the one that is in MPI.
+    """End the job from a thread other than the one that is in MPI.
 
     Parameters
     ----------
@@ -102,13 +95,13 @@ def end_all(text: str) -> None:
     from mpi4py import MPI
 
     if not _ending.acquire(blocking=False):
-        return  # an error of this rank's ends it already
+        return  # an error of this rank ends it already
     _flush()
     say(text)
     time.sleep(_DRAIN)
     threading.Thread(target=_abort, args=(MPI.COMM_WORLD, 1), daemon=True).start()
     time.sleep(_DEAF)
-    os._exit(1)  # which the launcher takes for the same
+    os._exit(1)  # for the launcher this is an abort, too
 
 
 def _on_exception(
@@ -124,35 +117,35 @@ def _on_exception(
         _end(1, lambda: _shown(kind, error, tb))
 
 
-def _on_thread_exception(args: Any) -> None:
+def _on_thread_exception(args: threading.ExceptHookArgs) -> None:
     if issubclass(args.exc_type, SystemExit):
         return
     if _alone() or args.exc_value is None:
         _plain_thread_hook(args)
     else:
         name = args.thread.name if args.thread is not None else "?"
-        _end(1, lambda: f"in thread {name}\n{_told(args.exc_value, args.exc_traceback)}")
+        error, trace = args.exc_value, args.exc_traceback
+        _end(1, lambda: f"in thread {name}\n{_told(error, trace)}")
 
 
 class AgreedExit(SystemExit):
-    """An exit with a status that all ranks have agreed on: nobody is to be ended any more."""
+    """An exit with a status that all ranks have agreed on, so that no rank is aborted."""
 
-    #: Hides `SystemExit.code`, which tells the other ranks.
+    #: Hides `SystemExit.code`, the reading of which would end the other ranks.
     code: Any = None
 
-    def __init__(self, status: object) -> None:
+    def __init__(self, status: Status) -> None:
         super().__init__(status)
         self.code = status
 
 
 def _watch_exits() -> bool:
-    """Learn of it when the process ends with a status, by whatever way it came to.
+    """Have a function called when the process exits with a nonzero status.
 
-    The interpreter calls no hook then. It reads the attribute `code` of the SystemExit that
-    nobody has caught, from no Python frame at all, which is the only moment at which it is known
-    that the process really ends with this status. So the attribute is read through us: the
-    member that does it stays, inside of a property. Where the class is built otherwise than in
-    CPython it is left alone, and the answer is no.
+    The interpreter calls no hook then. But it reads the attribute `code` of the uncaught
+    SystemExit, from no Python frame: only then is it certain that the process exits with this
+    status. So a property around the original member replaces the attribute. If the class is not
+    built as in CPython, nothing is replaced and the result is False.
     """
     spaces = [found for found in gc.get_referents(SystemExit.__dict__) if type(found) is dict]
     member = SystemExit.__dict__.get("code")
@@ -176,9 +169,9 @@ def _watch_exits() -> bool:
 def _end_with_daemon() -> None:
     """Have the kernel end this rank when the daemon of MPICH that has started it is killed.
 
-    The daemon kills the ranks when the job is aborted. But mpiexec, which aborts it, kills daemons
-    that are not gone when the next second of the clock begins, be it at once: those that had no
-    time leave ranks without a parent, which wait for the lost rank and spin for ever.
+    When the job is aborted, the daemon kills the ranks. But mpiexec kills the daemons that are left
+    when the next second of the clock begins, which may be at once. Such a daemon leaves its ranks
+    behind, which wait for the lost rank and spin for ever.
     """
     parent = os.getppid()
     try:
@@ -191,8 +184,8 @@ def _end_with_daemon() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _exit(status: Any = None, /) -> NoReturn:
-    """Exit by an exception that exists: Python 3.11's own leaves it at a type and a status."""
+def _exit(status: Status = None, /) -> NoReturn:
+    """`sys.exit` that makes the exception itself; in Python 3.11 only its type is raised."""
     global last_exit
     frame = sys._getframe(1)
     call = "sys.exit()" if status is None else f"sys.exit({status!r})"
@@ -209,15 +202,15 @@ def _told(error: BaseException, tb: TracebackType | None) -> str:
 
 
 def _shown(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> str:
-    """Let the hook that was there before print in its own way."""
+    """Let the hook that was there before print the error."""
     _plain_hook(kind, error, tb)
     return ""
 
 
 def _alone() -> bool:
-    """Whether there is no other rank to be ended: MPI has one process, or this one is none of its.
+    """Whether there is no other rank to end: MPI has one process, or this one is no rank.
 
-    A forked child is not a rank, and must not touch MPI.
+    A forked child is no rank, and must not touch MPI.
     """
     if os.getpid() != _process:
         return True
@@ -228,12 +221,12 @@ def _alone() -> bool:
 
 
 def _end(code: int, text: Callable[[], str]) -> None:
-    """Say it, unless another rank does, and end all ranks."""
+    """Print a text, unless another rank prints its own, and end all ranks."""
     from mpi4py import MPI
 
     if not _ending.acquire(blocking=False):
-        time.sleep(10)  # another thread of this rank is at it already
-    if isinstance(sys.stderr, io.StringIO):  # torch.distributed's hook, around ours, holds it back
+        time.sleep(10)  # another thread of this rank is ending the job
+    if isinstance(sys.stderr, io.StringIO):  # torch.distributed's hook, around ours, buffers it
         sys.stderr = sys.__stderr__ or sys.stderr
     world = MPI.COMM_WORLD
     rank, size = world.Get_rank(), world.Get_size()
@@ -254,12 +247,12 @@ def _end(code: int, text: Callable[[], str]) -> None:
 
 
 def _separated(words: str) -> str:
-    """A traceback begins on a line of its own."""
+    """Words that have several lines, as a traceback, begin on a line of their own."""
     return f"\n{words}" if "\n" in words else words
 
 
-def _another_tells(world: Any) -> bool:
-    """Give lower ranks time to speak first; rank 0 does not wait."""
+def _another_tells(world: "MPI.Comm") -> bool:
+    """Whether another rank prints its error; lower ranks have time to do so first."""
     rank = world.Get_rank()
     wait = _WORD_AFTER + _RANK_STEP * min(rank, _LAST_RANK) if rank else 0.0
     until = time.monotonic() + wait
@@ -271,8 +264,8 @@ def _another_tells(world: Any) -> bool:
         time.sleep(0.01)
 
 
-def _claim(world: Any) -> None:
-    """Tell the other ranks that this one prints; nobody need receive it."""
+def _claim(world: "MPI.Comm") -> None:
+    """Tell the other ranks that this one prints; they need not receive it."""
     word = bytearray(1)
     rank = world.Get_rank()
     for peer in range(world.Get_size()):
@@ -286,6 +279,6 @@ def _flush() -> None:
             stream.flush()
 
 
-def _abort(world: Any, code: int) -> None:
-    """MPI_Abort with a status that is not zero and fits into a byte."""
+def _abort(world: "MPI.Comm", code: int) -> None:
+    """Call MPI_Abort with a nonzero status that fits into a byte."""
     world.Abort(code & 0xFF or 1)

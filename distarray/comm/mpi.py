@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from threading import Lock
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
 import numpy as np
@@ -33,10 +33,11 @@ __all__ = ["MPIGroup", "group_of"]
 #: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
+T = TypeVar("T")
 _TAG = 7
 _SUBSET_TAG = 8
 _BROADCAST_TAG = 9
-#: Up to so many ranks that share memory each takes by itself what one of them begins to broadcast.
+#: Up to so many ranks that share memory, a broadcast that is begun is one message to each.
 DIRECT = 16
 _Waitall = MPI.Request.Waitall
 _IN_PLACE = MPI.IN_PLACE
@@ -57,7 +58,7 @@ class MPIGroup(MPIFolds):
     def __init__(self, comm: MPI.Intracomm, talker: Talker) -> None:
         super().__init__(comm, talker)
         self.watched = self.size > 1
-        #: Whose ranks these are, of those that watch one another; set where that is known.
+        #: These ranks among those that watch one another; set once that is known.
         self.among: watch.Among | None = None
         comm.Set_attr(_keyval, self)
         _groups.add(self)
@@ -120,7 +121,7 @@ class MPIGroup(MPIFolds):
             return super()._begin_broadcast(block, root)
         if self.size > DIRECT or not self._on_one_node:
             return Requested(self.comm.Ibcast(whole, root), block)
-        # MPICH's goes by way of rank 0, and only while root is asking for it: root cannot compute.
+        # MPICH's goes through rank 0, and progresses only in calls of root: it could not compute.
         if self.rank != root:
             return Requested(self.comm.Irecv(whole, root, _BROADCAST_TAG), block)
         others = [rank for rank in range(self.size) if rank != root]
@@ -151,7 +152,7 @@ class MPIGroup(MPIFolds):
         whole = np.empty((sum(counts), *block.shape[1:]), block.dtype)
         views = split_views(whole, counts)
         even = min(counts) == max(counts)
-        # MPICH's Allgatherv goes in pieces of 32 KiB, each of which waits for all ranks.
+        # MPICH's Allgatherv sends pieces of 32 KiB, each of which waits for all ranks.
         slow = not even and whole.nbytes > GATHER_BELOW and self._on_one_node
         if slow or whole.nbytes > LARGE:
             self._gather_large(block, views)
@@ -167,7 +168,7 @@ class MPIGroup(MPIFolds):
         return views
 
     def _gather_large(self, block: Array, views: Sequence[Array]) -> None:
-        """Everybody's block into the views, one message a pair."""
+        """Gather all ranks' blocks into the views, by one message a pair of ranks."""
         others = [(rank, view) for rank, view in enumerate(views) if rank != self.rank]
         views[self.rank][...] = block
         self._exchange(
@@ -175,11 +176,12 @@ class MPIGroup(MPIFolds):
             [(rank, view) for rank, view in others if view.size],
         )
 
-    def _allgather_object(self, obj: Any) -> list[Any]:
+    def _allgather_object(self, obj: T) -> list[T]:
         return self.comm.allgather(obj)
 
-    def _broadcast_object(self, obj: Any, root: int) -> Any:
-        return self.comm.bcast(obj, root)
+    def _broadcast_object(self, obj: T | None, root: int) -> T:
+        found: T = self.comm.bcast(obj, root)
+        return found
 
     def _barrier(self) -> None:
         self.comm.Barrier()
@@ -194,7 +196,7 @@ class MPIGroup(MPIFolds):
         members = mine.Incl(ranks)
         try:
             group = MPIGroup(self.comm.Create_group(members, _SUBSET_TAG), self.talker)
-            group._comm.Set_errhandler(MPI.ERRORS_RETURN)  # which MPICH does not hand on
+            group._comm.Set_errhandler(MPI.ERRORS_RETURN)  # MPICH does not inherit it
             group.among = None if self.among is None else self.among.part(ranks)
             return group
         finally:
@@ -206,7 +208,7 @@ class MPIGroup(MPIFolds):
         MPI.COMM_WORLD.Abort(code)
 
     def free(self) -> None:
-        """Free the communicators below this one and its own; collective."""
+        """Free this group's communicator and those made of its ranks; collective."""
         super().free()
         if (shared := self.__dict__.pop("_memory", None)) is not None:
             shared.free()
@@ -215,12 +217,12 @@ class MPIGroup(MPIFolds):
 
 
 def _delete(comm: MPI.Comm, keyval: int, group: MPIGroup) -> None:
-    """The program frees a communicator: free what was made of it (every member does, in step)."""
+    """Free what was made of a communicator that the program frees, which is collective."""
     if not MPI.Is_finalized() and group._comm != MPI.COMM_NULL and group._comm != comm:
         group.free()
 
 
-#: All that live: a forked child must not use their communicators.
+#: All groups alive: a forked child must not use their communicators.
 _groups: WeakSet[MPIGroup] = WeakSet()
 _making = Lock()
 _keyval = MPI.Comm.Create_keyval(delete_fn=_delete)
@@ -232,12 +234,12 @@ def group_of(comm: MPI.Intracomm | None = None) -> MPIGroup:
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm, optional
-        COMM_WORLD by default. The library works on a duplicate, which lives as long as `comm`.
+        COMM_WORLD by default. The library uses a duplicate, which lives as long as `comm`.
 
     Raises
     ------
     CommunicationForbidden
-        If it is COMM_WORLD, of which the main thread makes the group, and this is another thread.
+        If it is COMM_WORLD and this is not the main thread, which alone makes that group.
     """
     comm = MPI.COMM_WORLD if comm is None else comm
     found: Any = comm.Get_attr(_keyval)
@@ -249,7 +251,7 @@ def group_of(comm: MPI.Intracomm | None = None) -> MPIGroup:
     if comm.size > 1:
         check_talker(talker)
         return _made(comm, talker)
-    with _making:  # alone, several threads may come here at the same time
+    with _making:  # several threads of a process may come here at the same time
         found = comm.Get_attr(_keyval)
         return _made(comm, talker) if found is None else cast("MPIGroup", found)
 
@@ -270,7 +272,7 @@ def _made(comm: MPI.Intracomm, talker: Talker) -> MPIGroup:
 
 
 def _in_forked_child() -> None:
-    """Groups of one rank go on without MPI; those of more have lost the others."""
+    """Let groups of one rank go on without MPI; groups of more have lost the other ranks."""
     for group in [group for group in _groups if group.size == 1]:
         become_lone(group, world=group.is_world)
 

@@ -1,4 +1,4 @@
-"""What a process sets once for speed: its memory arena and its share of the node's cores."""
+"""Settings of a process for speed: its memory arena and its share of the node's cores."""
 
 import ctypes
 import os
@@ -6,9 +6,13 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distarray.config import config
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 __all__ = [
     "Node",
@@ -27,7 +31,7 @@ _M_MMAP_THRESHOLD = -3
 _GIB = 1 << 30
 _LARGEST = (1 << 31) - 1
 
-#: Set by a user who has decided about threads already.
+#: If the user has set one of these, the number of threads stays as it is.
 _USER_CHOICES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -53,9 +57,9 @@ class Node(NamedTuple):
     Attributes
     ----------
     rank, size : int
-        Its number among the job's ranks on this node, and how many they are.
+        Its number among the job's ranks on this node, and their number.
     cores : int
-        Cores it has for itself.
+        Its share of the node's cores.
     """
 
     rank: int
@@ -63,7 +67,7 @@ class Node(NamedTuple):
     cores: int
 
 
-def start(comm: Any) -> None:
+def start(comm: "MPI.Intracomm") -> None:
     """Tune this process when a program's communicator is first used; collective over it.
 
     Parameters
@@ -91,19 +95,19 @@ def own_threads() -> bool:
 
 
 def this_node() -> Node:
-    """What MPI says about the node, as far as it was asked: all of it once a group was made."""
+    """This rank's part of its node; complete once a group has been made."""
     return Node(_node_rank, _node_size, _share or len(_allowed_cores()))
 
 
 def keep_freed_memory() -> bool:
     """Let glibc reuse large freed blocks instead of returning them to the kernel.
 
-    A fresh temporary of some MiB otherwise costs more in page faults than in arithmetic.
+    Otherwise a new temporary of some MiB costs more in page faults than in arithmetic.
 
     Returns
     -------
     bool
-        Whether it took effect; False where the C library is not glibc.
+        Whether it took effect; False if the C library is not glibc.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -116,7 +120,7 @@ def keep_freed_memory() -> bool:
     return bool(kept)
 
 
-def share_of_cores(comm: Any) -> int:
+def share_of_cores(comm: "MPI.Intracomm") -> int:
     """Cores for this rank: each core it may run on, divided by the ranks that may run there."""
     from mpi4py import MPI
 
@@ -142,7 +146,7 @@ def _allowed_cores() -> tuple[int, ...]:
 
 
 def blas_threads(count: int) -> None:
-    """Let the loaded BLAS libraries use so many threads, if threadpoolctl is installed."""
+    """Let the loaded BLAS libraries use `count` threads, if threadpoolctl is installed."""
     try:
         import threadpoolctl
     except ImportError:
@@ -152,10 +156,10 @@ def blas_threads(count: int) -> None:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Let BLAS use one thread for a while: how it rounds depends on how many there are.
+    """Let BLAS use one thread in a block, since its rounding depends on the number of threads.
 
-    Needs threadpoolctl, as :func:`blas_threads`. Ranks that are threads of one process leave
-    together.
+    Needs threadpoolctl, as :func:`blas_threads`. Of ranks that are threads of one process the last
+    to leave the block lifts the limit.
     """
     global _limited, _limit
     with _limiting:
@@ -172,7 +176,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _limiter() -> Any:
-    """A limit of one thread in force, that can be taken back; None without threadpoolctl."""
+    """A limit of one thread, in force until it is lifted; None without threadpoolctl."""
     global _controller
     try:
         import threadpoolctl
@@ -183,7 +187,7 @@ def _limiter() -> Any:
     return _controller.limit(limits=1, user_api="blas")
 
 
-def use_own_gpu(cupy: Any) -> None:
+def use_own_gpu(cupy: ModuleType) -> None:
     """Give the ranks of a node different GPUs, unless one has been chosen already.
 
     Parameters

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distarray.comm.waits.report_text import told
+from distarray.comm.waits.report_text import full_report
 from distarray.comm.waits.verdict import (
     LONG,
     SLOWEST,
     Entry,
     Report,
-    alike,
+    first_difference,
+    grouped,
     hopeless,
-    parting,
     spans,
 )
 
@@ -134,7 +134,7 @@ def test_a_program_that_is_well_is_never_hopeless(data):
         elif player.at < len(player.steps):
             player.arrive()
         reports = {player.rank: player.report() for player in players}
-        assert not hopeless(reports, LIMIT, rest=float("inf")), told(reports, None)
+        assert not hopeless(reports, LIMIT, rest=float("inf")), full_report(reports, None)
 
 
 @settings(max_examples=300)
@@ -163,7 +163,7 @@ def test_a_program_that_has_parted_is(data):
                 moved = True
     reports = {player.rank: player.report(LONG * LIMIT) for player in players}
     stuck = any(player.waits for player in players)
-    assert hopeless(reports, LIMIT) == stuck, told(reports, None)
+    assert hopeless(reports, LIMIT) == stuck, full_report(reports, None)
 
 
 def waits(rank, number=5, kind="allreduce", age=70.0, needs=(0, 1, 2), **more):
@@ -237,16 +237,20 @@ def test_the_first_difference_is_found():
         ]
         return Report(rank, "waits", recent=tuple(entries))
 
-    same = parting(those(report(0, "a:1", "a:2"), report(1, "a:1", "a:2")))
+    same = first_difference(those(report(0, "a:1", "a:2"), report(1, "a:1", "a:2")))
     assert same is None
-    number, who = parting(those(report(0, "a:1", "a:2", "a:3"), report(1, "a:1", "a:5", "a:3")))
+    number, who = first_difference(
+        those(report(0, "a:1", "a:2", "a:3"), report(1, "a:1", "a:5", "a:3"))
+    )
     assert (number, who) == (4, {"np.sum at a:2": [0], "np.sum at a:5": [1]})
 
 
 def test_words():
     left = Report(3, "left", 1.0, "sys.exit(0)", path=("a.py:9",))
     other = waits(2, kind="barrier", call="np.sort", path=("b.py:1", "a.py:8"))
-    text = told(those(waits(0), waits(1), other, left), True, lambda report: 10 + report.rank)
+    text = full_report(
+        those(waits(0), waits(1), other, left), True, lambda report: 10 + report.rank
+    )
     assert text.splitlines()[0] == (
         "2 of 4 ranks wait in np.sum at a.py:4; rank 12 is in np.sort at b.py:1; "
         "rank 13 has left by sys.exit(0) at a.py:9"
@@ -257,7 +261,7 @@ def test_words():
 def test_calls_that_look_alike_are_told_apart():
     one = waits(0, arguments="float64 (3,)", path=("a.py:4", "a.py:20"))
     two = waits(1, arguments="float64 (3,)", path=("a.py:4", "a.py:30"))
-    text = told(those(one, two), None)
+    text = full_report(those(one, two), None)
     assert "1 of 2 ranks waits in np.sum(float64 (3,)) at a.py:4, from a.py:20" in text
     assert "rank 1 is in np.sum(float64 (3,)) at a.py:4, from a.py:30" in text
 
@@ -268,7 +272,7 @@ def test_thousands_of_ranks_are_judged_in_no_time():
     reports[19_999] = Report(19_999, "left", counts={"g": 4})
     begun = time.process_time()
     assert hopeless(reports, LIMIT)
-    assert len(alike(reports)) == 2
+    assert len(grouped(reports)) == 2
     assert time.process_time() - begun < 5
 
 

@@ -1,8 +1,8 @@
-"""What the ranks of a node tell one another without MPI: a file in memory, a slot for each.
+"""The channel between the ranks of a node without MPI: a file in memory with a slot for each.
 
-The file has no name any more when it is in use, so that nothing is left of it however the job ends.
-Each rank writes its own slot and reads all; a lock on one byte, which the kernel gives up with the
-process, says that a rank is alive.
+When the file is in use its name has been removed, so that nothing is left of it however the job
+ends. Each rank writes its own slot and reads all. A lock on one byte, which the kernel releases
+with the process, shows that a rank is alive.
 """
 
 import contextlib
@@ -14,21 +14,25 @@ import tempfile
 import time
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 __all__ = ["Channel", "open_channel"]
 
 _PREFIX = "distarray-waits-"
-#: Bytes of a slot, of which only what is written takes memory. The first belongs to all.
+#: Bytes of a slot; only bytes that are written take memory. The first slot belongs to all ranks.
 SLOT = 1 << 14
-#: When the slot was looked after last, where the rank is, and the words that follow.
+#: The time of the last sign of life, the rank's moves, and length and checksum of its words.
 _HEAD = struct.Struct("<dqII")
+#: The times at which ranks were asked last, and at which some rank was found to wait too long.
 _CALL = struct.Struct("<dd")
-#: Where the last words are of ranks of other nodes, and the bytes of each.
+#: The place of the last words of ranks of other nodes, and the bytes of each.
 _FAREWELLS, _FAREWELL = 1 << 36, 512
-#: Where the locks are, beyond all that is written: one for who speaks, and one for each rank.
+#: The place of the locks, beyond all contents: that of the rank that reports, and each rank's own.
 _LOCKS = 1 << 40
-#: Seconds after which a file that nobody holds has been left by a job that was killed.
+#: Seconds after which a file that no process holds is one that a killed job has left.
 _OLD = 60.0
 
 _now = time.monotonic
@@ -58,16 +62,15 @@ class Channel:
     # -- this rank's slot ------------------------------------------------------------------------
 
     def write(self, moves: int, report: dict[str, Any] | None) -> None:
-        """Say where this rank is, and that it is alive; None: what it said last still holds."""
+        """Write how far this rank is, and that it is alive; None: its last report still holds."""
         whole = self._packed(moves, report)
-        with contextlib.suppress(OSError):  # no memory left: nothing is told
-            if (
-                _inode(self._file) == self._inode
-            ):  # the program may have closed what it did not open
+        with contextlib.suppress(OSError):  # such as: no memory left
+            # The program may have closed descriptors that it has not opened.
+            if _inode(self._file) == self._inode:
                 os.pwrite(self._file, whole, SLOT * (1 + self._index))
 
     def last_words(self, moves: int, report: dict[str, Any]) -> tuple[int, bytes, int]:
-        """What `write` would write: descriptor, bytes and place."""
+        """The arguments of the write that `write` would do: descriptor, bytes and place."""
         return self._file, self._packed(moves, report), SLOT * (1 + self._index)
 
     def _packed(self, moves: int, report: dict[str, Any] | None) -> bytes:
@@ -80,11 +83,11 @@ class Channel:
     # -- all slots -------------------------------------------------------------------------------
 
     def read(self) -> dict[int, dict[str, Any]]:
-        """What each rank of the node has said last, by rank.
+        """The last report of each rank of the node, by rank.
 
-        Besides its words: `moves`, where it is; `since_beat`, the seconds since it last showed
-        that it is alive; `gone`, whether its process is; `still`, whether its words are about where
-        it is.
+        Each also has: `moves`, how far the rank is; `since_beat`, the seconds since its last sign
+        of life; `gone`, whether its process has ended; `still`, whether the report is of its
+        present conversation.
         """
         return {rank: self._slot(index) for index, rank in enumerate(self.ranks)}
 
@@ -109,7 +112,7 @@ class Channel:
         return index != self._index and self._take(1 + index, fcntl.LOCK_SH)
 
     def _take(self, place: int, kind: int, keep: bool = False) -> bool:
-        """Whether a lock can be had."""
+        """Whether a lock can be taken; it is released at once unless `keep`."""
         try:
             fcntl.lockf(self._file, kind | fcntl.LOCK_NB, 1, _LOCKS + place)
         except OSError:
@@ -121,43 +124,43 @@ class Channel:
     # -- what concerns all -----------------------------------------------------------------------
 
     def claim(self) -> bool:
-        """Whether this rank is the one that speaks; it stays so until `release`."""
+        """Whether this rank may report; until `release` no other may."""
         return self._take(0, fcntl.LOCK_EX, keep=True)
 
     def release(self) -> None:
-        """Let another rank speak."""
+        """Let another rank report."""
         fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _LOCKS)
 
     def ask(self, late: bool = False) -> None:
-        """Have all ranks of the node write what they do; `late`: some rank has waited too long."""
+        """Ask all ranks of the node to write what they do; `late`: some rank waits too long."""
         overdue = self.asked()[1]
         os.pwrite(self._file, _CALL.pack(_now(), _now() if late else overdue), 0)
 
     def asked(self) -> tuple[float, float]:
-        """When ranks were asked last, and when some rank was found to have waited too long."""
+        """The times at which ranks were asked last, and some rank was found to wait too long."""
         data = os.pread(self._file, _CALL.size, 0)
         return _CALL.unpack(data) if len(data) == _CALL.size else (0.0, 0.0)
 
     def append(self, data: bytes) -> tuple[int, int]:
-        """Keep something behind the slots, for all ranks of the node: its place and length."""
+        """Keep bytes behind the slots, for all ranks of the node; return their place and length."""
         start = SLOT * (1 + len(self.ranks))
         os.pwrite(self._file, data, start)
         return start, len(data)
 
     def kept(self, place: tuple[int, int]) -> bytes:
-        """What was appended."""
+        """Bytes that were appended."""
         return os.pread(self._file, place[1], place[0])
 
     def keep_words(self, rank: int, words: bytes) -> None:
-        """Keep what a rank of another node has said last."""
+        """Keep the last words of a rank of another node."""
         os.pwrite(self._file, words.ljust(_FAREWELL), _FAREWELLS + _FAREWELL * rank)
 
     def words_of(self, rank: int) -> bytes:
-        """What was kept; empty if nothing was."""
+        """The last words of a rank of another node; empty if there are none."""
         return os.pread(self._file, _FAREWELL, _FAREWELLS + _FAREWELL * rank).strip(b"\0 ")
 
     def close(self) -> None:
-        """Give the file up: in a forked child, which is no rank."""
+        """Close the file, in a forked child, which is no rank."""
         os.close(self._file)
 
 
@@ -167,7 +170,7 @@ def _inode(descriptor: int) -> tuple[int, int]:
 
 
 def _packed(report: dict[str, Any]) -> bytes:
-    """A report as bytes that fit the slot; what happened before is left out first."""
+    """A report as bytes that fit the slot; its oldest conversations are left out first."""
     data = json.dumps(report).encode()
     while len(data) > SLOT - _HEAD.size and report.get("recent"):
         report = {**report, "recent": report["recent"][len(report["recent"]) // 2 + 1 :]}
@@ -184,14 +187,14 @@ def _directory() -> str:
 
 
 def create_file() -> tuple[int, str]:
-    """A new file, open, and its path, which is to be removed when all have opened it."""
+    """A new file: its descriptor, and its path, to be removed when all ranks have opened it."""
     _clear()
     descriptor, path = tempfile.mkstemp(prefix=_PREFIX, dir=_directory())
     fcntl.lockf(descriptor, fcntl.LOCK_EX, 1, _LOCKS + 1)
     return descriptor, path
 
 
-def open_channel(near: Any, rank: int) -> Channel | None:
+def open_channel(near: "MPI.Intracomm", rank: int) -> Channel | None:
     """The channel of the ranks of a node; collective over them.
 
     Parameters
@@ -204,7 +207,7 @@ def open_channel(near: Any, rank: int) -> Channel | None:
     Returns
     -------
     Channel or None
-        None on all of them if one cannot open it.
+        None on all of them if one cannot open the file.
     """
     descriptor, path = -1, ""
     if near.Get_rank() == 0:
@@ -226,7 +229,7 @@ def open_channel(near: Any, rank: int) -> Channel | None:
 
 
 def _clear() -> None:
-    """Remove what jobs have left that were killed in the moment in which their file had a name."""
+    """Remove files of jobs that were killed in the moment in which their file had a name."""
     for path in Path(_directory()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             old = time.time() - path.stat().st_mtime > _OLD

@@ -1,25 +1,25 @@
-"""The last act of a process: after the functions of `atexit` have run, and before MPI ends.
+"""The last words of a process, written after the handlers of `atexit` and before MPI ends.
 
-MPI ends after the interpreter, and may have to wait for the other ranks until then. This module has
-nothing else in it, and none of its functions runs in a thread: so it is cleared with all modules.
+MPI ends after the interpreter, and may have to wait for the other ranks until then. The words are
+written when the interpreter clears this module, of which therefore no function runs in a thread.
 """
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
-__all__ = ["Farewell", "say_farewell"]
+__all__ = ["LastWords", "leave_words"]
 
 
-class Farewell:
-    """Words that are written when the interpreter gives up its modules.
+class LastWords:
+    """Words that are written when the interpreter deletes its modules.
 
     Parameters
     ----------
     words : list of (int, bytes, int)
-        Descriptor, what to write, and where.
+        Descriptor, bytes, and their place in the file.
     doors : list of int
-        Descriptors to be closed then.
+        Descriptors to close then.
     """
 
     def __init__(self, words: list[tuple[int, bytes, int]], doors: list[int]) -> None:
@@ -29,10 +29,10 @@ class Farewell:
 
     def __del__(
         self,
-        this: Any = os.getpid,
-        write: Any = os.pwrite,
-        close: Any = os.close,
-        but: Any = suppress,
+        this: Callable[[], int] = os.getpid,
+        write: Callable[[int, bytes, int], int] = os.pwrite,
+        close: Callable[[int], None] = os.close,
+        but: type[suppress] = suppress,
     ) -> None:
         if this() != self.process:
             return  # a forked child, which is no rank
@@ -44,10 +44,10 @@ class Farewell:
                 close(descriptor)
 
 
-_last: Farewell | None = None
+_last: LastWords | None = None
 
 
-def say_farewell(words: list[tuple[int, bytes, int]], doors: list[int]) -> None:
-    """Have this done at the very end."""
+def leave_words(words: list[tuple[int, bytes, int]], doors: list[int]) -> None:
+    """Write words and close descriptors at the very end of the process."""
     global _last
-    _last = Farewell(words, doors)
+    _last = LastWords(words, doors)

@@ -1,18 +1,18 @@
-"""What is said of ranks that wait for one another."""
+"""The text of a report on ranks that wait for one another."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 from distarray.comm.describing import ranks_in_words
-from distarray.comm.waits.verdict import Entry, Report, alike, parting
+from distarray.comm.waits.verdict import Entry, Report, first_difference, grouped
 
-__all__ = ["each", "in_short", "told"]
+__all__ = ["activities", "full_report", "summary"]
 
-#: Groups of ranks, and their last conversations, that are told one by one.
+#: The most groups of ranks, and of their last conversations, that are listed.
 _MOST, _LAST = 8, 4
 Names = Callable[[Report], int]
 
 
-def in_short(reports: Mapping[int, Report], name: Names = lambda report: report.rank) -> str:
+def summary(reports: Mapping[int, Report], name: Names = lambda report: report.rank) -> str:
     """One line: "3 of 4 ranks wait in np.sum at solver.py:40; rank 2 is in np.sort at ...".
 
     Parameters
@@ -20,9 +20,9 @@ def in_short(reports: Mapping[int, Report], name: Names = lambda report: report.
     reports : mapping of int to Report
         Of all ranks.
     name : callable
-        What a rank is called.
+        The number by which a rank is named.
     """
-    groups = alike(reports)
+    groups = grouped(reports)
     twice = _twins(groups)
     parts: list[str] = []
     for group in groups[:_MOST]:
@@ -37,34 +37,34 @@ def in_short(reports: Mapping[int, Report], name: Names = lambda report: report.
     return "; ".join(parts) + more
 
 
-def each(reports: Mapping[int, Report], name: Names = lambda report: report.rank) -> str:
+def activities(reports: Mapping[int, Report], name: Names = lambda report: report.rank) -> str:
     """What some ranks do, in one line."""
-    groups = alike(reports)[:_MOST]
+    groups = grouped(reports)[:_MOST]
     return "; ".join(
         [f"{ranks_in_words(map(name, g))} {_does(g[0], len(g), _where(g[0]))}" for g in groups]
     )
 
 
-def told(
+def full_report(
     reports: Mapping[int, Report], ends: bool | None, name: Names = lambda report: report.rank
 ) -> str:
-    """All that is known: the line, each group of ranks, where they parted, and what happens now.
+    """The summary, each group of ranks, their first difference, and what happens now.
 
     Parameters
     ----------
     reports, name
-        As :func:`in_short`.
+        As for :func:`summary`.
     ends : bool or None
-        Whether the job is ended; None: it is not certain that it has to be.
+        Whether the job is ended; None: it is not certain that ranks wait in vain.
     """
-    lines = [in_short(reports, name)]
-    groups = alike(reports)
+    lines = [summary(reports, name)]
+    groups = grouped(reports)
     for group in groups[:_MOST]:
         lines += _details(group, name)
-    found = parting(reports)
+    found = first_difference(reports)
     if found is not None:
         number, calls = found
-        lines.append(f"  Of what they remember, they first differ in conversation {number}:")
+        lines.append(f"  As far as they remember, they first differ in conversation {number}:")
         for call, ranks in list(calls.items())[:_MOST]:
             who = ranks_in_words([name(reports[rank]) for rank in ranks])
             lines.append(f"    {who}: {call}")
@@ -74,12 +74,13 @@ def told(
 _ENDS = {
     True: "They wait in vain, and the job is ended (config.end_waits).",
     False: "They wait in vain, and go on waiting, since config.end_waits is off.",
-    None: "This may yet come to an end: the job goes on. (config.wait_limit says after how long "
-    "this is told.)",
+    None: "The wait may still end: the job goes on. (config.wait_limit sets the time until this "
+    "message.)",
 }
 
 
 def _does(report: Report, count: int, where: str) -> str:
+    """What `count` ranks do, as a verb and its complement."""
     be, have = ("is", "has") if count == 1 else ("are", "have")
     if report.doing == "waits":
         return f"{be} in {where}"
@@ -118,7 +119,7 @@ def _head(report: Report) -> tuple[str, str]:
 
 
 def _twins(groups: Sequence[Sequence[Report]]) -> set[tuple[str, str]]:
-    """What several groups that wait have in common: such need more words to be told apart."""
+    """Call and line of groups that wait in the same place: they are distinguished by more words."""
     heads = [_head(group[0]) for group in groups if group[0].doing == "waits"]
     return {head for head in heads if heads.count(head) > 1}
 
@@ -138,7 +139,7 @@ def _details(group: Sequence[Report], name: Names) -> list[str]:
 
 
 def _steps(entries: Sequence[Entry]) -> list[str]:
-    """The last calls, the latest first, each with the number of its conversations in a row."""
+    """The last calls, the latest first; repeated ones once, with their number."""
     found: list[tuple[str, int]] = []
     for entry in reversed(entries):
         text = f"{entry.call} at {entry.line}"

@@ -1,4 +1,4 @@
-"""Ranks that watch one another: those of a communicator, on one node or on several."""
+"""Scopes: the ranks of a communicator that watch one another, on one node or on several."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import time
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakSet
 
 from distarray.comm.calls import Call
@@ -14,11 +14,17 @@ from distarray.comm.waits.channel import Channel, open_channel
 from distarray.comm.waits.verdict import Entry, Report
 from distarray.comm.waits.wire import WORDS, Node, Wire, addresses, listener
 
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from distarray.comm.mpi import MPIGroup
+
 __all__ = ["Among", "Scope", "entry_of", "make_scope"]
 
-#: What ranks remember is equal where this is: shapes, layouts and ranks.
+#: Conversations of some ranks of a group alone; they are compared by their purpose: shapes, layouts
+#: and ranks.
 _CHECKED = frozenset({"begin_exchange", "exchange", "subset"})
-#: How many other nodes are told what a rank does last: the lowest rank that waits speaks.
+#: How many other nodes get a rank's last words: the lowest ones, as the lowest rank reports.
 _TOLD = 8
 _now = time.monotonic
 
@@ -30,7 +36,7 @@ class Among(NamedTuple):
     ----------
     scope : Scope
     key : str
-        The same on all of them, and no other's.
+        Equal on these ranks, and different for any others.
     members : tuple of int
         Their numbers in the scope.
     """
@@ -40,7 +46,7 @@ class Among(NamedTuple):
     members: tuple[int, ...]
 
     def part(self, ranks: Sequence[int]) -> "Among":
-        """Some of them."""
+        """Some of these ranks, given by their places among them."""
         members = tuple([self.members[rank] for rank in ranks])
         return Among(self.scope, f"{self.key}.{zlib.crc32(repr(members).encode()):x}", members)
 
@@ -51,13 +57,13 @@ class Scope:
     Attributes
     ----------
     labels : tuple of int
-        What the ranks are called: their numbers in the world.
+        The names of the ranks: their numbers in the world.
     rank : int
-        This one's number in the scope.
+        This rank's number in the scope.
     channel : Channel
         To the ranks of this node.
     wire : Wire or None
-        To other nodes, if there are.
+        To other nodes, if there are any.
     """
 
     def __init__(self, labels: tuple[int, ...], rank: int, channel: Channel) -> None:
@@ -66,16 +72,16 @@ class Scope:
         self.channel = channel
         self.wire: Wire | None = None
         self._nodes: tuple[int, int] = (0, 0)
-        #: The groups of the programs' communicators, as long as there are such.
-        self.roots: WeakSet[Any] = WeakSet()
+        #: The groups made of the program's communicators, as long as they live.
+        self.roots: WeakSet[MPIGroup] = WeakSet()
         self._known: dict[tuple[str, tuple[int, ...]], int] = {}
 
-    # -- who is in it ----------------------------------------------------------------------------
+    # -- its ranks and nodes ---------------------------------------------------------------------
 
     def among(self, labels: Sequence[int], kind: str = "") -> Among | None:
-        """The ranks of a communicator, if all are in the scope; the same on all of them.
+        """The ranks of a communicator, if all are in the scope; equal on all of them.
 
-        To be called once for each communicator, in the same order by all its ranks.
+        Call it once for each communicator, in the same order on all its ranks.
         """
         place = {label: number for number, label in enumerate(self.labels)}
         if not all(label in place and label >= 0 for label in labels):
@@ -98,17 +104,17 @@ class Scope:
         nodes = [Node(*entry) for entry in json.loads(self.channel.kept(self._nodes))]
         return [node for node in nodes if node.ranks[0] not in self.channel.ranks]
 
-    # -- what they do ----------------------------------------------------------------------------
+    # -- what its ranks do -----------------------------------------------------------------------
 
     def ask(self, late: bool = False) -> None:
-        """Have all ranks write down what they do."""
+        """Ask all ranks to write what they do."""
         self.channel.ask(late)
         for node in self.other_nodes():
             assert self.wire is not None
             self.wire.ask(node, "late" if late else "ask")
 
     def reports(self, stale: float) -> dict[int, Report]:
-        """What all ranks do; who has not been alive for `stale` seconds does not answer."""
+        """What all ranks do; one without a sign of life for `stale` seconds counts as silent."""
         found = {rank: Report(rank, "silent") for rank in range(len(self.labels))}
         found |= self.here(stale)
         for node in self.other_nodes():
@@ -122,7 +128,7 @@ class Scope:
         return found
 
     def _last_of(self, rank: int) -> Report:
-        """A rank of a node where nobody answers any more."""
+        """The report of a rank of a node that does not answer any more."""
         with suppress(ValueError):
             call, path, last = json.loads(self.channel.words_of(rank))
             recent = () if last is None else (Entry(*last),)
@@ -130,7 +136,7 @@ class Scope:
         return Report(rank, "gone")
 
     def take_leave(self, call: str, path: Sequence[str], last: Entry | None) -> None:
-        """Tell other nodes what this rank does last, who may find nobody here any more."""
+        """Send this rank's last words to other nodes, to which nobody here may answer later."""
         words = f"{self.rank} {json.dumps((call, path, last))}".encode()
         if len(words) > WORDS:
             words = f"{self.rank} {json.dumps((call[:60], path, None))}".encode()
@@ -139,7 +145,7 @@ class Scope:
             self.wire.send(node, words)
 
     def heed(self, words: bytes) -> None:
-        """Keep what a rank of another node has said last."""
+        """Keep the last words of a rank of another node."""
         rank, _, text = words.partition(b" ")
         self.channel.keep_words(int(rank), text)
 
@@ -149,13 +155,13 @@ class Scope:
         return {rank: _report(rank, words, stale, self) for rank, words in slots.items()}
 
     def answer(self, question: str) -> dict[Any, Any]:
-        """What another node is told: what the ranks here do."""
+        """The answer to another node's question: what the ranks here do."""
         if question in ("ask", "late"):
             self.channel.ask(question == "late")
         return self.channel.read()
 
     def lower_waits(self, stale: float) -> bool:
-        """Whether a rank of a lower number waits on another node; and is told to speak."""
+        """Whether a lower rank waits on another node; it is asked to report."""
         for node in self.other_nodes():
             assert self.wire is not None
             if node.ranks[0] < self.rank:
@@ -170,14 +176,14 @@ class Scope:
         return False
 
     def close(self) -> None:
-        """Give all up, in a forked child."""
+        """Close channel and wire, in a forked child."""
         self.channel.close()
         if self.wire is not None:
             self.wire.close()
 
 
 def _report(rank: int, words: dict[str, Any], stale: float, scope: Scope) -> Report:
-    """What a rank has written, as a report."""
+    """A report of what a rank has written."""
     moves = words["moves"]
     fields: dict[str, Any] = {key: words[key] for key in ("call", "arguments") if key in words}
     if "recent" in words:
@@ -211,7 +217,7 @@ def _report(rank: int, words: dict[str, Any], stale: float, scope: Scope) -> Rep
 
 
 def entry_of(call: Call, scope: Scope) -> Entry | None:
-    """A conversation in words; None if it is not about ranks of the scope."""
+    """A conversation as the entry of a report; None if its group is not in the scope."""
     among = call.group.among
     if among is None or among.scope is not scope:
         return None
@@ -222,21 +228,21 @@ def entry_of(call: Call, scope: Scope) -> Entry | None:
     return Entry(among.key, call.number, together, call.kind, call.name, call.where, what[:200])
 
 
-def make_scope(comm: Any, labels: tuple[int, ...], watching: bool) -> Scope | None:
+def make_scope(comm: "MPI.Intracomm", labels: tuple[int, ...], watching: bool) -> Scope | None:
     """Let the ranks of a communicator watch one another; collective.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
     labels : tuple of int
-        What its ranks are called.
+        The names of its ranks.
     watching : bool
-        Whether this rank wants it; all must.
+        Whether this rank takes part; all must.
 
     Returns
     -------
     Scope or None
-        None on all ranks, if one does not want it or cannot have it.
+        None on all ranks, if one of them does not take part or has no channel.
     """
     from mpi4py import MPI
 
@@ -257,14 +263,14 @@ def make_scope(comm: Any, labels: tuple[int, ...], watching: bool) -> Scope | No
         near.Free()
 
 
-def _near(comm: Any) -> Any:
+def _near(comm: "MPI.Intracomm") -> "MPI.Intracomm":
     """The ranks on this node."""
     from mpi4py import MPI
 
-    return comm.Split_type(MPI.COMM_TYPE_SHARED)
+    return cast("MPI.Intracomm", comm.Split_type(MPI.COMM_TYPE_SHARED))
 
 
-def _connect(scope: Scope, comm: Any, near: Any) -> None:
+def _connect(scope: Scope, comm: "MPI.Intracomm", near: "MPI.Intracomm") -> None:
     """Exchange the addresses of all nodes."""
     from mpi4py import MPI
 

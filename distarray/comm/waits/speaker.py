@@ -1,4 +1,4 @@
-"""What one process tells the others of itself, and what it says of all when they wait too long."""
+"""The speaker of a process, which writes what the process does and reports waits too long."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from distarray.comm import calls, hooks
 from distarray.comm.waits import stacks
-from distarray.comm.waits.report_text import each, told
+from distarray.comm.waits.report_text import activities, full_report
 from distarray.comm.waits.scope import Scope, entry_of
 from distarray.comm.waits.stacks import Look
 from distarray.comm.waits.verdict import Report, hopeless, spans
@@ -16,32 +16,33 @@ from distarray.config import config
 __all__ = ["Exit", "Speaker", "State", "pause"]
 
 _now = time.monotonic
-#: Times that a rank looks in the limit, and the least and most seconds between.
+#: How often a rank looks within the limit, and the least and most seconds between looks.
 _LOOKS, _LEAST, _MOST = 8, 0.02, 0.5
-#: After so many looks everybody has written what he does; for twice as many he goes on to.
+#: After so many looks every rank has written what it does; it goes on for twice as many.
 _ROUND = 2.5
-#: Looks, and seconds more, after which a process that shows no life does not answer.
+#: Looks, and further seconds, after which a process without a sign of life counts as silent.
 _STALE, _BUSY = 4, 1.0
-#: Seconds that others have to say what they do.
+#: Seconds in which others can answer what they do.
 _PATIENCE = 3.0
-#: The limit for what is certain under `config.check`, and how often others are asked at most (s).
+#: Seconds: the limit under `config.check` for ranks that certainly wait in vain, and the least time
+#: between two questions to the others.
 _AT_ONCE, _SELDOM = 1.0, 10.0
 
 
 class Exit(NamedTuple):
-    """How the program of this process has ended: by what call, at which line."""
+    """The end of this process's program: the call that ended it, and the lines."""
 
     call: str = ""
     path: tuple[str, ...] = ()
 
 
 class State(NamedTuple):
-    """Where this process is.
+    """How far this process is.
 
     Attributes
     ----------
     moves : int
-        How often it has begun to talk or to wait.
+        How often it has begun a conversation or a wait.
     since : float
         When it did so last.
     """
@@ -51,7 +52,7 @@ class State(NamedTuple):
 
 
 class Speaker:
-    """One process among those of a scope.
+    """This process among those of a scope.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ class Speaker:
         Returns
         -------
         Look or None
-            What was written, if something was.
+            What it does, if that was written.
         """
         with self._lock:
             asked = _now() - self.scope.channel.asked()[0] < 2 * _ROUND * pause()
@@ -83,7 +84,7 @@ class Speaker:
             return look
 
     def last_words(self, state: State, end: Exit) -> tuple[int, bytes, int]:
-        """What is to be written when the program has ended: descriptor, bytes and place."""
+        """The words to write when the program has ended: descriptor, bytes and place."""
         with self._lock:
             words = self._words(Look("left", end.call, path=end.path), state)
             recent = words["recent"]
@@ -91,13 +92,13 @@ class Speaker:
             return self.scope.channel.last_words(state.moves, words)
 
     def attend(self, state: State, rest: Callable[[float], bool]) -> None:
-        """Tell; and speak for all, if some wait too long and nobody else is to.
+        """Write what this process does; report on all, if that is up to it and some wait too long.
 
         Parameters
         ----------
         state : State
         rest : callable
-            Lets seconds pass; false if there is no time.
+            Lets seconds pass; returns False if the thread is to end.
         """
         look = self.tell(state)
         if look is None or look.doing != "waits" or _now() < self._next:
@@ -115,7 +116,7 @@ class Speaker:
             self.scope.channel.release()
 
     def others(self) -> str:
-        """What the other ranks do just now, once all have said it or some seconds have passed."""
+        """What the other ranks do now, once all have answered or some seconds have passed."""
         until = _now() + _PATIENCE
         while True:
             self.scope.ask()
@@ -124,12 +125,12 @@ class Speaker:
             del reports[self.scope.rank]
             unknown = [r for r in reports.values() if r.doing in ("goes on", "silent")]
             if not unknown or _now() > until:
-                return each(reports, self._name)
+                return activities(reports, self._name)
 
     # -- this process ----------------------------------------------------------------------------
 
     def _words(self, look: Look, state: State) -> dict[str, Any]:
-        """What it does, for the others to read."""
+        """What this process does, for the others to read."""
         entry, needs = None, None
         doing = look.doing
         among = None if look.begun is None else look.begun.group.among
@@ -138,7 +139,7 @@ class Speaker:
             peers = range(len(among.members)) if look.peers is None else look.peers
             needs = spans([among.members[peer] for peer in peers])
         elif look.begun is not None:
-            doing = "computes"  # with others, who are none of these
+            doing = "computes"  # it waits for ranks outside of this scope
         recent = calls.recent()
         groups = [*self.scope.roots, *[call.group for call in recent]]
         counts = {g.among.key: g.number for g in groups if g.among is not None}
@@ -162,7 +163,7 @@ class Speaker:
     # -- all of them -----------------------------------------------------------------------------
 
     def _is_late(self) -> bool:
-        """Whether some rank has waited too long, and this is the one of its node to say so."""
+        """Whether some rank has waited too long, and this one is the lowest of its node to wait."""
         waiting = [r for r in self.scope.here(_stale()).values() if r.doing == "waits"]
         if self.scope.rank != min([report.rank for report in waiting], default=-1):
             return False
@@ -170,7 +171,7 @@ class Speaker:
         return overdue or max([report.age for report in waiting]) >= _limit()
 
     def _all(self, state: State, rest: Callable[[float], bool]) -> dict[int, Report] | None:
-        """What all do, and have done for a while; those that have moved meanwhile go on."""
+        """What all ranks have been doing for a while; None if the thread is to end meanwhile."""
         self.scope.ask(late=True)
         before = self.scope.reports(_stale())
         until = _now() + _ROUND * pause()
@@ -185,6 +186,7 @@ class Speaker:
         return found
 
     def _conclude(self, reports: Mapping[int, Report]) -> None:
+        """Report on waits that are too long, unless that has been done; end the job if in vain."""
         certain = hopeless(reports, _limit(), config.wait_limit)
         waiting = [report for report in reports.values() if report.doing == "waits"]
         what = certain, tuple([(report.rank, report.moves) for report in waiting])
@@ -192,7 +194,7 @@ class Speaker:
         if what == self._told or not (certain or age >= max(self._patience, config.wait_limit)):
             return
         self._told = what
-        text = told(reports, config.end_waits if certain else None, self._name)
+        text = full_report(reports, config.end_waits if certain else None, self._name)
         if certain and config.end_waits:
             hooks.end_all(text)
         hooks.say(text)
@@ -209,10 +211,11 @@ def pause() -> float:
 
 
 def _limit() -> float:
-    """Seconds after which a wait is looked into."""
+    """Seconds after which a wait is too long."""
     limit: float = config.wait_limit
     return min(limit, _AT_ONCE) if config.check else limit
 
 
 def _stale() -> float:
+    """Seconds without a sign of life after which a process counts as silent."""
     return _STALE * pause() + _BUSY

@@ -9,7 +9,7 @@ theirs and the line of the program names it.
 
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -20,9 +20,9 @@ from distarray.comm.user_lines import called, is_house, places, said, user_frame
 
 __all__ = ["Look", "look"]
 
-#: Where a rank under the runner waits for the others once its program has ended.
+#: The function in which a rank under the runner waits for the others at the end of its program.
 _AT_THE_END = "all_arrive"
-#: Names under which functions that stand for another one keep it.
+#: Variables in which functions that stand for another one keep it.
 _STAND_INS = ("numpy_function", "ufunc", "func", "function")
 _MOST = 240  # characters of arguments
 
@@ -35,18 +35,18 @@ class Look(NamedTuple):
     doing : str
         "waits" for other ranks, "computes", or "left": the program has ended.
     call : str
-        The function that the user's line has called; where it computes, the expression there.
+        The function that the user's line has called; if it computes, the expression there.
     arguments : str
     path : tuple of str
         The user's lines, the innermost first.
     begun : Call or None
-        The conversation it waits in.
+        The conversation that it waits in.
     peers : tuple of int or None
-        Ranks of its group that it is with; None for all.
+        The ranks of the group that take part; None for all.
     size : int
-        Bytes that it carries.
+        Bytes of the conversation.
     aside : bool
-        Whether it is another thread of the program's that waits: the main one may go on.
+        Whether another thread waits, so that the main one may go on.
     """
 
     doing: str
@@ -60,10 +60,10 @@ class Look(NamedTuple):
 
 
 def look() -> Look:
-    """What this process does: its main thread, or another one that waits if that one does not.
+    """What this process does: its main thread, or if that does not wait another one that does.
 
-    Autograd's threads have no line of the user's, and work for the main one. Not to be called by a
-    thread that waits.
+    Autograd's threads have no line of the user's, and work for the main thread. Not for threads
+    that wait themselves.
     """
     frames: dict[int, Any] = dict(sys._current_frames())
     main: FrameType | None = frames.pop(threading.main_thread().ident or 0, None)
@@ -78,7 +78,7 @@ def look() -> Look:
 
 
 def _waiting(frame: FrameType, main: FrameType | None) -> Look:
-    """A thread that waits: from the innermost frame outwards to the user."""
+    """What a waiting thread does, from its innermost frame outwards to the user's line."""
     if frame.f_code.co_name == _AT_THE_END:
         return Look("left")
     begun, peers, size = _conversation(frame)
@@ -146,7 +146,7 @@ def _call(entry: FrameType) -> tuple[str, str]:
 
 
 def _stood_for(values: dict[str, Any], otherwise: str) -> str:
-    """The function that one made for it stands for."""
+    """The name of the function that a function made for it stands for."""
     found = [values[key] for key in _STAND_INS if callable(values.get(key))]
     return named(found[0]) if found else otherwise
 
@@ -176,7 +176,7 @@ def _of_ours(name: str, module: str, shown_as: str) -> str:
     return shown_as + name
 
 
-def _arguments(args: Iterable[Any], kwargs: Any) -> str:
+def _arguments(args: Iterable[Any], kwargs: Mapping[str, Any] | None) -> str:
     words = [described(value) for value in args]
     words += [f"{name}={described(value)}" for name, value in (kwargs or {}).items()]
     text = ", ".join(words)

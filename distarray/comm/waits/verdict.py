@@ -1,31 +1,39 @@
-"""Who waits for whom, and whether that can end: decided from what each rank has said.
+"""The verdict on ranks that wait for one another: whether they wait in vain, from their reports.
 
-Ranks may wait for long and rightly so: for one that computes, reads, is stopped in a debugger, or
-for much data on a slow network. It is certain that a rank waits in vain where one that it waits for
-has gone past this conversation without taking part in it; or where it has not come to it, and has
-left, or waits in vain itself.
+Ranks may wait for long with good reason: for one that computes, reads, is stopped in a debugger, or
+for much data on a slow network. A rank certainly waits in vain for one that has gone past the
+conversation without taking part in it; or that has not reached it, and has left or waits in vain
+itself.
 """
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-__all__ = ["LONG", "SLOWEST", "Entry", "Report", "Span", "alike", "hopeless", "parting", "spans"]
+__all__ = [
+    "LONG",
+    "SLOWEST",
+    "Entry",
+    "Report",
+    "Span",
+    "first_difference",
+    "grouped",
+    "hopeless",
+    "spans",
+]
 
-#: Bytes a second that a slow network may take: what carries more for its time may still be coming.
+#: Bytes a second of a slow network: data that has had less time for its size may still come.
 SLOWEST = 1 << 22
 #: Conversations in which a rank may be busy with a file system.
 ON_DISK = frozenset({"opened", "_write_all", "_close"})
-#: How much longer than the limit nothing has to happen, on any rank, where nothing else is certain.
+#: Where nothing else shows that ranks wait in vain, they must be at rest for this many limits.
 LONG = 3.0
-
-
-#: First, behind the last, step.
+#: Start, stop and step, as of a range.
 Span = tuple[int, int, int]
 
 
 def spans(ranks: Iterable[int]) -> tuple[Span, ...]:
-    """Ranks as a few arithmetic progressions: those of a mesh are one or two, however many."""
+    """Ranks as a few arithmetic progressions; along mesh dimensions one or two are enough."""
     found: list[list[int]] = []
     for rank in sorted(set(ranks)):
         step = rank - (found[-1][1] - 1) if found else 0
@@ -47,15 +55,15 @@ class Entry(NamedTuple):
     Attributes
     ----------
     group : str
-        Whose; equal on all its ranks.
+        The key of its group; equal on all ranks.
     number : int
         How many conversations of all its ranks the group has had, this one included.
     together : bool
-        Whether this is one of those.
+        Whether this is one of all its ranks.
     kind, call, line : str
         The method of the group; the function that the user has called, and the user's line.
     what : str
-        What has to be equal on all ranks, if something has: the shape, or the layouts.
+        The shape, or the layouts, which must be equal on all ranks; empty if there is none.
     """
 
     group: str
@@ -77,26 +85,26 @@ class Report(NamedTuple):
         "waits", "computes", "left" (the program has ended), "gone" (the process has), "silent"
         (it does not answer), "goes on" (it talks with other ranks).
     age : float
-        Seconds since it began to.
+        Seconds since it began that.
     call, arguments, path
         The function that the user has called, its arguments, and the user's lines, the innermost
         first; where a rank computes, `call` is the expression there.
     entry : Entry or None
         The conversation that it waits in.
     needs : tuple of (int, int, int)
-        The ranks that take part in it, as :func:`spans` has them.
+        The ranks that take part in it, as :func:`spans`.
     size : int
-        Bytes it carries.
+        Its bytes.
     aside : bool
-        Whether only a thread waits, and not the program's main one.
+        Whether another thread waits, and not the main one.
     counts : mapping of str to int
-        How many conversations its groups have had.
+        How many conversations its groups have had, by their keys.
     recent : tuple of Entry
         Its last conversations, the oldest first.
     whole : bool
-        Whether those are all that it had.
+        Whether it has had no others.
     moves : int
-        Changes whenever the rank begins to talk.
+        Changes whenever the rank begins a conversation or a wait.
     """
 
     rank: int
@@ -116,7 +124,7 @@ class Report(NamedTuple):
 
     @property
     def place(self) -> Any:
-        """What ranks have in common that wait in the same call."""
+        """A value that is equal for ranks that wait in the same call."""
         entry = self.entry
         at = None if entry is None else (entry.group, entry.number, entry.kind, entry.what)
         return self.doing, at, self.call, self.path
@@ -131,11 +139,11 @@ def hopeless(reports: Reports, limit: float, rest: float | None = None) -> bool:
     Parameters
     ----------
     reports : mapping of int to Report
-        Of all ranks, by rank; none of those that wait has moved in a while.
+        Of all ranks, by rank. Those that wait have not moved between two looks.
     limit : float
-        Seconds after which a rank waits for long.
+        Seconds after which a wait is too long.
     rest : float, optional
-        The same where nothing is certain but that no rank moves; `limit` by default.
+        The same for the case that no rank moves and nothing else is certain; `limit` by default.
     """
     waiting = [r for r in reports.values() if r.doing == "waits" and not r.aside]
     if max([report.age for report in waiting], default=0.0) < limit:
@@ -147,39 +155,43 @@ def hopeless(reports: Reports, limit: float, rest: float | None = None) -> bool:
 
 
 def _in_vain(waiting: list[Report], reports: Reports, over: set[int]) -> set[int]:
-    """The ranks that wait for one that will not come: the largest set that is so of itself."""
+    """The ranks that wait for one that will not come.
+
+    Ranks of the set count as such ranks themselves: it is the largest set for which that holds.
+    """
     numbers: dict[Any, int] = {}
-    kinds = {  # of thousands of ranks most have done the same
+    kinds = {  # most of thousands of ranks have done the same
         rank: numbers.setdefault((r.entry, tuple(r.counts.items()), r.recent), len(numbers))
         for rank, r in reports.items()
     }
     held = {report.rank for report in waiting if report.entry is not None}
     while True:
-        hoping = _hoping(held, over | held, kinds, reports)
-        if not hoping:
+        others = _not_in_vain(held, over | held, kinds, reports)
+        if not others:
             return held
-        held -= hoping
+        held -= others
 
 
-def _hoping(
+def _not_in_vain(
     held: set[int], standing: set[int], kinds: Mapping[int, int], reports: Reports
 ) -> set[int]:
-    """Those that wait for nobody of whom it is certain that he does not come."""
+    """The ranks that wait for none that certainly will not come; `standing` ranks stay there."""
     answers: dict[Any, bool] = {}
     for rank in held:
         key = kinds[rank], reports[rank].needs
         if key not in answers:
             others = {(kinds[q], q in standing): q for q in _ranks(reports[rank].needs)}
             answers[key] = any(
-                _never(reports[rank], reports[q], stands) for (_, stands), q in others.items()
+                _will_not_come(reports[rank], reports[q], stands)
+                for (_, stands), q in others.items()
             )
     return {rank for rank in held if not answers[kinds[rank], reports[rank].needs]}
 
 
-def _never(report: Report, other: Report, stands: bool) -> bool:
-    """Whether a rank will not take part in another's conversation.
+def _will_not_come(report: Report, other: Report, stands: bool) -> bool:
+    """Whether the other rank will certainly not take part in a rank's conversation.
 
-    `stands`: it comes nowhere any more. What it may have forgotten it has done.
+    `stands`: it does not go on. Conversations that it may have forgotten count as taken part in.
     """
     entry = report.entry
     if entry is None or entry.group not in other.counts:
@@ -194,9 +206,10 @@ def _never(report: Report, other: Report, stands: bool) -> bool:
 
 
 def _sends_nothing(report: Report, entry: Entry, other: Report, stands: bool, behind: int) -> bool:
-    """As `_never`, for what not all ranks of a group do: such are counted by what they are about.
+    """`_will_not_come`, for a conversation of some ranks of a group alone.
 
-    One more of the same, between the same two conversations of all, is one that another lacks.
+    Such conversations between the same two of all ranks are counted, by kind and purpose: if the
+    rank has begun more of them, the other one has not taken part in the last.
     """
     if behind > 0:
         return stands
@@ -210,15 +223,15 @@ def _sends_nothing(report: Report, entry: Entry, other: Report, stands: bool, be
 
 
 def _at(report: Report, entry: Entry) -> list[Entry]:
-    """What a rank remembers of the time at which another one's conversation was begun."""
+    """The conversations of a rank between the same two of all ranks as an entry."""
     return [e for e in report.recent if (e.group, e.number) == (entry.group, entry.number)]
 
 
 def _at_rest(waiting: list[Report], reports: Reports, over: set[int], limit: float) -> bool:
-    """Whether nothing moves any more, and ranks are in different calls.
+    """Whether some ranks have been at rest for long enough, in different calls.
 
-    All that such ranks wait for, directly or not, waits elsewhere or has left. Even so their data
-    may be on its way: only after a longer time that cannot be.
+    All ranks that they wait for, directly or not, wait in other calls or have left. Data may still
+    be on its way, but not after a longer time.
     """
     held = {r.rank for r in waiting if r.entry is None or r.entry.kind not in ON_DISK}
     held -= _under_way(waiting, reports)
@@ -234,7 +247,7 @@ def _at_rest(waiting: list[Report], reports: Reports, over: set[int], limit: flo
 
 
 def _under_way(waiting: list[Report], reports: Reports) -> set[int]:
-    """The ranks in conversations where all are there that take part: these only take their time."""
+    """The ranks in conversations in which all ranks take part already: these only take time."""
     found, answers = set(), {}
     for report in waiting:
         key = report.place, report.needs
@@ -248,8 +261,8 @@ def _under_way(waiting: list[Report], reports: Reports) -> set[int]:
     return found
 
 
-def alike(reports: Reports) -> list[list[Report]]:
-    """The ranks that do the same, those that wait first, and the most of them first."""
+def grouped(reports: Reports) -> list[list[Report]]:
+    """The ranks in groups that do the same: first those that wait, and the largest groups first."""
     groups: dict[Any, list[Report]] = {}
     for _, report in sorted(reports.items()):
         entry = report.entry
@@ -259,11 +272,10 @@ def alike(reports: Reports) -> list[list[Report]]:
     return sorted(groups.values(), key=lambda g: (g[0].doing != "waits", -len(g), g[0].rank))
 
 
-def parting(reports: Reports) -> tuple[int, dict[str, list[int]]] | None:
-    """The first conversation that ranks remember differently: its number, and who was where.
+def first_difference(reports: Reports) -> tuple[int, dict[str, list[int]]] | None:
+    """The first conversation that differs between ranks: its number, and the ranks by call.
 
-    Only those count that all ranks of a group make. Where ranks have parted is often long before
-    they wait.
+    Only conversations of all ranks of a group count. Ranks often diverge long before they wait.
     """
     books: dict[tuple[str, int], dict[str, list[int]]] = {}
     for rank, report in sorted(reports.items()):

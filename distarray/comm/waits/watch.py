@@ -1,9 +1,9 @@
-"""Nobody waits for ever unnoticed: each process watches how long it waits for others.
+"""The watch: a thread of each process that notices when the process waits too long for others.
 
-A thread looks several times in `config.wait_limit` whether this process still is in the same
-conversation, and then writes down where, for the other ranks to read. Of those that wait too long
-the lowest one says who is where, and ends the job if nobody can go on. The thread says nothing by
-MPI: the communicator is what is stuck.
+Several times in `config.wait_limit` it looks whether the process is still in the same conversation,
+and then writes where, for the other ranks to read. Of the ranks that wait too long the lowest
+reports what all ranks do, and ends the job if they wait in vain. The thread sends nothing by MPI,
+since the communicator may be stuck.
 """
 
 import atexit
@@ -12,11 +12,11 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from distarray.comm import calls, hooks
 from distarray.comm.waits import stacks
-from distarray.comm.waits.last_words import say_farewell
+from distarray.comm.waits.last_words import leave_words
 from distarray.comm.waits.scope import Among, Scope, make_scope
 from distarray.comm.waits.speaker import Exit, Speaker, State, pause
 from distarray.comm.waits.verdict import LONG
@@ -24,18 +24,20 @@ from distarray.comm.waits.wire import Wire
 from distarray.config import config
 
 if TYPE_CHECKING:
+    from mpi4py import MPI
+
     from distarray.comm.mpi import MPIGroup
 
 __all__ = ["Among", "another_line", "before_meeting", "elsewhere", "join"]
 
 _now = time.monotonic
-#: Seconds without a look after which the process must have been stopped, which is no waiting.
+#: After so many seconds without a look the process must have been stopped: it has not waited.
 _GAP = 5.0
 _watch: "_Watch | None" = None
 
 
 class _Watch:
-    """The thread of this process that watches it."""
+    """The watching thread of this process."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.speakers: list[Speaker] = []
@@ -57,7 +59,7 @@ class _Watch:
             wire.start()
 
     def stop(self) -> None:
-        """End, lest a fork take place while a thread holds a lock."""
+        """End the thread, since it could hold a lock during a fork."""
         if self._thread is not None:
             self._stop.set()
             self._thread.join()
@@ -66,7 +68,7 @@ class _Watch:
                 wire.stop()
 
     def add(self, scope: Scope) -> None:
-        """Watch these ranks, too."""
+        """Watch one more set of ranks."""
         self.speakers.append(Speaker(scope))
         if scope.wire is not None:
             scope.wire.start()
@@ -75,18 +77,18 @@ class _Watch:
         return [s.scope.wire for s in self.speakers if s.scope.wire is not None]
 
     def forget(self) -> None:
-        """Be none of the ranks: in a forked child."""
+        """Leave all sets of ranks, in a forked child."""
         for speaker in self.speakers:
             speaker.scope.close()
         self.speakers.clear()
 
     def leave(self) -> None:
-        """Have it said, when the interpreter has come to its end, that the program has ended."""
+        """Have it written, once the interpreter ends, that the program has ended."""
         call, line, moves = hooks.last_exit
         end = Exit(call, (line,)) if moves == calls.moves() else Exit()
         state = State(calls.moves(), _now())
         words = [speaker.last_words(state, end) for speaker in self.speakers]
-        say_farewell(words, [wire.door for wire in self._wires()])
+        leave_words(words, [wire.door for wire in self._wires()])
 
     def _run(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the main thread's
@@ -94,13 +96,13 @@ class _Watch:
             try:
                 if config.wait_limit > 0:
                     self._look()
-            except Exception as error:  # which must not end a job that is well
+            except Exception as error:  # it must not end a job that is well
                 if not sys.is_finalizing():
                     hooks.say(f"nobody watches any more how long this rank waits: {error!r}")
                 return
 
     def _rest(self, seconds: float) -> bool:
-        """Let time pass; whether to go on."""
+        """Let time pass; return whether to go on."""
         return not self._stop.wait(seconds)
 
     def _look(self) -> None:
@@ -115,14 +117,14 @@ class _Watch:
         self._seen = _now()
 
     def _look_alone(self, still: float) -> None:
-        """Where the ranks have not met yet, and do not know of one another."""
+        """Look where the ranks have not met yet, and cannot read what the others do."""
         assert self._first is not None
         look = stacks.look()
         rank, size = self._first
         if look.doing != "waits":
             return
         self._first = None
-        if rank < 2:  # rank 0 may be the one that does not come
+        if rank < 2:  # rank 1 as well, as rank 0 may be the one that does not come
             where = look.path[0] if look.path else "its start"
             hooks.say(
                 f"rank {rank} of {size} waits in {look.call} at {where}, for {still:.0f} s, until "
@@ -131,8 +133,8 @@ class _Watch:
             )
 
 
-def before_meeting(comm: Any) -> None:
-    """Watch this process while it meets others for the first time.
+def before_meeting(comm: "MPI.Intracomm") -> None:
+    """Watch this process from before it meets others for the first time.
 
     Parameters
     ----------
@@ -150,7 +152,7 @@ def join(group: "MPIGroup") -> None:
 
     Cost
     ----
-    A few small collectives, unless its ranks watch one another already as part of more.
+    A few small collectives, unless its ranks watch one another already in a larger set.
     """
     if group.size == 1:
         return
@@ -170,19 +172,19 @@ def join(group: "MPIGroup") -> None:
 
 
 def another_line() -> Among | None:
-    """The ranks of the world, for a communicator of the runner's; in the same order on all."""
+    """The ranks of the world, for a communicator of the runner's; called in one order by all."""
     scope = _watch.speakers[0].scope if _watch is not None and _watch.speakers else None
     return None if scope is None else scope.among(scope.labels, "line ")
 
 
 def elsewhere(error: BaseException) -> str:
-    """What the other ranks do where MPI has failed: an error of its own names one rank alone."""
+    """What the other ranks do, for an error of MPI, which itself names one rank alone."""
     by_mpi = type(error).__module__.startswith("mpi4py")
     if not by_mpi or _watch is None or not _watch.speakers:
         return ""
     try:
         return f"\nmeanwhile {_watch.speakers[0].others()}"
-    except Exception as another:  # the first one is what is to be told
+    except Exception as another:  # the first error is the one to report
         return f"\nwhat the other ranks do is not known: {another!r}"
 
 

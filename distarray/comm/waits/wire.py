@@ -1,9 +1,9 @@
-"""How nodes tell one another what their ranks do: a question over TCP, and an answer.
+"""The wire between nodes: questions over TCP about what their ranks do, and answers.
 
-Each rank listens, and answers for all ranks of its node; whoever asks takes the first that does. A
-port that is closed says that its process has ended, or has nothing to say any more: what it did
-last it has sent before, to the first nodes, in a datagram that nobody waits for. All of it is
-sealed with a secret of the job.
+Each rank listens, and answers for all ranks of its node; the first answer is taken. A closed port
+shows that its process has ended, or will not answer any more; before, it has sent its last words to
+the first nodes, in a datagram that nobody waits for. All messages are sealed with a secret of the
+job.
 """
 
 import contextlib
@@ -25,20 +25,20 @@ __all__ = ["WORDS", "Node", "Wire", "addresses", "listener"]
 _SEAL = 32
 _NONCE = 16
 _LENGTH = struct.Struct("<I")
-#: Seconds for a connection, and for an answer: ranks that are busy with Python answer late.
+#: Seconds for a connection, and for an answer: ranks that are busy in Python answer late.
 _CONNECT, _ANSWER = 0.5, 1.0
-#: How often nobody answers before a node is given up, and bytes of a question at most.
+#: Ports that do not answer before a node is given up, and the most bytes of a question.
 _DEAF, _QUESTION = 4, 64
-#: Seconds after which a thread that answers is asked whether it is still to.
+#: Seconds between looks whether the answering thread is to end.
 _PAUSE = 0.2
 _SIOCGIFADDR = 0x8915
-#: Bytes of last words at most.
+#: The most bytes of last words.
 WORDS = 512
 Tables = dict[int, dict[str, Any]]
 
 
 class Node(NamedTuple):
-    """Where the ranks of a node can be asked: each has a port.
+    """The addresses of a node, and a port of each of its ranks.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Node(NamedTuple):
 
 
 class Wire:
-    """This rank's end.
+    """This rank's end of the wire.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Wire:
     secret : bytes
         Of the job.
     answer : callable
-        Gives what is to be answered to a question.
+        Returns the answer to a question.
     heed : callable
         Takes the last words of a rank of another node.
     """
@@ -85,17 +85,17 @@ class Wire:
 
     @property
     def door(self) -> int:
-        """The descriptor that is to be closed when this process has nothing to say any more."""
+        """The descriptor to close when this process will not answer any more."""
         return self._door.fileno()
 
     def start(self) -> None:
-        """Answer whoever asks, from a thread of its own: two that ask one another both get it."""
+        """Answer questions in a thread of its own, so that two ranks can ask each other."""
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="distarray-wire", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer nobody for a while."""
+        """Stop answering, until `start`."""
         if self._thread is not None:
             self._stopping = True
             self._thread.join()
@@ -109,7 +109,7 @@ class Wire:
         ear = self._ear.fileno()
         while not self._stopping:
             for file, event in poll.poll(1000 * _PAUSE):
-                if event & select.POLLNVAL:  # the program has closed what it did not open
+                if event & select.POLLNVAL:  # the program has closed a socket that it did not open
                     return
                 if file == ear:
                     self._hear()
@@ -133,14 +133,14 @@ class Wire:
                 self._heed(data[_SEAL:])
 
     def send(self, node: Node, words: bytes) -> None:
-        """Tell a node what this process does last; nobody waits for it, and it may be lost."""
+        """Send last words to a node; nobody waits for them, and they may be lost."""
         for host in node.addresses if node.ports else ():
             with contextlib.suppress(OSError):
                 data = self._seal(b"last" + words) + words
                 self._ear.sendto(data, socket.MSG_DONTWAIT, (host, node.ports[0]))
 
     def ask(self, node: Node, question: str) -> dict[str, Any] | None:
-        """What a node answers; None if nobody answers, empty if all its ranks have ended."""
+        """A node's answer; None if no rank answers, empty if all its ranks have ended."""
         hosts = [host for host in node.addresses if host not in self._own]
         closed, deaf = [], 0
         for port in node.ports:
@@ -151,7 +151,7 @@ class Wire:
                     return self._ask(host, port, question)
                 except ConnectionRefusedError:
                     closed.append((host, port))
-                except (OSError, ValueError):  # it leads elsewhere from here, or it is busy
+                except (OSError, ValueError):  # another host has this address, or it is busy
                     deaf += 1
         return {} if len(closed) == len(hosts) * len(node.ports) > 0 else None
 
@@ -170,24 +170,24 @@ class Wire:
     def _opened(self, line: socket.socket, about: bytes, most: int = 1 << 30) -> bytes:
         (length,) = _LENGTH.unpack(_exactly(line, _LENGTH.size))
         if length > most:
-            raise ValueError("a stranger's")
+            raise ValueError("the message is too long to be of this job")
         seal = _exactly(line, _SEAL)
         data = _exactly(line, length)
         if not hmac.compare_digest(seal, self._seal(about + data)):
-            raise ValueError("somebody else's")
+            raise ValueError("the message is not of this job")
         return data
 
     def _seal(self, data: bytes) -> bytes:
         return hmac.digest(self._secret, data, hashlib.sha256)
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering for good."""
         self._door.close()
         self._ear.close()
 
 
 def listener() -> socket.socket:
-    """A port of this process's that others can reach."""
+    """A listening socket that other nodes can reach."""
     door = socket.socket()
     try:
         door.bind(("", 0))
@@ -200,7 +200,7 @@ def listener() -> socket.socket:
 
 
 def _ear(door: socket.socket) -> socket.socket:
-    """A port for datagrams: that of the door, or one at which nobody looks."""
+    """A socket for datagrams at the door's port; at none that others know if it is taken."""
     ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with contextlib.suppress(OSError):
         ear.bind(("", door.getsockname()[1]))
