@@ -28,7 +28,7 @@ from distarray.errors import CheckpointError
 from distarray.layout import Placement, Shard
 from distarray.typing import Array, DType
 
-__all__ = ["Flat", "Leaf", "Node", "entries_of", "flatten", "item_of", "plain_value", "unflatten"]
+__all__ = ["Flat", "Leaf", "Node", "entries_of", "flatten", "item_of", "unflatten"]
 
 #: The description of a value.
 Node: TypeAlias = dict[str, Any]
@@ -272,7 +272,7 @@ def _state(node: Any, array: Callable[[Node], Any], item: Callable[[Array, str],
         return _state(node["state"], array, item)
     if "item" in node:
         return item(item_of(node), node["kind"])
-    return plain_value(node)
+    return _plain_value(node)
 
 
 def entries_of(pairs: Any) -> dict[Any, Any]:
@@ -298,7 +298,7 @@ def item_of(node: Mapping[str, Any]) -> Array:
     return whole
 
 
-def plain_value(node: Mapping[str, Any]) -> Any:
+def _plain_value(node: Mapping[str, Any]) -> Any:
     """The number, string or similar value of a node."""
     if "value" in node:
         value = node["value"]

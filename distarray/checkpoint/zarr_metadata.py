@@ -17,7 +17,16 @@ from distarray.errors import CheckpointError
 from distarray.io.chunk_grids import Grid
 from distarray.typing import DType, Shape
 
-__all__ = ["Json", "Stored", "array_json", "dtype_from", "dtype_name", "many", "parse_array"]
+__all__ = [
+    "CHECK",
+    "Json",
+    "Stored",
+    "array_json",
+    "dtype_from",
+    "dtype_name",
+    "many",
+    "parse_array",
+]
 
 #: JSON that has been read, from which anything may come.
 Json: TypeAlias = dict[str, Any] | list[Any] | str | float | bool | None

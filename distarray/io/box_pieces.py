@@ -67,7 +67,7 @@ def assembled(found: Sequence[Piece], box: Box, mesh: DeviceMesh) -> Array:
     found : sequence of (slices, array)
         Pieces of a block, by their places in it.
     box : tuple of (int, int)
-        In the block.
+        A box of the block.
     mesh : DeviceMesh
         Its device holds new arrays.
     """

@@ -1,4 +1,4 @@
-"""Chunk grids: how an array is cut into files and checksummed chunks, and which rank writes which.
+"""Chunk grids: the division of an array into files and checksummed chunks, and their writers.
 
 Pure: layouts in, integers and layouts out. A file holds one shard, a box of the array; all shards
 of an array have the same shape, and so have the chunks in them, as Zarr requires. Shards follow
@@ -107,7 +107,7 @@ def plan_shards(layout: Layout, itemsize: int, turn: int = 0) -> tuple[Grid, Lay
     itemsize : int
         Bytes an element.
     turn : int
-        Chooses among ranks that could equally write an array; count it up from array to array.
+        Chooses among ranks that could equally write an array; increase it from array to array.
 
     Returns
     -------

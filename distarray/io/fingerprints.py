@@ -16,7 +16,6 @@ from distarray.layout import Placement
 from distarray.typing import Array, ArrayLike, DType
 
 __all__ = [
-    "array_words",
     "described",
     "has_exact_bytes",
     "options_said",
@@ -41,7 +40,7 @@ _PLAIN = (
 _EXACT = frozenset("?bBhHiIlLqQpPefdFDSUmM")
 
 
-def array_words(x: DistArray) -> str:
+def _array_words(x: DistArray) -> str:
     """Data type, layout and ranks of a distributed array."""
     return f"{x.dtype} {x.layout} on {x.mesh.ranks}"
 
@@ -49,7 +48,7 @@ def array_words(x: DistArray) -> str:
 def value_words(value: ArrayLike) -> str:
     """An array that is written; where it is not distributed, its values count as well."""
     if isinstance(value, DistArray):
-        return array_words(value)
+        return _array_words(value)
     found = np.asarray(value)
     return f"{found.dtype} {found.shape}, {_values(found)}"
 

@@ -193,7 +193,7 @@ def _through_path(
 def _stream(file: IO[Any], write: Writing, mesh: DeviceMesh) -> None:
     """Write to the files that the ranks have opened; collective.
 
-    A rank that has opened rank 0's file does not write, and moves its position to the end.
+    A rank that has opened rank 0's file does not write, and moves its position to rank 0's.
     """
     group = mesh.group
     known = group.allgather_object(_identity(file))

@@ -27,7 +27,7 @@ from distarray.layout import Box, Layout
 from distarray.plan import moved_elements
 from distarray.typing import Array, DType, Placements, Shape
 
-__all__ = ["Sink", "Source", "read_array", "read_block", "write_array"]
+__all__ = ["Sink", "Source", "read_array", "write_array"]
 
 #: Bytes that are sent to a single writer at a time.
 _PIECE = 1 << 25
@@ -118,7 +118,7 @@ def read_array(
         result = agreed(mesh.group, lambda: empty(layout, dtype, mesh))
         agree(mesh.group, read_in_slabs(result, chunks, source.read))
         return result
-    block = read_block(source, reading, dtype, mesh)
+    block = _read_block(source, reading, dtype, mesh)
     return wrap(*settled(block, reading, mesh), mesh)
 
 
@@ -144,7 +144,7 @@ def _agreed(
     return agreed_on
 
 
-def read_block(source: Source, layout: Layout, dtype: DType, mesh: DeviceMesh) -> Array:
+def _read_block(source: Source, layout: Layout, dtype: DType, mesh: DeviceMesh) -> Array:
     """This rank's block of a layout, from storage; raises on all ranks if it fails on one."""
 
     def fetched() -> Array:

@@ -60,8 +60,7 @@ def storage_layout(
         return layout
     if layout.is_replicated and (not layout.ndim or layout.size * itemsize <= _GRAIN):
         return Layout.lone(layout.shape, layout.mesh_shape, (0,) * len(layout.mesh_shape))
-    spare = tuple([m for m in range(len(layout.mesh_shape)) if _is_spare(layout, m)])
-    units = tuple(chunks) if chunks is not None else (1,) * layout.ndim
+    spare, units = _spare(layout), chunks or (1,) * layout.ndim
     if not spare and _is_aligned(layout, units):
         return layout
     dim = _dimension_to_divide(layout, units, spare, itemsize)
@@ -82,10 +81,10 @@ def _divided_anew(layout: Layout, units: Sequence[int], itemsize: int) -> Layout
     return _divided(bare, units, everyone, dim, itemsize)
 
 
-def _is_spare(layout: Layout, mesh_dim: int) -> bool:
-    """Whether ranks along a mesh dimension hold the same elements."""
-    cutting = any(mesh_dim in cut.mesh_dims for cut in layout.cuts)
-    return not cutting and layout.mesh_shape[mesh_dim] > 1
+def _spare(layout: Layout) -> tuple[int, ...]:
+    """Mesh dimensions along which ranks hold the same elements."""
+    cutting = {mesh_dim for cut in layout.cuts for mesh_dim in cut.mesh_dims}
+    return tuple([m for m, n in enumerate(layout.mesh_shape) if n > 1 and m not in cutting])
 
 
 def _is_aligned(layout: Layout, units: Sequence[int]) -> bool:

@@ -35,8 +35,9 @@ _loadtxt: Any = np.loadtxt
 _genfromtxt: Any = np.genfromtxt
 
 Converter: TypeAlias = Callable[[Any], Any]
-#: Columns by name or number, and values or functions for them.
+#: Columns by name or number.
 Columns: TypeAlias = int | str | Sequence[int | str] | None
+#: Values or functions by column, or in the order of the columns.
 ByColumn: TypeAlias = Mapping[Any, Any] | Sequence[Any] | str | None
 
 #: Elements that a rank formats at a time.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMPRESSED", "Comments", "is_divisible", "parsed", "share_of", "spread"]
 
-#: What begins a comment: several marks, or none.
+#: Marks that begin a comment.
 Comments: TypeAlias = str | bytes | Sequence[str | bytes] | None
 
 #: Endings of files that NumPy decompresses.
@@ -54,7 +54,7 @@ class _Stretch(RawIOBase):
         file.seek(start)
 
     def readable(self) -> bool:
-        """Yes."""
+        """Whether it can be read: always."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:

@@ -1,4 +1,4 @@
-"""What may have happened to a checkpoint: each function does it to the one at a path."""
+"""Damages of a checkpoint: each function damages the one at a path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CLAIMS", "DAMAGES", "HOSTILE", "Bomb", "claimed"]
 
 
 class Bomb:
-    """What runs when it is unpickled."""
+    """An object that runs a command when it is unpickled."""
 
     def __reduce__(self) -> Any:
         return os.system, (f"touch {os.environ.get('DISTARRAY_TEST_BOMB', '/tmp/exploded')}",)
@@ -86,7 +86,7 @@ def description_empty(path: Path) -> None:
     os.truncate(path / "zarr.json", 0)
 
 
-#: With words that the message has.
+#: With a pattern of the error text.
 DAMAGES: dict[Callable[[Path], None], str] = {
     truncated: r"array 'table': .*c\.0\.0 has \d+ bytes where \d+ were saved; .*truncated",
     emptied: r"c\.0\.0 has 0 bytes",
@@ -105,7 +105,7 @@ DAMAGES: dict[Callable[[Path], None], str] = {
 
 
 def _resealed(path: Path, change: Callable[[Any, Any], None]) -> None:
-    """Change the description, and give it the checksum of what it says now."""
+    """Change the description, and give it a matching checksum."""
     whole = json.loads((path / "zarr.json").read_bytes())
     about = whole["attributes"]["distarray"]
     change(about, whole["consolidated_metadata"]["metadata"])
@@ -171,7 +171,7 @@ def objects(path: Path) -> None:
 
 
 def objects_by_another_name(path: Path) -> None:
-    """NumPy takes any class for a type of objects, those of ml_dtypes that are no types as well."""
+    """NumPy takes any class for a type of objects, also other classes of ml_dtypes."""
 
     def change(about: Any, arrays: Any) -> None:
         about["state"] = {"item": "00" * 8, "dtype": "ml_dtypes.finfo", "kind": "scalar"}
@@ -293,7 +293,7 @@ HOSTILE: dict[Callable[[Path], None], str] = {
 
 
 def claimed(path: Path, where: str, value: Any) -> None:
-    """Have the description claim something: of itself, of its state, of the array `table`."""
+    """Make the description claim a value: for itself, its state, or the array `table`."""
 
     def change(about: Any, arrays: Any) -> None:
         part = {"about": about, "table": arrays["table"]}.get(where.partition(".")[0], about)
@@ -304,7 +304,7 @@ def claimed(path: Path, where: str, value: Any) -> None:
 
 _RAW = {"name": "raw_bytes", "configuration": {"length_bytes": 0}}
 _CELL = {"dtype": "<f8", "kind": "scalar"}
-#: (what, the value claimed for it, words of the refusal)
+#: (place, claimed value, pattern of the error text)
 CLAIMS: list[tuple[str, Any, str]] = [
     ("about.step", "7", "claims the step '7'"),
     ("state", {"array": "table", "kind": "thing"}, "claims to be of kind 'thing'"),

@@ -1,11 +1,11 @@
-"""Saves that are killed: ``python killing.py DIRECTORY SAVES`` prints how many, of how many kinds.
+"""Saves that are killed: ``python killing.py DIRECTORY SAVES`` counts them.
 
-``python killing.py DIRECTORY SAVES jobs`` kills jobs of MPI, of which a rank or all are killed.
+``python killing.py DIRECTORY SAVES jobs`` kills one rank of an MPI job, or all of them.
 
-First at every single call that changes the file system, one after the other: a forked child stops
-there for good, as a kill or a power cut would have it, and what it leaves is looked at. Then at
-random instants, by SIGKILL, while saves follow one another. Whenever it happens, there must be a
-whole checkpoint, the old one or the new one, and never less than what a save had returned for.
+First a forked child stops at every single call that changes the file system, one after the other,
+as after a kill or a power cut, and the files that it leaves are examined. Then children are killed
+by SIGKILL at random instants while they save one state after another. At any time there must be a
+whole checkpoint, the old one or the new one, and at least the last one that a save had returned.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from launcher import SETTINGS, find_mpiexec  # noqa: E402
 CALLS = ("mkdir", "open", "writev", "fsync", "rename", "unlink", "rmdir")
 
 
-#: Seconds that a child which is killed at random has at the most, to begin with.
+#: Seconds until a child is killed at random, at most, to begin with.
 _LONGEST = 0.1
 
 
 def save_one(path: Path, number: int, ranks: int, step: int | None, asynchronous: bool) -> None:
-    """Save a state that says in every element which one it is."""
+    """Save a state whose elements all have its number."""
 
     def program(group: Any) -> None:
         mesh = DeviceMesh(group, (ranks,))
@@ -56,7 +56,7 @@ def save_one(path: Path, number: int, ranks: int, step: int | None, asynchronous
 
 
 def load_one(path: Path) -> int | None:
-    """Which state is there; fails if it is not whole."""
+    """The number of the state that is loaded; fails if it is not whole."""
 
     def program(group: Any) -> int | None:
         mesh = DeviceMesh(group, (1,))
@@ -72,7 +72,7 @@ def load_one(path: Path) -> int | None:
 
 
 def stop_at(call: int) -> None:
-    """Make this process stop for good at the so-and-so-many-th change of the file system."""
+    """Make this process stop at the n-th change of the file system."""
     left = [call]
 
     def wrapped(function: Any) -> Any:
@@ -89,7 +89,7 @@ def stop_at(call: int) -> None:
 
 
 def everywhere(directory: Path, step: int | None, two_steps: bool = False) -> int:
-    """Stop at each call in turn; the number of places."""
+    """Stop at each call in turn; returns the number of places."""
     path = directory / f"everywhere-{step}-{two_steps}"
     if two_steps:  # a system that cannot exchange names at once
         da.io.directories._exchange_at_once = lambda a, b: False
@@ -106,20 +106,20 @@ def everywhere(directory: Path, step: int | None, two_steps: bool = False) -> in
         assert found in (kept, kept + 1), (place, found, kept)
         if finished:
             assert found == kept + 1
-            assert leftover(path) == []  # of any of those that were stopped before
+            assert leftover(path) == []  # of any child that was stopped
             return place
         kept, place = found, place + 1
 
 
 def leftover(path: Path) -> list[str]:
-    """What is unfinished, beside a checkpoint and in it."""
+    """Names of unfinished files beside a checkpoint and in it."""
     return [name for d in (path, path.parent) for name in os.listdir(d) if name.startswith(".")]
 
 
 def at_random(directory: Path, saves: int) -> tuple[int, int]:
     """Kill at random instants, until so many saves are done; the numbers of kills and of saves.
 
-    A child has time for a few saves, often for less than one; for more once none gets done.
+    A child has time for a few saves, often for less than one; it gets more time when none is done.
     """
     path, told, done, kills = directory / "random", directory / "told", 0, 0
     rng, longest = random.Random(5), _LONGEST
@@ -148,7 +148,7 @@ def at_random(directory: Path, saves: int) -> tuple[int, int]:
 def killed_job(
     mpiexec: Sequence[str], path: Path, victim: int | None, delay: float, first: int = 1
 ) -> list[int]:
-    """Start a job of 2 ranks that saves, and kill one of them or all; the saves it has told of."""
+    """Start a job of 2 ranks that saves, and kill one or all; returns the saves it has printed."""
     job = subprocess.Popen(
         [*mpiexec, "-n", "2", sys.executable, str(HERE / "killing.py"), str(path), "mpi",
          str(9 if victim is None else victim), str(int(1000 * delay)), str(first)],
@@ -171,7 +171,7 @@ def killed_job(
 
 
 def _runs_in(path: Path) -> bool:
-    """Whether a process lives that was started with this path."""
+    """Whether there is a process that was started with this path."""
     for command in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if str(path) in command.read_text(errors="replace").split("\0"):
@@ -180,7 +180,7 @@ def _runs_in(path: Path) -> bool:
 
 
 def _is_owned(path: Path) -> bool:
-    """Whether what was being written has an owner: one that ends loses its command first."""
+    """Whether unfinished files have an owner: a process that ends loses its command first."""
     found = [*leftovers.leftovers(path.parent), *leftovers.leftovers(path)]
     return not all(map(leftovers.is_abandoned, found))
 
@@ -200,7 +200,7 @@ def jobs(directory: Path, saves: int) -> tuple[int, int]:
 
 
 def under_mpi(directory: Path) -> None:
-    """One of several processes that save until one of them is killed; see test_faults.py."""
+    """One of several processes that save until one of them is killed; see test_damage.py."""
     mesh = da.default_mesh()
     victim, seconds, first = (int(word) for word in sys.argv[3:6])
     x = da.distribute(np.zeros((9, 5)), mesh, [Shard(0)], src=None)
@@ -214,7 +214,7 @@ def under_mpi(directory: Path) -> None:
 
 
 def main() -> None:
-    """Count."""
+    """Run what the arguments name."""
     chunk_grids.CHUNK, chunk_grids.LEAST = 64, 64
     directory = Path(sys.argv[1])
     if sys.argv[2] == "mpi":

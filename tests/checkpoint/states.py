@@ -1,4 +1,4 @@
-"""What the tests of checkpoints share."""
+"""Helpers of the tests of checkpoints: meshes, a table, comparisons of states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.io.helpers import cut_small
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small parts, which are written and read in several rounds."""
+    """Limits so low that small arrays are written and read in several rounds."""
     cut_small(monkeypatch)
     monkeypatch.setattr(shared_chunks, "_ROUND", 600)
     monkeypatch.setattr(shared_chunks, "PAGE", 64)
@@ -24,7 +24,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["one", "several"])
 def few(request: pytest.FixtureRequest, world: Any) -> int:
-    """Numbers of ranks for what does not depend on layouts."""
+    """Numbers of ranks for tests that do not depend on layouts."""
     if world.name == "mpi":
         if request.param == "one":
             pytest.skip("mpiexec has started as many as it has")

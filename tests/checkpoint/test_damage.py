@@ -1,4 +1,4 @@
-"""What may go wrong with checkpoints: nothing is lost, nothing wrong is loaded, nothing hangs."""
+"""Damaged checkpoints, full disks, killed saves: no loss, no wrong data, no hang."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TABLE = np.arange(37 * 11.0).reshape(37, 11)
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiny arrays in several files of several chunks."""
+    """Cut tiny arrays into several files of several chunks."""
     monkeypatch.setattr(chunk_grids, "CHUNK", 300)
     monkeypatch.setattr(chunk_grids, "LEAST", 400)
 
@@ -56,7 +56,7 @@ def saved_at(path: Path, asynchronous: bool = False) -> None:
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint that nothing has happened to; each process has its own."""
+    """An undamaged checkpoint; each process has its own."""
     path = tmp_path_factory.mktemp("good") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunk_grids, "CHUNK", 300)
@@ -66,7 +66,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refused(world: Any, shared: Path, good: Path, damage: Any, words: str) -> None:
-    """Damage a copy; loading it must fail alike on all ranks, and change nothing."""
+    """Damage a copy; loading it must raise the same error on all ranks, and change nothing."""
     n = world.ranks[-1]
     path = shared / "run"
     if world.name == "threads" or world.group.rank == 0:
@@ -94,7 +94,7 @@ def refused(world: Any, shared: Path, good: Path, damage: Any, words: str) -> No
 
 
 def listing(directory: Path) -> list[tuple[str, int]]:
-    """All names below a directory and the sizes of what they name."""
+    """All names below a directory, with sizes."""
     return sorted(
         (os.path.join(place, name), os.lstat(os.path.join(place, name)).st_size)
         for place, _, names in os.walk(directory)
@@ -132,10 +132,10 @@ def test_what_a_description_claims(
     ("happened", "words"),
     [("missing", "is missing"), ("linked_file", "symbolic link"), ("emptied", "has 0 bytes")],
 )
-def test_what_happens_after_files_were_looked_at(
+def test_damage_after_files_were_checked(
     good: Path, tmp_path: Path, happened: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look at names and sizes and the reading there is time for it."""
+    """Files may change between the check of names and sizes and the reading."""
     path = tmp_path / "run"
     shutil.copytree(good, path)
     next(damage for damage in (*DAMAGES, *HOSTILE) if damage.__name__ == happened)(path)
@@ -173,7 +173,7 @@ def test_what_is_no_checkpoint(world: Any, shared: Path) -> None:
 
 
 def foreign_group(path: Path) -> None:
-    """A Zarr group of somebody else's."""
+    """A Zarr group that is not a checkpoint."""
     path.mkdir()
     (path / "zarr.json").write_text(
         json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {"a": 1}})
@@ -181,7 +181,7 @@ def foreign_group(path: Path) -> None:
 
 
 def test_any_flipped_bit_is_found(good: Path, tmp_path: Path) -> None:
-    """Of all bits of all files, save those that are not read: zarr.json of the arrays."""
+    """Of all bits of all files, except the arrays' zarr.json, which are not read."""
     rng, path = random.Random(3), tmp_path / "run"
     shutil.copytree(good, path)
     whole = [
@@ -209,10 +209,8 @@ def test_any_flipped_bit_is_found(good: Path, tmp_path: Path) -> None:
             refusals += 1
         file.write_bytes(before)
     run_threads(1, program)
-    assert (
-        refusals > 130
-    )  # what else is flipped says nothing: when it was saved, say, or white space
-    for file in path.rglob("*/zarr.json"):  # for other readers; ours goes by the first one alone
+    assert refusals > 130  # other bits have no meaning: the time of saving, white space
+    for file in path.rglob("*/zarr.json"):  # for other readers of Zarr
         before = file.read_bytes()
         file.write_bytes(before.replace(b"3", b"2", 1))
         run_threads(1, program)
@@ -244,7 +242,7 @@ def test_a_full_disk(world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch) 
             group.barrier()
             with pytest.raises(OSError, match="No space left on device"):
                 checkpoint.save(path, {"table": x + 1}, asynchronous=asynchronous).wait()
-            group.barrier()  # rank 0 has removed what there was
+            group.barrier()  # rank 0 has removed the unfinished files
             assert sorted(os.listdir(shared)) == ["run"]
             group.barrier()
         monkeypatch.setattr(chunk_files, "_write_all", write)
@@ -298,13 +296,13 @@ def test_where_one_call_does_not_bring_all_to_disk(
     found = [path for path in tmp_path.rglob("*") if path.name != "run"]
     names = {name.partition(".partial")[2].strip("/") for name in flushed}
     assert {str(path.relative_to(tmp_path / "run")) for path in found} <= names
-    assert str(tmp_path) in flushed  # where the checkpoint has its name
+    assert str(tmp_path) in flushed  # the parent directory
 
 
 @pytest.mark.usefixtures("own_processes")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_limits_of_the_system(tmp_path: Path) -> None:
-    """A file-size limit, and a directory that may not be written to."""
+    """A limit on file sizes, and a directory that is not writable."""
     os.chmod(tmp_path, 0o755)
     run = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path)],
@@ -333,7 +331,7 @@ def test_killed_at_every_place_and_at_any_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("victim", [0, 1, None])
 def test_killed_under_mpi(tmp_path: Path, mpiexec: tuple[str, ...], victim: int | None) -> None:
-    """One rank is killed, or the whole job; the launcher's word is that of the last save."""
+    """One rank is killed, or the whole job."""
     saved = killed_job(mpiexec, tmp_path / "run", victim, 0.2)
     found = load_one(tmp_path / "run") or 0
     print(f"killed after {found} saves")

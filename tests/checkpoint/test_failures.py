@@ -1,4 +1,4 @@
-"""Checkpoints: what cannot be saved, what fails, and what is said meanwhile."""
+"""States that cannot be saved, saves that fail, adapters, and progress bars."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def test_what_cannot_be_saved(world: Any, few: int, shared: Path) -> None:
 
 
 def test_numbers_and_names_that_are_odd(world: Any, few: int, shared: Path) -> None:
-    """Integers with more digits than Python reads, steps of NumPy's, names that saving itself has,
-    and a dict whose update adds."""
+    """Integers with more digits than Python reads, NumPy's integers as steps, reserved names, and a
+    dict whose update adds."""
 
     def program(group: Any) -> None:
         mesh, path = line_of(group), shared / "odd"
@@ -106,7 +106,7 @@ def test_a_failure_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 class Clock:
-    """Something of a program's own."""
+    """A class of the program."""
 
     def __init__(self, time: float, hands: Any) -> None:
         self.time, self.hands = time, hands
@@ -172,7 +172,9 @@ def test_a_failure_behind_the_scenes_is_raised_by_the_next_call(
         group.barrier()
         monkeypatch.setattr(chunk_files, "_write_all", write)
         group.barrier()
-        assert_matches(checkpoint.load(path, mesh=mesh)["x"], TABLE)  # the old one; raised once
+        assert_matches(
+            checkpoint.load(path, mesh=mesh)["x"], TABLE
+        )  # the old error, raised only once
 
     world.run(few, program)
     assert hidden(shared) == []
@@ -200,7 +202,7 @@ def test_progress(world: Any, shared: Path, capfd: pytest.CaptureFixture[str]) -
 def test_progress_without_its_library(
     world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rank 0 alone would show it: all ranks raise."""
+    """Rank 0 alone would show a bar; all ranks raise."""
 
     def program(group: Any, missing: bool) -> None:
         state = {"x": da.distribute(TABLE, line_of(group), [Shard(0)], src=None)}
@@ -210,7 +212,7 @@ def test_progress_without_its_library(
         for act in (checkpoint.save, checkpoint.load):
             with pytest.raises(ImportError, match="needs tqdm"):
                 act(shared / "x", state, progress=True)
-        checkpoint.save(shared / "y", state)  # no message of before is left
+        checkpoint.save(shared / "y", state)  # no message is pending
         assert_matches(checkpoint.load(shared / "y", mesh=line_of(group))["x"], TABLE)
 
     world.run(world.ranks[-1], lambda group: program(group, False))

@@ -1,4 +1,4 @@
-"""What killed jobs leave behind goes with the next save; what a living one writes stays."""
+"""Files that killed jobs leave are removed by the next save; those of living jobs stay."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["small_chunks"]
 
 pytest.importorskip("google_crc32c")
 pytestmark = pytest.mark.usefixtures("own_processes")
-GONE = 4_000_000  # larger than any process has
+GONE = 4_000_000  # larger than any process number
 ELSEWHERE = "another-node"
 
 
@@ -54,18 +54,22 @@ def save(path: Path, step: int | None, keep: int | None = None) -> None:
 def test_a_save_of_any_step_clears_what_no_living_job_owns(tmp_path: Path) -> None:
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     ended = subprocess.Popen([sys.executable, "-c", ""])
-    time.sleep(0.5)  # it has ended, and waits for us: a zombie
+    time.sleep(0.5)  # ended, but not waited for: a zombie
     alive = f"{sleeper.pid}-{leftovers._began(sleeper.pid)}"
     run = tmp_path / "run"
     goes = [
         named("step-00000001", "partial"),
         named("step-00000002", "removed"),
-        named("step-00000003", "removed", ELSEWHERE),  # being removed: whoever does it
-        named("step-00000004", "partial", pid=os.getpid()),  # of this process, which has no such
-        named("step-00000005", "partial", pid=f"{sleeper.pid}-1"),  # its number is used again
+        named("step-00000003", "removed", ELSEWHERE),  # being removed, by any process
+        named(
+            "step-00000004", "partial", pid=os.getpid()
+        ),  # of this process, which does not write it
+        named(
+            "step-00000005", "partial", pid=f"{sleeper.pid}-1"
+        ),  # a process number that is used again
         named("step-00000006", "partial", pid=ended.pid),
         named("step-00000007", "removed", pid=alive),
-        named("step-00000010", "previous"),  # its successor is there
+        named("step-00000010", "previous"),  # its successor exists
     ]
     stays = [
         named("step-00000001", "partial", ELSEWHERE),
@@ -93,7 +97,7 @@ def test_a_save_of_any_step_clears_what_no_living_job_owns(tmp_path: Path) -> No
 
 
 def test_a_checkpoint_that_was_moved_away_is_found(tmp_path: Path) -> None:
-    """By whoever asks for the steps, the last one, or all of them."""
+    """By `latest`, `steps` and `load`."""
     for ask in (
         lambda mesh: checkpoint.latest(tmp_path / "run", mesh=mesh).name == "step-00000002",
         lambda mesh: checkpoint.steps(tmp_path / "run", mesh=mesh) == [1, 2],
@@ -111,7 +115,7 @@ def test_a_checkpoint_that_was_moved_away_is_found(tmp_path: Path) -> None:
 def test_a_living_job_may_finish_its_exchange(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who looks for the checkpoint meanwhile waits, and takes it for lost only after a while."""
+    """A rank that looks for the checkpoint waits for a while before it takes it for lost."""
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     alive = f"{sleeper.pid}-{leftovers._began(sleeper.pid)}"
     previous = tmp_path / named("run", "previous", pid=alive)
@@ -131,7 +135,7 @@ def test_a_living_job_may_finish_its_exchange(
 
 
 def test_who_has_taken_over_an_idle_save_wins(tmp_path: Path) -> None:
-    """A job that was idle for an hour is told that it has lost its directory; it loses no other."""
+    """A job that was idle for an hour gets an error, for its directory has been removed."""
     save(tmp_path / "run", None)
     aside = directories.begin(tmp_path / "run")
     leftovers.active.discard(aside)
@@ -142,7 +146,7 @@ def test_who_has_taken_over_an_idle_save_wins(tmp_path: Path) -> None:
 
 
 def test_files_with_long_names(tmp_path: Path) -> None:
-    """As long as the file system takes them, in any letters; and what is left of them goes."""
+    """Any name that the file system takes; unfinished files with such names are removed."""
     name = "\u00e9" * 110 + "x" * 30 + ".npy"
     assert len(os.fsencode(name)) == 254
     made(tmp_path / named(leftovers.short(name), "partial"))

@@ -1,4 +1,4 @@
-"""Checkpoints: what is saved on one mesh is loaded on any other, whole and once."""
+"""States that are saved on one mesh and loaded on any other; each byte is read once."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def state_on(group: Any) -> dict[Any, Any]:
     }
 
 
-def test_what_was_loaded_goes_when_nobody_holds_it(few: int, world: Any, shared: Path) -> None:
+def test_a_loaded_state_is_freed_when_it_is_not_used(few: int, world: Any, shared: Path) -> None:
     """Without waiting for the garbage collector: two states may not fit into memory."""
 
     def program(group: Any) -> None:
@@ -116,7 +116,7 @@ def test_a_state_is_what_it_was(world: Any, ranks: int, shared: Path) -> None:
         state, mesh = state_on(group), line_of(group)
         saving = checkpoint.save(path, state, asynchronous=asynchronous)
         if asynchronous:
-            state["table"][...] = -1.0  # the copy has been taken
+            state["table"][...] = -1.0  # the copy has been made
         assert saving.wait() == path
         state = state_on(group)
         found = checkpoint.load(path, mesh=mesh)

@@ -1,4 +1,4 @@
-"""What the tests of files share."""
+"""The directory that tests of files write to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def shared(world: Any, tmp_path: Path) -> Path:
-    """A new directory that all ranks of the world know: rank 0's."""
+    """A new directory, the same for all ranks of the world."""
     if world.name == "mpi":
         return Path(world.group.broadcast_object(str(tmp_path), 0))
     return tmp_path

@@ -1,4 +1,4 @@
-"""What the tests of files share."""
+"""Helpers of the tests of files: small limits, values, meshes, placements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from distarray.io import (
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Bounds so low that a few elements take the ways of large arrays."""
+    """Limits so low that a few elements take the paths of large arrays."""
     for module in (output_files, contiguous_reading, numpy_savez):
         monkeypatch.setattr(module, "ALONE", 0)
     monkeypatch.setattr(files, "_WORTH", 0)
@@ -38,12 +38,12 @@ def tiny(monkeypatch):
 
 
 def hidden(directory: Path) -> list[str]:
-    """What has been left of unfinished stores."""
+    """Names of unfinished stores that are left in a directory."""
     return [name for name in os.listdir(directory) if name.startswith(".")]
 
 
 def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiny arrays go into several files of several chunks; fsync does not wait."""
+    """Cut tiny arrays into several files of several chunks; fsync does not wait."""
     monkeypatch.setattr(chunk_grids, "CHUNK", 256)
     monkeypatch.setattr(chunk_grids, "LEAST", 64)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
@@ -63,13 +63,13 @@ def meshes(group: Any) -> list[DeviceMesh]:
 
 
 def chosen(world: Any, name: str, *names: str) -> None:
-    """Skip a row of a table under MPI, where only what differs from threads is of interest."""
+    """Skip a row of a table under MPI, except those that differ from thread ranks."""
     if world.name == "mpi" and name not in names:
         pytest.skip("on thread ranks")
 
 
 def placements(mesh: DeviceMesh, ndim: int) -> list[list[Any]]:
-    """Ways to lay an array out, the most different ones."""
+    """Placements that are as different as possible."""
     kinds: list[Any] = [Replicate(), *[Shard(dim) for dim in range(ndim)]]
     if mesh.ndim == 1:
         return [[kind] for kind in kinds]
@@ -85,7 +85,7 @@ def reference(group: Any, path: Path, write: Any) -> bytes:
 
 
 def content(group: Any, path: Path) -> bytes:
-    """A file's bytes; nobody writes it again before all have read it."""
+    """A file's bytes; no rank writes it again before all have read it."""
     found = path.read_bytes()
     group.barrier()
     return found
@@ -110,7 +110,7 @@ VALUES: dict[str, np.ndarray] = {
 
 
 def raised(act):
-    """What a call raises: the type and the text."""
+    """Type and text of the error that a call raises."""
     try:
         act()
     except Exception as error:

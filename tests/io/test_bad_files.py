@@ -1,4 +1,4 @@
-"""Files that are not what they should be, and writing that fails: clear errors, on every rank."""
+"""Damaged and foreign files, and writing that fails: clear errors on every rank."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_alike(world: Any, act: Any) -> None:
-    """Run something on the mesh of every rank; errors must be of one type and text."""
+    """Run a function on the mesh of all ranks; errors must have the same type and text."""
 
     def program(group: Any) -> None:
         mesh = DeviceMesh(group, (group.size,))
@@ -42,7 +42,7 @@ def run_alike(world: Any, act: Any) -> None:
 
 
 def on_first(world: Any, act: Any) -> None:
-    """Prepare something on one rank."""
+    """Prepare files on one rank."""
     if world.name == "threads" or world.group.rank == 0:
         act()
     if world.name == "mpi":
@@ -239,7 +239,7 @@ def test_what_a_format_has_no_place_for(world: Any, shared: Path) -> None:
 
 
 def test_all_ranks_name_one_file(world: Any, shared: Path) -> None:
-    """Each rank's own path is no file that they could write, or read, together."""
+    """A path of each rank's own is refused: the ranks read and write one file together."""
     if world.ranks[-1] == 1:
         pytest.skip("one rank alone")
     on_first(world, lambda: [np.save(shared / f"{rank}.npy", np.ones(4)) for rank in range(8)])
@@ -336,7 +336,7 @@ def check(x: Any, values: Any) -> None:
 
 
 def test_netcdf_errors_of_writing_say_what_may_be_wrong() -> None:
-    """The library keeps the system's word to itself."""
+    """The library does not pass on the system's error."""
     from distarray.io import netcdf
 
     with pytest.raises(OSError, match=r"HDF error.*room left"), netcdf._written():

@@ -45,7 +45,7 @@ def test_more_data_than_memory(mpiexec: tuple[str, ...], tmp_path: Path) -> None
     told = run([*mpiexec, "-n", "4", *study], tmp_path, LIMIT)
     assert re.search(r"341 MB; memory of a rank: 307 MB", told), told
     assert (tmp_path / "planet.png").stat().st_size > 10_000
-    # One process has no room for it, which is the point.
+    # One process has no memory for it.
     alone = [sys.executable, "-c", "import h5py; h5py.File('planet.h5')['t2m'][...]"]
     with pytest.raises(AssertionError, match="MemoryError"):
         run(alone, tmp_path, LIMIT)

@@ -1,5 +1,6 @@
-"""Ranks that do not make the same call: an error on all of them that names the difference, or no
-difference at all where it is only the order of a dictionary."""
+"""Ranks that make different calls: an error on all of them names the difference.
+
+The order of a dictionary is not a difference."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def several(world: Any) -> int:
 
 
 def fields(mesh: DeviceMesh) -> dict[str, DistArray]:
-    """Arrays by name, in an order of each rank's own: as a set of names gives them."""
+    """Arrays by name, in a different order on each rank."""
     values = {name: numpy.arange(50.0) + 1000 * at for at, name in enumerate(NAMES)}
     values["beta"] = values["beta"].reshape(5, 10)
     turn = mesh.rank % 3
@@ -68,7 +69,7 @@ def test_dictionaries_have_any_order(world: Any, ranks: int, how: str, shared: P
 
 
 def written(directory: Path, mesh: DeviceMesh) -> None:
-    """Files that all ranks go on to read."""
+    """Write files that all ranks read afterwards."""
     x = {"x": da.distribute(numpy.arange(300.0), mesh, [Shard(0)], src=None)}
     x["y"] = da.distribute(numpy.arange(200.0), mesh, [Shard(0)], src=None)
     io.write(directory / "both.h5", x)
@@ -91,8 +92,8 @@ def loaded(path: Path, name: str) -> DistArray:
         return archive[name]
 
 
-#: ``act(d, mesh, one, x, y)``: what all ranks do in a directory, `one` of them otherwise than the
-#: others; x and y are arrays of different lengths. With words of the error.
+#: ``act(d, one, x, y, w)``: what all ranks do in a directory, the one with `one` differently; x and
+#: y are arrays of different lengths, w is x replicated. With a pattern of the error.
 CASES: dict[str, tuple[Any, str]] = {
     f"write {end}, {what}": (
         lambda d, one, x, y, w, end=end, other=other: io.write(
@@ -291,7 +292,7 @@ CASES |= {
 def test_what_differs_is_named_on_all_ranks(
     world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch, tiny
 ) -> None:
-    """And nothing is written, read or waited for."""
+    """Nothing is written or read, and no rank waits."""
     cut_small(monkeypatch)
     n = several(world)
 
@@ -314,7 +315,7 @@ def test_what_differs_is_named_on_all_ranks(
 
 
 def test_what_is_said_alike(world: Any, ranks: int) -> None:
-    """Long texts are shown where they differ; errors come before differences."""
+    """Long texts are shown from the first difference on; errors come before differences."""
 
     def program(group: Any) -> None:
         odd = group.rank == group.size - 1 > 0

@@ -27,7 +27,7 @@ NUMBERS = {
     "none": np.zeros((0, 3)),
     "cube": np.arange(5 * 4 * 3, dtype="f4").reshape(5, 4, 3),
 }
-#: What some formats have besides.
+#: Values for some formats only.
 MORE = {
     ".h5": {
         "group/big_endian": np.arange(7, dtype=">i4"),
@@ -79,7 +79,7 @@ def test_what_is_written_is_read(world: Any, ranks: int, suffix: str, shared: Pa
         assert set(found) == set(values)
         for name, value in values.items():
             if value.dtype.kind == "V" and value.dtype.names is None:
-                assert found[name].dtype == value.dtype  # what NumPy's comparisons do not know
+                assert found[name].dtype == value.dtype  # NumPy's comparisons do not know them
                 assert found[name].full().tobytes() == value.tobytes()
             else:
                 assert_matches(found[name], value)
@@ -179,7 +179,7 @@ def test_xarray_opens_it_and_packed_values_mean_what_it_says(world: Any, shared:
 
 
 def read_bytes() -> int:
-    """Bytes that this process has asked the system for, so far."""
+    """Bytes that this process has read so far."""
     for line in Path("/proc/self/io").read_text().splitlines():
         if line.startswith("rchar"):
             return int(line.split()[1])
@@ -245,7 +245,7 @@ def test_ranks_outside_of_the_mesh_do_not_take_part(
         some = max(1, group.size - 1)
         mesh = DeviceMesh(group, (some,), ranks=range(some))
         io.write(path, {"x": placed(values, mesh)})
-        group.barrier()  # those outside do not wait for the writers by themselves
+        group.barrier()  # ranks outside of the mesh do not wait for the writers
         x = io.read(path, "x", mesh=mesh, placements=[Shard(1)])
         assert (x.shape, x.dtype) == (values.shape, values.dtype)
         assert_matches(x, values)
@@ -315,14 +315,17 @@ def test_classic_files_are_told_by_their_first_bytes(world: Any, shared: Path) -
 
 
 def write_links(shared: Path, one: Any, other: Any) -> None:
-    """A file with every kind of link, within it and out of it."""
+    """A file with every kind of link, within it and to another file."""
     with h5py.File(shared / "other.h5", "w") as file:
         file["x"] = other
     other.tofile(shared / "raw")
     with h5py.File(shared / "links.h5", "w") as file:
         file["here"], file["group/below"] = one, one
         file["hard"], file["soft"] = file["here"], h5py.SoftLink("/here")
-        file["group/top"], file["again"] = file["/"], file["group"]  # a circle, and the same twice
+        file["group/top"], file["again"] = (
+            file["/"],
+            file["group"],
+        )  # a loop, and the same group twice
         file["nowhere"], file["round"] = h5py.SoftLink("/nowhere at all"), h5py.SoftLink("/round")
         file["external"] = h5py.ExternalLink("other.h5", "/x")
         file["by two"] = h5py.SoftLink("/external")
@@ -334,7 +337,7 @@ def write_links(shared: Path, one: Any, other: Any) -> None:
 
 
 def test_links_are_followed_within_the_file_only(world: Any, shared: Path) -> None:
-    """Soft and hard links are names of their own; what lies in other files has to be asked for."""
+    """Soft and hard links are names of their own; other files are read only on request."""
     one, other = np.arange(5.0), np.arange(5.0) + 10
     inside = ["here", "hard", "soft", "turned"]
     outside = ["by two", "external", "raw", "virtual"]
@@ -364,7 +367,7 @@ def test_links_are_followed_within_the_file_only(world: Any, shared: Path) -> No
 
 
 def test_elements_of_varying_length_are_refused(world: Any, shared: Path) -> None:
-    """In words, whatever they are and wherever they were to go; the rest of the file is read."""
+    """The error names the array, for all types and meshes; other arrays of the file can be read."""
 
     def program(group: Any) -> None:
         if group.rank == 0:

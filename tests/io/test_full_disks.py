@@ -74,7 +74,7 @@ NAMES = {
 
 @pytest.mark.usefixtures("own_processes")
 def test_one_error_and_the_old_file(tmp_path: Path) -> None:
-    """On any number of ranks; HDF5 would crash once its objects are freed."""
+    """On any number of ranks. HDF5 would crash when its objects are freed."""
     run = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", PROGRAM, *NAMES],
         cwd=tmp_path, capture_output=True, text=True, timeout=170,
@@ -86,7 +86,7 @@ def test_one_error_and_the_old_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_takes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not written any more can be read back, as far as it is the library's own."""
+    """After an error the library's own records can still be read back."""
     file = ErrorDeferringFile(str(tmp_path / "x"), "shown")
     assert (file.write(b"abcdef"), file.tell(), file.seek(0, os.SEEK_END)) == (6, 6, 6)
 

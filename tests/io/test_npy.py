@@ -56,7 +56,7 @@ def test_saved_and_loaded_as_numpy_does(world, ranks, tmp_path, tiny, name):
 @pytest.mark.parametrize("shape", [None, (2, 3), (3, 1)], ids=["matrix", "thin", "column"])
 def test_fortran_order_is_kept(world, ranks, tmp_path, tiny, shape):
     values = numpy.asfortranarray(VALUES["matrix"])
-    if shape is not None:  # blocks of one row, whose own order says nothing, and empty ones
+    if shape is not None:  # blocks of one row, which have both orders, and empty ones
         values = numpy.asfortranarray(numpy.arange(numpy.prod(shape)).reshape(shape))
 
     def program(group):
@@ -88,8 +88,8 @@ def test_file_objects(world, ranks, tmp_path, tiny):
         numpy.save(memory, x)
         wanted = io.BytesIO()
         numpy.save(wanted, values)
-        assert memory.getvalue() == wanted.getvalue()  # every rank has its own
-        with open(directory / "two", "wb") as file:  # all ranks the same
+        assert memory.getvalue() == wanted.getvalue()  # every rank has its own file
+        with open(directory / "two", "wb") as file:  # one file for all ranks
             numpy.save(file, x)
             numpy.save(file, x[:2])
             place = file.tell()
@@ -103,7 +103,7 @@ def test_file_objects(world, ranks, tmp_path, tiny):
             assert raised(lambda: np.load(file, mesh=mesh)) == (EOFError, "No data left in file")
         group.barrier()
         own = directory / f"own{group.rank}.npy"
-        numpy.save(own, x)  # another path on each rank: each has all
+        numpy.save(own, x)  # another path on each rank: each writes all
         numpy.testing.assert_array_equal(numpy.load(own), values)
         found = np.load(own, mesh=mesh, placements=[Shard(0)])
         numpy.testing.assert_array_equal(found.full(), values)
@@ -116,7 +116,7 @@ def test_file_objects(world, ranks, tmp_path, tiny):
 
 
 def test_more_than_two_to_the_31_elements(world, ranks, tmp_path):
-    """A file with a hole: only what is asked for is read."""
+    """A file with a hole, of which only a part is read."""
     count = 2**31 + 24
 
     def program(group):
@@ -279,7 +279,7 @@ def test_as_formats_of_open_read_and_write(world, ranks, tmp_path, tiny):
 
 @pytest.mark.parametrize("function", HOMES, ids=lambda function: function.__name__)
 def test_signatures_are_numpys(function):
-    """Those of the functions that come when one is called; the ledger sees what stands for it."""
+    """Signatures of the implementations, which are imported at the first call."""
     if function is DistArray.tofile:
         function = numpy.ndarray.tofile
     found = getattr(
@@ -305,7 +305,7 @@ def test_ranks_outside_of_the_mesh_take_no_part(world, ranks, tmp_path, tiny):
         numpy.savez(directory / "x.npz", x)
         numpy.savetxt(directory / "x.txt", x)
         x.tofile(directory / "x.raw")
-        group.barrier()  # a rank outside looks by itself
+        group.barrier()  # a rank outside of the mesh looks for itself
         for y in (
             np.load(directory / "x.npy", mesh=mesh, placements=[Shard(0)]),
             np.load(directory / "x.npz", mesh=mesh, placements=[Shard(0)])["arr_0"],

@@ -87,7 +87,7 @@ def test_many_members_and_long_ones_have_numpys_structure(world, ranks, tmp_path
 
 
 def test_an_open_archive_is_numpys(world, tmp_path):
-    """What can be asked of it, and what is in it besides arrays that lie as they are."""
+    """Its attributes, and members that are compressed or pickled."""
 
     def program(group):
         path = common(group, tmp_path) / "x.npz"
@@ -113,7 +113,7 @@ def test_an_open_archive_is_numpys(world, tmp_path):
             assert raised(lambda: refused["o"]) == raised(lambda: plain["o"])
         ours.close()
         assert raised(lambda: ours["m1"]) == (ValueError, "the archive is closed")
-        with open(path, "rb") as file:  # which each rank has opened for itself
+        with open(path, "rb") as file:  # that each rank has opened for itself
             opened = np.load(file, mesh=mesh)
             assert opened["m5"].full().tolist() == list(range(5))
             opened.close()

@@ -1,4 +1,4 @@
-"""Files that are overwritten while they are open: read as they were, or refused, never mixed."""
+"""Files that are overwritten while they are open: the old values or an error, never a mixture."""
 
 from __future__ import annotations
 

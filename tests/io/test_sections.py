@@ -1,4 +1,4 @@
-"""The engine that all formats share: who touches which part, and what a failing disk does."""
+"""The engine that all formats share: which rank reads or writes what, and failing disks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from distarray.testing import assert_matches, mesh_shapes, recipes, shapes
 
 
 class Store:
-    """An array as a file would hold it, which counts how often each element is touched."""
+    """A stored array that counts how often each element is read or written."""
 
     def __init__(self, values: Any, chunks: Any = None, writers: str = "all") -> None:
         self.values, self.shape, self.dtype = values, values.shape, values.dtype
@@ -46,7 +46,7 @@ class Store:
         self.values[self._key(section)] = block
 
     def counts(self, group: Any) -> Any:
-        """How often all ranks together touched each element."""
+        """How often all ranks together have read or written each element."""
         times = np.zeros(self.shape, int)
         for keys in group.allgather_object([repr(key) for key in self.touched]):
             for key in keys:

@@ -35,7 +35,7 @@ NUMBERS = {
     "days": np.arange(5).astype("M8[D]"),
     "complex": np.arange(6).reshape(2, 3) * 1j,
     "flags": np.array([True, False]),
-    "long long": np.arange(3, dtype="q"),  # another type than int64, and yet the same
+    "long long": np.arange(3, dtype="q"),  # another type than int64, with the same values
     "words": np.array(["ä", "bcd"]),
 }
 
@@ -49,7 +49,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Elsewhere(fsspec.get_filesystem_class("local")):  # type: ignore[misc]
-    """A store that is reached by a URL, as far as anybody can tell."""
+    """A store that seems to be reached by a URL."""
 
     protocol = "elsewhere"
 
@@ -107,7 +107,7 @@ def test_what_is_written_is_read(
 
 
 def test_stores_of_other_kinds(world: Any, shared: Path) -> None:
-    """A store behind fsspec, one array without a group, version 2, and what is no store."""
+    """Stores behind fsspec, single arrays, version 2, and paths that are not stores."""
     n = world.ranks[-1]
     if world.name == "threads" or world.group.rank == 0:
         old = zarr.create_array(
@@ -132,7 +132,7 @@ def test_stores_of_other_kinds(world: Any, shared: Path) -> None:
         for wrong in ({"chunks": (0, 2)}, {"chunks": (2, 2), "shards": (2, 0)}):
             with pytest.raises(ValueError, match="of one element at least"):
                 io.write(shared / "wrong.zarr", pending, **wrong)
-        for scheme in ("file", "local"):  # directories like any other, written aside
+        for scheme in ("file", "local"):  # unfinished stores of directories
             io.write(f"{scheme}://{shared}/{scheme}.zarr", pending[::2])
             with pytest.raises(FileExistsError, match="is no Zarr store"):
                 io.write(f"{scheme}://{shared}/mine", {"x": pending}, format="zarr")
@@ -222,7 +222,7 @@ def test_only_the_bytes_needed_are_read(
 def test_reading_takes_little_more_than_the_block(
     world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Zarr has all of what it is asked for in memory, beside the elements."""
+    """Zarr needs memory for the chunks of each request, besides the elements."""
     monkeypatch.setattr(chunk_grids, "FILE", 1 << 17)
     monkeypatch.setattr(box_pieces, "PIECE", 1 << 17)
     values = np.arange(1 << 18, dtype="f8")
@@ -248,7 +248,7 @@ def test_reading_takes_little_more_than_the_block(
 def test_writing_takes_little_besides_the_block(
     world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file at a time is put together, also where blocks do not end with files."""
+    """One file at a time is assembled, also where blocks do not end with files."""
     monkeypatch.setattr(chunk_grids, "FILE", 1 << 17)
     monkeypatch.setattr(box_pieces, "PIECE", 1 << 17)
     monkeypatch.setattr(chunk_grids, "LEAST", 1 << 20)

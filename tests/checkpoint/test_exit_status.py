@@ -1,4 +1,4 @@
-"""A save behind the program's back that fails when the program has come to its end."""
+"""The exit status of a program whose save in the background fails at its end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WORDS = ("File too large", "bad is not saved", "a handler of before", "a handler
 
 @pytest.mark.parametrize("runner", [False, True])
 def test_the_job_ends_with_a_status(mpiexec: tuple[str, ...], tmp_path: Path, runner: bool) -> None:
-    """Handlers have run by then, and the other rank has come to its end."""
+    """The program's own handlers have run, and the other rank has ended."""
     words = ("-m", "distarray") if runner else ()
     job = run_job(mpiexec, 2, PROGRAM.replace("HOW", "print('the end')"), tmp_path, *words)
     assert job.returncode == (1 if runner else 120), job.stderr

@@ -1,4 +1,4 @@
-"""Mistakes that are told in words: which file or array, what is wrong, what to do about it."""
+"""Error texts: which file or array, what is wrong, what to do about it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cut(values: Any, mesh: DeviceMesh) -> Any:
 
 
 def alike(group: Any, act: Callable[[], object]) -> Exception:
-    """What an act raises, on all ranks with the same words."""
+    """The error of a call, which has the same text on all ranks."""
     found: Exception | None = None
     try:
         act()
@@ -53,7 +53,7 @@ def alike(group: Any, act: Callable[[], object]) -> Exception:
 def test_a_file_is_the_same_wherever_the_program_goes(
     world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was opened by a relative path is read after a change of directory."""
+    """A file that was opened by a relative path is read after a change of directory."""
     monkeypatch.chdir(shared)
 
     def program(group: Any) -> None:
@@ -75,7 +75,7 @@ def test_a_file_is_the_same_wherever_the_program_goes(
 
 
 def changed(path: Path, **entries: Any) -> None:
-    """Change the description of an array of Zarr's."""
+    """Change the metadata of an array of Zarr's."""
     about = json.loads(path.read_text())
     about |= entries
     path.write_text(json.dumps({key: value for key, value in about.items() if value is not None}))
@@ -134,7 +134,7 @@ ZARR = (
 def test_damaged_zarr_stores(
     world: Any, shared: Path, damage: Any, words: str, compressor: str
 ) -> None:
-    """No array is left out without a word, either."""
+    """An array that cannot be read is not left out silently either."""
     chosen(world, f"{compressor} {damage.__name__}", "zstd no_chunks", "gzip chunk_flipped")
 
     def program(group: Any) -> None:
@@ -199,7 +199,7 @@ def test_an_error_of_the_system_is_no_damage(
 
 @pytest.mark.parametrize("suffix", TREES)
 def test_names_that_make_groups(world: Any, shared: Path, suffix: str) -> None:
-    """A name is one array's, or a group's; a slash more at its ends says no more."""
+    """A name is an array's or a group's; slashes at its ends are ignored."""
 
     def program(group: Any) -> None:
         mesh, path = mesh_of(group), shared / f"x{suffix}"
@@ -264,8 +264,8 @@ def test_options_that_a_format_does_not_have(world: Any, shared: Path) -> None:
     world.run(world.ranks[-1], program)
 
 
-def test_what_is_not_read_is_not_left_out_without_a_word(world: Any, shared: Path) -> None:
-    """Arrays of pickled objects, and what lies in other files."""
+def test_arrays_that_are_not_read_are_not_left_out_silently(world: Any, shared: Path) -> None:
+    """Arrays of pickled objects, and arrays in other files."""
     import h5py
 
     def program(group: Any) -> None:
@@ -294,7 +294,7 @@ def test_what_is_not_read_is_not_left_out_without_a_word(world: Any, shared: Pat
 def test_fortran_order_is_kept(
     world: Any, ranks: int, shared: Path, src: int | None, tiny, monkeypatch
 ) -> None:
-    """An array that is distributed is saved as it would have been before, byte for byte."""
+    """A distributed array is saved byte for byte as before it was distributed."""
     cut_small(monkeypatch)
     cube = np.asfortranarray(np.arange(7 * 5 * 4.0).reshape(7, 5, 4))
     values = {"field": np.asfortranarray(FIELD), "cube": cube, "turned": cube[::-1], "c": FIELD}

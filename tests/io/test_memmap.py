@@ -34,7 +34,7 @@ def test_mapped(world, ranks, tmp_path, tiny):
             numpy.testing.assert_array_equal(numpy.load(path), values)
             group.barrier()
             z = np.load(path, mmap_mode="r+", mesh=mesh, placements=placed)
-            z[2:5] += 10  # once, whichever ranks hold them
+            z[2:5] += 10  # once, whatever the ranks hold
             z.flush()
             wanted = values.copy()
             wanted[2:5] += 10
