@@ -13,7 +13,7 @@ from distarray.array.ladder import on_objects
 from distarray.array.movement import moved
 from distarray.array.registry import fallback
 from distarray.comm import DeviceMesh
-from distarray.comm.lines import is_house
+from distarray.comm.user_lines import is_house
 from distarray.config import config
 from distarray.errors import NotDistributedError, PerformanceWarning
 from distarray.layout import Layout
@@ -138,7 +138,7 @@ def _distributed(value: Any, mesh: DeviceMesh, originals: dict[int, DistArray]) 
         if value.dtype.hasobject:
             return wrap(value, layout, mesh) if mesh.device_type == "cpu" else value
         target = default_layout(value.shape, value.dtype.itemsize, mesh)
-        block = value if isinstance(value, np.generic) else mesh.asarray(value)
+        block: Any = value if isinstance(value, np.generic) else mesh.asarray(value)
         part = moved(block, layout, target, mesh)
         return wrap(part if part is block else part.copy(), target, mesh)
     if isinstance(value, (list, tuple)):

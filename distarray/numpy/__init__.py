@@ -46,9 +46,9 @@ load_operations()
 #: Our own modules, and those of our functions that make arrays of files: imported on first use.
 _ROOMS = ("fft", "linalg", "random")
 _FILES = {
-    "fromfile": "distarray.io.raw", "fromregex": "distarray.io.text",
-    "genfromtxt": "distarray.io.text", "load": "distarray.io.loading",
-    "loadtxt": "distarray.io.text", "memmap": "distarray.io.mapped",
+    "fromfile": "distarray.io.raw_binary", "fromregex": "distarray.io.text",
+    "genfromtxt": "distarray.io.text", "load": "distarray.io.numpy_load",
+    "loadtxt": "distarray.io.text", "memmap": "distarray.io.memmap",
 }  # fmt: skip
 #: NumPy's own modules, and names that are not in `__all__`: given to those who ask for them.
 _NUMPY_MODULES = (

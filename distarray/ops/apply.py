@@ -8,7 +8,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements
 from distarray.array.one_rank import Alone
-from distarray.engines.mapping.calls import looped, make_loop, placed, unlooped
+from distarray.engines.mapping.loops import looped, make_loop, placed, unlooped
 
 __all__ = ["apply_along_axis", "apply_over_axes"]
 
@@ -71,7 +71,7 @@ def apply_along_axis(
     return moved
 
 
-@implements(np.apply_over_axes)
+@implements(np.apply_over_axes, at=True)
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> DistArray:
     """A function of the whole array along several axes; see :func:`numpy.apply_over_axes`.
 

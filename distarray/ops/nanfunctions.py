@@ -8,7 +8,7 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout
 from distarray.engines.folds import Ufunc
-from distarray.engines.reducing import NoValue, check_out, local_mask, place, reduce
+from distarray.engines.reducing import NoValue, check_out, part_beside, place, reduce
 from distarray.ops import statistics
 from distarray.ops.scans import without_nan
 from distarray.typing import Array, ArrayLike, Axes, DTypeLike
@@ -226,13 +226,13 @@ def _variance(
     kind = statistics.kind_of(np.var, x.dtype, x.ndim, axis, dtype)  # type: ignore[arg-type]
     count = _count(x, mask, axis, True, where)
     if where is not NoValue and where is not True:
-        mask = mask | ~local_mask(as_distarray(where, x.mesh), x)
+        mask = mask | ~part_beside(as_distarray(where, x.mesh), x)
     plan = place(x.layout, axis, keepdims, kind)
     with np.errstate(invalid="ignore", divide="ignore"):
         if mean is NoValue:
             centre = statistics.centre_of(x, axis, dtype, where, count)
         else:
-            centre = local_mask(as_distarray(mean, x.mesh), x)
+            centre = part_beside(as_distarray(mean, x.mesh), x)
         total = statistics.squared_deviations(x, centre, plan, dtype, mask).plain()
         if out is not None:
             total = statistics.cast_for(total, out)

@@ -106,7 +106,7 @@ def _trimmed(p: DistArray) -> DistArray:
     return p[first:]  # type: ignore[no-any-return]
 
 
-@implements(np.polyder)
+@implements(np.polyder, at=True)
 def polyder(p: ArrayLike, m: int = 1) -> Any:
     """Derivative of a polynomial; see :func:`numpy.polyder`.
 
@@ -123,7 +123,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Any:
     return _result(value, p)
 
 
-@implements(np.polyint)
+@implements(np.polyint, at=True)
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Any:
     """Antiderivative of a polynomial; see :func:`numpy.polyint`.
 

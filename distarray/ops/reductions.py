@@ -167,9 +167,9 @@ def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) ->
     As :func:`sum`, with integers.
     """
     x = as_distarray(a)
-    plan = _counting(x.layout, axis, bool(keepdims))
     if axis is not None:
         np.zeros((), x.dtype).astype(bool)  # raises what NumPy raises about records
+    plan = _counting(x.layout, axis, bool(keepdims))
     if x.block.size and x.layout.holds(x.mesh.coords):
         # Over all axes NumPy counts much faster if they are not named.
         axes = None if len(plan.axes) == x.ndim else plan.axes

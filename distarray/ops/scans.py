@@ -20,12 +20,12 @@ from distarray.array import (
     implements,
     movement,
 )
-from distarray.array.portable import refuse_read_only, ufunc_method
+from distarray.array.portable import ufunc_method
 from distarray.array.probes import hollow, tiny
 from distarray.config import config
 from distarray.engines import chains, reproducible
 from distarray.engines.folds import RULES, Ufunc, exclusive, neutral
-from distarray.engines.reducing import loop_dtype, write
+from distarray.engines.reducing import check_target, loop_dtype, write
 from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Fold, Layout, Partial
 from distarray.typing import Array, ArrayLike, Axis, DType, DTypeLike
@@ -83,7 +83,7 @@ def accumulate(
     """
     x = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out))
     out = out[0] if isinstance(out, tuple) else out
-    kind, axis = _checked(ufunc, x, axis, dtype, out)
+    dtype, kind, axis = _checked(ufunc, x, axis, dtype, out)
     if out is not None and not x.size:
         return out  # which may then have another shape
     if not x.layout.is_plain and not _passes(ufunc, x, kind):
@@ -113,25 +113,25 @@ def order_matters(ufunc: Ufunc, kind: DType) -> bool:
 
 def _checked(
     ufunc: Ufunc, x: DistArray, axis: AxisOfUfunc, dtype: DTypeLike | None, out: DistArray | None
-) -> tuple[DType, int]:
-    """The data type that is computed in and the axis counted from the front; NumPy's errors."""
+) -> tuple[DTypeLike | None, DType, int]:
+    """The data types to ask for and of the result, and the axis counted from the front.
+
+    Raises NumPy's errors about them and about an `out`.
+    """
     axis = one_axis(axis)
     if out is None:
         kind = _probed(ufunc, x.layout, x.dtype, axis, dtype)  # type: ignore[arg-type]
     else:
         dtype = _checked_out(ufunc, x, axis, dtype, out)
         kind = ufunc.accumulate(tiny(x.shape, x.dtype), axis, dtype).dtype
-    return kind, from_front(axis, x.ndim)
+    return dtype, kind, from_front(axis, x.ndim)
 
 
 def _checked_out(
     ufunc: Ufunc, x: DistArray, axis: AxisOfUfunc, dtype: DTypeLike | None, out: DistArray | Array
 ) -> DTypeLike | None:
     """The data type to compute in for an `out`; NumPy's errors about it."""
-    if isinstance(getattr(out, "block", out), np.generic):
-        raise TypeError("return arrays must be of ArrayType")
-    block = out.block if isinstance(out, DistArray) else out
-    refuse_read_only(block, "output array is read-only")
+    check_target(out)
     probe = tiny(x.shape, x.dtype)
     ufunc.accumulate(probe, axis, dtype, np.zeros(probe.shape, out.dtype))
     if out.shape != x.shape and x.ndim == 1 and (x.size or not out.ndim):

@@ -34,7 +34,7 @@ from distarray.engines.reducing import (
     Plan,
     check_out,
     finish,
-    local_mask,
+    part_beside,
     place,
     reduce,
     reduced,
@@ -187,7 +187,7 @@ def counted(x: DistArray, axis: Axes, keepdims: bool, where: ArrayLike) -> DistA
         plan = place(x.layout, axis, keepdims, x.dtype)
         return np.intp(prod([x.layout.shape[dim] for dim in plan.axes]))
     plan = place(x.layout, axis, keepdims, np.dtype(np.intp))
-    mask = np.broadcast_to(local_mask(as_distarray(where, x.mesh), x), x.block.shape)
+    mask = np.broadcast_to(part_beside(as_distarray(where, x.mesh), x), x.block.shape)
     part = reduced(np.add, mask, plan.axes, np.intp, keepdims)
     count: DistArray = finish(part, plan, np.add, x.mesh)
     return count.plain()
@@ -261,10 +261,10 @@ def _in_two_passes(
     else:
         if type(mean) in (int, float, complex):
             mean = np.asarray(mean, np.result_type(x.dtype, mean))
-        centre = local_mask(as_distarray(mean, x.mesh), x)
+        centre = part_beside(as_distarray(mean, x.mesh), x)
     skip = None
     if where is not NoValue and where is not True:
-        skip = ~local_mask(as_distarray(where, x.mesh), x)
+        skip = ~part_beside(as_distarray(where, x.mesh), x)
     total = squared_deviations(x, centre, plan, dtype, skip)
     if out is not None:
         total = cast_for(total, out)
@@ -285,7 +285,7 @@ def centre_of(
 ) -> Array:
     """The mean that is subtracted from this rank's block, of a plain array."""
     total = reduce(np.add, x, axis, dtype, None, True, where=where)
-    return local_mask(divided(total, count), x)
+    return part_beside(divided(total, count), x)
 
 
 def squeezed(kept: DistArray, axes: tuple[int, ...]) -> DistArray:

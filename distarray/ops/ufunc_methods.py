@@ -10,7 +10,7 @@ from distarray.array.portable import ufunc_method
 from distarray.array.probes import tiny
 from distarray.engines.chains import whole_along
 from distarray.engines.folds import Ufunc, neutral
-from distarray.engines.reducing import Plan, finish, loop_dtype, reduce, write
+from distarray.engines.reducing import Plan, check_target, finish, loop_dtype, reduce, write
 from distarray.layout import Cut
 from distarray.ops.scans import AxisOfUfunc, accumulate, from_front, one_axis, order_matters
 from distarray.typing import Array, ArrayLike, DType, DTypeLike
@@ -121,7 +121,11 @@ def _checked_dtype(
     ufunc: Ufunc, x: DistArray, axis: int, count: int, dtype: DTypeLike | None, out: DistArray
 ) -> Any:
     """The data type to compute in for an `out`, which must have the shape of the result."""
+    check_target(out)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    tiny = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
+    small = np.zeros([min(extent, 1) for extent in shape], out.dtype)
+    ufunc.reduceat(tiny, np.zeros(min(count, 1), np.intp), axis, dtype, small)
     if tuple(out.shape) != shape:
         raise ValueError(
             f"operands could not be broadcast together with shapes {out.shape} {shape}"
@@ -179,7 +183,7 @@ def _pieces(
         ends = ends[:-1]
     # Starts and stops alternate: every second result is of what lies between two slices.
     found: Array = ufunc_method(ufunc, "reduceat", block, ends, axis, dtype)
-    head = (slice(None),) * axis
+    head: tuple[Any, ...] = (slice(None),) * axis
     result[(*head, x.mesh.asarray(own))] = found[(*head, slice(None, None, 2))]
     return result
 

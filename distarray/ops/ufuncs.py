@@ -8,15 +8,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from distarray.array import DistArray, faults, implements_method, wrap
+from distarray.array import DistArray, faults, implements_method, single, wrap
 from distarray.array.portable import refuse_read_only
-from distarray.array.probes import check_shapes, result_types
+from distarray.array.probes import check_shapes, check_writeable, condition, result_types
 from distarray.comm import DeviceMesh
 from distarray.engines.blockwise import alike, apply_blockwise
 from distarray.engines.mapping.foreign_ufuncs import call_foreign
 from distarray.layout import Fold, Layout, Partial, Replicate
 from distarray.plan import broadcast_shapes
-from distarray.typing import Array, ArrayLike, Casting, DType
+from distarray.typing import Array, ArrayLike, Casting, DType, DTypeLike
 
 __all__ = ["call_ufunc"]
 
@@ -113,26 +113,32 @@ def _refuse_negative_powers(
     ----
     One allreduce of a truth value for distributed arrays of signed exponents; else nothing.
     """
-    if not _has_signed_exponent(inputs):
+    asked = keywords.get("dtype")
+    exponent = _integers(inputs, asked) if len(inputs) > 1 else None
+    if exponent is None:
         return
-    exponent = inputs[1]
     negative = exponent < 0 if type(exponent) is int else np.less(exponent, 0)
-    if negative is False or 0 in broadcast_shapes(np.shape(inputs[0]), np.shape(exponent)):
+    if negative is False:
         return
     (given,) = out if isinstance(out, tuple) else (out,)
     outs = [given] if hasattr(given, "dtype") else []
     operands = [np.asarray(x) if isinstance(x, (list, tuple)) else x for x in inputs[:2]]
     # NumPy's errors about types come first; and with `dtype` it may compute in another type.
     (kind,) = result_types(np.power, operands, outs, keywords)
-    if kind.kind != "i" and keywords.get("dtype") is not None:
+    if kind.kind != "i" and asked is not None:
+        return
+    if 0 in broadcast_shapes(np.shape(inputs[0]), np.shape(exponent)):
         return
     if bool(np.any(negative if where is True else np.logical_and(negative, where))):
         raise ValueError("Integers to negative integer powers are not allowed.")
 
 
-def _has_signed_exponent(inputs: Sequence[Any]) -> bool:
-    """Whether these are the operands of a power of integers whose exponent may be negative."""
-    return len(inputs) >= 2 and _kind(inputs[0]) in "bui" and _kind(inputs[1]) == "i"
+def _integers(inputs: Sequence[Any], asked: DTypeLike) -> Any:
+    """The exponents as they are for integers, in the type that is asked for; else None."""
+    exponent = inputs[1]
+    if asked is not None and np.dtype(asked).kind == "i" and _kind(exponent) in "buifc":
+        return getattr(exponent, "astype", np.asarray(exponent).astype)(asked)
+    return exponent if _kind(inputs[0]) in "bui" and _kind(exponent) == "i" else None
 
 
 def _kind(x: ArrayLike) -> str:
@@ -154,7 +160,7 @@ def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
         return None
     value = ufunc(*blocks)
     if ufunc.nout == 1:
-        return wrap(value if layout.shape else mesh.scalar(value), layout, mesh)
+        return wrap(value if layout.shape else single(value, layout, mesh), layout, mesh)
     return tuple([wrap(v if layout.shape else mesh.scalar(v), layout, mesh) for v in value])
 
 
@@ -188,8 +194,11 @@ def _into_numpy(
     for out in outs:
         if isinstance(out, np.ndarray):
             refuse_read_only(out, "output array is read-only")
+        elif out is not None:
+            check_writeable([out])
     typed = [x if type(x) in _KINDS or hasattr(x, "dtype") else np.asarray(x) for x in inputs]
     result_types(ufunc, typed, outs, kwargs)
+    where = condition(where)
     check_shapes(
         [x for x in (*inputs, where) if np.ndim(x)], [out for out in outs if out is not None]
     )

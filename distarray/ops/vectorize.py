@@ -9,7 +9,7 @@ from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.array.divergence import verify
 from distarray.comm import DeviceMesh, alone
 from distarray.comm.agree import agree
-from distarray.engines.mapping.calls import Loop, attempted, looped, make_loop, placed, unlooped
+from distarray.engines.mapping.loops import Loop, attempted, looped, make_loop, placed, unlooped
 from distarray.plan import broadcast_shapes
 from distarray.typing import Array, DType
 
@@ -141,7 +141,7 @@ def _elementwise(
 
     def call() -> list[Array]:
         with alone(loop.mesh):
-            values = ufunc(*blocks)
+            values: Any = ufunc(*blocks)
         listed = values if isinstance(values, tuple) else (values,)
         return [np.asanyarray(v, kind) for v, kind in zip(listed, otypes, strict=True)]
 

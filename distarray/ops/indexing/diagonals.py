@@ -9,9 +9,10 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, default_layout, implements, wrap
 from distarray.array.one_rank import Alone
+from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
 from distarray.engines.indexing.gather import fetch
-from distarray.engines.indexing.located import Located, local_part
+from distarray.engines.indexing.located import Located, block_in
 from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.values import as_values
 from distarray.engines.reshaping import in_line
@@ -125,7 +126,7 @@ def diag(v: Any, k: int = 0) -> DistArray:
         rows = cut if not k else Cut.chunked(size, cut.mesh_dims, cut.radix)
     layout = Layout.from_cuts([rows, Cut.whole(size)], mesh.shape)
     wanted = Layout.from_cuts([rows.view(down, 1, x.size)], mesh.shape)
-    values = local_part(x, wanted, mesh)
+    values = block_in(x, wanted, mesh)
     block = mesh.xp.zeros(layout.local_shape(mesh.coords), x.dtype)
     first = wanted.section(mesh.coords)[0][0] + down
     place = mesh.xp.arange(first, first + len(values))
@@ -168,9 +169,10 @@ def fill_diagonal(a: DistArray, val: Any, wrap: bool = False) -> None:
         raise ValueError("array must be at least 2-d")
     if x.ndim > 2 and len(set(x.shape)) > 1:
         raise ValueError("All dimensions of input must be of equal length")
+    refuse_read_only(x.block, "underlying array is read-only")
     values: Any = in_line(as_values(val, x.dtype))
     if isinstance(values, DistArray):
-        values = local_part(values, Layout.replicated(values.shape, mesh.shape), mesh)
+        values = block_in(values, Layout.replicated(values.shape, mesh.shape), mesh)
     if not values.size or not x.layout.holds(mesh.coords):
         return
     number, places = _own_diagonal(x, wrap)
