@@ -258,7 +258,7 @@ def _quantiles(
     keepdims: bool,
     arguments: dict[str, Any],
 ) -> Any:
-    """What the four functions of quantiles do; `arguments` are the method and the weights."""
+    """The work of the four functions of quantiles; `arguments` are the method and the weights."""
     x = as_distarray(a, common_mesh(a, q, out, arguments["weights"]))
     keepdims = keepdims is not NoValue and bool(keepdims)
     q = np.asarray(q) if isinstance(q, DistArray) else q

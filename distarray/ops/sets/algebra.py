@@ -1,4 +1,4 @@
-"""union1d, intersect1d and their kin, as NumPy does them: by one sort of both arrays; and isin."""
+"""union1d, intersect1d, setxor1d and setdiff1d, by one sort of both arrays as in NumPy; isin."""
 
 from math import prod
 from typing import Any, Literal, TypeAlias

@@ -198,7 +198,7 @@ def _counted(a: DistArray, v: DistArray, side: Side) -> DistArray:
 
 
 def _routed(a: DistArray, values: Array, side: Side) -> Array:
-    """The places of values of which every rank has a part."""
+    """The places of values that are cut over the ranks."""
     if a.layout.cuts[0].step < 0:
         a = to_layout(a, canonical_along(a.layout, 0))
     if a.mesh.coords is None:
