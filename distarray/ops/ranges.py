@@ -147,7 +147,7 @@ def positions(low: int, high: int, dtype: DTypeLike) -> Any:
     return values.astype(dtype, copy=False)
 
 
-# -- linspace, logspace, geomspace ------------------------------------------------------------------------
+# -- linspace, logspace, geomspace ---------------------------------------------------------------
 
 
 @creates(np.linspace, alone=MadeAlone())
