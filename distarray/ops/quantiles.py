@@ -23,7 +23,7 @@ class _Median(NamedTuple):
     """The middle element of a line, or the mean of the two in the middle, as NumPy makes it."""
 
     function: Callable[..., Any]
-    dtype: np.dtype[Any]
+    dtype: DType
 
     def wanted(self, n: int) -> list[int]:
         """The positions needed of a line of n elements."""
@@ -299,7 +299,7 @@ def _probed(
     out: DistArray | None,
     keepdims: bool,
     **arguments: ArrayLike | None,
-) -> np.dtype[Any]:
+) -> DType:
     """The data type of the result; raises what NumPy raises about any of the arguments."""
     probe = tiny(x.shape, x.dtype)
     value = np.asarray(function(probe, *given, axis=axis, keepdims=keepdims, **arguments))
