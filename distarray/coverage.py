@@ -1,4 +1,4 @@
-"""What stands behind each of NumPy's functions and ufuncs, and how many there are of each class.
+"""The ledger of NumPy's functions and ufuncs: implementations, classes, and a table of counts.
 
 Every dispatchable function is in exactly one class. It is *implemented* if its row is in the
 registry, and *composed* if, in addition, its code calls distributed functions only: it touches no
@@ -76,7 +76,7 @@ _OTHERS = ("numpy.char.", "numpy.strings.", "numpy.lib.")
 
 
 class Entry(NamedTuple):
-    """What stands behind one function of NumPy's.
+    """One function of NumPy's, with its implementation or the reason why it falls back.
 
     Attributes
     ----------

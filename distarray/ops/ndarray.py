@@ -29,7 +29,7 @@ class _EitherArray(type):
 class ndarray(metaclass=_EitherArray):
     """An array, distributed or NumPy's; called, it makes one as :class:`numpy.ndarray` does.
 
-    Use :func:`distarray.numpy.zeros` and its kin instead, as NumPy's manual says too.
+    Use :func:`distarray.numpy.zeros` or :func:`~distarray.numpy.array` instead, as in NumPy.
     """
 
     def __new__(

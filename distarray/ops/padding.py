@@ -21,7 +21,7 @@ from distarray.typing import Array, ArrayLike
 
 __all__ = ["pad"]
 
-#: What belongs before and after, in one dimension.
+#: The widths, or values, before and after one dimension.
 Pair = Sequence[Any]
 
 _KEYWORDS: dict[str, tuple[str, ...]] = {

@@ -29,7 +29,7 @@ __all__ = [
     "roots",
 ]
 
-# NumPy's stubs know these by overloads that arguments handed on do not match.
+# Untyped here: NumPy's stubs have overloads that our arguments do not match.
 _convolve: Any = np.convolve
 _lstsq: Any = np.linalg.lstsq
 

@@ -12,7 +12,7 @@ from distarray.typing import Array
 __all__ = ["array2string", "array_repr", "array_str"]
 
 _ANY_FOLD = tuple(Fold)
-_array2string: Any = np.array2string  # of which NumPy's stubs know each keyword's values
+_array2string: Any = np.array2string  # untyped here: the stubs list each keyword's values
 
 
 @implements(np.array2string, through=_ANY_FOLD, at=True, computes=False)

@@ -23,7 +23,7 @@ class _Median(NamedTuple):
     """The middle element of a line, or the mean of the two in the middle, as NumPy makes it."""
 
     function: Callable[..., Any]
-    dtype: np.dtype[Any]
+    dtype: DType
 
     def wanted(self, n: int) -> list[int]:
         """The positions needed of a line of n elements."""
@@ -258,7 +258,7 @@ def _quantiles(
     keepdims: bool,
     arguments: dict[str, Any],
 ) -> Any:
-    """What the four functions of quantiles do; `arguments` are the method and the weights."""
+    """The work of the four functions of quantiles; `arguments` are the method and the weights."""
     x = as_distarray(a, common_mesh(a, q, out, arguments["weights"]))
     keepdims = keepdims is not NoValue and bool(keepdims)
     q = np.asarray(q) if isinstance(q, DistArray) else q
@@ -299,7 +299,7 @@ def _probed(
     out: DistArray | None,
     keepdims: bool,
     **arguments: ArrayLike | None,
-) -> np.dtype[Any]:
+) -> DType:
     """The data type of the result; raises what NumPy raises about any of the arguments."""
     probe = tiny(x.shape, x.dtype)
     value = np.asarray(function(probe, *given, axis=axis, keepdims=keepdims, **arguments))

@@ -17,7 +17,7 @@ from distarray.typing import Array, ArrayLike, DType, DTypeLike, Placements
 
 __all__ = ["arange", "geomspace", "linspace", "logspace", "positions"]
 
-# NumPy's stubs know these by overloads that arguments handed on do not match.
+# Untyped here: NumPy's stubs have overloads that our arguments do not match.
 _arange: Any = np.arange
 _linspace: Any = np.linspace
 _moveaxis: Any = np.moveaxis
@@ -125,7 +125,7 @@ def _arange_block(ends: Array, low: int, high: int) -> Any:
         block.imag = _float_range(ends.imag, low, high)
     else:
         block = _float_range(ends, low, high).astype(ends.dtype, copy=False)
-    # NumPy stores the first two as they are: start + 1 * delta may differ in the last bit.
+    # The first two are NumPy's own: start + 1 * delta may differ in the last bit.
     block[: max(0, 2 - low)] = ends[low:high]
     return block
 
@@ -147,7 +147,7 @@ def positions(low: int, high: int, dtype: DTypeLike) -> Any:
     return values.astype(dtype, copy=False)
 
 
-# -- linspace and its kin ------------------------------------------------------------------------
+# -- linspace, logspace, geomspace ---------------------------------------------------------------
 
 
 @creates(np.linspace, alone=MadeAlone())

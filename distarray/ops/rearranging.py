@@ -145,7 +145,7 @@ def tile(A: ArrayLike, reps: int | Sequence[int]) -> DistArray:
 
 
 def _whole_where_often(a: DistArray, times: Sequence[int]) -> DistArray:
-    """The array, whole along dimensions of which every rank's new block holds all indices.
+    """The array, made whole along dimensions that are repeated more often than they have parts.
 
     Each rank then receives each element once, and not once for each repetition.
     """

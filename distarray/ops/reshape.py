@@ -46,7 +46,7 @@ def reshape(
     ----
     None for a view. For a copy that moves, each rank sends what it holds of another's new block
     and nothing else, in up to 2 k - 1 messages a pair where k dimensions are merged; memory for
-    source and result. If dimensions are merged of which some rank has a single index, and for
+    source and result. Where some rank has a single index of a merged dimension, and for
     ``order="A"``, the ranks agree by one allreduce of an integer on whether it is a view.
 
     Raises
@@ -117,7 +117,7 @@ def _new_shape(size: int, shape: ShapeLike, order: Order) -> Shape:
 
 
 def _filled_in(size: int, dims: tuple[int, ...]) -> Shape | None:
-    """Positive extents of the right product, of which one may be -1; None for anything else."""
+    """The extents, all positive but for one -1 at most, if they fit the size; else None."""
     known = abs(prod(dims)) if all(type(n) is int and n for n in dims) else 0
     if not known or size % known:
         return None

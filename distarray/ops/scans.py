@@ -48,6 +48,8 @@ __all__ = [
 #: The axis of a ufunc's method: one alone, as an integer or in a tuple.
 AxisOfUfunc: TypeAlias = int | tuple[int, ...] | None
 
+_accumulate: Any = np.ufunc.accumulate  # untyped here: in the stubs its axis is an integer only
+
 
 def accumulate(
     ufunc: Ufunc,
@@ -123,7 +125,7 @@ def _checked(
         kind = _probed(ufunc, x.layout, x.dtype, axis, dtype)  # type: ignore[arg-type]
     else:
         dtype = _checked_out(ufunc, x, axis, dtype, out)
-        kind = ufunc.accumulate(tiny(x.shape, x.dtype), axis, dtype).dtype
+        kind = _accumulate(ufunc, tiny(x.shape, x.dtype), axis, dtype).dtype
     return dtype, kind, from_front(axis, x.ndim)
 
 
@@ -133,12 +135,12 @@ def _checked_out(
     """The data type to compute in for an `out`; NumPy's errors about it."""
     check_target(out)
     probe = tiny(x.shape, x.dtype)
-    ufunc.accumulate(probe, axis, dtype, np.zeros(probe.shape, out.dtype))
+    _accumulate(ufunc, probe, axis, dtype, np.zeros(probe.shape, out.dtype))
     if out.shape != x.shape and x.ndim == 1 and (x.size or not out.ndim):
         # Not asked of NumPy, which crashes here where there are no elements.
         raise ValueError("provided out is the wrong size for the accumulation.")
     if out.shape != x.shape:
-        ufunc.accumulate(hollow(x.shape, x.dtype), axis, dtype, np.empty(out.shape, out.dtype))
+        _accumulate(ufunc, hollow(x.shape, x.dtype), axis, dtype, np.empty(out.shape, out.dtype))
     return loop_dtype(ufunc, x, out) if dtype is None else dtype
 
 
@@ -157,7 +159,7 @@ def from_front(axis: AxisOfUfunc, ndim: int) -> int:
 def _probed(
     ufunc: Ufunc, layout: Layout, source: DType, axis: AxisOfUfunc, dtype: DTypeLike | None
 ) -> DType:
-    kind: DType = ufunc.accumulate(tiny(layout.shape, source), axis, dtype).dtype
+    kind: DType = _accumulate(ufunc, tiny(layout.shape, source), axis, dtype).dtype
     return kind
 
 

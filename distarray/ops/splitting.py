@@ -1,4 +1,4 @@
-"""array_split, split, unstack and their kin: every piece is a view, and nothing is sent."""
+"""array_split, split, unstack: every piece is a view, and nothing is sent."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -20,7 +20,7 @@ __all__ = ["API_VERSION", "NamespaceInfo", "argsort", "sort"]
 #: The latest version of the standard that distarray.numpy satisfies.
 API_VERSION = "2025.12"
 
-# NumPy's stubs know these by overloads that arguments handed on do not match.
+# Untyped here: NumPy's stubs have overloads that our arguments do not match.
 _sort: Any = np.sort
 _argsort: Any = np.argsort
 _Info: Any = np.__array_namespace_info__

@@ -308,11 +308,11 @@ def squared_deviations(
     x : DistArray
         The values.
     centre : array
-        What is subtracted from them; broadcasts onto the block.
+        Subtracted from the values; broadcasts onto the block.
     plan : Plan
         Of the sum.
     dtype : dtype or None
-        What the sums are computed in.
+        The data type that the sums are computed in.
     skip : array of bool, optional
         Where elements are left out; broadcasts onto the block.
     """
@@ -335,7 +335,8 @@ def _summed_squares(
 ) -> Array:
     """The block's own sums, tile by tile: no temporary as large as the block."""
     if block.size <= TILE:
-        return reduced(np.add, _squares(block, centre, skip), plan.axes, dtype, True)
+        whole: Array = reduced(np.add, _squares(block, centre, skip), plan.axes, dtype, True)
+        return whole
     shape = [1 if dim in plan.axes else extent for dim, extent in enumerate(block.shape)]
     result = np.empty(shape, plan.dtype, like=block)
     running = PairwiseSum()

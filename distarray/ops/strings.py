@@ -64,12 +64,12 @@ def by_element(
     Raises
     ------
     Exception
-        What the function raises on any rank, on all ranks.
+        The function's exception on any rank, raised on all ranks.
     """
     arrays = [x for x in operands if not _is_single(x)]
     blocks, layout, mesh = prepare(*arrays)
     pieces = iter(blocks)
-    taken = [x if _is_single(x) else next(pieces) for x in operands]
+    taken: list[Any] = [x if _is_single(x) else next(pieces) for x in operands]
     shape = layout.local_shape(mesh.coords)
     found, error = None, None
     if mesh.coords is not None and (0 not in shape or not layout.size):

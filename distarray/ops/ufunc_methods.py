@@ -104,7 +104,7 @@ def reduceat(
 def _axis_of_slices(ufunc: Ufunc, ndim: int, axis: AxisOfUfunc) -> int:
     """The axis counted from the front; raises NumPy's errors about it and about the ufunc."""
     binary: Ufunc = ufunc if ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature else np.add
-    binary.reduceat(np.zeros((1,) * ndim), np.zeros(0, np.intp), axis)
+    binary.reduceat(np.zeros((1,) * ndim), np.zeros(0, np.intp), axis)  # type: ignore[arg-type]
     return from_front(axis, ndim)
 
 
@@ -123,9 +123,8 @@ def _checked_dtype(
     """The data type to compute in for an `out`, which must have the shape of the result."""
     check_target(out)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
-    tiny = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
-    small = np.zeros([min(extent, 1) for extent in shape], out.dtype)
-    ufunc.reduceat(tiny, np.zeros(min(count, 1), np.intp), axis, dtype, small)
+    first = np.zeros(min(count, 1), np.intp)
+    ufunc.reduceat(tiny(x.shape, x.dtype), first, axis, dtype, tiny(shape, out.dtype))
     if tuple(out.shape) != shape:
         raise ValueError(
             f"operands could not be broadcast together with shapes {out.shape} {shape}"
@@ -134,7 +133,7 @@ def _checked_dtype(
 
 
 def _may_be_split(ufunc: Ufunc, kind: DType) -> bool:
-    """Whether a slice that lies on several ranks can be folded from their parts.
+    """Whether a slice can be folded from the parts of it that several ranks have.
 
     Not where the order of operations matters, nor where folding in the identity changes a number:
     hypot and gcd take magnitudes, and an infinite complex number times one has a NaN in it.
@@ -181,7 +180,7 @@ def _pieces(
     ends = np.stack([low[own], high[own]], axis=1).reshape(-1)
     if ends[-1] == block.shape[axis]:
         ends = ends[:-1]
-    # Starts and stops alternate: every second result is of what lies between two slices.
+    # Starts and stops alternate, so that every second result is one between two slices.
     found: Array = ufunc_method(ufunc, "reduceat", block, ends, axis, dtype)
     head: tuple[Any, ...] = (slice(None),) * axis
     result[(*head, x.mesh.asarray(own))] = found[(*head, slice(None, None, 2))]

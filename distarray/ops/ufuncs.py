@@ -93,7 +93,7 @@ def _settled(x: ArrayLike) -> Any:
 
 @lru_cache(maxsize=256)
 def _is_foreign(kind: Hashable) -> bool:
-    """Whether a type carries out ufuncs itself, and is none of the arrays that we compute with."""
+    """Whether a type carries out ufuncs itself, and is not an array that we compute with."""
     override = getattr(kind, "__array_ufunc__", None)
     known = (np.ndarray.__array_ufunc__, DistArray.__array_ufunc__)
     return override not in (None, *known) and not hasattr(kind, "__cuda_array_interface__")
@@ -114,7 +114,7 @@ def _refuse_negative_powers(
     One allreduce of a truth value for distributed arrays of signed exponents; else nothing.
     """
     asked = keywords.get("dtype")
-    exponent = _integers(inputs, asked) if len(inputs) > 1 else None
+    exponent = _integer_exponents(inputs, asked)
     if exponent is None:
         return
     negative = exponent < 0 if type(exponent) is int else np.less(exponent, 0)
@@ -133,8 +133,10 @@ def _refuse_negative_powers(
         raise ValueError("Integers to negative integer powers are not allowed.")
 
 
-def _integers(inputs: Sequence[Any], asked: DTypeLike) -> Any:
-    """The exponents as they are for integers, in the type that is asked for; else None."""
+def _integer_exponents(inputs: Sequence[Any], asked: DTypeLike | None) -> Any:
+    """The exponents of a power of integers, in the type that is asked for; None of any other."""
+    if len(inputs) < 2:
+        return None
     exponent = inputs[1]
     if asked is not None and np.dtype(asked).kind == "i" and _kind(exponent) in "buifc":
         return getattr(exponent, "astype", np.asarray(exponent).astype)(asked)
@@ -191,11 +193,7 @@ def _into_numpy(
 ) -> Any:
     """Results in NumPy arrays, which are replicated: every rank receives everything."""
     ours = tuple([o if isinstance(o, DistArray) else None for o in outs])
-    for out in outs:
-        if isinstance(out, np.ndarray):
-            refuse_read_only(out, "output array is read-only")
-        elif out is not None:
-            check_writeable([out])
+    _check_outs(outs)
     typed = [x if type(x) in _KINDS or hasattr(x, "dtype") else np.asarray(x) for x in inputs]
     result_types(ufunc, typed, outs, kwargs)
     where = condition(where)
@@ -208,6 +206,15 @@ def _into_numpy(
     _copy_to_numpy(outs, values, kwargs.get("casting", "same_kind"), where)
     found = [value if out is None else out for out, value in zip(outs, values, strict=True)]
     return tuple(found) if len(found) > 1 else found[0]
+
+
+def _check_outs(outs: tuple[Out, ...]) -> None:
+    """Raise what NumPy raises for outs that cannot be written to."""
+    for out in outs:
+        if isinstance(out, np.ndarray):
+            refuse_read_only(out, "output array is read-only")
+        elif out is not None:
+            check_writeable([out])
 
 
 def _copy_to_numpy(

@@ -1,4 +1,4 @@
-"""numpy.vectorize for distributed arguments."""
+"""`vectorize`: NumPy's, with distributed arguments."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from distarray.typing import Array, DType
 __all__ = ["vectorize"]
 
 Function = Callable[..., Any]
-#: Types of which an array's elements decide the size or unit.
+#: Kinds of data types whose size or unit depends on an array's elements.
 _FLEXIBLE = "SUMm"
 _EMPTY = "cannot call `vectorize` on size 0 inputs unless `otypes` is set"
 
@@ -25,7 +25,7 @@ class vectorize(np.vectorize):
     """A Python function made to work element by element; see :class:`numpy.vectorize`.
 
     With a DistArray among the arguments the calls are divided among the ranks, and each is made
-    on one rank: the function must not need the others. Arrays that it makes are its rank's own.
+    on one rank: the function must not communicate, and arrays that it makes are its rank's own.
 
     Parameters
     ----------
@@ -34,10 +34,10 @@ class vectorize(np.vectorize):
 
     Cost
     ----
-    Arguments that lie otherwise than the rest are moved, and so are dimensions that `signature`
-    takes whole, where they are cut. Then one broadcast and two allreduces of a few bytes. Small
-    results of replicated arguments are gathered. Results that are text or dates: an allgather of
-    their types.
+    Arguments that are laid out otherwise than the rest are moved, and so are those that are cut
+    along a dimension of `signature`. Then one broadcast and two allreduces of a few bytes. Small
+    results of replicated arguments are gathered. For results that are text or dates, an allgather
+    of their types.
     """
 
     def _vectorize_call(self, func: Function, args: Sequence[Any]) -> Any:
@@ -156,7 +156,7 @@ def _elementwise(
 
 
 def _types(func: Function, blocks: list[Array], loop: Loop, cache: bool) -> tuple[str, Function]:
-    """The types of the results, from the first element's, and what to call from then on."""
+    """The types of the results, from the first element's, and the function for the others."""
     mesh, kept = loop.mesh, []
 
     def call() -> str:
@@ -179,7 +179,7 @@ def _types(func: Function, blocks: list[Array], loop: Loop, cache: bool) -> tupl
 
 
 def _is_open(kind: str | DType) -> bool:
-    """Whether a type, given by its letter alone, leaves size or unit to the elements."""
+    """Whether a type is a letter alone, which leaves size or unit to the elements."""
     return isinstance(kind, str) and kind in _FLEXIBLE
 
 

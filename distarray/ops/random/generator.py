@@ -19,7 +19,7 @@ from distarray.typing import ArrayLike
 
 __all__ = ["Generator", "Seed", "default_rng"]
 
-#: What a generator can start from.
+#: The seeds that a generator takes.
 Seed: TypeAlias = (
     "ArrayLike | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator"
     " | np.random.RandomState | Philox | Source | None"

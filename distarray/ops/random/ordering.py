@@ -37,7 +37,7 @@ class Ordering(Source):
         Parameters
         ----------
         x : int or array_like
-            The length, or the array, which stays as it is.
+            The length, or the array, which is not changed.
         axis : int
             The axis whose slices are permuted.
         mesh, placements
@@ -112,7 +112,7 @@ class Ordering(Source):
         Parameters
         ----------
         x : array_like
-            The array, which stays as it is, unless it is `out`.
+            The array, which is not changed unless it is `out`.
         axis : int, optional
             Along which the elements of each slice are permuted; None: all elements.
         out : DistArray or ndarray, optional

@@ -1,4 +1,4 @@
-"""union1d, intersect1d and their kin, as NumPy does them: by one sort of both arrays; and isin."""
+"""union1d, intersect1d, setxor1d and setdiff1d, by one sort of both arrays as in NumPy; isin."""
 
 from math import prod
 from typing import Any, Literal, TypeAlias
@@ -198,7 +198,7 @@ def _differ(element: DistArray, test: DistArray) -> bool:
     """Whether no elements are equal because their data types have nothing in common.
 
     NumPy compares with each of a few elements, and finds them different; many it sorts together,
-    and raises. The sizes of the whole arrays decide: by its block's size a rank might raise alone.
+    and raises. The sizes of the whole arrays decide, so that all ranks raise.
     """
     try:
         np.concatenate([np.zeros(0, element.dtype), np.zeros(0, test.dtype)])
@@ -257,12 +257,13 @@ def _looked_up(block: Array, test: DistArray, kind: DType) -> Array:
 
     def answer(part: Array) -> Array:
         place: Any = np.searchsorted(here, part)
-        inside = place < len(here)
+        inside: Array = place < len(here)
         inside[inside] = here[place[inside]] == part[inside]
         return inside
 
-    found: Array = Haystack(test).ask(own.keys, "left", answer, np.dtype(bool))[own.inverse]
-    return found.reshape(block.shape)
+    found = Haystack(test).ask(own.keys, "left", answer, np.dtype(bool))
+    result: Array = found[own.inverse].reshape(block.shape)
+    return result
 
 
 def _check_kind(element: DistArray, test: DistArray, kind: Kind) -> None:

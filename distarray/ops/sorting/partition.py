@@ -1,7 +1,7 @@
-"""partition and argpartition: NumPy's promise, and its own call where lines are whole.
+"""partition and argpartition, by NumPy's own call where lines are whole.
 
-What is open in it, the order inside the parts, is then NumPy's; under `config.reproducible` it is
-one that every number of ranks agrees on.
+NumPy leaves the order inside the parts open. Where lines are whole it is that of NumPy's call;
+under `config.reproducible` it is the same on any number of ranks.
 """
 
 import operator
@@ -12,34 +12,39 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, Objects, as_distarray, call, faults, implements
+from distarray.array.probes import tiny
 from distarray.comm.group import Group
 from distarray.config import config
 from distarray.engines.reshaping import in_line
 from distarray.engines.selecting.selection import select
 from distarray.engines.sorting.along_axis import Line, Work, along_axis
 from distarray.engines.sorting.parallel_sort import Routed, order_line
-from distarray.ops.sorting.sort import argsort, comparable, sort, viewed
-from distarray.typing import Array
+from distarray.ops.sorting.sort import Fields, argsort, comparable, sort, viewed
+from distarray.typing import Array, ArrayLike, Axis
 
 __all__ = ["argpartition", "partition"]
 
 _INDEX = np.dtype(np.intp)
 #: More places than this are not selected one by one: everything is sorted.
 _MANY = 8
-#: At least so many lines along the axis are many, unless they are longer than this many bytes.
+#: From so many lines on an axis has many lines, unless one takes more than so many bytes.
 _LINES, _LONG = 64, 1 << 26
 
 
 @implements(np.partition, objects=Objects.GATHER)
 def partition(
-    a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
+    a: ArrayLike,
+    kth: ArrayLike,
+    axis: int | None = -1,
+    kind: str = "introselect",
+    order: Fields = None,
 ) -> DistArray:
     """A copy with certain elements where sorting puts them; see :func:`numpy.partition`.
 
     Returns
     -------
     DistArray
-        Laid out as :func:`sort` lays out.
+        Laid out as by :func:`sort`.
 
     Cost
     ----
@@ -48,12 +53,12 @@ def partition(
 
     Notes
     -----
-    NumPy leaves open in which order the smaller ones stand before each and the others behind it.
-    A line that is whole on a rank has the order of NumPy's own call, another keeps that in which
-    the elements came, or is sorted: with many places at once, and of text, records and complex
-    numbers. So the order depends on how the array is spread. Under `config.reproducible` every
-    number of ranks gives the same array; a single line then takes two to three times as long as
-    in NumPy.
+    NumPy leaves open the order of the smaller elements before each place and of the others behind
+    it. A line that is whole on a rank has the order of NumPy's own call. In a line that is cut the
+    elements keep the order in which they came; with many places at once, and for text, records and
+    complex numbers, the line is sorted. So the order depends on how the array is cut. Under
+    `config.reproducible` every number of ranks gives the same array; a single line then takes two
+    to three times as long as in NumPy.
     """
     x = as_distarray(a)
     places = _places(np.partition, x, kth, axis, kind, order)
@@ -79,14 +84,18 @@ def partition(
 
 @implements(np.argpartition, objects=Objects.GATHER)
 def argpartition(
-    a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
+    a: ArrayLike,
+    kth: ArrayLike,
+    axis: int | None = -1,
+    kind: str = "introselect",
+    order: Fields = None,
 ) -> DistArray:
     """Indices that partition an array; see :func:`numpy.argpartition`.
 
     Returns
     -------
     DistArray
-        Laid out as :func:`sort` lays out.
+        Laid out as by :func:`sort`.
 
     Cost
     ----
@@ -94,9 +103,9 @@ def argpartition(
 
     Notes
     -----
-    The order inside the parts is open, as :func:`partition` says. Of a line that is cut, indices
-    ascend before, between and behind the elements asked for, and among those equal to them; and
-    of a single line under `config.reproducible`.
+    The order inside the parts is open, see :func:`partition`. In a line that is cut, and in a
+    single line under `config.reproducible`, indices ascend before, between and behind the elements
+    asked for, and among those equal to them.
     """
     x = as_distarray(a)
     places = _places(np.argpartition, x, kth, axis, kind, order)
@@ -121,7 +130,7 @@ def argpartition(
 
 @implements(DistArray.partition, at=True, objects=Objects.GATHER)
 def partition_in_place(
-    x: DistArray, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None
+    x: DistArray, kth: ArrayLike, axis: int = -1, kind: str = "introselect", order: Fields = None
 ) -> None:
     """``x.partition()``: as :func:`partition`, in the array's own layout and memory."""
     axis = operator.index(axis)
@@ -135,8 +144,8 @@ def partition_in_place(
         x[...] = call(np.partition, x, kth, axis=axis, kind=kind, order=order)
 
 
-def _numpys(x: DistArray, axis: Any) -> bool:
-    """Whether every line is whole, and may be in the order that NumPy gives it."""
+def _numpys(x: DistArray, axis: Axis) -> bool:
+    """Whether NumPy's own call serves: every line is whole, and any order inside the parts does."""
     if config.settings.reproducible:
         return False
     axes = range(x.ndim) if axis is None else [operator.index(axis)]
@@ -144,9 +153,9 @@ def _numpys(x: DistArray, axis: Any) -> bool:
 
 
 def _by_numpy(
-    function: Any, x: DistArray, places: Sequence[int], axis: Any, order: Any
+    function: Callable[..., Any], x: DistArray, places: Sequence[int], axis: Axis, order: Fields
 ) -> DistArray:
-    """What NumPy's function gives of lines that are whole."""
+    """The result of NumPy's function for lines that are whole."""
     x, axis = _lined_up(x, axis)
     keys = x if order is None else comparable(x, order)
     found = keys.like(function(keys.block, places, axis))
@@ -154,25 +163,26 @@ def _by_numpy(
 
 
 def _selects(x: DistArray, places: Sequence[int]) -> bool:
-    """Whether places are selected, instead of everything sorted."""
+    """Whether places are selected one by one; otherwise everything is sorted."""
     return x.dtype.kind in "biufmM" and bool(x.ndim) and 0 < len(places) <= _MANY
 
 
-def _lined_up(x: DistArray, axis: Any) -> tuple[DistArray, int]:
+def _lined_up(x: DistArray, axis: Axis) -> tuple[DistArray, int]:
+    """The array, flattened if there is no axis, and the axis counted from the front."""
     if axis is None:
         return in_line(x).plain(), 0
     return x, normalize_axis_index(operator.index(axis), x.ndim)
 
 
 def _many_lines(x: DistArray, axis: int) -> bool:
-    """Whether each line is brought to one rank; that must not depend on how many there are."""
+    """Whether each line is brought to one rank; that must not depend on the number of ranks."""
     others = [extent for dim, extent in enumerate(x.shape) if dim != axis]
     longest = max(others, default=1)
     return longest >= _LINES and x.nbytes // longest <= _LONG
 
 
 def _by_line(function: Callable[[Array], Array], block: Array, axis: int) -> Array:
-    """A function of lines, of the lines of a block along an axis."""
+    """The results of a function for each line of a block along an axis."""
     if block.ndim == 1:
         return function(block)
     lines = np.moveaxis(block, axis, -1)
@@ -195,8 +205,8 @@ def _label(block: Array, value: Array) -> Array:
     return above.view(np.uint8) + not_below.view(np.uint8)
 
 
-def _labels(line: Array, values: Any) -> Array:
-    """How many of some values are below elements, and how many are not above them, in one sum."""
+def _labels(line: Array, values: Sequence[Array] | Array) -> Array:
+    """For each element the number of values below it, plus the number of those not above it."""
     labels = _label(line, values[0])
     for value in values[1:]:
         labels += _label(line, value)
@@ -217,8 +227,10 @@ def _routed(part: Array, labels: Array, line: Line) -> Array:
     return routed.carried(part[order])[_order(routed.keys)]
 
 
-def _selected(line: Line, block: Array, places: Sequence[int], to_host: Any) -> list[Any]:
-    """The elements that come to stand at certain places of a line."""
+def _selected(
+    line: Line, block: Array, places: Sequence[int], to_host: Callable[[Array], Array]
+) -> list[Any]:
+    """The elements that belong at certain places of a line."""
     known = block
     if block.dtype.kind == "f":
         lost = np.isnan(block)
@@ -234,16 +246,18 @@ def _sizes(group: Group, block: Array) -> Array:
     return group.allgather(np.array([block.size]), "numbers of elements")
 
 
-def _places(function: Any, x: DistArray, kth: Any, axis: Any, kind: Any, order: Any) -> list[int]:
+def _places(
+    function: Callable[..., Any], x: DistArray, kth: ArrayLike, axis: Axis, kind: str, order: Fields
+) -> list[int]:
     """The places, counted from the front; raises what NumPy raises about the arguments."""
-    probe = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
-    kth = kth.full() if isinstance(kth, DistArray) else np.asarray(kth)
-    first = np.zeros_like(kth)
-    function(probe, first if kth.size else kth, axis=axis, kind=kind, order=order)
-    if not x.size or not kth.size or not x.ndim:
+    wanted = kth.full() if isinstance(kth, DistArray) else np.asarray(kth)
+    first = np.zeros_like(wanted)
+    probe = tiny(x.shape, x.dtype)
+    function(probe, first if wanted.size else wanted, axis=axis, kind=kind, order=order)
+    if not x.size or not wanted.size or not x.ndim:
         return []
     extent = x.size if axis is None else x.shape[axis]
-    found = [int(number) + (extent if number < 0 else 0) for number in kth.reshape(-1)]
+    found = [int(number) + (extent if number < 0 else 0) for number in wanted.reshape(-1)]
     for place in found:
         if not 0 <= place < extent:
             raise ValueError(f"kth(={place}) out of bounds ({extent})")

@@ -1,10 +1,13 @@
-"""Looking values up in sorted arrays, where both may be spread: the values travel, never the array.
+"""searchsorted: looking values up in a sorted array; where both are cut, the values travel.
 
-Every rank learns the last element of every block. That tells which block answers for a value.
+Every rank learns the last element of every block, which tells it the block that has the place of a
+value.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -19,6 +22,7 @@ from distarray.array import (
     wrap,
 )
 from distarray.array.portable import contiguous
+from distarray.array.probes import tiny
 from distarray.comm import devices
 from distarray.config import config
 from distarray.engines.indexing.gather import segments, swap
@@ -27,9 +31,12 @@ from distarray.engines.sorting.along_axis import canonical_along
 from distarray.engines.sorting.parallel_sort import joined, lengths_of
 from distarray.engines.sorting.sort_in_block import position
 from distarray.layout import Layout, Partial
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, DType
 
 __all__ = ["Haystack", "searchsorted"]
+
+#: Whether a value goes before equal elements or after them.
+Side: TypeAlias = Literal["left", "right"]
 
 _INDEX = np.dtype(np.intp)
 _PURPOSE = "values looked up"
@@ -60,8 +67,10 @@ class Haystack:
         self.ranks = np.flatnonzero(np.array(held))
         self.lasts = np.concatenate(self.group.allgather_varied(last, held, "ends of blocks"))
 
-    def ask(self, values: Array, side: Any, answer: Callable[[Array], Array], dtype: Any) -> Array:
-        """What the rank says that has the place of each value.
+    def ask(
+        self, values: Array, side: Side, answer: Callable[[Array], Array], dtype: DType
+    ) -> Array:
+        """The answers of the ranks that have the places of the values.
 
         Parameters
         ----------
@@ -70,9 +79,9 @@ class Haystack:
         side : {"left", "right"}
             Whether the place of a value is before or after elements that are equal.
         answer : callable
-            Called with the values that came here; gives an array of as many.
+            Called with the values that this rank receives; gives an array of as many answers.
         dtype : dtype
-            Of the answers.
+            The data type of the answers.
 
         Cost
         ----
@@ -91,8 +100,8 @@ class Haystack:
         result[order] = landing
         return result
 
-    def places(self, values: Array, side: Any) -> Array:
-        """As ``searchsorted`` of the whole array."""
+    def places(self, values: Array, side: Side) -> Array:
+        """The result of ``searchsorted`` for the whole array."""
 
         def answer(part: Array) -> Array:
             return (position(self.block, part, side) + self.start).astype(_INDEX, copy=False)
@@ -101,13 +110,15 @@ class Haystack:
 
 
 @implements(np.searchsorted, objects=Objects.GATHER)
-def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> DistArray:
+def searchsorted(
+    a: ArrayLike, v: ArrayLike, side: Side = "left", sorter: ArrayLike | None = None
+) -> DistArray:
     """Where to insert values into a sorted array; see :func:`numpy.searchsorted`.
 
     Parameters
     ----------
     a : DistArray or array_like, 1-d
-        Sorted, or else `sorter` sorts it.
+        Sorted, unless `sorter` is given.
     v : DistArray or array_like
         The values.
     side : {"left", "right"}
@@ -123,62 +134,59 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Dist
     Cost
     ----
     Nothing if every rank has all of `a`; one exchange if `a` is small. Otherwise, for values that
-    every rank has, one allreduce of the places. If both are spread, an allgather of an element a
+    every rank has, one allreduce of the places. If both are cut, an allgather of an element a
     rank, an all-to-all of the values and an exchange of their places. With `sorter`, as
     ``take(a, sorter)``.
 
     Notes
     -----
-    Of an array that is not sorted, NumPy's answer is arbitrary, and another one than this.
+    For an array that is not sorted NumPy's answer is arbitrary, and may differ from this one.
     """
     mesh = common_mesh(a, v, sorter)
-    a, v = as_distarray(a, mesh), as_distarray(v, mesh)
-    a = _checked(a, v, side, sorter)
-    cut = a.layout.cuts[0]
-    scalar = not v.ndim
-    if cut.parts > 1 and (a.nbytes < config.replicate_below or not a.size):
-        a = to_layout(a, Layout.replicated(a.shape, mesh.shape))
-    block = mesh.asarray(v.block)
-    if a.layout.cuts[0].parts == 1:
-        found, layout = _local(mesh.asarray(a.block), block, side), v.layout
-    elif v.layout.is_replicated:
-        return _counted(a, v, side)
+    values = as_distarray(v, mesh)
+    x = _checked(as_distarray(a, mesh), values, side, sorter)
+    if x.layout.cuts[0].parts > 1 and (x.nbytes < config.replicate_below or not x.size):
+        x = to_layout(x, Layout.replicated(x.shape, mesh.shape))
+    block = mesh.asarray(values.block)
+    if x.layout.cuts[0].parts == 1:
+        found = _local(mesh.asarray(x.block), block, side)
+    elif values.layout.is_replicated:
+        return _counted(x, values, side)
     else:
-        found, layout = _routed(a, block, side), v.layout
-    return wrap(mesh.scalar(found) if scalar else found, layout, mesh)
+        found = _routed(x, block, side)
+    return wrap(found if values.ndim else mesh.scalar(found), values.layout, mesh)
 
 
-def _checked(a: DistArray, v: DistArray, side: Any, sorter: Any) -> DistArray:
+def _checked(a: DistArray, v: DistArray, side: Side, sorter: ArrayLike | None) -> DistArray:
     """The array in its sorted order; raises what NumPy raises."""
-    probe = np.zeros([min(n, 1) for n in a.shape], a.dtype)
-    np.searchsorted(probe, np.zeros([min(n, 1) for n in v.shape], v.dtype), side)
+    probe = tiny(a.shape, a.dtype)
+    np.searchsorted(probe, tiny(v.shape, v.dtype), side)
     if sorter is None:
         return a
-    if not isinstance(sorter, DistArray):
-        sorter = np.asarray(sorter)
-    kind = sorter.dtype
-    np.searchsorted(probe, probe[:0], side, np.zeros((*sorter.shape[1:], probe.size), kind))
-    if sorter.size != a.size:
+    order: Any = sorter if isinstance(sorter, DistArray) else np.asarray(sorter)
+    none: Any = np.zeros((*order.shape[1:], probe.size), order.dtype)
+    np.searchsorted(probe, probe[:0], side, none)
+    if order.size != a.size:
         raise ValueError("sorter.size must equal a.size")
     if not a.size:
         return a
     try:
-        found: DistArray = call(np.take, a, sorter)
+        found: DistArray = call(np.take, a, order)
         return found
     except IndexError:
         pass
     raise ValueError("Sorter index out of range.")
 
 
-def _local(haystack: Array, values: Array, side: Any) -> Array:
+def _local(haystack: Array, values: Array, side: Side) -> Array:
     if not devices.on_device(haystack):
         return np.searchsorted(haystack, values, side)
     flat = np.searchsorted(haystack, contiguous(values).reshape(-1), side)
     return flat.reshape(values.shape)
 
 
-def _counted(a: DistArray, v: DistArray, side: Any) -> DistArray:
-    """For values that every rank has: the number of elements before them is a sum over blocks."""
+def _counted(a: DistArray, v: DistArray, side: Side) -> DistArray:
+    """The places of values that every rank has: sums over blocks of the elements before them."""
     mesh = a.mesh
     found = mesh.asarray(_local(mesh.asarray(a.block), mesh.asarray(v.block), side))
     pending = {m: Partial() for m in a.layout.cuts[0].mesh_dims}
@@ -189,8 +197,8 @@ def _counted(a: DistArray, v: DistArray, side: Any) -> DistArray:
     return result if v.ndim else result.computed(result.block)
 
 
-def _routed(a: DistArray, values: Array, side: Any) -> Array:
-    """The places of values of which every rank has a part."""
+def _routed(a: DistArray, values: Array, side: Side) -> Array:
+    """The places of values that are cut over the ranks."""
     if a.layout.cuts[0].step < 0:
         a = to_layout(a, canonical_along(a.layout, 0))
     if a.mesh.coords is None:

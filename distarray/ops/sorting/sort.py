@@ -1,8 +1,8 @@
 """sort, argsort, lexsort and sort_complex."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -18,6 +18,7 @@ from distarray.array import (
     wrap,
 )
 from distarray.array.portable import refuse_read_only
+from distarray.array.probes import tiny
 from distarray.comm import devices
 from distarray.engines.blockwise import prepare
 from distarray.engines.reshaping import in_line
@@ -25,9 +26,21 @@ from distarray.engines.sorting.along_axis import Line, Work, along_axis
 from distarray.engines.sorting.parallel_sort import order_line, sort_line
 from distarray.engines.sorting.sort_in_block import sort_block, sorted_values, stable_order
 from distarray.layout import Layout
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, Axis, DType
 
-__all__ = ["argsort", "comparable", "lexsort", "sort", "sort_complex", "sort_in_place", "viewed"]
+__all__ = [
+    "Fields",
+    "argsort",
+    "comparable",
+    "lexsort",
+    "sort",
+    "sort_complex",
+    "sort_in_place",
+    "viewed",
+]
+
+#: The fields of records to compare first.
+Fields: TypeAlias = str | Sequence[str] | None
 
 _INDEX = np.dtype(np.intp)
 _SIGN, _ONE = np.uint64(1 << 63), np.uint64(1)
@@ -35,7 +48,12 @@ _SIGN, _ONE = np.uint64(1 << 63), np.uint64(1)
 
 @implements(np.sort, objects=Objects.GATHER)
 def sort(
-    a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    a: ArrayLike,
+    axis: int | None = -1,
+    kind: str | None = None,
+    order: Fields = None,
+    *,
+    stable: bool | None = None,
 ) -> DistArray:
     """A sorted copy of an array; see :func:`numpy.sort`.
 
@@ -76,9 +94,14 @@ def sort(
 
 @implements(DistArray.sort, at=True, objects=Objects.GATHER)
 def sort_in_place(
-    x: DistArray, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    x: DistArray,
+    axis: int = -1,
+    kind: str | None = None,
+    order: Fields = None,
+    *,
+    stable: bool | None = None,
 ) -> None:
-    """``x.sort()``: as :func:`sort`, and the elements stay in the array's own layout and memory."""
+    """``x.sort()``: as :func:`sort`, in the array's own layout and memory."""
     if not x.layout.is_plain or x.dtype.hasobject or not x.ndim:
         x[...] = call(np.sort, x, axis, kind, order, stable=stable)
         return
@@ -107,11 +130,16 @@ def _sorted(keys: DistArray, axis: int, target: Layout | None = None) -> DistArr
 
 @implements(np.argsort, objects=Objects.GATHER)
 def argsort(
-    a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    a: ArrayLike,
+    axis: int | None = -1,
+    kind: str | None = None,
+    order: Fields = None,
+    *,
+    stable: bool | None = None,
 ) -> DistArray:
     """The indices that sort an array; see :func:`numpy.argsort`.
 
-    Equal elements stay in their order, whatever `kind` is. Laid out as :func:`sort` lays out.
+    Equal elements keep their order, whatever `kind` is. The result is laid out as by :func:`sort`.
 
     Cost
     ----
@@ -134,7 +162,12 @@ def _ordered(keys: DistArray, axis: int) -> DistArray:
     return along_axis([keys], axis, Work(whole, spread, _INDEX))
 
 
-def _operand(function: Any, a: Any, axis: Any, **keywords: Any) -> tuple[DistArray, Any]:
+def _operand(
+    function: Callable[..., Any],
+    a: ArrayLike,
+    axis: Axis,
+    **keywords: str | Sequence[str] | bool | None,
+) -> tuple[DistArray, Any]:
     """The operand, flattened if there is no axis, and the axis; raises what NumPy raises."""
     x = as_distarray(a)
     order = keywords["order"]
@@ -145,20 +178,28 @@ def _operand(function: Any, a: Any, axis: Any, **keywords: Any) -> tuple[DistArr
 
 
 @lru_cache(maxsize=1024)
-def _check(function: Any, ndim: int, dtype: np.dtype[Any], axis: Any, **keywords: Any) -> None:
+def _check(
+    function: Callable[..., Any],
+    ndim: int,
+    dtype: DType,
+    axis: Axis,
+    **keywords: str | tuple[str, ...] | bool | None,
+) -> None:
     order = keywords.pop("order")
-    order = list(order) if isinstance(order, tuple) else order
-    function(np.zeros((1,) * ndim, dtype), axis=axis, order=order, **keywords)
+    fields = list(order) if isinstance(order, tuple) else order
+    function(np.zeros((1,) * ndim, dtype), axis=axis, order=fields, **keywords)
 
 
-def _by_numpy(function: Any, x: DistArray, axis: Any, **keywords: Any) -> DistArray:
-    """What has no axis, or consists of Python objects, is on every rank that has it."""
+def _by_numpy(
+    function: Callable[..., Any], x: DistArray, axis: Axis, **keywords: str | Sequence[str] | None
+) -> DistArray:
+    """NumPy's result for a 0-d array, or Python objects, which are whole on every rank."""
     block = x.mesh.asarray(x.block)
     return as_distarray(function(block, axis=axis, **keywords), x.mesh)
 
 
-def comparable(x: DistArray, order: Any = None) -> DistArray:
-    """The array read so that comparing elements as they are compares the wanted fields first."""
+def comparable(x: DistArray, order: Fields = None) -> DistArray:
+    """The array in a data type whose elements compare by the wanted fields first."""
     dtype = x.dtype
     if order is not None and dtype.names is not None:
         first = [order] if isinstance(order, str) else list(order)
@@ -178,7 +219,7 @@ def comparable(x: DistArray, order: Any = None) -> DistArray:
     return x
 
 
-def viewed(x: DistArray, dtype: np.dtype[Any]) -> DistArray:
+def viewed(x: DistArray, dtype: DType) -> DistArray:
     """The array with the data type that it had before `comparable`."""
     if x.dtype == dtype:
         return x
@@ -189,7 +230,7 @@ def viewed(x: DistArray, dtype: np.dtype[Any]) -> DistArray:
 
 
 @implements(np.sort_complex, objects=Objects.GATHER)
-def sort_complex(a: Any) -> DistArray:
+def sort_complex(a: ArrayLike) -> DistArray:
     """A sorted copy of an array, as complex numbers; see :func:`numpy.sort_complex`.
 
     Cost
@@ -208,7 +249,7 @@ def sort_complex(a: Any) -> DistArray:
 
 
 @implements(np.lexsort, objects=Objects.GATHER)
-def lexsort(keys: Any, axis: int = -1) -> DistArray:
+def lexsort(keys: ArrayLike, axis: int = -1) -> DistArray:
     """The indices that sort by several keys, the last one first; see :func:`numpy.lexsort`.
 
     Parameters
@@ -227,12 +268,13 @@ def lexsort(keys: Any, axis: int = -1) -> DistArray:
     ----
     As :func:`argsort`; all keys of an element travel with it.
     """
-    listed = list(keys)
+    given: Any = keys
+    listed = list(given)
     mesh = common_mesh(*listed)
     arrays = [as_distarray(key, mesh) for key in listed]
-    probes = [np.zeros([min(n, 1) for n in x.shape], x.dtype) for x in arrays]
+    probes = [tiny(x.shape, x.dtype) for x in arrays]
     if len({x.shape for x in arrays}) > 1:
-        probes = [np.zeros(number) for number in range(len(arrays))]  # for NumPy to refuse
+        probes = [np.zeros(number) for number in range(len(arrays))]  # NumPy refuses them
     np.lexsort(probes, axis)
     if not arrays[0].ndim or any(x.dtype.hasobject for x in arrays):
         blocks = [devices.to_host(mesh.asarray(x.block)) for x in arrays]
@@ -261,7 +303,7 @@ def _lex_line(parts: Sequence[Array], line: Line) -> Array:
 
 def _lex_spread(parts: Sequence[Array], line: Line) -> Array:
     """The keys as one structured key, the most important field first."""
-    # Structured NumPy takes the NaN of half precision for the least number: single it is.
+    # In records NumPy takes the NaN of half precision for the least number, but not of single.
     kinds = [np.dtype("f4") if part.dtype == np.float16 else part.dtype for part in parts]
     fields = [(f"f{number}", kind) for number, kind in enumerate(reversed(kinds))]
     joint = np.empty(len(parts[0]), fields)
@@ -271,4 +313,4 @@ def _lex_spread(parts: Sequence[Array], line: Line) -> Array:
 
 
 def _by_fields(keys: Array) -> Array:
-    return _lex([keys[name] for name in reversed(keys.dtype.names)], 0)
+    return _lex([keys[name] for name in reversed(keys.dtype.names or ())], 0)
