@@ -33,6 +33,9 @@ __all__ = [
     "to_layout",
 ]
 
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+SHOWN_AS = "np."
+
 Placements = Sequence[Placement] | Placement
 
 

@@ -123,7 +123,7 @@ def _alike(value: Any, items: list[Any]) -> Any:
     return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
 
 
-def ufunc_method(ufunc: np.ufunc, name: str, block: Array, *args: Array | complex) -> Array:
+def ufunc_method(ufunc: np.ufunc, name: str, block: Array, *args: Any) -> Array:
     """``ufunc.reduce``, ``.accumulate`` or ``.reduceat``; through the host where CuPy has none."""
     if isinstance(block, _host_types):
         return _RIGHT.get(name, getattr(np.ufunc, name))(ufunc, block, *args)
@@ -238,7 +238,7 @@ class Adapted:
             self._call = partial(on_host, function)
 
     def __call__(
-        self, *inputs: Any, out: Array | None = None, where: Array | bool = True, **keywords: Any
+        self, *inputs: Any, out: Any = None, where: Array | bool = True, **keywords: Any
     ) -> Any:
         """``function(*inputs, out=out, where=where, **keywords)``."""
         keywords.pop("order", None)

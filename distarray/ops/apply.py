@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements
 from distarray.array.one_rank import Alone
-from distarray.engines.mapping.calls import looped, make_loop, placed, unlooped
+from distarray.engines.mapping.loops import looped, make_loop, placed, unlooped
 from distarray.typing import ArrayLike, Axes
 
 __all__ = ["apply_along_axis", "apply_over_axes"]

@@ -16,7 +16,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, Objects, as_distarray, implements, movement, wrap
 from distarray.array.portable import contiguous
-from distarray.engines.folds import fold_rows
+from distarray.engines.folds import fold_with
 from distarray.engines.reducing import NoValue, Plan, place, write
 from distarray.layout import Layout
 from distarray.ops.scans import without_nan
@@ -113,7 +113,7 @@ def _search(
         value, part = _local(function, x, plan, axis)
         if plan.mesh_dims:
             pick = partial(_pick, function, x.dtype)
-            part = fold_rows(mesh.subgroup(plan.mesh_dims), _records(value, part), pick)
+            part = fold_with(mesh.subgroup(plan.mesh_dims), _records(value, part), pick)
         part = part.reshape(shape)
     return write(part if part.ndim else mesh.scalar(part), plan.layout, mesh, out)
 

@@ -14,7 +14,7 @@ from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
 from distarray.engines.indexing.gather import fetch
-from distarray.engines.indexing.located import Located, local_part
+from distarray.engines.indexing.located import Located, block_in
 from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.values import as_values
 from distarray.engines.reshaping import in_line
@@ -128,7 +128,7 @@ def diag(v: ArrayLike, k: int = 0) -> DistArray:
         rows = cut if not k else Cut.chunked(size, cut.mesh_dims, cut.radix)
     layout = Layout.from_cuts([rows, Cut.whole(size)], mesh.shape)
     wanted = Layout.from_cuts([rows.view(down, 1, x.size)], mesh.shape)
-    values = local_part(x, wanted, mesh)
+    values = block_in(x, wanted, mesh)
     block = mesh.xp.zeros(layout.local_shape(mesh.coords), x.dtype)
     first = wanted.section(mesh.coords)[0][0] + down
     place = mesh.xp.arange(first, first + len(values))
@@ -173,8 +173,8 @@ def fill_diagonal(a: DistArray, val: ArrayLike, wrap: bool = False) -> None:
         raise ValueError("All dimensions of input must be of equal length")
     refuse_read_only(x.block, "underlying array is read-only")
     values: Any = in_line(as_values(val, x.dtype))
-    if hasattr(values, "layout"):
-        values = local_part(values, Layout.replicated(values.shape, mesh.shape), mesh)
+    if isinstance(values, DistArray):
+        values = block_in(values, Layout.replicated(values.shape, mesh.shape), mesh)
     if not values.size or not x.layout.holds(mesh.coords):
         return
     number, places = _own_diagonal(x, wrap)

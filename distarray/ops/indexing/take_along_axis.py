@@ -14,7 +14,7 @@ from distarray.comm import DeviceMesh
 from distarray.engines.indexing.advanced_keys import index_shape
 from distarray.engines.indexing.bounds import in_bounds
 from distarray.engines.indexing.gather import fetch
-from distarray.engines.indexing.located import Located, local_part, locate
+from distarray.engines.indexing.located import Located, block_in, locate
 from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.scatter import store
 from distarray.engines.indexing.values import Values, as_values, plain
@@ -158,8 +158,7 @@ def _local_key(
 ) -> tuple[Array, ...]:
     """Index arrays into this rank's block."""
     mesh = x.mesh
-    given: Any = indices
-    block = local_part(given, layout, mesh)
+    block = block_in(indices, layout, mesh)
     if layout.size:
         (block,) = in_bounds([block], [layout], [x.shape[axis]], [axis], mesh, "raise")
     return tuple(_open_grid(mesh, x.block.shape, block, axis))

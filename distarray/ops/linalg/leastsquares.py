@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, call, implements, movement
+from distarray.comm.agree import agreed
 from distarray.engines.factoring import small
 from distarray.engines.factoring.householder import factored
 from distarray.engines.factoring.repeatable import repeatable
@@ -104,7 +105,7 @@ def _by_triangle(a: DistArray, b: DistArray, rcond: float) -> Any:
     else:
         whole = layout.with_cuts([layout.cuts[0], Cut.whole(both.shape[1])])
         r = triangle_of(factored(both, whole, mesh), work).full()
-    found = small.agreed(mesh, lambda: np.linalg.lstsq(r[:n, :n], r[:n, n:], rcond))
+    found = agreed(mesh.group, lambda: np.linalg.lstsq(r[:n, :n], r[:n, n:], rcond))
     x, _, rank, s = found
     outside = np.sum(np.abs(r[n:, n:]) ** 2, axis=0) if rank == n else np.empty(0)
     real = small.real_type(dtype)

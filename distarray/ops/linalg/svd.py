@@ -10,6 +10,7 @@ from numpy.linalg import _linalg
 
 from distarray.array import DistArray, call, implements, wrap
 from distarray.array.portable import conjugated
+from distarray.comm.agree import agreed
 from distarray.engines.factoring import small
 from distarray.engines.factoring.householder import by_rows
 from distarray.engines.factoring.jacobi import values_and_vectors
@@ -141,7 +142,7 @@ def _tall(x: DistArray, full: bool, vectors: bool, flipped: bool) -> Any:
         block = mesh.xp.empty(layout.local_shape(None), dtype)
     else:
         tall, layout = tall_qr(x, with_q=vectors)
-        value = small.agreed(mesh, lambda: _of_triangle(tall.r, vectors, flipped))
+        value = agreed(mesh.group, lambda: _of_triangle(tall.r, vectors, flipped))
         block = tall.times(mesh.asarray(value[0])) if vectors else None
     s = (value[1] if vectors else value).astype(small.real_type(dtype), copy=False)
     s = small.replicated(s, mesh)
