@@ -356,7 +356,7 @@ def allclose(
 
     Cost
     ----
-    One allreduce of a truth value, and what aligns the operands.
+    One allreduce of a truth value, and the messages that align the operands.
     """
     return bool(np.all(isclose(a, b, rtol, atol, equal_nan)))
 
@@ -367,7 +367,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> bool:
 
     Cost
     ----
-    One allreduce of a truth value, and what aligns the operands.
+    One allreduce of a truth value, and the messages that align the operands.
     """
     operands = _operands(a1, a2)
     if operands is None or operands[0].shape != operands[1].shape:
@@ -387,7 +387,7 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> bool:
 
     Cost
     ----
-    One allreduce of a truth value, and what aligns the operands.
+    One allreduce of a truth value, and the messages that align the operands.
     """
     operands = _operands(a1, a2)
     if operands is None:

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
-from distarray.array.probes import as_axis
+from distarray.array.probes import as_axis, check_cast
 from distarray.engines.indexing.gather import fetch
 from distarray.engines.indexing.located import Located, locate
 from distarray.engines.indexing.owners import Rows
@@ -95,11 +95,7 @@ def finished(result: DistArray, out: DistArray | Array | None) -> Any:
         return result
     if out.shape != result.shape:
         raise ValueError("output array does not match result of ndarray.take")
-    if not np.can_cast(out.dtype, result.dtype, "safe"):  # in this direction, as NumPy asks
-        raise TypeError(
-            f"Cannot cast array data from {out.dtype!r} to {result.dtype!r} according to the "
-            "rule 'safe'"
-        )
+    check_cast(out.dtype, result.dtype, "safe")  # in this direction, as NumPy does
     out[...] = result if isinstance(out, DistArray) else result.full()
     return out
 
@@ -124,11 +120,7 @@ def _positions(indices: ArrayLike, casting: Casting) -> Any:
         return np.array(indices, np.intp)
     if indices.dtype.kind in "iu" and indices.dtype != np.uint64:
         return indices
-    if not np.can_cast(indices.dtype, np.intp, casting):
-        raise TypeError(
-            f"Cannot cast array data from {indices.dtype!r} to dtype('int64') according to the "
-            f"rule {casting!r}"
-        )
+    check_cast(indices.dtype, np.dtype(np.intp), casting)
     return indices.astype(np.intp)
 
 
