@@ -190,7 +190,7 @@ def call_ufunc(ufunc: np.ufunc, *inputs: Array, **keywords: Any) -> Array:
 
 def conjugated(a: Operand) -> Operand:
     """The conjugate of complex numbers; others as they are: NumPy makes int8 of bools."""
-    return np.conjugate(a) if a.dtype.kind == "c" else a
+    return np.conjugate(a) if a.dtype.kind == "c" else a  # type: ignore[return-value]
 
 
 def _vecdot(a: Array, b: Array) -> Array:

@@ -14,11 +14,12 @@ from distarray.array import DistArray, as_distarray
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.plan import broadcast_shapes, shape_text
-from distarray.typing import Array, ArrayLike, DType
+from distarray.typing import Array, ArrayLike, Casting, DType
 
 __all__ = [
     "as_axis",
     "as_mask",
+    "check_cast",
     "check_out",
     "check_shapes",
     "check_writeable",
@@ -77,11 +78,7 @@ def condition(where: ArrayLike) -> Any:
 def as_mask(where: ArrayLike, mesh: DeviceMesh) -> DistArray:
     """A mask as an array; raises what NumPy raises if it holds no truth values."""
     mask = condition(where)
-    if mask.dtype.kind != "b":
-        raise TypeError(
-            f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the rule "
-            "'safe'"
-        )
+    check_cast(mask.dtype, np.dtype(bool), "safe")
     return as_distarray(mask, mesh)
 
 
@@ -125,3 +122,12 @@ def check_out(out: DistArray | Array) -> None:
         getattr(out, "block", out), np.generic
     ):
         raise TypeError("return arrays must be of ArrayType")
+
+
+def check_cast(source: DType, target: DType, casting: Casting) -> None:
+    """Raise what NumPy raises for array data that must not be cast."""
+    if not np.can_cast(source, target, casting):
+        raise TypeError(
+            f"Cannot cast array data from {source!r} to {target!r} according to the rule "
+            f"{casting!r}"
+        )

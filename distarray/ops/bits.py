@@ -16,6 +16,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray, as_distarray, implements, to_layout, wrap
 from distarray.array.one_rank import Alone
 from distarray.array.portable import on_host
+from distarray.array.probes import tiny
 from distarray.engines.reshaping import in_line
 from distarray.layout import Cut
 from distarray.typing import ArrayLike, Axis
@@ -94,9 +95,7 @@ def _line(
 ) -> tuple[DistArray, int]:
     """The operand and the axis to work along; raises what NumPy raises."""
     x = as_distarray(a)
-    function(
-        np.zeros([min(extent, 1) for extent in x.shape], x.dtype), axis=axis, bitorder=bitorder
-    )
+    function(tiny(x.shape, x.dtype), axis=axis, bitorder=bitorder)
     if axis is None or not x.ndim:
         return as_distarray(in_line(x), x.mesh).plain(), 0
     return x, normalize_axis_index(axis, x.ndim)

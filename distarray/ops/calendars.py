@@ -26,7 +26,7 @@ def _days(
     """A function of business days; every rank has the holidays and calendars."""
     if isinstance(settings.get("holidays"), DistArray):
         settings["holidays"] = settings["holidays"].full()
-    # Lists and text are dates, which NumPy's function reads; arrays are what they are.
+    # NumPy's functions read lists as dates, and text as well; arrays stay as they are.
     given = [x if hasattr(x, "dtype") or np.isscalar(x) else np.asarray(x) for x in inputs]
     (result,) = by_element(lambda *blocks: function(*blocks, **settings), given, [dtype])
     return result if out is None else write(result.block, result.layout, result.mesh, out)

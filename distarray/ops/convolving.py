@@ -24,6 +24,7 @@ from distarray.array import (
 )
 from distarray.array.one_rank import Alone
 from distarray.array.portable import conjugated, on_host
+from distarray.array.probes import hollow, tiny
 from distarray.engines.halos import spanning
 from distarray.layout import Cut, Layout
 from distarray.layout.cut import Interval
@@ -82,8 +83,7 @@ def _convolved(function: Callable[..., Any], a: ArrayLike, v: ArrayLike, mode: s
     mesh = common_mesh(a, v)
     long, short = as_distarray(a, mesh), as_distarray(v, mesh)
     # NumPy's complaints about emptiness, dimensions and mode; the data type of the result.
-    tiny = [np.ones([min(extent, 1) for extent in x.shape], x.dtype) for x in (long, short)]
-    kind = function(*tiny, mode).dtype
+    kind = function(*[tiny(x.shape, x.dtype) for x in (long, short)], mode).dtype
     if long.nbytes + short.nbytes < REPLICATED_BELOW or not long.ndim or not short.ndim:
         return as_distarray(function(long.full(), short.full(), mode), mesh)
     backwards = function is np.correlate
@@ -238,9 +238,8 @@ def sliding_window_view(
     x = as_distarray(x)
     listed: Any = window_shape
     shape = tuple(listed) if np.iterable(listed) else (listed,)
-    hollow = np.lib.stride_tricks.as_strided(np.zeros(1, x.dtype), x.shape, (0,) * x.ndim)
     windows: Any = np.lib.stride_tricks.sliding_window_view
-    windows(hollow, shape, axis)  # raises NumPy's errors
+    windows(hollow(x.shape, x.dtype), shape, axis)  # raises NumPy's errors
     axes = normalize_axis_tuple(range(x.ndim) if axis is None else axis, x.ndim, "axis", True)
     reach = [0] * x.ndim
     for dim, extent in zip(axes, shape, strict=True):

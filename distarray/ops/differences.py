@@ -166,7 +166,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: i
     Cost
     ----
     For each axis that is cut, two messages a rank, of one slab of extent 1 each; those of the
-    points at an end that lie on another rank; and small broadcasts of uneven distances.
+    points at an end that are on another rank; and small broadcasts of uneven distances.
     """
     x = as_distarray(f, common_mesh(f, *varargs))
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)

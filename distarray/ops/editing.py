@@ -10,6 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from distarray.array import DistArray, as_distarray, call, common_mesh, implements, to_layout, wrap
 from distarray.array import portable as blocks
 from distarray.array.one_rank import Alone
+from distarray.array.probes import hollow
 from distarray.engines.assembling import assemble
 from distarray.engines.indexing.values import as_values
 from distarray.engines.reshaping import in_line
@@ -102,7 +103,7 @@ def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> D
     Raises
     ------
     IndexError
-        If an index is out of bounds; on all ranks alike.
+        If an index is out of bounds; on all ranks.
     """
     x, axis = _flattened(arr, axis, obj)
     if isinstance(obj, DistArray) and obj.ndim:
@@ -223,7 +224,7 @@ def insert(
     Raises
     ------
     IndexError
-        If an index is out of bounds; on all ranks alike.
+        If an index is out of bounds; on all ranks.
     """
     x, axis = _flattened(arr, axis, obj, values)
     extent = x.shape[axis]
@@ -323,7 +324,7 @@ def _insert_each(arr: DistArray, numbers: Array, values: DistArray, axis: int) -
     """One value before each of several indices."""
     order = numbers.argsort(kind="stable")
     shape = arr.shape[:axis] + (len(numbers),) + arr.shape[axis + 1 :]
-    np.broadcast_to(np.broadcast_to(False, values.shape), shape)  # raises if they do not fit
+    np.broadcast_to(hollow(values.shape, values.dtype), shape)  # raises if they do not fit
     cut, coords = arr.layout.cuts[axis], arr.mesh.coords
     shares = _shares(cut, numbers[order])
     lengths = [stop - start + high - low for (start, stop), (low, high) in shares]

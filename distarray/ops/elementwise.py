@@ -171,13 +171,13 @@ def nan_to_num(
     if not copy and isinstance(x, DistArray) and x.dtype.kind not in "fc":
         return x if x.ndim else x[()]  # nothing to replace, and nothing is written
     given = {"nan": nan, "posinf": posinf, "neginf": neginf}
-    names = [name for name, value in given.items() if value is not None]
+    numbers = {name: value for name, value in given.items() if value is not None}
 
     def replaced(block: Array, *values: Array) -> Any:
-        named: Any = dict(zip(names, values, strict=True))
+        named: Any = dict(zip(numbers, values, strict=True))
         return np.nan_to_num(block, **named)
 
-    result = apply_blockwise(replaced, [x, *[given[name] for name in names]])
+    result = apply_blockwise(replaced, [x, *numbers.values()])
     if copy or not isinstance(x, DistArray):
         return result
     x[...] = result
@@ -356,7 +356,7 @@ def allclose(
 
     Cost
     ----
-    One allreduce of a truth value, and what aligns the operands.
+    One allreduce of a truth value, and the messages that align the operands.
     """
     return bool(np.all(isclose(a, b, rtol, atol, equal_nan)))
 
@@ -367,7 +367,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> bool:
 
     Cost
     ----
-    One allreduce of a truth value, and what aligns the operands.
+    One allreduce of a truth value, and the messages that align the operands.
     """
     operands = _operands(a1, a2)
     if operands is None or operands[0].shape != operands[1].shape:
@@ -387,7 +387,7 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> bool:
 
     Cost
     ----
-    One allreduce of a truth value, and what aligns the operands.
+    One allreduce of a truth value, and the messages that align the operands.
     """
     operands = _operands(a1, a2)
     if operands is None:

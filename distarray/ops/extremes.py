@@ -16,6 +16,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, Objects, as_distarray, implements, movement, wrap
 from distarray.array.portable import contiguous
+from distarray.array.probes import tiny
 from distarray.engines.folds import fold_with
 from distarray.engines.reducing import NoValue, Plan, place, write
 from distarray.layout import Layout
@@ -127,7 +128,7 @@ def _planned(
     keepdims: bool,
 ) -> tuple[int | None, Plan]:
     """The axis counted from the front, and the plan of the result; raises NumPy's errors."""
-    function(np.zeros([min(extent, 1) for extent in layout.shape], dtype), axis=axis)
+    function(tiny(layout.shape, dtype), axis=axis)
     axis = None if axis is None or not layout.ndim else normalize_axis_index(axis, layout.ndim)
     return axis, place(layout, axis, keepdims, _INDEX)
 

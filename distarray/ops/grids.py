@@ -117,7 +117,7 @@ def fromfunction(
 
     Cost
     ----
-    No message besides what `function` sends; an array of this rank's block's shape a dimension.
+    No message besides those of `function`; the memory of one block for each dimension.
     """
     shape, dtype = as_shape(shape), np.dtype(dtype)
     grid, mesh = place(shape, dtype, mesh, placements, None, like)
@@ -151,7 +151,7 @@ def meshgrid(
 
     Cost
     ----
-    No message where `xi` are replicated; else what brings each to the layout of the grid.
+    No message where `xi` are replicated; else those that bring each to the layout of the grid.
     """
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")

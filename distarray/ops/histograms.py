@@ -97,7 +97,7 @@ def histogram(
     Cost
     ----
     One allgather of two numbers if no `range` is given, and one allreduce of the counts, when they
-    are read; with a rule that chooses the number of bins, what the statistics that it needs cost.
+    are read; with a rule that chooses the number of bins, that of the statistics that it needs.
     """
     x = _countable(a, common_mesh(a, weights))
     wanted, limits = _settings(x, bins, range, weights)
@@ -125,7 +125,7 @@ def histogram_bin_edges(
 
     Cost
     ----
-    One allgather of two numbers if no `range` is given; and what a rule needs, as for
+    One allgather of two numbers if no `range` is given; and that of a rule, as for
     :func:`histogram`.
     """
     x = _countable(a, common_mesh(a, bins, weights))

@@ -23,6 +23,7 @@ from distarray.array import (
 )
 from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
+from distarray.array.probes import hollow
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines.assembling import Part, assemble, fill_parts
@@ -73,7 +74,7 @@ def concatenate(
     Cost
     ----
     Nothing for arrays laid out alike that are whole along `axis`. Otherwise, for each array, each
-    rank sends what it holds of another's new block: one message a pair of ranks.
+    rank sends its part of another's new block: one message a pair of ranks.
 
     Raises
     ------
@@ -185,7 +186,7 @@ def _probes(layouts: Sequence[Layout], dtypes: Sequence[DType], axis: int) -> li
         shape = list(layout.shape)
         if -layout.ndim <= axis < layout.ndim:
             shape[axis] = 0
-        probes.append(np.broadcast_to(np.empty((), dtype), shape))
+        probes.append(hollow(shape, dtype))
     return probes
 
 

@@ -7,12 +7,12 @@ from operator import index
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, call, implements, to_layout, wrap
 from distarray.array.one_rank import Alone
 from distarray.engines.contracting.operands import read
 from distarray.layout import Cut
+from distarray.ops.indexing.diagonals import diagonal_axes
 from distarray.typing import ArrayLike, DTypeLike, Out
 
 __all__ = ["merged", "trace"]
@@ -104,12 +104,7 @@ def trace(
     """
     (x,), _ = read(a, out=out)
     offset, axis1, axis2 = map(index, (offset, axis1, axis2))
-    if x.ndim < 2:
-        raise ValueError("diag requires an array of at least two dimensions")
-    first = normalize_axis_index(axis1, x.ndim, "axis1")
-    second = normalize_axis_index(axis2, x.ndim, "axis2")
-    if first == second:
-        raise ValueError("axis1 and axis2 cannot be the same")
+    first, second = diagonal_axes(x.ndim, axis1, axis2)
     return call(np.sum, _diagonal(x, offset, first, second), axis=-1, dtype=dtype, out=out)
 
 

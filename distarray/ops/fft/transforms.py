@@ -12,7 +12,7 @@ from distarray.engines.transforming.passes import along_axes, along_axis
 from distarray.engines.transforming.transform import transform
 from distarray.layout import Fold
 from distarray.plan.fourier import Kind
-from distarray.typing import ArrayLike, Axes, UfuncOut
+from distarray.typing import ArrayLike, UfuncOut
 
 __all__ = [
     "fft",
@@ -33,8 +33,8 @@ __all__ = [
 
 #: Which of the two directions is scaled, and how; the inverse by default.
 Norm: TypeAlias = Literal["backward", "ortho", "forward"] | None
-#: Lengths of the transforms along several dimensions.
-Lengths: TypeAlias = Sequence[int] | None
+#: The dimensions of several transforms, or their lengths.
+Dims: TypeAlias = Sequence[int] | None
 
 #: A transform of a sum is the sum of the transforms.
 _LINEAR = (Fold.SUM,)
@@ -51,7 +51,7 @@ def _one(kind: Kind, a: ArrayLike, n: int | None, axis: int, norm: Norm, out: Uf
 
 
 def _several(
-    kinds: tuple[Kind, Kind], a: ArrayLike, s: Lengths, axes: Axes, norm: Norm, out: UfuncOut
+    kinds: tuple[Kind, Kind], a: ArrayLike, s: Dims, axes: Dims, norm: Norm, out: UfuncOut
 ) -> Any:
     x, into = _operands(a, out)
     return transform(x, along_axes(x, kinds, s, axes, norm, into), into)
@@ -90,7 +90,7 @@ def fft(
     ----
     None if the dimension is whole; else one redistribution. If there is no other dimension to cut:
     three, each of which sends all but one p-th of the array, and twice the memory of the block.
-    Lengths without suitable factors (large primes) take a detour over transforms of more than
+    Dims without suitable factors (large primes) take a detour over transforms of more than
     twice the length, about five times as long (Bluestein). Under ``config.reproducible`` an array
     with no other dimension to cut is brought to every rank, since a line transformed in parts does
     not give NumPy's last bits.
@@ -169,7 +169,7 @@ def ihfft(
 
 @implements(np.fft.fftn, through=_LINEAR, at=True)
 def fftn(
-    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: UfuncOut = None
+    a: ArrayLike, s: Dims = None, axes: Dims = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The discrete Fourier transform along several dimensions.
 
@@ -216,7 +216,7 @@ def fftn(
 
 @implements(np.fft.ifftn, through=_LINEAR, at=True)
 def ifftn(
-    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: UfuncOut = None
+    a: ArrayLike, s: Dims = None, axes: Dims = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The inverse discrete Fourier transform along several dimensions; see :func:`numpy.fft.ifftn`.
 
@@ -227,7 +227,7 @@ def ifftn(
 
 @implements(np.fft.rfftn, through=_LINEAR, at=True)
 def rfftn(
-    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: UfuncOut = None
+    a: ArrayLike, s: Dims = None, axes: Dims = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The transform of real numbers along several dimensions; see :func:`numpy.fft.rfftn`.
 
@@ -238,7 +238,7 @@ def rfftn(
 
 @implements(np.fft.irfftn, through=_LINEAR, at=True)
 def irfftn(
-    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: UfuncOut = None
+    a: ArrayLike, s: Dims = None, axes: Dims = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The inverse of :func:`rfftn`; see :func:`numpy.fft.irfftn`.
 
@@ -249,7 +249,7 @@ def irfftn(
 
 @implements(np.fft.fft2, through=_LINEAR, at=True)
 def fft2(
-    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: UfuncOut = None
+    a: ArrayLike, s: Dims = None, axes: Dims = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The discrete Fourier transform along two dimensions; see :func:`numpy.fft.fft2`.
 
@@ -260,7 +260,7 @@ def fft2(
 
 @implements(np.fft.ifft2, through=_LINEAR, at=True)
 def ifft2(
-    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: UfuncOut = None
+    a: ArrayLike, s: Dims = None, axes: Dims = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The inverse discrete Fourier transform along two dimensions; see :func:`numpy.fft.ifft2`.
 
@@ -271,7 +271,7 @@ def ifft2(
 
 @implements(np.fft.rfft2, through=_LINEAR, at=True)
 def rfft2(
-    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: UfuncOut = None
+    a: ArrayLike, s: Dims = None, axes: Dims = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The transform of real numbers along two dimensions; see :func:`numpy.fft.rfft2`.
 
@@ -282,7 +282,7 @@ def rfft2(
 
 @implements(np.fft.irfft2, through=_LINEAR, at=True)
 def irfft2(
-    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: UfuncOut = None
+    a: ArrayLike, s: Dims = None, axes: Dims = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
     """The inverse of :func:`rfft2`; see :func:`numpy.fft.irfft2`.
 

@@ -18,7 +18,7 @@ from distarray.array import (
 )
 from distarray.array.one_rank import Alone, names_scalar
 from distarray.array.portable import refuse_read_only
-from distarray.array.probes import as_axis
+from distarray.array.probes import as_axis, check_cast
 from distarray.comm import DeviceMesh
 from distarray.engines.indexing import masks
 from distarray.engines.indexing.packing import Packing
@@ -167,10 +167,8 @@ def _safe_values(values: ArrayLike, x: DistArray) -> Any:
     Scalars are cast in any case, as in NumPy.
     """
     kind = getattr(values, "dtype", x.dtype)
-    if not is_scalar(values) and not np.can_cast(kind, x.dtype, "safe"):
-        raise TypeError(
-            f"Cannot cast array data from {kind!r} to {x.dtype!r} according to the rule 'safe'"
-        )
+    if not is_scalar(values):
+        check_cast(kind, x.dtype, "safe")
     return as_values(values, x.dtype)
 
 

@@ -21,7 +21,7 @@ from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Layout
 from distarray.typing import Array, ArrayLike
 
-__all__ = ["diag", "diagflat", "diagonal", "fill_diagonal"]
+__all__ = ["diag", "diagflat", "diagonal", "diagonal_axes", "fill_diagonal"]
 
 
 @implements(np.linalg.diagonal, at=True, computes=False)
@@ -53,12 +53,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> D
     None if at most one of the axes is cut; otherwise one exchange of the elements of the diagonal.
     """
     x = as_distarray(a)
-    if x.ndim < 2:
-        raise ValueError("diag requires an array of at least two dimensions")
-    first = normalize_axis_index(axis1, x.ndim, "axis1")
-    second = normalize_axis_index(axis2, x.ndim, "axis2")
-    if first == second:
-        raise ValueError("axis1 and axis2 cannot be the same")
+    first, second = diagonal_axes(x.ndim, axis1, axis2)
     layout, mesh = x.layout, x.mesh
     starts, length, target = _geometry(layout, offset, first, second)
     if target is None:
@@ -75,6 +70,17 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> D
         block = vacant(x, target)
         block.flags.writeable = False
     return wrap(block, target, mesh)
+
+
+def diagonal_axes(ndim: int, axis1: int, axis2: int) -> tuple[int, int]:
+    """The two axes of a diagonal, counted from the front."""
+    if ndim < 2:
+        raise ValueError("diag requires an array of at least two dimensions")
+    first = normalize_axis_index(axis1, ndim, "axis1")
+    second = normalize_axis_index(axis2, ndim, "axis2")
+    if first == second:
+        raise ValueError("axis1 and axis2 cannot be the same")
+    return first, second
 
 
 @lru_cache(maxsize=1024)

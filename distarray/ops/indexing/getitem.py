@@ -1,11 +1,11 @@
-"""``x[key]`` and ``x[key] = value`` for keys that are not basic, and a ufunc's ``at``."""
+"""``x[key]`` and ``x[key] = value`` for keys that are not basic, and ufuncs' ``at``."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -32,19 +32,19 @@ from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.scatter import Apply, assign, in_c_order, store
 from distarray.engines.indexing.values import MISMATCH, Values, as_values, is_scalar, plain
 from distarray.layout import Cut
-from distarray.typing import Array, ArrayLike
+from distarray.typing import Array, ArrayLike, Key
 
 __all__ = ["getitem", "setitem", "ufunc_at"]
 
 
-def _is_whole_mask(x: DistArray, key: Any, value: Any = None) -> bool:
+def _is_whole_mask(x: DistArray, key: Key, value: ArrayLike | None = None) -> bool:
     return isinstance(key, (DistArray, np.ndarray)) and key.dtype == bool and key.ndim == x.ndim
 
 
-def _reads_faster(x: DistArray, key: Any) -> bool:
-    """Whether our own way of reading is faster than NumPy's also on one rank.
+def _reads_faster(x: DistArray, key: Key) -> bool:
+    """Whether our own way of reading is faster than NumPy's on one rank, too.
 
-    It is for masks of all dimensions, and where none of the arrays is in front.
+    It is for masks of all dimensions, and for keys that do not begin with an array.
     """
     first = key[0] if type(key) is tuple and key else key
     if isinstance(first, (DistArray, np.ndarray)):
@@ -59,7 +59,7 @@ def _reads_faster(x: DistArray, key: Any) -> bool:
     objects=Objects.ENGINE,
     alone=Alone(unless=_reads_faster, by_size=True),
 )
-def getitem(x: DistArray, key: Any) -> DistArray:
+def getitem(x: DistArray, key: Key) -> DistArray:
     """``x[key]`` for a key with masks or index arrays: a copy, in NumPy's order.
 
     Parameters
@@ -78,8 +78,8 @@ def getitem(x: DistArray, key: Any) -> DistArray:
 
     Cost
     ----
-    None where the indexed dimensions are whole. A mask that lies as the array: one allgather of
-    a number. Index arrays that every rank has: one exchange of the rows that change rank, or an
+    None where the indexed dimensions are whole. A mask laid out as the array: one allgather of a
+    number. Index arrays that every rank has: one exchange of the rows that change rank, or an
     allgather of a small result. Sharded index arrays: an agreement on the bounds, an all-to-all
     and that exchange.
 
@@ -101,22 +101,22 @@ def getitem(x: DistArray, key: Any) -> DistArray:
     return fetch(rows, locate(rows, found.indices, found.axes), found.at)
 
 
-def _copied(x: DistArray, key: Any, entries: Any) -> DistArray:
-    """What a key selects whose arrays are all of them 0-d integers."""
+def _copied(x: DistArray, key: Key, entries: tuple[Any, ...]) -> DistArray:
+    """The elements that a key selects if all of its arrays are 0-d integers."""
     view = x.sliced(entries)
     if view.ndim or (isinstance(key, tuple) and Ellipsis in key):
         return view.like(view.block.copy(order="K"))
     return view[()]  # type: ignore[no-any-return]
 
 
-def _ordered(value: Any) -> Any:
-    """A key, or values, of which NumPy reads the arrays in C order."""
+def _ordered(value: Key) -> Any:
+    """A key, or values, with the arrays stored so that NumPy reads them in C order."""
     if type(value) is tuple:
         return tuple([_ordered(part) for part in value])
     return in_c_order(value) if isinstance(value, np.ndarray) else value
 
 
-def _set_at_once(block: Array, key: Any, value: Any) -> None:
+def _set_at_once(block: Array, key: Key, value: ArrayLike) -> None:
     block[_ordered(key)] = _ordered(value)
 
 
@@ -126,10 +126,10 @@ def _set_at_once(block: Array, key: Any, value: Any) -> None:
     objects=Objects.ENGINE,
     alone=Alone(unless=_is_whole_mask, function=_set_at_once),
 )
-def setitem(x: DistArray, key: Any, value: Any) -> None:
+def setitem(x: DistArray, key: Key, value: ArrayLike) -> None:
     """``x[key] = value`` for a key with masks or index arrays.
 
-    Of several values for one element the last one in C order of the index stays.
+    The last of several values for one element, in C order of the index, stays.
 
     Parameters
     ----------
@@ -142,8 +142,8 @@ def setitem(x: DistArray, key: Any, value: Any) -> None:
 
     Cost
     ----
-    None for index arrays and values that every rank has, nor for one value and a mask that lies
-    as the array. Otherwise see :func:`~distarray.engines.indexing.scatter.store` and
+    None for index arrays and values that every rank has, and for one value and a mask laid out as
+    the array. Otherwise see :func:`~distarray.engines.indexing.scatter.store` and
     :func:`~distarray.engines.indexing.masks.write`.
 
     Raises
@@ -161,7 +161,7 @@ def setitem(x: DistArray, key: Any, value: Any) -> None:
 
 @implements_method("at")
 def ufunc_at(
-    ufunc: np.ufunc, a: ArrayLike, indices: ArrayLike, b: ArrayLike | None = None, /
+    ufunc: np.ufunc, a: DistArray | Array, indices: Key, b: ArrayLike | None = None, /
 ) -> None:
     """``ufunc.at(a, indices, b)``: in place, once for every time an element is named.
 
@@ -182,34 +182,34 @@ def ufunc_at(
 
     Notes
     -----
-    What is read-only is refused. NumPy refuses it for basic keys alone, and writes to it by others.
+    Read-only arrays are refused. NumPy refuses them for basic keys alone, and writes by others.
     """
     _check_at(ufunc, a, b)
-    if ufunc is np.power and a.dtype.kind in "bui" and _has_negative(b) and a[indices].size:
+    target: Any = a
+    if ufunc is np.power and a.dtype.kind in "bui" and _has_negative(b) and target[indices].size:
         raise ValueError("Integers to negative integer powers are not allowed.")
     _AT.answer(ufunc, (ufunc, a, indices, plain(b)), {})
 
 
-def _has_negative(values: ArrayLike) -> bool:
-    """Whether one of the values is a negative integer, wherever it is."""
-    if not hasattr(values, "dtype"):
-        values = np.asarray(values)
+def _has_negative(given: ArrayLike | None) -> bool:
+    """Whether one of the values is a negative integer, on any rank."""
+    values: Any = given if hasattr(given, "dtype") else np.asarray(given)
     return values.dtype.kind == "i" and bool(np.any(values < 0))
 
 
-def _at_once(ufunc: np.ufunc, block: Array, key: Any, values: ArrayLike) -> None:
-    if values is None:
+def _at_once(ufunc: np.ufunc, block: Array, key: Key, given: ArrayLike | None) -> None:
+    if given is None:
         ufunc.at(block, _ordered(key))
         return
-    values = np.asarray(values)
-    parts = key if type(key) is tuple else (key,)
+    values = np.asarray(given)
+    parts: Any = key if type(key) is tuple else (key,)
     missing = max([np.ndim(part) for part in parts if not isinstance(part, slice)]) - values.ndim
-    if values.ndim and missing > 0:  # NumPy reads wrong elements of values with fewer dimensions
+    if values.ndim and missing > 0:  # NumPy misreads values with fewer dimensions than the key
         values = values[(None,) * missing]
     ufunc.at(block, _ordered(key), _ordered(values))
 
 
-def _at(ufunc: np.ufunc, a: ArrayLike, indices: ArrayLike, b: ArrayLike) -> None:
+def _at(ufunc: np.ufunc, a: DistArray | Array, indices: Key, b: ArrayLike | None) -> None:
     mesh = common_mesh(a, b, *(indices if isinstance(indices, tuple) else (indices,)))
     x = as_distarray(a, mesh)
     if x.layout.partials:
@@ -231,8 +231,9 @@ def _at(ufunc: np.ufunc, a: ArrayLike, indices: ArrayLike, b: ArrayLike) -> None
 _AT = Row(_at, alone=Alone(lambda ufunc, a, key, b: _reads_faster(a, key), function=_at_once))
 
 
-def _check_at(ufunc: np.ufunc, a: ArrayLike, b: ArrayLike) -> None:
-    if not isinstance(a, (DistArray, np.ndarray)) or is_scalar(a):
+def _check_at(ufunc: np.ufunc, a: DistArray | Array, b: ArrayLike | None) -> None:
+    given: Any = a
+    if not isinstance(given, (DistArray, np.ndarray)) or is_scalar(given):
         raise TypeError("first operand must be array")
     if ufunc.nin > 2:
         raise ValueError("Only unary and binary ufuncs supported at this time")
@@ -242,30 +243,29 @@ def _check_at(ufunc: np.ufunc, a: ArrayLike, b: ArrayLike) -> None:
         raise ValueError("second operand needed for ufunc")
     if ufunc.nin == 1 and b is not None:
         raise ValueError("second operand provided when ufunc is unary")
-    # The data types decide whether it works at all; ask NumPy, so that every rank hears the same.
-    probe = np.ones(1, a.dtype)
-    operands = (
-        () if b is None else (np.ones(1, b.dtype if hasattr(b, "dtype") else np.asarray(b).dtype),)
-    )
+    # NumPy raises if the data types do not fit, on every rank.
+    operands = [] if b is None else [np.ones(1, getattr(b, "dtype", None) or np.asarray(b).dtype)]
     with np.errstate(all="ignore"):
-        ufunc.at(probe, [0], *operands)
+        ufunc.at(np.ones(1, a.dtype), [0], *operands)
     block = a.block if isinstance(a, DistArray) else a
     refuse_read_only(block, "operand array with iterator write flag set is read-only")
 
 
-def _read(x: DistArray, key: Any) -> AdvancedKey:
+def _read(x: DistArray, key: Key) -> AdvancedKey:
     found = advanced_key(key, x.layout, masks.nonzero_arrays)
     common_mesh(x, *found.indices)
     if found.is_mask:
         mask = found.indices[0]
         if masks.is_known(mask) and not masks.stays(x, found.axes, mask):
-            # Every rank can work out where each element goes; only elements are sent.
+            # Every rank knows the positions by itself; only elements are sent.
             arrays = tuple(masks.nonzero_arrays(mask))
             return AdvancedKey(found.entries, found.dims, found.axes, arrays, found.at, found.alone)
     return found
 
 
-def _write(x: DistArray, key: AdvancedKey, value: Any, apply: Apply, text: str) -> None:
+def _write(
+    x: DistArray, key: AdvancedKey, value: ArrayLike | None, apply: Apply, text: str
+) -> None:
     view = x.sliced(key.entries)
     if key.is_mask:
         masks.write(
@@ -282,13 +282,15 @@ def _write(x: DistArray, key: AdvancedKey, value: Any, apply: Apply, text: str) 
         _store(view, key, value, apply, text)
 
 
-def _store(view: DistArray, key: AdvancedKey, value: Any, apply: Apply, text: str) -> None:
+def _store(
+    view: DistArray, key: AdvancedKey, value: ArrayLike | None, apply: Apply, text: str
+) -> None:
     rows, named = Rows(view, key.dims), index_shape(key.indices)
     if key.alone and apply is assign:
         masks.check_lone(value, prod(named))
     rest = [view.shape[d] for d in rows.rest]
     shape = (*rest[: key.at], *named, *rest[key.at :])
-    # In assignment NumPy looks at the shapes first and then at the bounds, otherwise not.
+    # In assignment NumPy checks the shapes before the bounds, otherwise after them.
     values = Values(value, shape, key.at, len(named), text) if apply is assign else None
     index = locate(rows, key.indices, key.axes, for_writing=True)
     store(rows, index, values or Values(value, shape, key.at, len(named), text), apply)
@@ -297,7 +299,7 @@ def _store(view: DistArray, key: AdvancedKey, value: Any, apply: Apply, text: st
 # -- fields of structured arrays -----------------------------------------------------------------
 
 
-def _names_fields(key: Any) -> bool:
+def _names_fields(key: Key) -> TypeGuard[str | list[str]]:
     if isinstance(key, str):
         return True
     return isinstance(key, list) and bool(key) and all(isinstance(name, str) for name in key)

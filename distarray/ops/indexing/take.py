@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
-from distarray.array.probes import as_axis
+from distarray.array.probes import as_axis, check_cast
 from distarray.engines.indexing.gather import fetch
 from distarray.engines.indexing.located import Located, locate
 from distarray.engines.indexing.owners import Rows
@@ -48,7 +48,7 @@ def take(
     a : DistArray or array_like
         The source.
     indices : int or array of int
-        A DistArray, or what every rank has.
+        A DistArray, or positions that every rank has.
     axis : int, optional
         None counts in C order over all dimensions; the array is not reshaped for it.
     out : DistArray, optional
@@ -81,7 +81,7 @@ def take(
         if not x.shape[axis] and outer * inner * index.size:
             raise IndexError("cannot do a non-empty take from an empty axes.")
         if not outer or (mode != "raise" and not x.shape[axis]):
-            mode = "unchecked"  # there is nothing to take, and NumPy does not look at the indices
+            mode = "unchecked"  # nothing is taken, and NumPy does not look at the indices
         rows = Rows(x, (axis,))
         result = fetch(rows, locate(rows, [index], [axis], mode=mode), axis)
     return finished(result, out)
@@ -95,17 +95,13 @@ def finished(result: DistArray, out: DistArray | Array | None) -> Any:
         return result
     if out.shape != result.shape:
         raise ValueError("output array does not match result of ndarray.take")
-    if not np.can_cast(out.dtype, result.dtype, "safe"):  # NumPy asks for this direction
-        raise TypeError(
-            f"Cannot cast array data from {out.dtype!r} to {result.dtype!r} according to the "
-            "rule 'safe'"
-        )
+    check_cast(out.dtype, result.dtype, "safe")  # in this direction, as NumPy does
     out[...] = result if isinstance(out, DistArray) else result.full()
     return out
 
 
 def _named_mode(mode: str | int | bytes | None) -> str:
-    """What to do with positions out of bounds: NumPy takes None, numbers and bytes as well."""
+    """The name of a mode, which NumPy takes as None, a number or bytes as well."""
     if mode is None:
         return "raise"
     if isinstance(mode, str) and mode in ("raise", "wrap", "clip"):
@@ -118,29 +114,26 @@ def _named_mode(mode: str | int | bytes | None) -> str:
         return "raise"
 
 
-def _positions(indices: ArrayLike, casting: Casting) -> Array:
-    """Index arrays as NumPy's functions read them: what is no array is converted."""
+def _positions(indices: ArrayLike, casting: Casting) -> Any:
+    """Index arrays as NumPy's functions read them, other input converted to integers."""
     if not isinstance(indices, (DistArray, np.ndarray, np.generic)):
         return np.array(indices, np.intp)
     if indices.dtype.kind in "iu" and indices.dtype != np.uint64:
         return indices
-    if not np.can_cast(indices.dtype, np.intp, casting):
-        raise TypeError(
-            f"Cannot cast array data from {indices.dtype!r} to dtype('int64') according to the "
-            f"rule {casting!r}"
-        )
+    check_cast(indices.dtype, np.dtype(np.intp), casting)
     return indices.astype(np.intp)
 
 
 def flat_rows(
-    x: DistArray, index: Array, mode: str, for_writing: bool = False
+    x: DistArray, index: DistArray | Array, mode: str, for_writing: bool = False
 ) -> tuple[Rows, Located]:
     """Positions in the flattened array as index arrays for each dimension."""
     x = x if x.ndim else x.sliced((None,))
+    indices: list[Any] = [index]
     if not x.size and index.size:
         raise IndexError("cannot do a non-empty take from an empty axes.")
     rows = Rows(x, range(x.ndim))
-    found = locate(rows, [index], [0], mode=mode, extents=[x.size], for_writing=for_writing)
+    found = locate(rows, indices, [0], mode=mode, extents=[x.size], for_writing=for_writing)
     blocks = rows.from_linear(found.blocks[0]) if found.blocks[0].size else found.blocks * x.ndim
     return rows, Located(blocks, found.layout)
 
@@ -154,7 +147,7 @@ def put(a: DistArray, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None
     a : DistArray
         Changed in place; its layout stays.
     ind : int or array of int
-        Positions in C order. Of several values for one position the last one stays.
+        Positions in C order. The last of several values for one position stays.
     v : array_like or DistArray
         The values, in C order.
     mode : {"raise", "wrap", "clip"}
@@ -179,7 +172,7 @@ def put(a: DistArray, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None
     try:
         rows, found = flat_rows(x, index, mode, for_writing=True)
     except IndexError:
-        put(a, index[: _first_outside(index, x.size)], v)  # NumPy finds out on its way
+        put(a, index[: _first_outside(index, x.size)], v)  # NumPy writes those before the error
         raise
     if 1 < values.size != index.size:
         values = values[np.arange(index.size) % values.size]
@@ -191,5 +184,5 @@ def _first_outside(index: DistArray | Array, size: int) -> int:
     return int(np.argmax((index < -size) | (index >= size)))
 
 
-def _ravelled(x: Array) -> Array:
+def _ravelled(x: DistArray | Array) -> Any:
     return x if x.ndim == 1 else in_line(x)

@@ -97,7 +97,7 @@ def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[DistArray, ...]:
 
     Cost
     ----
-    As :func:`numpy.nonzero` of a mask that lies as `arr`.
+    As :func:`numpy.nonzero` of a mask laid out as `arr`.
     """
     return _indices(arr, k, tril)
 
@@ -108,7 +108,7 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[DistArray, ...]:
 
     Cost
     ----
-    As :func:`numpy.nonzero` of a mask that lies as `arr`.
+    As :func:`numpy.nonzero` of a mask laid out as `arr`.
     """
     return _indices(arr, k, triu)
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, movement
 from distarray.array.one_rank import Alone, names_scalar
-from distarray.array.probes import condition
+from distarray.array.probes import check_cast, condition
 from distarray.comm.agree import agree
 from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.indexing.values import check_array, plain, without_surplus
 from distarray.ops.indexing.nonzeros import nonzero
+from distarray.ops.indexing.take import finished
 from distarray.plan import restrict, shape_text
 from distarray.typing import Array, ArrayLike, Casting
 
@@ -117,11 +118,7 @@ def choose(
     if not arrays:
         raise ValueError("0-length sequence.")
     np.result_type(*map(_typed, arrays))  # NumPy looks at that first
-    if not np.can_cast(index.dtype, np.intp, "safe"):
-        raise TypeError(
-            f"Cannot cast array data from {index.dtype!r} to dtype('int64') according to the "
-            "rule 'safe'"
-        )
+    check_cast(index.dtype, np.dtype(np.intp), "safe")
     if mode == "raise":
         _check_choices(index, len(arrays))
         mode = "clip"
@@ -131,9 +128,7 @@ def choose(
 
     result = apply_blockwise(chosen, [index, *arrays])
     if out is None:
-        if not result.ndim:
-            result.block = result.mesh.scalar(result.block)
-        return result
+        return finished(result, None)
     if out.shape != result.shape:
         raise TypeError("choose: invalid shape for output array.")
     out[...] = result if isinstance(out, DistArray) else result.full()

@@ -1,4 +1,4 @@
-"""Least squares and pseudo-inverses."""
+"""lstsq and pinv: least squares and pseudo-inverses."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ __all__ = ["lstsq", "pinv"]
 
 LinAlgError = np.linalg.LinAlgError
 
+_NO_VALUE: Any = np._NoValue
+
 
 @implements(np.linalg.lstsq)
 @repeatable(np.linalg.lstsq, 2)
-def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None) -> Any:
+def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> Any:
     """As :func:`numpy.linalg.lstsq`, rank-deficient matrices included.
 
     Parameters
@@ -67,17 +69,10 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None) -> Any:
     function = partial(np.linalg.lstsq, rcond=rcond)
     if not right.shape[1] or not min(m, n):
         return small.at_once(function, x, y)
-    width = n + right.shape[1]
-    if x.mesh.coords is not None and is_tall(x, extra=right.shape[1]):
-        solution, residuals, rank, s = _by_triangle(x, right, rcond)
-    elif small.is_small(x, right, limit=SMALL_BYTES):
+    tall = x.mesh.coords is not None and is_tall(x, extra=right.shape[1])
+    if not tall and small.is_small(x, right, limit=SMALL_BYTES):
         return small.at_once(function, x, y)
-    elif x.mesh.coords is None:
-        solution, residuals, rank, s = _outside(x, right)
-    elif m >= width and width**2 * 16 <= SQUARE_BYTES:
-        solution, residuals, rank, s = _by_triangle(x, right, rcond)
-    else:
-        solution, residuals, rank, s = _by_values(x, right, rcond)
+    solution, residuals, rank, s = _solved(x, right, rcond, tall)
     return (solution[:, 0] if vector else solution), residuals, rank, s
 
 
@@ -85,8 +80,18 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None) -> Any:
 SMALL_BYTES = 1 << 16
 
 
+def _solved(a: DistArray, b: DistArray, rcond: float, tall: bool) -> Any:
+    """The solution, residuals, rank and singular values of a large problem."""
+    if a.mesh.coords is None:
+        return _outside(a, b)
+    width = a.shape[1] + b.shape[1]
+    if tall or (a.shape[0] >= width and width**2 * 16 <= SQUARE_BYTES):
+        return _by_triangle(a, b, rcond)
+    return _by_values(a, b, rcond)
+
+
 def _by_triangle(a: DistArray, b: DistArray, rcond: float) -> Any:
-    """From the triangle of [a b]: R of a, Q^H b, and below it what b has outside of a's range."""
+    """From the triangle of [a b]: R of a, Q^H b, and below it the part of b outside a's range."""
     n, mesh = a.shape[1], a.mesh
     work, dtype = small.common_type(a.dtype, b.dtype)
     block, layout = rows_of(a)
@@ -109,7 +114,7 @@ def _by_triangle(a: DistArray, b: DistArray, rcond: float) -> Any:
 
 
 def _outside(a: DistArray, b: DistArray) -> Any:
-    """What a rank outside of the mesh gets: shapes and dtypes, as if the rank of `a` were full."""
+    """On a rank outside of the mesh: shapes and dtypes, as if the rank of `a` were full."""
     (m, n), k = a.shape, b.shape[1]
     _, dtype = small.common_type(a.dtype, b.dtype)
     real = small.real_type(dtype)
@@ -123,7 +128,7 @@ def _outside(a: DistArray, b: DistArray) -> Any:
 
 
 def _by_values(a: DistArray, b: DistArray, rcond: float) -> Any:
-    """From the singular value decomposition, as LAPACK's gelsd has it."""
+    """From the singular value decomposition, as in LAPACK's gelsd."""
     m, n = a.shape
     work, dtype = small.common_type(a.dtype, b.dtype)
     a, b = a.astype(work, copy=False), b.astype(work, copy=False)
@@ -149,7 +154,7 @@ def pinv(
     rcond: ArrayLike | None = None,
     hermitian: bool = False,
     *,
-    rtol: ArrayLike = np._NoValue,
+    rtol: ArrayLike | None = _NO_VALUE,
 ) -> Any:
     """As :func:`numpy.linalg.pinv`: from the singular value decomposition.
 
@@ -164,13 +169,13 @@ def pinv(
     """
     (x,) = small.read(a)
     if rcond is None:
-        if rtol is np._NoValue:
+        if rtol is _NO_VALUE:
             rcond = 1e-15
         elif rtol is None:
             rcond = max(x.shape[-2:]) * np.finfo(x.dtype).eps
         else:
             rcond = rtol
-    elif rtol is not np._NoValue:
+    elif rtol is not _NO_VALUE:
         raise ValueError("`rtol` and `rcond` can't be both set.")
     if isinstance(rcond, DistArray):
         rcond = rcond.full()

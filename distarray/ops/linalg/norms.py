@@ -1,10 +1,10 @@
-"""Norms of vectors and matrices, of what each rank has, with one fold across the ranks."""
+"""norm, vector_norm and matrix_norm: of each rank's block, with one fold across the ranks."""
 
 from __future__ import annotations
 
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
@@ -15,20 +15,23 @@ from distarray.config import config
 from distarray.engines.factoring import small
 from distarray.ops.linalg.svd import svdvals
 from distarray.ops.ufuncs import call_ufunc
-from distarray.typing import ArrayLike, Axis
+from distarray.typing import ArrayLike, Axes
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]
 
+#: The order of a norm, a number or a name.
+NormOrder: TypeAlias = float | str | None
+
 
 def _has_dimensions(
-    x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False
+    x: ArrayLike, ord: NormOrder = None, axis: Axes = None, keepdims: bool = False
 ) -> bool:
     """Whether the norm is cut as the array is, or needs the singular values of a matrix."""
     return axis is not None or keepdims or ord in (2, -2, "nuc")
 
 
 @implements(np.linalg.norm, alone=Alone(unless=_has_dimensions))
-def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
+def norm(x: ArrayLike, ord: NormOrder = None, axis: Axes = None, keepdims: bool = False) -> Any:
     """As :func:`numpy.linalg.norm`: every `ord`, of vectors and of matrices.
 
     Parameters
@@ -70,12 +73,12 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
 
 
 def _is_at_hand(a: DistArray) -> bool:
-    """Whether NumPy does it at once; but sums have an order of their own where bits must agree."""
+    """Whether NumPy computes it at once: not if bits must agree, as its sums have another order."""
     known = a.layout.is_replicated and isinstance(a.block, (np.ndarray, np.generic))
     return known and not config.reproducible
 
 
-def _is_plain_sum(a: DistArray, ord: Any) -> bool:
+def _is_plain_sum(a: DistArray, ord: NormOrder) -> bool:
     """Whether the norm is the root of the sum of all squares."""
     if ord is None:
         return True
@@ -91,18 +94,18 @@ def _squares(a: DistArray) -> Any:
     return call_ufunc(np.sqrt, total)
 
 
-def _axes(axis: Axis, ndim: int) -> tuple[Any, ...]:
+def _axes(axis: Axes, ndim: int) -> tuple[Any, ...]:
     if axis is None:
         return tuple(range(ndim))
     if isinstance(axis, tuple):
         return axis
     try:
-        return (int(axis),)
+        return (int(axis),)  # type: ignore[arg-type]
     except Exception as error:
         raise TypeError("'axis' must be None, an integer or a tuple of integers") from error
 
 
-def _of_vectors(a: DistArray, ord: Any, axes: tuple[Any, ...], keepdims: bool) -> Any:
+def _of_vectors(a: DistArray, ord: NormOrder, axes: tuple[Any, ...], keepdims: bool) -> Any:
     how = {"axis": axes, "keepdims": keepdims}
     if ord == inf:
         return call(np.max, call_ufunc(np.absolute, a), initial=0, **how)
@@ -132,7 +135,7 @@ def _squared(a: DistArray) -> DistArray:
     return squares
 
 
-def _of_matrices(a: DistArray, ord: Any, axes: tuple[Any, ...], keepdims: bool) -> Any:
+def _of_matrices(a: DistArray, ord: NormOrder, axes: tuple[Any, ...], keepdims: bool) -> Any:
     row, column = [normalize_axis_index(axis, a.ndim) for axis in axes]
     if row == column:
         raise ValueError("Duplicate axes given.")
@@ -150,7 +153,7 @@ def _of_matrices(a: DistArray, ord: Any, axes: tuple[Any, ...], keepdims: bool) 
     return result
 
 
-def _of_sums(a: DistArray, ord: Any, row: int, column: int) -> Any:
+def _of_sums(a: DistArray, ord: float, row: int, column: int) -> Any:
     """The largest or smallest of the sums of columns (1) or rows (inf)."""
     summed, left = (row, column) if abs(ord) == 1 else (column, row)
     sums = call(np.sum, call_ufunc(np.absolute, a), axis=summed)
@@ -160,7 +163,7 @@ def _of_sums(a: DistArray, ord: Any, row: int, column: int) -> Any:
     return call(np.min, sums, axis=left)
 
 
-def _of_values(a: DistArray, ord: Any, row: int, column: int) -> Any:
+def _of_values(a: DistArray, ord: float | str, row: int, column: int) -> Any:
     axes = [*[d for d in range(a.ndim) if d not in (row, column)], row, column]
     values = svdvals(wrap(a.block.transpose(axes), a.layout.transpose(axes), a.mesh))
     if ord == "nuc":
@@ -171,13 +174,15 @@ def _of_values(a: DistArray, ord: Any, row: int, column: int) -> Any:
 
 
 @implements(np.linalg.matrix_norm)
-def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: NormOrder = "fro") -> Any:
     """As :func:`numpy.linalg.matrix_norm`; see :func:`norm`."""
     return norm(x, axis=(-2, -1), keepdims=keepdims, ord=ord)
 
 
 @implements(np.linalg.vector_norm)
-def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Any:
+def vector_norm(
+    x: ArrayLike, /, *, axis: Axes = None, keepdims: bool = False, ord: NormOrder = 2
+) -> Any:
     """As :func:`numpy.linalg.vector_norm`.
 
     Several axes are reduced as they are, without flattening them, so that nothing moves.

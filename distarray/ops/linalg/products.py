@@ -1,4 +1,4 @@
-"""Products of several matrices, and of vectors in space."""
+"""multi_dot and cross: products of several matrices, and of vectors."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _order(extents: list[int]) -> _Order:
     for length in range(1, count):
         for i in range(count - length):
             j = i + length
-            # At equal cost NumPy splits three factors after the first, and more as early.
+            # At equal cost NumPy splits as early as possible.
             best[i, j] = min(
                 (
                     (
@@ -135,7 +135,7 @@ def cross(
         axisc = normalize_axis_index(axisc, max(x.ndim, y.ndim), msg_prefix="axisc")
     result: DistArray = small.stackwise(_components, x, y, cores=(1, 1), anywhere=True)
     mesh = result.mesh
-    if 3 not in lengths:  # without dimensions NumPy gives an array, no scalar
+    if 3 not in lengths:  # a 0-d result of NumPy's is an array, not a scalar
         return wrap(mesh.asarray(result.block), result.layout, mesh)
     order = list(range(result.ndim - 1))
     order.insert(axisc, result.ndim - 1)
@@ -143,7 +143,7 @@ def cross(
 
 
 def _check_components(first: int, second: int) -> None:
-    """Say of vectors of other than three components what this NumPy says: a warning or an error."""
+    """Warn or raise, as this version of NumPy does, about vectors of two components."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         np.cross(np.zeros(first), np.zeros(second))
@@ -156,7 +156,7 @@ def _last(x: DistArray, axis: int) -> DistArray:
     return wrap(x.block.transpose(order), x.layout.transpose(order), x.mesh)
 
 
-def _components(a: Array, b: Array) -> Array:
+def _components(a: Array, b: Array) -> Any:
     """Cross products of vectors along the last axis, with NumPy's operations in NumPy's order."""
     if a.shape[-1] == 2 and b.shape[-1] == 2:
         return _minor(a, b, 0, 1)
@@ -167,8 +167,8 @@ def _components(a: Array, b: Array) -> Array:
     return result
 
 
-def _minor(a: Array, b: Array, i: int, j: int) -> Array:
-    """``a[i] * b[j] - a[j] * b[i]``; a third component that is missing counts as zero."""
+def _minor(a: Array, b: Array, i: int, j: int) -> Any:
+    """``a[i] * b[j] - a[j] * b[i]``; a missing third component counts as zero."""
     lacks_a, lacks_b = max(i, j) >= a.shape[-1], max(i, j) >= b.shape[-1]
     dtype = np.promote_types(a.dtype, b.dtype)
     a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)

@@ -1,4 +1,4 @@
-"""QR factorization: at once, stackwise, of tall, of short and of all other matrices."""
+"""qr: at once, stackwise, of tall, of short and of all other matrices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QRResult: Any = _linalg.QRResult
 _MODES = ("reduced", "complete", "r", "raw")
 #: Tall matrices of fewer bytes than this are gathered: a few messages take as long.
 TALL_BYTES = 1 << 16
-#: Short matrices: those whose first, square part has at most so many bytes.
+#: Short matrices are those whose first, square part has at most so many bytes.
 SHORT_BYTES = 1 << 21
 
 
@@ -74,7 +74,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
 
 
 def _checked(mode: str) -> str:
-    """The mode as it is called today."""
+    """The mode under its present name; the former names warn."""
     if mode in _MODES:
         return mode
     if mode in ("f", "full"):
@@ -108,9 +108,9 @@ def _matrix(x: DistArray, mode: str) -> Any:
 
 
 def is_tall(x: DistArray, extra: int = 0) -> bool:
-    """Whether a matrix is to be factored by :class:`TallQR`; with so many columns more.
+    """Whether a matrix with `extra` columns more is factored by :class:`TallQR`.
 
-    Every rank has at least twice as many rows as there are columns, and there are few columns: more
+    Every rank has at least twice as many rows as there are columns, and there are few columns: many
     are faster in panels.
     """
     m, n = x.shape
@@ -120,7 +120,7 @@ def is_tall(x: DistArray, extra: int = 0) -> bool:
 
 
 def rows_of(x: DistArray, fresh: bool = False) -> tuple[Array, Layout]:
-    """This rank's rows in the dtype to compute in, and their layout; a copy if `fresh`."""
+    """This rank's rows in the dtype of the computation, and their layout; a copy if `fresh`."""
     layout = by_rows(x.layout)
     block = movement.moved(x.block, x.layout, layout, x.mesh)
     work, _ = small.common_type(x.dtype)
@@ -159,7 +159,7 @@ def _tall(x: DistArray, mode: str) -> Any:
 
 
 def _short(x: DistArray, mode: str) -> Any:
-    """A matrix with few rows: its first columns decide, the others are multiplied in place."""
+    """The factors of a matrix with few rows: Q from its first columns, by it the others of R."""
     m = x.shape[0]
     mesh = x.mesh
     work, dtype = small.common_type(x.dtype)
@@ -192,7 +192,7 @@ def orthogonal(x: DistArray) -> Factored:
 
 
 def triangle_of(form: Factored, dtype: np.dtype[Any]) -> DistArray:
-    """R of a factored matrix, cut evenly along its rows by what cuts the matrix."""
+    """R of a factored matrix, cut evenly along its rows by the dimensions that cut the matrix."""
     k = min(form.layout.shape)
     rows, columns = form.layout.cuts
     layout = form.layout.with_cuts([rows.view(0, 1, k), columns])
@@ -224,7 +224,7 @@ def _general(x: DistArray, mode: str) -> Any:
 
 
 def _outside(x: DistArray, mode: str, dtype: np.dtype[Any]) -> Any:
-    """What a rank outside of the mesh gets: arrays of the right layouts, without elements."""
+    """On a rank outside of the mesh: arrays of the right layouts, without elements."""
     layout = by_rows(x.layout)
     m, n = layout.shape
     k, mc = min(m, n), m if mode == "complete" else min(m, n)

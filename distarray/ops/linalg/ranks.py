@@ -1,16 +1,16 @@
-"""What the singular values tell: matrix_rank and cond."""
+"""matrix_rank and cond, from singular values."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from distarray.array import DistArray, call, implements
 from distarray.engines.factoring import small
 from distarray.engines.factoring.repeatable import repeatable
-from distarray.ops.linalg.norms import norm
+from distarray.ops.linalg.norms import NormOrder, norm
 from distarray.ops.linalg.svd import svd
 from distarray.ops.ufuncs import call_ufunc
 from distarray.typing import ArrayLike
@@ -42,15 +42,12 @@ def matrix_rank(
         return int(not bool(call(np.all, call_ufunc(np.equal, x, 0))))
     s = svd(x, compute_uv=False, hermitian=hermitian)
     if tol is None:
-        if rtol is None:
-            rtol = max(x.shape[-2:]) * np.finfo(s.dtype).eps
-        else:
-            rtol = _column(rtol)
+        ratio = max(x.shape[-2:]) * np.finfo(s.dtype).eps if rtol is None else _column(rtol)
         largest = call(np.max, s, axis=-1, keepdims=True, initial=0)
-        tol = call_ufunc(np.multiply, largest, rtol)
+        limit = call_ufunc(np.multiply, largest, ratio)
     else:
-        tol = _column(tol)
-    return call(np.count_nonzero, call_ufunc(np.greater, s, tol), axis=-1)
+        limit = _column(tol)
+    return call(np.count_nonzero, call_ufunc(np.greater, s, limit), axis=-1)
 
 
 def _column(tol: ArrayLike) -> Any:
@@ -59,7 +56,7 @@ def _column(tol: ArrayLike) -> Any:
 
 @implements(np.linalg.cond)
 @repeatable(np.linalg.cond, stacks=False)
-def cond(x: ArrayLike, p: ArrayLike | None = None) -> Any:
+def cond(x: ArrayLike, p: NormOrder = None) -> Any:
     """As :func:`numpy.linalg.cond`, for every `p`.
 
     Cost
@@ -84,8 +81,8 @@ def cond(x: ArrayLike, p: ArrayLike | None = None) -> Any:
     return _finished(found, a)
 
 
-def _by_inverse(a: DistArray, p: ArrayLike) -> Any:
-    """The product of the norms of a matrix and of its inverse; NaN where it has none."""
+def _by_inverse(a: DistArray, p: NormOrder) -> Any:
+    """The product of the norms of a matrix and of its inverse; NaN if it is singular."""
     if a.ndim > 2 or small.is_small(a):
         return _at_once(a, p)
     with np.errstate(all="ignore"):
@@ -97,8 +94,8 @@ def _by_inverse(a: DistArray, p: ArrayLike) -> Any:
         return call_ufunc(np.multiply, size, norm(inverse, p, axis=(-2, -1)))
 
 
-def _at_once(a: DistArray, p: ArrayLike) -> Any:
-    function = partial(np.linalg.cond, p=p)
+def _at_once(a: DistArray, p: NormOrder) -> Any:
+    function: Any = partial(cast("Any", np.linalg.cond), p=p)
     stacked = a.ndim > 2 and (a.layout.is_replicated or small.is_stack(a))
     return small.stackwise(function, a) if stacked else small.at_once(function, a)
 

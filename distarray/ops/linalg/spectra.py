@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors: eigh, eigvalsh, eig, eigvals."""
+"""eigh, eigvalsh, eig and eigvals: eigenvalues and eigenvectors."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def eigh(a: ArrayLike, UPLO: str = "L") -> Any:
     Parameters
     ----------
     a : DistArray, shape (..., n, n)
-        Placed as it may be; one triangle is read.
+        Placed in any way; one triangle is read.
     UPLO : {"L", "U"}
-        Which.
+        The triangle that is read.
 
     Returns
     -------
@@ -72,8 +72,8 @@ def eigh(a: ArrayLike, UPLO: str = "L") -> Any:
 
     Notes
     -----
-    Eigenvectors are determined up to a factor of size 1, and within the space of eigenvalues that
-    agree to rounding not at all: they may be others than NumPy's.
+    Eigenvectors are determined up to a factor of size 1, and not at all within the space of
+    eigenvalues that agree to rounding: they may differ from NumPy's.
     """
     lower = _triangle(UPLO) == "L"
     (a,) = read(a)
@@ -123,12 +123,12 @@ def eig(a: ArrayLike) -> Any:
     Parameters
     ----------
     a : DistArray, shape (..., n, n)
-        Placed as it may be.
+        Placed in any way.
 
     Returns
     -------
     EigResult
-        Of a single matrix replicated, of a stack cut as the stack is. Before NumPy 2.5 real if all
+        Replicated for a single matrix, cut as the stack for a stack. Before NumPy 2.5 real if all
         eigenvalues are.
 
     Raises
@@ -139,11 +139,11 @@ def eig(a: ArrayLike) -> Any:
 
     Cost
     ----
-    A single matrix is gathered (n**2 elements to each rank) and every rank computes the same:
-    what LAPACK does after the reduction to Hessenberg form is a chase of bulges over a matrix of a
-    few diagonals, one after the other, which gains little from more ranks, and no program whose
-    results must be exact to rounding does it otherwise. In a stack each rank takes some matrices
-    whole; one small allreduce tells whether all eigenvalues are real.
+    A single matrix is gathered (n**2 elements to each rank) and every rank computes the same: after
+    the reduction to Hessenberg form LAPACK chases bulges over a matrix of a few diagonals, one
+    after the other, which gains little from more ranks, and programs whose results must be exact
+    to rounding know no other way. In a stack each rank takes some matrices whole; one small
+    allreduce finds out whether all eigenvalues are real.
     """
     (a,) = read(a)
     check_square(a)
@@ -184,7 +184,7 @@ def _complex_eigvals(a: Array) -> Array:
 
 
 def _stays_complex(function: Callable[..., Any], a: DistArray, values: DistArray) -> bool:
-    """Whether eigenvalues are given as complex numbers: since NumPy 2.5 they always are."""
+    """Whether the eigenvalues are returned as complex numbers: since NumPy 2.5 always."""
     if a.dtype.kind == "c" or np.asarray(function(np.eye(1))[0]).dtype.kind == "c":
         return True
     return _any_imaginary(values)

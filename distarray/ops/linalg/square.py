@@ -1,9 +1,9 @@
-"""Square systems: solve, inv, det, slogdet, cholesky, and powers and inverses of tensors."""
+"""solve, inv, det, slogdet, cholesky, matrix_power, and inverses of tensors."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -26,7 +26,7 @@ from distarray.engines.factoring.small import (
 )
 from distarray.engines.reshaping import in_line, refitted
 from distarray.layout import Layout
-from distarray.typing import ArrayLike, Axes
+from distarray.typing import ArrayLike
 
 __all__ = [
     "BLOCKED_FROM",
@@ -51,14 +51,14 @@ def each_matrix(
     a: DistArray,
     blocked_from: int | None = None,
 ) -> Any:
-    """A function of square matrices, each of them treated as its size and number suggest.
+    """A function of square matrices, computed by one rank or by all, by their size and number.
 
     Parameters
     ----------
     function : callable
         NumPy's, for whole matrices on one rank.
     large : callable
-        Ours, for one matrix that lies on all ranks.
+        Ours, for one matrix that is distributed over all ranks.
     a : DistArray
         One matrix, or a stack of them.
     blocked_from : int, optional
@@ -73,7 +73,7 @@ def each_matrix(
     return large(a) if a.ndim == 2 else one_by_one(large, a)
 
 
-def _scalar(value: Any, a: DistArray) -> DistArray:
+def _scalar(value: np.generic, a: DistArray) -> DistArray:
     """A number that every rank has, as the 0-d result of an operation."""
     return wrap(value, Layout.replicated((), a.mesh.shape), a.mesh)
 
@@ -132,7 +132,7 @@ def inv(a: ArrayLike) -> Any:
     Parameters
     ----------
     a : DistArray, shape (..., n, n)
-        Placed as it may be.
+        Placed in any way.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def slogdet(a: ArrayLike) -> Any:
     Parameters
     ----------
     a : DistArray, shape (..., n, n)
-        Placed as it may be.
+        Placed in any way.
 
     Returns
     -------
@@ -210,7 +210,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Any:
     Parameters
     ----------
     a : DistArray, shape (..., n, n)
-        Placed as it may be.
+        Placed in any way.
     b : DistArray, shape (n,) or (..., n, r)
         Right-hand sides; a single vector only where `b` has one dimension, as in NumPy 2.
 
@@ -238,7 +238,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Any:
     probe = [np.empty((0, *x.shape[x.ndim - c :]), x.dtype) for x, c in ((a, 2), (b, core))]
     if core == 1:
         probe[1] = np.broadcast_to(np.zeros((), b.dtype), b.shape)
-    np.linalg.solve(*probe)  # NumPy's words about shapes that do not fit
+    np.linalg.solve(*probe)  # raises what NumPy raises for shapes that do not fit
     if core == 1:
         return _solved(a, b[:, None], work, made)[..., 0]
     return _solved(a, b, work, made)
@@ -267,7 +267,7 @@ def matrix_power(a: ArrayLike, n: int) -> Any:
     Parameters
     ----------
     a : DistArray, shape (..., m, m)
-        Placed as it may be.
+        Placed in any way.
     n : int
         The exponent; the inverse is taken first if it is negative.
 
@@ -280,21 +280,21 @@ def matrix_power(a: ArrayLike, n: int) -> Any:
     ----
     At most 2 log2(n) products as :func:`numpy.matmul` makes them.
     """
-    (a,) = read(a)
-    check_square(a)
+    (x,) = read(a)
+    check_square(x)
     try:
         n = operator.index(n)
     except TypeError as error:
         raise TypeError("exponent must be an integer") from error
-    if a.dtype == object and a.ndim > 2:
+    if x.dtype == object and x.ndim > 2:
         raise NotImplementedError("matrix_power not supported for stacks of object arrays")
     if n == 0:
-        result = call(np.zeros_like, a)
-        result[...] = call(np.eye, a.shape[-1], dtype=a.dtype, like=a)
+        result = call(np.zeros_like, x)
+        result[...] = call(np.eye, x.shape[-1], dtype=x.dtype, like=x)
         return result
     if n < 0:
-        a, n = call(np.linalg.inv, a), -n
-    return _power(a, n, np.dot if a.dtype == object else np.matmul)
+        x, n = call(np.linalg.inv, x), -n
+    return _power(x, n, np.dot if x.dtype == object else np.matmul)
 
 
 def _power(a: DistArray, n: int, product: Callable[..., Any]) -> Any:
@@ -323,24 +323,24 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Any:
 
 
 @implements(np.linalg.tensorsolve)
-def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Axes = None) -> Any:
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Any:
     """The solution of a tensor equation. See :func:`numpy.linalg.tensorsolve`.
 
     Costs as :func:`solve` with one right-hand side.
     """
-    a, b = read(a, b)
+    x, y = read(a, b)
     if axes is not None:
-        order = list(range(a.ndim))
+        order = list(range(x.ndim))
         for axis in axes:
             order.remove(axis)
-            order.insert(a.ndim, axis)
-        a = a.transpose(order)
-    shape = a.shape[-(a.ndim - b.ndim) :]
+            order.insert(x.ndim, axis)
+        x = x.transpose(order)
+    shape = x.shape[-(x.ndim - y.ndim) :]
     size = prod(shape)
-    if a.size != size**2:
+    if x.size != size**2:
         raise np.linalg.LinAlgError(
             "Input arrays must satisfy the requirement \
             prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim])"
         )
-    square = call(np.reshape, a, (size, size))
-    return refitted(solve(square, in_line(b)), shape)
+    square = call(np.reshape, x, (size, size))
+    return refitted(solve(square, in_line(y)), shape)

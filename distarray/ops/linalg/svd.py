@@ -1,4 +1,4 @@
-"""Singular values and vectors: at once, stackwise, of tall, wide and large square matrices."""
+"""svd and svdvals: at once, stackwise, of tall, wide and large square matrices."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ __all__ = ["svd", "svdvals"]
 
 SVDResult: Any = _linalg.SVDResult
 
-#: Matrices of similar sides, and triangles, are gathered up to this many bytes: LAPACK takes so
-#: long for them that the gather does not show, and the iteration for larger ones costs several
-#: times as much arithmetic.
+#: Matrices of similar sides, and triangles, are gathered up to this many bytes: LAPACK takes much
+#: longer than the gather, and the iteration for larger ones costs several times as much arithmetic.
 SQUARE_BYTES = 1 << 25
 
 
@@ -85,7 +84,7 @@ def svdvals(x: ArrayLike, /) -> Any:
 
 
 def _hermitian(x: DistArray, vectors: bool) -> Any:
-    """From eigenvalues and eigenvectors, which are put in the order of falling magnitude."""
+    """From eigenvalues and eigenvectors, in the order of descending magnitude."""
     if not vectors:
         values = call_ufunc(np.abs, call(np.linalg.eigvalsh, x))
         return call(np.sort, values)[..., ::-1]
@@ -127,8 +126,7 @@ def _transposed(x: DistArray) -> DistArray:
 
 def adjoint(x: DistArray) -> DistArray:
     """The conjugate transpose of each matrix; of real numbers a view."""
-    result: DistArray = conjugated(_transposed(x))
-    return result
+    return conjugated(_transposed(x))
 
 
 def _tall(x: DistArray, full: bool, vectors: bool, flipped: bool) -> Any:
@@ -155,7 +153,7 @@ def _tall(x: DistArray, full: bool, vectors: bool, flipped: bool) -> Any:
 
 
 def _of_triangle(r: Array, vectors: bool, flipped: bool) -> Any:
-    """The decomposition of R; by that of its adjoint for a wide matrix, as LAPACK has it."""
+    """The decomposition of R; by that of its adjoint for a wide matrix, as in LAPACK."""
     function = partial(np.linalg.svd, compute_uv=vectors)
     if not (flipped and vectors):
         return small.call_linalg(function, r)
@@ -164,7 +162,7 @@ def _of_triangle(r: Array, vectors: bool, flipped: bool) -> Any:
 
 
 def _completed(x: DistArray) -> Any:
-    """All left vectors of a tall matrix: those of the triangle, and a basis of what is left."""
+    """All left vectors of a tall matrix: those of the triangle, and a basis of the other space."""
     n = x.shape[1]
     q, r = call(np.linalg.qr, x, mode="complete")
     u, s, vh = small.at_once(np.linalg.svd, r[:n])
@@ -197,7 +195,7 @@ def _large(x: DistArray, full: bool, vectors: bool) -> Any:
 
 
 def _outside(x: DistArray, full: bool, vectors: bool) -> Any:
-    """What a rank outside of the mesh gets: arrays without elements."""
+    """On a rank outside of the mesh: arrays without elements."""
     (m, n), mesh = x.shape, x.mesh
     _, dtype = small.common_type(x.dtype)
     s = small.replicated(np.empty(n, small.real_type(dtype)), mesh)

@@ -88,14 +88,14 @@ def dot(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
     Cost
     ----
     As :func:`numpy.matmul`. NumPy wants `out` stored in C order without gaps: one allreduce of an
-    integer where a block of `out` leaves that open.
+    integer where a block of `out` does not show this.
     """
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.dot, x.dtype, y.dtype)
     scaling = not x.ndim or not y.ndim
     if scaling and out is not None and dtype.char not in _OF_BLAS:
         multiply: Any = np.multiply
-        scaled = multiply(x, y, out=out)  # as NumPy: whatever can be cast and broadcast
+        scaled = multiply(x, y, out=out)  # as NumPy does if it can be cast and broadcast
         return scaled if out.ndim else scaled[()]
     result = _scaled(x, y) if scaling else _dot(x, y, dtype)
     if out is None:
