@@ -80,7 +80,7 @@ def cast(block: Array, dtype: DTypeLike, order: str, casting: str) -> Array:
     return block.astype(dtype, order=order)
 
 
-def on_host(function: Callable[..., Any], *args: Array | complex, **kwargs: Any) -> Any:
+def on_host(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function that CuPy lacks on copies in host memory; arrays go back to the device.
 
     Parameters
@@ -117,7 +117,7 @@ def _alike(value: Any, items: list[Any]) -> Any:
     return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
 
 
-def ufunc_method(ufunc: np.ufunc, name: str, block: Array, *args: Array | complex) -> Array:
+def ufunc_method(ufunc: np.ufunc, name: str, block: Array, *args: Any) -> Array:
     """``ufunc.reduce``, ``.accumulate`` or ``.reduceat``; through the host where CuPy has none."""
     if isinstance(block, _host_types):
         return _RIGHT.get(name, getattr(np.ufunc, name))(ufunc, block, *args)
