@@ -139,7 +139,7 @@ def _send(group: Group, after: int | None, slab: Array, ufunc: np.ufunc) -> None
 
 
 def _attempt(compute: Callable[[], Array], otherwise: Array) -> tuple[Array, Exception | None]:
-    """The computed value; or another one with the exception, such as for a negative power.
+    """The computed value; after an exception, such as for a negative power, another one and it.
 
     The ranks after this one wait for a slab in either case, and agree on the error at the end.
     """
@@ -241,7 +241,7 @@ def mixes(ufunc: np.ufunc, source: np.dtype[Any], dtype: DTypeLike | None = None
 
 
 def whole_along(layout: Layout, axis: int) -> Layout:
-    """The layout with an axis whole, which cuts the longest free dimension instead, if any."""
+    """The layout with an axis whole, and its cut on the longest free dimension, if there is one."""
     cut, result = layout.cuts[axis], layout.replace(axis, Cut.whole(layout.shape[axis]))
     free = [dim for dim, c in enumerate(layout.cuts) if not c.mesh_dims and c.extent >= cut.parts]
     if free:

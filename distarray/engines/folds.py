@@ -85,7 +85,7 @@ def neutral(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
 
 
 def _extreme(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
-    """The identity of a maximum or minimum: the most extreme value of the other side."""
+    """The identity of a maximum or minimum: the least or greatest value, or an ignored NaN."""
     lowest = ufunc in (np.maximum, np.fmax)
     if dtype.kind in "fc":
         if ufunc in (np.fmax, np.fmin):

@@ -5,7 +5,7 @@ import pytest
 
 from distarray import DeviceMesh, Partial, Replicate, Shard, distribute, trace
 from distarray.config import config
-from distarray.engines.contracting import contract as engine
+from distarray.engines.contracting import execution as engine
 from distarray.engines.contracting import program as programs
 from distarray.layout import Layout
 from distarray.testing import assert_matches

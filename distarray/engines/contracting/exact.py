@@ -21,42 +21,13 @@ import numpy as np
 
 from distarray.array import DistArray, to_layout, wrap
 from distarray.array.portable import as_array, contiguous
-from distarray.config import config
-from distarray.engines.contracting.contract import execute
+from distarray.engines.contracting.execution import execute
 from distarray.engines.contracting.program import Kernel, Program, program_for
 from distarray.layout import Cut, Fold, Layout
 from distarray.plan import Contraction
 from distarray.typing import Array
 
-__all__ = ["contract"]
-
-
-def contract(
-    program: Program, operands: Sequence[DistArray], out: DistArray | None = None
-) -> DistArray:
-    """Carry out a contraction; with the same bits on every mesh if ``config.reproducible`` is set.
-
-    Parameters
-    ----------
-    program : Program
-        The contraction, planned for operands of these layouts.
-    operands : sequence of DistArray
-        On one mesh, without pending folds.
-    out : DistArray, optional
-        A hint as for :func:`~distarray.engines.contracting.contract.execute`.
-
-    Returns
-    -------
-    DistArray
-
-    Cost
-    ----
-    That of the plan. With ``config.reproducible``, for numbers that round, about ten times the
-    arithmetic and the size of the result, and two more small allreduces.
-    """
-    if program.rounds and config.settings.reproducible:
-        return _reproducible(program, operands)
-    return execute(program, operands, out)
+__all__ = ["exact_contraction"]
 
 
 class _Slicing(NamedTuple):
@@ -105,8 +76,11 @@ class _Scaled(NamedTuple):
     finite: bool
 
 
-def _reproducible(program: Program, operands: Sequence[DistArray]) -> DistArray:
-    """The contraction from exact sums of products of slices, one for each weight."""
+def exact_contraction(program: Program, operands: Sequence[DistArray]) -> DistArray:
+    """Carry out a contraction by exact sums of products of slices, one for each weight.
+
+    Parameters and cost are those of :func:`~distarray.engines.contracting.contract.contract`.
+    """
     spec, mesh = program.spec, operands[0].mesh
     work = np.promote_types(program.dtype, np.float64)
     scaled = [_scaled(x, term, spec, work) for x, term in zip(operands, spec.terms, strict=True)]

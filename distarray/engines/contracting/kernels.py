@@ -190,7 +190,7 @@ class _Arrangement(NamedTuple):
 
 
 def _arrangement(terms: Sequence[Labels], out: Labels) -> _Arrangement | None:
-    """A pair as a matrix product; None if it is none, or is not faster as one."""
+    """A pair arranged as a matrix product; None if it is not one, or not faster as one."""
     a, b = terms
     shared = set(a) & set(b)
     free = [label for label in out if label not in shared]

@@ -25,7 +25,7 @@ def read(
     TypeError
         If an operand holds Python objects.
     """
-    mesh = common_mesh(*operands, out)
+    mesh = common_mesh(*operands) if out is None else common_mesh(*operands, out)
     found = [as_distarray(x, mesh) for x in operands]
     for x in found:
         numbers(x.dtype)

@@ -1,1 +1,1 @@
-"""Random numbers by position: streams, tiles, permutations, choices."""
+"""Random numbers by position: streams, tiles, distributions, permutations, choices."""

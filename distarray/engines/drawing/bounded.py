@@ -1,9 +1,9 @@
-"""Integers within bounds, as NumPy draws them, but many at once and into their place.
+"""Integers within bounds, with NumPy's bits, but many at once and in place.
 
-Of words of 8, 16, 32 or 64 bits NumPy takes the upper half of their product with the number of
+From words of 8, 16, 32 or 64 bits NumPy takes the upper half of their product with the number of
 possible values (D. Lemire, *Fast random integer generation in an interval*, ACM Trans. Model.
-Comput. Simul. 29, 2019), and the next word where the lower half is one of the few that would make
-some values more frequent than others.
+Comput. Simul. 29, 2019). It rejects a word if the lower half is one of the few that would make some
+values more frequent than others.
 """
 
 import math
@@ -14,22 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from distarray.typing import Array
+from distarray.typing import Array, DTypeLike
 
 __all__ = ["drawing_bounded"]
 
 
 def drawing_bounded(
-    bounds: Sequence[Any], dtype: Any, endpoint: bool
+    bounds: Sequence[Any], dtype: DTypeLike, endpoint: bool
 ) -> Callable[[np.random.Generator, Array], None] | None:
-    """What draws integers into a contiguous array; None where only NumPy can.
+    """A function that draws integers into a contiguous array; None where only NumPy can.
 
     Parameters
     ----------
     bounds : sequence of int
-        The lowest, and the highest.
+        The lowest and the highest.
     dtype, endpoint
-        As in :meth:`numpy.random.Generator.integers`, which has accepted them all.
+        As in :meth:`numpy.random.Generator.integers`; checked.
 
     Returns
     -------
@@ -41,13 +41,13 @@ def drawing_bounded(
         return None
     try:
         low, high = (operator.index(bound) for bound in bounds)
-    except TypeError:  # NumPy takes floats that are whole numbers
+    except TypeError:  # NumPy accepts floats that are whole numbers
         return None
     count = high - low + bool(endpoint)
     if dtype.kind == "b":
         return _draw_bits if count == 2 else None
     size = 4 if dtype.itemsize == 8 and count <= 1 << 32 else dtype.itemsize
-    # NumPy's loop has products of 128 bits.
+    # Products of 64-bit words have 128 bits, which only NumPy's loop has.
     if count < 2 or (size == 8 and count & (count - 1)):
         return None
     first = dtype.type(low)
@@ -66,13 +66,14 @@ def drawing_bounded(
 
 
 def _words(generator: np.random.Generator, count: int, size: int) -> Array:
-    """At least so many words of a size, in NumPy's order: of 64 bits the lowest first."""
-    words: Any = generator.bit_generator.random_raw(-(-count * size // 8))
+    """At least so many words of a size, in NumPy's order: the lowest of 64 bits first."""
+    raw: Any = generator.bit_generator
+    words: Array = raw.random_raw(-(-count * size // 8))
     return words.view(f"u{size}")
 
 
 def _accepted(generator: np.random.Generator, wanted: int, count: int, size: int) -> Array:
-    """About so many words, without those that NumPy passes over."""
+    """About so many words, without those that NumPy rejects."""
     room = 1 << 8 * size
     refused = room % count
     if not refused:
@@ -101,6 +102,7 @@ def _scale(words: Array, count: int, into: Array) -> None:
 
 
 def _draw_bits(generator: np.random.Generator, array: Array) -> None:
+    """Draw truth values into an array."""
     words = _words(generator, -(-array.size // 8), 1)
     bits = np.unpackbits(words, count=array.size, bitorder="little")
     array[...] = bits.view(bool).reshape(array.shape)

@@ -1,21 +1,20 @@
-"""Choosing by probabilities that no rank has whole.
+"""Choices by distributed probabilities.
 
 The probabilities are summed tile by tile (each tile from its beginning, then the tiles' sums), so
-that the sums do not depend on who has which part. Every rank knows the tiles' sums, and so in which
-tile a uniform number falls; within the tile, its owner looks.
+that the sums do not depend on the layout. Every rank knows the tiles' sums, and therefore the tile
+that a uniform number falls into; the owner of the tile finds the position within it.
 """
-
-from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray, movement
 from distarray.comm import DeviceMesh, Group
 from distarray.engines.drawing.drawn_tiles import TILE
-from distarray.engines.drawing.sampling import Array, tiled_layout
+from distarray.engines.drawing.sampling import tiled_layout
 from distarray.engines.indexing.gather import segments
 from distarray.engines.indexing.owners import grouped_by_owner
 from distarray.layout import Cut, Layout
+from distarray.typing import Array
 
 __all__ = ["Weights", "check_weights"]
 
@@ -23,7 +22,7 @@ _SUM = "Probabilities do not sum to 1. See Notes section of docstring for more i
 
 
 def check_weights(p: DistArray, count: int) -> None:
-    """Raise what NumPy's ``choice`` raises for probabilities, on every rank."""
+    """Raise the errors of NumPy's ``choice`` about probabilities, on every rank."""
     if p.ndim != 1:
         raise ValueError("p must be 1-dimensional")
     if p.size != count:
@@ -44,26 +43,27 @@ def check_weights(p: DistArray, count: int) -> None:
 
 
 class Weights:
-    """Accumulated probabilities, of which each rank has some tiles.
+    """Accumulated probabilities; each rank has some tiles of them.
 
     Parameters
     ----------
     p : array or DistArray
-        The probabilities, along one dimension; what is no DistArray every rank has.
+        The probabilities, along one dimension; an array is equal on every rank.
     mesh : DeviceMesh
         The ranks.
 
     Cost
     ----
-    For distributed ones, an exchange of the tiles that a cut divides and an allgather of one number
-    a tile.
+    For distributed probabilities, an exchange of the tiles that a cut divides, and an allgather of
+    one number a tile.
     """
 
-    def __init__(self, p: Any, mesh: DeviceMesh) -> None:
+    def __init__(self, p: Array | DistArray, mesh: DeviceMesh) -> None:
         self._group: Group | None = None
         self._start = 0
-        block = p
-        if isinstance(p, DistArray):
+        if not isinstance(p, DistArray):
+            block = p
+        else:
             layout = Layout.chunked(p.shape, mesh.shape, p.layout.placements)
             layout = tiled_layout(layout, (TILE,))
             block = mesh.to_host(movement.moved(p.block, p.layout, layout, mesh))
@@ -77,22 +77,22 @@ class Weights:
         tiles = sums[:, -1].copy()
         if self._group is not None:
             tiles = np.concatenate(self._group.allgather_varied(tiles, None, "sums of tiles"))
-        #: Up to the end of each tile, of all ranks' tiles.
+        #: The sums up to the end of each tile, of all ranks.
         self._bounds = np.cumsum(tiles)
         first = -(-self._start // TILE)
         sums += np.concatenate([[0.0], self._bounds])[first : first + rows, None]
-        #: Up to the end of each position, of this rank's.
+        #: The sums up to each position of this rank's tiles.
         self._sums = sums.reshape(-1)[: len(block)]
 
     def positions(self, uniform: Array) -> Array:
-        """Where uniform numbers on [0, 1) fall; of this rank's numbers, in one dimension.
+        """The positions that this rank's uniform numbers on [0, 1) fall on, in one dimension.
 
         Collective if the probabilities are distributed: two all-to-alls.
         """
         values = uniform * self._bounds[-1]
         if self._group is None:
             return self._search(values)
-        last = np.searchsorted(self._bounds, self._bounds[-1])  # the last that is not all zero
+        last = np.searchsorted(self._bounds, self._bounds[-1])  # the last tile that is not all zero
         tiles = np.minimum(np.searchsorted(self._bounds, values, side="right"), last)
         owners = np.searchsorted(self._firsts, tiles, side="right") - 1
         order, counts = grouped_by_owner(owners, self._group.size)
@@ -103,13 +103,13 @@ class Weights:
         return found
 
     def _search(self, values: Array) -> Array:
-        """Positions of numbers that fall into tiles of this rank.
+        """The positions of numbers that fall into this rank's tiles.
 
-        Rounding may carry a number to the very end; the last position of any probability is its.
+        A number that rounding has carried to the end gets the last position of any probability.
         """
         last = np.searchsorted(self._sums, self._bounds[-1])
-        found: Array = np.searchsorted(self._sums, values, side="right")
-        return np.minimum(found, last) + self._start
+        found: Array = np.minimum(np.searchsorted(self._sums, values, side="right"), last)
+        return found + self._start
 
 
 def _first_tiles(cut: Cut) -> Array:

@@ -8,37 +8,38 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, to_layout, wrap
-from distarray.array.placing import Placements, as_shape
+from distarray.array.placing import as_shape
 from distarray.comm import DeviceMesh
 from distarray.engines.drawing.by_probability import Weights, check_weights
 from distarray.engines.drawing.drawn_tiles import Tile
 from distarray.engines.drawing.parameters import Placed, as_parameters
 from distarray.engines.drawing.permuted import positions
-from distarray.engines.drawing.sampling import Array, Source, fill, filled, layout_for, probe
+from distarray.engines.drawing.sampling import Source, fill, filled, layout_for, probe
 from distarray.engines.drawing.shuffling import WHOLE, Shuffle
 from distarray.engines.drawing.streams import Call
 from distarray.engines.reshaping import refitted
 from distarray.layout import Cut, Layout, Shard
+from distarray.typing import Array, ArrayLike, Placements, Shape, ShapeLike
 
 __all__ = ["Choosing"]
 
-#: So few of a large population are chosen by NumPy on every rank, in time that does not depend on
-#: the population.
+#: Up to so many of a large population are chosen by NumPy on every rank, in time that does not
+#: depend on the population.
 _FEW = 1 << 14
-#: Of a population so many times as large, numbers are drawn until enough are distinct.
+#: For a population so many times as large, numbers are drawn until enough are distinct.
 _RARE = 50
 _SPARE = 64
 
 
 class Choosing(Source):
-    """Choices, as numpy.random.Generator has them."""
+    """The choices of numpy.random.Generator."""
 
     def choice(
         self,
-        a: Any,
-        size: Any = None,
+        a: ArrayLike,
+        size: ShapeLike | None = None,
         replace: bool = True,
-        p: Any = None,
+        p: ArrayLike | None = None,
         axis: int = 0,
         shuffle: bool = True,
         *,
@@ -50,28 +51,28 @@ class Choosing(Source):
         Parameters
         ----------
         a : int or array_like
-            The population, or how many there are.
+            The population, or its size.
         size : int or tuple of int, optional
-            How many to choose; one, if not given.
+            The shape of the result; a scalar by default.
         replace : bool
-            Whether one can be chosen twice.
+            Whether an element can be chosen twice.
         p : array_like, optional
-            Their probabilities; equal ones, if not given.
+            The probabilities of the elements; equal by default.
         axis : int
-            Of `a`, along which to choose.
+            The axis of `a` along which to choose.
         shuffle : bool
-            Without replacement, False allows any order; the order here is always random.
+            Without replacement, False allows any order; the order is random in either case.
         mesh, placements
-            Where the chosen positions go; elements of an array follow them.
+            The mesh and placements of the chosen positions; elements of an array follow them.
 
         Cost
         ----
-        None for integers with replacement. Without replacement as :meth:`permutation`, of which
-        only the beginning travels; of a population more than fifty times as large, the chosen
-        positions are sorted. Elements of a distributed array are fetched as ``a[index]``
-        fetches them. Distributed probabilities stay where they are (see
+        None for integers with replacement. Without replacement that of :meth:`permutation`, of
+        which only the beginning moves; for a population more than fifty times as large, that of
+        sorting the chosen positions. Elements of a distributed array cost as much as ``a[index]``.
+        Distributed probabilities stay where they are (see
         :mod:`distarray.engines.drawing.by_probability`); without replacement, one exponential
-        number for each of the population is sorted.
+        number for each element of the population is sorted.
         """
         mesh = self._mesh_for(mesh, a, p)
         population, count = _population(a, axis)
@@ -83,9 +84,10 @@ class Choosing(Source):
                 if population is not None
                 else "a must be a positive integer unless no samples are taken"
             )
+        weights: Any = p
         if mesh.coords is not None:
-            p = _probabilities(p, count, chosen, replace)
-        index = self._index(count, shape, replace, p, mesh, placements)
+            weights = _probabilities(p, count, chosen, replace)
+        index = self._index(count, shape, replace, weights, mesh, placements)
         if population is None:
             return index
         if shape is None:
@@ -96,29 +98,29 @@ class Choosing(Source):
     def _index(
         self,
         count: int,
-        shape: tuple[int, ...] | None,
+        shape: Shape | None,
         replace: bool,
-        p: Any,
+        p: Array | DistArray | None,
         mesh: DeviceMesh,
         placements: Placements | None,
     ) -> Any:
-        """The chosen positions; a scalar for `shape` None."""
+        """The chosen positions; a scalar if `shape` is None."""
         if replace and p is None:
-            bounds = 0, max(count, 1)  # of no population, nothing is taken
+            bounds = 0, max(count, 1)  # nothing is taken of an empty population
             kind = {"dtype": np.int64, "endpoint": False}
             drawn = self._sample("integers", bounds, shape, mesh, placements, **kind)
             return int(drawn) if shape is None else drawn
         call = self._begin("choice", mesh)
         layout = layout_for(() if shape is None else shape, np.int64, mesh, placements)
-        if not replace:
-            index = _distinct(call, count, layout, p, mesh)
-        else:
+        if replace and p is not None:
             index = _weighted(call, layout, p, mesh)
+        else:
+            index = _distinct(call, count, layout, p, mesh)
         return int(index.block) if shape is None else index
 
 
-def _population(a: Any, axis: int) -> tuple[Any, int]:
-    """The array to choose from (None for integers), and how many there are."""
+def _population(a: ArrayLike, axis: int) -> tuple[Any, int]:
+    """The array to choose from (None for integers), and the size of the population."""
     array = a if isinstance(a, DistArray) else np.asarray(a)
     if array.ndim:
         return array, array.shape[normalize_axis_index(axis, array.ndim)]
@@ -128,8 +130,8 @@ def _population(a: Any, axis: int) -> tuple[Any, int]:
         raise ValueError(f"a must be a sequence or an integer, not {type(a)}") from None
 
 
-def _probabilities(p: Any, count: int, chosen: int, replace: bool) -> Any:
-    """Probabilities, checked as NumPy checks them."""
+def _probabilities(p: ArrayLike | None, count: int, chosen: int, replace: bool) -> Any:
+    """The probabilities, after NumPy's checks."""
     if p is not None:
         (p,) = as_parameters([p])
         if isinstance(p, DistArray):
@@ -146,8 +148,8 @@ def _probabilities(p: Any, count: int, chosen: int, replace: bool) -> Any:
     return p
 
 
-def _weighted(call: Call, layout: Layout, p: Any, mesh: DeviceMesh) -> DistArray:
-    """With replacement: where uniform numbers fall among the accumulated probabilities."""
+def _weighted(call: Call, layout: Layout, p: Array | DistArray, mesh: DeviceMesh) -> DistArray:
+    """With replacement: the positions of uniform numbers among the accumulated probabilities."""
 
     def draw(generator: np.random.Generator, tile: Tile) -> Array:
         return generator.random(tile.extents)
@@ -160,7 +162,9 @@ def _weighted(call: Call, layout: Layout, p: Any, mesh: DeviceMesh) -> DistArray
     return wrap(mesh.asarray(found.reshape(uniform.shape)), layout, mesh)
 
 
-def _distinct(call: Call, count: int, layout: Layout, p: Any, mesh: DeviceMesh) -> DistArray:
+def _distinct(
+    call: Call, count: int, layout: Layout, p: Array | DistArray | None, mesh: DeviceMesh
+) -> DistArray:
     """Without replacement: the beginning of a permutation."""
     line = _line(layout, mesh)
     if count <= WHOLE or (p is None and layout.size <= min(_FEW, count // _RARE)):
@@ -178,13 +182,13 @@ def _distinct(call: Call, count: int, layout: Layout, p: Any, mesh: DeviceMesh) 
 
 
 def _first_distinct(call: Call, count: int, line: Layout, mesh: DeviceMesh) -> DistArray:
-    """As many as the line is long, the first in a sequence of numbers below `count` to be new."""
+    """The first distinct numbers of a sequence below `count`, as many as the line is long."""
 
     def draw(generator: np.random.Generator, tile: Tile) -> Array:
         return generator.integers(0, count, tile.extents)
 
     wanted = line.shape[0]
-    drawn = wanted + wanted // _RARE + _SPARE  # of which a hundredth comes again
+    drawn = wanted + wanted // _RARE + _SPARE  # of which a hundredth are repeated
     while True:
         cut = Cut.chunked(drawn, line.cuts[0].mesh_dims, line.cuts[0].radix)
         numbers: Any = filled(Layout.from_cuts([cut], mesh.shape), mesh, np.int64, call, draw)
@@ -193,12 +197,13 @@ def _first_distinct(call: Call, count: int, line: Layout, mesh: DeviceMesh) -> D
         again = order[1:][ascending[1:] == ascending[:-1]]
         if drawn - again.size >= wanted:
             distinct: Any = np.delete(numbers, again)
-            return distinct[:wanted]  # type: ignore[no-any-return]
+            first: DistArray = distinct[:wanted]
+            return first
         drawn *= 2
 
 
 def _line(layout: Layout, mesh: DeviceMesh) -> Layout:
-    """The layout of the elements in a row: cut if they are."""
+    """The layout of the elements in one dimension, cut if they are."""
     if layout.ndim == 1:
         return layout
     if layout.is_replicated:
@@ -207,21 +212,23 @@ def _line(layout: Layout, mesh: DeviceMesh) -> Layout:
 
 
 def _key(layout: Layout, mesh: DeviceMesh) -> tuple[slice, ...]:
+    """The key of this rank's section."""
     return tuple([slice(start, stop) for start, stop in layout.section(mesh.coords)])
 
 
-def _race(call: Call, count: int, p: Any, mesh: DeviceMesh) -> DistArray:
+def _race(call: Call, count: int, p: Array | DistArray, mesh: DeviceMesh) -> DistArray:
     """All positions in the order in which they are drawn without replacement.
 
-    Exponential clocks of rates p: the first to ring is i with probability p[i], and of the others
-    the next is again so.
+    Each position waits for an exponential time of rate p[i]: the first of any set is i with the
+    probability that p gives i within the set.
     """
     layout = Layout.chunked((count,), mesh.shape, [Shard(0)] * len(mesh.shape))
     rates = Placed(p, layout, mesh)
 
     def draw(generator: np.random.Generator, tile: Tile) -> Array:
         with np.errstate(divide="ignore"):
-            return generator.standard_exponential(tile.extents) / rates.part(tile)
+            times: Array = generator.standard_exponential(tile.extents) / rates.part(tile)
+            return times
 
     clocks = filled(layout, mesh, np.float64, call, draw)
     return np.argsort(clocks, kind="stable")  # type: ignore[return-value]

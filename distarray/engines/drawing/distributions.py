@@ -1,14 +1,16 @@
-"""What is to be known of NumPy's distributions besides their names.
+"""Properties of NumPy's distributions: valid parameters, and standard forms.
 
-NumPy says what is wrong with parameters while it draws. Here each rank draws another part, so what
-is wrong has to be found first: arrays of parameters within the bounds below are surely right, and
-only others are shown to NumPy as a whole.
+NumPy checks parameters while it draws. Here each rank draws another part, so parameters are checked
+first: arrays within the bounds below are surely valid, and only others are checked by NumPy as a
+whole.
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from distarray.typing import Array, DTypeLike
 
 __all__ = ["Distribution", "distribution", "surely_valid"]
 
@@ -30,17 +32,17 @@ class Distribution(NamedTuple):
     Attributes
     ----------
     bounds : tuple of (float, float)
-        For each parameter, values that are surely right; bounds included.
+        For each parameter the least and the greatest value that is surely valid.
     related : callable or None
-        What else has to hold between the parameters.
+        Another condition that the parameters have to fulfil together.
     steady : bool
-        Whether the numbers that an element takes from the stream do not depend on its parameters.
-        Elements of a tile that a rank does not have can then be drawn with any.
+        Whether the parameters of an element do not change how many numbers it takes from the
+        stream. Elements of other ranks in a tile can then be drawn with any parameters.
     standard : str or None
-        The method that draws the numbers of which these are made, if it takes `out`.
+        The method that draws the standard form into `out`, if there is one.
     made : callable or None
-        ``made(numbers, *parameters)`` makes these of them in place, rounding as NumPy does, unless
-        its compiler has fused a product with a sum.
+        ``made(numbers, *parameters)`` transforms the standard form in place. It rounds as NumPy
+        does, unless NumPy's compiler has fused a product with a sum.
     """
 
     bounds: tuple[_Bounds, ...]
@@ -50,34 +52,35 @@ class Distribution(NamedTuple):
     made: Callable[..., None] | None = None
 
 
-def _scaled(numbers: Any, scale: Any) -> None:
+def _scaled(numbers: Array, scale: Array) -> None:
     numbers *= scale
 
 
-def _located(numbers: Any, loc: Any, scale: Any) -> None:
+def _located(numbers: Array, loc: Array, scale: Array) -> None:
     numbers *= scale
     numbers += loc
 
 
-def _between(numbers: Any, low: Any, high: Any) -> None:
+def _between(numbers: Array, low: Array, high: Array) -> None:
     _located(numbers, low, high - low)
 
 
-def _radius(numbers: Any, scale: Any) -> None:
+def _radius(numbers: Array, scale: Array) -> None:
     numbers *= 2.0
     np.sqrt(numbers, out=numbers)
     numbers *= scale
 
 
-def _ordered(left: Any, mode: Any, right: Any) -> Any:
+def _ordered(left: Array, mode: Array, right: Array) -> Any:
     return (left <= mode) & (mode <= right) & (left < right)
 
 
-def _enough(ngood: Any, nbad: Any, nsample: Any) -> Any:
+def _enough(ngood: Array, nbad: Array, nsample: Array) -> Any:
     return ngood + nbad >= nsample
 
 
 def _location(scale: _Bounds = _NOT_NEGATIVE) -> Distribution:
+    """A distribution of a location and a scale."""
     return Distribution((_ANY, scale), steady=True)
 
 
@@ -123,22 +126,22 @@ DISTRIBUTIONS: dict[str, Distribution] = {
 }
 
 
-def distribution(name: str, dtype: Any = None, endpoint: bool = False) -> Distribution:
-    """The row of a method; for integers, whose bounds depend on the data type, one made for it."""
+def distribution(name: str, dtype: DTypeLike = None, endpoint: bool = False) -> Distribution:
+    """The properties of a method; the bounds of integers depend on the data type."""
     if name != "integers":
         return DISTRIBUTIONS[name]
     if np.dtype(dtype).kind == "b":
         return Distribution(((0, 1), (0, 1)), related=np.less_equal if endpoint else np.less)
-    info = np.iinfo(dtype)
+    info: Any = np.iinfo(np.dtype(dtype))
     bounds = (info.min, info.max)
     return Distribution((bounds, bounds), related=np.less_equal if endpoint else np.less)
 
 
 def surely_valid(row: Distribution, values: list[Any]) -> bool:
-    """Whether NumPy will take these parameters, which broadcast, without complaint."""
+    """Whether NumPy is known to accept these parameters, which broadcast."""
     for value, (low, high) in zip(values, row.bounds, strict=True):
         if np.asarray(value).dtype.kind not in "biuf":
-            return False  # None and bytes count as numbers to some methods
+            return False  # some methods convert None and bytes to numbers
         if np.size(value) and not (np.min(value) >= low and np.max(value) <= high):
-            return False  # NaN, too
+            return False  # also for NaN
     return row.related is None or bool(np.all(row.related(*values)))

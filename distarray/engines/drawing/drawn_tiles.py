@@ -1,21 +1,21 @@
 """The index space of an array cut into tiles, each with its own random numbers.
 
-The grid depends on the shape alone, so that every layout sees the same tiles. A rank draws the
-tiles that its section meets, each from the beginning up to the last row that it wants, and keeps
-its part. What it draws in vain is therefore bounded: where a cut falls into a tile, that tile.
+The grid depends on the shape alone, so that it is the same for every layout. A rank draws the tiles
+that intersect its section, each from the beginning up to the last row that it needs, and keeps its
+part. It draws elements of other ranks only in tiles that a cut divides.
 
-* A tile has about 16,384 elements, 0.1 ms of normals, against which addressing it counts little;
-  a section that is smaller than a tile costs at most one tile. Of arrays of 4M elements and more,
-  tiles that are one piece of the flattened array have twice as many.
-* A dimension of more than 16 elements gives a tile at most one part in eight of its length, so
-  that cuts along any dimension fall mostly between tiles; of the last dimension, at least 16 and
-  at most 128 elements, whose rows are still copied at the speed of memory.
-* Dimensions of 16 elements and less are not divided when they are the last: their rows lie in one
-  piece in the block, and numbers are drawn straight into it. A program that cuts such a dimension
-  draws on each rank all of its rows.
+* A tile has about 16,384 elements, 0.1 ms of normals, which is long compared with addressing it;
+  a section smaller than a tile costs at most one tile. In arrays of 4M elements and more, tiles
+  that are contiguous in the flattened array have twice as many elements.
+* A tile takes at most an eighth of a dimension of more than 16 elements, so that most cuts along
+  any dimension fall between tiles; of the last dimension at least 16 and at most 128 elements,
+  whose rows are still copied at the speed of memory.
+* A last dimension of 16 elements or fewer is not divided: its rows are contiguous in the block, and
+  numbers are drawn directly into it. If a program cuts such a dimension, each rank draws all of its
+  rows.
 
-Of (4096, 4096) on 6 ranks, a rank draws 1.13 times its part if rows are cut, and 1.31 times if
-columns are; on 2, 4, 8 or 16 ranks just its part.
+For (4096, 4096) on 6 ranks, a rank draws 1.13 times its part if rows are cut, and 1.31 times if
+columns are; on 2, 4, 8 or 16 ranks exactly its part.
 """
 
 from collections.abc import Iterator
@@ -30,32 +30,32 @@ __all__ = ["TILE", "Tile", "tile_count", "tile_extents", "tiles"]
 
 #: Elements of a tile.
 TILE = 1 << 14
-#: The last dimension is not divided up to this length.
+#: Up to this length the last dimension is not divided.
 _NARROW = 16
-#: A tile's part of the last dimension, if that suffices to fill the tile.
+#: The most elements of the last dimension in a tile, where the other dimensions fill the tile.
 _WIDE = 128
-#: A cut of a dimension in so many parts falls between tiles.
+#: A tile takes at most one part in so many of a dimension.
 _PARTS = 8
-#: Arrays of so many elements have tiles of twice the size, if those are one piece of them.
+#: Arrays of so many elements have tiles of twice the size, where tiles are contiguous.
 _LARGE = 1 << 22
 
 
 class Tile(NamedTuple):
-    """What a section wants of one tile.
+    """The part of one tile that a section needs.
 
     Attributes
     ----------
     number : int
-        Of the tile, in C order of the grid.
+        The number of the tile, in C order of the grid.
     start, extents : tuple of int
-        The elements to be drawn: where they begin, in global indices, and how many there are in
-        each dimension; the tile up to the last row that is wanted.
+        The elements to draw: their first global indices, and their number in each dimension; the
+        tile up to the last row that the section needs.
     wanted : tuple of slice
-        Those of them that the section has.
+        The elements of these that belong to the section.
     target : tuple of slice
-        Where in the section's block they belong.
+        Their place in the section's block.
     whole : bool
-        Whether all that is drawn is wanted.
+        Whether all drawn elements belong to the section.
     """
 
     number: int
@@ -68,7 +68,7 @@ class Tile(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def tile_extents(shape: tuple[int, ...], room: int = TILE) -> tuple[int, ...]:
-    """Extents of the tiles of an array, at most `room` elements together."""
+    """The extents of the tiles of an array, at most `room` elements a tile."""
     found = [1] * len(shape)
     for limits in (_shares(shape), shape):
         for dim in reversed(range(len(shape))):
@@ -84,7 +84,7 @@ def tile_extents(shape: tuple[int, ...], room: int = TILE) -> tuple[int, ...]:
 
 
 def _shares(shape: tuple[int, ...]) -> list[int]:
-    """The parts of the dimensions that a tile gets in the first place."""
+    """The extents at which a tile grows along the next dimension first."""
     shares = [extent // _PARTS for extent in shape]
     if shape:
         extent = shape[-1]
@@ -93,19 +93,19 @@ def _shares(shape: tuple[int, ...]) -> list[int]:
 
 
 def tile_count(shape: tuple[int, ...], room: int = TILE) -> int:
-    """Number of tiles of an array."""
+    """The number of tiles of an array."""
     return prod([-(-n // t) for n, t in zip(shape, tile_extents(shape, room), strict=True)])
 
 
 def tiles(shape: tuple[int, ...], section: Box, room: int = TILE) -> Iterator[Tile]:
-    """The tiles that a section of an array of a shape meets, in C order."""
+    """The tiles that intersect a section of an array, in C order."""
     if any(start >= stop for start, stop in section):
         return
     if not shape:
         yield Tile(0, (), (), (), (), True)
         return
     extents = tile_extents(shape, room)
-    # A stream can be left early: of its slowest dimension, the last rows need not be drawn.
+    # A tile is drawn in C order: the last rows of its slowest dimension can be left out.
     slowest = next((dim for dim, extent in enumerate(extents) if extent > 1), None)
     ranges = []
     stride = 1
@@ -128,7 +128,7 @@ def tiles(shape: tuple[int, ...], section: Box, room: int = TILE) -> Iterator[Ti
 def _along(
     start: int, stop: int, extent: int, limit: int, stride: int
 ) -> Iterator[tuple[int, int, int, slice, slice, bool]]:
-    """One dimension's part of each tile that an interval meets."""
+    """One dimension's part of each tile that intersects an interval."""
     for number in range(start // extent, -(-stop // extent)):
         low = number * extent
         high = min(low + extent, limit)

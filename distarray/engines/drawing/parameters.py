@@ -1,7 +1,7 @@
-"""Parameters of distributions: scalars, arrays that every rank has, and distributed ones."""
+"""Parameters of distributions: scalars, arrays equal on every rank, and distributed arrays."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -11,23 +11,25 @@ from distarray.comm import DeviceMesh
 from distarray.engines.drawing.drawn_tiles import Tile
 from distarray.layout import Box, Layout
 from distarray.plan import restrict
+from distarray.typing import Array, ArrayLike, Shape, ShapeLike
 
 __all__ = ["Parameter", "Placed", "as_parameters", "common_shape"]
 
 #: A scalar, or an array of at least one dimension.
-Parameter = Any
+Parameter: TypeAlias = DistArray | Array | np.generic | complex
 
 
 def as_parameters(values: Sequence[Any]) -> list[Parameter]:
-    """Arguments as scalars, NumPy arrays and distributed arrays without pending folds.
+    """Arguments as scalars, NumPy arrays, and distributed arrays without pending folds.
 
-    What every rank has whole comes as a NumPy array. Communicates only for pending folds and for
-    what one rank alone has.
+    Replicated arrays become NumPy arrays. Communicates only for pending folds, and for arrays that
+    one rank alone holds.
     """
     return [_as_parameter(value) for value in values]
 
 
-def _as_parameter(value: Any) -> Parameter:
+def _as_parameter(value: ArrayLike) -> Any:
+    """One argument as a parameter."""
     if isinstance(value, DistArray):
         value = plain(value)
         if not isinstance(value, DistArray):
@@ -41,8 +43,8 @@ def _as_parameter(value: Any) -> Parameter:
     return value
 
 
-def common_shape(size: Any, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the result; NumPy's error if parameters of some shapes do not fit `size`."""
+def common_shape(size: ShapeLike | None, *shapes: Shape) -> Shape:
+    """The shape of the result; NumPy's error if the shapes of parameters do not fit `size`."""
     if size is None:
         return np.broadcast_shapes(*shapes)
     size = as_shape(size)
@@ -55,12 +57,12 @@ def common_shape(size: Any, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Placed:
-    """A parameter as a rank has it.
+    """A parameter on one rank.
 
     Attributes
     ----------
     block : scalar or array
-        All of it, or the part that this rank's section of the result wants.
+        The whole parameter, or the part that this rank's section of the result needs.
     """
 
     __slots__ = ("_shape", "_starts", "block")
@@ -68,7 +70,7 @@ class Placed:
     def __init__(self, value: Parameter, layout: Layout, mesh: DeviceMesh) -> None:
         self._shape = np.shape(value) if not hasattr(value, "shape") else value.shape
         self._starts = (0,) * len(self._shape)
-        self.block = value
+        self.block: Any = value
         if isinstance(value, DistArray):
             target = restrict(layout, value.shape)
             block = movement.moved(value.block, value.layout, target, mesh)
@@ -76,15 +78,15 @@ class Placed:
             self._starts = tuple([start for start, _ in target.section(mesh.coords)])
 
     def section(self, box: Box) -> Any:
-        """What broadcasts onto a section."""
+        """The part that broadcasts onto a section."""
         starts = tuple([start for start, _ in box])
         extents = tuple([stop - start for start, stop in box])
         return self.part(Tile(0, starts, extents, (), (), True))
 
     def part(self, tile: Tile) -> Any:
-        """What broadcasts onto the elements that are drawn of a tile.
+        """The part that broadcasts onto the elements that are drawn of a tile.
 
-        Of elements that this rank has not, the nearest one's parameters.
+        Elements of other ranks get the parameters of the nearest one of this rank.
         """
         if not self._shape:
             return self.block

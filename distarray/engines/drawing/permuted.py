@@ -1,4 +1,4 @@
-"""Permutations of what is distributed: positions, slices, each line in an order of its own."""
+"""Permutations of distributed arrays: of positions, and of each slice in an order of its own."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ __all__ = ["positions", "slices_permuted"]
 def positions(
     shuffle: Shuffle, layout: Layout, mesh: DeviceMesh, length: int | None = None
 ) -> DistArray:
-    """The first of the positions that a permutation gives, in a layout of this length."""
+    """The first positions of a permutation, in a layout of that length."""
     length = shuffle.length if length is None else length
     if shuffle.is_short or layout.cuts[0].parts == 1:
         key = tuple([slice(start, stop) for start, stop in layout.section(mesh.coords)])
@@ -32,7 +32,7 @@ def positions(
 
 
 def slices_permuted(x: DistArray, axis: int, call: Call) -> DistArray:
-    """Each slice along an axis in an order of its own; laid out as `x`."""
+    """Each slice along an axis in an order of its own; in the layout of `x`."""
     length, others = x.shape[axis], x.size // max(1, x.shape[axis])
     cut = x.layout.cuts[axis]
     if x.ndim == 1:
@@ -53,7 +53,7 @@ def slices_permuted(x: DistArray, axis: int, call: Call) -> DistArray:
 
 
 def _axis_whole(layout: Layout, axis: int) -> Layout:
-    """A layout in which the axis is whole; its mesh dimensions cut the longest other one."""
+    """A layout in which the axis is whole and its mesh dimensions cut the longest other one."""
     others = [dim for dim in range(layout.ndim) if dim != axis]
     free = [dim for dim in others if not layout.cuts[dim].mesh_dims] or others
     longest = max(free, key=lambda dim: layout.shape[dim])
@@ -64,11 +64,11 @@ def _axis_whole(layout: Layout, axis: int) -> Layout:
 def _permute_short(
     source: Array, result: Array, shape: tuple[int, ...], box: Box, call: Call
 ) -> None:
-    """Tiles of slices, each by NumPy; slices of a tile that are not here are permuted in vain."""
+    """Permute tiles of slices by NumPy; other ranks' slices of a tile are permuted and dropped."""
     length = source.shape[-1]
     for tile in tiles(shape, box, max(1, TILE // max(1, length))):
         generator = call.tile(tile.number)
-        if tile.whole:  # the copy that NumPy permutes has the strides of the source, or smaller
+        if tile.whole:  # NumPy permutes a copy, whose strides are no larger than the source's
             result[tile.target] = generator.permuted(source[tile.target], axis=-1)
             continue
         values = np.empty((*tile.extents, length), source.dtype)
@@ -80,7 +80,7 @@ def _permute_short(
 def _permute_long(
     source: Array, result: Array, shape: tuple[int, ...], box: Box, call: Call
 ) -> None:
-    """Slice by slice."""
+    """Permute slice by slice."""
     for tile in tiles(shape, box, 1):
         lane = source[tile.target]
         order = Shuffle(call, source.shape[-1], tile.number).whole()
@@ -88,7 +88,7 @@ def _permute_long(
 
 
 def _one_by_one(x: DistArray, axis: int, call: Call) -> DistArray:
-    """Slices that are too few to give each rank one: each by all ranks."""
+    """Permute slices, of which there are fewer than ranks, each by all ranks."""
     result: DistArray = np.copy(x)  # type: ignore[assignment]
     shape = tuple([extent for dim, extent in enumerate(x.shape) if dim != axis])
     for number, place in enumerate(np.ndindex(*shape)):

@@ -1,7 +1,7 @@
-"""The engine of the random numbers: each rank draws the tiles that its section meets.
+"""The engine of random numbers: each rank draws the tiles that its section intersects.
 
 A method of NumPy's Generator draws each tile, from the stream that the tile's number addresses
-(:mod:`distarray.engines.drawing.streams`). Nothing is sent, unless parameters are distributed.
+(:mod:`distarray.engines.drawing.streams`). Nothing is sent unless parameters are distributed.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 
 from distarray.array import DistArray, common_mesh, movement, placed_layout, wrap
 from distarray.array.divergence import verify_text
-from distarray.array.placing import Placements, as_shape
+from distarray.array.placing import as_shape
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree
 from distarray.config import config
@@ -25,7 +25,7 @@ from distarray.engines.drawing.streams import Call, Philox
 from distarray.errors import MeshError
 from distarray.layout import Box, Cut, Layout
 from distarray.plan import propagate
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, DTypeLike, Placements, ShapeLike
 
 __all__ = [
     "Draw",
@@ -43,12 +43,12 @@ Draw = Callable[[np.random.Generator, Tile], Array]
 #: Draws one tile into a contiguous array.
 DrawInto = Callable[[np.random.Generator, Tile, Array], object]
 
-#: Shown parameters to learn NumPy's opinion of them; what it draws is thrown away.
+#: Checks parameters; the numbers that it draws are not used.
 _PROBE = np.random.Generator(np.random.Philox(0))
 
 
 def probe(name: str, *args: Any, **keywords: Any) -> Any:
-    """What NumPy's method gives, or the exception that it raises; draws from no stream of ours."""
+    """The result of NumPy's method, or its error; takes no numbers from the program's streams."""
     return getattr(_PROBE, name)(*args, **keywords)
 
 
@@ -66,19 +66,19 @@ def fill(
     Parameters
     ----------
     block : ndarray
-        The dimensions of `shape`, and others behind them.
+        Has the dimensions of `shape` first, and possibly others.
     shape : tuple of int
-        The global shape over which the tiles lie.
+        The global shape, which the tiles cover.
     section : Box
-        What of it the block has.
+        The block's part of it.
     call : Call
         The streams.
     draw : callable
-        ``draw(generator, tile)`` gives the numbers of ``tile.extents``.
+        ``draw(generator, tile)`` returns an array of numbers of shape ``tile.extents``.
     draw_into : callable, optional
-        ``draw_into(generator, tile, array)`` draws into a contiguous array; taken instead.
+        ``draw_into(generator, tile, array)`` draws into a contiguous array; used instead of `draw`.
     room : int
-        Elements of a tile.
+        The most elements of a tile.
     """
     for tile in tiles(shape, section, room):
         target = block[tile.target] if shape else block
@@ -97,7 +97,7 @@ def fill(
 def filled(
     layout: Layout,
     mesh: DeviceMesh,
-    dtype: Any,
+    dtype: DTypeLike,
     call: Call,
     draw: Draw,
     draw_into: DrawInto | None = None,
@@ -110,22 +110,22 @@ def filled(
 
 
 class Source:
-    """What draws: a bit generator, and the mesh of the arrays that it makes.
+    """A source of random numbers: a bit generator, and the mesh of the arrays that it makes.
 
     Parameters
     ----------
     bit_generator : Philox
         Counts the calls.
     mesh : DeviceMesh, optional
-        Of new arrays; the default mesh, or that of distributed parameters, if None.
+        The mesh of new arrays; by default that of distributed parameters, or the default mesh.
     """
 
     def __init__(self, bit_generator: Philox, mesh: DeviceMesh | None = None) -> None:
         self._bit_generator = bit_generator
         self._mesh = mesh
 
-    def _mesh_for(self, mesh: DeviceMesh | None, *operands: Any) -> DeviceMesh:
-        """The mesh that is asked for, that of distributed operands, or the generator's."""
+    def _mesh_for(self, mesh: DeviceMesh | None, *operands: ArrayLike | None) -> DeviceMesh:
+        """The requested mesh, that of distributed operands, or the generator's."""
         arrays = [x for x in operands if isinstance(x, DistArray) and x.ndim]
         if not arrays:
             return mesh or self._mesh or default_mesh()
@@ -138,7 +138,7 @@ class Source:
         return found
 
     def _begin(self, name: str, mesh: DeviceMesh) -> Call:
-        """The numbers of the next call; where `config.check` asks for it, the same on all ranks."""
+        """The numbers of the next call; under `config.check` all ranks must make the same one."""
         if config.check:
             verify_text(f"Generator.{name} of {self._bit_generator.summary()}", mesh)
         return self._bit_generator.call()
@@ -147,7 +147,7 @@ class Source:
         self,
         name: str,
         values: Sequence[Any],
-        size: Any,
+        size: ShapeLike | None,
         mesh: DeviceMesh | None,
         placements: Placements | None,
         **keywords: Any,
@@ -181,12 +181,12 @@ class Source:
         self,
         name: str,
         parameters: Sequence[Any],
-        size: Any,
+        size: ShapeLike | None,
         mesh: DeviceMesh,
         placements: Placements | None,
         **keywords: Any,
     ) -> Any:
-        """The same for every element, so that nothing has to be placed."""
+        """Numbers of a distribution whose parameters are scalars."""
         shape = None if size is None else as_shape(size)
         sample = probe(name, *parameters, **keywords)
         call = self._begin(name, mesh)
@@ -205,13 +205,17 @@ class Source:
 def _drawing(
     name: str, row: Distribution, parts: Callable[[Tile], Sequence[Any]], keywords: dict[str, Any]
 ) -> tuple[Draw, DrawInto | None]:
-    """What draws tiles of a distribution whose parameters for a tile `parts` gives."""
+    """Functions that draw tiles of a distribution; `parts` maps a tile to its parameters."""
     method, made = getattr(np.random.Generator, name), row.made
 
     def draw(generator: np.random.Generator, tile: Tile) -> Array:
         own = parts(tile)
-        given = any(np.shape(part) == tile.extents for part in own)  # NumPy is faster without
-        return method(generator, *own, size=None if given else tile.extents, **keywords)
+        given = any(
+            np.shape(part) == tile.extents for part in own
+        )  # NumPy is faster without a size
+        size = None if given else tile.extents
+        numbers: Array = method(generator, *own, size=size, **keywords)
+        return numbers
 
     if row.standard is None or made is None:
         return draw, None
@@ -225,30 +229,30 @@ def _drawing(
 
 
 def _alike(draw: Callable[[np.random.Generator, Array], object]) -> DrawInto:
-    """The same for every tile."""
+    """A function that draws every tile in the same way."""
     return lambda generator, tile, target: draw(generator, target)
 
 
 def _emptied(value: Any) -> Any:
-    """An array of no elements of a parameter's type; a scalar as it is."""
+    """An array without elements of a parameter's data type; scalars as they are."""
     return np.empty((0,), value.dtype) if np.ndim(value) else value
 
 
 def check_values(
     row: Distribution, show: Callable[..., Any], values: list[Any], mesh: DeviceMesh | None
 ) -> None:
-    """Raise what NumPy raises, on every rank, if parameters are out of bounds.
+    """Raise NumPy's error, on every rank, if parameters are out of bounds.
 
     Parameters
     ----------
     row : Distribution
-        What is surely within bounds.
+        The bounds within which parameters are valid.
     show : callable
-        NumPy's method, for what is not.
+        NumPy's method, which checks all others.
     values : list
         The parameters, or this rank's parts of them.
     mesh : DeviceMesh, optional
-        Whose ranks have parts, and agree; None if every rank has them whole.
+        The ranks that hold the parts, and agree; None if every rank holds all parameters.
     """
     error: BaseException | None = None
     if (mesh is None or mesh.coords is not None) and not surely_valid(row, values):
@@ -264,12 +268,12 @@ def check_values(
 
 def layout_for(
     shape: tuple[int, ...],
-    dtype: Any,
+    dtype: DTypeLike,
     mesh: DeviceMesh,
     placements: Placements | None,
     parameters: Sequence[Any] = (),
 ) -> Layout:
-    """Where the result goes: where it is asked for, or where the distributed parameters are."""
+    """The layout of the result: the requested one, or the one that distributed parameters imply."""
     sharded = [value for value in parameters if isinstance(value, DistArray)]
     if placements is not None or not sharded:
         return placed_layout(shape, np.dtype(dtype), mesh, placements)
@@ -280,21 +284,20 @@ def layout_for(
 
 @lru_cache(maxsize=1024)
 def tiled_layout(layout: Layout, extents: tuple[int, ...]) -> Layout:
-    """A layout near another, whose cuts fall between tiles.
+    """The nearest layout whose cuts fall between tiles.
 
-    Where what an element takes from its stream depends on its parameters, a rank needs those of
-    whole tiles; brought here, only those of the tiles that are cut change rank. `extents` are
-    those of the tiles, along the first dimensions.
+    Where the parameters of an element determine how many numbers it takes from the stream, a rank
+    needs those of whole tiles. In this layout only parameters of tiles that are cut move. `extents`
+    are those of the tiles, along the first dimensions.
     """
-    cuts = list(layout.cuts)
     for dim, (cut, extent) in enumerate(zip(layout.cuts, extents, strict=False)):
         if cut.mesh_dims:
-            cuts[dim] = _between_tiles(cut, extent)
-    return layout.with_cuts(cuts)
+            layout = layout.replace(dim, _between_tiles(cut, extent))
+    return layout
 
 
 def _between_tiles(cut: Cut, extent: int) -> Cut:
-    """The canonical cut with each bound moved to the nearest tile's."""
+    """The canonical cut with each bound moved to the nearest bound of a tile."""
     plain = Cut.chunked(cut.extent, cut.mesh_dims, cut.radix)
     bounds = [plain.interval(part)[0] for part in range(plain.parts)]
     near = [min((bound + extent // 2) // extent * extent, cut.extent) for bound in bounds]

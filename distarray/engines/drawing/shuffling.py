@@ -1,15 +1,15 @@
-"""Permutations that no rank has whole, the same on any number of ranks.
+"""Distributed permutations, equal on any number of ranks.
 
-Short sequences are permuted by NumPy, on every rank. Long ones by scattering and shuffling (C. R.
-Rao 1961, M. Sandelius 1962; for distributed memory P. Sanders, *Random permutations on distributed,
-external and hierarchical memory*, Inf. Proc. Letters 67, 1998): each position draws one of a number
-of buckets that depends on the length alone, its members in their order are shuffled, and the
-buckets come one after the other. If the draws are independent and uniform, so is the permutation:
-the assignments with given bucket sizes are equally likely, and each bucket's orders are.
+NumPy permutes short sequences, on every rank. Long ones are scattered and shuffled (C. R. Rao 1961,
+M. Sandelius 1962; for distributed memory P. Sanders, *Random permutations on distributed, external
+and hierarchical memory*, Inf. Proc. Letters 67, 1998): each position draws a bucket, whose number
+depends on the length alone; the members of each bucket, in order, are shuffled; and the buckets are
+joined. If the draws are independent and uniform, so is the permutation: all assignments with given
+bucket sizes are equally likely, and so are all orders of a bucket.
 
-Every element travels once, to the rank that has its bucket; then the buckets that do not lie
-entirely on one rank of the result move by less than their length. A bucket fits into a cache, which
-makes this faster than NumPy's shuffle on one rank, too.
+Every element moves once, to the rank of its bucket; then buckets that a cut of the result divides
+move by less than their length. A bucket fits into a cache, which makes this faster than NumPy's
+shuffle on one rank, too.
 """
 
 from itertools import pairwise
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, to_layout, wrap
+from distarray.array import DistArray, call, to_layout, wrap
 from distarray.array.portable import beside, take
 from distarray.engines.drawing.drawn_tiles import Tile, tile_count
 from distarray.engines.drawing.sampling import fill
@@ -32,21 +32,21 @@ __all__ = ["WHOLE", "Shuffle", "shuffled"]
 WHOLE = 1 << 16
 #: Elements of a bucket, about.
 _BUCKET = 1 << 15
-#: Bucket numbers of 16 bits are sorted by radix, those of 8 bits in one pass.
+#: Bucket numbers of 16 bits are sorted by radix, and those of 8 bits in one pass.
 _MOST_BUCKETS = 1 << 16
 
 
 class Shuffle:
-    """The permutation of a length that a call draws, or one of several.
+    """The permutation of a length that a call draws, or one of several permutations.
 
     Parameters
     ----------
     call : Call
         The streams.
     length : int
-        Of the permutation.
+        The length of the permutation.
     number : int
-        Which one, if the call draws several of this length.
+        Its number, if the call draws several of this length.
     """
 
     def __init__(self, call: Call, length: int, number: int = 0) -> None:
@@ -61,21 +61,22 @@ class Shuffle:
         self._orders = self._ids.after(ids)
 
     def bucket_of(self, start: int, stop: int) -> Array:
-        """The bucket that each position of an interval has drawn."""
+        """The buckets that the positions of an interval have drawn."""
         found = np.empty(stop - start, self.dtype)
 
         def draw(generator: np.random.Generator, tile: Tile) -> Array:
-            # Their number is a power of two: bits will do, which come eight times as fast.
+            # The number of buckets is a power of two, and bits are eight times as fast as integers.
             words = -(-tile.extents[0] * found.itemsize // 8)
-            bits: Any = generator.bit_generator.random_raw(words)
-            drawn = bits.astype("<u8", copy=False).view(self.dtype.newbyteorder("<"))
-            return drawn[: tile.extents[0]] & (self.buckets - 1)
+            raw: Any = generator.bit_generator
+            bits: Array = raw.random_raw(words).astype("<u8", copy=False)
+            drawn: Array = bits.view(self.dtype.newbyteorder("<"))[: tile.extents[0]]
+            return drawn & (self.buckets - 1)
 
         fill(found, (self.length,), ((start, stop),), self._ids, draw)
         return found
 
     def whole(self, length: int | None = None) -> Array:
-        """The permutation, or its beginning: position -> what comes there."""
+        """The permutation, or its beginning: for each position the old position of its element."""
         if self.is_short:
             return self._orders.tile(0).permutation(self.length)[:length]
         buckets = self.bucket_of(0, self.length)
@@ -89,19 +90,19 @@ class Shuffle:
     def line(self, line: Array) -> Array:
         """A line in the order of the permutation.
 
-        Its elements are brought together by buckets and shuffled there, in the cache.
+        Its elements are sorted by buckets and shuffled there, in cache.
         """
         return self.ordered(self.bucket_of(0, self.length), line)
 
-    def ordered(self, buckets: Array, line: Array = None) -> Array:
-        """Places of the members of buckets in their new order.
+    def ordered(self, buckets: Array, line: Array | None = None) -> Array:
+        """The positions of the members of buckets, in their new order.
 
         Parameters
         ----------
         buckets : array of int
-            Of each member.
+            The bucket of each member.
         line : array, optional
-            Elements to give in place of their places.
+            The members; returned instead of their positions.
         """
         order = np.argsort(buckets, kind="stable")
         names = np.arange(*buckets[order[[0, -1]]] + [0, 1]) if order.size else order
@@ -116,35 +117,33 @@ class Shuffle:
 
 
 def shuffled(x: DistArray, axis: int, shuffle: Shuffle, length: int | None = None) -> DistArray:
-    """An array taken in the order of a permutation along an axis.
+    """An array in the order of a permutation along an axis.
 
     Parameters
     ----------
     x : DistArray
-        The array; any layout without pending folds.
+        The array, without pending folds.
     axis : int
-        Along which `shuffle` has the array's length.
+        The axis to permute, of the length of `shuffle`.
     shuffle : Shuffle
         The permutation.
     length : int, optional
-        Take this many only.
+        The number of elements to take, from the beginning; all by default.
 
     Returns
     -------
     DistArray
-        A copy. The axis is cut by the mesh dimensions that cut it in `x`, canonically.
+        A copy. The mesh dimensions that cut the axis in `x` cut it canonically.
 
     Cost
     ----
-    Nothing is sent if the axis is whole. Else an allreduce and an all-to-all of 8 bytes a bucket,
-    one exchange of the elements, and one of what the buckets overhang the result's cuts.
+    Nothing if the axis is whole. Else an allreduce and an all-to-all of 8 bytes a bucket, one
+    exchange of the elements, and one of the elements of buckets that the result's cuts divide.
     """
     mesh, layout = x.mesh, x.layout
     length = x.shape[axis] if length is None else length
     cut = layout.cuts[axis]
-    goal = list(layout.cuts)
-    goal[axis] = Cut.chunked(length, cut.mesh_dims, cut.radix)
-    result = Layout.from_cuts(goal, layout.mesh_shape)
+    result = layout.replace(axis, Cut.chunked(length, cut.mesh_dims, cut.radix))
     if mesh.coords is None:
         return wrap(mesh.xp.empty(result.local_shape(None), x.dtype), result, mesh)
     if cut.parts == 1 or shuffle.is_short:
@@ -155,33 +154,31 @@ def shuffled(x: DistArray, axis: int, shuffle: Shuffle, length: int | None = Non
         order = shuffle.whole(length)
         if cut.parts == 1:
             return wrap(take(block, beside(order, block), axis), result, mesh)
-        return to_layout(np.take(x, order, axis), result)
+        return to_layout(call(np.take, x, order, axis), result)
     x = to_layout(x, _canonical(layout, axis))
     rows = np.moveaxis(x.block, axis, 0)
     found, counts = _scattered(x, rows, axis, shuffle, length)
-    goal[axis] = Cut.ragged(counts, cut.mesh_dims, cut.radix)
-    near = Layout.from_cuts(goal, layout.mesh_shape)
+    near = layout.replace(axis, Cut.ragged(counts, cut.mesh_dims, cut.radix))
     return to_layout(wrap(np.moveaxis(found, 0, axis), near, mesh), result)
 
 
 def _canonical(layout: Layout, axis: int) -> Layout:
-    """The layout with the axis cut canonically, so that parts follow one another."""
-    cuts = list(layout.cuts)
-    cuts[axis] = Cut.chunked(cuts[axis].extent, cuts[axis].mesh_dims, cuts[axis].radix)
-    return Layout.from_cuts(cuts, layout.mesh_shape)
+    """The layout with the axis cut canonically, so that its parts are in the order of the ranks."""
+    cut = layout.cuts[axis]
+    return layout.replace(axis, Cut.chunked(cut.extent, cut.mesh_dims, cut.radix))
 
 
 def _scattered(
     x: DistArray, rows: Array, axis: int, shuffle: Shuffle, length: int
 ) -> tuple[Array, list[int]]:
-    """This rank's rows of the result, of whole buckets, and how many all ranks have."""
+    """This rank's rows of the result, in whole buckets, and the numbers of rows of all ranks."""
     mesh, cut = x.mesh, x.layout.cuts[axis]
     group = mesh.subgroup(cut.mesh_dims)
     buckets = shuffle.bucket_of(*cut.interval(group.rank))
     counts = np.bincount(buckets, minlength=shuffle.buckets)
     ends = np.cumsum(group.allreduce(counts, Fold.SUM, "bucket sizes"))
     starts = np.concatenate([[0], ends[:-1]])
-    # A bucket belongs to the rank that has its first position in the result.
+    # A bucket goes to the rank that owns its first position in the result.
     goal = Cut.chunked(length, cut.mesh_dims, cut.radix)
     wanted = int(np.searchsorted(starts, length))
     firsts = np.searchsorted(starts, [goal.interval(part)[0] for part in range(goal.parts)])
@@ -204,7 +201,7 @@ def _scattered(
     own = sum(received[: group.rank])
     landing[own : own + received[group.rank]] = parts[group.rank]
     swap(group, parts, landing, received)
-    del parts, order  # as much memory as the rank's part each
+    del parts, order  # each as large as the rank's part
     names = np.tile(np.arange(first, last, dtype=shuffle.dtype), group.size)
     merged = shuffle.ordered(np.repeat(names, found.ravel()))
     limits = np.minimum(np.concatenate([starts, ends[-1:]])[bounds], length)

@@ -1,21 +1,21 @@
-"""Numbers by position: a seed, a call and a tile address a Philox stream each.
+"""Random numbers by position: a seed, a call and a tile together address a Philox stream.
 
 Philox4x64-10 (J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, *Parallel random numbers: as easy
 as 1, 2, 3*, SC11) is a keyed bijection of 256-bit counters: the numbers at a counter are computed
-from it, and no state is carried from one to the next. The counter's four words are used so:
+from it, and no state is carried from one to the next. The counter's four words are:
 
-* word 0 runs through the numbers of one tile,
-* word 1 is the tile: a box of the array's index space, the same whatever the layout,
-* word 2 is the call: each method call that draws takes the next one,
-* word 3 is the jump: streams made with :meth:`Philox.jumped`.
+* word 0: the position in the stream of one tile,
+* word 1: the tile, a box of the array's index space, which is the same for every layout,
+* word 2: the call; each method call that draws takes the next one,
+* word 3: the jump, for streams made with :meth:`Philox.jumped`.
 
 No two tiles, calls or jumps of a seed share a counter, so their numbers are disjoint parts of one
 sequence of period 2^258. The paper tests such use (blocks of counters, interleaved counters, few
 bits that change) with BigCrush, besides the plain sequence, and finds no failure. Seeds differ by
 the key, 128 bits that NumPy's `SeedSequence` hashes from them as for :class:`numpy.random.Philox`.
-Within a tile NumPy's own methods draw, so every distribution is NumPy's; what the first call draws
-for the first tile is bit for bit what ``numpy.random.Generator(numpy.random.Philox(seed))`` draws,
-and the call after it continues where ``jumped()`` of NumPy's Philox would.
+Within a tile NumPy's own methods draw, so every distribution is NumPy's. The first call's numbers
+for the first tile are bit for bit those of ``numpy.random.Generator(numpy.random.Philox(seed))``,
+and the next call continues where ``jumped()`` of NumPy's Philox would.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from distarray.comm import DeviceMesh
-from distarray.engines.drawing.seeds import sequence_of
+from distarray.engines.drawing.seeds import Integers, Seed, sequence_of
+from distarray.typing import ShapeLike
 
 __all__ = ["Call", "Philox"]
 
@@ -36,7 +37,7 @@ _WORD = (1 << 64) - 1
 
 
 class Call:
-    """The numbers of one call, or of as many calls as it needs: a stream for each tile."""
+    """The random numbers of one or more calls: a stream for each tile."""
 
     __slots__ = ("_base", "_machine", "_words")
 
@@ -46,11 +47,11 @@ class Call:
         self._words = _words(base)
 
     def after(self, tiles: int) -> "Call":
-        """The same streams, numbered from a later one on."""
+        """The same streams, numbered from a later tile on."""
         return Call(self._machine, (self._base + (tiles << 64)) % _END)
 
     def tile(self, number: int) -> np.random.Generator:
-        """NumPy's generator at the beginning of a tile's stream; valid until the next is asked."""
+        """NumPy's generator at the beginning of a tile's stream; valid until the next such call."""
         first, second, third, fourth = self._words
         second += number
         if second >> 64:
@@ -59,14 +60,14 @@ class Call:
 
 
 class _Machine:
-    """NumPy's generator, put at any counter in a microsecond."""
+    """NumPy's generator, set to any counter in a microsecond."""
 
     __slots__ = ("_generator", "_philox", "_state", "key")
 
     def __init__(self, philox: np.random.Philox, state: dict[str, Any]) -> None:
         self._philox = philox
         self._generator = np.random.Generator(philox)
-        # Lists are read several times as fast as arrays.
+        # NumPy reads lists several times as fast as arrays.
         self.key = state["state"]["key"].tolist()
         self._state: Any = {**state, "buffer": [0, 0, 0, 0], "buffer_pos": 4, "has_uint32": 0}
 
@@ -88,43 +89,44 @@ class Philox:
     Parameters
     ----------
     seed : None, int, array_like of int or SeedSequence
-        As for :class:`numpy.random.Philox`. None takes rank 0's entropy on all ranks of the
-        mesh, which is collective; so is a SeedSequence.
+        As for :class:`numpy.random.Philox`. None uses rank 0's entropy on all ranks of the mesh,
+        which is collective; so is a SeedSequence.
     counter : int or array_like of 4 ints, optional
-        Where to begin.
+        The first counter.
     key : int or array_like of 2 ints, optional
-        Instead of a seed.
+        The key, instead of a seed.
     mesh : DeviceMesh, optional
-        The ranks that are to have the same seed; those of the default mesh if not given.
+        The ranks that share the seed; by default those of the default mesh.
 
     Attributes
     ----------
     seed_seq : SeedSequence
-        What children are spawned from.
+        The sequence from which children are spawned.
     """
 
     __slots__ = ("_machine", "_position", "lock", "seed_seq")
 
     def __init__(
         self,
-        seed: Any = None,
+        seed: Seed = None,
         *,
-        counter: Any = None,
-        key: Any = None,
+        counter: Integers | None = None,
+        key: Integers | None = None,
         mesh: DeviceMesh | None = None,
     ) -> None:
         if key is None:
             self.seed_seq = sequence_of(seed, mesh)
             found = np.random.Philox(self.seed_seq, counter=counter)
         else:
-            found = np.random.Philox(seed, counter=counter, key=key)
+            given: Any = seed  # NumPy refuses a seed beside a key
+            found = np.random.Philox(given, counter=counter, key=key)
             words = found.state["state"]["key"]
             self.seed_seq = np.random.SeedSequence([int(word) for word in words])
         self._start(found)
 
     @classmethod
-    def of(cls, seed_seq: np.random.SeedSequence, state: Any = None) -> "Philox":
-        """A bit generator of a seed that all ranks have already; asks nobody."""
+    def of(cls, seed_seq: np.random.SeedSequence, state: dict[str, Any] | None = None) -> "Philox":
+        """A bit generator of a seed that is equal on all ranks; does not communicate."""
         self = cls.__new__(cls)
         self.seed_seq = seed_seq
         self._start(np.random.Philox(seed_seq))
@@ -147,14 +149,14 @@ class Philox:
         self._position = (base + _CALL) % _END
         return Call(self._machine, base)
 
-    def random_raw(self, size: Any = None, output: bool = True) -> Any:
-        """Words of 64 bits as NumPy's Philox gives them, in an array that every rank has whole."""
+    def random_raw(self, size: ShapeLike | None = None, output: bool = True) -> Any:
+        """Words of 64 bits as from NumPy's Philox, in an array equal on every rank."""
         source: Any = self.call().tile(0).bit_generator
         return source.random_raw(size, output)
 
     @property
     def state(self) -> dict[str, Any]:
-        """Key and counter, in the form that NumPy's Philox has; can be assigned."""
+        """Key and counter in the form of NumPy's Philox; can be assigned."""
         return {
             "bit_generator": "Philox",
             "state": {
@@ -176,17 +178,17 @@ class Philox:
     # -- other streams ------------------------------------------------------------------------
 
     def spawn(self, n_children: int) -> list["Philox"]:
-        """Bit generators with other keys, from children of the seed sequence."""
+        """Bit generators with the keys of the seed sequence's children."""
         return [type(self).of(child) for child in self.seed_seq.spawn(n_children)]
 
     def jumped(self, jumps: int = 1) -> "Philox":
-        """A bit generator whose numbers follow 2^64 calls (2^192 counters) later, `jumps` times."""
+        """A bit generator that is `jumps` times 2^64 calls (2^192 counters) further on."""
         other = type(self).of(self.seed_seq, self.state)
         other._position = (self._position + jumps * _JUMP) % _END
         return other
 
     def advance(self, delta: int) -> "Philox":
-        """Move the counter on, as NumPy's Philox does; returns itself."""
+        """Advance the counter, as NumPy's Philox does; returns itself."""
         self._position = (self._position + delta) % _END
         return self
 
@@ -194,7 +196,7 @@ class Philox:
         return type(self).of, (self.seed_seq, self.state)
 
     def summary(self) -> str:
-        """Key and counter in a few words."""
+        """Key and counter as text."""
         key = "".join([f"{word:016x}" for word in self._machine.key])
         return f"key {key}, counter {self._position:#x}"
 

@@ -19,7 +19,6 @@ __all__ = [
     "Dealing",
     "collected",
     "dealt",
-    "row_layout",
 ]
 
 
@@ -104,7 +103,7 @@ class Dealing:
         return np.flatnonzero(np.arange(self.columns) // self.width % self.mesh.size() == rank)
 
 
-def row_layout(x: DistArray) -> Layout:
+def _row_layout(x: DistArray) -> Layout:
     """A layout in which every rank has whole rows; the matrix's own if it is one."""
     layout, mesh = x.layout, x.mesh
     cut = layout.cuts[0]
@@ -137,7 +136,7 @@ def dealt(x: DistArray, dealing: Dealing, target: Array, lower: bool = False) ->
     if x.layout.is_replicated:
         _take(target, mesh.asarray(x.block), dealing, mesh.rank)
         return target
-    rows = row_layout(x)
+    rows = _row_layout(x)
     block = to_layout(x, rows).block
     me, sends, receives = mesh.rank, [], []
     for rank in range(mesh.size()):

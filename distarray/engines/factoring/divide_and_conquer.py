@@ -123,7 +123,7 @@ class _Problem:
         parts = secular.deflated(self.values[stretch], z, 2 * rho)
         if self._is_shared(stop - start):
             # Unlike processors may round differently: all ranks use the result of one.
-            parts = self.mesh.group.broadcast_object(parts, 0, "what is deflated")
+            parts = self.mesh.group.broadcast_object(parts, 0, "deflation")
         sides = np.zeros((2, stop - start), bool)  # halves in which a vector is not zero
         sides[0, :half] = sides[1, half:] = True
         self._rotate(parts.rotations, stretch, sides)

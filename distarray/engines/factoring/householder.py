@@ -80,7 +80,7 @@ class Factored:
         for j, t in self.panels if adjoint else reversed(self.panels):
             low, y = self.vectors(j, len(t))
             part = c[low:, j:] if corner else c[low:]
-            reflect(part, y, t.conj().T if adjoint else t, self.group)
+            _reflect(part, y, t.conj().T if adjoint else t, self.group)
 
     def q(self, columns: int) -> DistArray:
         """The first columns of the orthogonal matrix."""
@@ -110,7 +110,7 @@ def set_ones(block: Array, first: int, count: int) -> None:
     block.reshape(-1)[first : first + count * step : step] = 1
 
 
-def reflect(c: Array, y: Array, t: Array, group: Group) -> None:
+def _reflect(c: Array, y: Array, t: Array, group: Group) -> None:
     """``c -= y @ t @ (y^H c)``, the inner product summed over the ranks."""
     inner = np.matmul(y.conj().T, c)
     if group.size > 1:
@@ -160,5 +160,5 @@ def factored(block: Array, layout: Layout, mesh: DeviceMesh) -> Factored:
         panel[:rows] = packed[first : first + rows]
         result.panels.append((j, found.t))
         _, y = result.vectors(j, width)
-        reflect(block[low:, j + width :], y, found.t.conj().T, result.group)
+        _reflect(block[low:, j + width :], y, found.t.conj().T, result.group)
     return result

@@ -22,7 +22,7 @@ from distarray.comm.group import Group
 from distarray.layout import Fold
 from distarray.typing import Array
 
-__all__ = ["MOST_COLUMNS", "Reflections", "TallQR", "signed_elimination"]
+__all__ = ["MOST_COLUMNS", "Reflections", "TallQR"]
 
 
 #: Rows of a chunk; at least `_CHUNK_WIDTHS` times the number of columns.
@@ -145,7 +145,7 @@ class TallQR:
         self._share = self._share * phase
         top = self._top()
         deep = total > self._width
-        self.reflections = signed_elimination(top, self._trivial(top, block), deep)
+        self.reflections = _signed_elimination(top, self._trivial(top, block), deep)
         self.r = np.triu(triangle * (phase * self.reflections.signs)[:, None])
 
     def times(self, right: Array | None = None) -> Array:
@@ -292,7 +292,7 @@ class Reflections(NamedTuple):
     t: Array
 
 
-def signed_elimination(top: Array, trivial: Array, deep: bool = True) -> Reflections:
+def _signed_elimination(top: Array, trivial: Array, deep: bool = True) -> Reflections:
     """The reflections for an orthonormal matrix, from its first rows.
 
     Parameters
@@ -304,12 +304,12 @@ def signed_elimination(top: Array, trivial: Array, deep: bool = True) -> Reflect
     deep : bool
         Whether there are more rows.
     """
-    found: Reflections = on_host(_signed_elimination, top, trivial, deep)
+    found: Reflections = on_host(_eliminated, top, trivial, deep)
     return found
 
 
-def _signed_elimination(top: Array, trivial: Array, deep: bool) -> Reflections:
-    """As :func:`signed_elimination`, in host memory."""
+def _eliminated(top: Array, trivial: Array, deep: bool) -> Reflections:
+    """As :func:`_signed_elimination`, in host memory."""
     work = np.array(top)
     n = len(work)
     signs, skipped = np.ones(n), np.zeros(n, bool)

@@ -13,8 +13,7 @@ from distarray.array.one_rank import Alone
 from distarray.array.portable import conjugated
 from distarray.array.storage import is_contiguous
 from distarray.config import config
-from distarray.engines.contracting.contract import deliver
-from distarray.engines.contracting.exact import contract
+from distarray.engines.contracting.contract import contract, deliver
 from distarray.engines.contracting.kernels import labelled_kernel
 from distarray.engines.contracting.operands import (
     common_shape,

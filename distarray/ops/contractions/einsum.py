@@ -9,8 +9,7 @@ import numpy as np
 
 from distarray.array import DistArray, implements
 from distarray.array.views import permuted
-from distarray.engines.contracting.contract import deliver
-from distarray.engines.contracting.exact import contract
+from distarray.engines.contracting.contract import contract, deliver
 from distarray.engines.contracting.kernels import labelled_kernel
 from distarray.engines.contracting.operands import read, shadow
 from distarray.engines.contracting.program import program_for

@@ -11,8 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, implements
 from distarray.config import config
-from distarray.engines.contracting.contract import deliver
-from distarray.engines.contracting.exact import contract
+from distarray.engines.contracting.contract import contract, deliver
 from distarray.engines.contracting.kernels import ufunc_kernel
 from distarray.engines.contracting.operands import (
     common_shape,
