@@ -34,7 +34,7 @@ from distarray.layout.placement import Fold
 
 __all__ = ["Preemption", "main", "preemption", "time_left"]
 
-#: How users call its functions (see :mod:`distarray.comm.stacks`).
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray.job."
 
 #: What schedulers send: Slurm and most others SIGTERM, many sites' scripts SIGUSR1.

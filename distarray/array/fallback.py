@@ -138,7 +138,7 @@ def _distributed(value: Any, mesh: DeviceMesh, originals: dict[int, DistArray]) 
         if value.dtype.hasobject:
             return wrap(value, layout, mesh) if mesh.device_type == "cpu" else value
         target = default_layout(value.shape, value.dtype.itemsize, mesh)
-        block = value if isinstance(value, np.generic) else mesh.asarray(value)
+        block: Any = value if isinstance(value, np.generic) else mesh.asarray(value)
         part = moved(block, layout, target, mesh)
         return wrap(part if part is block else part.copy(), target, mesh)
     if isinstance(value, (list, tuple)):

@@ -30,6 +30,7 @@ from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concer
 from distarray.array.registry import FUNCTIONS, UFUNC_METHODS, Objects, Row, is_overridden
 from distarray.config import config, on_check
 from distarray.layout import Layout
+from distarray.typing import ArrayLike
 
 __all__ = ["call", "call_ufunc", "is_free", "on_objects", "watched"]
 
@@ -65,7 +66,9 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return _climb(function, row, args, kwargs)
 
 
-def call_ufunc(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
+def call_ufunc(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Call what stands behind a ufunc or one of its methods."""
     key: Any = ufunc if method == "__call__" else (ufunc, method)
     if key in FUNCTIONS:
@@ -115,7 +118,9 @@ def watched(
 # -- rungs 3 to 7 --------------------------------------------------------------------------------
 
 
-def _climb(function: Callable[..., Any], row: Row | None, args: Any, kwargs: dict[str, Any]) -> Any:
+def _climb(
+    function: Callable[..., Any], row: Row | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     if row is None:
         return registry.fallback[0](function, args, kwargs)
     if row.out >= 0:
@@ -124,7 +129,7 @@ def _climb(function: Callable[..., Any], row: Row | None, args: Any, kwargs: dic
         server = _server_of_objects(function, row, [*args, *kwargs.values()])
         if server is not None:
             return server(function, args, kwargs)
-        args, kwargs = _settled_arguments(row, args, kwargs)
+        args, kwargs = settled_arguments(row, args, kwargs)
     return row.answer(function, args, kwargs)
 
 
@@ -191,16 +196,16 @@ def _settled(value: Any, row: Row) -> Any:
     return value
 
 
-def _settle_folds(out: Any) -> None:
+def _settle_folds(out: ArrayLike | None) -> None:
     """Make arrays that are to be written to ready for it, without moving them."""
     for value in out if isinstance(out, (tuple, list)) else (out,):
         if isinstance(value, Base) and value.layout.partials:
             value.settle()
 
 
-def _settled_arguments(
+def settled_arguments(
     row: Row, args: Iterable[Any], kwargs: dict[str, Any]
-) -> tuple[list[Any], dict[str, Any]]:
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments as an implementation takes them.
 
     Pending folds are carried out in place. What lives at one coordinate is replicated in a copy:
@@ -216,4 +221,4 @@ def _settled_arguments(
         if name == "out":
             _settle_folds(value)
         named[name] = value if name == "out" else _settled(value, row)
-    return found, named
+    return tuple(found), named

@@ -64,7 +64,7 @@ def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
     kept = plan.kept
     if kept and not plan.receives and not plan.sends and block[kept[0]].shape == shape:
         return part_of(block, kept[0])
-    target = mesh.xp.empty(shape, block.dtype)
+    target: Array = mesh.xp.empty(shape, block.dtype)
     _run(plan, block, target, mesh, Route(src, dst))
     return target
 

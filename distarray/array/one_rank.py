@@ -50,15 +50,19 @@ class Alone:
     by_size: bool = False
     function: Callable[..., Any] | None = None
 
-    def answer(self, row: Row, key: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    def answer(self, row: Row, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call, or NotImplemented where the implementation has to be called."""
         if 0 <= row.out < len(args) or (kwargs and kwargs.get("out") is not None):
             return NotImplemented
-        x = _lone([*args, *kwargs.values()] if kwargs else list(args))
+        x = _lone([*args, *kwargs.values()])
         if x is None or (self.unless is not None and self.unless(*args, **kwargs)):
             return NotImplemented
-        named = {name: _bare(value) for name, value in kwargs.items()} if kwargs else kwargs
+        named = {name: _bare(value) for name, value in kwargs.items()}
         value = (self.function or key)(*[_bare(value) for value in args], **named)
+        return self._laid_out(value, args, x)
+
+    def _laid_out(self, value: Any, args: tuple[Any, ...], x: DistArray) -> Any:
+        """What NumPy gave, as distributed arrays."""
         sized = self.by_size
         if sized and len(args) > 1:
             x, sized = _model(args[1:], x)

@@ -16,6 +16,7 @@ from distarray.array.base import Base
 from distarray.array.ladder import call, is_free, watched
 from distarray.array.registry import is_overridden
 from distarray.array.temporaries import LARGE, compute
+from distarray.typing import ArrayLike
 
 __all__ = ["Operators"]
 
@@ -31,11 +32,11 @@ _INCOMPARABLE = ("_UFuncNoLoopError", "_UFuncBinaryResolutionError")
 _SEQUENCES = (list, tuple, str, bytes, bytearray)
 
 
-def _declines(other: Any) -> bool:
+def _declines(other: ArrayLike) -> bool:
     return getattr(type(other), "__array_ufunc__", True) is None
 
 
-def _repeats(ufunc: np.ufunc, number: Any, other: Any) -> bool:
+def _repeats(ufunc: np.ufunc, number: Base, other: ArrayLike) -> bool:
     """Whether Python is to repeat a sequence so many times, as for NumPy's own integers."""
     return (
         ufunc is _multiply
@@ -45,7 +46,7 @@ def _repeats(ufunc: np.ufunc, number: Any, other: Any) -> bool:
 
 
 def _asking(ufunc: np.ufunc, reflected: bool = False) -> Callable[[Any, Any], Any]:
-    def ask(self: Any, other: Any) -> Any:
+    def ask(self: Base, other: ArrayLike) -> Any:
         if _declines(other) or _repeats(ufunc, self, other):
             return NotImplemented
         act: Any = ufunc
@@ -59,7 +60,7 @@ def _asking(ufunc: np.ufunc, reflected: bool = False) -> Callable[[Any, Any], An
 def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     long = _asking(ufunc)
 
-    def operate(self: Any, other: Any) -> Any:
+    def operate(self: Base, other: Any) -> Any:
         kind = type(other)
         layout = self.layout
         if is_free(ufunc, layout):
@@ -82,7 +83,7 @@ def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
 def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     long = _asking(ufunc, reflected=True)
 
-    def operate(self: Any, other: Any) -> Any:
+    def operate(self: Base, other: Any) -> Any:
         layout = self.layout
         if type(other) in _SCALARS and is_free(ufunc, layout):
             if layout.size >= LARGE:
@@ -102,7 +103,7 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Callable[[Any, Any], Any]:
     """`==` and `!=`, which answer alike for every element where types cannot be compared."""
     compare = _forward(ufunc)
 
-    def operate(self: Any, other: Any) -> Any:
+    def operate(self: Base, other: Any) -> Any:
         try:
             return compare(self, other)
         except TypeError as error:
@@ -118,7 +119,7 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Callable[[Any, Any], Any]:
 
 
 def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
-    def operate(self: Any, other: Any) -> Any:
+    def operate(self: Base, other: Any) -> Any:
         layout, block = self.layout, self.block
         if isinstance(block, np.generic):  # a scalar, as NumPy's: not changed but replaced
             return ufunc(self, other)
@@ -136,7 +137,7 @@ def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
 
 
 def _unary(ufunc: np.ufunc) -> Callable[[Any], Any]:
-    def operate(self: Any) -> Any:
+    def operate(self: Base) -> Any:
         return self.computed(ufunc(self.block)) if is_free(ufunc, self.layout) else ufunc(self)
 
     return operate
@@ -153,21 +154,21 @@ def _exponent(other: Any) -> Any:
     return other[()] if kind is np.ndarray and not other.ndim else None
 
 
-def _refuses(self: Any, exponent: Any) -> bool:
+def _refuses(self: Base, exponent: Any) -> bool:
     """Whether NumPy refuses the power, though a rank without elements would not notice."""
     kind = "i" if type(exponent) is int else getattr(exponent, "dtype", None)
     signed = kind == "i" or getattr(kind, "kind", "") == "i"
     return signed and self.block.dtype.kind in "bui" and exponent < 0
 
 
-def _raised(act: Callable[[Any, Any], Any], x: Any, other: Any) -> Any:
+def _raised(act: Callable[[Any, Any], Any], x: Base, other: ArrayLike) -> Any:
     """A power by the operator, of which all ranks know where they have to."""
     if is_free(_POWER, x.layout):
         return act(x, other)
     return watched(_POWER, (x, other), {}, act, (x, other))
 
 
-def _short_exponent(x: Any, other: Any) -> Any:
+def _short_exponent(x: Base, other: ArrayLike) -> Any:
     """The exponent if the blocks alone have to do with it, each by itself; else None.
 
     NumPy turns the powers that users write most into cheaper functions, with other bits.
@@ -178,14 +179,16 @@ def _short_exponent(x: Any, other: Any) -> Any:
     return None if exponent is None or _refuses(x, exponent) else exponent
 
 
-def _power(x: Any, other: Any) -> Any:
+def _power(x: Base, other: ArrayLike) -> Any:
     exponent = _short_exponent(x, other)
     if exponent is not None:
         return x.computed(x.block**exponent)
-    return NotImplemented if _declines(other) else _power_of_arrays(x, other)
+    if x.block.dtype.kind in "iu":  # a rank by itself may find no negative exponent
+        return NotImplemented if _declines(other) else _POWER(x, other)
+    return _power_of_arrays(x, other)
 
 
-def _power_in_place(x: Any, other: Any) -> Any:
+def _power_in_place(x: Base, other: ArrayLike) -> Any:
     exponent = _short_exponent(x, other)
     if exponent is None:
         return NotImplemented if _declines(other) else _POWER(x, other, out=(x,))
@@ -236,34 +239,34 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
     __abs__ = _unary(np.absolute)
     __invert__ = _unary(np.invert)
 
-    def __pow__(self, other: Any, modulo: Any = None) -> Any:
+    def __pow__(self, other: ArrayLike, modulo: int | None = None) -> Any:
         return NotImplemented if modulo is not None else _raised(_power, self, other)
 
-    def __rpow__(self, other: Any, modulo: Any = None) -> Any:
+    def __rpow__(self, other: ArrayLike, modulo: int | None = None) -> Any:
         if modulo is not None or _declines(other):
             return NotImplemented
         return (
             _POWER(other, self) if self.block.dtype.kind == "i" else _reflected_power(self, other)
         )
 
-    def __ipow__(self, other: Any) -> Any:  # type: ignore[misc]
+    def __ipow__(self, other: ArrayLike) -> Any:  # type: ignore[misc]
         if isinstance(self.block, np.generic):
             return self**other
         return _raised(_power_in_place, self, other)
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: ArrayLike) -> Any:
         return NotImplemented if _declines(other) else _divmod(self, other)
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: ArrayLike) -> Any:
         return NotImplemented if _declines(other) else _divmod(other, self)
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: ArrayLike) -> Any:
         return NotImplemented if _declines(other) else _matmul(self, other)
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: ArrayLike) -> Any:
         return NotImplemented if _declines(other) else _matmul(other, self)
 
-    def __imatmul__(self, other: Any) -> Any:
+    def __imatmul__(self, other: ArrayLike) -> Any:
         ndim = len(self.layout.shape)
         if not ndim or np.ndim(other) < 2:
             np.empty((1,) * ndim).__imatmul__(np.empty((1,) * np.ndim(other)))  # raises

@@ -16,7 +16,7 @@ from distarray.array.one_rank import is_alone
 from distarray.array.registry import Objects, Row, implements
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.layout import Fold, Layout, Placement
-from distarray.typing import Function
+from distarray.typing import ArrayLike, DTypeLike, Function
 
 __all__ = ["MadeAlone", "Placements", "as_shape", "creates", "follow", "place", "plain"]
 
@@ -74,7 +74,7 @@ class MadeAlone:
     where `like` or `device` is given, or an argument is distributed.
     """
 
-    def answer(self, row: Row, key: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    def answer(self, row: Row, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call, or NotImplemented where the implementation has to be called."""
         mesh, placements = kwargs.get("mesh"), kwargs.get("placements")
         at = default_mesh() if mesh is None else mesh
@@ -120,11 +120,11 @@ def _sequence(shape: Any) -> Any:
 
 def place(
     shape: Sequence[int],
-    dtype: Any,
+    dtype: DTypeLike,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
     device: str | None = None,
-    like: Any = None,
+    like: ArrayLike | None = None,
 ) -> tuple[Layout, DeviceMesh]:
     """The layout and mesh of a new array.
 

@@ -14,7 +14,7 @@ from distarray.array import DistArray, as_distarray
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.plan import broadcast_shapes, shape_text
-from distarray.typing import Array, DType
+from distarray.typing import Array, ArrayLike, DType
 
 __all__ = [
     "as_axis",
@@ -46,6 +46,20 @@ def result_types(
     return [v.dtype for v in (value if isinstance(value, tuple) else (value,))]
 
 
+def refuse_shapes(
+    function: Callable[..., Any], operands: Sequence[Any], outs: Sequence[Any], keywords: Any
+) -> None:
+    """Raise what NumPy raises for operands that do not broadcast; it may look at types first."""
+    given = tuple([_emptied(out) for out in outs])
+    if given:
+        keywords = {**keywords, "out": given if len(given) > 1 else given[0]}
+    function(*[_emptied(x) for x in operands], **keywords)
+
+
+def _emptied(x: Any) -> Any:
+    return hollow(x.shape, x.dtype) if hasattr(x, "ndim") else x
+
+
 def as_axis(axis: Any) -> int:
     """An axis as NumPy's functions in C read it: a truth value is none."""
     if isinstance(axis, (bool, np.bool_)):
@@ -53,13 +67,13 @@ def as_axis(axis: Any) -> int:
     return index(axis)
 
 
-def condition(where: Any) -> Any:
+def condition(where: ArrayLike) -> Any:
     """A condition with a data type: what is no array is converted to truth values."""
     is_array = hasattr(where, "dtype") and not isinstance(where, np.generic)
     return where if is_array else np.asarray(where, bool)
 
 
-def as_mask(where: Any, mesh: DeviceMesh) -> DistArray:
+def as_mask(where: ArrayLike, mesh: DeviceMesh) -> DistArray:
     """A mask as an array; raises what NumPy raises if it holds no truth values."""
     mask = condition(where)
     if mask.dtype.kind != "b":

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from distarray.layout import Fold
-from distarray.typing import Function
+from distarray.typing import Function, Operation
 
 __all__ = [
     "FUNCTIONS",
@@ -44,7 +44,9 @@ class Objects(Enum):
 class Shortcut(Protocol):
     """NumPy's own call where one rank has everything; see :mod:`distarray.array.one_rank`."""
 
-    def answer(self, row: "Row", key: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    def answer(
+        self, row: "Row", key: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """The result of a call, or NotImplemented where the implementation has to be called."""
 
 
@@ -90,7 +92,7 @@ class Row:
     settles: bool = False
     out: int = -1
 
-    def answer(self, key: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    def answer(self, key: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The last two rungs of the ladder: NumPy's own call on one rank, or the implementation."""
         if self.alone is not None:
             found = self.alone.answer(self, key, args, kwargs)
@@ -266,12 +268,14 @@ listeners: list[Callable[[], None]] = []
 fallback: list[Callable[..., Any]] = []
 
 
-def is_overridden(key: Any) -> bool:
+def is_overridden(key: Operation) -> bool:
     """Whether somebody has put a function of their own behind one of NumPy's."""
     return key in _overridden
 
 
-def unregistered(key: Any, row: Row | None, args: Any, kwargs: dict[str, Any]) -> Any:
+def unregistered(
+    key: Operation, row: Row | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Call what stands behind a function besides what has been registered from outside."""
     if row is not None:
         return row.answer(key, args, kwargs)

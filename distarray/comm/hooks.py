@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MemberDescriptorType, TracebackType
 from typing import Any, NoReturn
 
-from distarray.comm import calls, leaving
+from distarray.comm import calls, child_exit
 from distarray.comm.user_lines import place
 
 __all__ = ["AgreedExit", "end_all", "end_job", "install", "last_exit", "say"]
@@ -47,7 +47,7 @@ def _nothing_is_known(error: BaseException) -> str:
     return ""
 
 
-#: What the other ranks do when this one fails, in words; set by :mod:`distarray.comm.watch`.
+#: What the other ranks do when this one fails, in words; set by :mod:`distarray.comm.waits.watch`.
 meanwhile: Callable[[BaseException], str] = _nothing_is_known
 
 _installed = False
@@ -163,7 +163,7 @@ def _watch_exits() -> bool:
         status = member.__get__(error)
         if sys._getframe(0).f_back is None and not _is_good(status):
             number = status if isinstance(status, int) else 1
-            leaving.note_status(number)
+            child_exit.note_status(number)
             if not _alone():
                 _end(number, lambda: "" if isinstance(status, int) else str(status))
         return status

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType
-from typing import Any
 
 __all__ = [
     "called",
@@ -30,22 +29,21 @@ _HOUSE = frozenset(
     | {"runpy", "threading", "torch"}
 )
 #: Whether a module is of the house, by its name.
-known: dict[Any, bool] = {}
+known: dict[str | None, bool] = {}
 #: Characters of a line of the program that are shown.
 _WIDTH = 60
 
 
 def is_house(frame: FrameType) -> bool:
-    """Whether a frame is one of the library's, or of what lies between it and the user."""
+    """Whether a frame is the library's, or one between the library and the user."""
     name = frame.f_globals.get("__name__", "")
     found = known.get(name)
     return passage(name) if found is None else found
 
 
-def passage(name: Any) -> bool:
-    """Whether a module of this name is of the house; remembered."""
-    parts = name.partition(".") if isinstance(name, str) else ("", "", "")
-    known[name] = ours = parts[0] in _HOUSE
+def passage(name: str | None) -> bool:
+    """Whether a module of this name is of the house; kept in `known`."""
+    known[name] = ours = isinstance(name, str) and name.partition(".")[0] in _HOUSE
     return ours
 
 
@@ -58,7 +56,7 @@ def user_frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def user_line(short: bool = False) -> str:
-    """``file:line`` of the user's innermost frame; of the outermost one if none is the user's."""
+    """``file:line`` of the user's innermost frame; of the outermost frame if none is the user's."""
     here = sys._getframe(1)
     while is_house(here) and here.f_back is not None:
         here = here.f_back
@@ -67,7 +65,7 @@ def user_line(short: bool = False) -> str:
 
 
 def places(frame: FrameType | None, most: int = 4) -> list[str]:
-    """The lines of the user's through which a thread came to a frame, the innermost first."""
+    """The user's lines on a thread's way to a frame, the innermost first."""
     found = []
     for here in user_frames(frame):
         found.append(place(here.f_code, here.f_lasti))
@@ -77,12 +75,12 @@ def places(frame: FrameType | None, most: int = 4) -> list[str]:
 
 
 def place(code: CodeType, instruction: int) -> str:
-    """An instruction as ``file:line``, below the working directory without the way to it."""
+    """An instruction as ``file:line``; the path is relative below the working directory."""
     return f"{_short(code.co_filename)}:{_position(code, instruction)[0]}"
 
 
 def said(code: CodeType, instruction: int) -> str:
-    """The expression that an instruction belongs to, as far as its first line has it."""
+    """The expression that an instruction belongs to, as far as it is on its first line."""
     first, last, start, stop = _position(code, instruction)
     lines = _source(code.co_filename)
     line = lines[first - 1] if 0 < first <= len(lines) else ""
@@ -95,7 +93,7 @@ def said(code: CodeType, instruction: int) -> str:
 
 
 def called(text: str) -> str:
-    """What an expression calls: ``np.sum`` of ``np.sum(x, axis=0)``; otherwise itself."""
+    """The function that an expression calls, ``np.sum`` of ``np.sum(x, axis=0)``; else itself."""
     head, bracket, _ = text.partition("(")
     plain = bracket and head.replace(".", "").replace("_", "").isalnum()
     return head if plain else text
@@ -110,7 +108,7 @@ def _position(code: CodeType, instruction: int) -> tuple[int, int, int | None, i
 
 @lru_cache(maxsize=64)
 def _source(path: str) -> Sequence[str]:
-    """The lines of a file; by a way that says nothing to other ranks under the runner."""
+    """The lines of a file, read without the `open` by which the runner involves other ranks."""
     kept = linecache.cache.get(path)
     if kept is not None and len(kept) > 1:
         return kept[2]

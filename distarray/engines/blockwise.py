@@ -14,9 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
+from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, single, wrap
 from distarray.array.portable import Adapted
-from distarray.array.probes import as_mask, check_shapes, check_writeable, result_types
+from distarray.array.probes import (
+    as_mask,
+    check_shapes,
+    check_writeable,
+    refuse_shapes,
+    result_types,
+)
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.engines.cells import Call, Part, Pieces, evaluate
@@ -27,8 +33,8 @@ from distarray.typing import Array, ArrayLike, DType, Shape
 __all__ = ["alike", "apply_blockwise", "prepare"]
 
 _SCALARS = frozenset({bool, int, float, complex})
-#: Functions that look at data types before shapes, as ufuncs do.
-_TYPES_FIRST = frozenset({operator.eq, operator.ne, np.clip, np.where})
+#: What NumPy is asked about when shapes do not broadcast: it may find fault with the types first.
+_ASKED = frozenset({operator.eq, operator.ne, np.clip, np.where, np.isclose})
 #: More pieces of one operand than this are put together before the call.
 _MOST_PIECES = 16
 
@@ -170,8 +176,8 @@ def _working_layout(request: _Request) -> Layout:
             check_shapes(request.arrays, request.given)
         return _chosen_layout([*request.given, *request.arrays])
     except ValueError:
-        if isinstance(request.function, np.ufunc) or request.function in _TYPES_FIRST:
-            request.result_types()
+        if isinstance(request.function, np.ufunc) or request.function in _ASKED:
+            refuse_shapes(request.function, request.operands, request.outs, request.keywords)
         raise
 
 
@@ -250,7 +256,7 @@ def _results(value: Any, request: _Request, layout: Layout) -> Any:
     if not outs:
         if not layout.shape and _gives_scalar(request):
             several = isinstance(value, tuple)
-            value = tuple(map(mesh.scalar, value)) if several else mesh.scalar(value)
+            value = tuple(map(mesh.scalar, value)) if several else single(value, layout, mesh)
         return _wrapped(value, layout, mesh)
     values = value if isinstance(value, tuple) else (value,)
     pairs = zip(values, outs, strict=True)

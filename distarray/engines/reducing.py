@@ -30,6 +30,7 @@ __all__ = [
     "NoValue",
     "Plan",
     "check_out",
+    "check_target",
     "finish",
     "loop_dtype",
     "part_beside",
@@ -251,16 +252,21 @@ def check_out(
     **keywords: Any,
 ) -> None:
     """Raise what NumPy raises about an `out` of a wrong shape or kind."""
-    block = out.block if isinstance(out, DistArray) else out
-    if isinstance(block, np.generic):
-        raise TypeError("return arrays must be of ArrayType")
-    refuse_read_only(block, "output array is read-only")
+    check_target(out)
     shape = place(x.layout, axis, keepdims, x.dtype).layout.shape
     ones = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
     function(ones, axis=axis, out=tiny(shape, out.dtype), keepdims=keepdims, **keywords)
     if tuple(out.shape) != shape:
         whole, other = hollow(x.shape, x.dtype), hollow(out.shape, x.dtype)
         np.add.reduce(whole, axis, None, out=other, keepdims=keepdims)
+
+
+def check_target(out: DistArray | Array) -> None:
+    """Raise what NumPy raises about an `out` that nobody can write to."""
+    block = out.block if isinstance(out, DistArray) else out
+    if isinstance(block, np.generic):
+        raise TypeError("return arrays must be of ArrayType")
+    refuse_read_only(block, "output array is read-only")
 
 
 def _broadcasts(shape: Shape, onto: Shape) -> bool:

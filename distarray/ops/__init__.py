@@ -102,5 +102,5 @@ __all__ = [
     "windows",
 ]
 
-#: How users call its functions (see :mod:`distarray.comm.stacks`).
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "np."

@@ -71,7 +71,7 @@ def apply_along_axis(
     return moved
 
 
-@implements(np.apply_over_axes)
+@implements(np.apply_over_axes, at=True)
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> DistArray:
     """A function of the whole array along several axes; see :func:`numpy.apply_over_axes`.
 

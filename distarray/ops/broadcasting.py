@@ -17,9 +17,9 @@ from distarray.array import (
     to_layout,
     wrap,
 )
+from distarray.array.probes import hollow
 from distarray.config import config
 from distarray.layout import Cut, Layout
-from distarray.ops.shape import hollow
 from distarray.plan import broadcast_shapes
 
 __all__ = ["broadcast_arrays", "broadcast_to", "stretched"]
@@ -65,7 +65,7 @@ def _check_broadcast(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
     lead = len(target) - len(shape)
     fits = lead >= 0 and all(n >= 0 for n in target)
     if not fits or any(n not in (1, want) for n, want in zip(shape, target[lead:])):
-        np.broadcast_to(hollow(shape), target)
+        np.broadcast_to(hollow(shape, np.dtype(bool)), target)
 
 
 def stretched(x: DistArray, shape: tuple[int, ...]) -> DistArray:

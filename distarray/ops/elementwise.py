@@ -203,7 +203,7 @@ def angle(z: Any, deg: bool = False) -> Any:
     return apply_blockwise(np.angle, [z], deg=deg)
 
 
-@implements(np.real_if_close)
+@implements(np.real_if_close, at=True)
 def real_if_close(a: Any, tol: float = 100) -> Any:
     """The real part, if all imaginary parts are close to zero; see :func:`numpy.real_if_close`.
 
@@ -290,7 +290,7 @@ def i0(x: Any) -> Any:
     return result if x.ndim else result.like(result.mesh.asarray(result.block))
 
 
-@implements(np.astype)
+@implements(np.astype, at=True)
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Any:
     """The elements cast to a data type; see :func:`numpy.astype`.
 

@@ -274,7 +274,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     error = None
     try:
         counts = np.bincount(found[0], _rest(found), minlength)
-    except ValueError as caught:  # it finds the greatest element, and negative ones, by itself
+    except (ValueError, MemoryError) as caught:  # of negative elements, and of very great ones
         error = caught
     agree(mesh.group, error)
     length = int(mesh.group.allreduce(np.array(len(counts)), Fold.MAX))

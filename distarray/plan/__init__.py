@@ -1,4 +1,4 @@
-"""Plans: which rank sends what to whom, and which layout an operation should work in."""
+"""Plans, made from layouts alone: the layout an operation works in, and who sends what to whom."""
 
 from distarray.plan.contraction import (
     Contraction,

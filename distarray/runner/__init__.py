@@ -6,5 +6,5 @@ gives all ranks one clock and one chance; ``ending`` brings the job to one end; 
 command line and puts them together.
 """
 
-#: Its functions stand for those that the program calls (see :mod:`distarray.comm.stacks`).
+#: Its functions stand for those that the program calls (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = None

@@ -18,7 +18,7 @@ from distarray.runner.step import place
 
 __all__ = ["Answers", "Talk"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.stacks`).
+#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
 _HEAD = struct.Struct("<QQQ")

@@ -12,8 +12,9 @@ from types import FunctionType, SimpleNamespace
 import numpy as np
 
 import distarray.ops.linalg  # noqa: F401 (its package says how its functions are shown)
-from distarray.comm import calls, stacks
+from distarray.comm import calls
 from distarray.comm import user_lines as lines
+from distarray.comm.waits import stacks
 
 HERE = Path(__file__).name
 #: What MPI would be, a group, and a function of NumPy's: each in a module of the house.

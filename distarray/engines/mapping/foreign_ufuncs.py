@@ -59,6 +59,8 @@ def _of_python(
 ) -> Any:
     """Calls for each element, on the ranks that hold the elements."""
     masked = where is not True
+    # A single element is on all ranks, or each would call with what it has in its place.
+    inputs = [x if np.ndim(x) or not isinstance(x, DistArray) else x.plain() for x in inputs]
     blocks, layout, mesh = prepare(*inputs, *([where] if masked else []))
     blocks = [mesh.to_host(block) for block in blocks]
     if masked:

@@ -111,10 +111,10 @@ def _linalg_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     return trace(x, offset, -2, -1, dtype)
 
 
-@implements(np.linalg.matrix_transpose, computes=False)
+@implements(np.linalg.matrix_transpose, at=True, computes=False)
 def _linalg_matrix_transpose(x: Any, /) -> Any:
     (a,), _ = read(x)
     if a.ndim < 2:
         raise ValueError(f"Input array must be at least 2-dimensional, but it is {a.ndim}")
     order = [*range(a.ndim - 2), a.ndim - 1, a.ndim - 2]
-    return wrap(a.block.transpose(order), a.layout.transpose(order), a.mesh)
+    return a.transpose(order)

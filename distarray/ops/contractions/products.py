@@ -9,6 +9,7 @@ import numpy as np
 from distarray.array import DistArray, implements, to_layout
 from distarray.array.one_rank import Alone
 from distarray.array.portable import conjugated
+from distarray.array.storage import is_contiguous
 from distarray.config import config
 from distarray.engines.contracting.contract import deliver
 from distarray.engines.contracting.exact import contract
@@ -82,7 +83,8 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 
     Cost
     ----
-    As :func:`numpy.matmul`.
+    As :func:`numpy.matmul`. NumPy wants `out` stored in C order without gaps: one allreduce of an
+    integer where a block of `out` leaves that open.
     """
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.dot, x.dtype, y.dtype)
@@ -96,7 +98,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         if x.shape[-1] != y.shape[axis]:
             raise _not_aligned(x.shape, y.shape, x.ndim - 1, axis)
         result = _paired(x, y, ((x.ndim - 1, axis),), dtype)
-    if out is not None and (out.ndim != result.ndim or out.dtype != dtype):
+    if out is not None and not _is_acceptable(out, result.ndim, dtype):
         raise ValueError(
             "output array is not acceptable (must have the right datatype, number of dimensions, "
             "and be a C-Array)"
@@ -105,6 +107,14 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         raise ValueError("output array has wrong dimensions")
     delivered = deliver(result, out)
     return delivered if out is None or out.ndim else delivered[()]  # as NumPy, a scalar
+
+
+def _is_acceptable(out: Any, ndim: int, dtype: np.dtype[Any]) -> bool:
+    if out.ndim != ndim or out.dtype != dtype:
+        return False
+    if isinstance(out, DistArray):
+        return is_contiguous(out, "C")
+    return bool(out.flags.c_contiguous)
 
 
 def _scaled(x: DistArray, y: DistArray) -> Any:

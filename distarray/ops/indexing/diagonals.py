@@ -9,6 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, default_layout, implements, wrap
 from distarray.array.one_rank import Alone
+from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
 from distarray.engines.indexing.gather import fetch
 from distarray.engines.indexing.located import Located, block_in
@@ -168,6 +169,7 @@ def fill_diagonal(a: DistArray, val: Any, wrap: bool = False) -> None:
         raise ValueError("array must be at least 2-d")
     if x.ndim > 2 and len(set(x.shape)) > 1:
         raise ValueError("All dimensions of input must be of equal length")
+    refuse_read_only(x.block, "underlying array is read-only")
     values: Any = in_line(as_values(val, x.dtype))
     if isinstance(values, DistArray):
         values = block_in(values, Layout.replicated(values.shape, mesh.shape), mesh)

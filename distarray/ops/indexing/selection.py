@@ -109,6 +109,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     index, arrays = as_distarray(a, mesh), [plain(choice) for choice in choices]
     if not arrays:
         raise ValueError("0-length sequence.")
+    np.result_type(*map(_typed, arrays))  # NumPy looks at that first
     if not np.can_cast(index.dtype, np.intp, "safe"):
         raise TypeError(
             f"Cannot cast array data from {index.dtype!r} to dtype('int64') according to the "
@@ -130,6 +131,13 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         raise TypeError("choose: invalid shape for output array.")
     out[...] = result if isinstance(out, DistArray) else result.full()
     return out
+
+
+def _typed(x: Any) -> Any:
+    """A number of Python's itself, and the data type of anything else."""
+    if type(x) in (bool, int, float, complex):
+        return x
+    return x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
 
 
 def _check_choices(index: DistArray, count: int) -> None:

@@ -257,7 +257,7 @@ def _solved(a: DistArray, b: DistArray, work: np.dtype[Any], made: np.dtype[Any]
     return call(np.reshape, call(np.stack, parts), b.shape)
 
 
-@implements(np.linalg.matrix_power)
+@implements(np.linalg.matrix_power, at=True)
 def matrix_power(a: Any, n: Any) -> Any:
     """Matrices to an integer power. See :func:`numpy.linalg.matrix_power`.
 
@@ -290,7 +290,7 @@ def matrix_power(a: Any, n: Any) -> Any:
         result[...] = call(np.eye, a.shape[-1], dtype=a.dtype, like=a)
         return result
     if n < 0:
-        a, n = inv(a), -n
+        a, n = call(np.linalg.inv, a), -n
     return _power(a, n, np.dot if a.dtype == object else np.matmul)
 
 

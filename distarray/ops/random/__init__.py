@@ -20,5 +20,5 @@ __all__ = [
     "function",
 ]
 
-#: How users call its functions (see :mod:`distarray.comm.stacks`).
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "np.random."
