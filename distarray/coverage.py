@@ -22,7 +22,7 @@ import numpy.lib.recfunctions
 import numpy.strings
 from numpy.testing import overrides
 
-import distarray.io.rows
+import distarray.io.numpy_functions
 import distarray.ops  # noqa: F401 (both register rows)
 from distarray.array import FUNCTIONS
 from distarray.ops.random import Generator

@@ -19,6 +19,7 @@ from distarray.typing import Array, ArrayLike, DType
 __all__ = [
     "as_axis",
     "as_mask",
+    "check_out",
     "check_shapes",
     "check_writeable",
     "condition",
@@ -116,3 +117,11 @@ def tiny(shape: Sequence[int], dtype: DType) -> Array:
 def hollow(shape: Sequence[int], dtype: DType) -> Array:
     """An array of any shape and one element of memory, for NumPy to complain about."""
     return as_strided(np.zeros(1, dtype), shape, (0,) * len(shape))
+
+
+def check_out(out: DistArray | Array) -> None:
+    """Raise what NumPy raises if something else than an array, or a scalar, is given as `out`."""
+    if not isinstance(out, (DistArray, np.ndarray)) or isinstance(
+        getattr(out, "block", out), np.generic
+    ):
+        raise TypeError("return arrays must be of ArrayType")

@@ -91,7 +91,7 @@ def reduce(
     Cost
     ----
     Nothing if no reduced dimension is cut; else one allreduce of the result, or what
-    :func:`~distarray.engines.folds.fold_rows` takes where MPI has no such operation. Ufuncs whose
+    :func:`~distarray.engines.folds.fold_with` takes where MPI has no such operation. Ufuncs whose
     order matters (subtract, divide, ...): the ranks along the axis take turns, each passing one
     slab on, agree on errors, and the last one broadcasts the result.
     """

@@ -183,7 +183,7 @@ def _pieces(
         ends = ends[:-1]
     # Starts and stops alternate: every second result is of what lies between two slices.
     found: Array = ufunc_method(ufunc, "reduceat", block, ends, axis, dtype)
-    head = (slice(None),) * axis
+    head: tuple[Any, ...] = (slice(None),) * axis
     result[(*head, x.mesh.asarray(own))] = found[(*head, slice(None, None, 2))]
     return result
 
