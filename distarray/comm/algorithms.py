@@ -66,7 +66,7 @@ def reduce_scatter(group: "Transport", blocks: Sequence[Array], fold: Fold) -> A
     return averaged(total, group.size, fold)
 
 
-def exscan(group: "Transport", block: Array, fold: Fold, identity: Array) -> Array:
+def exscan(group: "Transport", block: Array, fold: Fold, identity: complex | Array) -> Array:
     """Exclusive scan in about log2(size) rounds, folding lower ranks' parts from the left."""
     block = np.array(prepared(block, fold), order="C")
     first = np.empty_like(block)

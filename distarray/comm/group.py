@@ -204,7 +204,9 @@ class Group(Subsets):
             remember(self, "reduce_scatter", fold)
         return self._staged_list(self._reduce_scatter, blocks, fold)
 
-    def exscan(self, block: Array, fold: Fold, identity: Array, note: Note = None) -> Array:
+    def exscan(
+        self, block: Array, fold: Fold, identity: complex | Array, note: Note = None
+    ) -> Array:
         """Fold of the blocks of all lower ranks.
 
         Parameters

@@ -214,7 +214,7 @@ class MPIFolds(Group):
             raise _explained(error, "reduce_scatter", packed) from error
         return total
 
-    def _exscan(self, block: Array, fold: Fold, identity: Array) -> Array:
+    def _exscan(self, block: Array, fold: Fold, identity: complex | Array) -> Array:
         ready = prepared(block, fold)
         rule = _NATIVE[fold._value_].get(ready.dtype)
         if rule is None or self.size == 1:

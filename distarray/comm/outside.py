@@ -49,7 +49,9 @@ class OutsideGroup(Group):
         """The first block."""
         return blocks[0]
 
-    def exscan(self, block: Array, fold: Fold, identity: Array, note: Note = None) -> Array:
+    def exscan(
+        self, block: Array, fold: Fold, identity: complex | Array, note: Note = None
+    ) -> Array:
         """The block."""
         return block
 

@@ -138,7 +138,7 @@ class Transport(ABC):
     def _reduce_scatter(self, blocks: Sequence[Array], fold: Fold) -> Array:
         return algorithms.reduce_scatter(self, blocks, fold)
 
-    def _exscan(self, block: Array, fold: Fold, identity: Array) -> Array:
+    def _exscan(self, block: Array, fold: Fold, identity: complex | Array) -> Array:
         return algorithms.exscan(self, block, fold, identity)
 
     def _alltoall_varied(self, blocks: Sequence[Array]) -> list[Array]:

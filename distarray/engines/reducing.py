@@ -24,7 +24,7 @@ from distarray.layout import Fold, Layout, Partial
 from distarray.plan import ReductionPlan as Plan
 from distarray.plan import plan_reduction as place
 from distarray.plan import restrict
-from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike, Shape
+from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike, Out, Shape
 
 __all__ = [
     "NoValue",
@@ -59,7 +59,7 @@ def reduce(
     ufunc: Ufunc,
     a: ArrayLike,
     axis: Axes = 0,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     out: Any = None,
     keepdims: bool = False,
     initial: ArrayLike = NoValue,
@@ -124,14 +124,14 @@ def _with_arguments(
     ufunc: Ufunc,
     x: DistArray,
     axis: Axes,
-    dtype: DTypeLike | None,
-    out: Any,
+    dtype: DTypeLike,
+    out: Out | Array | tuple[Out | Array],
     keepdims: bool,
     initial: ArrayLike,
     where: ArrayLike | bool,
 ) -> Any:
     """A reduction with an `out`, a mask or an initial value."""
-    out = out[0] if type(out) is tuple else out
+    out = out[0] if isinstance(out, tuple) else out
     mask = None if where is True or where is NoValue else as_distarray(condition(where), x.mesh)
     if out is not None and dtype is None:
         dtype = loop_dtype(ufunc, x, out)
@@ -147,8 +147,8 @@ def _folded(
     ufunc: Ufunc,
     x: DistArray,
     plan: Plan,
-    dtype: DTypeLike | None,
-    out: Any = None,
+    dtype: DTypeLike,
+    out: Out | Array = None,
     initial: Any = NoValue,
     mask: DistArray | None = None,
 ) -> Any:
@@ -182,8 +182,8 @@ def _of_objects(
     ufunc: Ufunc,
     x: DistArray,
     axis: Axes,
-    dtype: DTypeLike | None,
-    out: Any,
+    dtype: DTypeLike,
+    out: Out | Array | tuple[Out | Array],
     keepdims: bool,
     initial: ArrayLike,
     where: ArrayLike | bool,
@@ -194,8 +194,9 @@ def _of_objects(
         given["where"] = where.full() if isinstance(where, DistArray) else where
     value = ufunc.reduce(x.full(), axis, dtype, None, keepdims, **given)
     if out is not None:
-        out[...] = value
-        return out
+        into: Any = out[0] if isinstance(out, tuple) else out
+        into[...] = value
+        return into
     if not isinstance(value, (np.ndarray, np.generic)):
         return value
     return as_distarray(value, x.mesh)
@@ -207,7 +208,7 @@ def plan_of(
     layout: Layout,
     source: DType,
     axis: Axes,
-    dtype: DTypeLike | None,
+    dtype: DTypeLike,
     keepdims: bool,
 ) -> Plan:
     """The plan of a reduction without `out`, `initial` and `where`; raises NumPy's errors."""
@@ -227,7 +228,11 @@ def _with_rule(ufunc: Ufunc, layout: Layout, plan: Plan) -> Plan:
 
 
 def _checked(
-    ufunc: Ufunc, x: DistArray, out: Any, mask: DistArray | None, keywords: dict[str, Any]
+    ufunc: Ufunc,
+    x: DistArray,
+    out: Out | Array,
+    mask: DistArray | None,
+    keywords: dict[str, Any],
 ) -> DType:
     """The data type of the result; raises NumPy's errors about any of the arguments."""
     if mask is not None:
@@ -302,7 +307,7 @@ def _in_order(
     ufunc: Ufunc,
     x: DistArray,
     plan: Plan,
-    dtype: DTypeLike | None,
+    dtype: DTypeLike,
     initial: Any,
     where: DistArray | None,
 ) -> Array:
@@ -339,7 +344,7 @@ def _contribution(
     ufunc: Ufunc,
     x: DistArray,
     plan: Plan,
-    dtype: DTypeLike | None,
+    dtype: DTypeLike,
     initial: Any,
     where: DistArray | None,
 ) -> Array:
@@ -366,7 +371,7 @@ def reduced(
     ufunc: Ufunc,
     block: Array,
     axes: tuple[int, ...],
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     keepdims: bool = False,
     initial: Any = NoValue,
     mask: Array | None = None,
@@ -387,7 +392,7 @@ def reduced(
     return value if initial is NoValue else ufunc(value, initial)
 
 
-def finish(part: Any, plan: Plan, ufunc: Ufunc, mesh: DeviceMesh, out: Any = None) -> Any:
+def finish(part: Any, plan: Plan, ufunc: Ufunc, mesh: DeviceMesh, out: Out | Array = None) -> Any:
     """Fold the ranks' contributions, or leave a large result pending; write it to `out`."""
     layout = plan.layout
     if not layout.shape:
@@ -411,7 +416,7 @@ def _stays_pending(plan: Plan, ufunc: Ufunc) -> bool:
     return plan.layout.size * plan.dtype.itemsize >= config.settings.replicate_below
 
 
-def write(part: Array, layout: Layout, mesh: DeviceMesh, out: Any) -> Any:
+def write(part: Array, layout: Layout, mesh: DeviceMesh, out: Out | Array) -> Any:
     """The result as an array of its own, or copied into `out`, cast as reductions cast."""
     if out is None:
         return wrap(part, layout, mesh)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from distarray.comm.agree import agreed
 from distarray.engines.blockwise import prepare
 from distarray.engines.mapping.loops import make_loop, placed, unlooped
 from distarray.plan import broadcast_shapes
-from distarray.typing import Array, ArrayLike
+from distarray.typing import Array, ArrayLike, Casting
 
 __all__ = ["call_foreign", "is_python"]
 
@@ -59,7 +60,7 @@ def _of_python(
 ) -> Any:
     """Calls for each element, on the ranks that hold the elements."""
     masked = where is not True
-    # A single element is on all ranks, or each would call with what it has in its place.
+    # A 0-d array with a pending fold, or on one rank alone, has other elements on other ranks.
     inputs = [x if np.ndim(x) or not isinstance(x, DistArray) else x.plain() for x in inputs]
     blocks, layout, mesh = prepare(*inputs, *([where] if masked else []))
     blocks = [mesh.to_host(block) for block in blocks]
@@ -76,13 +77,23 @@ def _of_python(
     values = value if ufunc.nout > 1 else (value,)
     if layout.shape:
         values = [wrap(block, layout, mesh) for block in values]
-    found = []
-    for number, result in enumerate(values):
-        out: Any = outs[number] if number < len(outs) else None
-        if out is not None:
-            np.copyto(out, result, keywords.get("casting", "same_kind"), where)
-        found.append(result if out is None else out)
+    found = _written(values, outs, keywords.get("casting", "same_kind"), where)
     return tuple(found) if ufunc.nout > 1 else found[0]
+
+
+def _written(
+    values: Sequence[Any],
+    outs: Sequence[Any],
+    casting: Casting,
+    where: ArrayLike | bool,
+) -> list[Any]:
+    """Results, those for which there is an `out` copied into it."""
+    found = []
+    for value, out in zip_longest(values, outs):
+        if out is not None:
+            np.copyto(out, value, casting, where)
+        found.append(value if out is None else out)
+    return found
 
 
 # -- generalized ufuncs ----------------------------------------------------------------------------

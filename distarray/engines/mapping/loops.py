@@ -150,7 +150,7 @@ def own_block(value: Any) -> Any:
 def looped(
     loop: Loop,
     function: Callable[[tuple[int, ...]], Sequence[Any]],
-    dtypes: Sequence[DTypeLike | None] = (),
+    dtypes: Sequence[DTypeLike] = (),
 ) -> list[Array]:
     """Call ``function(index)`` for each index of this rank's part of a loop that has some.
 

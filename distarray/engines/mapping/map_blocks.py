@@ -27,7 +27,7 @@ _UFUNCS = {rule.fold: ufunc for ufunc, rule in RULES.items() if rule.fold is not
 def map_blocks(
     function: Callable[..., Any],
     *arrays: ArrayLike,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     shape: Sequence[int] | None = None,
     placements: Placements | None = None,
     **kwargs: Any,

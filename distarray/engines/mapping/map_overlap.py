@@ -36,7 +36,7 @@ def map_overlap(
     depth: _Depth | Sequence[_Depth] | Mapping[int, _Depth],
     boundary: _Boundary | Sequence[_Boundary] | Mapping[int, _Boundary] = "none",
     *,
-    dtype: DTypeLike | None = None,
+    dtype: DTypeLike = None,
     **kwargs: Any,
 ) -> DistArray:
     """Call a function on every block, grown by the elements around it.

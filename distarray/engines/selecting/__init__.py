@@ -1,1 +1,1 @@
-"""Order statistics without sorting: selection, quantiles, weights."""
+"""Order statistics without sorting: selection, quantiles, weighted quantiles."""

@@ -1,4 +1,4 @@
-"""Sums without rounding, which therefore do not depend on how the addends are spread."""
+"""Sums without rounding, which do not depend on the ranks that hold the addends."""
 
 import numpy as np
 
@@ -6,15 +6,14 @@ from distarray.typing import Array
 
 __all__ = ["exact_sum"]
 
-
-#: Sums are integers, in units of two to the power of minus this: all of float64 is a multiple.
+#: Sums are integers in units of 2**-UNIT, of which every float64 is a multiple.
 UNIT = 1126
-#: Bits of the lower halves of significands; so many addends of a half have an exact float sum.
+#: Bits of the lower halves of significands, and how many halves have an exact sum in float64.
 HALF, MOST = 27, 1 << 26
 
 
 def exact_sum(values: Array) -> int:
-    """The sum of finite float64 numbers, not negative, as an integer multiple of a tiny unit."""
+    """The sum of finite float64 numbers, not negative, in units of ``2**-UNIT``."""
     total = 0
     for start in range(0, values.size, MOST):
         total += _exact_sum(values[start : start + MOST])

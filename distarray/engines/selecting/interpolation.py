@@ -1,4 +1,4 @@
-"""Between which order statistics a quantile lies, and its value from them, by NumPy's formulas.
+"""The order statistics between which a quantile lies, and its value from them.
 
 The operations and their order are NumPy's, so that the results have its bits.
 
@@ -24,7 +24,7 @@ class Places(NamedTuple):
     Attributes
     ----------
     previous, following : array of int
-        One a quantile; the same where nothing is interpolated.
+        One a quantile; equal where nothing is interpolated.
     gamma : array or float or None
         Weight of the following one; None where nothing is interpolated.
     """
@@ -45,7 +45,8 @@ def _between(alpha: float, beta: float) -> Callable[[int, Array], Array]:
 
 def _midpoint(n: int, q: Array) -> Array:
     place = (n - 1) * q
-    return 0.5 * (np.floor(place) + np.ceil(place))
+    middle: Array = 0.5 * (np.floor(place) + np.ceil(place))
+    return middle
 
 
 #: Methods that interpolate: the position in a line of n elements as a real number.
@@ -83,8 +84,8 @@ _DISCRETE: dict[str, Callable[[int, Array], Array]] = {
 }
 
 
-def places(method: str, n: int, q: Any, weak: bool) -> Places:
-    """Where quantiles lie in a sorted line.
+def places(method: str, n: int, q: Array, weak: bool) -> Places:
+    """The positions of quantiles in a sorted line.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ def places(method: str, n: int, q: Any, weak: bool) -> Places:
     q : array
         Shares of it, from 0 to 1.
     weak : bool
-        Whether `q` was a number of Python's, which does not decide about data types.
+        Whether `q` was a Python number, which does not decide about data types.
     """
     if method in _DISCRETE:
         index = np.asanyarray(_DISCRETE[method](n, q))
@@ -118,10 +119,10 @@ def places(method: str, n: int, q: Any, weak: bool) -> Places:
 
 
 def interpolated(previous: Any, following: Any, gamma: Any) -> Any:
-    """The quantiles between pairs of order statistics; scalars for scalars, as NumPy has it.
+    """The quantiles between pairs of order statistics; scalars for scalars, as in NumPy.
 
-    It starts from the nearer of the two: so a weight of 1 gives the following one exactly, and
-    the results ascend with the weight.
+    Interpolation starts from the nearer of the two: so a weight of 1 gives the following one
+    exactly, and the results ascend with the weight.
     """
     distance = following - previous
     value = np.add(previous, distance * gamma, out=...)

@@ -1,9 +1,9 @@
-"""The engine of the order statistics: lines of an array along axes, and what is made of each.
+"""Statistics of the lines of an array along axes, made of a few order statistics of each.
 
-Where the axes are not cut, NumPy does it all on each rank; a GPU, whose block would have to go to
-the host for it, selects from long lines itself. Where they are cut, short lines are brought
-together, each on one rank, if there are enough of them to keep all ranks busy; otherwise the ranks
-find the order statistics together (:mod:`distarray.engines.selecting.selection`).
+Where the axes are not cut, each rank calls NumPy; a GPU, whose block would have to go to the host
+for that, selects from long lines itself. Where they are cut, short lines are brought together,
+each on one rank, if there are enough of them to keep all ranks busy; otherwise the ranks find the
+order statistics together (:mod:`distarray.engines.selecting.selection`).
 """
 
 from collections.abc import Callable, Sequence
@@ -14,10 +14,11 @@ import numpy as np
 
 from distarray.array import DistArray, to_layout
 from distarray.array.portable import as_array, contiguous, on_host
-from distarray.engines.reducing import place
+from distarray.comm.group import Group
 from distarray.engines.selecting.selection import select
 from distarray.layout import Cut, Layout
-from distarray.typing import Array
+from distarray.plan import plan_reduction
+from distarray.typing import Array, DType
 
 __all__ = [
     "LONG",
@@ -30,16 +31,15 @@ __all__ = [
     "missing",
 ]
 
-
 #: Arrays of fewer bytes are gathered on every rank, where NumPy takes less time than a message.
 REPLICATED_BELOW = 1 << 17
-#: Lines of which a rank has fewer elements are rather moved whole to one rank each: a search takes
-#: as long as NumPy takes for about so many.
+#: Lines of which a rank has fewer elements are moved whole to one rank each: a search takes as
+#: long as NumPy takes for about so many elements.
 LONG = 1 << 15
 
 
 class Rule(Protocol):
-    """What is made of the order statistics of a line."""
+    """How a statistic is made of the order statistics of a line."""
 
     def wanted(self, n: int) -> list[int]:
         """The positions in a sorted line of n elements, n > 0, that it needs."""
@@ -48,7 +48,7 @@ class Rule(Protocol):
         """The statistic, from the elements at these positions."""
 
     def unknown(self, nan: Any) -> Any:
-        """The statistic of a line with NaN, or without anything but NaN where it is left out."""
+        """The statistic of a line with NaN; of nothing but NaN where NaN is left out."""
 
 
 class Statistic(NamedTuple):
@@ -59,7 +59,7 @@ class Statistic(NamedTuple):
     function : callable
         Takes an array, and `axis` and `keepdims` as keywords.
     rule : Rule
-        How it is made of order statistics.
+        How its result is made of order statistics.
     lead : tuple of int
         Dimensions of a line's statistic, which come first in the result.
     dtype : dtype
@@ -71,7 +71,7 @@ class Statistic(NamedTuple):
     function: Callable[..., Any]
     rule: Rule
     lead: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: DType
     skips_nan: bool = False
 
 
@@ -83,7 +83,7 @@ def along(
     Parameters
     ----------
     statistic : Statistic
-        What is asked.
+        The call.
     x : DistArray
         In a plain layout.
     axes : tuple of int
@@ -93,7 +93,7 @@ def along(
     """
     layout = brought(x.layout, axes, x.nbytes)
     x = to_layout(x, layout)
-    plan = place(layout, axes, keepdims, statistic.dtype)
+    plan = plan_reduction(layout, axes, keepdims, statistic.dtype)
     cuts = [*[Cut.whole(extent) for extent in statistic.lead], *plan.layout.cuts]
     result = Layout.from_cuts(cuts, layout.mesh_shape)
     shape = result.local_shape(x.mesh.coords)
@@ -105,7 +105,7 @@ def along(
         part = _selected(statistic, x, axes, x.mesh.subgroup(plan.mesh_dims))
     else:
         part = on_host(statistic.function, x.block, axis=axes, keepdims=keepdims)
-    scalar = together or isinstance(part, np.generic)  # NumPy gives either for a 0-d operand
+    scalar = together or isinstance(part, np.generic)  # of a 0-d operand NumPy may give an array
     # A single line of nothing but NaN gives NaN of its own data type.
     dtype = as_array(part).dtype if len(axes) == x.ndim else statistic.dtype
     part = x.mesh.asarray(part, dtype).reshape(shape)
@@ -118,7 +118,7 @@ def _stays_on_device(x: DistArray, axes: tuple[int, ...]) -> bool:
 
 
 def brought(layout: Layout, axes: tuple[int, ...], nbytes: int) -> Layout:
-    """Where the lines along axes are worked on; the array's own layout if that is where it is."""
+    """The layout in which the lines along axes are worked on; the array's own where possible."""
     parts = prod([layout.cuts[axis].parts for axis in axes])
     if parts == 1:
         return layout
@@ -140,12 +140,11 @@ def whole_lines(layout: Layout, axes: tuple[int, ...]) -> Layout | None:
     radix = tuple([layout.mesh_shape[m] for m in mesh_dims])
     if layout.shape[target] < prod(radix):
         return None
-    cuts = [Cut.whole(c.extent) if d in axes else c for d, c in enumerate(layout.cuts)]
-    cuts[target] = Cut.chunked(layout.shape[target], mesh_dims, radix)
-    return Layout.from_cuts(cuts, layout.mesh_shape)
+    cut = Cut.chunked(layout.shape[target], mesh_dims, radix)
+    return layout.settled().without_cut(axes).replace(target, cut)
 
 
-def _selected(statistic: Statistic, x: DistArray, axes: Sequence[int], group: Any) -> Array:
+def _selected(statistic: Statistic, x: DistArray, axes: Sequence[int], group: Group) -> Array:
     """The statistic of lines that several ranks share; the other dimensions in one, the last."""
     lines, sizes = cleaned(lines_of(x.block, axes), group)
     counts = sizes.sum(0).tolist()
@@ -162,8 +161,8 @@ def _selected(statistic: Statistic, x: DistArray, axes: Sequence[int], group: An
     return np.stack([np.asarray(value) for value in values], axis=-1)
 
 
-def missing(dtype: np.dtype[Any]) -> Any:
-    """The value of a data type that stands for none; 0 where there is no such."""
+def missing(dtype: DType) -> Any:
+    """NaN or NaT of a data type; 0 where it has neither."""
     if dtype.kind in "mM":
         return np.array("NaT", dtype)[()]
     return dtype.type(np.nan) if dtype.kind in "fc" else dtype.type(0)
@@ -179,14 +178,14 @@ def lines_of(block: Array, axes: Sequence[int]) -> list[Array]:
     return list(contiguous(moved).reshape(count, prod([block.shape[dim] for dim in axes])))
 
 
-def cleaned(lines: Sequence[Array], group: Any) -> tuple[list[Array], Array]:
+def cleaned(lines: Sequence[Array], group: Group) -> tuple[list[Array], Array]:
     """Lines without NaN, and how many elements of each every rank has."""
     found = [_without_nan(line) for line in lines]
     return found, group.allgather(np.array([line.size for line in found], np.int64))
 
 
 def _without_nan(line: Array) -> Array:
-    # The least element is NaN if any is, and is found faster than each is looked at.
+    # The least element is NaN if any is, and finding it is faster than testing each.
     if line.dtype.kind not in "fcmM" or not line.size or not np.isnan(line.min()):
         return line
     return line[~np.isnan(line)]

@@ -1,9 +1,9 @@
 """Order statistics of distributed lines by selection: nothing is sorted or gathered whole.
 
-Each round, the ranks draw a sample of what may still be the answer, two of whose elements bracket
-it, count what lies below and inside of the bracket, and keep the inside (Floyd and Rivest,
-Expected time bounds for selection, Commun. ACM 18, 1975). What is equal to an end of the bracket
-is counted apart, so that every round takes something away however many elements are equal. When
+Each round, the ranks draw a sample of the candidates, two of whose elements bracket the answer,
+count the elements below and inside of the bracket, and keep the inside (Floyd and Rivest, Expected
+time bounds for selection, Commun. ACM 18, 1975). Elements equal to an end of the bracket are
+counted apart, so that every round leaves fewer candidates however many elements are equal. When
 few are left they are gathered and sorted. All searches, of several order statistics in several
 lines, share their rounds.
 """
@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, sqrt
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,22 +25,22 @@ from distarray.typing import Array
 
 __all__ = ["each", "select"]
 
-
-#: So many candidates of a search are gathered on every rank and sorted; fewer of many searches.
+#: Up to so many candidates of a search are gathered on every rank and sorted; fewer if there are
+#: many searches.
 GATHERED = 1 << 14
-#: At least so many of each search are, and are drawn in a sample.
+#: The least number of each search that is gathered, or drawn in a sample.
 FEW = 256
-#: Elements of a sample; fewer of many searches.
+#: Elements of a sample; fewer if there are many searches.
 SAMPLED = 1 << 12
 #: Half width of a bracket in standard deviations of the sampled position: one in 2000 misses.
 SPREAD = 3.5
-#: With more brackets than this in one line, the rank's own candidates are sorted once.
+#: With more brackets than this in one line, a rank sorts its candidates once.
 SORTED_ABOVE = 8
 
 
 @dataclass(slots=True)
 class _Search:
-    """A stretch of one line in order, and the positions in it that are looked for.
+    """A search for elements at some positions, in a stretch of one line in order.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class _Search:
     sizes : array of int
         How many elements of it each rank has.
     below : int
-        Number of elements of the line that come before the stretch.
+        Number of elements of the line before the stretch.
     wanted : list of int
         Positions in the line, in ascending order.
     ordered : bool
@@ -83,10 +83,10 @@ class _Bracket:
 
 @dataclass(slots=True)
 class _Parts:
-    """This rank's elements of a search, parted by a bracket."""
+    """This rank's elements of a search, divided by a bracket."""
 
     inside: Array
-    #: Numbers of elements below, inside, and of those inside equal to the low and to the high end.
+    #: Numbers of elements below, inside, and inside and equal to the low and to the high end.
     counts: tuple[int, int, int, int]
 
 
@@ -106,7 +106,7 @@ def select(
     sizes : array of int
         How many elements of each line every rank has: (ranks, lines).
     wanted : sequence of sequence of int
-        Of each line the positions looked for, each within its global length.
+        Of each line the positions of the wanted elements, each within its global length.
     group : Group
         The ranks that share the lines; collective. Small lines may be empty on some.
     to_host : callable
@@ -120,7 +120,7 @@ def select(
     Cost
     ----
     Two small allgathers a round, of a sample and of the counts, and one of at most `GATHERED`
-    candidates in the end. Two rounds as a rule, and about as many passes over the block.
+    candidates in the end. As a rule two rounds, and about as many passes over the block.
     """
     found: list[dict[int, Any]] = [{} for _ in lines]
     searches = [
@@ -141,12 +141,12 @@ def select(
 
 
 def each(few: int, searches: int) -> int:
-    """The share of one search of what the messages of a round may hold."""
+    """The share of one search in the elements that the messages of a round may hold."""
     return max(FEW, few // max(1, searches // 4))
 
 
 def _shared(parts: Sequence[Array], counts: Array, group: Group) -> list[Array]:
-    """Of each search what all ranks bring, sorted; `counts` says how much (ranks, searches)."""
+    """Of each search the parts of all ranks, sorted; `counts` are their lengths by rank."""
     received = group.allgather_varied(np.concatenate(parts), counts.sum(1).tolist())
     cuts = np.cumsum(counts, axis=1)[:, :-1]
     pieces = [np.split(block, cut) for block, cut in zip(received, cuts, strict=True)]
@@ -158,7 +158,10 @@ def _sorted(values: Array) -> Array:
 
 
 def _gather(
-    searches: Sequence[_Search], found: list[dict[int, Any]], group: Group, to_host: Any
+    searches: Sequence[_Search],
+    found: list[dict[int, Any]],
+    group: Group,
+    to_host: Callable[[Array], Array],
 ) -> None:
     """Finish searches with few candidates."""
     if not searches:
@@ -174,10 +177,10 @@ def _narrow(
     searches: Sequence[_Search],
     found: list[dict[int, Any]],
     group: Group,
-    to_host: Any,
+    to_host: Callable[[Array], Array],
     rounds: int,
 ) -> list[_Search]:
-    """One round: the searches that are left, each of fewer candidates."""
+    """One round: the searches that are left, each with fewer candidates."""
     if not searches:
         return []
     brackets = []
@@ -194,7 +197,9 @@ def _narrow(
     return remaining
 
 
-def _samples(searches: Sequence[_Search], group: Group, to_host: Any, rounds: int) -> list[Array]:
+def _samples(
+    searches: Sequence[_Search], group: Group, to_host: Callable[[Array], Array], rounds: int
+) -> list[Array]:
     """A sorted sample of the candidates of each search, drawn evenly from all ranks."""
     generator = np.random.default_rng((rounds, group.rank))
     counts, parts = [], []
@@ -208,7 +213,7 @@ def _samples(searches: Sequence[_Search], group: Group, to_host: Any, rounds: in
 
 
 def _brackets(search: _Search, sample: Array) -> list[_Bracket]:
-    """Elements of the sample between which the wanted positions lie, as good as certainly."""
+    """Elements of the sample between which the wanted positions lie, almost certainly."""
     size, total = len(sample), search.total
     spans: list[tuple[int, int, list[int]]] = []
     for position in search.wanted:
@@ -216,7 +221,7 @@ def _brackets(search: _Search, sample: Array) -> list[_Bracket]:
         # At most a quarter on either side: then at least one end of the bracket exists.
         width = min(SPREAD * sqrt(size * share * (1 - share)) + 1, size / 4)
         low, high = floor(share * size - width), ceil(share * size + width)
-        # A bracket of more than half of everything would not narrow the search down.
+        # Joined to a bracket of more than half of all, they would not narrow the search down.
         if spans and low <= spans[-1][1] and high - spans[-1][0] < size // 2:
             spans[-1] = (spans[-1][0], high, [*spans[-1][2], position])
         else:
@@ -253,7 +258,7 @@ def _parted(bracket: _Bracket) -> _Parts:
 
 
 def _parted_in_order(values: Array, low: Any, high: Any) -> _Parts:
-    def place(value: Any, side: Any) -> int:
+    def place(value: Any, side: Literal["left", "right"]) -> int:
         return int(np.searchsorted(values, np.asarray(value, values.dtype, like=values), side))
 
     start = 0 if low is None else place(low, "left")
@@ -266,15 +271,15 @@ def _parted_in_order(values: Array, low: Any, high: Any) -> _Parts:
 def _continued(
     bracket: _Bracket, parts: _Parts, counts: Array, found: dict[int, Any]
 ) -> list[_Search]:
-    """Answers that are an end of the bracket, and the searches for the others."""
+    """Enter the answers that are an end of the bracket; the searches for the others."""
     search = bracket.search
     below, inside, equal_low, equal_high = counts.sum(0).tolist()
     first = search.below + below
     bounds = (first, first + equal_low, first + inside - equal_high, first + inside)
-    sorts: list[list[int]] = [[], [], [], [], []]
+    groups: list[list[int]] = [[], [], [], [], []]
     for position in bracket.wanted:
-        sorts[bisect_right(bounds, position)].append(position)
-    under, at_low, between, at_high, over = sorts
+        groups[bisect_right(bounds, position)].append(position)
+    under, at_low, between, at_high, over = groups
     found.update(dict.fromkeys(at_low, bracket.low) | dict.fromkeys(at_high, bracket.high))
     ordered, line = search.ordered, search.line
     left = []
@@ -293,7 +298,7 @@ def _continued(
 
 
 def _without_ends(parts: _Parts, bracket: _Bracket) -> Array:
-    """What lies strictly inside of the bracket."""
+    """The elements strictly inside of the bracket."""
     values, (_, size, equal_low, equal_high) = parts.inside, parts.counts
     if bracket.search.ordered:
         return values[equal_low : size - equal_high]
@@ -303,7 +308,7 @@ def _without_ends(parts: _Parts, bracket: _Bracket) -> Array:
 
 
 def _sign_zeros(lines: Sequence[Array], found: list[dict[int, Any]], group: Group) -> None:
-    """Take -0.0 for less than 0.0: which of them it is must not depend on the ranks."""
+    """Take -0.0 for less than 0.0, so that the sign of a zero does not depend on the ranks."""
     touched = [
         number
         for number, answers in enumerate(found)

@@ -2,7 +2,7 @@
 
 As in :mod:`distarray.engines.selecting.selection` a sample brackets the element, here by the
 weights of the sample, and the weights below, inside and at the ends of the bracket are summed:
-exactly, so that the element found is the same on any number of ranks.
+exactly, so that any number of ranks finds the same element.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ __all__ = ["Weighted", "select_weighted"]
 
 @dataclass(slots=True)
 class Weighted:
-    """Elements with their weights; this rank's part of a line, or of a stretch of its order."""
+    """Elements with their weights: this rank's part of a line, or of a stretch of it in order."""
 
     values: Array
     weights: Array
 
     def where(self, chosen: Array) -> "Weighted":
-        """Those that a mask or indices choose."""
+        """The elements that a mask or indices choose."""
         return Weighted(self.values[chosen], self.weights[chosen])
 
     @property
@@ -38,7 +38,7 @@ class Weighted:
 
 
 class _Target(NamedTuple):
-    """What is looked for: the quantile `share` of a line whose weights sum to `total`."""
+    """The quantile `share` of a line whose weights sum to `total`."""
 
     line: int
     number: int
@@ -46,7 +46,7 @@ class _Target(NamedTuple):
     total: int
 
     def reached(self, weight: int) -> bool:
-        """Whether elements that weigh so much reach the share, rounded as NumPy rounds it."""
+        """Whether elements of a weight reach the share, rounded as NumPy rounds it."""
         part = np.float64(weight / self.total)
         if self.share.dtype.kind == "f":
             part = part.astype(self.share.dtype)
@@ -55,17 +55,18 @@ class _Target(NamedTuple):
 
 @dataclass(slots=True)
 class _Search:
-    """A stretch of a line's order in which an element is looked for.
+    """A search for one quantile, in a stretch of a line in order.
 
     Attributes
     ----------
     target : _Target
+        The quantile.
     part : Weighted
-        This rank's elements of it.
+        This rank's elements of the stretch.
     sizes : array of int
-        How many each rank has.
+        How many elements of it each rank has.
     weight, below : int
-        The weight of the stretch, and of what comes before.
+        The weights of the stretch and of the elements before it.
     cap : scalar or None
         The element after the stretch, which is the answer if none inside is.
     """
@@ -79,9 +80,13 @@ class _Search:
 
     @property
     def share(self) -> float:
-        """How much of the stretch's weight comes before the answer, to rounding."""
+        """The share of the stretch's weight before the answer, to rounding."""
         whole = self.target.total
         return (float(self.target.share) - self.below / whole) * (whole / max(1, self.weight))
+
+    def answer(self, element: Any, found: list[Array]) -> None:
+        """Enter the element for the quantile."""
+        found[self.target.line][self.target.number] = element
 
 
 def select_weighted(
@@ -110,7 +115,7 @@ def select_weighted(
     Cost
     ----
     As :func:`distarray.engines.selecting.selection.select`; each share is searched by itself, and
-    weights travel with their elements.
+    weights are sent with their elements.
     """
     found = [np.zeros(shares.shape, line.values.dtype) for line in lines]
     searches = []
@@ -126,7 +131,7 @@ def select_weighted(
         few = [search for search in searches if search.sizes.sum() <= limit]
         many = [search for search in searches if search.sizes.sum() > limit]
         for search, whole in zip(few, _shared(few, None, group), strict=True):
-            found[search.target.line][search.target.number] = _answer(search, whole)
+            search.answer(_element(search, whole), found)
         searches = _narrow(many, found, group, rounds)
         rounds += 1
     return found
@@ -135,7 +140,7 @@ def select_weighted(
 def _shared(
     searches: Sequence[_Search], chosen: Sequence[Array] | None, group: Group
 ) -> list[Weighted]:
-    """Of each search the chosen elements of all ranks, or all of its elements, in order."""
+    """Of each search the chosen elements of all ranks, or all its elements, in order."""
     if not searches:
         return []
     parts = [search.part for search in searches]
@@ -157,10 +162,11 @@ def _shared(
 def _shares(search: _Search, searches: int) -> Array:
     """How many elements of a sample each rank brings."""
     asked = each(SAMPLED, searches)
-    return -(-search.sizes * asked // search.sizes.sum())
+    shares: Array = -(-search.sizes * asked // search.sizes.sum())
+    return shares
 
 
-def _answer(search: _Search, whole: Weighted) -> Any:
+def _element(search: _Search, whole: Weighted) -> Any:
     """The first of the sorted candidates at which the share is reached."""
     count = len(whole.values)
     if not count:
@@ -176,7 +182,7 @@ def _answer(search: _Search, whole: Weighted) -> Any:
 
 
 def _guess(search: _Search, weights: Array) -> int:
-    """Where the share is reached, to rounding."""
+    """The position at which the share is reached, to rounding."""
     running = np.cumsum(weights)
     if not (search.weight and running[-1] > 0):
         return 0
@@ -187,7 +193,7 @@ def _guess(search: _Search, weights: Array) -> int:
 def _narrow(
     searches: Sequence[_Search], found: list[Array], group: Group, rounds: int
 ) -> list[_Search]:
-    """One round: the searches that are left, each of fewer candidates."""
+    """One round: the searches that are left, each with fewer candidates."""
     if not searches:
         return []
     generator = np.random.default_rng((rounds, group.rank))
@@ -215,7 +221,7 @@ def _bracket(search: _Search, sample: Weighted, rounds: int) -> tuple[Any, Any]:
     size = len(sample.values)
     weights = np.cumsum(sample.weights)
     middle = size // 2
-    # Every other round halves the elements instead: a few heavy ones may have escaped the sample.
+    # Every other round halves the elements instead: the sample may lack a few heavy ones.
     if not rounds % 2 and weights[-1] > 0 and search.weight > 0:
         middle = int(np.searchsorted(weights, weights[-1] * search.share))
     width = min(int(SPREAD * sqrt(size) / 2) + 1, size // 4)
@@ -225,7 +231,7 @@ def _bracket(search: _Search, sample: Weighted, rounds: int) -> tuple[Any, Any]:
 
 
 def _measured(part: Weighted, low: Any, high: Any) -> tuple[list[int], list[int]]:
-    """Numbers and weights of what lies below and inside, and of what equals either end."""
+    """Numbers and weights of the elements below and inside, and equal to the low and high end."""
     values = part.values
     nothing = np.zeros(values.shape, bool)
     under = nothing if low is None else values < low
@@ -240,32 +246,61 @@ def _measured(part: Weighted, low: Any, high: Any) -> tuple[list[int], list[int]
 def _continued(
     search: _Search, ends: tuple[Any, Any], sizes: Array, sums: Sequence[int], found: list[Array]
 ) -> _Search | None:
-    """The search for fewer candidates; None where the answer is an end of the bracket."""
-    (low, high), target, part = ends, search.target, search.part
+    """The search for fewer candidates; None where the answer is found.
+
+    Parameters
+    ----------
+    search : _Search
+        So far.
+    ends : tuple of scalar or None
+        Of the bracket.
+    sizes, sums
+        Numbers and weights on all ranks, as :func:`_measured` gives them.
+    found : list of array
+        Receives the answer.
+    """
+    (low, high), target = ends, search.target
     w_below, w_inside, w_low, w_high = sums
     before = search.below + w_below
-    answers, number = found[target.line], target.number
     if low is not None and target.reached(before):
-        under = part.where(part.values < low)
+        under = search.part.where(search.part.values < low)
         return _Search(target, under, sizes[:, 0], w_below, search.below, low)
     if low is not None and target.reached(before + w_low):
-        answers[number] = low
+        search.answer(low, found)
         return None
     if high is not None and not target.reached(before + w_inside - w_high):
-        rest = search.sizes - sizes[:, 0] - sizes[:, 1]
-        if not rest.any() or target.reached(before + w_inside):
-            answers[number] = high
-            return None
-        over = part.where(part.values > high)
-        weight = search.weight - w_below - w_inside
-        return _Search(target, over, rest, weight, before + w_inside, search.cap)
+        return _continued_above(search, high, sizes, sums, found)
+    return _continued_inside(search, ends, sizes, sums, found)
+
+
+def _continued_above(
+    search: _Search, high: Any, sizes: Array, sums: Sequence[int], found: list[Array]
+) -> _Search | None:
+    """The search from the high end of the bracket on."""
+    w_below, w_inside, _, _ = sums
+    below = search.below + w_below + w_inside
+    rest = search.sizes - sizes[:, 0] - sizes[:, 1]
+    if not rest.any() or search.target.reached(below):
+        search.answer(high, found)
+        return None
+    over = search.part.where(search.part.values > high)
+    weight = search.weight - w_below - w_inside
+    return _Search(search.target, over, rest, weight, below, search.cap)
+
+
+def _continued_inside(
+    search: _Search, ends: tuple[Any, Any], sizes: Array, sums: Sequence[int], found: list[Array]
+) -> _Search | None:
+    """The search strictly inside of the bracket."""
+    (low, high), part = ends, search.part
+    w_below, w_inside, w_low, w_high = sums
+    cap = search.cap if high is None else high
+    rest = sizes[:, 1] - sizes[:, 2] - sizes[:, 3]
+    if not rest.any():
+        search.answer(low if cap is None else cap, found)
+        return None
     within = np.ones(part.values.shape, bool) if low is None else part.values > low
     if high is not None:
         within &= part.values < high
-    rest = sizes[:, 1] - sizes[:, 2] - sizes[:, 3]
-    cap = search.cap if high is None else high
-    if not rest.any():
-        answers[number] = cap if cap is not None else low
-        return None
-    weight = w_inside - w_low - w_high
-    return _Search(target, part.where(within), rest, weight, before + w_low, cap)
+    weight, below = w_inside - w_low - w_high, search.below + w_below + w_low
+    return _Search(search.target, part.where(within), rest, weight, below, cap)

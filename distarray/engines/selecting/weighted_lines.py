@@ -1,6 +1,8 @@
-"""Weighted quantiles over axes of arrays: lines, their weights, and NaN among them."""
+"""Weighted quantiles over axes of arrays: lines, their weights, and NaN."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,20 +11,20 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from distarray.array import DistArray, as_distarray, to_layout
 from distarray.comm.agree import agree
 from distarray.comm.group import Group
-from distarray.engines.reducing import place
 from distarray.engines.selecting.order_statistics import brought, lines_of, missing
 from distarray.engines.selecting.weighted import Weighted, select_weighted
 from distarray.layout import Cut, Layout
-from distarray.typing import Array
+from distarray.plan import plan_reduction
+from distarray.typing import Array, ArrayLike, Axes
 
 __all__ = ["WeightedCall", "checked"]
 
 _UNWEIGHABLE = "Weights included NaN, inf or were all zero."
 
 
-def checked(weights: Any, x: DistArray, axis: Any, method: str) -> DistArray:
-    """The weights, in the shape of the array; raises what NumPy raises about them."""
-    weights = as_distarray(weights, x.mesh)
+def checked(given: ArrayLike, x: DistArray, axis: Axes, method: str) -> DistArray:
+    """The weights in the shape of the array; raises what NumPy raises about them."""
+    weights: Any = as_distarray(given, x.mesh)
     if method != "inverted_cdf":
         raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
     if axis is not None:
@@ -39,21 +41,22 @@ def checked(weights: Any, x: DistArray, axis: Any, method: str) -> DistArray:
         weights = np.broadcast_to(np.transpose(weights, order)[key], x.shape)
     if bool(np.any(weights < 0)) and x.mesh.coords is not None:
         raise ValueError("Weights must be non-negative.")
-    return weights.plain()  # type: ignore[no-any-return]
+    plain: DistArray = weights.plain()
+    return plain
 
 
 class WeightedCall(NamedTuple):
-    """A call of one of the functions with weights.
+    """A call of one of NumPy's functions with weights.
 
     Attributes
     ----------
     function : callable
-        Of NumPy's.
+        NumPy's.
     shares : array
         The quantiles from 0 to 1.
     """
 
-    function: Any
+    function: Callable[..., Any]
     shares: Array
 
     @property
@@ -63,12 +66,12 @@ class WeightedCall(NamedTuple):
 
     def along(
         self, x: DistArray, weights: DistArray, axes: tuple[int, ...], keepdims: bool
-    ) -> tuple[Array, Layout]:
-        """This rank's part of the quantiles over axes, and its layout."""
+    ) -> tuple[Any, Layout]:
+        """This rank's part of the quantiles over axes, an array or a scalar, and its layout."""
         mesh = x.mesh
         layout = brought(x.layout, axes, x.nbytes + weights.nbytes)
         block, scale = (mesh.to_host(to_layout(v, layout).block) for v in (x, weights))
-        plan = place(layout, axes, keepdims, x.dtype)
+        plan = plan_reduction(layout, axes, keepdims, x.dtype)
         lead = [Cut.whole(extent) for extent in self.shares.shape]
         result = Layout.from_cuts([*lead, *plan.layout.cuts], layout.mesh_shape)
         shape = result.local_shape(mesh.coords)
@@ -84,7 +87,7 @@ class WeightedCall(NamedTuple):
             return part, result
         return mesh.asarray(part).reshape(shape), result
 
-    def _part(self, block: Array, scale: Array, axes: Any, group: Group) -> Any:
+    def _part(self, block: Array, scale: Array, axes: Sequence[int], group: Group) -> Any:
         """The quantiles of this rank's lines; the other dimensions in one, the last."""
         pairs = zip(lines_of(block, axes), lines_of(scale, axes), strict=True)
         lines = [Weighted(line, weights.astype(np.float64)) for line, weights in pairs]
@@ -101,15 +104,16 @@ class WeightedCall(NamedTuple):
             row.reshape(self.shares.shape) if good else self._unknown(missing(block.dtype))
             for row, good in zip(found, counted, strict=True)
         ]
-        # NumPy gives a single quantile with weights as 0-d array, save that NaN is a scalar.
+        # NumPy gives a single quantile with weights as 0-d array, but NaN as a scalar.
         return rows[0] if len(rows) == 1 else np.stack(rows, axis=-1)
 
     def _good(self, counts: Array) -> Array:
         """Of each line, whether its quantiles are numbers."""
         left, whole = counts[:, :, 0].sum(0), counts[:, :, 1].sum(0)
-        return left > 0 if self.skips_nan else left == whole
+        good: Array = left > 0 if self.skips_nan else left == whole
+        return good
 
-    def _unknown(self, nan: Any) -> Array:
+    def _unknown(self, nan: Any) -> Any:
         if self.skips_nan:
             self.function(np.array([nan]), 0)  # warns
         return np.full(self.shares.shape, nan)[()]

@@ -1,15 +1,15 @@
-"""Work along an axis of arrays that lie alike: where it is done, and how it gets there.
+"""Work along an axis of arrays that lie alike, in one of four ways.
 
 * The axis is whole: every rank works on its own block.
 * The arrays are small: every rank gets all of them and works on all.
 * Another dimension is long enough: the axis is made whole by cutting that one instead, and the
   result is brought back. Two exchanges.
-* Otherwise the lines along the axis are few, and each is worked on by all ranks along the cut.
+* Otherwise the lines along the axis are few, and all ranks along the cut work on each together.
 """
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,18 +18,18 @@ from distarray.comm.group import Group
 from distarray.config import config
 from distarray.engines.sorting.parallel_sort import lengths_of, stops_of
 from distarray.layout import Cut, Layout
-from distarray.typing import Array
+from distarray.typing import Array, DType
 
 __all__ = ["Line", "Work", "along_axis", "canonical_along", "freed"]
 
 
 class Line(NamedTuple):
-    """Where one line along an axis lies.
+    """How one line along an axis is spread over ranks.
 
     Attributes
     ----------
     group : Group
-        The ranks over which it is spread, in its order.
+        The ranks that have parts of it, in their order.
     lengths : list of int
         How many of its elements each rank has.
     stops : list of int
@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What is done along an axis.
+    """Some work along an axis.
 
     Attributes
     ----------
@@ -54,12 +54,12 @@ class Work(NamedTuple):
     dtype : dtype
         Of the result.
     undivided : bool
-        Whether no line is ever worked on by several ranks.
+        Whether several ranks never work on one line.
     """
 
     whole: Callable[[Sequence[Array], int], Array]
     spread: Callable[[Sequence[Array], Line], Array]
-    dtype: np.dtype[Any]
+    dtype: DType
     undivided: bool = False
 
 
@@ -75,7 +75,7 @@ def along_axis(
     axis : int
         From the front.
     work : Work
-        What is done.
+        The work.
     target : Layout, optional
         Of the result where the axis is cut; by default that of the arrays with the canonical cut
         of the axis.
@@ -87,7 +87,7 @@ def along_axis(
 
     Cost
     ----
-    See this module; the exchanges are of what has to change rank.
+    See this module; exchanges send no more than changes rank.
     """
     x = arrays[0]
     layout, mesh = x.layout, x.mesh
@@ -112,15 +112,14 @@ def along_axis(
 
 def canonical_along(layout: Layout, axis: int) -> Layout:
     """The layout with the canonical cut of one dimension."""
-    cuts = list(layout.cuts)
-    cuts[axis] = Cut.chunked(cuts[axis].extent, cuts[axis].mesh_dims, cuts[axis].radix)
-    return layout.with_cuts(cuts)
+    cut = layout.cuts[axis]
+    return layout.replace(axis, Cut.chunked(cut.extent, cut.mesh_dims, cut.radix))
 
 
 def freed(layout: Layout, axis: int, surely: bool = False) -> Layout | None:
-    """A layout that leaves an axis whole and cuts another in its place; None if none is long.
+    """A layout with an axis whole and another dimension cut instead; None if none is long enough.
 
-    With `surely` the longest other one is cut, also where some ranks then have nothing.
+    With `surely` the longest other one is cut, even if some ranks then have nothing.
     """
     moved = layout.cuts[axis]
     best, length = None, 0.0 if surely else 1.0
@@ -129,12 +128,10 @@ def freed(layout: Layout, axis: int, surely: bool = False) -> Layout | None:
             best, length = dim, cut.extent / (cut.parts * moved.parts)
     if best is None:
         return None
-    cuts = list(layout.cuts)
-    mesh_dims = tuple(sorted((*cuts[best].mesh_dims, *moved.mesh_dims)))
+    mesh_dims = tuple(sorted((*layout.cuts[best].mesh_dims, *moved.mesh_dims)))
     radix = tuple([layout.mesh_shape[m] for m in mesh_dims])
-    cuts[best] = Cut.chunked(cuts[best].extent, mesh_dims, radix)
-    cuts[axis] = Cut.whole(moved.extent)
-    return layout.with_cuts(cuts)
+    cut = Cut.chunked(layout.cuts[best].extent, mesh_dims, radix)
+    return layout.without_cut((axis,)).replace(best, cut)
 
 
 def _by_lines(arrays: Sequence[DistArray], axis: int, work: Work, target: Layout) -> Array:
@@ -143,12 +140,13 @@ def _by_lines(arrays: Sequence[DistArray], axis: int, work: Work, target: Layout
     mesh, cut = x.mesh, x.layout.cuts[axis]
     shape = target.local_shape(mesh.coords)
     if mesh.coords is None:
-        return mesh.xp.empty(shape, work.dtype)
+        nothing: Array = mesh.xp.empty(shape, work.dtype)
+        return nothing
     line = Line(mesh.subgroup(cut.mesh_dims), lengths_of(cut), stops_of(target.cuts[axis]))
     lines = [_lined(mesh.asarray(a.block), axis) for a in arrays]
     if len(lines[0]) == 1:
         return work.spread([parts[0] for parts in lines], line).reshape(shape)
-    result = mesh.xp.empty(shape, work.dtype)
+    result: Array = mesh.xp.empty(shape, work.dtype)
     into = np.moveaxis(result, axis, -1)
     for number, place in enumerate(np.ndindex(into.shape[:-1])):
         into[place] = work.spread([parts[number] for parts in lines], line)

@@ -1,10 +1,10 @@
-"""Splitting before sorting: for numbers that travel alone.
+"""Splitting before sorting, for numbers without anything that goes with them.
 
 Where the keys are numbers that NumPy sorts with vector instructions, it costs less to split a
-block by value, exchange the parts and sort once than to sort, exchange and merge. The values are
-a sample's, so that the parts are only about as long as they are to be: what a rank then has too
-much at its ends, a hundredth or so, goes to its neighbours, in order already. Where this does not
-serve (frequent keys, NaN, a sample that misleads), all ranks see it alike and sort first.
+block by value, exchange the parts and sort once than to sort, exchange and merge. The pivots come
+from a sample, so that the parts have only about the right lengths: the surplus at a rank's ends,
+a hundredth or so, goes to its neighbours, already in order. Where this does not work (frequent
+keys, NaN, a misleading sample), all ranks find that alike and sort first.
 """
 
 from collections.abc import Sequence
@@ -22,15 +22,15 @@ __all__ = ["sorted_by_parts"]
 
 _PURPOSE = "splitters"
 _PARTS = "parts by value"
-#: With more ranks the parts would often be too uneven.
+#: With more ranks the parts are often too uneven.
 _MOST_RANKS = 16
 #: Samples for each pair of ranks, up to a number of ranks; above, for each rank and that number.
 _SAMPLES, _PAIRS_UP_TO = 1 << 12, 4
-#: With fewer samples a pair the parts might be too uneven.
+#: With fewer samples a pair the parts may be too uneven.
 _FEWEST = 1 << 10
-#: One element in so many is sampled at the most.
+#: At most one element in so many is sampled.
 _RARELY = 16
-#: This part of a block may be too much or too little before the ends are put right.
+#: A block may be longer or shorter by this part of it before its ends are put right.
 _UNEVEN = 16
 #: The fractional part of the golden ratio: its multiples are spread evenly and hit no period.
 _GOLDEN = 0.6180339887498949
@@ -51,13 +51,13 @@ def sorted_by_parts(
     Returns
     -------
     array or None
-        May be a view of a slightly longer one. None, on all ranks, if the ranks should sort first.
+        May be a view of a slightly longer one. None, on all ranks, if they should sort first.
 
     Cost
     ----
     An allgather of samples, 2**12 elements for each pair of ranks, and one of the parts' lengths;
-    an exchange of the parts, and one of what is too much at their ends; for floats an allreduce of
-    a flag. Beyond the block, memory for two more, and a sixteenth at the most.
+    an exchange of the parts, and one of the surplus at their ends; for floats an allreduce of a
+    flag. Beyond the block, memory for two more, and a sixteenth at the most.
     """
     size = group.size
     fits = block.dtype.kind in "iuf" and block.dtype.itemsize in (4, 8)
@@ -96,7 +96,7 @@ def _sample_size(total: int, size: int) -> int:
 def _pivots(
     group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int], samples: int
 ) -> list[Any] | None:
-    """For each cut, a value near which it is; None if it may not be near enough."""
+    """For each cut, a value near it; None if it may not be near enough."""
     total = sum(lengths)
     counts = [-(-samples * length // total) for length in lengths]
     own = _sample(block, counts[group.rank])
@@ -118,7 +118,7 @@ def _pivots(
 
 
 def _sample(block: Array, count: int) -> Array:
-    """Elements of the block from all over it."""
+    """Elements spread evenly over the block."""
     places = np.arange(1, count + 1) * _GOLDEN % 1.0 * len(block)
     return block[places.astype(np.intp)]
 
@@ -142,7 +142,7 @@ def _split(work: Array, pivots: Sequence[Any], source: Array | None = None) -> l
 
 
 def _exchange_parts(group: Group, parts: Sequence[Array], lengths: Array, into: Array) -> None:
-    """Send each rank its part; what comes here lands one after the other."""
+    """Send each rank its part; the parts for this one land one after the other."""
     views = np.split(into, np.cumsum(lengths)[:-1])
     others = [rank for rank in range(group.size) if rank != group.rank]
     views[group.rank][...] = parts[group.rank]
@@ -156,18 +156,18 @@ def _exchange_parts(group: Group, parts: Sequence[Array], lengths: Array, into: 
 def _put_ends_right(
     group: Group, room: Array, first: int, starts: Sequence[int], goals: Sequence[int]
 ) -> None:
-    """Bring what is too much on a rank to where it belongs.
+    """Bring the surplus at the ends of parts to the ranks where it belongs.
 
     Parameters
     ----------
     group : Group
         The ranks.
     room : array
-        Has what is here, sorted, and place for what is to come.
+        This rank's elements, sorted, with space for those that arrive.
     first : int
-        Where in the sorted sequence it begins.
+        Position of its beginning in the sorted sequence.
     starts, goals : sequence of int
-        Where each rank's part begins, and where it should, and the end.
+        Positions at which each rank's part begins, and at which it should; and the end.
     """
     me = group.rank
 
@@ -185,7 +185,7 @@ def _put_ends_right(
 
 
 def _blurred(group: Group, found: Array, block: Array) -> bool:
-    """Whether NumPy's unstable sort has lost signs of zeros or of NaN; equal on all ranks.
+    """Whether NumPy's unstable sort has lost signs of zeros or of NaN, alike on all ranks.
 
     Parameters
     ----------

@@ -1,24 +1,23 @@
-"""Integers of which few are possible: counted, not sorted.
+"""Sorting by counting, for integers of a narrow range.
 
-The ranks add up how often each is there; then every rank writes down its own part of the sorted
-sequence. No element is sent.
+The ranks add up how often each occurs; then every rank writes its own part of the sorted sequence.
+No element is sent.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from distarray.comm.group import Group
 from distarray.layout import Fold
-from distarray.typing import Array
+from distarray.typing import Array, DType
 
 __all__ = ["counted_part", "shifted", "unshifted"]
 
 _PURPOSE = "counts of keys"
 #: Up to this many different integers are counted.
 _POSSIBLE = 1 << 16
-#: And only if there are so many elements for each.
+#: There must be so many elements for each of them.
 _OFTEN = 4
 #: Elements that are turned into indices at a time.
 _CHUNK = 1 << 20
@@ -39,11 +38,11 @@ def counted_part(
     Returns
     -------
     array or None
-        None, on all ranks, if these are no integers, or too many are possible.
+        None, on all ranks, if these are no integers, or their range is too wide.
 
     Cost
     ----
-    One allreduce of a count for each integer that is possible; with more than 16 bits, first two
+    One allreduce of a count for each integer of the range; with more than 16 bits, first two
     allreduces of a number.
     """
     total = sum(lengths)
@@ -63,7 +62,7 @@ def counted_part(
 
 
 def _range(group: Group, block: Array) -> tuple[int, int]:
-    """The least and the greatest integer, or those that the data type has."""
+    """The least and the greatest integer, or those of a small data type."""
     if block.dtype.kind == "b":
         return 0, 1
     info = np.iinfo(block.dtype)
@@ -76,14 +75,15 @@ def _range(group: Group, block: Array) -> tuple[int, int]:
 
 
 def shifted(block: Array, low: int) -> Array:
-    """How much above `low` integers are; none is further from it than an index can tell."""
-    if block.dtype.itemsize < 8:
-        return block.astype(np.intp) - low
-    return (block - block.dtype.type(low)).astype(np.intp, copy=False)
+    """Differences of integers from the lowest, which an index can hold."""
+    fits = block.dtype.itemsize < 8
+    places = block.astype(np.intp) - low if fits else block - block.dtype.type(low)
+    return places.astype(np.intp, copy=False)
 
 
-def unshifted(places: Array, low: int, dtype: Any) -> Array:
-    """The integers of a data type that are so much above `low`."""
+def unshifted(places: Array, low: int, dtype: DType) -> Array:
+    """The integers of a data type with these differences from the lowest."""
     if dtype.itemsize < 8:
         return (places + low).astype(dtype)
-    return places.astype(dtype) + dtype.type(low)
+    integers: Array = places.astype(dtype) + dtype.type(low)
+    return integers

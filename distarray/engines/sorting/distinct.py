@@ -1,7 +1,7 @@
-"""The distinct elements of an array that is spread: every rank's own first, then those of all.
+"""The distinct elements of all ranks, given those of each.
 
-Few distinct elements are gathered, and cost a message of their size. Many are brought by the
-parallel sort to the rank that has their place, equal ones to the same rank.
+Few distinct elements are gathered, and cost a message of their size. Many go by the parallel sort
+to the rank that has their place, equal ones to the same rank.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Merged(NamedTuple):
     Attributes
     ----------
     found : Distinct
-        All of them, if they are few; else those whose place is on this rank. `inverse` gives, for
+        All of them, if they are few; else those whose place is on this rank. `inverse` has, for
         each of this rank's own distinct elements, its number among all.
     counts : list of int or None
         How many each rank has; None if every rank has them all.
@@ -44,8 +44,8 @@ def merge(group: Group, own: Distinct, equal_nan: bool, few: int) -> Merged:
     group : Group
         The ranks.
     own : Distinct
-        This rank's distinct elements, with what is asked about them; `inverse`, if any, only says
-        that numbers are asked for.
+        This rank's distinct elements. Of all ranks' those attributes are found that are not None
+        here; what `inverse` holds does not matter.
     equal_nan : bool
         Whether NaN equals NaN.
     few : int
@@ -53,8 +53,8 @@ def merge(group: Group, own: Distinct, equal_nan: bool, few: int) -> Merged:
 
     Cost
     ----
-    An allgather of a number, then either one of the elements (and of what is asked about them),
-    or cuts and all-to-alls as for sorting.
+    An allgather of a number, then either one of the elements and of each attribute, or cuts and
+    all-to-alls as for sorting.
     """
     lengths = group.allgather(np.array(len(own.keys)), _PURPOSE).tolist()
     total = sum(lengths)
@@ -64,13 +64,13 @@ def merge(group: Group, own: Distinct, equal_nan: bool, few: int) -> Merged:
 
 
 def _gathered(group: Group, own: Distinct, lengths: Sequence[int], equal_nan: bool) -> Merged:
-    def everyones(array: Array) -> Array:
-        if array is None:
-            return None
+    def gathered(array: Array) -> Array:
         return np.concatenate(group.allgather_varied(array, lengths, _PURPOSE))
 
-    keys = everyones(own.keys)
-    found = _put_together(keys, everyones(own.first), everyones(own.count), equal_nan, own)
+    keys = gathered(own.keys)
+    first = None if own.first is None else gathered(own.first)
+    count = None if own.count is None else gathered(own.count)
+    found = _joined(keys, first, count, equal_nan, own)
     if found.inverse is not None:
         before = sum(lengths[: group.rank])
         found.inverse = found.inverse[before : before + len(own.keys)]
@@ -83,17 +83,17 @@ def _routed(group: Group, own: Distinct, lengths: Sequence[int], equal_nan: bool
     routed = Routed(group, own.keys, lengths, stops, together=True)
     first = None if own.first is None else routed.carried(own.first)
     count = None if own.count is None else routed.carried(own.count)
-    found = _put_together(routed.keys, first, count, equal_nan, own)
+    found = _joined(routed.keys, first, count, equal_nan, own)
     counts = group.allgather(np.array(len(found.keys)), _PURPOSE).tolist()
     if found.inverse is not None:
         found.inverse = routed.returned(found.inverse + sum(counts[: group.rank]))
     return Merged(found, counts)
 
 
-def _put_together(
-    keys: Array, first: Array | None, count: Array | None, equal_nan: bool, asked: Distinct
+def _joined(
+    keys: Array, first: Array | None, count: Array | None, equal_nan: bool, own: Distinct
 ) -> Distinct:
-    """Runs of distinct keys, one after the other, as one."""
-    if first is None and count is None and asked.inverse is None:
+    """The distinct elements of sorted runs, one after the other."""
+    if first is None and count is None and own.inverse is None:
         return kept(merged(keys), equal_nan)
-    return condensed(keys, merging_order(keys), equal_nan, first, count, asked.inverse is not None)
+    return condensed(keys, merging_order(keys), equal_nan, first, count, own.inverse is not None)

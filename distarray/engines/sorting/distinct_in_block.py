@@ -10,34 +10,34 @@ from distarray.typing import Array
 
 __all__ = ["Distinct", "condensed", "distinct", "kept", "starts"]
 
-#: Integers are tabulated if their range is not wider than so many times their number.
+#: Integers are tabulated if their range is narrower than so many times their number.
 _SPREAD = 2
 
 
 @dataclass(slots=True)
 class Distinct:
-    """Distinct elements and what was asked about them.
+    """Distinct elements, with attributes that are None unless they were asked for.
 
     Attributes
     ----------
     keys : array
         Ascending.
     first : array or None
-        Where each is first.
+        The position at which each is first.
     count : array or None
-        How often each is there.
+        How often each occurs.
     inverse : array or None
         For each of the elements, its number among the distinct ones.
     """
 
     keys: Array
-    first: Array = None
-    count: Array = None
-    inverse: Array = None
+    first: Array | None = None
+    count: Array | None = None
+    inverse: Array | None = None
 
 
 def starts(keys: Array, equal_nan: bool) -> Array:
-    """Where in sorted keys another value begins; a boolean array."""
+    """A mask of the sorted keys that differ from the one before."""
     new = np.empty(len(keys), bool)
     new[:1] = True
     new[1:] = keys[1:] != keys[:-1]
@@ -48,30 +48,29 @@ def starts(keys: Array, equal_nan: bool) -> Array:
 
 
 def distinct(block: Array, first: bool, count: bool, inverse: bool, equal_nan: bool) -> Distinct:
-    """The distinct elements of a block in one dimension, and what is asked about them."""
+    """The distinct elements of a block in one dimension, with the attributes asked for."""
     if block.dtype.kind in "biu" and len(block):
         low, high = int(block.min()), int(block.max())
         if high - low < _SPREAD * len(block):
             return _tabulated(block, low, high - low + 1, (first, count, inverse))
-    if not (first or count or inverse):
-        if block.dtype.kind in "SU" and _seem_few(block):
-            return Distinct(np.unique(block))  # by hashing
-        return kept(sorted_values(block), equal_nan)
-    if not (first or inverse):
+    if first or inverse:
+        where = np.arange(len(block)) if first else None
+        ones = np.ones(len(block), np.intp) if count else None
+        return condensed(block, stable_order(block), equal_nan, where, ones, inverse)
+    if count:
         keys = sorted_values(block)
         places = np.flatnonzero(starts(keys, equal_nan))
         return Distinct(keys[places], None, np.diff(places, append=len(keys)))
-    order = stable_order(block)
-    where = np.arange(len(block)) if first else None
-    ones = np.ones(len(block), np.intp) if count else None
-    return condensed(block, order, equal_nan, where, ones, inverse)
+    if block.dtype.kind in "SU" and _seem_few(block):
+        return Distinct(np.unique(block))  # by hashing
+    return kept(sorted_values(block), equal_nan)
 
 
 def _seem_few(block: Array) -> bool:
-    """Whether a sample repeats itself as where an eighth of the elements, or less, are distinct.
+    """Whether at most an eighth of the elements seem to be distinct, as a sample repeats itself.
 
-    From there on hashing takes less time than sorting. Of d equally frequent elements a sample of
-    s repeats about s * s / 2d.
+    Hashing then takes less time than sorting. Of d equally frequent elements a sample of s repeats
+    about s * s / 2d.
     """
     sample = np.sort(block[:: max(32, len(block) // 4096 + 1)])
     repeats = len(sample) - int(np.count_nonzero(starts(sample, False)))
@@ -85,7 +84,7 @@ def kept(keys: Array, equal_nan: bool) -> Distinct:
 
 
 def _tabulated(block: Array, low: int, extent: int, asked: tuple[bool, bool, bool]) -> Distinct:
-    """The distinct ones among integers of which few are possible: by a table, without sorting."""
+    """The distinct ones among integers of a narrow range: by a table, without sorting."""
     places = shifted(block, low)
     if asked[1]:
         counts = np.bincount(places, minlength=extent)
@@ -114,7 +113,7 @@ def condensed(
     count: Array | None,
     inverse: bool,
 ) -> Distinct:
-    """The distinct ones among keys that a permutation sorts; what belongs to equal ones is folded.
+    """The distinct ones among keys that a permutation sorts; attributes of equal ones are folded.
 
     Parameters
     ----------
@@ -123,7 +122,7 @@ def condensed(
     equal_nan : bool
         Whether NaN equals NaN.
     first, count : array or None
-        What belongs to each key: where it is first, how often it is there.
+        Of each key: the position at which it is first, and how often it occurs.
     inverse : bool
         Whether to number the keys.
     """
@@ -142,9 +141,9 @@ def condensed(
 
 
 def _least(first: Array, places: Array, keys: Array) -> Array:
-    """Where each of the distinct elements is first.
+    """The position at which each of the distinct elements is first.
 
-    All complex NaN are one element, but it is the least of them that stands for it.
+    All complex NaN are one element, and the least of them stands for all.
     """
     if keys.dtype.kind != "c" or not is_nan(keys[-1:])[0]:
         return np.minimum.reduceat(first, places)

@@ -1,11 +1,11 @@
 """The one parallel sort: a sequence spread over a group of ranks, in their order.
 
-Every rank sorts its part; the exact cuts are found (:mod:`~distarray.engines.sorting.splitters`),
-so that each rank gets the part it is to have whatever the keys are; one all-to-all; and every rank
-merges what it received. Numbers alone are split first and sorted afterwards where that is faster
-(:mod:`~distarray.engines.sorting.buckets`); integers of which few are possible are counted
-(:mod:`~distarray.engines.sorting.counted`). Riders, such as positions, travel with the keys. Equal
-keys stay in the order of ranks and positions.
+Every rank sorts its part; the ranks find the exact cuts
+(:mod:`~distarray.engines.sorting.splitters`), so that each gets a part of the wanted length
+whatever the keys are; one all-to-all; and every rank merges what it received. Numbers alone are
+split first and sorted afterwards where that is faster (:mod:`~distarray.engines.sorting.buckets`);
+integers of a narrow range are counted (:mod:`~distarray.engines.sorting.counted`). Riders, such as
+positions, go with the keys. Equal keys stay in the order of ranks and positions.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ _PURPOSE = "sorted runs"
 
 
 class Routed:
-    """Sorted runs brought to the ranks to which they belong.
+    """Sorted runs, each part brought to the rank that it belongs to.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Routed:
     Attributes
     ----------
     keys : array
-        What this rank received: runs one after the other, in the order of ranks.
+        The runs that this rank received, one after the other in the order of ranks.
 
     Cost
     ----
@@ -76,18 +76,18 @@ class Routed:
         return [run[a:b] for a, b in zip(self._cuts[:-1], self._cuts[1:], strict=True)]
 
     def carried(self, rider: Array) -> Array:
-        """What goes with each of the received keys, given what goes with those of this rank."""
+        """The riders of the received keys, given those of this rank's keys."""
         return joined(self.group.alltoall_varied(self._split(rider), _PURPOSE))
 
     def returned(self, answers: Array) -> Array:
-        """What the ranks that received this rank's keys answer, in the order of its run."""
+        """The answers of the ranks that received this rank's keys, in the order of its run."""
         stops = np.cumsum(self._received)
         parts = [answers[b - n : b] for b, n in zip(stops, self._received, strict=True)]
         return joined(self.group.alltoall_varied(parts, _PURPOSE))
 
 
 def joined(parts: Sequence[Array]) -> Array:
-    """Consecutive views of one array as that array; anything else is copied together."""
+    """Arrays one after the other: the base of consecutive views of it, else a copy."""
     base = parts[0].base
     if base is not None and base.size == sum([part.size for part in parts]):
         return base

@@ -1,11 +1,11 @@
-"""Sorting one rank's block: NumPy's fastest sort for the data type, with the result made unique.
+"""Sorting one rank's block by NumPy's fastest sort for the data type, with a unique result.
 
-NumPy's vectorized sorts take no care of the signs of zeros and NaN. Here equal elements are always
-in the order in which they came, so that the same array gives the same bits however it is spread;
-that costs a look at the zeros and NaN, not a stable sort.
+NumPy's vectorized sorts do not keep the signs of zeros and NaN. Here equal elements always stay in
+their order, so that the same array gives the same bits however it is spread; that costs a look at
+the zeros and NaN, not a stable sort.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -32,7 +32,7 @@ _SHORT = 256
 
 
 def sorted_values(block: Array, axis: int = -1) -> Array:
-    """A sorted copy of a block along an axis; equal elements in the order in which they came."""
+    """A copy of a block sorted along an axis; equal elements stay in their order."""
     kind = _sure_kind(block)
     found = np.sort(block, axis=axis, kind=kind)
     if kind is not None:
@@ -45,9 +45,9 @@ def sorted_values(block: Array, axis: int = -1) -> Array:
 
 
 def sort_block(block: Array, axis: int) -> None:
-    """Sort a block along an axis; equal elements in the order in which they came.
+    """Sort a block along an axis in place; equal elements stay in their order.
 
-    In place, without memory for a copy, unless there are zeros or NaN to be put in order again.
+    Without memory for a copy, unless there are zeros or NaN to put in order again.
     """
     kind = _sure_kind(block)
     if devices.on_device(block) or (kind is None and not equal_is_same(block)):
@@ -57,9 +57,9 @@ def sort_block(block: Array, axis: int) -> None:
 
 
 def _sure_kind(block: Array) -> Any:
-    """The fastest of NumPy's sorts that keep equal elements in their order; None if none is sure.
+    """The fastest of NumPy's sorts that surely keeps equal elements in their order, or None.
 
-    The stable ones are, and any where equal elements have equal bits.
+    The stable ones do, and any where equal elements have equal bits.
     """
     kind = block.dtype.kind
     if devices.on_device(block) or (kind in "biu" and block.dtype.itemsize <= 2):
@@ -98,22 +98,24 @@ def _has_negative_zero(block: Array) -> bool:
 
 
 def _negative_zeros(block: Array) -> Array:
-    """Where -0.0 is. The sorted block does not tell: vectorized sorts make it 0.0."""
+    """A mask of -0.0, of which vectorized sorts make 0.0."""
     if block.dtype.itemsize > 8:
-        return (block == 0) & np.signbit(block)
+        signed: Array = (block == 0) & np.signbit(block)
+        return signed
     bits = block.view(f"i{block.dtype.itemsize}")
-    return bits == np.iinfo(bits.dtype).min
+    least: Array = bits == np.iinfo(bits.dtype).min
+    return least
 
 
 def _restore_lines(found: Array, block: Array) -> None:
-    """The same for lines along the last axis: those concerned are sorted once more, stably."""
+    """The same for lines along the last axis: lines with zeros or NaN are sorted again, stably."""
     wrong = np.isnan(found[..., -1]) | _negative_zeros(block).any(axis=-1)
     if wrong.any():
         found[wrong] = np.sort(block[wrong], axis=-1, kind="stable")
 
 
 def stable_order(block: Array, axis: int = -1) -> Array:
-    """The indices that sort a block along an axis; equal elements in the order they came in."""
+    """The indices that sort a block along an axis; equal elements stay in their order."""
     if devices.on_device(block):
         return np.argsort(block, axis=axis, kind="stable")
     found = packed_order(block, axis)
@@ -133,7 +135,7 @@ def merged(keys: Array) -> Array:
     return keys
 
 
-def position(keys: Array, values: Array, side: Any) -> Array:
+def position(keys: Array, values: Array, side: Literal["left", "right"]) -> Array:
     """``searchsorted`` in sorted keys of host values; the result is on the host."""
     if not devices.on_device(keys):
         return np.searchsorted(keys, values, side)
@@ -142,7 +144,7 @@ def position(keys: Array, values: Array, side: Any) -> Array:
 
 
 def is_nan(values: Array) -> Array:
-    """Where values are NaN or NaT; of any data type."""
+    """A mask of NaN and NaT; of any data type."""
     if values.dtype.kind in "fcmM":
         return np.isnan(values)
     return np.zeros_like(values, bool)

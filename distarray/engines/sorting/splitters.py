@@ -1,10 +1,10 @@
-"""Where to cut sorted runs so that every rank gets exactly its part of what they merge to.
+"""Cuts of sorted runs by which every rank gets exactly its part of the merged sequence.
 
-Two rounds of messages, however the keys are distributed. First every rank shows a regular sample
-of its run. An element's place in the whole is that by key, rank and position, a strict order also
-among equal keys, so that the samples bound the place of each cut from both sides: about 2 d
-elements of each run remain in doubt, d being the distance of samples. In the second round these go
-to the rank that is in charge of the cut, which merges them, counts and replies. With
+Two rounds of messages, however the keys are distributed. First every rank sends a regular sample
+of its run to all. An element's place in the whole is that by key, rank and position, a strict
+order also among equal keys, so that the samples bound the place of each cut from both sides: about
+2 d elements of each run remain in doubt, d being the distance of samples. In the second round
+these go to the rank in charge of the cut, which merges them, counts and replies. With
 d = sqrt(n / p) both rounds bring each rank about sqrt(n * p) keys: little as long as a rank holds
 more elements than there are ranks.
 
@@ -32,7 +32,7 @@ _PURPOSE = "splitters"
 
 
 class _Bounds(NamedTuple):
-    """For each cut: this rank's elements before `low` are left of it, those from `high` right."""
+    """For each cut: this rank's elements before `low` are left of it, those from `high` not."""
 
     low: Array
     high: Array
@@ -45,7 +45,7 @@ def cuts_of(
     stops: Sequence[int],
     together: bool = False,
 ) -> list[int]:
-    """Where to cut this rank's run.
+    """The cuts of this rank's run.
 
     Parameters
     ----------
@@ -58,8 +58,8 @@ def cuts_of(
     stops : sequence of int
         For each rank, how many elements it and those before it are to get in all.
     together : bool
-        Keep equal keys (also all NaN) on one rank. Then the parts are only about as long as asked
-        for, unless no key is frequent.
+        Keep equal keys (also all NaN) on one rank. Then the parts have only about the lengths
+        asked for, unless no key is frequent.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def settle_cuts(
     group, keys, together
         As for :func:`cuts_of`.
     targets : array
-        How many elements of all ranks are left of each cut. 0 where `low` says where it is.
+        How many elements of all ranks are left of each cut. 0 where the cut is at `low`.
     low, high : array
         For each cut: this rank's elements before `low` are left of it, those from `high` on right.
         Those between are sorted.
@@ -133,9 +133,9 @@ def _after(keys: Array, splitter: Array) -> int:
 
 
 def _shares(parts: Sequence[Array], left: int) -> Array:
-    """How many of the first `left` elements in the order of the whole each rank has.
+    """How many of the first `left` elements, in the order of the whole, each rank has.
 
-    -1 if there are not so many.
+    -1 if there are fewer in all.
     """
     if not left:
         return np.zeros(len(parts), np.int64)
@@ -147,7 +147,8 @@ def _shares(parts: Sequence[Array], left: int) -> Array:
     # Of the keys that equal the last one, those of lower ranks come first.
     equal = np.cumsum(upto - below)
     missing = left - int(below.sum())
-    return below + np.diff(np.minimum(equal, missing), prepend=0)
+    shares: Array = below + np.diff(np.minimum(equal, missing), prepend=0)
+    return shares
 
 
 def _last_key(parts: Sequence[Array], left: int) -> Array:
@@ -158,9 +159,9 @@ def _last_key(parts: Sequence[Array], left: int) -> Array:
 
 
 def _sampled(group: Group, keys: Array, lengths: Sequence[int], targets: Array) -> _Bounds:
-    """What the samples tell about the cuts.
+    """Bounds of the cuts, from the samples.
 
-    Left of every cut at least one element is left in doubt, so that its key is known in the end.
+    At least one element left of every cut remains in doubt, so that its key is known in the end.
     """
     total, me = sum(lengths), group.rank
     step = max(1, isqrt(total // group.size))
