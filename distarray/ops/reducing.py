@@ -146,8 +146,9 @@ def reduce(
         out = out[0] if type(out) is tuple else out
         initial = initial.full()[()] if isinstance(initial, DistArray) else initial
         mask = None if where is True or where is NoValue else _mask(where, x._mesh)
-        if out is not None and dtype is None:
-            dtype = loop_dtype(ufunc, x, out)
+        if out is not None:
+            check_target(out)
+            dtype = loop_dtype(ufunc, x, out) if dtype is None else dtype
         kind = _checked(ufunc, x, (axis, dtype, out, keepdims, initial), mask)
         plan = _with_rule(ufunc, x._layout, place(x._layout, axis, keepdims, kind))
     if ufunc not in RULES or (plan.rounds and config.settings.reproducible):
@@ -287,7 +288,7 @@ def check_out(
 def check_target(out: Any) -> None:
     """Raise what NumPy raises about an `out` that nobody can write to."""
     block = getattr(out, "_block", out)
-    if isinstance(block, np.generic):
+    if isinstance(block, np.generic) or not hasattr(block, "dtype"):
         raise TypeError("return arrays must be of ArrayType")
     refuse_read_only(block, "output array is read-only")
 
