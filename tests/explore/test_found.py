@@ -455,6 +455,18 @@ PROGRAMS = {
     "counts of records": """
         np.logical_or(v3, 0, out=v8, where=numpy.array([1, 0]))
     """,
+    "what is no array to write to": """
+        v1 = lay(make(3), S(0))
+        np.add.reduce(v1, out='U3')
+        np.add.accumulate(v1, out='U3')
+        np.add.reduceat(v1, [0], out='U3')
+        np.max(v1, out='U3')
+        np.matmul(v1, v1, out='U3')
+        np.matmul(v1, v1, out=v1[0])
+        np.einsum('i->', v1, out='U3')
+        np.add.reduce(v1, out=v1[0])
+        np.add.reduceat(v1, [0], out=np.broadcast_to(v1[0], 1))
+    """,
     "products go into what is stored in C order": """
         v1 = lay(make((4, 4), 'f8', 1), S(0))
         v2 = lay(make((4, 4), 'f8', 2), S(1))
