@@ -381,6 +381,15 @@ PROGRAMS = {
         v1[..., 2] = numpy.float64(3.5)
         v1[[0, 1]] = numpy.int64(300)
     """,
+    "arrays without dimensions are cast": """
+        v1 = lay(make(4, 'i1'), S(0))
+        v2 = lay(make(()), R)
+        v2 -= 300
+        v1[0] = v2
+        v1[..., 2] = v2
+        v1[:] = v2
+        v1[3] = lay(make(4), S(0))[..., 2]
+    """,
     "text for no elements": """
         v1 = lay(make(3, 'c8'), S(0))
         v1[:0] = lay(make(1, 'U3', 1), S(0))
