@@ -94,7 +94,8 @@ def _check_allowed(plan: Exchange, block: Array, mesh: DeviceMesh, route: Route)
 def _run(plan: Exchange, block: Array, target: Array, mesh: DeviceMesh, route: Route) -> None:
     _talk(plan, block, [part_of(target, t.slices) for t in plan.receives], mesh, route)
     if plan.kept:
-        target[plan.kept[1]] = block[plan.kept[0]]
+        # Without dimensions as an array: a scalar is refused where there is no room for it.
+        target[plan.kept[1]] = block[plan.kept[0] or ...]
 
 
 def assign(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMesh) -> None:

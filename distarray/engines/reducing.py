@@ -133,8 +133,9 @@ def _with_arguments(
     """A reduction with an `out`, a mask or an initial value."""
     out = out[0] if isinstance(out, tuple) else out
     mask = None if where is True or where is NoValue else as_distarray(condition(where), x.mesh)
-    if out is not None and dtype is None:
-        dtype = loop_dtype(ufunc, x, out)
+    if out is not None:
+        check_target(out)
+        dtype = loop_dtype(ufunc, x, out) if dtype is None else dtype
     keywords: dict[str, Any] = {"axis": axis, "dtype": dtype, "keepdims": keepdims}
     if initial is not NoValue:
         keywords["initial"] = initial = _value(initial)
@@ -269,7 +270,7 @@ def check_out(
 def check_target(out: DistArray | Array) -> None:
     """Raise what NumPy raises about an `out` that nobody can write to."""
     block = out.block if isinstance(out, DistArray) else out
-    if isinstance(block, np.generic):
+    if isinstance(block, np.generic) or not hasattr(block, "dtype"):
         raise TypeError("return arrays must be of ArrayType")
     refuse_read_only(block, "output array is read-only")
 

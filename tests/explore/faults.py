@@ -13,7 +13,8 @@ overlapping one of another step; powers of integers that are refused half-way le
 and so do arrays that are joined into one of a type that the last cannot be cast to; what is
 read-only is copied onto itself; sorts give NaNs other bits; `accumulate` into an array without
 dimensions ends the process, and so does comparing integers with one beyond their type ``where=``. A
-reduction keeps what it has so far in ``out=``, and loses of it what that type has no room for.
+reduction keeps what it has so far in ``out=``, and loses of it what that type has no room for, or
+takes it for an operand that is text.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def _is_narrow(line: str, env: dict[str, Any]) -> bool:
     given, into = _value(call.args[0], env), _value(named["out"], env)
     if not isinstance(given, np.ndarray) or not isinstance(into, np.ndarray):
         return False
-    return not np.can_cast(given.dtype, into.dtype, "safe")
+    return into.dtype.kind == "U" or not np.can_cast(given.dtype, into.dtype, "safe")
 
 
 def _overlaps(line: str, env: dict[str, Any]) -> bool:

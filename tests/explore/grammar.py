@@ -351,7 +351,7 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         v = np.nancumsum({x:exact}, axis={axes})
         v = np.median({x:exact+ordered+some}, axis={axes})
         v = np.round(np.std({x:exact}, axis={axes}, dtype="f8", ddof=1), 6)
-        v = np.round(np.average({x:exact}, axis={axes}), 4)
+        v = np.round(np.average({x:exact+ordered}, axis={axes}), 4)
         v = np.quantile({x:exact+ordered+some}, 0.5, axis={axes})
         v = np.histogram({x:exact+real}, bins=3)[0]
         v = np.digitize({x:real}, [-1, 0, 2])

@@ -381,6 +381,22 @@ PROGRAMS = {
         v1[..., 2] = numpy.float64(3.5)
         v1[[0, 1]] = numpy.int64(300)
     """,
+    "arrays without dimensions are cast": """
+        v1 = lay(make(4, 'i1'), S(0))
+        v2 = lay(make(()), R)
+        v2 -= 300
+        v1[0] = v2
+        v1[..., 2] = v2
+        v1[:] = v2
+        v1[3] = lay(make(4), S(0))[..., 2]
+    """,
+    "put leaves what has gaps as it is": """
+        v1 = lay(make((3, 6), 'i8'), S(0))
+        np.put(v1[:, ::2], [0, 20], 77)
+        np.put(v1.T, [0, 20], 77)
+        v1[:, 1].put([0, 20], 77)
+        np.put(v1[1:], [0, 20], 77)
+    """,
     "text for no elements": """
         v1 = lay(make(3, 'c8'), S(0))
         v1[:0] = lay(make(1, 'U3', 1), S(0))
@@ -454,6 +470,18 @@ PROGRAMS = {
     """,
     "counts of records": """
         np.logical_or(v3, 0, out=v8, where=numpy.array([1, 0]))
+    """,
+    "what is no array to write to": """
+        v1 = lay(make(3), S(0))
+        np.add.reduce(v1, out='U3')
+        np.add.accumulate(v1, out='U3')
+        np.add.reduceat(v1, [0], out='U3')
+        np.max(v1, out='U3')
+        np.matmul(v1, v1, out='U3')
+        np.matmul(v1, v1, out=v1[0])
+        np.einsum('i->', v1, out='U3')
+        np.add.reduce(v1, out=v1[0])
+        np.add.reduceat(v1, [0], out=np.broadcast_to(v1[0], 1))
     """,
     "products go into what is stored in C order": """
         v1 = lay(make((4, 4), 'f8', 1), S(0))

@@ -22,6 +22,7 @@ from distarray.engines.contracting.operands import (
     shadow,
 )
 from distarray.engines.contracting.program import Program, program_for
+from distarray.engines.reducing import check_target
 from distarray.layout import Layout
 from distarray.plan import Contraction
 from distarray.typing import Array, ArrayLike, DType, Out, UfuncOut
@@ -59,6 +60,8 @@ def _with_keywords(
     if len(inputs) > 2:
         inputs, out = inputs[:2], inputs[2]
     into: Any = out[0] if isinstance(out, tuple) else out
+    if into is not None:
+        check_target(into)
     if any(type(x) in (bool, int, float, complex) for x in inputs):
         ufunc(*[x if not isinstance(x, DistArray) else shadow(x) for x in inputs])  # raises
     (a, b), _ = read(*inputs, out=into)
