@@ -48,12 +48,7 @@ def _gufunc(ufunc: np.ufunc, *inputs: Any, out: Any = None, **keywords: Any) -> 
         a, b = inputs
         if type(a) is DistArray and type(b) is DistArray and a._mesh is b._mesh:
             return _product(ufunc, a, b)
-    elif len(inputs) > 2:
-        inputs, out = inputs[:2], inputs[2]
-    if isinstance(out, tuple):
-        out = out[0]
-    if out is not None:
-        check_target(out)
+    inputs, out = _targeted(inputs, out)
     if any(type(x) in (bool, int, float, complex) for x in inputs):
         ufunc(*[x if not isinstance(x, DistArray) else shadow(x) for x in inputs])  # raises
     (a, b), _ = read(*inputs, out=out)
@@ -61,11 +56,19 @@ def _gufunc(ufunc: np.ufunc, *inputs: Any, out: Any = None, **keywords: Any) -> 
         return _product(ufunc, a, b)
     dtype = _dtype(ufunc, a.dtype, b.dtype, out, keywords)
     how: dict[str, Any] = {name: keywords[name] for name in _AXES if name in keywords}
-    if how:
-        result = _along_axes(ufunc, a, b, dtype, how)
-    else:
-        result = _product(ufunc, a, b, dtype, out)
+    result = _along_axes(ufunc, a, b, dtype, how) if how else _product(ufunc, a, b, dtype, out)
     return _delivered(ufunc, (a, b), result, out, how)
+
+
+def _targeted(inputs: tuple[Any, ...], out: Any) -> tuple[tuple[Any, ...], Any]:
+    """The two operands, and what is to be written to if anything is; raises as NumPy does."""
+    if len(inputs) > 2:
+        inputs, out = inputs[:2], inputs[2]
+    if isinstance(out, tuple):
+        out = out[0]
+    if out is not None:
+        check_target(out)
+    return inputs, out
 
 
 def _dtype(
