@@ -57,11 +57,7 @@ def _with_keywords(
     ufunc: np.ufunc, inputs: Sequence[Any], out: UfuncOut, keywords: dict[str, Any]
 ) -> Any:
     """The product of operands of any kind, with the keywords of ufuncs."""
-    if len(inputs) > 2:
-        inputs, out = inputs[:2], inputs[2]
-    into: Any = out[0] if isinstance(out, tuple) else out
-    if into is not None:
-        check_target(into)
+    inputs, into = _targeted(inputs, out)
     if any(type(x) in (bool, int, float, complex) for x in inputs):
         ufunc(*[x if not isinstance(x, DistArray) else shadow(x) for x in inputs])  # raises
     (a, b), _ = read(*inputs, out=into)
@@ -69,11 +65,19 @@ def _with_keywords(
         return _product(ufunc, a, b)
     dtype = _dtype(ufunc, a.dtype, b.dtype, into, keywords)
     how: dict[str, Any] = {name: keywords[name] for name in _AXES if name in keywords}
-    if how:
-        result = _along_axes(ufunc, a, b, dtype, how)
-    else:
-        result = _product(ufunc, a, b, dtype, into)
+    result = _along_axes(ufunc, a, b, dtype, how) if how else _product(ufunc, a, b, dtype, into)
     return _delivered(ufunc, (a, b), result, into, how)
+
+
+def _targeted(inputs: Sequence[Any], out: UfuncOut) -> tuple[Sequence[Any], Any]:
+    """The two operands, and what is to be written to if anything is; raises as NumPy does."""
+    if len(inputs) > 2:
+        inputs, out = inputs[:2], inputs[2]
+    if isinstance(out, tuple):
+        out = out[0]
+    if out is not None:
+        check_target(out)
+    return inputs, out
 
 
 def _dtype(
