@@ -61,7 +61,7 @@ def assign(target: Base, value: Any) -> None:
             target.block[...] = value
 
 
-def _bare(value: Any, mesh: Any) -> Any:
+def _bare(value: Any, mesh: DeviceMesh) -> Any:
     """A scalar of NumPy's for the 0-d result of an operation."""
     if isinstance(value, Base) and isinstance(value.block, np.generic) and value.mesh is mesh:
         return value.plain().block

@@ -1,8 +1,8 @@
 """The distributed array: a block, a layout and a mesh."""
 
 import operator
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
@@ -199,7 +199,11 @@ class DistArray(Scalars, Items, Operators, Methods):
         return call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         for kind in types:
             if not issubclass(kind, _KNOWN) and not hasattr(kind, "__cuda_array_interface__"):
@@ -233,7 +237,7 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __dlpack__(
         self,
         *,
-        stream: Any = None,
+        stream: int | None = None,
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
@@ -252,7 +256,7 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __deepcopy__(self, memo: dict[int, Any]) -> "DistArray":
         return np.copy(self)  # type: ignore[return-value]
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return exporting.reduced(self, protocol)
 
     def __repr__(self) -> str:

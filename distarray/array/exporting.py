@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from distarray.comm import devices
 from distarray.config import config
@@ -44,7 +44,7 @@ def while_in_lists() -> None:
 def capsule(
     x: "DistArray",
     block: Array,
-    stream: Any,
+    stream: int | None,
     max_version: tuple[int, int] | None,
     dl_device: tuple[int, int] | None,
     copy: bool | None,
@@ -64,11 +64,16 @@ def capsule(
         if why and copy is False:
             raise CopyRequiredError(f"{x.summary()} has {why}; export a copy (copy=True)")
         copy = True if why else copy
-    asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+    asked: dict[str, Any] = {
+        "stream": stream,
+        "max_version": max_version,
+        "dl_device": dl_device,
+        "copy": copy,
+    }
     return block.__dlpack__(**{name: value for name, value in asked.items() if value is not None})
 
 
-def reduced(x: "DistArray", protocol: Any) -> Any:
+def reduced(x: "DistArray", protocol: SupportsIndex) -> Any:
     """Reduce an array for a pickle, to a NumPy array or scalar, which any process can load.
 
     Collective if the array is cut.

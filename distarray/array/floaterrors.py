@@ -8,7 +8,7 @@ call the ranks agree on what has been written.
 What Python's own ``warnings`` make of NumPy's warnings is each rank's affair.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context
 from typing import Any
 
@@ -127,7 +127,7 @@ def _place(text: str) -> int:
 class _Notes:
     """What NumPy reports in place of raising; what it has to report otherwise is passed on."""
 
-    def __init__(self, modes: Any) -> None:
+    def __init__(self, modes: Mapping[str, Any]) -> None:
         self._modes = modes
         self._others: Any = np.geterrcall()
         self.first: str | None = None

@@ -134,7 +134,9 @@ class Methods(Base):
 
     # -- shape ----------------------------------------------------------------------------------
 
-    def reshape(self, *shape: int, order: str = "C", copy: bool | None = None) -> Any:
+    def reshape(
+        self, *shape: int | Sequence[int], order: str = "C", copy: bool | None = None
+    ) -> Any:
         """As :func:`numpy.reshape`; a view where no element has to change rank, else a copy."""
         target = shape[0] if len(shape) == 1 else shape
         return call(np.reshape, self, target, order=order, copy=copy)
@@ -405,7 +407,7 @@ class Methods(Base):
         swapped = self.block.byteswap(inplace)
         return self if inplace else self.like(swapped)
 
-    def to_device(self, device: str, /, *, stream: Any = None) -> Any:
+    def to_device(self, device: str, /, *, stream: int | None = None) -> Any:
         """The array on another kind of device; this array itself where it is there already."""
         return call(Methods.to_device, self, device, stream=stream)
 

@@ -165,7 +165,7 @@ def follow(x: DistArray) -> Layout:
     return x.layout if x.layout.is_plain else x.layout.settled()
 
 
-def plain(value: Any) -> Any:
+def plain(value: ArrayLike) -> Any:
     """A 0-d distributed array as NumPy's scalar or 0-d array; anything else as it is.
 
     Communicates only for an element that one rank alone holds.

@@ -193,7 +193,7 @@ def _of_objects(
     given: dict[str, Any] = {} if initial is NoValue else {"initial": _value(initial)}
     if where is not True and where is not NoValue:
         given["where"] = where.full() if isinstance(where, DistArray) else where
-    value = ufunc.reduce(x.full(), axis, dtype, None, keepdims, **given)
+    value = ufunc.reduce(x.full(), axis, dtype, keepdims=keepdims, **given)
     if out is not None:
         into: Any = out[0] if isinstance(out, tuple) else out
         into[...] = value
@@ -213,7 +213,7 @@ def plan_of(
     keepdims: bool,
 ) -> Plan:
     """The plan of a reduction without `out`, `initial` and `where`; raises NumPy's errors."""
-    value = ufunc.reduce(tiny(layout.shape, source), axis, dtype, None, keepdims)
+    value = ufunc.reduce(tiny(layout.shape, source), axis, dtype, keepdims=keepdims)
     return _with_rule(ufunc, layout, place(layout, axis, keepdims, value.dtype))
 
 

@@ -1,7 +1,7 @@
 """What rank 0 alone does with a file system, with its result and its errors on all ranks."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from distarray.comm import DeviceMesh, Group
 from distarray.comm.agree import agree
@@ -37,7 +37,7 @@ def on_rank_zero(
     ----
     A small broadcast, and an allreduce of an integer.
     """
-    result: T | None = None
+    result: Any = None
     if group.rank == 0 and error is None:
         try:
             result = act()

@@ -64,7 +64,7 @@ def assert_matches(
     section = layout.section(coords)
     local = np.asarray(expected)[tuple([slice(start, stop) for start, stop in section])]
     assert block.shape == local.shape, f"block {block.shape} under {layout}, not {local.shape}"
-    host = block if isinstance(block, np.ndarray) else result.mesh.to_host(block)
+    host = result.mesh.to_host(block)
     _compare(host, local, exact, rtol, atol, f"block {section} of {layout}")
 
 

@@ -136,7 +136,7 @@ def _tensor_of(
     return _converted(block, wanted, target)
 
 
-def is_block(x: object) -> bool:
+def is_block(x: Any) -> bool:
     """Whether it is a NumPy or CuPy array, all of whose elements are values."""
     if isinstance(x, _ndarray):
         return not isinstance(x, np.ma.MaskedArray)
@@ -268,7 +268,8 @@ def from_torch(
     mesh = default_mesh() if mesh is None else mesh
     if not check:
         return vouched(block_of(t, mesh, copy), mesh, placements, shape)
-    block, problem = None, None
+    block: Any = None
+    problem = None
     try:
         block = block_of(t, mesh, copy)
     except Exception as error:
@@ -379,7 +380,7 @@ def distribute_tensor(
     src = src_data_rank if src == 0 else src
     # Ranks outside of the mesh learn shape and dtype from what they bring themselves.
     read = src is None or mesh.rank == src or (mesh.coords is None and t is not None)
-    block = agreed(
+    block: Any = agreed(
         mesh.group, lambda: block_of(t, mesh, call="distribute_tensor") if read else None
     )
     return distribute(block, mesh, placements, src)

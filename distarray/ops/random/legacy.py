@@ -212,7 +212,7 @@ def _seeded(seed: Seed, mesh: DeviceMesh | None) -> Philox:
             f"Cannot cast scalar from {np.asarray(seed).dtype!r} to dtype('int64') according to "
             "the rule 'safe'"
         )
-    return Philox.of(sequence_of(seed, mesh))
+    return Philox.of(sequence_of(cast("Any", seed), mesh))
 
 
 # -- one state for all --------------------------------------------------------------------------

@@ -114,7 +114,8 @@ def _elements(x: DistArray, asked: _Asked, equal_nan: bool) -> list[DistArray]:
     if asked[0]:
         result.append(first)
     if asked[1]:
-        numbers = merged.found.inverse[own.inverse].reshape(block.shape)
+        inverse: Any = merged.found.inverse
+        numbers = inverse[own.inverse].reshape(block.shape)
         result.append(wrap(x.mesh.asarray(numbers), x.layout, x.mesh))
     return [*result, count] if asked[2] else result
 
@@ -222,7 +223,8 @@ def _slices(x: DistArray, asked: _Asked, axis: int) -> list[DistArray]:
     if asked[0]:
         result.append(first)
     if asked[1]:
-        numbers = mesh.asarray(merged.found.inverse[own.inverse])
+        inverse: Any = merged.found.inverse
+        numbers = mesh.asarray(inverse[own.inverse])
         result.append(wrap(numbers, Layout.from_cuts(cuts[:1], mesh.shape), mesh))
     return [*result, count] if asked[2] else result
 
