@@ -14,9 +14,9 @@ import numpy as np
 
 from distarray.array import DistArray, to_layout
 from distarray.array.portable import as_array, contiguous, on_host
-from distarray.engines.reducing import place
 from distarray.engines.selecting.selection import select
 from distarray.layout import Cut, Layout
+from distarray.plan import plan_reduction
 from distarray.typing import Array
 
 __all__ = [
@@ -93,7 +93,7 @@ def along(
     """
     layout = brought(x.layout, axes, x.nbytes)
     x = to_layout(x, layout)
-    plan = place(layout, axes, keepdims, statistic.dtype)
+    plan = plan_reduction(layout, axes, keepdims, statistic.dtype)
     cuts = [*[Cut.whole(extent) for extent in statistic.lead], *plan.layout.cuts]
     result = Layout.from_cuts(cuts, layout.mesh_shape)
     shape = result.local_shape(x.mesh.coords)

@@ -9,10 +9,10 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from distarray.array import DistArray, as_distarray, to_layout
 from distarray.comm.agree import agree
 from distarray.comm.group import Group
-from distarray.engines.reducing import place
 from distarray.engines.selecting.order_statistics import brought, lines_of, missing
 from distarray.engines.selecting.weighted import Weighted, select_weighted
 from distarray.layout import Cut, Layout
+from distarray.plan import plan_reduction
 from distarray.typing import Array
 
 __all__ = ["WeightedCall", "checked"]
@@ -68,7 +68,7 @@ class WeightedCall(NamedTuple):
         mesh = x.mesh
         layout = brought(x.layout, axes, x.nbytes + weights.nbytes)
         block, scale = (mesh.to_host(to_layout(v, layout).block) for v in (x, weights))
-        plan = place(layout, axes, keepdims, x.dtype)
+        plan = plan_reduction(layout, axes, keepdims, x.dtype)
         lead = [Cut.whole(extent) for extent in self.shares.shape]
         result = Layout.from_cuts([*lead, *plan.layout.cuts], layout.mesh_shape)
         shape = result.local_shape(mesh.coords)
