@@ -14,9 +14,9 @@ import numpy as np
 from distarray.array.adopting import adopt, adopting
 from distarray.array.base import Base
 from distarray.comm import DeviceMesh
-from distarray.comm.alike import grouped
 from distarray.comm.describing import described, named
 from distarray.comm.group import Group
+from distarray.comm.same_call import grouped
 from distarray.comm.user_lines import user_line
 from distarray.config import config
 from distarray.errors import DivergenceError

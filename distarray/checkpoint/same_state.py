@@ -9,8 +9,8 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.checkpoint.chunk_files import as_bytes, checksum
 from distarray.checkpoint.tree import Flat, Leaf, Node
-from distarray.comm.alike import Said, same_call
 from distarray.comm.group import Group
+from distarray.comm.same_call import Argument, same_call
 from distarray.typing import Array
 
 __all__ = ["check_same_state", "check_same_text"]
@@ -48,7 +48,7 @@ def check_same_state(
             raise error
         return
     said = [
-        Said(f"{name} on rank {{rank}} differs from that on rank 0", repr(value))
+        Argument(f"{name} on rank {{rank}} differs from that on rank 0", repr(value))
         for name, value in options.items()
     ]
     state = (
@@ -56,7 +56,7 @@ def check_same_state(
     )
     about = [json.dumps(_canonical(flat.node)) if error is None else ""]
     about += [f"{name} {value.layout} on {value.mesh.ranks}" for name, _, value in flat.items]
-    said.append(Said(state, "\n".join(about), _CURE))
+    said.append(Argument(state, "\n".join(about), _CURE))
     arrays = {leaf.name: _described(leaf) for leaf in flat.leaves}
     same_call(group, "checkpoint.save", said, arrays, error)
 
@@ -76,7 +76,7 @@ def _canonical(node: Node) -> Node:
 
 def check_same_text(group: Group, text: str, what: str) -> None:
     """Raise on all ranks if a text is not the same on all."""
-    said = Said(f"{what} on rank {{rank}} differs from that on rank 0", text)
+    said = Argument(f"{what} on rank {{rank}} differs from that on rank 0", text)
     same_call(group, "checkpoint.load", [said])
 
 

@@ -52,8 +52,8 @@ _device_types: dict[type, bool] = {np.ndarray: False}
 _aware: bool | None = None
 
 
-def on_device(block: Array | np.generic) -> bool:
-    """Whether the buffer lives on a GPU."""
+def on_device(block: object) -> bool:
+    """Whether something is a buffer on a GPU."""
     kind = type(block)
     known = _device_types.get(kind)
     if known is None:

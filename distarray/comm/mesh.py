@@ -197,13 +197,13 @@ class DeviceMesh:
         """A block as a NumPy array or scalar: itself, or copied from the device."""
         return cast("Any", block).get() if devices.on_device(block) else block
 
-    def scalar(self, block: Array) -> Any:
+    def scalar(self, block: Array | np.generic) -> Any:
         """The 0-d result of an operation as NumPy gives it: a scalar, on the host.
 
         CuPy would give a 0-d array on the device, which can be changed in place. Each operation on
         it, ``if`` and ``float`` would wait for the device.
         """
-        return devices.scalar(self.to_host(block))
+        return devices.scalar(cast("Any", block).get() if devices.on_device(block) else block)
 
     # -- groups of ranks ----------------------------------------------------------------------
 

@@ -21,20 +21,16 @@ from distarray.config import config
 from distarray.engines import chains, reproducible
 from distarray.engines.folds import RULES, Ufunc, combine, identity
 from distarray.layout import Fold, Layout, Partial
-from distarray.plan import ReductionPlan as Plan
-from distarray.plan import plan_reduction as place
-from distarray.plan import restrict
+from distarray.plan import ReductionPlan, plan_reduction, restrict
 from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike, Out, Shape
 
 __all__ = [
     "NoValue",
-    "Plan",
     "check_out",
     "check_target",
     "finish",
     "loop_dtype",
     "part_beside",
-    "place",
     "plan_of",
     "reduce",
     "reduced",
@@ -140,14 +136,14 @@ def _with_arguments(
     if initial is not NoValue:
         keywords["initial"] = initial = _value(initial)
     kind = _checked(ufunc, x, out, mask, keywords)
-    plan = _with_rule(ufunc, x.layout, place(x.layout, axis, keepdims, kind))
+    plan = _with_rule(ufunc, x.layout, plan_reduction(x.layout, axis, keepdims, kind))
     return _folded(ufunc, x, plan, dtype, out, initial, mask)
 
 
 def _folded(
     ufunc: Ufunc,
     x: DistArray,
-    plan: Plan,
+    plan: ReductionPlan,
     dtype: DTypeLike,
     out: Out | Array = None,
     initial: Any = NoValue,
@@ -211,13 +207,13 @@ def plan_of(
     axis: Axes,
     dtype: DTypeLike,
     keepdims: bool,
-) -> Plan:
+) -> ReductionPlan:
     """The plan of a reduction without `out`, `initial` and `where`; raises NumPy's errors."""
     value = ufunc.reduce(tiny(layout.shape, source), axis, dtype, keepdims=keepdims)
-    return _with_rule(ufunc, layout, place(layout, axis, keepdims, value.dtype))
+    return _with_rule(ufunc, layout, plan_reduction(layout, axis, keepdims, value.dtype))
 
 
-def _with_rule(ufunc: Ufunc, layout: Layout, plan: Plan) -> Plan:
+def _with_rule(ufunc: Ufunc, layout: Layout, plan: ReductionPlan) -> ReductionPlan:
     """The plan with what depends on the ufunc."""
     rule = RULES.get(ufunc)
     if rule is None:  # the order matters
@@ -259,7 +255,7 @@ def check_out(
 ) -> None:
     """Raise what NumPy raises about an `out` of a wrong shape or kind."""
     check_target(out)
-    shape = place(x.layout, axis, keepdims, x.dtype).layout.shape
+    shape = plan_reduction(x.layout, axis, keepdims, x.dtype).layout.shape
     ones = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
     function(ones, axis=axis, out=tiny(shape, out.dtype), keepdims=keepdims, **keywords)
     if tuple(out.shape) != shape:
@@ -289,14 +285,14 @@ def loop_dtype(ufunc: Ufunc, x: DistArray, out: DistArray | Array) -> Any:
     return ufunc.resolve_dtypes(kinds, casting="unsafe", reduction=True)[0]
 
 
-def _settled(x: DistArray, plan: Plan) -> tuple[DistArray, Plan]:
+def _settled(x: DistArray, plan: ReductionPlan) -> tuple[DistArray, ReductionPlan]:
     """The operand in a plain layout, and the plan that then holds."""
     x = x.plain()
-    placed = place(x.layout, plan.axes, plan.keepdims, plan.dtype)
+    placed = plan_reduction(x.layout, plan.axes, plan.keepdims, plan.dtype)
     return x, placed._replace(rounds=plan.rounds)
 
 
-def _passes(ufunc: Ufunc, x: DistArray, plan: Plan, mask: DistArray | None) -> bool:
+def _passes(ufunc: Ufunc, x: DistArray, plan: ReductionPlan, mask: DistArray | None) -> bool:
     """Whether an array that is not plain can be reduced as it is, with the same result."""
     fold, partials = RULES[ufunc].fold, x.layout.partials
     if mask is not None or (partials and (fold is None or plan.dtype != x.dtype)):
@@ -307,7 +303,7 @@ def _passes(ufunc: Ufunc, x: DistArray, plan: Plan, mask: DistArray | None) -> b
 def _in_order(
     ufunc: Ufunc,
     x: DistArray,
-    plan: Plan,
+    plan: ReductionPlan,
     dtype: DTypeLike,
     initial: Any,
     where: DistArray | None,
@@ -327,8 +323,8 @@ def _in_order(
         mask = movement.moved(mask, x.layout, layout, x.mesh)
     block = movement.moved(x.block, x.layout, layout, x.mesh)
     part = as_array(reduced(ufunc, block, plan.axes, dtype, True, initial, mask))
-    source = place(layout, plan.axes, True, plan.dtype).layout
-    target = place(x.layout, plan.axes, True, plan.dtype).layout
+    source = plan_reduction(layout, plan.axes, True, plan.dtype).layout
+    target = plan_reduction(x.layout, plan.axes, True, plan.dtype).layout
     return movement.moved(part, source, target, x.mesh).reshape(shape)
 
 
@@ -344,7 +340,7 @@ def part_beside(a: DistArray, x: DistArray) -> Array:
 def _contribution(
     ufunc: Ufunc,
     x: DistArray,
-    plan: Plan,
+    plan: ReductionPlan,
     dtype: DTypeLike,
     initial: Any,
     where: DistArray | None,
@@ -393,7 +389,9 @@ def reduced(
     return value if initial is NoValue else ufunc(value, initial)
 
 
-def finish(part: Any, plan: Plan, ufunc: Ufunc, mesh: DeviceMesh, out: Out | Array = None) -> Any:
+def finish(
+    part: Any, plan: ReductionPlan, ufunc: Ufunc, mesh: DeviceMesh, out: Out | Array = None
+) -> Any:
     """Fold the ranks' contributions, or leave a large result pending; write it to `out`."""
     layout = plan.layout
     if not layout.shape:
@@ -410,7 +408,7 @@ def finish(part: Any, plan: Plan, ufunc: Ufunc, mesh: DeviceMesh, out: Out | Arr
     return wrap(part, layout, mesh) if out is None else write(part, layout, mesh, out)
 
 
-def _stays_pending(plan: Plan, ufunc: Ufunc) -> bool:
+def _stays_pending(plan: ReductionPlan, ufunc: Ufunc) -> bool:
     """Whether a result is large enough to leave its fold to whoever reads it."""
     if RULES[ufunc].fold is None:
         return False

@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.comm.alike import Said
+from distarray.comm.same_call import Argument
 from distarray.io.file_paths import absolute_path
 from distarray.layout import Placement
 from distarray.typing import Array, ArrayLike, DType
@@ -68,9 +68,9 @@ def _values(found: Array) -> str:
     return f"not distributed, CRC-32 {crc32(whole.data):08x}"
 
 
-def path_said(path: str) -> Said:
+def path_said(path: str) -> Argument:
     """The path, which must be the same on all ranks."""
-    return Said(
+    return Argument(
         "the ranks name different files",
         repr(absolute_path(path)),
         "the ranks of a mesh read or write one file together; give the same path on all ranks, or "
@@ -78,10 +78,10 @@ def path_said(path: str) -> Said:
     )
 
 
-def options_said(options: Mapping[str, Any]) -> list[Said]:
+def options_said(options: Mapping[str, Any]) -> list[Argument]:
     """The arguments of a call, by name."""
     return [
-        Said(f"{name} on rank {{rank}} differs from that on rank 0", described(value))
+        Argument(f"{name} on rank {{rank}} differs from that on rank 0", described(value))
         for name, value in sorted(options.items())
     ]
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from distarray.comm import DeviceMesh
-from distarray.comm.alike import Said, same_call
+from distarray.comm.same_call import Argument, same_call
 from distarray.io.file_paths import FileLike
 from distarray.io.fingerprints import options_said, value_words
 from distarray.typing import Array
@@ -60,7 +60,7 @@ def origin_of(
     """
     path = os.fspath(file) if isinstance(file, (str, bytes, os.PathLike)) else None
     kind = "no path" if path is None else "a path"
-    kinds = Said("the ranks give different kinds of files", kind)
+    kinds = Argument("the ranks give different kinds of files", kind)
     own = os.fsdecode(os.path.abspath(path)) if path is not None else ""
     found = same_call(mesh.group, call, [kinds, *options_said(said)], error=error, own=own)
     return Origin(path, found.one and path is not None)
@@ -92,7 +92,7 @@ def read_by_each(
         error = caught
     what = words(np.asarray(found)) if isinstance(found, (np.ndarray, np.generic)) else ""
     cure = "give one path on all ranks, or files with the same content"
-    said = Said("the ranks read different values", what, cure)
+    said = Argument("the ranks read different values", what, cure)
     same_call(mesh.group, call, [said], error=error)
     values: T = found
     return values

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from distarray.comm import DeviceMesh, default_mesh
-from distarray.comm.alike import Said, same_call
+from distarray.comm.same_call import Argument, same_call
 from distarray.io.contents import Contents
 from distarray.io.file_errors import as_given, reading
 from distarray.io.file_paths import PathLike, absolute_path, local_path
@@ -176,7 +176,7 @@ def _opened(
     except Exception as caught:
         error = as_given(caught, name)
     found = "" if contents is None else repr([*contents.arrays])
-    seen = Said("the ranks see different files", found, _SHARED)
+    seen = Argument("the ranks see different files", found, _SHARED)
     try:
         same_call(mesh.group, call, [seen], error=error)
     except Exception:

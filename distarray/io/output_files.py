@@ -19,8 +19,8 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree, agreed
-from distarray.comm.alike import Said, same_call
 from distarray.comm.files import open_file
+from distarray.comm.same_call import Argument, same_call
 from distarray.io.atomic_file import with_final_name
 from distarray.io.contiguous import ALONE, pieces, whole, write_body
 from distarray.io.file_errors import tried
@@ -107,7 +107,9 @@ def target_for(
             own = os.fsdecode(os.path.abspath(target))
     except Exception as caught:
         error = error or caught
-    kind = Said("the ranks give different kinds of files", "an open file" if is_open else "a path")
+    kind = Argument(
+        "the ranks give different kinds of files", "an open file" if is_open else "a path"
+    )
     found = same_call(mesh.group, call, [kind, *options_said(said)], words, error, own=own)
     return Target(target, found.one and not is_open, found.order)
 

@@ -1,7 +1,7 @@
 """What rank 0 alone does with a file system, with its result and its errors on all ranks."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from distarray.comm import DeviceMesh, Group
 from distarray.comm.agree import agree
@@ -50,8 +50,7 @@ def on_rank_zero(
             f"\n    rank {group.rank}  {said}"
         )
     agree(group, error)
-    shared: T = found
-    return shared
+    return cast("T", found)
 
 
 def found_on_rank_zero(

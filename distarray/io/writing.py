@@ -8,7 +8,7 @@ from typing import Any
 from distarray.array import DistArray
 from distarray.array.creation import as_distarray, common_mesh
 from distarray.comm import DeviceMesh
-from distarray.comm.alike import same_call
+from distarray.comm.same_call import same_call
 from distarray.io.file_paths import PathLike, local_path
 from distarray.io.fingerprints import options_said, path_said, value_words
 from distarray.io.formats import check_options, find_format, format_of_name, module_of

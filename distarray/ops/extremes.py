@@ -18,9 +18,10 @@ from distarray.array import DistArray, Objects, as_distarray, implements, moveme
 from distarray.array.portable import contiguous
 from distarray.array.probes import tiny
 from distarray.engines.folds import fold_with
-from distarray.engines.reducing import NoValue, Plan, place, write
+from distarray.engines.reducing import NoValue, write
 from distarray.layout import Layout
 from distarray.ops.scans import without_nan
+from distarray.plan import ReductionPlan, plan_reduction
 from distarray.typing import Array, ArrayLike, Axis, Out
 
 __all__ = ["argmax", "argmin", "nanargmax", "nanargmin"]
@@ -126,14 +127,14 @@ def _planned(
     dtype: np.dtype[Any],
     axis: int | None,
     keepdims: bool,
-) -> tuple[int | None, Plan]:
+) -> tuple[int | None, ReductionPlan]:
     """The axis counted from the front, and the plan of the result; raises NumPy's errors."""
     function(tiny(layout.shape, dtype), axis=axis)
     axis = None if axis is None or not layout.ndim else normalize_axis_index(axis, layout.ndim)
-    return axis, place(layout, axis, keepdims, _INDEX)
+    return axis, plan_reduction(layout, axis, keepdims, _INDEX)
 
 
-def _check_out(function: Callable[..., Any], plan: Plan, out: DistArray) -> None:
+def _check_out(function: Callable[..., Any], plan: ReductionPlan, out: DistArray) -> None:
     """Raise what NumPy raises about an `out` of a wrong shape or kind."""
     if tuple(out.shape) != plan.layout.shape:
         raise ValueError(f"output array does not match result of np.{function.__name__}.")
@@ -141,7 +142,7 @@ def _check_out(function: Callable[..., Any], plan: Plan, out: DistArray) -> None
 
 
 def _local(
-    function: Callable[..., Any], x: DistArray, plan: Plan, axis: int | None
+    function: Callable[..., Any], x: DistArray, plan: ReductionPlan, axis: int | None
 ) -> tuple[Array, Array]:
     """The block's winners and their global indices, with all reduced dimensions kept."""
     block, layout, mesh = x.block, x.layout, x.mesh

@@ -8,9 +8,10 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout
 from distarray.engines.folds import Ufunc
-from distarray.engines.reducing import NoValue, check_out, part_beside, place, reduce
+from distarray.engines.reducing import NoValue, check_out, part_beside, reduce
 from distarray.ops import statistics
 from distarray.ops.scans import without_nan
+from distarray.plan import plan_reduction
 from distarray.typing import Array, ArrayLike, Axes, DTypeLike
 
 __all__ = ["nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
@@ -227,7 +228,7 @@ def _variance(
     count = _count(x, mask, axis, True, where)
     if where is not NoValue and where is not True:
         mask = mask | ~part_beside(as_distarray(where, x.mesh), x)
-    plan = place(x.layout, axis, keepdims, kind)
+    plan = plan_reduction(x.layout, axis, keepdims, kind)
     with np.errstate(invalid="ignore", divide="ignore"):
         if mean is NoValue:
             centre = statistics.centre_of(x, axis, dtype, where, count)

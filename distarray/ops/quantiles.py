@@ -10,10 +10,11 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from distarray.array import DistArray, Objects, as_distarray, common_mesh, implements
 from distarray.array.probes import tiny
-from distarray.engines.reducing import NoValue, place, write
+from distarray.engines.reducing import NoValue, write
 from distarray.engines.selecting.interpolation import Places, interpolated, places
 from distarray.engines.selecting.order_statistics import Statistic, along
 from distarray.engines.selecting.weighted_lines import WeightedCall, checked
+from distarray.plan import plan_reduction
 from distarray.typing import Array, ArrayLike, Axes, DType
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
@@ -305,7 +306,7 @@ def _probed(
     value = np.asarray(function(probe, *given, axis=axis, keepdims=keepdims, **arguments))
     if out is not None:
         lead = value.shape[: np.ndim(given[0])] if given else ()
-        wanted = (*lead, *place(x.layout, axis, keepdims, x.dtype).layout.shape)
+        wanted = (*lead, *plan_reduction(x.layout, axis, keepdims, x.dtype).layout.shape)
         if tuple(out.shape) != wanted:
             raise ValueError(f"the result has shape {wanted}, and `out` has {tuple(out.shape)}")
         small = np.zeros(value.shape, out.dtype)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, implements
-from distarray.engines.reducing import NoValue, Plan, finish, place, reduce
+from distarray.engines.reducing import NoValue, finish, reduce
 from distarray.layout import Fold, Layout
+from distarray.plan import ReductionPlan, plan_reduction
 from distarray.typing import ArrayLike, Axes, DTypeLike
 
 __all__ = ["all", "amax", "amin", "any", "count_nonzero", "max", "min", "prod", "ptp", "sum"]
@@ -182,10 +183,10 @@ def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) ->
 
 
 @lru_cache(maxsize=1024)
-def _counting(layout: Layout, axis: Axes, keepdims: bool) -> Plan:
+def _counting(layout: Layout, axis: Axes, keepdims: bool) -> ReductionPlan:
     """The plan of a count; raises NumPy's errors about the axis."""
     np.count_nonzero(np.zeros([0] * layout.ndim), axis)
-    return place(layout, axis, keepdims, np.dtype(np.intp))
+    return plan_reduction(layout, axis, keepdims, np.dtype(np.intp))
 
 
 @implements(np.ptp)

@@ -31,17 +31,16 @@ from distarray.config import config
 from distarray.engines import reproducible
 from distarray.engines.reducing import (
     NoValue,
-    Plan,
     check_out,
     finish,
     part_beside,
-    place,
     reduce,
     reduced,
     write,
 )
 from distarray.engines.tiles import TILE, PairwiseSum, restricted, spot, tiles
 from distarray.layout import Fold, Layout
+from distarray.plan import ReductionPlan, plan_reduction
 from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike
 
 __all__ = ["average", "mean", "std", "var", "variance"]
@@ -184,9 +183,9 @@ def kind_of(
 def counted(x: DistArray, axis: Axes, keepdims: bool, where: ArrayLike) -> DistArray | np.intp:
     """How many elements go into a result: one number for all, or an array where there is a mask."""
     if where is NoValue or where is True:
-        plan = place(x.layout, axis, keepdims, x.dtype)
+        plan = plan_reduction(x.layout, axis, keepdims, x.dtype)
         return np.intp(prod([x.layout.shape[dim] for dim in plan.axes]))
-    plan = place(x.layout, axis, keepdims, np.dtype(np.intp))
+    plan = plan_reduction(x.layout, axis, keepdims, np.dtype(np.intp))
     mask = np.broadcast_to(part_beside(as_distarray(where, x.mesh), x), x.block.shape)
     part = reduced(np.add, mask, plan.axes, np.intp, keepdims)
     count: DistArray = finish(part, plan, np.add, x.mesh)
@@ -235,7 +234,7 @@ def variance(
         check_out(function, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     if dtype is None and x.dtype.kind in "iub":
         dtype = np.dtype(np.float64)
-    plan = place(x.layout, axis, keepdims, kind)
+    plan = plan_reduction(x.layout, axis, keepdims, kind)
     mean = NoValue if mean is None else mean
     if out is None and where is mean is NoValue and _is_numpys(x, plan):
         part = np.var(x.block, axis, dtype, ddof=ddof, keepdims=keepdims)
@@ -245,7 +244,7 @@ def variance(
 
 def _in_two_passes(
     x: DistArray,
-    plan: Plan,
+    plan: ReductionPlan,
     axis: Axes,
     dtype: DTypeLike | None,
     out: DistArray | None,
@@ -273,7 +272,7 @@ def _in_two_passes(
     return divided(total, np.maximum(count - ddof, 0))
 
 
-def _is_numpys(x: DistArray, plan: Plan) -> bool:
+def _is_numpys(x: DistArray, plan: ReductionPlan) -> bool:
     """Whether one call of NumPy's is all: no slice is cut, and a copy of the block is small."""
     block = x.block
     whole = type(block) is np.ndarray and not plan.mesh_dims and 0 < block.nbytes <= _LONG
@@ -299,7 +298,7 @@ def squeezed(kept: DistArray, axes: tuple[int, ...]) -> DistArray:
 
 
 def squared_deviations(
-    x: DistArray, centre: Array, plan: Plan, dtype: DTypeLike | None, skip: Array | None
+    x: DistArray, centre: Array, plan: ReductionPlan, dtype: DTypeLike | None, skip: Array | None
 ) -> DistArray:
     """Sums of the squared distances of a plain array from the centre.
 
@@ -309,7 +308,7 @@ def squared_deviations(
         The values.
     centre : array
         Subtracted from the values; broadcasts onto the block.
-    plan : Plan
+    plan : ReductionPlan
         Of the sum.
     dtype : dtype or None
         The data type that the sums are computed in.
@@ -331,7 +330,7 @@ def squared_deviations(
 
 
 def _summed_squares(
-    block: Array, centre: Array, plan: Plan, dtype: DTypeLike | None, skip: Array | None
+    block: Array, centre: Array, plan: ReductionPlan, dtype: DTypeLike | None, skip: Array | None
 ) -> Array:
     """The block's own sums, tile by tile: no temporary as large as the block."""
     if block.size <= TILE:

@@ -10,9 +10,10 @@ from distarray.array.portable import ufunc_method
 from distarray.array.probes import tiny
 from distarray.engines.chains import whole_along
 from distarray.engines.folds import Ufunc, neutral
-from distarray.engines.reducing import Plan, check_target, finish, loop_dtype, reduce, write
+from distarray.engines.reducing import check_target, finish, loop_dtype, reduce, write
 from distarray.layout import Cut
 from distarray.ops.scans import AxisOfUfunc, accumulate, from_front, one_axis, order_matters
+from distarray.plan import ReductionPlan
 from distarray.typing import Array, ArrayLike, DType, DTypeLike
 
 __all__ = ["outer", "reduceat"]
@@ -96,7 +97,7 @@ def reduceat(
     if cut.parts == 1:
         part = ufunc_method(ufunc, "reduceat", x.block, starts, axis, dtype)
         return write(part, layout, x.mesh, out)
-    plan = Plan((axis,), True, kind, layout, cut.mesh_dims)
+    plan = ReductionPlan((axis,), True, kind, layout, cut.mesh_dims)
     return finish(_pieces(ufunc, x, starts, axis, dtype, kind), plan, ufunc, x.mesh, out)
 
 

@@ -16,7 +16,7 @@ import distarray as da
 import distarray.io as io
 import distarray.numpy as np
 from distarray import DeviceMesh, DistArray, Replicate, Shard, checkpoint
-from distarray.comm.alike import Said, same_call
+from distarray.comm.same_call import Argument, same_call
 from distarray.errors import ArgumentsDiffer
 from tests.io.helpers import cut_small, tiny
 
@@ -319,16 +319,18 @@ def test_what_is_said_alike(world: Any, ranks: int) -> None:
 
     def program(group: Any) -> None:
         odd = group.rank == group.size - 1 > 0
-        assert same_call(group, "f", [Said("w", "t")], {"b": "1", "a": "2"}).order == ["b", "a"]
+        assert same_call(group, "f", [Argument("w", "t")], {"b": "1", "a": "2"}).order == ["b", "a"]
         assert same_call(group, "f", [], own=str(odd)).one == (group.size == 1)
         if group.size == 1:
             return
         text = f"{'x' * 900}{int(odd)}xxx"
         with pytest.raises(ArgumentsDiffer, match=r"\n    rank \d+  \.\.\.x*1xxx\n  a cure$"):
-            same_call(group, "f", [Said("what on {rank}", text, "a cure")])
+            same_call(group, "f", [Argument("what on {rank}", text, "a cure")])
         with pytest.raises(ArgumentsDiffer, match=r"f: only on one:(.|\n)*nothing"):
-            same_call(group, "f", [Said("only on one", "x")] * odd)
+            same_call(group, "f", [Argument("only on one", "x")] * odd)
         with pytest.raises(KeyError, match="mine"):
-            same_call(group, "f", [Said("w", str(odd))], error=KeyError("mine") if odd else None)
+            same_call(
+                group, "f", [Argument("w", str(odd))], error=KeyError("mine") if odd else None
+            )
 
     world.run(ranks, program)

@@ -20,13 +20,13 @@ from distarray.layout.placement import Fold
 if TYPE_CHECKING:
     from distarray.comm.group import Group
 
-__all__ = ["Said", "SameCall", "alike", "grouped", "same_call"]
+__all__ = ["Argument", "SameCall", "same_on_all", "grouped", "same_call"]
 
 #: Characters of a rank's text in a message.
 _SHOWN = 200
 
 
-class Said(NamedTuple):
+class Argument(NamedTuple):
     """An argument that must be equal on all ranks, as this rank has it.
 
     Attributes
@@ -60,7 +60,7 @@ class SameCall(NamedTuple):
     one: bool
 
 
-def alike(group: "Group", *texts: str) -> tuple[bool, ...]:
+def same_on_all(group: "Group", *texts: str) -> tuple[bool, ...]:
     """For each text, whether it is the same on all ranks; collective.
 
     Cost
@@ -78,7 +78,7 @@ def alike(group: "Group", *texts: str) -> tuple[bool, ...]:
 def same_call(
     group: "Group",
     call: str,
-    said: Sequence[Said],
+    arguments: Sequence[Argument],
     arrays: Mapping[str, str] | None = None,
     error: Exception | None = None,
     own: str = "",
@@ -91,7 +91,7 @@ def same_call(
         The ranks that make the call.
     call : str
         The function's name, for messages.
-    said : sequence of Said
+    arguments : sequence of Argument
         The arguments.
     arrays : mapping of str to str, optional
         The arrays by name, described in words. Their order may differ between ranks.
@@ -119,21 +119,23 @@ def same_call(
     if group.size == 1 and error is not None:
         raise error
     problem = "" if error is None else f"{type(error).__name__}: {error}"
-    same, one = alike(group, repr(([(each.what, each.text) for each in said], mine, problem)), own)
+    same, one = same_on_all(
+        group, repr(([(each.what, each.text) for each in arguments], mine, problem)), own
+    )
     if same:
         if error is not None:
             raise error
         return SameCall([name for name, _ in mine], one)
-    found = group.allgather_object((list(said), mine), "agreement on arguments")
+    found = group.allgather_object((list(arguments), mine), "agreement on arguments")
     agree(group, error)
     _compare(call, found)
     return SameCall([name for name, _ in found[0][1]], one)
 
 
-def _compare(call: str, found: Sequence[tuple[list[Said], list[tuple[str, str]]]]) -> None:
+def _compare(call: str, found: Sequence[tuple[list[Argument], list[tuple[str, str]]]]) -> None:
     """Raise if arguments or arrays differ between the ranks."""
-    texts = [{each.what: each.text for each in said} for said, _ in found]
-    for what, cure in dict.fromkeys((each.what, each.cure) for said, _ in found for each in said):
+    texts = [{each.what: each.text for each in given} for given, _ in found]
+    for what, cure in dict.fromkeys((each.what, each.cure) for given, _ in found for each in given):
         _check(call, what, [theirs.get(what, "nothing") for theirs in texts], cure)
     arrays = [dict(theirs) for _, theirs in found]
     for name in sorted(set().union(*arrays)):
@@ -144,8 +146,8 @@ def _compare(call: str, found: Sequence[tuple[list[Said], list[tuple[str, str]]]
 
 _DIFFERS = "an array on rank {rank} differs from that on rank 0"
 _EQUAL = (
-    "names, shapes, data types and layouts must be the same on all ranks, and so must the values "
-    "of what is not distributed"
+    "names, shapes, data types and layouts must be the same on all ranks, and so must values that "
+    "are not distributed"
 )
 
 
