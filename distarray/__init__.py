@@ -93,7 +93,7 @@ _ROOMS = ("checkpoint", "io", "job", "numpy", "torch")
 
 def _load_operations() -> None:
     import_module("distarray.ops")
-    import_module("distarray.io.rows")
+    import_module("distarray.io.numpy_functions")
 
 
 loader[:] = [_load_operations]

@@ -83,7 +83,7 @@ def test_without_an_mpi_library_the_error_says_what_to_install():
 def test_whoever_can_make_an_array_has_its_operations(statement: str) -> None:
     if "torch" in statement:
         pytest.importorskip("torch", reason="the extra torch is not installed")
-    rooms = ("distarray.ops", "distarray.io.rows")
+    rooms = ("distarray.ops", "distarray.io.numpy_functions")
     assert loaded_after(statement, *rooms) == " ".join(rooms)
 
 

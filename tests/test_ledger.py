@@ -8,7 +8,7 @@ import pytest
 import distarray.ops  # noqa: F401
 from distarray.array import FUNCTIONS, UFUNC_METHODS
 from distarray.array.registry import Row
-from distarray.coverage_ledger import REASONS, dispatchable, entries, ufuncs
+from distarray.coverage import REASONS, dispatchable, entries, ufuncs
 
 LEDGER = entries()
 #: Keywords of ours that NumPy's creation functions do not have.

@@ -1,6 +1,6 @@
 """The distributed array, the registry of operations, and how arrays are made and moved."""
 
-from distarray.array.core import DistArray, wrap
+from distarray.array.core import DistArray, single, wrap
 from distarray.array.creation import (
     as_distarray,
     common_mesh,
@@ -45,6 +45,7 @@ __all__ = [
     "placed_layout",
     "register_function",
     "register_ufunc",
+    "single",
     "to_layout",
     "wrap",
 ]

@@ -37,6 +37,7 @@ def assign(target: Base, value: Any) -> None:
     also from another mesh.
     """
     refuse_read_only(target.block)
+    value = _bare(value, target.mesh)
     if target.dtype == object and not isinstance(value, Base):
         target.block[...] = value  # every rank has all of it; a list may be one element
         return
@@ -49,16 +50,22 @@ def assign(target: Base, value: Any) -> None:
             f"could not broadcast input array from shape {shape_text(shape)} into shape "
             f"{shape_text(target.shape)}"
         )
-    if isinstance(value, Base):
+    is_array = isinstance(value, (Base, np.ndarray))
+    if is_array and not target.size:
+        np.empty(0, target.dtype)[:] = np.empty(0, value.dtype)  # no element is converted
+    elif isinstance(value, Base):
         _assign_distributed(target, value)
-        return
-    value = fitted(value, target.dtype)
-    if np.ndim(value):
-        value = _part(target, value)
-    elif isinstance(value, np.ndarray):
-        value = value[()]  # a device takes scalars of the host alone
-    if target.layout.holds(target.mesh.coords):
-        target.block[...] = value
+    else:
+        value = _own_part(target, fitted(value, target.dtype))
+        if target.layout.holds(target.mesh.coords):
+            target.block[...] = value
+
+
+def _bare(value: Any, mesh: Any) -> Any:
+    """A scalar of NumPy's for the 0-d result of an operation."""
+    if isinstance(value, Base) and isinstance(value.block, np.generic) and value.mesh is mesh:
+        return value.plain().block
+    return value
 
 
 def brought(value: Any, mesh: DeviceMesh) -> Any:
@@ -106,8 +113,9 @@ def one_element(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _check_records(value: Any, dtype: np.dtype[Any]) -> None:
     """Raise what NumPy raises for records that cannot become elements of a data type."""
-    if isinstance(value, Base) and value.block.dtype.kind == "V":
-        np.zeros(1, value.block.dtype).astype(dtype)
+    kind = getattr(value, "dtype", None)
+    if isinstance(kind, np.dtype) and kind.kind == "V":
+        np.zeros(1, kind).astype(dtype)
 
 
 def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -125,8 +133,14 @@ def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
     return value
 
 
-def _part(target: Base, value: Any) -> Any:
+def _own_part(target: Base, value: Any) -> Any:
     """What a rank needs of a replicated value: its part of what the value broadcasts to."""
+    if isinstance(value, np.ndarray) and not value.ndim:
+        return value.astype(target.dtype)[()]  # a device takes scalars of the host alone
+    if isinstance(value, np.generic):
+        np.empty((), target.dtype)[()] = value  # refused on all ranks where there is no room for it
+    if not np.ndim(value):
+        return value
     value = target.mesh.asarray(value)
     value = value.reshape(value.shape[max(0, value.ndim - target.ndim) :])
     lead = target.ndim - value.ndim

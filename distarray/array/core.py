@@ -20,7 +20,7 @@ from distarray.errors import GatherLimitError
 from distarray.layout import Layout, Placement
 from distarray.typing import Array, ArrayLike, DTypeLike
 
-__all__ = ["DistArray", "wrap"]
+__all__ = ["DistArray", "single", "wrap"]
 
 
 # Scalars first: Operators' == takes away the hash.
@@ -97,7 +97,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         result: DistArray = object.__new__(DistArray)
         result.layout = layout = self.layout
         result.mesh = mesh = self.mesh
-        result.block = block if layout.shape else mesh.scalar(block)
+        result.block = block if layout.shape else single(block, layout, mesh)
         return result
 
     def settle(self) -> None:
@@ -277,3 +277,20 @@ def wrap(block: Array | np.generic, layout: Layout, mesh: DeviceMesh) -> DistArr
     self.layout = layout
     self.mesh = mesh
     return self
+
+
+def single(value: Array, layout: Layout, mesh: DeviceMesh) -> Any:
+    """The 0-d result of an operation as a scalar of the same type on all ranks.
+
+    A single text is as long as its type, which only the rank knows that has the text.
+
+    Cost
+    ----
+    One broadcast of the text where it is at one coordinate; else none.
+    """
+    scalar = mesh.scalar(value)
+    if layout.ats and isinstance(scalar, (np.str_, np.bytes_)) and mesh.coords is not None:
+        for mesh_dim in layout.ats:
+            root = layout.placements[mesh_dim].coordinate  # type: ignore[attr-defined]
+            scalar = mesh.subgroup((mesh_dim,)).broadcast_object(scalar, root)
+    return scalar

@@ -33,6 +33,9 @@ __all__ = [
     "to_layout",
 ]
 
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+SHOWN_AS = "np."
+
 Placements = Sequence[Placement] | Placement
 
 
@@ -71,7 +74,7 @@ def from_section(
     return wrap(fill(section), layout, mesh)
 
 
-def common_mesh(*operands: ArrayLike) -> DeviceMesh:
+def common_mesh(*operands: ArrayLike | slice | tuple[Any, ...] | None) -> DeviceMesh:
     """The one mesh of all distributed arrays among the operands; the default mesh if none is.
 
     Raises

@@ -17,7 +17,7 @@ from distarray.comm import DeviceMesh
 from distarray.comm.alike import grouped
 from distarray.comm.describing import described, named
 from distarray.comm.group import Group
-from distarray.comm.lines import user_line
+from distarray.comm.user_lines import user_line
 from distarray.config import config
 from distarray.errors import DivergenceError
 from distarray.typing import Array

@@ -13,7 +13,7 @@ from distarray.array.ladder import on_objects
 from distarray.array.movement import moved
 from distarray.array.registry import fallback
 from distarray.comm import DeviceMesh
-from distarray.comm.lines import is_house
+from distarray.comm.user_lines import is_house
 from distarray.config import config
 from distarray.errors import NotDistributedError, PerformanceWarning
 from distarray.layout import Layout

@@ -194,7 +194,8 @@ def _folded(ufunc: np.ufunc, lines: Array, kind: DTypeLike, initial: Any, mask: 
         return carry
     step = max(1, _PIECE // max(1, carry.size))
     for start in range(0, len(lines), step):
-        piece = np.concatenate([carry[None], lines[start : start + step]], dtype=kind)
+        parts = [carry[None], lines[start : start + step]]
+        piece = np.concatenate(parts, dtype=kind, casting="unsafe")
         carry = ufunc.accumulate(piece, 0)[-1]
     return carry
 

@@ -28,9 +28,9 @@ def from_blocks(
     block: Array, counts: Sequence[int], dim: int, mesh: DeviceMesh, mesh_dim: int
 ) -> DistArray:
     """An array whose blocks along one dimension have the given lengths."""
-    cuts = [Cut.whole(extent) for extent in block.shape]
-    cuts[dim] = Cut.ragged(counts, (mesh_dim,), (mesh.shape[mesh_dim],))
-    return wrap(block, Layout.from_cuts(cuts, mesh.shape), mesh)
+    cut = Cut.ragged(counts, (mesh_dim,), (mesh.shape[mesh_dim],))
+    layout = Layout.replicated(block.shape, mesh.shape).replace(dim, cut)
+    return wrap(block, layout, mesh)
 
 
 def from_local(

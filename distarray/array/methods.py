@@ -13,6 +13,7 @@ from distarray.array.base import Base
 from distarray.array.casting import cast
 from distarray.array.ladder import call, is_free, watched
 from distarray.array.portable import refuse_read_only
+from distarray.array.storage import is_contiguous
 from distarray.typing import ArrayLike, Axes, DTypeLike, Order, Out, Reducing
 
 __all__ = ["Methods"]
@@ -419,6 +420,8 @@ class Methods(Base):
     def tobytes(self, order: Order = "C") -> bytes:
         """The bytes of the whole array on every rank; collective unless replicated."""
         alone = self.mesh.size() == 1  # nothing to gather: not copied twice
+        if str(order) in "Aa" and not alone:
+            order = "F" if is_contiguous(self, "F") and not is_contiguous(self, "C") else "C"
         whole = self.mesh.to_host(self.plain().to_local()) if alone else np.asarray(self)
         return whole.tobytes(order)
 

@@ -8,13 +8,16 @@ through the host.
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from distarray.array import faults
 from distarray.comm import devices
 from distarray.typing import Array, DTypeLike
+
+if TYPE_CHECKING:
+    from distarray.array.core import DistArray
 
 __all__ = [
     "Adapted",
@@ -33,6 +36,9 @@ __all__ = [
     "take",
     "ufunc_method",
 ]
+
+#: A block or a distributed array.
+Operand = TypeVar("Operand", Array, "DistArray")
 
 _module = devices.module_of
 _host_types = (np.ndarray, np.generic)
@@ -182,7 +188,7 @@ def call_ufunc(ufunc: np.ufunc, *inputs: Array, **keywords: Any) -> Array:
     return ufunc(*inputs, **keywords)
 
 
-def conjugated(a: Array) -> Array:
+def conjugated(a: Operand) -> Operand:
     """The conjugate of complex numbers; others as they are: NumPy makes int8 of bools."""
     return np.conjugate(a) if a.dtype.kind == "c" else a
 
@@ -232,7 +238,7 @@ class Adapted:
             self._call = partial(on_host, function)
 
     def __call__(
-        self, *inputs: Any, out: Array | None = None, where: Array | bool = True, **keywords: Any
+        self, *inputs: Any, out: Any = None, where: Array | bool = True, **keywords: Any
     ) -> Any:
         """``function(*inputs, out=out, where=where, **keywords)``."""
         keywords.pop("order", None)

@@ -5,3 +5,6 @@ let rank 0 alone change the file system; ``output`` lets rank 0 alone speak and 
 gives all ranks one clock and one chance; ``ending`` brings the job to one end; ``main`` reads the
 command line and puts them together.
 """
+
+#: Its functions stand for those that the program calls (see :mod:`distarray.comm.waits.stacks`).
+SHOWN_AS = None

@@ -18,9 +18,9 @@ _OF_TASKS = ("asyncio.", "concurrent.", "multiprocessing.", "loky.", "joblib.ext
 
 
 def begin() -> None:
-    """Know of functions of the program's that a rank calls by itself (see `distarray.comm.own`)."""
+    """Note functions of the program that a rank calls by itself (see `distarray.comm.alone`)."""
     global _by_itself
-    from distarray.comm.own import own_mesh  # which imports NumPy, before which `open` is replaced
+    from distarray.comm import own_mesh  # which imports NumPy, before which `open` is replaced
 
     _by_itself = own_mesh
 

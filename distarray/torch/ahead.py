@@ -1,9 +1,9 @@
-"""What a sharded model does ahead of time: parts on their way while it computes.
+"""Communication that goes on while a sharded model computes.
 
-Units are used in the same order in every pass, mostly. So while one computes, the parameters of
-the one that came after it last time are gathered already, and gradients are on their way to the
-ranks that own them while the next unit finds its own. MPI goes on only when it is asked, which the
-hooks on what autograd saves do.
+Units are mostly used in the same order in every pass. While one computes, the parameters of the
+one that followed it last time are gathered already, and gradients travel to the ranks that own
+them while the next unit computes its own. MPI makes progress only when it is called: the hooks on
+the tensors that autograd saves call `poke`.
 """
 
 import threading
@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from distarray.torch.conversations import Coming
 
@@ -19,13 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Landing", "Order", "landed", "poke", "under_way"]
 
-Tensor = Any
 
 _talking = threading.local()
 
 
 def under_way(coming: Coming) -> Coming:
-    """Note what has been begun, so that `poke` lets it go on."""
+    """Note a transfer that has been begun, so that `poke` lets it go on."""
     if not hasattr(_talking, "list"):
         _talking.list = []
     _talking.list.append(coming)
@@ -33,14 +34,14 @@ def under_way(coming: Coming) -> Coming:
 
 
 def poke() -> None:
-    """Let what is under way in this thread go on, without waiting."""
+    """Let the transfers of this thread go on, without waiting."""
     talking = getattr(_talking, "list", None)
     if talking:
         _talking.list = [coming for coming in talking if not coming.poke()]
 
 
 class Order:
-    """In which order units are gathered in a pass; as it was last time it is expected to be."""
+    """The order in which units are gathered in a pass, expected to be that of the last pass."""
 
     __slots__ = ("expected", "seen")
 
@@ -88,26 +89,26 @@ class Landing:
 
 
 class _Landed(torch.autograd.Function):  # type: ignore[misc]
-    """The parts themselves; their gradients are those that a landing has.
+    """The parts themselves; their gradients are taken from a landing.
 
-    Autograd goes backward through what was made last first. Made before all else of a pass, this
-    is gone through at its end: until then the gradients have time to arrive.
+    Autograd goes backward through the newest nodes first. This node is made before all others of a
+    pass and comes last: the gradients have until then to arrive.
     """
 
     @staticmethod
-    def forward(ctx: Any, landing: Landing, *parts: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: FunctionCtx, landing: Landing, *parts: Tensor) -> tuple[Tensor, ...]:
         """The parts."""
         ctx.landing = landing
         ctx.set_materialize_grads(False)
         return tuple([part.detach() for part in parts])  # no views: values may be assigned
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        """The gradients, waited for; those that came this way are there already."""
+    def backward(ctx: FunctionCtx, *grads: Tensor | None) -> tuple[Any, ...]:
+        """The gradients of the landing, waited for; else those that autograd brings."""
         return None, *(ctx.landing.take() or grads)
 
 
 def landed(landing: Landing, parts: list[Tensor]) -> tuple[Tensor, ...]:
-    """Parts whose gradients a landing will have."""
+    """Parts whose gradients will be taken from a landing."""
     found: tuple[Tensor, ...] = _Landed.apply(landing, *parts)
     return found

@@ -1,20 +1,19 @@
-"""What replicas have to have in common: their parameters' shapes, then their values."""
+"""Replicas made alike: their parameters' shapes are compared, then their values copied."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from distarray.comm.agree import agree
+from distarray.comm.group import Group
 from distarray.comm.mesh import DeviceMesh, default_mesh
 from distarray.errors import DivergenceError, MeshError
 from distarray.torch import conversations as talk
 from distarray.torch.parts import plainly
 
 __all__ = ["agree_alike", "line_of", "take_over"]
-
-Tensor = Any
-Group = Any
 
 
 def line_of(
@@ -42,7 +41,11 @@ def line_of(
 
 
 def agree_alike(
-    call: str, group: Group, error: Exception | None, tensors: Sequence[Tensor], options: Any
+    call: str,
+    group: Group,
+    error: Exception | None,
+    tensors: Sequence[Tensor],
+    options: Sequence[Any],
 ) -> None:
     """Raise on all ranks if one has an error, or if their parameters or options differ."""
     agree(group, error)

@@ -5,7 +5,8 @@ from math import sqrt
 from typing import Any
 
 import torch
-from torch.nn import functional
+from torch import Tensor
+from torch.nn import Module, functional
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout, Placement, Replicate
@@ -18,9 +19,6 @@ from distarray.torch.parts import plainly
 from distarray.torch.tensor import DistTensor, laid_out
 
 __all__ = ["AttentionParallel"]
-
-Tensor = Any
-Module = Any
 
 
 class AttentionParallel(ParallelStyle):
@@ -108,9 +106,9 @@ def _attend(
     module: Module,
     mesh: DeviceMesh,
     style: AttentionParallel,
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Tensor | DistTensor,
+    key: Tensor | DistTensor,
+    value: Tensor | DistTensor,
     key_padding_mask: Tensor | None = None,
     need_weights: bool = True,
     attn_mask: Tensor | None = None,
@@ -146,11 +144,11 @@ def _attend(
 
 
 def _batch_first(
-    module: Module, mesh: DeviceMesh, style: AttentionParallel, *inputs: Any
+    module: Module, mesh: DeviceMesh, style: AttentionParallel, *inputs: Tensor | DistTensor
 ) -> list[Tensor]:
     """Queries, keys and values (batch, length, features), whole, for each rank's own heads.
 
-    What is the same object stays one, so that its gradient is summed once.
+    An object that is given twice stays one, so that its gradient is summed once.
     """
     found: dict[int, Tensor] = {}
     for x in inputs:
@@ -187,7 +185,7 @@ def _projected(module: Module, inputs: list[Tensor]) -> list[Tensor]:
 
 
 def _lengthened(module: Module, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Keys and values with the learned one and the one of zeros behind them, if there are."""
+    """Keys and values with the module's learned and zero ones appended; how many these are."""
     added = 0
     batch, heads, _, size = k.shape
     if module.bias_k is not None:
@@ -247,7 +245,7 @@ def _mixed(
     bias: Tensor | None,
     need_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """The values mixed by attention, and by how much if that is asked for."""
+    """The values weighted by attention, and the weights if they are asked for."""
     dropping = module.training and module.dropout > 0
     if not q.shape[1]:  # a rank with no heads still takes part in the gradients
         weights = q.new_zeros(*q.shape[:3], k.shape[2])
@@ -264,23 +262,19 @@ def _mixed(
 
 
 def _kept(module: Module, mesh: DeviceMesh, weights: Tensor) -> Tensor:
-    batch, _, *lengths = weights.shape
-    cuts = [
-        Cut.whole(batch),
-        Cut.chunked(module.num_heads, (0,), mesh.shape),
-        *map(Cut.whole, lengths),
-    ]
-    return dropout_mask(Layout.from_cuts(cuts, mesh.shape), mesh, module.dropout, weights)
+    layout = _cut_by_heads(module, mesh, weights)
+    return dropout_mask(layout, mesh, module.dropout, weights)
 
 
 def _all_heads(module: Module, mesh: DeviceMesh, weights: Tensor, average: bool) -> Tensor:
     """The attention weights of all ranks' heads, or their mean."""
     if average:
         return reduce_from(weights.sum(1) / module.num_heads, mesh)
+    return laid_out(weights, mesh, _cut_by_heads(module, mesh, weights)).full_tensor()
+
+
+def _cut_by_heads(module: Module, mesh: DeviceMesh, weights: Tensor) -> Layout:
+    """The layout of attention weights (batch, heads, to, from)."""
     batch, _, *lengths = weights.shape
-    cuts = [
-        Cut.whole(batch),
-        Cut.chunked(module.num_heads, (0,), mesh.shape),
-        *map(Cut.whole, lengths),
-    ]
-    return laid_out(weights, mesh, Layout.from_cuts(cuts, mesh.shape)).full_tensor()
+    heads = Cut.chunked(module.num_heads, (0,), mesh.shape)
+    return Layout.from_cuts([Cut.whole(batch), heads, *map(Cut.whole, lengths)], mesh.shape)

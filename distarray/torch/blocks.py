@@ -1,14 +1,13 @@
-"""Tensors as the arrays that a group of ranks talks about, and back.
+"""Tensors as the arrays that collective calls of a group take, and back.
 
 MPI reads host memory and folds the numbers that NumPy knows. A tensor on a device goes through the
 host; bfloat16, float16 and the float8 kinds are folded in float32 and rounded once, at the end;
 where nothing is computed, elements that NumPy has no type for travel as integers of their size.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
+from torch import Tensor
 
 from distarray.layout.placement import Fold
 from distarray.torch import counting
@@ -17,7 +16,6 @@ from distarray.typing import Array
 
 __all__ = ["foldable", "folded_back", "folds_in_place", "movable", "moved_back", "plain", "refill"]
 
-Tensor = Any
 
 _float8 = [
     kind
@@ -44,9 +42,9 @@ def plain(call: str, tensor: Tensor) -> Tensor:
     Parameters
     ----------
     call : str
-        Who asks, for the message.
-    tensor : Any
-        What was given; DTensors, sparse, quantized, nested and meta tensors are refused.
+        The calling function, for the message.
+    tensor : torch.Tensor
+        DTensors, sparse, quantized, nested and meta tensors are refused.
     """
     usual = type(tensor) in _PLAIN and tensor.layout is _STRIDED
     if usual and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested):
@@ -64,7 +62,7 @@ def foldable(tensor: Tensor, fold: Fold) -> Array:
     if inexact and fold in _BITS:
         raise TypeError(f"{fold.value!r} is for integers and booleans, not {dtype}")
     if not inexact and fold is Fold.AVG:
-        raise TypeError(f"the mean of {dtype} is none: convert it to a floating dtype")
+        raise TypeError(f"there is no mean of {dtype}: convert it to a floating dtype")
     if dtype.is_complex and fold in (Fold.MIN, Fold.MAX):
         raise TypeError(f"{fold.value!r} of complex numbers: they have no order")
     if dtype in _FOLDED_IN and fold not in _LOGICAL:
@@ -75,7 +73,7 @@ def foldable(tensor: Tensor, fold: Fold) -> Array:
 
 
 def folds_in_place(tensor: Tensor, fold: Fold) -> bool:
-    """Whether what `foldable` gives is the tensor's own memory, and keeps its dtype."""
+    """Whether `foldable` gives the tensor's own memory, in its own dtype."""
     if fold in _LOGICAL and tensor.dtype is not torch.bool:
         raise TypeError(f"{fold.value!r} in place is for bool tensors, not {tensor.dtype}")
     if tensor.dtype in _FOLDED_IN or tensor.device.type != "cpu":
@@ -93,7 +91,7 @@ def folded_back(result: Array, like: Tensor, fold: Fold) -> Tensor:
 
 
 def refill(tensor: Tensor, result: Array) -> None:
-    """Put a fold's result into the operand, wherever that is."""
+    """Put a fold's result into the operand, on whatever device that is."""
     values = torch.from_numpy(np.asarray(result)).to(tensor.dtype)
     if counting.watching and tensor.device.type != "cpu":
         counting.record("h2d", values.nbytes)
@@ -110,7 +108,7 @@ def movable(tensor: Tensor) -> Array:
 
 
 def moved_back(result: Array, like: Tensor) -> Tensor:
-    """What was received, as a tensor of the dtype and on the device of what was sent."""
+    """A received array as a tensor of the dtype and on the device of the one that was sent."""
     # not ascontiguousarray, which gives a number a dimension
     tensor = torch.from_numpy(np.asarray(result, order="C"))
     if like.dtype in _TRAVELS_AS:
@@ -121,7 +119,8 @@ def moved_back(result: Array, like: Tensor) -> Tensor:
 def _to_host(tensor: Tensor) -> Array:
     if counting.watching and tensor.device.type != "cpu":
         counting.record("d2h", tensor.nbytes)
-    return tensor.numpy(force=True)
+    block: Array = tensor.numpy(force=True)
+    return block
 
 
 def _to_device(tensor: Tensor, like: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ On one side of each the tensor is the same on all ranks, and so is the loss that
 :mod:`distarray.torch.collectives` says how their gradients differ from those of its own.
 """
 
-from typing import Any
+from torch import Tensor
 
 from distarray.comm.mesh import DeviceMesh
 from distarray.layout.placement import Fold
@@ -13,8 +13,6 @@ from distarray.torch import gradients
 from distarray.torch.conversations import MeshDim, Sizes
 
 __all__ = ["copy_to", "gather_from", "reduce_from", "scatter_to"]
-
-Tensor = Any
 
 
 def copy_to(tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None) -> Tensor:

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from distarray.array import DistArray, distribute
 from distarray.array.from_blocks import from_ranks, vouched
 from distarray.comm import DeviceMesh, default_mesh, devices
 from distarray.comm.agree import agreed
 from distarray.errors import CopyRequiredError
-from distarray.layout import Placement
 from distarray.torch import counting
 from distarray.torch.dtypes import as_torch_dtype, numpy_view, tensor_view, torch_dtype
 from distarray.torch.refusals import (
@@ -21,17 +21,23 @@ from distarray.torch.refusals import (
     refuse_block,
     refuse_gradient,
 )
+from distarray.typing import Array, DTypeLike, Placements
 
 __all__ = ["block_of", "distribute_tensor", "from_torch", "is_block", "to_torch"]
 
-Placements = Sequence[Placement] | Placement
 
 _ndarray = np.ndarray
 _Tensor = torch.Tensor
 _CPU = torch.device("cpu")
 
 
-def to_torch(x: Any, *, device: Any = None, dtype: Any = None, copy: bool | None = None) -> Any:
+def to_torch(
+    x: DistArray | Array,
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | DTypeLike = None,
+    copy: bool | None = None,
+) -> Tensor:
     """This rank's block as a tensor.
 
     On the block's own device the tensor shares the block's memory: what is written to one is seen
@@ -71,9 +77,9 @@ def to_torch(x: Any, *, device: Any = None, dtype: Any = None, copy: bool | None
 
     Notes
     -----
-    It is a local call: each rank decides for itself. Of a distributed array they decide alike, for
-    data type, direction of strides and whether it can be written to are those of the array, also
-    on a rank that has nothing of it.
+    It is a local call: each rank decides for itself. Of a distributed array all decide alike, for
+    its data type, the direction of its strides and whether it can be written to are equal on all
+    ranks, also on those that hold none of it.
 
     Examples
     --------
@@ -84,15 +90,15 @@ def to_torch(x: Any, *, device: Any = None, dtype: Any = None, copy: bool | None
     >>> float(x.sum())
     12.0
     """
-    block = x.block if type(x) is DistArray else x
+    block: Any = x.block if type(x) is DistArray else x
     plain = type(block) is _ndarray and block.flags.writeable
     if plain and device is None and dtype is None and copy is None:
         try:
             t = torch.from_numpy(block)
         except (TypeError, ValueError):
-            pass  # told below, or shared another way
+            pass  # refused below, or shared another way
         else:
-            # torch takes an empty block with any strides; where others have them they raise.
+            # torch takes an empty block with any strides; ranks whose blocks have elements raise.
             if block.size or _shareable(block):
                 if counting.watching:
                     counting.record("shared", block.nbytes)
@@ -100,8 +106,13 @@ def to_torch(x: Any, *, device: Any = None, dtype: Any = None, copy: bool | None
     return _tensor_of(block, device, dtype, copy)
 
 
-def _tensor_of(block: Any, device: Any, dtype: Any, copy: bool | None) -> Any:
-    """`to_torch` of a block in all other cases."""
+def _tensor_of(
+    block: Array | np.generic,
+    device: torch.device | str | None,
+    dtype: torch.dtype | DTypeLike,
+    copy: bool | None,
+) -> Tensor:
+    """`to_torch` of a block that torch does not take as it is."""
     if isinstance(block, np.generic):
         if copy is False:
             raise CopyRequiredError("to_torch: a 0-d result is a value, with no memory to share")
@@ -125,39 +136,39 @@ def _tensor_of(block: Any, device: Any, dtype: Any, copy: bool | None) -> Any:
     return _converted(block, wanted, target)
 
 
-def is_block(x: Any) -> bool:
+def is_block(x: object) -> bool:
     """Whether it is a NumPy or CuPy array, all of whose elements are values."""
     if isinstance(x, _ndarray):
         return not isinstance(x, np.ma.MaskedArray)
     return devices.on_device(x)
 
 
-def _on_own_device(block: Any, copy: bool | None) -> Any:
+def _on_own_device(block: Array, copy: bool | None) -> Tensor:
     """A tensor over the block's memory, or over a copy of it where one was asked for."""
     shareable = _shareable(block)
     if not shareable and not copy:
         refuse_block(block, "to_torch")
     t = _view(block) if shareable else tensor_view(_native(block))
-    counting.told("copied" if copy else "shared", block.nbytes)
+    counting.count("copied" if copy else "shared", block.nbytes)
     return t.clone() if copy and shareable else t
 
 
-def _converted(block: Any, dtype: Any, target: Any) -> Any:
+def _converted(block: Array, dtype: torch.dtype, target: torch.device) -> Tensor:
     """A tensor on another device or of another data type; converted first, then moved."""
     if devices.on_device(block) and target.type == "cpu":
-        counting.told("d2h", block.nbytes)
+        counting.count("d2h", block.nbytes)
         return tensor_view(devices.to_host(block)).to(dtype)
     t = _view(block) if _shareable(block) else tensor_view(_native(block))
     if t.dtype != dtype:
         t = t.to(dtype)
-        counting.told("copied", t.nbytes)
+        counting.count("copied", t.nbytes)
     if not _same(t.device, target):
-        counting.told("h2d", t.nbytes)
+        counting.count("h2d", t.nbytes)
         t = t.to(target)  # blocking: the block may change as soon as this returns
     return t
 
 
-def _shareable(block: Any) -> bool:
+def _shareable(block: Array) -> bool:
     """Whether torch can use the block's memory as it is."""
     return devices.on_device(block) or (
         block.dtype.isnative
@@ -166,29 +177,32 @@ def _shareable(block: Any) -> bool:
     )
 
 
-def _view(block: Any) -> Any:
+def _view(block: Array) -> Tensor:
     return torch.from_dlpack(block) if devices.on_device(block) else tensor_view(block)
 
 
-def _native(block: Any) -> Any:
+def _native(block: Array) -> Array:
     """A fresh C-contiguous copy in this machine's byte order."""
     return np.array(block, block.dtype.newbyteorder("="), order="C", copy=True)
 
 
-def _device_of(block: Any) -> Any:
-    return torch.device("cuda", block.device.id) if devices.on_device(block) else _CPU
+def _device_of(block: Array) -> torch.device:
+    if not devices.on_device(block):
+        return _CPU
+    device: Any = block.device  # CuPy's, with a number
+    return torch.device("cuda", device.id)
 
 
-def _same(here: Any, target: Any) -> bool:
+def _same(here: torch.device, target: torch.device) -> bool:
     """Whether a device is the one asked for; one without a number is any of its kind."""
     return here.type == target.type and target.index in (None, here.index)
 
 
 def from_torch(
-    t: Any,
+    t: Tensor,
     *,
     mesh: DeviceMesh | None = None,
-    placements: Placements | None = None,
+    placements: "Placements | None" = None,
     shape: Sequence[int] | None = None,
     copy: bool | None = None,
     check: bool = True,
@@ -214,8 +228,8 @@ def from_torch(
         True: memory of its own in any case. False: never copy. By default only what the device
         asks for is copied.
     check : bool
-        False: nothing is sent, `shape` is needed, and the caller vouches that all ranks bring
-        what fits; a block that does not fit is then an error on its own rank alone.
+        False: nothing is sent, `shape` is needed, and the caller vouches that the blocks of all
+        ranks fit; a block that does not fit is then an error on its own rank alone.
 
     Returns
     -------
@@ -226,7 +240,7 @@ def from_torch(
     ------
     TypeError
         For a DTensor (see :func:`from_dtensor`) or another tensor without strided memory, and for
-        a data type that NumPy has not.
+        a data type that NumPy does not have.
     ValueError
         If the tensor requires grad.
     CopyRequiredError
@@ -262,13 +276,15 @@ def from_torch(
     return from_ranks(block, problem, mesh, placements, shape)
 
 
-def block_of(t: Any, mesh: DeviceMesh, copy: bool | None = None, call: str = "from_torch") -> Any:
+def block_of(
+    t: Tensor, mesh: DeviceMesh, copy: bool | None = None, call: str = "from_torch"
+) -> Array:
     """The tensor as a block on the mesh's kind of device; does not communicate."""
     if copy is None and mesh.device_type == "cpu" and type(t) is _Tensor:
         try:
             block = t.numpy()
         except (TypeError, ValueError, RuntimeError):
-            pass  # told below, or shared another way
+            pass  # refused below, or shared another way
         else:
             if counting.watching:
                 counting.record("shared", block.nbytes)
@@ -279,7 +295,7 @@ def block_of(t: Any, mesh: DeviceMesh, copy: bool | None = None, call: str = "fr
         t = t.resolve_conj().resolve_neg()
     refuse_bits(t, call)
     if str(t.device) == mesh.device:
-        counting.told("copied" if copy else "shared", t.nbytes)
+        counting.count("copied" if copy else "shared", t.nbytes)
         return array_view(t.clone() if copy else t, mesh, call)
     if copy is False:
         raise CopyRequiredError(
@@ -289,7 +305,7 @@ def block_of(t: Any, mesh: DeviceMesh, copy: bool | None = None, call: str = "fr
     return _fetched(t, mesh, call)
 
 
-def _unwritable(block: Any) -> Any:
+def _unwritable(block: Array) -> Array:
     """Protect an expanded tensor, several elements of which are one place in memory."""
     if block.size and any(
         n > 1 and not stride for n, stride in zip(block.shape, block.strides, strict=True)
@@ -298,27 +314,29 @@ def _unwritable(block: Any) -> Any:
     return block
 
 
-def _fetched(t: Any, mesh: DeviceMesh, call: str) -> Any:
+def _fetched(t: Tensor, mesh: DeviceMesh, call: str) -> Array:
     """The block of a tensor that is on another device."""
     if t.device.type != "cpu":
-        counting.told("d2h", t.nbytes)
+        counting.count("d2h", t.nbytes)
         t = t.cpu()  # blocking: the values are there when this returns
     if mesh.device_type != "cpu":
-        counting.told("h2d", t.nbytes)
-    return mesh.asarray(numpy_view(t, call))
+        counting.count("h2d", t.nbytes)
+    block: Array = mesh.asarray(numpy_view(t, call))
+    return block
 
 
-def array_view(t: Any, mesh: DeviceMesh, call: str) -> Any:
+def array_view(t: Tensor, mesh: DeviceMesh, call: str) -> Array:
     """The block over a tensor that is on this rank's device."""
-    if mesh.device_type != "cpu":
-        return mesh.xp.from_dlpack(t)
-    return _unwritable(numpy_view(t, call))
+    if mesh.device_type == "cpu":
+        return _unwritable(numpy_view(t, call))
+    block: Array = mesh.xp.from_dlpack(t)
+    return block
 
 
 def distribute_tensor(
-    t: Any,
+    t: Tensor,
     mesh: DeviceMesh | None = None,
-    placements: Placements | None = None,
+    placements: "Placements | None" = None,
     src: int | None = 0,
     *,
     device_mesh: DeviceMesh | None = None,

@@ -1,8 +1,8 @@
-"""Buffers that a forward in training changes, such as running statistics, on all ranks alike.
+"""Buffers that a forward in training changes, such as running statistics, equal on all ranks.
 
-Ranks that see different parts of a batch come to different statistics. As in torch's own data
-parallel modules those of the first rank count. The others take them over when the backward pass
-ends, where all ranks are together, so that what is evaluated and what is saved afterwards is the
+Ranks that see different parts of a batch compute different statistics. As in torch's own data
+parallel modules those of the first rank count. The others take them over at the end of the
+backward pass, where all ranks are together, so that evaluation and checkpoints afterwards are the
 same everywhere; and before the next forward, if there was no backward pass.
 """
 
@@ -11,31 +11,31 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
+from distarray.comm.group import Group
 from distarray.torch.alike import take_over
 
 __all__ = ["Buffers", "equalize_buffers"]
 
-Tensor = Any
-Module = Any
-Group = Any
 
-#: Of each module that has buffers what keeps them alike.
+#: For each module that has buffers, the `Buffers` that keeps them equal.
 _KEEPERS: "WeakKeyDictionary[Module, Buffers]" = WeakKeyDictionary()
 
 
 class Buffers:
-    """What keeps a model's buffers alike.
+    """Keeps the buffers of a model equal on all ranks.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Whose: all that nothing keeps alike already.
+        The model. Modules in it that belong to another `Buffers` are left to that one.
     group : Group
         The ranks.
     every : bool
-        Whether all of them count as changed by a forward in training. Otherwise those of torch's
-        norms, and those that are other tensors or have been written to by torch's functions.
+        Whether all of them count as changed by a forward in training. Otherwise only those of
+        torch's norms, and those that were replaced or written to by torch's functions.
     """
 
     def __init__(self, module: Module, group: Group, every: bool) -> None:

@@ -3,9 +3,9 @@
 A gradient has a layout, too. What is cut has a gradient that is cut alike; of a pending sum every
 contribution has the whole sum's gradient, replicated. For what is replicated there are two cases.
 *Alike*: every rank computes the same with it, and finds the same gradient. *Pending*: each rank
-computes something else with it, so that it finds a contribution, and the sum of those is the
-gradient. The border of tensor parallelism, which passes a tensor on as it is and adds up its
-gradients, is thus the way from "replicated, gradient alike" to "replicated, gradient pending".
+computes something else with it and finds a contribution; the sum of these is the gradient. The
+border of tensor parallelism, which passes a tensor on as it is and adds up its gradients, is thus
+the way from "replicated, gradient alike" to "replicated, gradient pending".
 """
 
 from functools import lru_cache
@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from distarray.array.movement import moved
@@ -23,13 +25,12 @@ from distarray.torch.blocks import movable, moved_back
 
 __all__ = ["Route", "border", "carried", "carry", "gradient_layout"]
 
-Tensor = Any
 
 _SUM = Partial()
 
 
 class Route(NamedTuple):
-    """From where to where, for a tensor and (the other way) for its gradient."""
+    """The layouts between which a tensor and, the other way, its gradient are carried."""
 
     src: Layout
     dst: Layout
@@ -39,7 +40,7 @@ class Route(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def gradient_layout(layout: Layout, pending: tuple[int, ...] = ()) -> Layout:
-    """The layout of the gradient of what is laid out so.
+    """The layout of the gradient of a tensor in this layout.
 
     Parameters
     ----------
@@ -64,13 +65,13 @@ def carry(tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
     return _carry(tensor, mesh, route)
 
 
-def _forward(ctx: Any, tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
+def _forward(ctx: FunctionCtx, tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
     ctx.mesh, ctx.route = mesh, route
     result = carried(tensor, mesh, route.src, route.dst)
     return tensor.view_as(tensor) if result is tensor else result
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+def _backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Any, ...]:
     src, dst, grad_src, grad_dst = ctx.route
     return carry(grad, ctx.mesh, Route(grad_dst, grad_src, dst, src)), None, None
 
@@ -84,7 +85,7 @@ _carry: Any = _made.apply
 
 
 class _Border(NamedTuple):
-    """Where a tensor was carried, and what it is there."""
+    """A tensor carried to where it is: its version, the way, and the result."""
 
     version: int
     mesh: DeviceMesh
@@ -92,20 +93,20 @@ class _Border(NamedTuple):
     there: Tensor
 
 
-#: Of each tensor the border that it passed last, as long as it lives.
+#: The last border that each living tensor passed.
 _borders: Any = WeakTensorKeyDictionary()
 
 
 def border(tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
-    """As `carry` to where the tensor itself is already, and only its gradient is to move.
+    """As `carry`; a tensor of which only the gradient moves passes each border once.
 
     Layers that are given the same tensor, as queries, keys and values are, share one border: their
-    gradients are summed before they are sent, and not each sent by itself.
+    gradients are summed before they are sent, instead of each being sent by itself.
     """
     records = tensor.requires_grad and torch.is_grad_enabled()
     if not records or route.src is not route.dst or route.grad_src is route.grad_dst:
         return carry(tensor, mesh, route)
-    if tensor.is_leaf:  # which what comes after it would keep alive, and it what comes after it
+    if tensor.is_leaf:  # it and what lies behind the border would keep each other alive
         return _carry(tensor, mesh, route)
     known: _Border | None = _borders.get(tensor)
     if known is None or known[:3] != (tensor._version, mesh, route):
@@ -114,7 +115,7 @@ def border(tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
     return known.there
 
 
-def _step_across(ctx: Any, tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
+def _step_across(ctx: FunctionCtx, tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
     ctx.mesh, ctx.route = mesh, route
     return tensor.detach()  # a view would keep the tensor alive
 

@@ -1,8 +1,8 @@
-"""What of torch's objects is saved in checkpoints, and how they get it back.
+"""Checkpoints of torch's modules, optimizers, schedulers, tensors and generators.
 
-Importing this tells :mod:`distarray.checkpoint`, which does so when it first meets an object of
-torch's. Parameters that are distributed are saved as distributed arrays, and so is what an
-optimizer keeps of them: a checkpoint is loaded on any number of ranks, parallel in any way.
+Importing this registers them with :mod:`distarray.checkpoint`, which imports it when it first
+meets an object of torch's. Distributed parameters are saved as distributed arrays, and so is an
+optimizer's state of them: a checkpoint is loaded on any number of ranks, parallel in any way.
 """
 
 from collections.abc import Iterator
@@ -10,21 +10,22 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
 
 from distarray.array import DistArray, empty
 from distarray.checkpoint.adapters import AsSaved, Exact, Filled, register
 from distarray.layout import Layout, Replicate, Shard
 from distarray.torch.buffers import equalize_buffers
 from distarray.torch.dtypes import numpy_view, tensor_view
-from distarray.torch.guards import look_at
+from distarray.torch.guards import prepare_optimizer
 from distarray.torch.parts import local_of
 from distarray.torch.placed import Placed, placed_as
+from distarray.typing import Array
 
 __all__ = ["register_torch"]
 
-Tensor = Any
-Module = Any
-Optimizer = Any
 State = dict[Any, Any]
 
 
@@ -46,16 +47,16 @@ def _array_of(tensor: Tensor, placed: Placed | None, name: str = "tensor") -> An
     return Filled(whole, lambda: _assign(whole, array))
 
 
-def _assign(array: DistArray, values: DistArray) -> None:
+def _assign(array: DistArray, values: DistArray | Array) -> None:
     array[...] = values.reshape(array.shape)
 
 
-def _block_of(array: Any) -> Any:
+def _block_of(array: DistArray | Array) -> Array:
     return array.mesh.to_host(array.to_local()) if isinstance(array, DistArray) else array
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
-def _put_back(tensor: Tensor, array: Any, placed: Placed | None) -> None:
+def _put_back(tensor: Tensor, array: DistArray | Array, placed: Placed | None) -> None:
     """Give a tensor the values of its array; nothing is copied where they share memory."""
     if placed is not None and placed.viewed is not None:
         around = placed.around
@@ -104,13 +105,13 @@ def _parameters(optimizer: Optimizer) -> list[Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def _alike(value: Any, parameter: Tensor) -> Placed | None:
-    """How a tensor that belongs to a parameter is laid out: as it, if it has its shape."""
+def _alike(value: Tensor, parameter: Tensor) -> Placed | None:
+    """The layout of a tensor that belongs to a parameter: the parameter's, if shapes agree."""
     return placed_as(parameter) if value.ndim and value.shape == parameter.shape else None
 
 
 def _optimizer_state(optimizer: Optimizer) -> State:
-    look_at(optimizer)
+    prepare_optimizer(optimizer)
     parameters = _parameters(optimizer)
     numbers = {id(parameter): number for number, parameter in enumerate(parameters)}
     kept = AsSaved()
@@ -130,7 +131,7 @@ def _optimizer_state(optimizer: Optimizer) -> State:
 
 
 def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
-    look_at(optimizer)
+    prepare_optimizer(optimizer)
     for group, saved in zip(optimizer.param_groups, state["groups"], strict=True):
         group.update({name: value for name, value in saved.items() if name != "params"})
     for number, parameter in enumerate(_parameters(optimizer)):
@@ -151,8 +152,8 @@ def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
                 mine[name] = value
 
 
-def _made(value: Any, parameter: Tensor) -> Tensor:
-    """A tensor for what was saved of a parameter's state; collective."""
+def _made(value: DistArray | Array, parameter: Tensor) -> Tensor:
+    """A tensor for a saved array of a parameter's state; collective."""
     placed = placed_as(parameter)
     around = None if placed is None else placed.around
     if isinstance(value, DistArray) and around is not None and value.shape == around.whole:
@@ -174,7 +175,7 @@ def _restore_tensor(tensor: Tensor, state: State) -> None:
 
 
 def register_torch() -> None:
-    """Tell the checkpoints how modules, optimizers, schedulers, tensors, generators are saved."""
+    """Register how modules, optimizers, schedulers, tensors and generators are saved."""
     register(torch.nn.Module, "torch.module", _module_state, _restore_module)
     register(torch.optim.Optimizer, "torch.optimizer", _optimizer_state, _restore_optimizer)
     register(

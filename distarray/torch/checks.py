@@ -1,8 +1,10 @@
-"""What is looked at before a module is distributed: on each rank, and between the ranks."""
+"""Checks of a module before it is distributed: on each rank, and between the ranks."""
 
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
@@ -12,11 +14,9 @@ from distarray.torch.placed import averaged_by, placed_as
 
 __all__ = ["agree_on_parameters", "check_apart", "check_parameters", "check_replicas", "owners"]
 
-Module = Any
-
 
 def owners(root: Module) -> dict[int, list[tuple[str, Module, str]]]:
-    """For each parameter, by its id, who has it: (module's name, module, parameter's name)."""
+    """The places of each parameter, by its id: (module's name, module, parameter's name)."""
     found: dict[int, list[tuple[str, Module, str]]] = {}
     for path, module in root.named_modules():
         for name, tensor in module._parameters.items():
@@ -53,7 +53,7 @@ def _check_each(root: Module, call: str) -> None:
 
 
 def check_replicas(root: Module, call: str) -> None:
-    """Refuse what would see each rank's part of the batch where it is meant to see the whole."""
+    """Refuse modules that would normalize over this rank's part of the batch alone."""
     there = torch.distributed
     connected = there.is_available() and there.is_initialized()
     for name, part in root.named_modules():
@@ -85,7 +85,7 @@ def check_apart(root: Module, call: str, ranks: set[int], averaging: bool) -> No
             raise ValueError(
                 f"{call}: {name} is cut over the same ranks, as {placed.around.layout}; the mean "
                 "would mix the gradients of different rows. Average over another dimension of "
-                "the mesh; fully_shard and the parallel styles do what is to be done over their own"
+                "the mesh; fully_shard and the parallel styles finish gradients over their own"
             )
         if not averaging and len(ranks & averaged_by(tensor)) > 1:
             raise ValueError(
@@ -125,7 +125,7 @@ def agree_on_parameters(
             )
 
 
-def _whole(tensor: Any) -> tuple[int, ...]:
+def _whole(tensor: Tensor) -> tuple[int, ...]:
     """The global shape: of what is distributed already the ranks have parts of any lengths."""
     placed = placed_as(tensor)
     return tuple(tensor.shape) if placed is None else placed.whole

@@ -28,9 +28,8 @@ where one rank's loss depends on a result, that of the other ranks has to, too. 
 differentiated twice.
 """
 
-from typing import Any
-
 import torch
+from torch import Tensor
 
 from distarray.comm.mesh import DeviceMesh
 from distarray.layout.placement import Fold
@@ -48,7 +47,6 @@ __all__ = [
     "reduce_scatter",
 ]
 
-Tensor = Any
 
 #: Folds of which there is a gradient, but not that of a linear map.
 _CURVED = (Fold.MIN, Fold.MAX, Fold.PROD)

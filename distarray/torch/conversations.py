@@ -1,15 +1,16 @@
-"""What the collectives do, without gradients: tensors in, tensors out, one call of a group each."""
+"""The collectives without gradients: tensors in, tensors out, one call of a group each."""
 
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from distarray.array.divergence import verify_among, verify_equal
 from distarray.comm.algorithms import begin_allgather, begin_reduce_scatter, joined
+from distarray.comm.group import Group
 from distarray.comm.mesh import DeviceMesh
 from distarray.comm.pending import FINISHED, Pending
 from distarray.comm.talkers import allow
@@ -50,18 +51,16 @@ __all__ = [
     "verify_replicas",
 ]
 
-Tensor = Any
-Group = Any
 MeshDim = int | str | tuple[int | str, ...] | None
 Sizes = int | Sequence[int] | None
 Parts = tuple[int, ...]
 
-#: What takes tensors of different shapes on the ranks.
+#: The calls that take tensors of different shapes on the ranks.
 _OF_PARTS = ("all_gather", "all_to_all", "gather_from")
 
 
 def _goes_backward() -> bool:
-    """Whether this is a thread of autograd's for a device: who asked for the gradients waits."""
+    """Whether this is autograd's thread of a device, for which the calling thread waits."""
     on_its_own = isinstance(threading.current_thread(), threading._DummyThread)
     return on_its_own and bool(torch._C._current_graph_task_id() != -1)
 
@@ -73,7 +72,7 @@ allow(_goes_backward)
 
 
 def along(call: str, tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim) -> tuple[Tensor, Group]:
-    """The tensor, if it is one that can be sent, and the ranks that talk."""
+    """The tensor, checked to be one that can be sent, and the group of ranks that talk."""
     tensor = plain(call, tensor)
     if type(mesh) is not DeviceMesh:
         raise TypeError(f"{call}: mesh is a distarray.DeviceMesh, not {type(mesh).__name__}")
@@ -107,7 +106,7 @@ def part_sizes(
     dim = _dim(call, tensor, dim)
     extent = tensor.shape[dim]
     if sizes is None:
-        return dim, _told(call, tensor, group, dim, (dim,))
+        return dim, _gathered_extents(call, tensor, group, dim, (dim,))
     parts = _parts(call, group, sizes)
     if group.rank >= 0 and parts[group.rank] != extent:
         raise ValueError(
@@ -138,7 +137,7 @@ def coming_sizes(
     if sizes is not None:
         return dim, _parts("all_to_all", group, sizes)
     if dim != split_dim:
-        return dim, _told("all_to_all", tensor, group, dim, (dim,))
+        return dim, _gathered_extents("all_to_all", tensor, group, dim, (dim,))
     if group.rank < 0:
         return dim, gone
     columns = group.allgather(np.array(gone), "all_to_all: sizes")
@@ -163,8 +162,8 @@ def _parts(call: str, group: Group, sizes: int | Sequence[int]) -> Parts:
     return parts
 
 
-def _told(call: str, tensor: Tensor, group: Group, dim: int, free: Parts) -> Parts:
-    """The ranks tell one another their extents; what must be alike is compared on the way."""
+def _gathered_extents(call: str, tensor: Tensor, group: Group, dim: int, free: Parts) -> Parts:
+    """All ranks' extents along a dimension; raises if the tensors differ otherwise; collective."""
     if group.rank < 0:
         return (tensor.shape[dim],)
     extents = [0 if d in free else n for d, n in enumerate(tensor.shape)]
@@ -247,7 +246,7 @@ def own_part(tensor: Tensor, group: Group, dim: int, parts: Parts) -> Tensor:
 
 
 def _compare(group: Group, count: int, itemsize: int = 0) -> None:
-    """Notice batches of different sizes, where ranks share memory to see them in."""
+    """Raise for batches of different sizes, where the ranks share memory to compare them."""
     board = group.board() if group.rank >= 0 and group.size > 1 else None
     if board is not None:
         board.compare(count, itemsize)
@@ -288,7 +287,7 @@ class Coming:
 
 
 def begin_gather(tensor: Tensor, group: Group, parts: Parts) -> Coming:
-    """Begin to `gather` along the first dimension; the tensor may be changed meanwhile."""
+    """Begin to gather along the first dimension; the tensor may be changed meanwhile."""
     views, pending = begin_allgather(group, movable(tensor), parts)
     return Coming(pending, lambda: moved_back(joined(views), tensor))
 

@@ -1,14 +1,14 @@
-"""What the bridge shared and what it copied, in calls and bytes."""
+"""Counts of what the bridge shares and copies, in calls and bytes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
 
-__all__ = ["Transfers", "record", "told", "transfers"]
+__all__ = ["Transfers", "count", "record", "transfers"]
 
-#: How many ``transfers()`` blocks are open, in all threads together; nobody listening costs one
-#: test of it.
+#: How many ``transfers()`` blocks are open, in all threads together; while it is 0, counting
+#: costs one test.
 watching = 0
 
 _lock = Lock()
@@ -16,7 +16,7 @@ _logs: ContextVar[tuple["Transfers", ...]] = ContextVar("distarray_transfers", d
 
 
 class Transfers:
-    """What happened to the data of one ``with transfers() as log:`` block, on this rank.
+    """Counts of one ``with transfers() as log:`` block, on this rank.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ def record(kind: str, nbytes: int) -> None:
             setattr(log, kind + "_bytes", getattr(log, kind + "_bytes") + nbytes)
 
 
-def told(kind: str, nbytes: int) -> None:
-    """As :func:`record`, where somebody listens."""
+def count(kind: str, nbytes: int) -> None:
+    """As :func:`record`, if a log is open."""
     if watching:
         record(kind, nbytes)

@@ -7,13 +7,14 @@ drop it alike, ranks that hold parts drop what one process would, and nothing is
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.array import wrap
 from distarray.comm import DeviceMesh, current_world, default_mesh
@@ -21,7 +22,8 @@ from distarray.engines.drawing.streams import Philox
 from distarray.layout import Layout
 from distarray.ops.random.generator import Generator
 from distarray.torch.conversations import verify_replicas
-from distarray.torch.functions import joins
+from distarray.torch.elementwise import Args, Func, Kwargs
+from distarray.torch.functions import handles
 from distarray.torch.tensor import DistTensor, laid_out
 
 __all__ = [
@@ -33,16 +35,14 @@ __all__ = [
     "share_random_numbers",
 ]
 
-Tensor = Any
-Module = Any
 
-#: So many calls are remembered for activation checkpointing to make them again.
+#: How many calls are remembered, for activation checkpointing to repeat them.
 _REMEMBERED = 4096
 _CALL = 1 << 128
 
 
 class _Calls:
-    """Calls, one after the other, each with a number."""
+    """Numbers for calls that follow one another."""
 
     def __init__(self) -> None:
         self._calls = 0
@@ -135,7 +135,7 @@ def _stream(mesh: DeviceMesh) -> _Stream:
 
 
 def mask(layout: Layout, mesh: DeviceMesh, p: float, like: Tensor) -> Tensor:
-    """What to multiply this rank's part with: 0 with probability p, else 1 / (1 - p)."""
+    """The factors for this rank's part: 0 with probability p, else 1 / (1 - p)."""
     block = np.empty(layout.local_shape(mesh.coords), np.float32)
     random = _stream(mesh).next()
     if mesh.coords is not None:
@@ -169,19 +169,19 @@ def is_dropout(module: Module) -> bool:
 
 
 def parallel_dropout(module: Module, x: DistTensor) -> DistTensor:
-    """What a dropout module does with a distributed tensor."""
+    """A dropout module's result for a distributed tensor."""
     if not module.training or module.p == 0:
         return x
     return dropped(x, module.p, _CHANNELS[type(module)])
 
 
 def install_dropout(module: Module, mesh: DeviceMesh) -> None:
-    """Make a dropout module drop alike on all ranks what is replicated."""
+    """Make a dropout module drop the same elements of replicated tensors on all ranks."""
     if is_dropout(module) and "forward" not in vars(module):
         module.forward = partial(_forward, module, mesh)
 
 
-def _forward(module: Module, mesh: DeviceMesh, input: Any) -> Any:
+def _forward(module: Module, mesh: DeviceMesh, input: Tensor | DistTensor) -> Tensor | DistTensor:
     if not module.training or module.p == 0:
         return input
     if isinstance(input, DistTensor):
@@ -191,15 +191,15 @@ def _forward(module: Module, mesh: DeviceMesh, input: Any) -> Any:
     return parallel_dropout(module, laid_out(input, mesh, whole)).to_local()
 
 
-# -- what a model draws by itself ---------------------------------------------------------------
+# -- numbers that a model draws itself ----------------------------------------------------------
 
-#: The attribute of a module that says on which mesh its forward draws alike.
+#: The attribute of a module that has the mesh on which its forward draws alike.
 _DRAWN_ON = "_distarray_drawn_on"
 _under_way = threading.local()
 
 
 def share_random_numbers(module: Module, mesh: DeviceMesh) -> None:
-    """Have what a model draws from torch's generators in training be alike on all ranks."""
+    """Make a model in training draw the same from torch's generators on all ranks."""
     if current_world() is None:  # threads have one generator between them
         module.__dict__[_DRAWN_ON] = mesh
         module.register_forward_pre_hook(_draw_alike)
@@ -207,12 +207,11 @@ def share_random_numbers(module: Module, mesh: DeviceMesh) -> None:
 
 
 @torch._disable_dynamo  # type: ignore[untyped-decorator]
-def _draw_alike(module: Module, args: Any) -> None:
+def _draw_alike(module: Module, args: tuple[Any, ...]) -> None:
     if not module.training or getattr(_under_way, "module", None) is not None:
         return
-    seed = _stream(
-        vars(module)[_DRAWN_ON]
-    ).next_seed()  # draws itself, so that no two forwards begin alike
+    # This draws from torch's generator itself, so that no two forwards begin alike.
+    seed = _stream(vars(module)[_DRAWN_ON]).next_seed()
     generators = _generators()
     _under_way.states = [(generator, generator.get_state()) for generator in generators]
     _under_way.module = module
@@ -221,7 +220,7 @@ def _draw_alike(module: Module, args: Any) -> None:
 
 
 @torch._disable_dynamo  # type: ignore[untyped-decorator]
-def _draw_apart(module: Module, args: Any, output: Any) -> None:
+def _draw_apart(module: Module, args: tuple[Any, ...], output: Any) -> None:
     if getattr(_under_way, "module", None) is module:
         _under_way.module = None
         for generator, state in _under_way.states:
@@ -229,15 +228,17 @@ def _draw_apart(module: Module, args: Any, output: Any) -> None:
 
 
 def _generators() -> list[Any]:
-    """Those that functions of torch draw from where they are given none."""
+    """The generators that torch's functions draw from by default."""
     if not torch.cuda.is_initialized():
         return [torch.default_generator]
     return [torch.default_generator, torch.cuda.default_generators[torch.cuda.current_device()]]
 
 
-@joins("dropout")
-def _functional(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    def bound(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+@handles("dropout")
+def _functional(func: Func, args: Args, kwargs: Kwargs) -> DistTensor:
+    def bound(
+        input: DistTensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> DistTensor:
         return dropped(input, p) if training and p else input
 
     return bound(*args, **kwargs)

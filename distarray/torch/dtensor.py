@@ -118,7 +118,7 @@ def _join(group: Group, rank: int, backend: str) -> None:
 
 
 def _other_ranks(members: tuple[int, ...]) -> MeshError | None:
-    """What is wrong with the process group there is, for these ranks of the world."""
+    """The error, if the existing process group is not one of these ranks of the world."""
     found = _world_ranks()
     if found == members:
         return None
@@ -143,7 +143,7 @@ def _world_ranks() -> tuple[int, ...] | None:
     return None
 
 
-def to_dtensor(x: DistArray, *, mesh: Any = None) -> Any:
+def to_dtensor(x: DistArray, *, mesh: TorchMesh | None = None) -> Any:
     """A DTensor over the blocks of a distributed array; collective.
 
     Parameters
@@ -231,7 +231,7 @@ def _numbers_in_group(mesh: DeviceMesh) -> Any:
     return torch.tensor([place[rank] for rank in mesh.group.world_ranks])
 
 
-def _check_ascending(ranks: Any) -> None:
+def _check_ascending(ranks: torch.Tensor) -> None:
     """Refuse grids along which torch's groups, which sort their ranks, would put blocks wrongly."""
     if any((ranks.diff(dim=dim) < 0).any() for dim in range(ranks.ndim)):
         raise MeshError(
@@ -241,7 +241,7 @@ def _check_ascending(ranks: Any) -> None:
         )
 
 
-def _checked_mesh(torch_mesh: Any, mesh: DeviceMesh) -> Any:
+def _checked_mesh(torch_mesh: TorchMesh, mesh: DeviceMesh) -> Any:
     """A torch mesh that the user brings, which must be the same grid of the same ranks."""
     if not isinstance(torch_mesh, TorchMesh):
         raise TypeError(
@@ -260,7 +260,7 @@ def _checked_mesh(torch_mesh: Any, mesh: DeviceMesh) -> Any:
     return torch_mesh
 
 
-def from_dtensor(dt: Any, *, mesh: DeviceMesh | None = None) -> DistArray:
+def from_dtensor(dt: DTensor, *, mesh: DeviceMesh | None = None) -> DistArray:
     """A distributed array over the blocks of a DTensor; collective over its mesh.
 
     Parameters
@@ -308,7 +308,7 @@ def from_dtensor(dt: Any, *, mesh: DeviceMesh | None = None) -> DistArray:
     return from_local(block, mesh, placements, tuple(dt.shape))
 
 
-def _our_placement(placement: Any, dt: Any) -> Placement:
+def _our_placement(placement: theirs.Placement, dt: DTensor) -> Placement:
     if type(placement) is theirs.Shard:
         return Shard(placement.dim)
     if type(placement) is theirs.Replicate:
@@ -321,7 +321,7 @@ def _our_placement(placement: Any, dt: Any) -> Placement:
     )
 
 
-def _check_order(dt: Any) -> None:
+def _check_order(dt: DTensor) -> None:
     """Refuse shards of one dimension that are nested in another order than left to right."""
     order: Sequence[Any] = getattr(dt._spec, "shard_order", None) or ()
     for entry in order:
@@ -333,7 +333,7 @@ def _check_order(dt: Any) -> None:
             )
 
 
-def _our_mesh(torch_mesh: Any, mesh: DeviceMesh | None) -> DeviceMesh:
+def _our_mesh(torch_mesh: TorchMesh, mesh: DeviceMesh | None) -> DeviceMesh:
     """The mesh of a DTensor's ranks, or the user's if it is that."""
     known = _world_ranks()
     if known is None:

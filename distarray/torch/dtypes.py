@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+
+from distarray.typing import Array, DType, DTypeLike
 
 __all__ = ["as_torch_dtype", "numpy_view", "tensor_view", "torch_dtype"]
 
@@ -48,7 +51,7 @@ _NATIVE = {
 }
 
 
-def numpy_view(t: Any, call: str = "distarray.torch") -> Any:
+def numpy_view(t: Tensor, call: str = "a tensor") -> Array:
     """A NumPy array over a strided CPU tensor that needs no gradient.
 
     Raises
@@ -60,12 +63,14 @@ def numpy_view(t: Any, call: str = "distarray.torch") -> Any:
     if foreign is None:
         if t.dtype not in _NATIVE.values():
             raise TypeError(f"{call}: NumPy has no data type {t.dtype}; t.to(...) another first")
-        return t.numpy()
+        plain: Array = t.numpy()
+        return plain
     name, carrier = foreign
-    return t.view(carrier).numpy().view(getattr(_ml_dtypes(name), name))
+    view: Array = t.view(carrier).numpy().view(getattr(_ml_dtypes(name), name))
+    return view
 
 
-def tensor_view(block: Any) -> Any:
+def tensor_view(block: Array) -> Tensor:
     """A tensor over a writable NumPy array of native byte order; TypeError without one."""
     name = block.dtype.name
     if name not in _FOREIGN:
@@ -74,14 +79,14 @@ def tensor_view(block: Any) -> Any:
     return torch.from_numpy(block.view(carrier)).view(getattr(torch, name))
 
 
-def torch_dtype(dtype: Any) -> Any:
+def torch_dtype(dtype: DType) -> torch.dtype | None:
     """The torch data type of a NumPy data type (in any byte order); None if there is none."""
     known = _NATIVE.get(dtype.newbyteorder("="))
     return known if known is not None or dtype.name not in _FOREIGN else getattr(torch, dtype.name)
 
 
-def as_torch_dtype(dtype: Any) -> Any:
-    """What a user gave as ``dtype=``, torch's or NumPy's, as a torch data type.
+def as_torch_dtype(dtype: torch.dtype | DTypeLike) -> torch.dtype | None:
+    """A ``dtype=`` argument, torch's or NumPy's, as a torch data type.
 
     Raises
     ------

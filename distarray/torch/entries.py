@@ -1,10 +1,12 @@
-"""One parameter of a unit: its rows, of which each rank has some, and what each rank sends."""
+"""One parameter of a unit: its rows, divided among the ranks, and what each rank sends."""
 
 from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.errors import LayoutError
 from distarray.torch import conversations as talk
@@ -14,8 +16,6 @@ from distarray.torch.placed import Placed, placed_of
 
 __all__ = ["Entry", "packed"]
 
-Tensor = Any
-Module = Any
 
 #: Parameters of fewer bytes travel together.
 ALONE_FROM = 1 << 18
@@ -27,9 +27,9 @@ class Entry:
     Parameters
     ----------
     owners : list of (Module, str)
-        Where it stands; several places if modules share it.
+        The places where it stands; several if modules share it.
     parameter : torch.nn.Parameter
-        Whole, as yet.
+        Still whole.
     size : int
         Number of ranks.
     within : Placed or None
@@ -38,9 +38,9 @@ class Entry:
     Attributes
     ----------
     shape : tuple of int
-        Of all the ranks' rows together.
+        Shape of the whole, all ranks' rows together.
     rows : tuple of int
-        Rows of each rank; none for a parameter without dimensions, which every rank has.
+        Rows of each rank; empty for a parameter without dimensions, which every rank has.
     counts : tuple of int
         Elements that each rank contributes when it is gathered.
     """
@@ -68,7 +68,7 @@ class Entry:
             self.counts = tuple([rows * inner for rows in self.rows])
 
     def divide(self, rank: int, around: Placed) -> None:
-        """Keep this rank's rows; `around` says how all ranks' are laid out."""
+        """Keep this rank's rows; `around` is the layout of all ranks' rows."""
         self.around = around
         if self.rows:
             start = sum(self.rows[:rank])
@@ -124,7 +124,7 @@ class Entry:
         self.lay_out(repeated)
 
     def lay_out(self, gathered: bool) -> None:
-        """Say how the modules find the parameter laid out: gathered, or as the part that it is."""
+        """Record for the modules how the parameter is laid out: gathered, or as a part."""
         placed = self.within if gathered and self.within is not None else self.around
         for module, name in self.owners:
             if placed is not None:

@@ -1,33 +1,40 @@
-"""torch's functions on distributed tensors: what each rank does with its part.
+"""torch's functions on distributed tensors, computed from the ranks' parts.
 
-The functions that work element by element are a table of names; operands of equal layout are
-computed with as they are, scalars and replicated tensors with one element stand beside them. The
-few others that a model calls between its modules are rows of their own. A function that is in
-neither table is refused with the way out: nothing is gathered behind anybody's back.
+Functions that work element by element are a table of names: operands of equal layout are taken as
+they are, beside scalars and replicated tensors of one element. The few others that a model calls
+between its modules are rows of their own. A function in neither table is refused with the way out:
+nothing is gathered unasked.
 """
 
+import sys
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import torch
+from torch import Tensor
 
 from distarray.layout import Cut, Layout, Replicate
 from distarray.torch.carrying import Route, carry, gradient_layout
-from distarray.torch.elementwise import ELEMENTWISE
+from distarray.torch.elementwise import ELEMENTWISE, Args, Func, Kwargs
 
-__all__ = ["Operators", "call", "joins", "knows"]
+if TYPE_CHECKING:
+    from distarray.torch.tensor import DistTensor
 
-Tensor = Any
+__all__ = ["Operators", "call", "handles", "knows"]
 
-#: The others: name -> function(func, args, kwargs), which the room that has it registers.
+
+#: An operand beside a distributed tensor.
+Operand: TypeAlias = "DistTensor | Tensor | complex"
+
+#: The others: name -> function(func, args, kwargs), registered where it is defined.
 _OTHERS: dict[str, Callable[..., Any]] = {}
-#: Rooms that build on distributed tensors, and so are not there before they are asked for.
-_ROOMS = {"cross_entropy": "distarray.torch.loss", "dropout": "distarray.torch.dropout"}
+#: Functions whose rules build on distributed tensors, and a public name that stands beside each:
+#: asked for it, the package imports the module of both.
+_LATE = {"cross_entropy": "parallel_cross_entropy", "dropout": "manual_seed"}
 
 
-def joins(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register what a torch function of one of these names does with distributed tensors."""
+def handles(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as torch's functions of these names for distributed tensors."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
@@ -39,10 +46,10 @@ def joins(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 def knows(name: str) -> bool:
     """Whether a function of this name takes distributed tensors."""
-    return name in ELEMENTWISE or name in _OTHERS or name in _ROOMS
+    return name in ELEMENTWISE or name in _OTHERS or name in _LATE
 
 
-def call(kind: type, func: Any, args: Any, kwargs: Any) -> Any:
+def call(kind: type, func: Func, args: Args, kwargs: Kwargs) -> Any:
     """A torch function some of whose operands are distributed.
 
     Parameters
@@ -55,8 +62,8 @@ def call(kind: type, func: Any, args: Any, kwargs: Any) -> Any:
         What it was called with.
     """
     name = getattr(func, "__name__", "")
-    if name in _ROOMS:
-        import_module(_ROOMS[name])
+    if name in _LATE:
+        getattr(sys.modules[__package__], _LATE[name])
     if name in _OTHERS:
         return _OTHERS[name](func, args, kwargs)
     if name not in ELEMENTWISE:
@@ -67,9 +74,9 @@ def call(kind: type, func: Any, args: Any, kwargs: Any) -> Any:
     return _by_part(name, kind, func, args, kwargs)
 
 
-def _by_part(name: str, kind: type, func: Any, args: Any, kwargs: Any) -> Any:
+def _by_part(name: str, kind: type, func: Func, args: Args, kwargs: Kwargs) -> Any:
     """An elementwise function of the ranks' parts."""
-    found = [x for x in (*args, *kwargs.values()) if isinstance(x, kind)]
+    found: list[Any] = [x for x in (*args, *kwargs.values()) if isinstance(x, kind)]
     settled = _alike(name, found)
     position = iter(settled)
 
@@ -86,7 +93,7 @@ def _by_part(name: str, kind: type, func: Any, args: Any, kwargs: Any) -> Any:
     return settled[0].like(result)
 
 
-def _shared(number: Tensor, x: Any) -> Tensor:
+def _shared(number: Tensor, x: "DistTensor") -> Tensor:
     """A tensor of one element beside a distributed one: its gradient is summed over the parts."""
     layout = Layout.replicated(tuple(number.shape), x.mesh.shape)
     apart = [m for m, p in enumerate(x.placements) if not isinstance(p, Replicate)]
@@ -95,7 +102,7 @@ def _shared(number: Tensor, x: Any) -> Tensor:
     return carry(number, x.mesh, route)
 
 
-def _alike(name: str, found: list[Any]) -> list[Any]:
+def _alike(name: str, found: list["DistTensor"]) -> list["DistTensor"]:
     """The operands in one layout, with one meaning of their gradients."""
     found = [_without_sums(x) for x in found]
     first = found[0]
@@ -109,11 +116,11 @@ def _alike(name: str, found: list[Any]) -> list[Any]:
     return [x.pended(tuple(pending)) for x in found]
 
 
-def _without_sums(x: Any) -> Any:
+def _without_sums(x: "DistTensor") -> "DistTensor":
     return x.placed(x.layout.settled()) if x.layout.partials else x
 
 
-def _refuse_mixture(name: str, x: Any, plain: Tensor) -> NoReturn:
+def _refuse_mixture(name: str, x: "DistTensor", plain: Tensor) -> NoReturn:
     raise TypeError(
         f"torch.{name} was given {x!r} and a plain tensor of shape {tuple(plain.shape)}, which "
         "does not say how it is laid out. Either x.to_local(), to go on with this rank's part, or "
@@ -121,7 +128,7 @@ def _refuse_mixture(name: str, x: Any, plain: Tensor) -> NoReturn:
     )
 
 
-def _refuse(name: str, kind: type, args: Any, kwargs: Any) -> NoReturn:
+def _refuse(name: str, kind: type, args: Args, kwargs: Kwargs) -> NoReturn:
     given = [y for x in (*args, *kwargs.values()) for y in (x if type(x) in (list, tuple) else [x])]
     found = next((x for x in given if isinstance(x, kind)), None)
     raise TypeError(
@@ -131,11 +138,11 @@ def _refuse(name: str, kind: type, args: Any, kwargs: Any) -> NoReturn:
     )
 
 
-@joins("flatten")
-def _flatten(func: Any, args: Any, kwargs: Any) -> Any:
-    """Dimensions joined into one, none of which but the first may be cut."""
+@handles("flatten")
+def _flatten(func: Func, args: Args, kwargs: Kwargs) -> Any:
+    """Dimensions joined into one; only the first of them may be cut."""
 
-    def bound(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    def bound(x: "DistTensor", start_dim: int = 0, end_dim: int = -1) -> "DistTensor":
         x = _without_sums(x)
         start, end = start_dim % x.ndim, end_dim % x.ndim
         cuts = x.layout.cuts
@@ -157,7 +164,7 @@ def _flatten(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _times(cut: Cut, factor: int) -> Cut:
-    """The cut of a dimension each of whose indices becomes `factor` of them."""
+    """The cut of a dimension `factor` times as long, with boundaries at the same places."""
     if not cut.mesh_dims:
         return Cut.whole(cut.extent * factor)
     counts = [(stop - start) * factor for start, stop in map(cut.interval, range(cut.parts))]
@@ -169,46 +176,46 @@ class Operators:
 
     __slots__ = ()
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: "Operand") -> Any:
         return torch.add(self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: "Operand") -> Any:
         return torch.add(self, other)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: "Operand") -> Any:
         return torch.sub(self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: "Operand") -> Any:
         return torch.add(torch.neg(self), other)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: "Operand") -> Any:
         return torch.mul(self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: "Operand") -> Any:
         return torch.mul(self, other)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: "Operand") -> Any:
         return torch.div(self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: "Operand") -> Any:
         return torch.mul(torch.reciprocal(self), other)
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: "Operand") -> Any:
         return torch.pow(self, other)
 
     def __neg__(self) -> Any:
         return torch.neg(self)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: "Operand") -> Any:
         return torch.lt(self, other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: "Operand") -> Any:
         return torch.le(self, other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: "Operand") -> Any:
         return torch.gt(self, other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: "Operand") -> Any:
         return torch.ge(self, other)
 
     def __eq__(self, other: object) -> Any:

@@ -1,6 +1,6 @@
-"""The collectives as autograd functions: each knows which other one its gradient is.
+"""The collectives as autograd functions: the gradient of each is another of them.
 
-A gradient is made by one of these functions, so that it can itself be differentiated. Shapes,
+So gradients can be differentiated again. Shapes,
 sizes and groups have been checked by :mod:`distarray.torch.collectives` and
 :mod:`distarray.torch.borders`.
 """
@@ -10,7 +10,10 @@ from contextvars import copy_context
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
+from distarray.comm.group import Group
 from distarray.layout.placement import Fold
 from distarray.torch import conversations as talk
 
@@ -30,8 +33,6 @@ __all__ = [
     "sum_on_root",
 ]
 
-Tensor = Any
-Group = Any
 Apply = Callable[..., Tensor]
 
 #: Folds that are linear maps.
@@ -48,14 +49,14 @@ def _function(
 ) -> Apply:
     """An autograd function of one tensor and some arguments, which it keeps for the gradient."""
 
-    def run(ctx: Any, tensor: Tensor, *rest: Any) -> Tensor:
+    def run(ctx: FunctionCtx, tensor: Tensor, *rest: Any) -> Tensor:
         ctx.rest, ctx.context = rest, None
         if tensor.device.type != "cpu":
             # A device's backward pass has a thread of its own, and there is no ledger in it.
             ctx.context = copy_context()
         return forward(tensor, *rest)
 
-    def gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    def gradient(ctx: FunctionCtx, grad: Tensor) -> tuple[Any, ...]:
         if ctx.context is None:
             return backward(grad, ctx.rest), *(None,) * arguments
         return ctx.context.copy().run(backward, grad, ctx.rest), *(None,) * arguments
@@ -135,14 +136,14 @@ scatter_to: Apply = _function(
 # -- folds whose gradient depends on the values -----------------------------------------------
 
 
-def _extreme(ctx: Any, tensor: Tensor, group: Group, fold: Fold) -> Tensor:
+def _extreme(ctx: FunctionCtx, tensor: Tensor, group: Group, fold: Fold) -> Tensor:
     result = talk.folded(tensor, group, fold)
     ctx.rest = group, fold
     ctx.save_for_backward(tensor, result)
     return result
 
 
-def _extreme_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+def _extreme_gradient(ctx: FunctionCtx, grad: Tensor) -> tuple[Any, ...]:
     group, fold = ctx.rest
     tensor, result = ctx.saved_tensors
     if fold is Fold.PROD:

@@ -1,8 +1,11 @@
-"""What keeps torch's optimizers and `load_state_dict` from taking a part for the whole."""
+"""Guards that keep torch's optimizers and `load_state_dict` from taking a part for the whole."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -10,24 +13,24 @@ from torch.optim.optimizer import (
 
 from distarray.torch.parts import KEY, Part, guard, local_of, unguard
 
-__all__ = ["look_at", "part_of_whole", "take_whole_states", "watch_optimizers"]
+if TYPE_CHECKING:
+    from distarray.torch.placed import Placed
 
-Module = Any
-Optimizer = Any
-Tensor = Any
+__all__ = ["prepare_optimizer", "part_of_whole", "take_whole_states", "watch_optimizers"]
 
-#: How many parameters have been distributed in this process; None as long as nobody looks.
+
+#: How many parameters have been distributed in this process; None before optimizers are watched.
 _distributed: int | None = None
 
 
-#: Optimizers that fold over a parameter or over all of them: norms, factors, line searches.
+#: Optimizers that need whole parameters, for norms, factors or line searches.
 _OF_WHOLES = tuple(
     [getattr(torch.optim, n) for n in ("Adafactor", "LBFGS", "Muon") if hasattr(torch.optim, n)]
 )
 
 
 def watch_optimizers() -> None:
-    """Have optimizers looked at before their next step, for a parameter has been distributed."""
+    """Count a distributed parameter; optimizers are prepared anew before their next step."""
     global _distributed
     if _distributed is None:
         register_optimizer_step_pre_hook(_before_step)
@@ -39,7 +42,7 @@ def watch_optimizers() -> None:
 
 
 class _Watched:
-    """What an optimizer was when it was looked at last.
+    """An optimizer as it was when it was prepared last.
 
     Attributes
     ----------
@@ -64,8 +67,8 @@ def _seen(optimizer: Optimizer) -> tuple[Any, int]:
     return _distributed, len(optimizer.param_groups)
 
 
-def look_at(optimizer: Optimizer) -> _Watched:
-    """Leave of what an optimizer keeps this rank's parts; refuse one that cannot work with them.
+def prepare_optimizer(optimizer: Optimizer) -> _Watched:
+    """Cut an optimizer's state to this rank's parts; refuse one that cannot work with parts.
 
     Raises
     ------
@@ -94,9 +97,9 @@ def look_at(optimizer: Optimizer) -> _Watched:
     return found
 
 
-def _before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
+def _before_step(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Let an optimizer see its parameters and their gradients as plain tensors."""
-    parts = look_at(optimizer).parts
+    parts = prepare_optimizer(optimizer).parts
     if not parts:
         return None
     closure = args[1] if len(args) > 1 else kwargs.get("closure")
@@ -116,7 +119,7 @@ def _before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
     return args, {**kwargs, "closure": covered}
 
 
-def _after_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+def _after_step(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     known: _Watched | None = vars(optimizer).get(KEY)
     if known is not None:
         _cover(known.parts)
@@ -138,8 +141,8 @@ def _cover(parts: list[Tensor]) -> None:
 # -- states ------------------------------------------------------------------------------------
 
 
-def _mark_state(optimizer: Optimizer, state_dict: Any) -> Any:
-    """Have the parts in an optimizer's ``state_dict`` know that they are parts."""
+def _mark_state(optimizer: Optimizer, state_dict: dict[str, Any]) -> Any:
+    """Mark the parts in an optimizer's ``state_dict`` as parts."""
     parameters: list[Any] = [p for group in optimizer.param_groups for p in group["params"]]
     state = dict(state_dict["state"])
     for number, parameter in enumerate(parameters):
@@ -155,7 +158,7 @@ def _mark_state(optimizer: Optimizer, state_dict: Any) -> Any:
 
 
 def take_whole_states(module: Module) -> None:
-    """From now on ``load_state_dict`` takes whole parameters, too, and keeps this rank's part."""
+    """Make ``load_state_dict`` take whole parameters, too, and keep this rank's part of them."""
     if not any(hook is _cut_state for hook in _loaders(module)):
         module.register_load_state_dict_pre_hook(_cut_state)
 
@@ -164,14 +167,14 @@ def _loaders(module: Module) -> list[Any]:
     return [getattr(h, "hook", h) for h in module._load_state_dict_pre_hooks.values()]
 
 
-def _cut_state(module: Module, state: Any, prefix: str, *rest: Any) -> None:
+def _cut_state(module: Module, state: dict[str, Any], prefix: str, *rest: Any) -> None:
     for name, placed in vars(module)[KEY].items():
         value = state.get(prefix + name)
         if isinstance(value, torch.Tensor):
             state[prefix + name] = part_of_whole(value, placed)
 
 
-def part_of_whole(value: Tensor, placed: Any) -> Tensor:
+def part_of_whole(value: Tensor, placed: "Placed") -> Tensor:
     """This rank's part of a tensor of a parameter's shape; other tensors as they are.
 
     Raises

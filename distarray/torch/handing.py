@@ -1,10 +1,12 @@
-"""What a style is handed and hands out: plain tensors with a placement said of them."""
+"""Inputs and outputs of parallel styles: plain tensors, with the placements that a style states."""
 
 from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.array.divergence import verify_among
 from distarray.comm import DeviceMesh
@@ -16,17 +18,14 @@ from distarray.torch.tensor import DistTensor, laid_out
 
 __all__ = ["ParallelStyle", "annotated", "handed_out"]
 
-Tensor = Any
-Module = Any
-
 
 class ParallelStyle(ABC):
-    """What `parallelize_module` does to one module; subclass it for styles of your own.
+    """How `parallelize_module` changes one module; subclass it for styles of your own.
 
     Attributes
     ----------
     shards : bool
-        Whether it leaves of the module's parameters only a part on each rank.
+        Whether each rank keeps only a part of the module's parameters.
 
     Examples
     --------
@@ -57,53 +56,61 @@ class ParallelStyle(ABC):
 def annotated(
     x: Any, mesh: DeviceMesh, placement: Placement | None, last: Cut | None = None
 ) -> Any:
-    """A plain tensor with the placement that a style says it has; others as they are.
+    """A plain tensor as a distributed one, with a style's placement; others as they are.
 
     Parameters
     ----------
     x : Any
-        What a module was handed.
+        An argument or a result of a module.
     mesh : DeviceMesh
         One-dimensional.
     placement : Placement or None
-        What is said of it.
+        The placement that the style states for it.
     last : Cut, optional
-        How the last dimension is cut if it is, which then nobody has to be asked.
+        The cut of the last dimension if that is cut, so that the ranks need not exchange lengths.
 
     Raises
     ------
     LayoutError
-        If the last dimension is not as long as `last` has it. A rank that is alone with that
-        raises alone, for it costs no message to find out, and its uncaught exception ends the
-        job; ``config.check`` compares what all ranks were handed first, and then they raise
-        together.
+        If the last dimension is not as long as `last` says. A single rank with a wrong tensor
+        raises alone, since finding out sends no message, and its uncaught exception ends the job;
+        with ``config.check`` the ranks compare their tensors first, and then raise together.
     """
     if isinstance(x, DistTensor) or not isinstance(x, torch.Tensor) or placement is None:
         return x
-    shape = tuple(x.shape)
     if config.settings.check:
         _compare(x, mesh, placement)
     if isinstance(placement, Replicate):
-        if last is not None and (not shape or shape[-1] != last.extent):
-            raise LayoutError(
-                f"rank {mesh.rank} was handed a tensor of shape {shape}; the layer takes "
-                f"{last.extent} features"
-            )
-        return laid_out(x, mesh, Layout.replicated(shape, mesh.shape))
+        return _replicated(x, mesh, last)
     if last is not None and isinstance(placement, Shard) and placement.dim in (-1, x.ndim - 1):
-        layout = _layout_with(shape, last, mesh.shape)
-        if layout.local_shape(mesh.coords) != shape:
-            raise LayoutError(
-                f"the input's last dimension is {shape[-1]} long on rank {mesh.rank}, but the "
-                f"weight's part there has {layout.local_shape(mesh.coords)[-1]} columns; cut both "
-                "alike (for attention heads: multiple_of=head_dim in both styles)"
-            )
-        return laid_out(x, mesh, layout)
+        return _cut_at_last(x, mesh, last)
     return DistTensor.from_local(x, mesh, [placement])
 
 
+def _replicated(x: Tensor, mesh: DeviceMesh, last: Cut | None) -> DistTensor:
+    shape = tuple(x.shape)
+    if last is not None and (not shape or shape[-1] != last.extent):
+        raise LayoutError(
+            f"rank {mesh.rank} was handed a tensor of shape {shape}; the layer takes "
+            f"{last.extent} features"
+        )
+    return laid_out(x, mesh, Layout.replicated(shape, mesh.shape))
+
+
+def _cut_at_last(x: Tensor, mesh: DeviceMesh, last: Cut) -> DistTensor:
+    shape = tuple(x.shape)
+    layout = _layout_with(shape, last, mesh.shape)
+    if layout.local_shape(mesh.coords) != shape:
+        raise LayoutError(
+            f"the input's last dimension is {shape[-1]} long on rank {mesh.rank}, but the "
+            f"weight's part there has {layout.local_shape(mesh.coords)[-1]} columns; cut both "
+            "alike (for attention heads: multiple_of=head_dim in both styles)"
+        )
+    return laid_out(x, mesh, layout)
+
+
 def _compare(x: Tensor, mesh: DeviceMesh, placement: Placement) -> None:
-    """Raise on all ranks unless they were handed tensors that are alike; equal, if replicated."""
+    """Raise on all ranks unless their tensors are alike; equal, if replicated."""
     if isinstance(placement, Replicate):
         verify_replicas(mesh.group, x, "a parallel style")
         return
@@ -115,7 +122,7 @@ def _compare(x: Tensor, mesh: DeviceMesh, placement: Placement) -> None:
 
 @lru_cache(maxsize=1024)
 def _layout_with(shape: tuple[int, ...], last: Cut, mesh_shape: tuple[int, ...]) -> Layout:
-    """The layout of what is cut along its last dimension alone."""
+    """The layout of a tensor that is cut along its last dimension alone."""
     return Layout.from_cuts([*map(Cut.whole, shape[:-1]), last], mesh_shape)
 
 

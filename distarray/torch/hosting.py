@@ -1,4 +1,4 @@
-"""A tensor's values as a NumPy array for the length of a block, and what shares memory."""
+"""Tensors' values as NumPy arrays within a block, and whether arrays and tensors share memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from distarray.array import DistArray
 from distarray.comm import devices
@@ -13,15 +14,16 @@ from distarray.torch import counting
 from distarray.torch.bridge import is_block
 from distarray.torch.dtypes import numpy_view
 from distarray.torch.refusals import checked_tensor, refuse_bits
+from distarray.typing import Array
 
 __all__ = ["host", "shares_memory"]
 
-#: Steps after which two tangles of strides count as sharing memory.
+#: Steps of searching after which two strided arrays count as sharing memory.
 _MAX_WORK: Any = 1_000_000
 
 
 @contextmanager
-def host(t: Any, mode: str = "r") -> Iterator[Any]:
+def host(t: Tensor, mode: str = "r") -> Iterator[Array]:
     """A NumPy view of a tensor's values on any device, for the length of a ``with`` block.
 
     A CPU tensor's view is its memory. Of another device's tensor it is a copy in host memory,
@@ -63,11 +65,11 @@ def host(t: Any, mode: str = "r") -> Iterator[Any]:
     refuse_bits(plain, "host")
     if plain.device.type == "cpu":
         staged = plain
-        counting.told("shared", plain.nbytes)
+        counting.count("shared", plain.nbytes)
     elif mode == "w":
         staged = torch.empty_like(plain, device="cpu")
     else:
-        counting.told("d2h", plain.nbytes)
+        counting.count("d2h", plain.nbytes)
         staged = plain.cpu()
     view = numpy_view(staged, "host")
     if mode == "r":
@@ -83,17 +85,17 @@ def host(t: Any, mode: str = "r") -> Iterator[Any]:
     if staged is plain:
         _bump(plain)
     else:
-        counting.told("h2d", plain.nbytes)
+        counting.count("h2d", plain.nbytes)
         plain.copy_(staged)
 
 
-def _bump(t: Any) -> None:
+def _bump(t: Tensor) -> None:
     """Tell autograd that the tensor's memory was written to."""
     if not t.is_inference():  # these have no version, and autograd takes none of them
         torch.autograd.graph.increment_version(t)
 
 
-def shares_memory(x: Any, t: Any) -> bool:
+def shares_memory(x: DistArray | Array, t: Tensor) -> bool:
     """Whether a block and a tensor have memory in common.
 
     Parameters
@@ -106,7 +108,7 @@ def shares_memory(x: Any, t: Any) -> bool:
     Returns
     -------
     bool
-        Of this rank. Where either is empty there is nothing to share.
+        For this rank. Where either is empty there is nothing to share.
 
     Cost
     ----
@@ -140,24 +142,25 @@ def shares_memory(x: Any, t: Any) -> bool:
         return True
 
 
-def _resolved(t: Any) -> Any:
-    """The memory itself, whatever lazy conjugate or negative it stands for."""
+def _resolved(t: Tensor) -> Tensor:
+    """The memory itself, without a lazy conjugate or negative."""
     t = torch._neg_view(t) if t.is_neg() else t
     return t.conj() if t.is_conj() else t
 
 
-def _extent(t: Any) -> tuple[int, int]:
-    """First byte and the one behind the last of what a tensor spans."""
+def _extent(t: Tensor) -> tuple[int, int]:
+    """The first byte that a tensor spans, and the one behind the last."""
     if not t.numel():
         return 0, 0
     span = sum([(n - 1) * stride for n, stride in zip(t.shape, t.stride(), strict=True)])
     return t.data_ptr(), t.data_ptr() + (span + 1) * t.element_size()
 
 
-def _extent_on_device(block: Any) -> tuple[int, int]:
+def _extent_on_device(block: Array) -> tuple[int, int]:
     if not block.size:
         return 0, 0
-    low = high = block.data.ptr
+    data: Any = block.data  # CuPy's pointer
+    low = high = data.ptr
     for n, stride in zip(block.shape, block.strides, strict=True):
         low, high = low + min(0, (n - 1) * stride), high + max(0, (n - 1) * stride)
     return low, high + block.itemsize

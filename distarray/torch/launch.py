@@ -1,4 +1,4 @@
-"""Ranks told to torch and to the Gaudi software, in the environment variables that they read.
+"""A rank's numbers for torch and the Gaudi software, in the environment variables they read.
 
 Importing this imports no torch: on a machine with Gaudis, importing torch imports their software,
 which reads its variables then.
@@ -60,7 +60,7 @@ class Place(NamedTuple):
 
 
 def place_by_launcher(environ: Mapping[str, str]) -> Place | None:
-    """What MPICH, Open MPI, MVAPICH, PALS or Slurm say in a process's environment.
+    """A rank's numbers from MPICH, Open MPI, MVAPICH, PALS or Slurm, in its environment.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def place_by_launcher(environ: Mapping[str, str]) -> Place | None:
 
 
 def torch_variables(place: Place) -> dict[str, str]:
-    """What ``torch.distributed`` reads, as torchrun sets it; the meeting point excepted."""
+    """The variables that ``torch.distributed`` reads, as torchrun sets them, but the address."""
     return {
         "RANK": str(place.rank),
         "WORLD_SIZE": str(place.size),
@@ -91,7 +91,7 @@ def torch_variables(place: Place) -> dict[str, str]:
 
 
 def gaudi_variables(place: Place, environ: Mapping[str, str]) -> dict[str, str]:
-    """What the Gaudi software reads: which module is this rank's, and eager instead of lazy mode.
+    """The variables that the Gaudi software reads: this rank's module, and eager mode.
 
     A module that the user has chosen (``HLS_MODULE_ID``) stays; otherwise it is the one of the
     modules in ``HABANA_VISIBLE_MODULES``, or of all, that has this rank's number on the node.
@@ -173,7 +173,7 @@ def start(device: str = "cpu") -> Any:
 
 
 def _place(rank: int, size: int) -> Place:
-    """The launcher's word where it speaks of this job, since it binds cores by it; else MPI's."""
+    """The launcher's numbers, by which it binds cores, if they are of this job; else MPI's."""
     said = place_by_launcher(os.environ)
     node = this_node()
     if said is None or (said.rank, said.size) != (rank, size):
@@ -182,7 +182,7 @@ def _place(rank: int, size: int) -> Place:
 
 
 def _meeting_point(size: int) -> tuple[str, str]:
-    """Where rank 0 can be reached: a port that is free now."""
+    """The address of rank 0: host, and a port that is free now."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         port = probe.getsockname()[1]

@@ -1,10 +1,9 @@
-"""What torch's layers do when their weights, or what they are given, is cut.
+"""torch's layers with weights or operands that are cut.
 
-A rule takes a module and a distributed tensor and gives a distributed tensor. It asks for its
-operand as the weights want it, computes with the parts by torch's own function, and says how the
-result is laid out; that one ends up as NumPy's or torch's single process would have it, whatever
-the layouts. Layers without a rule whose parameters are cut compute with the whole parameters,
-which are gathered for the call.
+A rule takes a module and a distributed tensor and gives a distributed tensor. It lays its operand
+out as the weights need it, computes with the parts by torch's own function, and states the layout
+of the result; the global values are those of one process, whatever the layouts. Layers without a
+rule whose parameters are cut compute with the whole parameters, which are gathered for the call.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,8 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
-from torch.nn import functional
+from torch import Tensor
+from torch.nn import Module, functional
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout, Partial, Placement, Replicate, Shard
@@ -25,8 +25,6 @@ from distarray.torch.tensor import DistTensor, laid_out
 
 __all__ = ["alike", "cut_in_units", "install", "mark", "rule_of", "whole_parameters"]
 
-Tensor = Any
-Module = Any
 Rule = Callable[..., DistTensor]
 
 _SUM = Partial()
@@ -54,11 +52,11 @@ class _Product(NamedTuple):
     Attributes
     ----------
     operand : Layout
-        The operand as it has to be.
+        The layout in which the operand is needed.
     spread : tuple of int
-        Mesh dimensions along which each rank makes something else of it.
+        Mesh dimensions along which the ranks compute different things from the operand.
     result : Layout
-        Of the product; contributions to a sum along the mesh dimensions that cut the contracted
+        The layout of the product; pending sums along the mesh dimensions that cut the contracted
         dimension.
     """
 
@@ -68,7 +66,7 @@ class _Product(NamedTuple):
 
 
 def _kept(cut: Cut, free: set[int]) -> Cut:
-    """A dimension's cut with only those mesh dimensions left that the weight does not use."""
+    """A dimension's cut by the mesh dimensions that the weight does not use."""
     if set(cut.mesh_dims) <= free:
         return cut
     left = tuple([m for m in cut.mesh_dims if m in free])
@@ -124,7 +122,7 @@ def _bias(module: Module, x: DistTensor, result: Layout) -> Tensor:
 
 @lru_cache(maxsize=1024)
 def _last_dim(layout: Layout) -> Layout:
-    """The layout of what has the last dimension alone."""
+    """The layout of a tensor that has the last dimension alone."""
     return Layout.from_cuts([layout.cuts[-1]], layout.mesh_shape)
 
 
@@ -170,7 +168,7 @@ def _rows_here(index: Tensor, weight: Tensor, module: Module, start: int, stop: 
 
 
 def _check_indices(index: Tensor, count: int) -> None:
-    """The error of torch's own function, which here would find zeros."""
+    """Raise the error of torch's own function; rows of no rank would come out as zeros."""
     if index.numel() and (int(index.min()) < 0 or int(index.max()) >= count):
         raise IndexError(
             f"index out of range: the embedding has {count} rows, the indices lie between "
@@ -181,10 +179,10 @@ def _check_indices(index: Tensor, count: int) -> None:
 # -- norms -------------------------------------------------------------------------------------
 
 
-def _norm(function: Any, names: Sequence[str]) -> Rule:
-    """A norm over the last dimensions, which have to be whole."""
+def _norm(function: Callable[..., Tensor], names: Sequence[str]) -> Rule:
+    """The rule of a norm over the last dimensions, which must be whole."""
 
-    def rule(module: Module, x: DistTensor, want: Any = None) -> DistTensor:
+    def rule(module: Module, x: DistTensor, want: Sequence[Placement] | None = None) -> DistTensor:
         shape = module.normalized_shape
         over = range(x.ndim - len(shape), x.ndim)
         x = x.placed(_finished(x.layout).without_cut(over))
@@ -222,20 +220,20 @@ def rule_of(module: Module) -> Rule | None:
 
 
 def mark(module: Module) -> None:
-    """Attach a hook that does nothing: it keeps torch from its fused inference paths.
+    """Attach a hook that does nothing, so that torch takes no fused inference path.
 
-    Those read the weights without calling the modules that own them.
+    These paths read the weights without calling the modules that own them.
     """
     if not any(hook is _nothing for hook in module._forward_pre_hooks.values()):
         module.register_forward_pre_hook(_nothing)
 
 
-def _nothing(module: Module, args: Any) -> None:
+def _nothing(module: Module, args: tuple[Any, ...]) -> None:
     return None
 
 
 def install(module: Module, mesh: DeviceMesh) -> None:
-    """Make a module whose parameters are placed compute what it did when they were whole."""
+    """Make a module with placed parameters compute the same as with whole ones."""
     read = [module, *_read_by(module)]
     cut = any(not how.layout.is_replicated for part in read for how in placed_of(part).values())
     rule = rule_of(module) if "weight" in module._parameters else None  # and not made of others
@@ -259,8 +257,10 @@ def _read_by(module: Module) -> list[Module]:
     return []
 
 
-def _by_rule(module: Module, rule: Rule, mesh: DeviceMesh, whole: Any, input: Tensor) -> Any:
-    """A layer by its rule; a plain tensor is replicated, and gives one that is."""
+def _by_rule(
+    module: Module, rule: Rule, mesh: DeviceMesh, whole: Callable[..., Any] | None, input: Tensor
+) -> Any:
+    """A layer by its rule; a plain tensor counts as replicated, and gives a plain one."""
     if whole is not None and not isinstance(input, DistTensor):
         return whole(input)
     with plainly():
@@ -271,7 +271,9 @@ def _by_rule(module: Module, rule: Rule, mesh: DeviceMesh, whole: Any, input: Te
         return rule(module, laid_out(input, mesh, layout)).full_tensor()
 
 
-def _with_whole_parameters(module: Module, forward: Any, *args: Any, **kwargs: Any) -> Any:
+def _with_whole_parameters(
+    module: Module, forward: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
     def plain(x: Any) -> Any:
         return x.full_tensor() if isinstance(x, DistTensor) else x
 
@@ -288,10 +290,10 @@ def whole_parameters(module: Module, apart: Sequence[int] = ()) -> Iterator[None
     Parameters
     ----------
     module : torch.nn.Module
-        Whose.
+        The module.
     apart : sequence of int
-        Mesh dimensions along which the ranks compute with other data, so that the gradients that
-        they find are to be summed.
+        Mesh dimensions along which the ranks compute with different data, so that their gradients
+        are summed.
     """
     names = []
     try:

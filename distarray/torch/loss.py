@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.nn import _reduction, functional
 from torch.overrides import TorchFunctionMode
 
@@ -13,12 +14,12 @@ from distarray.comm.agree import agree
 from distarray.layout import Cut, Fold, Layout, Shard
 from distarray.torch import conversations as talk
 from distarray.torch.borders import reduce_from
-from distarray.torch.functions import joins
+from distarray.torch.elementwise import Args, Func, Kwargs
+from distarray.torch.functions import handles
 from distarray.torch.tensor import DistTensor, laid_out
 
 __all__ = ["loss_parallel", "parallel_cross_entropy"]
 
-Tensor = Any
 
 _WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
@@ -35,13 +36,13 @@ class _Logits(NamedTuple):
     classes : int
         Of all ranks together.
     start, stop : int
-        Those that are here.
+        The classes of this rank.
     mesh : DeviceMesh
         The ranks.
     across, along : tuple of int
-        Mesh dimensions that cut the classes, and that cut the samples.
+        Mesh dimensions that cut the classes, and those that cut the samples.
     samples : Layout
-        Of what has one number a sample.
+        The layout of a tensor with one number a sample.
     """
 
     values: Tensor
@@ -57,7 +58,7 @@ class _Logits(NamedTuple):
 
 def parallel_cross_entropy(
     logits: DistTensor,
-    target: Any,
+    target: Tensor | DistTensor,
     weight: Tensor | None = None,
     *,
     ignore_index: int = -100,
@@ -130,7 +131,7 @@ def _dtype_of_loss(logits: DistTensor) -> Any:
     return _WIDE.get(logits.dtype, logits.dtype) if wide else logits.dtype
 
 
-def _is_inexact(target: Any) -> bool:
+def _is_inexact(target: Tensor | DistTensor) -> bool:
     return bool(target.dtype.is_floating_point)
 
 
@@ -176,8 +177,8 @@ def _exponentials(x: _Logits, highest: Tensor) -> Tensor:
 # -- class numbers -----------------------------------------------------------------------------
 
 
-def _labels(x: _Logits, target: Any, ignore_index: int) -> Tensor:
-    """This rank's targets, known to be classes."""
+def _labels(x: _Logits, target: Tensor | DistTensor, ignore_index: int) -> Tensor:
+    """This rank's targets, checked to be classes."""
     if isinstance(target, DistTensor):
         target = target.placed(x.samples).local
     expected = tuple([n for d, n in enumerate(x.values.shape) if d != x.dim])
@@ -206,7 +207,7 @@ def _of_labels(
     ignore_index: int,
     smoothing: float,
 ) -> tuple[Tensor, Tensor]:
-    """The loss of each sample, and how much the sample counts."""
+    """The loss of each sample, and the sample's weight."""
     here = (labels >= x.start) & (labels < x.stop)
     parts = [_exponentials(x, highest), _picked(x, labels, here)]
     own = None if weight is None else weight.to(x.values.dtype)[x.start : x.stop]
@@ -245,7 +246,11 @@ def _picked(x: _Logits, labels: Tensor, here: Tensor) -> Tensor:
 
 
 def _of_probabilities(
-    x: _Logits, highest: Tensor, target: Any, weight: Tensor | None, smoothing: float
+    x: _Logits,
+    highest: Tensor,
+    target: Tensor | DistTensor,
+    weight: Tensor | None,
+    smoothing: float,
 ) -> Tensor:
     chances = _own_chances(x, target)
     if smoothing:
@@ -259,7 +264,7 @@ def _of_probabilities(
     return (highest + torch.log(total)) * mass - products
 
 
-def _own_chances(x: _Logits, target: Any) -> Tensor:
+def _own_chances(x: _Logits, target: Tensor | DistTensor) -> Tensor:
     """The targets of the classes and samples that are here."""
     if isinstance(target, DistTensor):
         cuts = list(x.samples.cuts)
@@ -278,7 +283,7 @@ def _own_chances(x: _Logits, target: Any) -> Tensor:
 # -- the whole ---------------------------------------------------------------------------------
 
 
-def _reduced(x: _Logits, losses: Tensor, shares: Tensor, reduction: str, dtype: Any) -> Any:
+def _reduced(x: _Logits, losses: Tensor, shares: Tensor, reduction: str, dtype: torch.dtype) -> Any:
     if reduction == "none":
         losses = losses.to(dtype)
         return laid_out(losses, x.mesh, x.samples) if x.along else losses
@@ -288,11 +293,11 @@ def _reduced(x: _Logits, losses: Tensor, shares: Tensor, reduction: str, dtype: 
     return (total[0] if reduction == "sum" else total[0] / total[1]).to(dtype)
 
 
-@joins("cross_entropy")
-def _cross_entropy(func: Any, args: Any, kwargs: Any) -> Any:
+@handles("cross_entropy")
+def _cross_entropy(func: Func, args: Args, kwargs: Kwargs) -> Any:
     def bound(
         input: Any,
-        target: Any,
+        target: Tensor | DistTensor,
         weight: Any = None,
         size_average: Any = None,
         ignore_index: int = -100,
@@ -303,7 +308,7 @@ def _cross_entropy(func: Any, args: Any, kwargs: Any) -> Any:
         if size_average is not None or reduce is not None:
             reduction = _reduction.legacy_get_string(size_average, reduce)
         if not isinstance(input, DistTensor):
-            raise TypeError("cross_entropy of plain logits: the targets are to be plain, too")
+            raise TypeError("cross_entropy of plain logits takes plain targets")
         return parallel_cross_entropy(
             input,
             target,
@@ -326,7 +331,9 @@ class _SplitClasses(_Mode):  # type: ignore[misc]
         super().__init__()
         self._mesh = mesh
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Func, types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
+    ) -> Any:
         kwargs = dict(kwargs or {})
         if func is functional.cross_entropy:
             logits = kwargs.pop("input") if "input" in kwargs else args[0]

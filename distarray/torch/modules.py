@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import Module
 from torch.utils._pytree import tree_leaves
 
 from distarray.comm import DeviceMesh, default_mesh
@@ -22,8 +23,6 @@ from distarray.torch.placed import placed_of
 from distarray.torch.tensor import DistTensor
 
 __all__ = ["distribute_module"]
-
-Module = Any
 
 
 def distribute_module(
@@ -114,7 +113,7 @@ def distribute_module(
 
 
 def _error(module: Module, mesh: DeviceMesh) -> Exception | None:
-    """What speaks against distributing the module, on this rank."""
+    """The reason on this rank why the module cannot be distributed; None if it can."""
     try:
         if not isinstance(module, torch.nn.Module):
             raise TypeError(f"distribute_module takes a Module, not {type(module).__name__}")
@@ -132,18 +131,27 @@ def _arity(function: Callable[..., Any]) -> int:
     return sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
 
 
-def _prepare(function: Any, arity: int, mesh: DeviceMesh, module: Module, inputs: Any) -> Any:
+def _prepare(
+    function: Callable[..., Any], arity: int, mesh: DeviceMesh, module: Module, inputs: Any
+) -> Any:
     found = function(inputs, mesh) if arity == 2 else function(module, inputs, mesh)
     return tuple(found) if isinstance(found, list) else found
 
 
 def _finish(
-    function: Any, arity: int, mesh: DeviceMesh, module: Module, inputs: Any, outputs: Any
+    function: Callable[..., Any],
+    arity: int,
+    mesh: DeviceMesh,
+    module: Module,
+    inputs: Any,
+    outputs: Any,
 ) -> Any:
     return function(outputs, mesh) if arity == 2 else function(module, outputs, mesh)
 
 
-def _compare(mesh: DeviceMesh, module: Module, args: Any, kwargs: Any) -> None:
+def _compare(
+    mesh: DeviceMesh, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     """Raise on all ranks unless they call the module with the same plain tensors."""
     if mesh.size() == 1:
         return

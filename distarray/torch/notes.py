@@ -1,23 +1,23 @@
-"""What autograd keeps of gathered parameters: notes of what they were.
+"""Notes that autograd keeps instead of gathered parameters.
 
-Between forward and backward the gathered parameters of a unit do not exist. What autograd wants to
-save of them is replaced by a note (``torch.autograd.graph.saved_tensors_hooks``), and made again
-when it is asked for.
+Between forward and backward the gathered parameters of a unit do not exist. A tensor that autograd
+saves of them is replaced by a note (``torch.autograd.graph.saved_tensors_hooks``), and gathered
+again when it is needed.
 """
 
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from distarray.torch.ahead import poke
 from distarray.torch.parts import local_of
 
 __all__ = ["Notes", "in_use"]
 
-Tensor = Any
 
-#: Gathered parameters that a forward is using, by the address of their memory: whose they are
-#: (something with a method ``again(place)``), and which place they have there.
+#: Gathered parameters that a forward is using, by the address of their memory: their `Use`, and
+#: their place in it.
 in_use: dict[int, tuple[Any, int]] = {}
 
 
@@ -30,9 +30,9 @@ class _Note(NamedTuple):
 
 
 class Notes:
-    """What autograd keeps instead of what it saves of gathered parameters.
+    """Hooks that keep notes instead of gathered parameters.
 
-    Everything else is kept as the hooks around these want it, such as a checkpoint's.
+    All other tensors go to the hooks around these, such as a checkpoint's.
     """
 
     __slots__ = ("outer",)
@@ -41,7 +41,7 @@ class Notes:
         self.outer = outer
 
     def pack(self, tensor: Tensor) -> Any:
-        """What is kept of a tensor that autograd saves."""
+        """The object that is kept for a tensor that autograd saves."""
         poke()
         plain = local_of(tensor)
         if plain.layout is torch.strided and plain.numel():
@@ -51,7 +51,7 @@ class Notes:
         return tensor if self.outer is None else self.outer[0](tensor)
 
     def unpack(self, kept: Any) -> Tensor:
-        """The tensor of which `kept` was kept."""
+        """The tensor for which `kept` was kept."""
         poke()
         if type(kept) is _Note:
             return local_of(kept.use.again(kept.place)).as_strided(*kept.strides)

@@ -1,37 +1,34 @@
 """Optimizers of distributed parameters: their state as arrays, and norms over all ranks.
 
 An optimizer keeps for each parameter tensors of its shape. Where a rank has a part of the
-parameter it has the same part of those, without being told.
+parameter it has the same part of these.
 """
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
 
 from distarray.array import DistArray
 from distarray.comm.mesh import DeviceMesh
 from distarray.layout import Fold
-from distarray.torch.guards import look_at
+from distarray.torch.guards import prepare_optimizer
 from distarray.torch.parts import plainly
 from distarray.torch.placed import Placed, placed_as
 
 __all__ = ["clip_grad_norm_", "optimizer_state", "state_tensors"]
 
-Tensor = Any
-Module = Any
-Optimizer = Any
-
 
 def state_tensors(optimizer: Optimizer) -> Iterator[tuple[int, str, Tensor, Placed | None]]:
-    """What an optimizer keeps: the parameter's number, the name, the tensor, how it is laid out.
+    """An optimizer's state: the parameter's number, the name, the tensor, and its layout.
 
-    None for the layout of what is not cut as its parameter is: numbers, and all that belongs to
-    parameters that are not distributed.
+    The layout is None for numbers, and for parameters that are not distributed.
     """
-    look_at(optimizer)
+    prepare_optimizer(optimizer)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for number, parameter in enumerate(parameters):
         placed = placed_as(parameter)
@@ -54,9 +51,9 @@ def optimizer_state(optimizer: Optimizer, module: Module) -> dict[str, DistArray
     Returns
     -------
     dict of str to DistArray
-        By the parameter's name and what it is of it, such as "head.weight.exp_avg"; laid out as
-        the parameter. Numbers, such as the count of steps, are not among them. On the CPU nothing
-        is copied.
+        By the names of the parameter and of the state, such as "head.weight.exp_avg"; laid out as
+        the parameter. Numbers, such as the count of steps, are left out. On the CPU nothing is
+        copied.
 
     Cost
     ----
@@ -90,8 +87,8 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scale gradients so that their norm over all parameters of all ranks is at most `max_norm`.
 
-    What ``torch.nn.utils.clip_grad_norm_`` does, which comes to the same with an allreduce for each
-    parameter that is cut.
+    ``torch.nn.utils.clip_grad_norm_`` gives the same, with an allreduce for each parameter that is
+    cut.
 
     Parameters
     ----------
@@ -142,10 +139,14 @@ def clip_grad_norm_(
         )
 
 
+#: Norms of this rank's parts, by the mesh and those of its dimensions that cut the parameter.
+_Shares = dict[tuple[DeviceMesh, tuple[int, ...]] | None, list[Tensor]]
+
+
 def _clipped(
     parameters: list[Tensor], max_norm: float, norm_type: float, error_if_nonfinite: bool
 ) -> Tensor:
-    shares: dict[tuple[DeviceMesh, tuple[int, ...]] | None, list[Tensor]] = {}
+    shares: _Shares = {}
     for parameter in parameters:
         placed = placed_as(parameter)
         cutting = None if placed is None else _cutting(placed.around)
@@ -173,8 +174,8 @@ def _cutting(placed: Placed) -> tuple[DeviceMesh, tuple[int, ...]] | None:
     return (placed.mesh, dims) if dims else None
 
 
-def _folded(shares: Any, norm_type: float) -> float:
-    """The norm of all, from those of this rank's parts."""
+def _folded(shares: _Shares, norm_type: float) -> float:
+    """The norm of all gradients, from the norms of this rank's parts."""
     extreme = np.isinf(norm_type)
     totals = []
     for where, norms in shares.items():

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.array.divergence import verify_among
 from distarray.array.movement import moved
@@ -19,6 +20,7 @@ from distarray.torch.carrying import Route, carry, gradient_layout
 from distarray.torch.guards import take_whole_states, watch_optimizers
 from distarray.torch.parts import KEY, local_of
 from distarray.torch.placed import Placed, averaged_by, placed_as, placed_of
+from distarray.typing import Placements
 
 __all__ = [
     "become",
@@ -33,10 +35,6 @@ __all__ = [
     "whole_shape",
 ]
 
-Tensor = Any
-Module = Any
-Placements = Sequence[Placement] | Placement
-
 
 # -- placing ----------------------------------------------------------------------------------
 
@@ -48,10 +46,10 @@ def distribute_parameter(
     placements: Placements,
     src_data_rank: int | None = 0,
 ) -> None:
-    """Leave of a module's parameter (or buffer) this rank's part only; collective.
+    """Keep only this rank's part of a module's parameter (or buffer); collective.
 
     The Parameter stays the same object, so that optimizers made before and modules that share it
-    go on; its ``shape`` becomes that of the part. It is what a `partition_fn` calls.
+    go on; its ``shape`` becomes that of the part. A `partition_fn` calls this.
 
     Parameters
     ----------
@@ -139,7 +137,7 @@ def place(
 
 
 def _check_free(name: str, tensor: Tensor, known: Placed | None, placed: Placed) -> None:
-    """Refuse to place what is placed otherwise, or is averaged by the same ranks."""
+    """Refuse a parameter that is placed otherwise, or averaged by the same ranks."""
     if known is not None and (not known.layout.is_replicated or known.viewed is not None):
         raise LayoutError(
             f"{name} is distributed already, as {known.layout} on {known.mesh!r}; it cannot become "
@@ -157,9 +155,9 @@ def _check_free(name: str, tensor: Tensor, known: Placed | None, placed: Placed)
 def become(tensor: Tensor, part: Tensor) -> None:
     """Give a parameter other memory, of another shape.
 
-    A graph from before that is still there, such as that of ``torch.nn.utils.weight_norm``, keeps
-    what accumulates the parameter's gradient, and that would go on expecting the old shape. torch
-    makes it anew where the data type changes.
+    A graph that was made before, such as that of ``torch.nn.utils.weight_norm``, keeps the node
+    that accumulates the parameter's gradient, which would still expect the old shape. torch makes a
+    new node where the data type changes.
     """
     if tensor.requires_grad:
         other = torch.float32 if tensor.dtype is torch.float16 else torch.float16
@@ -168,7 +166,7 @@ def become(tensor: Tensor, part: Tensor) -> None:
 
 
 def remember(module: Module, name: str, tensor: Tensor, placed: Placed) -> None:
-    """Write down how a module's parameter is laid out, with the module and with the parameter."""
+    """Record how a module's parameter is laid out, on the module and on the parameter."""
     module.__dict__.setdefault(KEY, {})[name] = placed
     placed.called = f"{type(module).__name__}.{name}"
     placed.note_on(tensor)
@@ -177,9 +175,13 @@ def remember(module: Module, name: str, tensor: Tensor, placed: Placed) -> None:
 
 
 def _part(
-    tensor: Tensor, mesh: DeviceMesh, layout: Layout, src: int | None, viewed: Any
+    tensor: Tensor,
+    mesh: DeviceMesh,
+    layout: Layout,
+    src: int | None,
+    viewed: tuple[int, ...] | None,
 ) -> Tensor | None:
-    """This rank's part in memory of its own; None where the tensor itself has become it."""
+    """This rank's part in memory of its own; None where the tensor itself is the part."""
     if viewed is not None:
         tensor = tensor.reshape(viewed)
     if layout.is_replicated:
@@ -196,7 +198,7 @@ def _part(
 
 
 def place_rest(root: Module, mesh: DeviceMesh, src: int | None) -> None:
-    """Replicate whatever of a module is not placed yet: the values of rank `src` count."""
+    """Replicate all parameters and buffers that are not placed yet, with rank `src`'s values."""
     for module in root.modules():
         for name in names_of(module):
             if name not in placed_of(module):
@@ -217,7 +219,7 @@ def names_of(module: Module) -> Iterator[str]:
 
 
 def surround(root: Module, mesh: DeviceMesh) -> None:
-    """Note for all of a module's parameters and buffers a mesh that theirs are a part of."""
+    """Record for a module's parameters and buffers a mesh of which theirs are a part."""
     for module in root.modules():
         for placed in placed_of(module).values():
             placed.surround(mesh)
@@ -227,19 +229,19 @@ def surround(root: Module, mesh: DeviceMesh) -> None:
 
 
 def used(module: Module, name: str, alike: Sequence[int], layout: Layout | None = None) -> Tensor:
-    """A parameter as a forward pass needs it; None if the module has none of this name.
+    """A parameter as a forward pass needs it; None if the module has it as None.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Whose it is.
+        The module that has it.
     name : str
         Its name there.
     alike : sequence of int
-        Mesh dimensions along which the ranks do the same with it, so that each finds the whole
-        gradient; along the others each finds a contribution, which are summed.
+        Mesh dimensions along which the ranks compute the same with it, so that each finds the
+        whole gradient; along the others each finds a contribution, and these are summed.
     layout : Layout, optional
-        How it is wanted; as it is placed by default.
+        The layout that is needed; the parameter's own by default.
     """
     tensor = getattr(module, name)
     if tensor is None:
@@ -252,6 +254,6 @@ def used(module: Module, name: str, alike: Sequence[int], layout: Layout | None 
 
 @lru_cache(maxsize=1024)
 def _route(here: Layout, wanted: Layout, alike: tuple[int, ...]) -> Route:
-    """There, and the gradient back: summed along the mesh dimensions that are not `alike`."""
+    """The way there, and of the gradient back: summed along mesh dimensions not in `alike`."""
     pending = tuple([m for m in range(len(here.mesh_shape)) if m not in alike])
     return Route(here, wanted, gradient_layout(here), gradient_layout(wanted, pending))

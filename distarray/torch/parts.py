@@ -1,23 +1,36 @@
 """Parts of parameters, which torch's functions would take for the whole.
 
-A parameter that is cut stays the object it was, with this rank's part in it. Outside of the forward
-that gathers it, or that computes with parts on purpose, a function of torch would give a number
-that is right for the part alone: other logits on every rank, a norm of some rows. So a part is of a
-class of its own, :class:`Part`, that knows what may be done to it. What works element by element
-gives a part again, what asks for its dtype or shape is answered, and the rest is refused.
+A parameter that is cut stays the same object, with this rank's part in it. Outside of the forward
+that gathers it, or that computes with parts on purpose, a function of torch would give a result of
+the part alone: other logits on every rank, a norm of some rows. So parts have a class of their own,
+:class:`Part`. A function that works element by element gives a part again, questions about dtype or
+shape are answered, and all else is refused.
 
-Inside of this package a part is used as it is between ``with plainly():``, for which torch forgets
-the class. Optimizers step so, too (:mod:`distarray.torch.guards`).
+Within ``with plainly():``, which this package uses, torch ignores the class. Optimizers make their
+steps so, too (:mod:`distarray.torch.guards`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex
 
 import torch
+from torch import Tensor
 
 from distarray.layout.placement import Fold
-from distarray.torch.elementwise import ELEMENTWISE
+from distarray.torch.elementwise import (
+    ASKING,
+    ELEMENTWISE,
+    KEPT,
+    OF_VALUES,
+    Args,
+    Func,
+    Kwargs,
+)
+from distarray.typing import Shape
+
+if TYPE_CHECKING:
+    from distarray.torch.placed import Placed
 
 __all__ = [
     "KEY",
@@ -32,59 +45,64 @@ __all__ = [
     "unguard",
 ]
 
-Tensor = Any
 
-#: The attribute of modules, of parameters and of parts that says how they are laid out.
+#: The attribute of modules, of parameters and of parts with their layout.
 KEY = "_distarray_placed"
 
-#: What torch's functions do within it, they do with plain tensors.
+#: A context in which torch's functions take parts as plain tensors.
 plainly: Any = torch._C.DisableTorchFunctionSubclass
 
 _TENSOR: Any = torch.Tensor
 _GRAD: Any = torch.Tensor.grad
 
 
+#: From where to where a part reaches, along each dimension.
+Spans = tuple[tuple[int, int], ...]
+
+
 class Saved(NamedTuple):
-    """What is known of a part that was read from a file.
+    """The description of a part that was read from a file.
 
     Attributes
     ----------
     whole : tuple of int
-        The shape of the parameter that it is a part of.
+        The shape of the whole parameter.
     spans : tuple
-        Where it lies in it.
+        Where the part lies in it.
     called : str
-        Of what it is a part.
+        The parameter, as errors name it.
     """
 
-    whole: tuple[int, ...]
-    spans: tuple[Any, ...]
+    whole: Shape
+    spans: Spans
     called: str
 
 
-def _grad(part: Any) -> Tensor | None:
+def _grad(part: Tensor) -> Tensor | None:
     with plainly():
         found: Tensor | None = _GRAD.__get__(part)
     return guard_gradient(found, _placed(part)) if type(found) is _TENSOR else found
 
 
-def _set_grad(part: Any, value: Tensor | None) -> None:
+def _set_grad(part: Tensor, value: Tensor | None) -> None:
     with plainly():
         _GRAD.__set__(part, value)
 
 
 class Part:
-    """What the classes of this rank's parts of parameters have in common.
+    """The common base of the classes of this rank's parts of parameters.
 
     ``to_local()`` is the part as a plain tensor, ``full_tensor()`` the whole, as DTensor has them.
     """
 
-    #: This rank's part of the gradient. Training loops look at it in each step; it does not go by
-    #: way of ``__torch_function__``.
+    #: This rank's part of the gradient. Training loops read it in each step, so it avoids
+    #: ``__torch_function__``.
     grad = property(_grad, _set_grad, partial(_set_grad, value=None))
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        cls, func: Func, types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
+    ) -> Any:
         act = _ACTS.get(func)
         if act is None:
             act = _ACTS[func] = _act_for(func)
@@ -115,7 +133,7 @@ class Part:
                 raise RuntimeError(f"{_described(self)} was loaded from a file that has no more")
             return placed.full(tensor.detach())
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
             tensor: Any = self
             with plainly():
@@ -126,7 +144,7 @@ class Part:
                 memo[id(self)] = guard(copy, _placed(self))
         return memo[id(self)]
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         placed = _placed(self)
         with plainly():
             local = local_of(self).detach()
@@ -143,10 +161,12 @@ class Part:
 
 
 class GradientPart:
-    """What the classes of gradients of parts have in common: a norm is that of the whole."""
+    """The common base of the classes of parts' gradients: a norm is that of the whole."""
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        cls, func: Func, types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
+    ) -> Any:
         act: Callable[..., Any] = _NORMS.get(getattr(func, "__name__", ""), _ask)
         with plainly():
             return act(func, args, kwargs or {})
@@ -160,8 +180,8 @@ def check_unrecorded(tensor: Tensor, called: str) -> None:
         )
 
 
-def guard(tensor: Tensor, placed: Any) -> Tensor:
-    """Make a tensor of this rank's part of something one that knows it; the same object."""
+def guard(tensor: Tensor, placed: "Placed | Saved") -> Tensor:
+    """Give a tensor that is this rank's part of a parameter the class `Part`; the same object."""
     setattr(tensor, KEY, placed)
     if not isinstance(tensor, Part):
         unguard(tensor)
@@ -169,8 +189,8 @@ def guard(tensor: Tensor, placed: Any) -> Tensor:
     return tensor
 
 
-def guard_gradient(tensor: Tensor, placed: Any) -> Tensor:
-    """The same for a gradient, or None, of a part."""
+def guard_gradient(tensor: Tensor, placed: "Placed | Saved") -> Tensor:
+    """The same for the gradient of a part, which may be None."""
     if type(tensor) is _TENSOR:
         setattr(tensor, KEY, placed)
         tensor.__class__ = _kind_of(GradientPart, _TENSOR)
@@ -184,26 +204,27 @@ def unguard(tensor: Tensor) -> None:
         tensor.__class__ = plain
 
 
-#: By a guard and the class that tensors were of before: the class that they are of then.
+#: By `Part` or `GradientPart` and the class that tensors were of before, their class since.
 _KINDS: dict[tuple[Any, Any], Any] = {}
 
 
-def _kind_of(guard: Any, plain: Any) -> Any:
-    if (guard, plain) not in _KINDS:
-        _KINDS[guard, plain] = type(f"{plain.__name__}Part", (guard, plain), {"_plain": plain})
-    return _KINDS[guard, plain]
+def _kind_of(guarding: type, plain: type) -> Any:
+    if (guarding, plain) not in _KINDS:
+        kind = type(f"{plain.__name__}Part", (guarding, plain), {"_plain": plain})
+        _KINDS[guarding, plain] = kind
+    return _KINDS[guarding, plain]
 
 
 def local_of(tensor: Tensor) -> Tensor:
     """A part as a plain tensor, through which gradients flow; others as they are."""
     if not isinstance(tensor, (Part, GradientPart)):
         return tensor
-    part: Any = tensor
+    part: Tensor = tensor
     with plainly():
         return part.as_subclass(_TENSOR)
 
 
-def loaded_part(local: Tensor, whole: Sequence[int], spans: Any, called: str) -> Tensor:
+def loaded_part(local: Tensor, whole: Shape, spans: Spans, called: str) -> Tensor:
     """A part that was saved."""
     return guard(local, Saved(tuple(whole), tuple(spans), called))
 
@@ -211,67 +232,54 @@ def loaded_part(local: Tensor, whole: Sequence[int], spans: Any, called: str) ->
 torch.serialization.add_safe_globals([loaded_part])
 
 
-def _placed(part: Any) -> Any:
-    return vars(part)[KEY]
+def _placed(part: Tensor) -> "Placed | Saved":
+    found: Placed | Saved = vars(part)[KEY]
+    return found
 
 
-def _described(part: Any) -> str:
+def _described(part: Tensor) -> str:
     placed = _placed(part)
     return f"this rank's part {tuple(part.shape)} of {placed.called} {placed.whole}"
 
 
-# -- what torch's functions do with parts ------------------------------------------------------
-
-#: Names of functions that ask or tell something that is not about values.
-_ASKING = frozenset(
-    {
-        *("__len__", "_has_compatible_shallow_copy_type", "allclose", "backward", "data_ptr"),
-        *("dim", "dim_order", "element_size", "equal", "get_device", "is_complex", "is_conj"),
-        *("is_contiguous", "is_floating_point", "is_inference", "is_neg", "is_pinned"),
-        *("is_same_size", "is_shared", "is_signed", "isclose", "ndimension", "nelement", "numel"),
-        *("new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "register_hook"),
-        *("register_post_accumulate_grad_hook", "requires_grad_", "result_type"),
-        *("retain_grad", "size", "storage_offset", "stride", "swap_tensors"),
-    }
-)
-#: Attributes whose values are elements.
-_OF_VALUES = frozenset({"H", "T", "__cuda_array_interface__", "imag", "mH", "mT", "real"})
-#: Names, without underscores, of what works element by element and is no row of `ELEMENTWISE`.
-_KEPT = frozenset(
-    {
-        *("clip", "constant", "copy", "copysign", "cpu", "cuda", "empty_like", "fill", "fmax"),
-        *("fmin", "full_like", "hpu", "isinf", "isneginf", "isposinf", "ones_like", "pin_memory"),
-        *("rdiv", "rpow", "share_memory", "signbit", "trunc", "type", "zero"),
-    }
-)
+# -- torch's functions on parts ----------------------------------------------------------------
 
 
-def _act_for(func: Any) -> Callable[..., Any]:
-    """What is done with a function when it is handed parts."""
+def _act_for(func: Func) -> Callable[..., Any]:
+    """The action for a function that is called with parts."""
     name = getattr(func, "__name__", "")
     if name in ("__get__", "__set__", "__delete__"):
-        attribute = func.__self__.__name__
-        if attribute == "data" and name == "__get__":
-            return _keep
-        return _refuse if attribute in _OF_VALUES else _ask
+        return _act_for_attribute(_attribute_of(func), name)
     if func is torch.autograd.grad:
         return _differentiate
-    if name in _ASKING:
+    if name in ASKING:
         return _ask
     if name in _NORMS or name in _FOLDS:
         return _NORMS.get(name) or _FOLDS[name]
     bare = name.removeprefix("_foreach_").strip("_")
-    if bare in ELEMENTWISE or bare in _KEPT:
+    if bare in ELEMENTWISE or bare in KEPT:
         return _keep_each if name.startswith("_foreach_") else _keep
     return _refuse
 
 
-def _ask(func: Any, args: Any, kwargs: Any) -> Any:
+def _attribute_of(accessor: Any) -> str:
+    """The name of the attribute that an accessor gets, sets or deletes."""
+    found: str = accessor.__self__.__name__
+    return found
+
+
+def _act_for_attribute(attribute: str, access: str) -> Callable[..., Any]:
+    if attribute == "data" and access == "__get__":
+        return _keep
+    return _refuse if attribute in OF_VALUES else _ask
+
+
+def _ask(func: Func, args: Args, kwargs: Kwargs) -> Any:
     return func(*args, **kwargs)
 
 
-def _differentiate(func: Any, args: Any, kwargs: Any) -> Any:
-    """Gradients by parts, which are parts of gradients."""
+def _differentiate(func: Func, args: Args, kwargs: Kwargs) -> Any:
+    """Gradients with respect to parts, which are parts of gradients."""
     inputs = args[1] if len(args) > 1 else kwargs["inputs"]
     found = func(*args, **kwargs)
     for tensor, grad in zip([inputs] if isinstance(inputs, Part) else inputs, found):
@@ -280,8 +288,8 @@ def _differentiate(func: Any, args: Any, kwargs: Any) -> Any:
     return found
 
 
-def _keep(func: Any, args: Any, kwargs: Any) -> Any:
-    """A function that works element by element, the result of which is a part as well."""
+def _keep(func: Func, args: Args, kwargs: Kwargs) -> Any:
+    """A function that works element by element, whose result is a part as well."""
     like = _common(func, (*args, *kwargs.values()))
     written = _written(func, args, kwargs)
     if written is not None and not isinstance(written, Part):
@@ -295,8 +303,8 @@ def _keep(func: Any, args: Any, kwargs: Any) -> Any:
     return guard(result, _placed(like))
 
 
-def _keep_each(func: Any, args: Any, kwargs: Any) -> Any:
-    """The same for the functions of lists of tensors."""
+def _keep_each(func: Func, args: Args, kwargs: Kwargs) -> Any:
+    """As `_keep`, for functions of lists of tensors."""
     first = args[0]
     lists = [x for x in (*args, *kwargs.values()) if isinstance(x, (list, tuple))]
     likes = []
@@ -312,16 +320,16 @@ def _keep_each(func: Any, args: Any, kwargs: Any) -> Any:
     return results
 
 
-def _written(func: Any, args: Any, kwargs: Any) -> Any:
-    """What a function writes to; None if that is something of its own."""
+def _written(func: Func, args: Args, kwargs: Kwargs) -> Any:
+    """The operand that a function writes to; None if it makes a new tensor."""
     name = func.__name__
     if name.endswith("_") and not name.endswith("__"):
         return args[0] if args else kwargs.get("tensor")
     return kwargs.get("out")
 
 
-def _common(func: Any, operands: Sequence[Any]) -> Any:
-    """One of the parts among some operands, which all have to be the same part of something."""
+def _common(func: Func, operands: Sequence[Any]) -> Any:
+    """The first part among the operands; raises if they are different parts of a whole."""
     found = [x for x in operands if isinstance(x, Part)]
     first = found[0]
     mine = _placed(first)
@@ -337,10 +345,10 @@ def _common(func: Any, operands: Sequence[Any]) -> Any:
     return first
 
 
-def _refuse(func: Any, args: Any, kwargs: Any) -> NoReturn:
-    """Say what a function was given, and what would do."""
+def _refuse(func: Func, args: Args, kwargs: Kwargs) -> NoReturn:
+    """Raise, naming the part and the ways to use it."""
     name = getattr(func, "__name__", str(func))
-    name = func.__self__.__name__ if name == "__get__" else name
+    name = _attribute_of(func) if name == "__get__" else name
     found = next(_parts_in((*args, *kwargs.values())))
     raise RuntimeError(
         f"torch's {name} was given {_described(found)}, and would take it for the whole. A "
@@ -352,7 +360,7 @@ def _refuse(func: Any, args: Any, kwargs: Any) -> NoReturn:
     )
 
 
-def _parts_in(values: Any) -> Iterator[Any]:
+def _parts_in(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         if isinstance(value, (Part, GradientPart)):
             yield value
@@ -363,7 +371,7 @@ def _parts_in(values: Any) -> Iterator[Any]:
 # -- numbers that are those of the whole -------------------------------------------------------
 
 
-def _fold(fold: Fold, func: Any, args: Any, kwargs: Any) -> Tensor:
+def _fold(fold: Fold, func: Func, args: Args, kwargs: Kwargs) -> Tensor:
     """A sum, or whether any or all elements are true, of the whole; collective."""
     part = next(_parts_in((*args, *kwargs.values())))
     if len(args) != 1 or kwargs or _records(part):
@@ -371,7 +379,7 @@ def _fold(fold: Fold, func: Any, args: Any, kwargs: Any) -> Tensor:
     return _layout_of(func, part).folded(func(local_of(part).detach()), fold)
 
 
-def _norm(func: Any, args: Any, kwargs: Any) -> Tensor:
+def _norm(func: Func, args: Args, kwargs: Kwargs) -> Tensor:
     """The norm of the whole; collective."""
     named = dict(zip(("part", "ord"), args)) | kwargs
     part = next(_parts_in(named.values()))
@@ -383,18 +391,18 @@ def _norm(func: Any, args: Any, kwargs: Any) -> Tensor:
     return _whole_norm(func, part, float(order), named.get("dtype"))
 
 
-def _records(part: Any) -> bool:
+def _records(part: Tensor) -> bool:
     return bool(torch.is_grad_enabled() and part.requires_grad)
 
 
-def _layout_of(func: Any, part: Any) -> Any:
+def _layout_of(func: Func, part: Tensor) -> "Placed":
     placed = _placed(part)
     if isinstance(placed, Saved):
         _refuse(func, (part,), {})
     return placed
 
 
-def _norms(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+def _norms(func: Func, args: Args, kwargs: Kwargs) -> list[Tensor]:
     order = args[1] if len(args) > 1 else kwargs.get("ord", 2)
     dtype = kwargs.get("dtype")
     return [
@@ -405,7 +413,7 @@ def _norms(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
     ]
 
 
-def _whole_norm(func: Any, part: Any, order: float, dtype: Any) -> Tensor:
+def _whole_norm(func: Func, part: Tensor, order: float, dtype: Any) -> Tensor:
     local = local_of(part).detach()
     mine = local.new_zeros((), dtype=dtype)
     if local.numel():
@@ -416,7 +424,7 @@ def _whole_norm(func: Any, part: Any, order: float, dtype: Any) -> Tensor:
     return placed.folded(mine**order, Fold.SUM) ** (1 / order)
 
 
-def _refuse_scaler(func: Any, args: Any, kwargs: Any) -> NoReturn:
+def _refuse_scaler(func: Func, args: Args, kwargs: Kwargs) -> NoReturn:
     raise RuntimeError(
         "a GradScaler looks for infinities in this rank's parts of the gradients alone, and ranks "
         "would skip different steps: train in bfloat16, which needs no scaler, or keep the "
@@ -436,5 +444,5 @@ _FOLDS: dict[str, Callable[..., Any]] = {
     name: partial(_fold, fold)
     for name, fold in (("all", Fold.ALL), ("any", Fold.ANY), ("sum", Fold.SUM))
 }
-#: What is done with each function that has been called with a part.
+#: The action for each function that has been called with a part.
 _ACTS: dict[Any, Callable[..., Any]] = {}

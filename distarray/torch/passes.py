@@ -1,19 +1,19 @@
-"""Passes through a model: whether a backward pass is under way, and what it will go through."""
+"""Passes through a model: whether a backward pass is under way, and the tensors it starts from."""
 
 import dataclasses
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from distarray.torch.tensor import DistTensor
 
 __all__ = ["at_end_of_backward", "compiled", "in_backward", "tensors_in"]
 
-Tensor = Any
 
-
-def at_end_of_backward(callback: Any) -> None:
+def at_end_of_backward(callback: Callable[[], None]) -> None:
     """Call a function at the end of the backward pass that is under way."""
     torch.autograd.Variable._execution_engine.queue_callback(callback)
 
@@ -26,7 +26,7 @@ def in_backward() -> bool:
 def compiled() -> bool:
     """Whether ``torch.compile`` watches the frames that run now."""
     if torch.compiler.is_compiling():
-        return True  # while it looks at this very function, the rest of which it cannot read
+        return True  # it reads this very function now, and cannot read the rest of it
     if "torch._dynamo" not in sys.modules:
         return False
     asked = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", lambda: None)

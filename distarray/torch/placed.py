@@ -1,10 +1,12 @@
-"""How a parameter is laid out: what modules and parameters carry of it."""
+"""The layouts of parameters, as modules and parameters carry them."""
 
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.array import DistArray, wrap
 from distarray.comm import DeviceMesh
@@ -17,8 +19,6 @@ from distarray.torch.parts import KEY, check_unrecorded, guard, local_of
 
 __all__ = ["AVERAGED", "Placed", "averaged_by", "placed_as", "placed_of"]
 
-Tensor = Any
-Module = Any
 
 #: The attribute of a parameter that says which ranks average its gradient.
 AVERAGED = "_distarray_averaged"
@@ -34,13 +34,13 @@ class Placed:
     layout : Layout
         Of the global parameter, or of what `viewed` says.
     viewed : tuple of int or None
-        The global shape that the layout is about where it is not the parameter's own: that of the
-        packed weight (3 * n, m) of queries, keys and values is (3, n, m).
+        The global shape of the layout where it is not the parameter's own: that of the packed
+        weight (3 * n, m) of queries, keys and values is (3, n, m).
     around : Placed
-        The same on a larger mesh, if one is known, where the ranks that `mesh` does not have are
-        replicas: how all ranks together hold the parameter. Otherwise this.
+        The same on a larger mesh, if one is known, whose other ranks are replicas: how all ranks
+        together hold the parameter. Otherwise this.
     called : str
-        What errors call it.
+        The parameter, as errors name it.
     """
 
     __slots__ = ("_around", "_arrays", "_owner", "called", "layout", "mesh", "viewed")
@@ -54,11 +54,11 @@ class Placed:
         self._owner: Callable[[], Tensor | None] = lambda: None
         self.called = "a parameter"
 
-    def __deepcopy__(self, memo: Any) -> "Placed":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Placed":
         copy = Placed(self.mesh, self.layout, self.viewed)  # the copy's arrays are others
         copy._around = self._around and self._around.__deepcopy__(memo)
         copy.called = self.called
-        # A module's parameters are copied before this, and come without what was noted on them.
+        # A module's parameters are copied before this, without the attributes noted on them.
         tensor = memo.get(id(self._owner()))
         if tensor is not None:
             copy.note_on(tensor)
@@ -72,17 +72,17 @@ class Placed:
         )
 
     def note_on(self, tensor: Tensor) -> None:
-        """Write this down on the parameter that it is about."""
+        """Note this on its parameter."""
         self._owner = weakref.ref(tensor)
         if self.cutting:
             guard(tensor, self)
         else:
             setattr(tensor, KEY, self)
-            # As parts have them, so that a program is the same on any number of ranks.
+            # Parts have these methods, and programs are the same on any number of ranks.
             tensor.to_local, tensor.full_tensor = self._itself, self._values
 
     def _itself(self) -> Tensor:
-        """The parameter, of which this rank has all."""
+        """The parameter, which this rank has whole."""
         return self._owner()
 
     def _values(self) -> Tensor:
@@ -98,7 +98,7 @@ class Placed:
         return self if self._around is None else self._around
 
     def surround(self, mesh: DeviceMesh) -> "Placed":
-        """Note a mesh that this one is a part of, along which there are replicas."""
+        """Note a mesh of which this one is a part; along its other dimensions are replicas."""
         if mesh is not self.mesh:
             self._around = Placed(mesh, self.lifted(mesh), self.viewed)
         return self.around
@@ -111,7 +111,7 @@ class Placed:
 
     @property
     def holders(self) -> set[int]:
-        """The ranks of the world that hold the other parts of what this one has a part of."""
+        """The ranks of the world that together hold one copy of the parameter, with this one."""
         at = self.mesh.coords or (0,) * self.mesh.ndim
         where = tuple([slice(None) if m in self.cutting else c for m, c in enumerate(at)])
         return set(np.reshape(self.mesh.group.world_ranks, self.mesh.shape)[where].ravel().tolist())
@@ -122,12 +122,12 @@ class Placed:
         return self.layout.section(self.mesh.coords)
 
     def dims_in(self, mesh: DeviceMesh) -> tuple[int, ...]:
-        """Which dimensions of a mesh those of the parameter's are.
+        """The dimensions of a larger mesh that are those of the parameter's mesh.
 
         Raises
         ------
         MeshError
-            If it is no part of that mesh.
+            If the parameter's mesh is no part of that mesh.
         """
         own = self.mesh
         if own is mesh:
@@ -142,7 +142,7 @@ class Placed:
         return tuple([mesh.mesh_dim(name) for name in names])
 
     def lifted(self, mesh: DeviceMesh) -> Layout:
-        """The layout on a mesh that this one is a part of, replicated along its rest."""
+        """The layout on a mesh of which this one is a part, replicated along its other dims."""
         dims = self.dims_in(mesh)
         cuts = [
             cut._replace(mesh_dims=tuple([dims[m] for m in cut.mesh_dims]))
@@ -168,20 +168,20 @@ class Placed:
         if self.viewed is not None:
             tensor = tensor.view(self.layout.local_shape(self.mesh.coords))
         array = wrap(_block_of(tensor, self.mesh), self.layout, self.mesh)
-        # A device's block is a copy, of which nobody expects that it follows.
+        # The array of a device's tensor is a copy, which does not follow the parameter.
         self._arrays = [known for known in self._arrays if known() is not None]
         if tensor.device.type == self.mesh.device_type == "cpu":
             self._arrays.append(weakref.ref(array))
         return array
 
     def full(self, tensor: Tensor) -> Tensor:
-        """The whole on every rank, of this rank's part; collective."""
+        """The whole on every rank, from this rank's part; collective."""
         local = tensor.reshape(self.layout.local_shape(self.mesh.coords))
         whole = Layout.replicated(self.layout.shape, self.mesh.shape)
         return carried(local, self.mesh, self.layout, whole).reshape(self.whole)
 
     def folded(self, number: Tensor, fold: Fold) -> Tensor:
-        """What the ranks' parts come to together, of what each comes to; collective."""
+        """The fold of one number for each rank's part; collective."""
         return talk.folded(number, self.mesh.subgroup(self.cutting), fold)
 
     def _check(self, name: str, tensor: Tensor) -> None:
@@ -201,7 +201,7 @@ class Placed:
 
 
 def _is_elsewhere(array: DistArray | None, tensor: Tensor) -> bool:
-    """Whether an array that is still in use is not over the tensor's memory."""
+    """Whether an array is still in use and not over the tensor's memory."""
     if array is None or not array.block.size:
         return False
     return bool(array.block.ctypes.data != tensor.data_ptr())

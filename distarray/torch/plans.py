@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any
 
 import torch
+from torch.nn import Module
 
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.errors import MeshError
@@ -16,7 +16,6 @@ from distarray.torch.parameters import place_rest
 
 __all__ = ["parallelize_module"]
 
-Module = Any
 Plan = ParallelStyle | Mapping[str, ParallelStyle]
 #: A module's name, the module, and the style for it.
 Matched = list[tuple[str, Module, ParallelStyle]]
@@ -105,7 +104,7 @@ def parallelize_module(
 
 
 def _matched(root: Module, mesh: DeviceMesh, plan: Plan | None) -> Matched:
-    """Which module gets which style; what speaks against it."""
+    """The modules and their styles; raises if a style does not fit."""
     call = "parallelize_module"
     if not isinstance(root, torch.nn.Module):
         raise TypeError(f"{call} takes a Module, not {type(root).__name__}")

@@ -1,8 +1,10 @@
-"""Styles that lay out what a module is handed and what it hands out, and cut no weights."""
+"""Styles that lay out a module's inputs and outputs, and cut no weights."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
+
+from torch.nn import Module
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Placement
@@ -11,11 +13,11 @@ from distarray.torch.tensor import DistTensor
 
 __all__ = ["PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput"]
 
-Module = Any
-Placements = Sequence[Placement | None] | Placement | None
+#: A placement for each argument or result.
+PerArgument = Sequence[Placement | None] | Placement | None
 
 
-def _each(value: Placements) -> tuple[Placement | None, ...]:
+def _each(value: PerArgument) -> tuple[Placement | None, ...]:
     return (value,) if value is None or isinstance(value, Placement) else tuple(value)
 
 
@@ -68,8 +70,8 @@ class PrepareModuleInput(ParallelStyle):
     def __init__(
         self,
         *,
-        input_layouts: Placements = None,
-        desired_input_layouts: Placements = None,
+        input_layouts: PerArgument = None,
+        desired_input_layouts: PerArgument = None,
         input_kwarg_layouts: Mapping[str, Placement] | None = None,
         desired_input_kwarg_layouts: Mapping[str, Placement] | None = None,
         use_local_output: bool = False,
@@ -95,7 +97,9 @@ class PrepareModuleInput(ParallelStyle):
         """Attach a hook that lays the inputs out."""
         module.register_forward_pre_hook(partial(self._prepare, mesh), with_kwargs=True)
 
-    def _prepare(self, mesh: DeviceMesh, module: Module, args: Any, kwargs: Any) -> Any:
+    def _prepare(
+        self, mesh: DeviceMesh, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if self.input_layouts is not None and self.desired_input_layouts is not None:
             if len(args) != len(self.input_layouts):
                 raise ValueError(
@@ -143,8 +147,8 @@ class PrepareModuleOutput(ParallelStyle):
     def __init__(
         self,
         *,
-        output_layouts: Placements,
-        desired_output_layouts: Placements,
+        output_layouts: PerArgument,
+        desired_output_layouts: PerArgument,
         use_local_output: bool = True,
     ) -> None:
         self.output_layouts = _each(output_layouts)
@@ -160,7 +164,7 @@ class PrepareModuleOutput(ParallelStyle):
         """Attach a hook that lays the outputs out."""
         module.register_forward_hook(partial(self._finish, mesh))
 
-    def _finish(self, mesh: DeviceMesh, module: Module, args: Any, output: Any) -> Any:
+    def _finish(self, mesh: DeviceMesh, module: Module, args: tuple[Any, ...], output: Any) -> Any:
         several = isinstance(output, tuple)
         outputs = output if several else (output,)
         if len(outputs) != len(self.output_layouts):
@@ -196,13 +200,13 @@ class PrepareModuleInputOutput(ParallelStyle):
     def __init__(
         self,
         *,
-        input_layouts: Placements = None,
-        desired_input_layouts: Placements = None,
+        input_layouts: PerArgument = None,
+        desired_input_layouts: PerArgument = None,
         input_kwarg_layouts: Mapping[str, Placement] | None = None,
         desired_input_kwarg_layouts: Mapping[str, Placement] | None = None,
         use_local_input: bool = False,
-        output_layouts: Placements,
-        desired_output_layouts: Placements,
+        output_layouts: PerArgument,
+        desired_output_layouts: PerArgument,
         use_local_output: bool = True,
     ) -> None:
         self._inputs = PrepareModuleInput(

@@ -3,10 +3,12 @@
 from typing import Any, NoReturn
 
 import torch
+from torch import Tensor
 
 from distarray.errors import CopyRequiredError
 from distarray.torch.dtypes import torch_dtype
 from distarray.torch.parts import local_of
+from distarray.typing import Array
 
 __all__ = [
     "check_device_dtype",
@@ -19,13 +21,13 @@ __all__ = [
 _COPY = "pass copy=True for a tensor with memory of its own"
 
 
-def checked_tensor(t: Any, call: str) -> Any:
-    """A tensor whose memory is its value, or the reason why it is none.
+def checked_tensor(t: Tensor, call: str) -> Any:
+    """A tensor whose memory holds its values; TypeError with the reason for any other.
 
     Parameters
     ----------
     t : Tensor
-        Whatever the user brought.
+        The user's argument.
     call : str
         Name of the function, for the message.
 
@@ -38,7 +40,7 @@ def checked_tensor(t: Any, call: str) -> Any:
     Raises
     ------
     TypeError
-        For what is no tensor with strided memory.
+        If it is no tensor with strided memory.
     """
     if not isinstance(t, torch.Tensor):
         raise TypeError(f"{call}: a torch.Tensor is wanted, not {type(t).__name__}")
@@ -70,7 +72,7 @@ def checked_tensor(t: Any, call: str) -> Any:
     return t
 
 
-def _has_no_memory(t: Any) -> bool:
+def _has_no_memory(t: Tensor) -> bool:
     own_dispatch = type(t).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
     if own_dispatch and type(t).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
         return True
@@ -80,7 +82,7 @@ def _has_no_memory(t: Any) -> bool:
         return True
 
 
-def refuse_gradient(t: Any, call: str) -> None:
+def refuse_gradient(t: Tensor, call: str) -> None:
     """Raise ValueError if autograd watches the tensor."""
     if t.requires_grad:
         ours = isinstance(t, torch.nn.Parameter)
@@ -91,7 +93,7 @@ def refuse_gradient(t: Any, call: str) -> None:
         )
 
 
-def refuse_bits(t: Any, call: str) -> None:
+def refuse_bits(t: Tensor, call: str) -> None:
     """Raise CopyRequiredError if the memory holds the conjugate or the negative of the values."""
     for kind, found in (("conjugate", t.is_conj()), ("negative", t.is_neg())):
         if found:
@@ -101,7 +103,7 @@ def refuse_bits(t: Any, call: str) -> None:
             )
 
 
-def refuse_block(block: Any, call: str) -> NoReturn:
+def refuse_block(block: Array, call: str) -> NoReturn:
     """Say why no tensor can share the memory of a block."""
     dtype = block.dtype
     if torch_dtype(dtype) is None:
@@ -127,7 +129,7 @@ def refuse_block(block: Any, call: str) -> NoReturn:
     )
 
 
-def check_device_dtype(dtype: Any, device: Any, call: str) -> None:
+def check_device_dtype(dtype: torch.dtype, device: torch.device, call: str) -> None:
     """Refuse data types that a Gaudi does not hold as they are, and a Gaudi that is not there."""
     if device.type != "hpu":
         return

@@ -1,9 +1,9 @@
-"""Parts of a forward that are computed again in its backward pass, as checkpoints do.
+"""Repeated forwards: code that is run again in the backward pass, as activation checkpoints do.
 
-``torch.utils.checkpoint`` runs a function again when a gradient needs what it did not keep. By then
-the parameters of a unit are parts again; but from the gradient of the unit's output on, whoever
-reads one of them from its module finds it whole. A reentrant checkpoint runs a backward pass
-of its own through what it made, and leaves its gradients with the tensors that it found.
+``torch.utils.checkpoint`` runs a function again when a gradient needs tensors that it did not keep.
+By then the parameters of a unit are parts again. But once the unit's output has its gradient, a
+parameter that is read from its module is whole. A reentrant checkpoint runs a backward pass of its
+own through the tensors that it made, and leaves gradients on the parameters that it found.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from distarray.torch.parts import guard, plainly
 from distarray.torch.passes import at_end_of_backward, in_backward
@@ -21,19 +22,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Repeats"]
 
-Tensor = Any
-Module = Any
-
 
 class Repeats:
-    """What is found of a unit's parameters while a backward pass goes through it.
+    """The whole parameters of a unit for forwards that are repeated in a backward pass.
 
     Attributes
     ----------
     uses : list of Use
         The forwards whose backward has begun and is not over.
     leaves : dict
-        By its place, the parameter that was found, and that may have a gradient.
+        The parameters that were read, by their places; they may have gradients.
     """
 
     __slots__ = ("leaves", "unit", "uses")
@@ -44,7 +42,7 @@ class Repeats:
         self.leaves: dict[int, Tensor] = {}
 
     def watch(self) -> None:
-        """Have the unit's modules asked for parameters by way of this."""
+        """Make the unit's modules find their parameters by `find`."""
         for place, entry in enumerate(self.unit.entries):
             for module, name in entry.owners:
                 if type(module._parameters) is not _Parameters:
@@ -52,7 +50,7 @@ class Repeats:
                 module._parameters.finders[name] = partial(self.find, place)
 
     def forget(self) -> None:
-        """A forward begins: what a backward pass that failed has left is of no use."""
+        """A forward begins: drop what a failed backward pass has left."""
         self.uses.clear()
         self.leaves.clear()
 
@@ -65,7 +63,7 @@ class Repeats:
                 entry.lay_out(True)
 
     def _end(self, use: "Use") -> None:
-        """A backward pass is over: gradients that nothing has asked for go to their owners."""
+        """A backward pass is over: send gradients that nothing has taken to their owners."""
         if use in self.uses:
             self.uses.remove(use)
         if self.uses:
@@ -84,7 +82,7 @@ class Repeats:
                     self.unit.entries[place].parameter.backward(part)
 
     def find(self, place: int) -> Tensor | None:
-        """A parameter as a repeated forward is to find it; None outside of a backward pass."""
+        """A whole parameter for a repeated forward; None outside of a backward pass."""
         if not self.uses or not in_backward():
             return None
         if place not in self.leaves:
@@ -97,7 +95,7 @@ class Repeats:
         return self.leaves[place]
 
     def taken(self, places: Sequence[int], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """Gradients with those added that repeated forwards have found, which are gone then."""
+        """Gradients plus those of repeated forwards, which are then dropped."""
         with plainly(), torch.no_grad():
             found = []
             for place, grad in zip(places, grads):

@@ -13,6 +13,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.array.divergence import verify_among
 from distarray.comm.mesh import DeviceMesh
@@ -28,8 +30,6 @@ from distarray.torch.placed import AVERAGED
 
 __all__ = ["data_parallel", "no_sync"]
 
-Tensor = Any
-Module = Any
 
 #: The bucket that is full first is small, so that the first allreduce begins early.
 FIRST_BUCKET = 1 << 20
@@ -130,7 +130,7 @@ def data_parallel(
 def no_sync(module: Module) -> Iterator[None]:
     """Backward passes inside the block accumulate this rank's own gradients.
 
-    The next pass outside averages what has come together, so that several small batches cost one
+    The next pass outside averages what has accumulated, so that several small batches cost one
     allreduce.
 
     Parameters
@@ -196,7 +196,7 @@ class _Bucket:
         self.awaited.add(id(parameter))
 
     def begin(self, mesh: DeviceMesh) -> None:
-        """Pack the gradients, and who has one, and begin to sum them up."""
+        """Pack the gradients and flags of which are there, and begin to sum them up."""
         grads = [p.grad for p in self.parameters]
         first = self.parameters[0]
         have = first.new_tensor([grad is not None for grad in grads])
@@ -222,7 +222,7 @@ class _Bucket:
 
 
 class _Averager:
-    """What is known of one data-parallel module."""
+    """The buckets, hooks and state of one data-parallel module."""
 
     def __init__(
         self,
@@ -245,8 +245,8 @@ class _Averager:
         self.versions: dict[int, int] = {}
         self.passing = False
 
-    def __deepcopy__(self, memo: Any) -> "_Averager":
-        return self  # whose hooks do nothing in a copy of the module, which is nobody's replica
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Averager":
+        return self  # its hooks do nothing in a copy of the module, which is no replica
 
     def attach(self, module: Module) -> None:
         """Hang hooks on the module and on its parameters."""
@@ -284,7 +284,7 @@ class _Averager:
 
     # -- hooks --------------------------------------------------------------------------------
 
-    def before_forward(self, module: Module, args: Any) -> None:
+    def before_forward(self, module: Module, args: tuple[Any, ...]) -> None:
         """Look for parameters that are trainable now, and equalize buffers."""
         if _AVERAGERS.get(module) is not self or in_backward():
             return  # a copy of the module, or a forward repeated within a backward pass
@@ -296,8 +296,8 @@ class _Averager:
         if self.buffers is not None and not self.paused:
             self.buffers.equalize()
 
-    def after_forward(self, module: Module, args: Any, output: Any) -> None:
-        """Learn of the backward pass before the first gradient comes."""
+    def after_forward(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
+        """Hang hooks on the output, which learn of the backward pass before the first gradient."""
         if self.buffers is not None and _AVERAGERS.get(module) is self and not in_backward():
             self.buffers.forward_ends()
         if torch.is_grad_enabled() and _AVERAGERS.get(module) is self:

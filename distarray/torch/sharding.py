@@ -6,10 +6,11 @@ a unit are gathered for its forward, given up, gathered again for its backward, 
 go to the ranks that own the rows.
 """
 
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.comm.mesh import DeviceMesh
 from distarray.errors import LayoutError, MeshError
@@ -25,10 +26,8 @@ from distarray.torch.units import Unit
 
 __all__ = ["fully_shard"]
 
-Tensor = Any
-Module = Any
 
-#: The attribute of a parameter that says which entry of a unit it is.
+#: The attribute of a parameter with its entry in a unit.
 _ENTRY = "_distarray_entry"
 
 _UNITS: "WeakKeyDictionary[Module, Unit]" = WeakKeyDictionary()
@@ -47,8 +46,8 @@ def fully_shard(
     """Divide a module's parameters over a dimension of a mesh; gather them when they are needed.
 
     Call it on the parts of a model first (its blocks), then on the model: each call makes a unit
-    of the parameters that are in none yet. One unit is gathered at a time, and the next one is
-    on its way.
+    of the parameters that are not in a unit yet. One unit is gathered at a time, while the next
+    one is on its way.
 
     Parameters
     ----------
@@ -100,8 +99,8 @@ def fully_shard(
     such as need norms or factors of whole parameters are refused. ``module_state`` gives the
     parameters as distributed arrays.
 
-    Outside of the unit's forward a parameter is this rank's part, and knows it: what would take it
-    for the whole raises RuntimeError. ``p.full_tensor()`` is the whole, ``p.to_local()`` the part.
+    Outside of the unit's forward a parameter is this rank's part: functions that would take it for
+    the whole raise RuntimeError. ``p.full_tensor()`` is the whole, ``p.to_local()`` the part.
 
     Examples
     --------
@@ -174,7 +173,7 @@ def _check(module: Module, fold: str) -> None:
 
 
 def _entries(module: Module, mesh: DeviceMesh, dim: int) -> list[Entry]:
-    """The parameters that are in no unit yet, each with all the places where it stands."""
+    """The parameters that are in no unit yet, each with all its places."""
     places: dict[int, tuple[list[tuple[Module, str]], Tensor]] = {}
     for path, part in module.named_modules():
         for name, parameter in part._parameters.items():
@@ -223,7 +222,7 @@ def _around(entry: Entry, mesh: DeviceMesh, dim: int) -> Placed:
 
 
 def _cut_again(cut: Cut, dim: int, size: int) -> Cut:
-    """Every block of a cut cut into chunks by one more mesh dimension."""
+    """A cut each of whose blocks is divided into chunks by one more mesh dimension."""
     lengths = [stop - start for start, stop in map(cut.interval, range(cut.parts))]
     counts = [n for length in lengths for n in chunk_sizes(length, size)]
     return Cut.ragged(counts, (*cut.mesh_dims, dim), (*cut.radix, size))

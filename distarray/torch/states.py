@@ -1,18 +1,20 @@
 """The state of a distributed module as arrays over the memory of its parameters."""
 
-from typing import Any
+from collections.abc import Iterator
+
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.array import DistArray, wrap
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
+from distarray.comm.group import Group
 from distarray.errors import LayoutError, MeshError
 from distarray.torch.buffers import equalize_buffers
 from distarray.torch.parameters import names_of, owned
-from distarray.torch.placed import placed_of
+from distarray.torch.placed import Placed, placed_of
 
 __all__ = ["module_state"]
-
-Module = Any
 
 
 def module_state(module: Module, mesh: DeviceMesh | None = None) -> dict[str, DistArray]:
@@ -29,9 +31,9 @@ def module_state(module: Module, mesh: DeviceMesh | None = None) -> dict[str, Di
     Returns
     -------
     dict of str to DistArray
-        By the names of ``module.state_dict()``. On the CPU nothing is copied: what an optimizer
-        does to a parameter, the array sees, and the other way round. From a device each call
-        copies once.
+        By the names of ``module.state_dict()``. On the CPU nothing is copied: a change of the
+        parameter is seen in the array, and the other way round. From a device each call copies
+        once.
 
     Raises
     ------
@@ -60,23 +62,14 @@ def module_state(module: Module, mesh: DeviceMesh | None = None) -> dict[str, Di
     equalize_buffers(module)
     found: dict[str, DistArray] = {}
     error: Exception | None = None
-    group = None
-    for path, part in module.named_modules():
-        skipped = part._non_persistent_buffers_set
-        for name in names_of(part):
-            placed = placed_of(part).get(name)
-            if placed is None or name in skipped:
-                continue
-            placed = placed.around
-            group = placed.mesh.group if group is None or mesh is not None else group
-            full = f"{path}.{name}" if path else name
-            try:
-                array = placed.array(full, owned(part, name))
-                found[full] = (
-                    array if mesh is None else wrap(array.block, placed.lifted(mesh), mesh)
-                )
-            except (LayoutError, MeshError, RuntimeError) as caught:
-                error = error or caught
+    group: Group | None = None
+    for name, tensor, placed in _placed_tensors(module):
+        group = placed.mesh.group if group is None else group
+        try:
+            array = placed.array(name, tensor)
+            found[name] = array if mesh is None else wrap(array.block, placed.lifted(mesh), mesh)
+        except (LayoutError, MeshError, RuntimeError) as caught:
+            error = error or caught
     if group is None:
         raise ValueError(
             f"module_state: this {type(module).__name__} is not distributed; call "
@@ -84,3 +77,12 @@ def module_state(module: Module, mesh: DeviceMesh | None = None) -> dict[str, Di
         )
     agree(group if mesh is None else mesh.group, error)
     return found
+
+
+def _placed_tensors(module: Module) -> Iterator[tuple[str, Tensor, Placed]]:
+    """The names in ``state_dict``, tensors and layouts of what is distributed of a module."""
+    for path, part in module.named_modules():
+        for name in names_of(part):
+            placed = placed_of(part).get(name)
+            if placed is not None and name not in part._non_persistent_buffers_set:
+                yield f"{path}.{name}" if path else name, owned(part, name), placed.around

@@ -1,8 +1,12 @@
-"""The parallel styles: how one module of a tensor-parallel model is cut, and what it is handed."""
+"""The parallel styles: how one module of a tensor-parallel model is cut, and its input laid out."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
+
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.comm import DeviceMesh
 from distarray.errors import LayoutError
@@ -10,6 +14,7 @@ from distarray.layout import Cut, Layout, Placement, Replicate, Shard
 from distarray.torch.dropout import is_dropout, parallel_dropout
 from distarray.torch.handing import ParallelStyle, annotated, handed_out
 from distarray.torch.layers import (
+    Rule,
     cut_in_units,
     embedding,
     linear,
@@ -24,15 +29,12 @@ from distarray.torch.tensor import DistTensor
 
 __all__ = ["ColwiseParallel", "DropoutParallel", "RowwiseParallel", "SequenceParallel"]
 
-Tensor = Any
-Module = Any
-
 
 # -- weights cut -------------------------------------------------------------------------------
 
 
 class _Weights(ParallelStyle):
-    """What ColwiseParallel and RowwiseParallel have in common."""
+    """The common base of ColwiseParallel and RowwiseParallel."""
 
     shards = True
 
@@ -82,7 +84,7 @@ class _Weights(ParallelStyle):
         return self._dims[rule_of(module) is embedding]
 
     def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
-        """Cut the weight (and a bias that goes with what is cut) and take over the forward."""
+        """Cut the weight (and a bias along the same dimension) and take over the forward."""
         dim = self._dim(module)
         for name in ("weight", "bias"):
             tensor = module._parameters.get(name)
@@ -94,7 +96,7 @@ class _Weights(ParallelStyle):
                 cuts[dim] = cut_in_units(units, self.multiple_of, mesh)
             place(module, name, mesh, Layout.from_cuts(cuts, mesh.shape), src_data_rank)
         mark(module)
-        rule = rule_of(module)
+        rule = linear if rule_of(module) is linear else embedding
         is_linear = rule is linear
         given = self.input_layouts or (self._default_input if is_linear else Replicate())
         given_out = self.output_layouts or self._default_output
@@ -109,12 +111,12 @@ class _Weights(ParallelStyle):
 def _weighted(
     module: Module,
     mesh: DeviceMesh,
-    rule: Any,
+    rule: Rule,
     given: Placement,
     wanted: Placement,
     columns: Cut | None,
     local: bool,
-    input: Any,
+    input: Tensor | DistTensor,
 ) -> Any:
     with plainly():
         x = annotated(input, mesh, given, columns)
@@ -122,7 +124,7 @@ def _weighted(
 
 
 class ColwiseParallel(_Weights):
-    """Cut what a layer puts out: the rows of a Linear's weight, the columns of an Embedding's.
+    """Cut a layer's output: the rows of a Linear's weight, the columns of an Embedding's.
 
     Parameters
     ----------
@@ -157,7 +159,7 @@ class ColwiseParallel(_Weights):
 
 
 class RowwiseParallel(_Weights):
-    """Cut what a layer takes in: the columns of a Linear's weight, the rows of an Embedding's.
+    """Cut a layer's input: the columns of a Linear's weight, the rows of an Embedding's.
 
     Parameters
     ----------
@@ -245,7 +247,11 @@ class SequenceParallel(ParallelStyle):
 
 
 def _by_token(
-    module: Module, mesh: DeviceMesh, style: SequenceParallel, forward: Any, input: Any
+    module: Module,
+    mesh: DeviceMesh,
+    style: SequenceParallel,
+    forward: Callable[..., Any],
+    input: Tensor | DistTensor,
 ) -> Any:
     placement = Shard(style.sequence_dim)
     x = annotated(input, mesh, placement)
@@ -261,7 +267,7 @@ def _by_token(
     return x.to_local() if style.use_local_output else x
 
 
-def _apart(module: Module, forward: Any, x: DistTensor) -> DistTensor:
+def _apart(module: Module, forward: Callable[..., Any], x: DistTensor) -> DistTensor:
     """Any module on this rank's part; the gradients of its parameters are summed."""
     with ExitStack() as stack:
         for part in module.modules():
@@ -309,7 +315,9 @@ class DropoutParallel(ParallelStyle):
         module.forward = partial(_dropped, module, mesh, self.input_layouts)
 
 
-def _dropped(module: Module, mesh: DeviceMesh, placement: Placement, input: Any) -> Any:
+def _dropped(
+    module: Module, mesh: DeviceMesh, placement: Placement, input: Tensor | DistTensor
+) -> Any:
     if not module.training or module.p == 0:
         return input
     x = parallel_dropout(module, annotated(input, mesh, placement))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from distarray.comm import DeviceMesh
 from distarray.config import config
@@ -15,22 +16,21 @@ from distarray.layout.layout import normalize_placements
 from distarray.torch import functions
 from distarray.torch.carrying import Route, border, carry, gradient_layout
 from distarray.torch.conversations import verify_replicas
+from distarray.torch.elementwise import Args, Func, Kwargs
 from distarray.torch.refusals import checked_tensor
+from distarray.typing import Array, Placements
 
 __all__ = ["DistTensor", "laid_out"]
-
-Tensor = Any
-Placements = Sequence[Placement] | Placement
 
 
 class DistTensor(functions.Operators):
     """One global tensor in the forward pass of a model: this rank's part, a layout and a mesh.
 
-    It is what the modules of a distributed model hand to one another where a plain tensor would
-    not say how it is laid out: `SequenceParallel` returns one, and so do the other styles with
-    ``use_local_output=False``. Elementwise functions of torch take it, as do the modules that have
-    been distributed, ``dropout`` and ``cross_entropy``; for anything else there is `to_local`.
-    Gradients flow through all of it.
+    Modules of a distributed model pass it to one another where a plain tensor would not say how it
+    is laid out: `SequenceParallel` returns one, and so do the other styles with
+    ``use_local_output=False``. Elementwise functions of torch take it, as do modules that have been
+    distributed, ``dropout`` and ``cross_entropy``; for anything else there is `to_local`. Gradients
+    flow through all of these.
 
     Attributes
     ----------
@@ -62,10 +62,7 @@ class DistTensor(functions.Operators):
 
     @staticmethod
     def from_local(
-        local: Tensor,
-        mesh: DeviceMesh,
-        placements: Placements,
-        shape: Sequence[int] | None = None,
+        local: Tensor, mesh: DeviceMesh, placements: Placements, shape: Sequence[int] | None = None
     ) -> "DistTensor":
         """A distributed tensor of the parts that the ranks hold; not copied.
 
@@ -76,11 +73,11 @@ class DistTensor(functions.Operators):
         mesh : DeviceMesh
             The ranks.
         placements : sequence of Placement
-            One a mesh dimension: Shard, Replicate or Partial("sum"). What is replicated has to be
-            equal on the ranks; it is compared under ``config.check``.
+            One a mesh dimension: Shard, Replicate or Partial("sum"). Replicated parts must be
+            equal on the ranks; they are compared under ``config.check``.
         shape : tuple of int, optional
             The global shape, if the parts are cut as ``torch.chunk`` cuts it. Without it the ranks
-            tell one another the lengths of their parts, which may be any.
+            exchange the lengths of their parts, which may be any.
 
         Raises
         ------
@@ -98,7 +95,7 @@ class DistTensor(functions.Operators):
             verify_replicas(mesh.subgroup(along), local, "DistTensor.from_local")
         return laid_out(local, mesh, _layout_of(local, mesh, placed, shape))
 
-    # -- what it is ----------------------------------------------------------------------------
+    # -- attributes ----------------------------------------------------------------------------
 
     @property
     def placements(self) -> tuple[Placement, ...]:
@@ -153,7 +150,7 @@ class DistTensor(functions.Operators):
     # -- moving --------------------------------------------------------------------------------
 
     def to_local(self) -> Tensor:
-        """This rank's part as a plain tensor; what is replicated counts as the same on all ranks.
+        """This rank's part as a plain tensor; where it is replicated, gradients count as alike.
 
         Cost
         ----
@@ -162,7 +159,7 @@ class DistTensor(functions.Operators):
         return self._carried(self.layout, gradient_layout(self.layout))
 
     def redistribute(
-        self, mesh: DeviceMesh | Placements | None = None, placements: Placements | None = None
+        self, mesh: "DeviceMesh | Placements | None" = None, placements: "Placements | None" = None
     ) -> "DistTensor":
         """The same tensor laid out otherwise; collective, and so is its gradient.
 
@@ -211,10 +208,10 @@ class DistTensor(functions.Operators):
         whole = Layout.replicated(self.layout.shape, self.mesh.shape)
         return self._carried(whole, whole)
 
-    # -- for the rooms beside: layouts instead of placements -----------------------------------
+    # -- within the package: layouts instead of placements -------------------------------------
 
     def placed(self, layout: Layout) -> "DistTensor":
-        """The tensor in a layout; where that replicates what was not, gradients are pending."""
+        """The tensor in a layout; where that newly replicates it, gradients are pending."""
         if layout is self.layout:
             return self
         news = [
@@ -229,7 +226,7 @@ class DistTensor(functions.Operators):
     def pended(self, mesh_dims: Sequence[int]) -> "DistTensor":
         """The tensor for uses that differ along these mesh dimensions, if it is replicated there.
 
-        Its gradient is the sum of what the ranks find.
+        Its gradient is the sum of the ranks' gradients.
         """
         grads = gradient_layout(self.layout, tuple(sorted({*self.pending, *mesh_dims})))
         if grads is self._grads:
@@ -249,7 +246,7 @@ class DistTensor(functions.Operators):
         return self._local
 
     def like(self, local: Tensor, layout: Layout | None = None) -> "DistTensor":
-        """What a rank computes from its part, laid out alike or as said."""
+        """A tensor that the ranks computed from their parts, in the same layout or another."""
         if layout is None or layout is self.layout:
             return _made(local, self.layout, self._grads, self.mesh)
         return _made(local, layout, gradient_layout(layout, self.pending), self.mesh)
@@ -264,7 +261,9 @@ class DistTensor(functions.Operators):
     # -- torch's functions ---------------------------------------------------------------------
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        cls, func: Func, types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
+    ) -> Any:
         return functions.call(DistTensor, func, args, kwargs or {})
 
     def __getattr__(self, name: str) -> Any:
@@ -323,7 +322,7 @@ def _layout_of(
 def _layout_of_parts(
     here: tuple[int, ...], mesh: DeviceMesh, placed: Sequence[Placement]
 ) -> Layout:
-    """The layout that the ranks' parts make, from what they tell one another."""
+    """The layout that the ranks' parts make, whose shapes they exchange; collective."""
     sharding = [m for m, p in enumerate(placed) if isinstance(p, Shard)]
     others = {m: p for m, p in enumerate(placed) if isinstance(p, Partial)}
     if not sharding or mesh.coords is None or prod(mesh.shape[m] for m in sharding) == 1:
@@ -343,7 +342,7 @@ def _layout_of_parts(
 
 
 def _cut_of_parts(
-    grid: Any,
+    grid: Array,
     dim: int,
     here: tuple[int, ...],
     mesh: DeviceMesh,

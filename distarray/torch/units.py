@@ -1,10 +1,10 @@
-"""Parameters of which each rank holds a part, and what gathers them when they are needed.
+"""Units: parameters of which each rank holds a part, gathered together when they are needed.
 
 A *unit* is a module whose parameters are gathered together: before its forward, and again before
-its backward, which then leaves to each rank the gradient of its own part. Between, the gathered
-parameters do not exist: what autograd wants to save of them is replaced by a note of what it was
-(``torch.autograd.graph.saved_tensors_hooks``), and made again when it is asked for. What happens
-from a forward to the end of its backward is in :mod:`distarray.torch.uses`.
+its backward, which then leaves to each rank the gradient of its own part. In between, the gathered
+parameters do not exist: tensors that autograd saves of them are replaced by notes
+(:mod:`distarray.torch.notes`), and gathered again when they are needed. One forward and its
+backward are in :mod:`distarray.torch.uses`.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from distarray.array.divergence import verify_among
+from distarray.comm.group import Group
 from distarray.comm.pending import FINISHED
 from distarray.config import config
 from distarray.layout.placement import Fold
@@ -28,10 +31,6 @@ from distarray.torch.repeats import Repeats
 from distarray.torch.uses import Place, Use
 
 __all__ = ["Unit"]
-
-Tensor = Any
-Module = Any
-Group = Any
 
 
 class Unit:
@@ -123,7 +122,7 @@ class Unit:
                 self._coming.append(under_way(talk.begin_gather(flat, self.group, counts)))
 
     def _begun(self) -> list[talk.Coming]:
-        """What has been begun and is still right; empty if there is nothing."""
+        """The gathering that has been begun and is still right; empty if there is none."""
         if self._coming and self._versions != [e.parameter._version for e in self.entries]:
             self.forgo()
         while self._useless:
@@ -132,7 +131,7 @@ class Unit:
         return coming
 
     def forgo(self) -> None:
-        """What has been begun will not be used."""
+        """Drop the gathering that has been begun."""
         self._useless += self._coming
         self._coming = []
 
@@ -141,14 +140,14 @@ class Unit:
             verify_among(self.group, f"fully_shard: {what} of {self.name}")
 
     def _contribution(self, pack: Sequence[int]) -> tuple[Tensor, tuple[int, ...]]:
-        """What this rank brings of some entries, flat, and how much every rank brings."""
+        """This rank's parts of some entries, flat, and the number of elements of every rank."""
         entries = [self.entries[place] for place in pack]
         mine = [entry.contribution(self.group.rank) for entry in entries]
         counts = [sum([entry.counts[r] for entry in entries]) for r in range(self.group.size)]
         return mine[0] if len(mine) == 1 else torch.cat(mine), tuple(counts)
 
     def _parted(self, pack: Sequence[int], whole: Tensor) -> list[Tensor]:
-        """What all ranks brought of some entries, entry by entry."""
+        """The gathered parts of some entries, entry by entry."""
         entries = [self.entries[place] for place in pack]
         if len(entries) == 1:
             return [whole]
@@ -253,7 +252,7 @@ class Unit:
     # -- passes -------------------------------------------------------------------------------
 
     def pass_begins(self) -> None:
-        """The forward of a root: where it will be used, gradients get a place to land."""
+        """The forward of a root begins: make places for the gradients of its units to land."""
         self.backwards.seen = []  # of a pass that ended in an error
         if torch.is_grad_enabled():
             for unit in self.forwards.expected:
@@ -276,7 +275,7 @@ class Unit:
 
     # -- hooks on the module ------------------------------------------------------------------
 
-    def before_forward(self, module: Module, args: Any) -> None:
+    def before_forward(self, module: Module, args: tuple[Any, ...]) -> None:
         """Gather the parameters and put them where the module looks for them."""
         if compiled():
             raise RuntimeError(
@@ -289,7 +288,7 @@ class Unit:
         self.open.append(use)
         use.enter()
 
-    def after_forward(self, module: Module, args: Any, output: Any) -> None:
+    def after_forward(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         """Give the gathered parameters up; also after an error."""
         if not self.open:
             return

@@ -1,8 +1,8 @@
 """One forward of a unit of a sharded model, and the backward pass that follows.
 
 In forward the unit's modules find the gathered parameters. In backward autograd finds them by the
-notes that it kept (:mod:`distarray.torch.notes`), and what computes a part of the forward again
-finds them, too (:mod:`distarray.torch.repeats`).
+notes that it kept (:mod:`distarray.torch.notes`), and repeated forwards find them, too
+(:mod:`distarray.torch.repeats`).
 """
 
 import threading
@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from distarray.torch.ahead import Landing
 from distarray.torch.notes import Notes, in_use
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Place", "Use"]
 
-Tensor = Any
 
 _forwards = threading.local()
 
@@ -110,7 +111,7 @@ class Use:
 
 
 class Place(NamedTuple):
-    """The trainable ones of a unit's entries, what stands for their parts, where they land."""
+    """The trainable entries of a unit, their parts in the graph, and where gradients land."""
 
     landing: Landing | None
     places: list[int]
@@ -122,7 +123,7 @@ class _Gathered(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(
-        ctx: Any, use: Use, landing: Landing | None, places: Sequence[int], *parts: Tensor
+        ctx: FunctionCtx, use: Use, landing: Landing | None, places: Sequence[int], *parts: Tensor
     ) -> tuple[Tensor, ...]:
         """The gathered parameters at some places."""
         ctx.use, ctx.landing, ctx.places = use, landing, places
@@ -131,10 +132,10 @@ class _Gathered(torch.autograd.Function):  # type: ignore[misc]
         return tuple([use.whole[place].detach() for place in places])
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        """The gradients of the parts, or that they are on their way."""
+    def backward(ctx: FunctionCtx, *grads: Tensor | None) -> tuple[Any, ...]:
+        """The gradients of the parts; None for those that are on their way."""
         landing, root = ctx.landing, ctx.use.unit.root
-        if landing is None or torch.is_grad_enabled():  # which second gradients want
+        if landing is None or torch.is_grad_enabled():  # second derivatives need them at once
             found: tuple[Any, ...] = _sent_at_once(ctx, *grads)
             return found
         landing.begin(_sent(ctx, grads))
@@ -144,8 +145,8 @@ class _Gathered(torch.autograd.Function):  # type: ignore[misc]
         return None, None, None, *(None,) * len(grads)
 
 
-def _sent(ctx: Any, grads: Sequence[Tensor | None]) -> Callable[[], list[Tensor | None]]:
-    """Begin to send gradients to the ranks that own them; what waits for this rank's."""
+def _sent(ctx: FunctionCtx, grads: Sequence[Tensor | None]) -> Callable[[], list[Tensor | None]]:
+    """Begin to send gradients to the ranks that own them; a function that waits for this rank's."""
     use, unit = ctx.use, ctx.use.unit
     grads = unit.repeats.taken(ctx.places, grads)
     use.whole = None
@@ -155,5 +156,5 @@ def _sent(ctx: Any, grads: Sequence[Tensor | None]) -> Callable[[], list[Tensor 
 
 
 @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-def _sent_at_once(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+def _sent_at_once(ctx: FunctionCtx, *grads: Tensor | None) -> tuple[Any, ...]:
     return None, None, None, *_sent(ctx, grads)()

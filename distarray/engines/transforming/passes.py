@@ -14,8 +14,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray
-from distarray.array.probes import check_out
-from distarray.engines.reducing import hollow
+from distarray.array.probes import check_out, hollow
 from distarray.plan.fourier import Kind, Pass
 from distarray.typing import Array, DType, Shape
 
