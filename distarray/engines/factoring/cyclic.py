@@ -158,7 +158,7 @@ def dealt(x: DistArray, dealing: Dealing, target: Array, lower: bool = False) ->
 
 
 def _take(into: Array, block: Array, dealing: Dealing, rank: int) -> None:
-    """Copy a rank's first columns out of whole rows, panel by panel, which beats indices."""
+    """Copy a rank's first columns out of whole rows, panel by panel: faster than by indices."""
     for columns, own in dealing.stretches(rank):
         if own.start < into.shape[1]:
             into[:, own] = block[:, columns]

@@ -74,7 +74,7 @@ def _result(x: DistArray, request: Request) -> DistArray:
 def _half_precision(x: DistArray, request: Request) -> DistArray:
     """The transform in single precision, scaled by a factor of half precision, as NumPy does.
 
-    Half precision is that of the first pass in NumPy's order, whichever is first in the plan.
+    That factor is the one of the first pass in NumPy's order, whichever pass the plan does first.
     """
     kinds = {step.kind for step in request.passes}
     forward = bool(kinds & {Kind.FFT, Kind.RFFT, Kind.HFFT})
