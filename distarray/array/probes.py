@@ -119,9 +119,8 @@ def hollow(shape: Sequence[int], dtype: DType) -> Array:
     return as_strided(np.zeros(1, dtype), shape, (0,) * len(shape))
 
 
-def check_out(out: DistArray | Array) -> None:
+def check_out(out: object) -> None:
     """Raise what NumPy raises if something else than an array, or a scalar, is given as `out`."""
-    if not isinstance(out, (DistArray, np.ndarray)) or isinstance(
-        getattr(out, "block", out), np.generic
-    ):
+    is_array = isinstance(out, (DistArray, np.ndarray))
+    if not is_array or isinstance(getattr(out, "block", out), np.generic):
         raise TypeError("return arrays must be of ArrayType")

@@ -15,7 +15,7 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
 from distarray.array.portable import as_array, refuse_read_only, ufunc_method
-from distarray.array.probes import as_axis, condition, hollow, tiny
+from distarray.array.probes import as_axis, check_out, condition, hollow, tiny
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines import chains, reproducible
@@ -29,7 +29,7 @@ from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike, Out, Shap
 __all__ = [
     "NoValue",
     "Plan",
-    "check_out",
+    "check_reduction_out",
     "check_target",
     "finish",
     "loop_dtype",
@@ -192,7 +192,7 @@ def _of_objects(
     given: dict[str, Any] = {} if initial is NoValue else {"initial": _value(initial)}
     if where is not True and where is not NoValue:
         given["where"] = where.full() if isinstance(where, DistArray) else where
-    value = ufunc.reduce(x.full(), axis, dtype, None, keepdims, **given)
+    value: Any = ufunc.reduce(x.full(), axis=axis, dtype=dtype, keepdims=keepdims, **given)
     if out is not None:
         into: Any = out[0] if isinstance(out, tuple) else out
         into[...] = value
@@ -212,8 +212,8 @@ def plan_of(
     keepdims: bool,
 ) -> Plan:
     """The plan of a reduction without `out`, `initial` and `where`; raises NumPy's errors."""
-    value = ufunc.reduce(tiny(layout.shape, source), axis, dtype, None, keepdims)
-    return _with_rule(ufunc, layout, place(layout, axis, keepdims, value.dtype))
+    made = ufunc.reduce(tiny(layout.shape, source), axis=axis, dtype=dtype, keepdims=keepdims)
+    return _with_rule(ufunc, layout, place(layout, axis, keepdims, made.dtype))
 
 
 def _with_rule(ufunc: Ufunc, layout: Layout, plan: Plan) -> Plan:
@@ -242,12 +242,12 @@ def _checked(
             ufunc.reduce(hollow(x.shape, x.dtype), where=where, **keywords)
         keywords = {**keywords, "where": tiny(mask.shape, mask.dtype)}
     if out is not None:
-        check_out(ufunc.reduce, x, out, **keywords)
+        check_reduction_out(ufunc.reduce, x, out, **keywords)
     dtype: DType = ufunc.reduce(tiny(x.shape, x.dtype), **keywords).dtype
     return dtype
 
 
-def check_out(
+def check_reduction_out(
     function: Callable[..., Any],
     x: DistArray,
     out: DistArray | Array,
@@ -267,11 +267,9 @@ def check_out(
 
 
 def check_target(out: DistArray | Array) -> None:
-    """Raise what NumPy raises about an `out` that nobody can write to."""
-    block = out.block if isinstance(out, DistArray) else out
-    if isinstance(block, np.generic):
-        raise TypeError("return arrays must be of ArrayType")
-    refuse_read_only(block, "output array is read-only")
+    """Raise what NumPy raises about an `out` that is a scalar or read-only."""
+    check_out(out)
+    refuse_read_only(out.block if isinstance(out, DistArray) else out, "output array is read-only")
 
 
 def _broadcasts(shape: Shape, onto: Shape) -> bool:
