@@ -43,7 +43,7 @@ __all__ = [
 
 NoValue: Any = np._NoValue
 
-#: The functions of NumPy that other array libraries implement in place of ``ufunc.reduce``.
+#: The functions of NumPy that other array libraries implement instead of ``ufunc.reduce``.
 _NAMED: dict[Ufunc, Any] = {
     np.add: np.sum,
     np.multiply: np.prod,
@@ -72,7 +72,7 @@ def reduce(
     ufunc : ufunc
         Of two operands.
     a : DistArray or array_like
-        Pending folds of the same kind pass through where no precision is won by that.
+        Pending folds of the same kind stay pending where that changes no precision.
     axis, dtype, out, keepdims, initial, where
         As in :meth:`numpy.ufunc.reduce`; `out` may be a DistArray of any layout or a NumPy
         array, which then receives the result on every rank.
@@ -217,7 +217,7 @@ def plan_of(
 
 
 def _with_rule(ufunc: Ufunc, layout: Layout, plan: Plan) -> Plan:
-    """The plan with what depends on the ufunc."""
+    """The plan with the attributes that depend on the ufunc."""
     rule = RULES.get(ufunc)
     if rule is None:  # the order matters
         whole = layout.is_plain and all(cut.parts == 1 for cut in layout.cuts)
@@ -346,7 +346,7 @@ def _contribution(
     initial: Any,
     where: DistArray | None,
 ) -> Array:
-    """What this rank's block comes to; the identity where there is nothing to reduce."""
+    """The result for this rank's block; the identity where there is nothing to reduce."""
     block, coords = x.block, x.mesh.coords
     if coords is None:
         return _filled(x.mesh, plan.layout.local_shape(None), 0, plan.dtype)
@@ -408,7 +408,7 @@ def finish(part: Any, plan: Plan, ufunc: Ufunc, mesh: DeviceMesh, out: Out | Arr
 
 
 def _stays_pending(plan: Plan, ufunc: Ufunc) -> bool:
-    """Whether a result is large enough to leave its fold to whoever reads it."""
+    """Whether a result is large enough to leave its fold pending until it is read."""
     if RULES[ufunc].fold is None:
         return False
     return plan.layout.size * plan.dtype.itemsize >= config.settings.replicate_below
