@@ -1,8 +1,8 @@
 """The elementwise engine: one NumPy call on each rank, where the operands lie.
 
 Operands that lie elsewhere are brought to the layout that :func:`~distarray.plan.propagate`
-chooses. What comes from other ranks stays in the buffers it is received in, and the part of an
-operand that is here already is not copied: see :mod:`distarray.engines.cells`.
+chooses. The parts that other ranks send stay in the buffers they are received in, and this rank's
+own part is not copied: see :mod:`distarray.engines.cells`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from distarray.layout import Box, Coords, Layout
 from distarray.plan import plan_exchange, propagate, restrict
 from distarray.typing import Array, ArrayLike, DType, Shape
 
-__all__ = ["alike", "apply_blockwise", "prepare"]
+__all__ = ["apply_blockwise", "in_one_layout", "prepare"]
 
 _SCALARS = frozenset({bool, int, float, complex})
-#: What NumPy is asked about when shapes do not broadcast: it may find fault with the types first.
+#: Functions that NumPy is asked about when shapes do not broadcast: they may check types first.
 _ASKED = frozenset({operator.eq, operator.ne, np.clip, np.where, np.isclose})
 #: More pieces of one operand than this are put together before the call.
 _MOST_PIECES = 16
@@ -51,7 +51,7 @@ def apply_blockwise(
     Parameters
     ----------
     function : callable
-        A ufunc, or a function that does to each element what NumPy's broadcasting rules say.
+        A ufunc, or a function that works element by element on operands that broadcast.
     inputs : sequence
         Distributed arrays, on one mesh and without pending folds, and anything NumPy takes.
     outs : sequence of DistArray or None
@@ -67,11 +67,11 @@ def apply_blockwise(
 
     Cost
     ----
-    Nothing when the operands lie alike; else one message a pair of ranks for each operand that
-    has to move.
+    Nothing when the operands have one layout; else one message a pair of ranks for each operand
+    that has to move.
     """
     if not outs and where is True:
-        found = alike(inputs)
+        found = in_one_layout(inputs)
         if found is not None and found[1].shape and found[2].device_type == "cpu":
             return _wrapped(function(*found[0], **keywords), found[1], found[2])
     request = _Request(function, inputs, outs, where, keywords)
@@ -82,13 +82,13 @@ def apply_blockwise(
     return _results(value, request, layout)
 
 
-# -- operands that lie alike -----------------------------------------------------------------------
+# -- operands of one layout ------------------------------------------------------------------------
 
 
-def alike(operands: Iterable[Any]) -> tuple[list[Any], Layout, DeviceMesh] | None:
-    """Blocks of operands that all lie alike or are Python's numbers, their layout and mesh.
+def in_one_layout(operands: Iterable[Any]) -> tuple[list[Any], Layout, DeviceMesh] | None:
+    """Blocks of operands that have one layout or are Python's numbers, their layout and mesh.
 
-    None for others, and where none is distributed.
+    None for others, and where no operand is distributed.
     """
     blocks: list[Any] = []
     layout: Layout | None = None
@@ -122,7 +122,7 @@ class _Request:
     Attributes
     ----------
     operands : list of DistArray or number
-        What the function reads.
+        The inputs.
     mask : DistArray or None
         The call's `where`.
     arrays : list of DistArray
@@ -191,9 +191,9 @@ def _chosen_layout(arrays: Sequence[DistArray]) -> Layout:
 
 
 def _call(request: _Request, layout: Layout) -> Call:
-    """This rank's call: brings to it what it lacks of the operands.
+    """This rank's call, with the parts of the operands that other ranks send.
 
-    What NumPy refuses is refused before anything is sent, on all ranks.
+    NumPy's errors are raised before anything is sent, on all ranks.
     """
     mesh, dtypes = request.mesh, None
     if _is_asked(request, layout):
@@ -206,9 +206,9 @@ def _call(request: _Request, layout: Layout) -> Call:
 
 
 def _is_asked(request: _Request, layout: Layout) -> bool:
-    """Whether NumPy is asked for the data types of the results.
+    """Whether NumPy is asked for the data types of the results before the call.
 
-    Where all arrays lie alike, the call itself raises on all ranks; but CuPy refuses less.
+    Where all arrays have one layout, the call itself raises on all ranks; but CuPy refuses less.
     """
     if request.mask is not None or (request.outs and request.mesh.device_type != "cpu"):
         return True
@@ -265,7 +265,7 @@ def _results(value: Any, request: _Request, layout: Layout) -> Any:
 
 
 def _gives_scalar(request: _Request) -> bool:
-    """Whether NumPy's result for 0-d operands is a scalar; what CuPy gives does not tell."""
+    """Whether NumPy's result for 0-d operands is a scalar; CuPy's always is an array."""
     if isinstance(request.function, np.ufunc):
         return True
     tiny = [np.ones((), x.dtype) if isinstance(x, DistArray) else x for x in request.operands]
@@ -288,7 +288,7 @@ def prepare(*inputs: ArrayLike) -> tuple[list[Any], Layout, DeviceMesh]:
     """Blocks of operands brought to one layout, that layout, and the mesh.
 
     For functions that need their operands side by side but not one call of one function.
-    Scalars stay what they are; blocks still broadcast against one another.
+    Numbers stay as they are; blocks still broadcast against one another.
     """
     mesh = common_mesh(*inputs)
     operands = [x if type(x) in _SCALARS else as_distarray(x, mesh) for x in inputs]

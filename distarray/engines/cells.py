@@ -1,7 +1,7 @@
 """One elementwise call on a rank whose operands may each lie in several arrays.
 
-What other ranks have sent stays in the buffers it was received in. The call is made once for each
-cell, a box of the result in which every operand is one array.
+The parts that other ranks have sent stay in the buffers they were received in. The call is made
+once for each cell, a box of the result in which every operand is one array.
 """
 
 from collections.abc import Callable
@@ -106,7 +106,7 @@ def _by_cells(call: Call) -> Any:
 def _targets(call: Call) -> list[Array]:
     """The arrays that cells are computed into.
 
-    An `out` is one of them where no cell's result can spoil what another cell reads.
+    An `out` is one of them unless a cell's result might overwrite elements that a later cell reads.
     """
     safe = [out is not None and not _clashes(out, call) for out in call.outs]
     if safe and all(safe):
@@ -123,7 +123,7 @@ def _targets(call: Call) -> list[Array]:
 
 
 def _clashes(out: Array, call: Call) -> bool:
-    """Whether writing one cell might change what a later cell reads."""
+    """Whether writing one cell might overwrite elements that a later cell reads."""
     arrays: list[Any] = []
     for part in call.operands:
         arrays += [piece for _, piece in part] if isinstance(part, Pieces) else [part]

@@ -15,7 +15,7 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
 from distarray.array.portable import as_array, refuse_read_only, ufunc_method
-from distarray.array.probes import as_axis, condition, hollow, tiny
+from distarray.array.probes import as_axis, check_out, condition, hollow, tiny
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines import chains, reproducible
@@ -26,7 +26,7 @@ from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike, Out, Shap
 
 __all__ = [
     "NoValue",
-    "check_out",
+    "check_reduction_out",
     "check_target",
     "finish",
     "loop_dtype",
@@ -39,7 +39,7 @@ __all__ = [
 
 NoValue: Any = np._NoValue
 
-#: The functions of NumPy that other array libraries implement in place of ``ufunc.reduce``.
+#: The functions of NumPy that other array libraries implement instead of ``ufunc.reduce``.
 _NAMED: dict[Ufunc, Any] = {
     np.add: np.sum,
     np.multiply: np.prod,
@@ -68,7 +68,7 @@ def reduce(
     ufunc : ufunc
         Of two operands.
     a : DistArray or array_like
-        Pending folds of the same kind pass through where no precision is won by that.
+        Pending folds of the same kind stay pending where that changes no precision.
     axis, dtype, out, keepdims, initial, where
         As in :meth:`numpy.ufunc.reduce`; `out` may be a DistArray of any layout or a NumPy
         array, which then receives the result on every rank.
@@ -189,7 +189,7 @@ def _of_objects(
     given: dict[str, Any] = {} if initial is NoValue else {"initial": _value(initial)}
     if where is not True and where is not NoValue:
         given["where"] = where.full() if isinstance(where, DistArray) else where
-    value = ufunc.reduce(x.full(), axis, dtype, keepdims=keepdims, **given)
+    value: Any = ufunc.reduce(x.full(), axis=axis, dtype=dtype, keepdims=keepdims, **given)
     if out is not None:
         into: Any = out[0] if isinstance(out, tuple) else out
         into[...] = value
@@ -209,12 +209,12 @@ def plan_of(
     keepdims: bool,
 ) -> ReductionPlan:
     """The plan of a reduction without `out`, `initial` and `where`; raises NumPy's errors."""
-    value = ufunc.reduce(tiny(layout.shape, source), axis, dtype, keepdims=keepdims)
-    return _with_rule(ufunc, layout, plan_reduction(layout, axis, keepdims, value.dtype))
+    made = ufunc.reduce(tiny(layout.shape, source), axis=axis, dtype=dtype, keepdims=keepdims)
+    return _with_rule(ufunc, layout, plan_reduction(layout, axis, keepdims, made.dtype))
 
 
 def _with_rule(ufunc: Ufunc, layout: Layout, plan: ReductionPlan) -> ReductionPlan:
-    """The plan with what depends on the ufunc."""
+    """The plan with the attributes that depend on the ufunc."""
     rule = RULES.get(ufunc)
     if rule is None:  # the order matters
         whole = layout.is_plain and all(cut.parts == 1 for cut in layout.cuts)
@@ -239,12 +239,12 @@ def _checked(
             ufunc.reduce(hollow(x.shape, x.dtype), where=where, **keywords)
         keywords = {**keywords, "where": tiny(mask.shape, mask.dtype)}
     if out is not None:
-        check_out(ufunc.reduce, x, out, **keywords)
+        check_reduction_out(ufunc.reduce, x, out, **keywords)
     dtype: DType = ufunc.reduce(tiny(x.shape, x.dtype), **keywords).dtype
     return dtype
 
 
-def check_out(
+def check_reduction_out(
     function: Callable[..., Any],
     x: DistArray,
     out: DistArray | Array,
@@ -264,11 +264,9 @@ def check_out(
 
 
 def check_target(out: DistArray | Array) -> None:
-    """Raise what NumPy raises about an `out` that nobody can write to."""
-    block = out.block if isinstance(out, DistArray) else out
-    if isinstance(block, np.generic) or not hasattr(block, "dtype"):
-        raise TypeError("return arrays must be of ArrayType")
-    refuse_read_only(block, "output array is read-only")
+    """Raise what NumPy raises about an `out` that is a scalar or read-only."""
+    check_out(out)
+    refuse_read_only(out.block if isinstance(out, DistArray) else out, "output array is read-only")
 
 
 def _broadcasts(shape: Shape, onto: Shape) -> bool:
@@ -345,7 +343,7 @@ def _contribution(
     initial: Any,
     where: DistArray | None,
 ) -> Array:
-    """What this rank's block comes to; the identity where there is nothing to reduce."""
+    """The result for this rank's block; the identity where there is nothing to reduce."""
     block, coords = x.block, x.mesh.coords
     if coords is None:
         return _filled(x.mesh, plan.layout.local_shape(None), 0, plan.dtype)
@@ -409,7 +407,7 @@ def finish(
 
 
 def _stays_pending(plan: ReductionPlan, ufunc: Ufunc) -> bool:
-    """Whether a result is large enough to leave its fold to whoever reads it."""
+    """Whether a result is large enough to leave its fold pending until it is read."""
     if RULES[ufunc].fold is None:
         return False
     return plan.layout.size * plan.dtype.itemsize >= config.settings.replicate_below

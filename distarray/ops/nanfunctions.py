@@ -8,7 +8,7 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout
 from distarray.engines.folds import Ufunc
-from distarray.engines.reducing import NoValue, check_out, part_beside, reduce
+from distarray.engines.reducing import NoValue, check_reduction_out, part_beside, reduce
 from distarray.ops import statistics
 from distarray.ops.scans import without_nan
 from distarray.plan import plan_reduction
@@ -132,7 +132,7 @@ def nanmean(
     keepdims = keepdims is not NoValue and bool(keepdims)
     _check_inexact(dtype, out)
     if out is not None:
-        check_out(np.nanmean, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
+        check_reduction_out(np.nanmean, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     count = _count(x, mask, axis, keepdims, where)
     total = reduce(np.add, x, axis, dtype, None, keepdims, where=where)
     if out is not None:
@@ -223,7 +223,7 @@ def _variance(
     ddof = statistics.chosen_ddof(ddof, correction)
     keepdims = keepdims is not NoValue and bool(keepdims)
     if out is not None:
-        check_out(function, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
+        check_reduction_out(function, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     kind = statistics.kind_of(np.var, x.dtype, x.ndim, axis, dtype)  # type: ignore[arg-type]
     count = _count(x, mask, axis, True, where)
     if where is not NoValue and where is not True:

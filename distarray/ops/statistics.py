@@ -31,7 +31,7 @@ from distarray.config import config
 from distarray.engines import reproducible
 from distarray.engines.reducing import (
     NoValue,
-    check_out,
+    check_reduction_out,
     finish,
     part_beside,
     reduce,
@@ -69,7 +69,7 @@ def mean(
     keepdims = keepdims is not NoValue and bool(keepdims)
     kind = kind_of(np.mean, x.dtype, x.ndim, axis, dtype)  # type: ignore[arg-type]
     if out is not None:
-        check_out(np.mean, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
+        check_reduction_out(np.mean, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     if dtype is None and x.dtype.kind in "iub":
         dtype = np.dtype(np.float64)
     elif dtype is None and x.dtype == np.float16:
@@ -231,7 +231,7 @@ def variance(
     keepdims = keepdims is not NoValue and bool(keepdims)
     kind = kind_of(function, x.dtype, x.ndim, axis, dtype)  # type: ignore[arg-type]
     if out is not None:
-        check_out(function, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
+        check_reduction_out(function, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     if dtype is None and x.dtype.kind in "iub":
         dtype = np.dtype(np.float64)
     plan = plan_reduction(x.layout, axis, keepdims, kind)

@@ -12,7 +12,7 @@ from distarray.array import DistArray, faults, implements_method, single, wrap
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import check_shapes, check_writeable, condition, result_types
 from distarray.comm import DeviceMesh
-from distarray.engines.blockwise import alike, apply_blockwise
+from distarray.engines.blockwise import apply_blockwise, in_one_layout
 from distarray.engines.mapping.foreign_ufuncs import call_foreign
 from distarray.layout import Fold, Layout, Partial, Replicate
 from distarray.plan import broadcast_shapes
@@ -154,7 +154,7 @@ def _kind(x: ArrayLike) -> str:
 
 def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
     """The result if all arrays are laid out alike, with the least overhead; else None."""
-    found = alike(inputs)
+    found = in_one_layout(inputs)
     if found is None:
         return None
     blocks, layout, mesh = found
@@ -170,7 +170,7 @@ def _aligned_into(ufunc: np.ufunc, inputs: Sequence[Any], outs: Out | tuple[Out,
     """`outs` with the result written to them, if all arrays are laid out alike; else None."""
     if not isinstance(outs, tuple) or not all(type(out) is DistArray for out in outs):
         return None
-    found = alike((*inputs, *outs))
+    found = in_one_layout((*inputs, *outs))
     if found is None or len(inputs) != ufunc.nin or len(outs) != ufunc.nout:
         return None
     blocks, layout, mesh = found

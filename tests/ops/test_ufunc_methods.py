@@ -217,3 +217,16 @@ def test_errors_are_numpys_on_every_rank(world, ranks, number):
         group.barrier()
 
     world.run(ranks, program)
+
+
+def test_objects_into_an_out(world, ranks):
+    """Ufuncs pass their `out` in a tuple, which reductions of objects take apart."""
+    values = np.array([1, 2, 3], object)
+
+    def program(group):
+        x = distarray.distribute(values, src=None)
+        out = distarray.distribute(np.zeros(1))
+        assert np.add.reduce(x, out=out, keepdims=True) is out
+        assert_matches(out, np.array([6.0]))
+
+    world.run(ranks, program)

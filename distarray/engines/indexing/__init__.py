@@ -2,5 +2,5 @@
 
 ``advanced_keys`` reads a key into its normal form, ``located`` brings index arrays side by side,
 ``owners`` finds the ranks that own the rows they name, ``gather`` and ``scatter`` move rows,
-``packing`` and ``masks`` read and write what boolean masks select.
+``packing`` and ``masks`` read and write the elements that boolean masks select.
 """

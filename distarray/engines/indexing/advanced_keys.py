@@ -71,7 +71,7 @@ def advanced_key(
     Parameters
     ----------
     key : object
-        What stood between the brackets.
+        Of ``x[key]``.
     layout : Layout
         Of the indexed array.
     nonzero : callable
@@ -280,7 +280,7 @@ def _check_masks(entries: Sequence[_Entry], shape: Shape) -> None:
         if not isinstance(entry, _ARRAYS) or entry.dtype != bool:
             continue
         for axis, extent in enumerate(entry.shape, dim):
-            if extent and extent != shape[axis]:  # NumPy takes what selects nothing
+            if extent and extent != shape[axis]:  # NumPy takes empty masks of any length
                 raise IndexError(
                     f"boolean index did not match indexed array along axis {axis}; size of "
                     f"axis is {shape[axis]} but size of corresponding boolean axis is {extent}"

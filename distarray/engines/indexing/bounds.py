@@ -35,7 +35,7 @@ def in_bounds(
     mesh : DeviceMesh
         Every rank of it takes part.
     mode : {"raise", "wrap", "clip", "unchecked"}
-        What to do with indices out of bounds.
+        The treatment of indices out of bounds.
 
     Raises
     ------

@@ -51,7 +51,7 @@ def fetch(rows: Rows, index: Located, at: int) -> DistArray:
     Parameters
     ----------
     rows : Rows
-        What is indexed.
+        The indexed array.
     index : Located
         The index arrays.
     at : int
@@ -62,7 +62,7 @@ def fetch(rows: Rows, index: Located, at: int) -> DistArray:
     DistArray
         A copy. The dimensions that are not indexed keep their cuts. Those of the index are laid
         out as the index arrays are, where they are cut; else along the first one by the mesh
-        dimensions that cut what is indexed, or replicated if the result is small.
+        dimensions that cut the indexed ones, or replicated if the result is small.
 
     Cost
     ----
@@ -172,13 +172,13 @@ def _ask(rows: Rows, flat: Sequence[Array], target: Array) -> None:
 
 
 def swap(group: Group, parts: Sequence[Array], landing: Array, counts: Sequence[int]) -> None:
-    """Send ``parts[i]`` to rank i; what the ranks send here lands in rank order.
+    """Send ``parts[i]`` to rank i; the parts from all ranks land in rank order.
 
     The lengths `counts` are known, so nothing but the rows is sent. This rank's own part is in
     its place already.
     """
     if group.size > 1 and group.guarded:
-        # Also where this rank has nothing to send, lest it wait for ranks that refuse.
+        # Also where this rank has nothing to send: it must not wait for ranks that refuse.
         group.check_exchange(sum([part.nbytes for part in parts]), "rows by index")
     others = [rank for rank in range(group.size) if rank != group.rank]
     spaces = segments(landing, counts)

@@ -63,13 +63,13 @@ def locate(
     Parameters
     ----------
     rows : Rows
-        What is indexed.
+        The indexed array.
     indices : sequence of array
         Integer arrays: DistArrays, or arrays that every rank has whole.
     axes : sequence of int
         Names of the indexed dimensions in messages.
     mode : {"raise", "wrap", "clip"}
-        What to do with indices out of bounds.
+        The treatment of indices out of bounds.
     extents : sequence of int, optional
         Bounds; by default those of the indexed dimensions.
     for_writing : bool

@@ -1,4 +1,4 @@
-"""A mask on one block: reading, writing, and the places of what it selects.
+"""A mask on one block: reading, writing, and the places of the selected elements.
 
 NumPy branches on every element of a mask. Finding the positions first does not, and is several
 times as fast where the mask is neither empty nor full. Blocks that are not contiguous (the

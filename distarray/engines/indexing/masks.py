@@ -30,7 +30,7 @@ __all__ = ["check_lone", "coordinates", "is_known", "nonzero_arrays", "select", 
 
 
 def stays(y: DistArray, dims: Sequence[int], mask: IndexArray) -> bool:
-    """Whether what a mask that every rank has selects stays on its rank."""
+    """Whether every element stays on its rank that a mask, known to all ranks, selects."""
     cutting = [i for i, d in enumerate(dims) if y.layout.cuts[d].parts > 1]
     return not cutting or (len(cutting) == 1 and prod(mask.shape[: cutting[0]]) <= 1)
 
@@ -125,7 +125,7 @@ def write(
     y, dims, mask, at
         As for :func:`select`.
     value : array_like or None
-        What is written; None for an operation in place that takes no values.
+        The values; None for an operation in place that takes no values.
     alone : bool
         Whether the mask is over the whole array, by NumPy's rules for such assignments.
     apply : callable
@@ -135,7 +135,7 @@ def write(
 
     Cost
     ----
-    Nothing if mask and array lie alike and the values are the same for all elements. Otherwise
+    Nothing if mask and array are cut alike and the values are the same for all elements. Otherwise
     the counts, as in reading, and one exchange of the values that are elsewhere.
     """
     rows, mesh = Rows(y, dims), y.mesh
@@ -172,7 +172,7 @@ def _same_for_all(
 
 
 def check_lone(value: ArrayLike | None, count: int | None = None) -> None:
-    """Refuse, in NumPy's words, what cannot be assigned to a mask over the whole array."""
+    """Refuse, in NumPy's words, values that cannot be assigned to a mask over the whole array."""
     shape = value.shape if isinstance(value, DistArray) else np.shape(value)  # type: ignore[arg-type]
     if len(shape) > 1:
         raise TypeError(
@@ -219,7 +219,7 @@ def coordinates(x: DistArray) -> tuple[DistArray, ...]:
 
 
 def nonzero_arrays(mask: IndexArray) -> Sequence[IndexArray]:
-    """The index arrays of what a mask selects."""
+    """The index arrays of the elements that a mask selects."""
     if isinstance(mask, DistArray):
         return places(mask.block) if mask.layout.is_replicated else coordinates(mask)
     return places(mask)

@@ -54,7 +54,7 @@ class Rows:
 
     @property
     def group(self) -> Group:
-        """The ranks along `mesh_dims`; their numbers are those that the methods here give."""
+        """The ranks along `mesh_dims`, numbered as in the results of the methods here."""
         group: Group = self.y.mesh.subgroup(self.mesh_dims)
         return group
 
@@ -137,7 +137,7 @@ class Rows:
 
 @lru_cache(maxsize=1024)
 def _geometry(layout: Layout, dims: tuple[int, ...], coords: Coords | None) -> tuple[Any, ...]:
-    """What :class:`Rows` knows of the layout; worked out once."""
+    """The attributes of :class:`Rows` that follow from the layout; worked out once."""
     rest = tuple([d for d in range(layout.ndim) if d not in dims])
     cuts = tuple([layout.cuts[d] for d in dims])
     mesh_dims = tuple(sorted({m for cut in cuts if cut.parts > 1 for m in cut.mesh_dims}))
@@ -192,7 +192,7 @@ def _boundaries(cut: Cut) -> tuple[Array, bool]:
 
 @lru_cache(maxsize=256)
 def _ranks_of_parts(cut: Cut, mesh_dims: tuple[int, ...], radix: tuple[int, ...]) -> Array | None:
-    """What each block number of a cut adds to a rank's number; None if it is that number."""
+    """The addend to a rank's number for each block number of a cut; None if they are equal."""
     if cut.mesh_dims == mesh_dims:
         return None
     strides = {m: prod(radix[i + 1 :]) for i, m in enumerate(mesh_dims)}

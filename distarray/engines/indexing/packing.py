@@ -84,7 +84,7 @@ class Packing:
         self._group = self.mesh.subgroup(mesh_dims)
         self._positions = positions
         bounds = [self.cut.interval(part) for part in range(self.cut.parts)]
-        # Positions ascend in C order of the block, so what each rank gets is one stretch.
+        # Positions ascend in C order of the block, so each rank gets one stretch.
         stops = np.searchsorted(positions, [stop for _, stop in bounds])
         self._sent = np.diff(stops, prepend=0).tolist()
         kind = np.int32 if count <= np.iinfo(np.int32).max else np.int64

@@ -35,13 +35,13 @@ def store(rows: Rows, index: Located, values: Values, apply: Apply = assign) -> 
     Parameters
     ----------
     rows : Rows
-        What is indexed.
+        The indexed array.
     index : Located
         The index arrays, located for writing.
     values : Values
-        What is written.
+        The values.
     apply : callable
-        How it is written; a ufunc's ``at`` for instance.
+        How they are written; a ufunc's ``at`` for instance.
 
     Cost
     ----
@@ -104,7 +104,7 @@ def _send(
     values: Array | None,
     apply: Apply,
 ) -> None:
-    """Send positions (unless they are known) and values to the owners; write what arrives."""
+    """Send positions (unless they are known) and values to the owners; write those that arrive."""
     section = Layout.from_cuts(cuts, rows.y.mesh.shape).section(rows.y.mesh.coords)
     shape = [stop - start for start, stop in section]
     blocks: Sequence[Array] = index.blocks

@@ -23,7 +23,7 @@ __all__ = [
     "without_surplus",
 ]
 
-#: NumPy's text for values that do not broadcast to what is indexed.
+#: NumPy's text for values that do not broadcast onto the indexed elements.
 MISMATCH = (
     "shape mismatch: value array of shape {0} could not be broadcast to indexing result of shape "
     "{1}"
@@ -41,7 +41,7 @@ def is_scalar(value: object) -> bool:
 
 
 def check_array(a: object, name: str) -> None:
-    """Raise what NumPy's functions that write raise for scalars and whatever is no array."""
+    """Raise NumPy's error if a function that writes into an array is given something else."""
     if is_scalar(a) or not isinstance(a, (DistArray, np.ndarray)):
         kind = type(getattr(a, "block", a)).__name__
         raise TypeError(f"{name}() argument 1 must be a numpy.ndarray, not {kind}")

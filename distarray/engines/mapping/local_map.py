@@ -64,7 +64,7 @@ def local_map(
         If arguments are not placed as wanted, or results do not fit `out_placements`; on all
         ranks.
     Exception
-        What `func` raises, on all ranks, unless it communicates and leaves the others waiting.
+        Raised by `func`, on all ranks; unless it communicates and leaves other ranks waiting.
 
     Cost
     ----

@@ -26,7 +26,7 @@ _NAMES = (*IMAGED, "nearest", "none")
 T = TypeVar("T")
 #: By how many elements blocks grow along a dimension, at both ends or at each.
 _Depth: TypeAlias = int | tuple[int, int]
-#: What is beyond the ends of a dimension: the name of a rule, or a value.
+#: The elements beyond the ends of a dimension: the name of a rule, or their value.
 _Boundary: TypeAlias = str | complex | None
 
 
@@ -152,7 +152,7 @@ def _reach(depth: tuple[int, int], boundary: _Boundary) -> Reach:
     if isinstance(boundary, str):
         if boundary not in _NAMES:
             raise ValueError(
-                f"map_overlap: boundary {boundary!r} is none of {', '.join(map(repr, _NAMES))} "
+                f"map_overlap: boundary {boundary!r} is not one of {', '.join(map(repr, _NAMES))}, "
                 "or a number"
             )
         return Reach(*depth, "fill" if boundary == "nearest" else boundary)

@@ -29,7 +29,7 @@ def common_dtype(
     mesh : DeviceMesh
         Collective over its ranks.
     error : exception or None
-        What went wrong on this rank.
+        Of this rank.
     dtype : dtype or None
         Of this rank's result; None if it has none.
     differs : bool
