@@ -64,7 +64,7 @@ def broadcast_to(array: ArrayLike, shape: ShapeLike, subok: bool = False) -> Dis
 
 
 def _check_broadcast(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
-    """Raise what NumPy raises for a view of a single element."""
+    """Raise what NumPy raises for shapes that do not broadcast."""
     lead = len(target) - len(shape)
     fits = lead >= 0 and all(n >= 0 for n in target)
     if not fits or any(n not in (1, want) for n, want in zip(shape, target[lead:])):
@@ -105,7 +105,7 @@ def _kept_layout(layout: Layout, shape: tuple[int, ...]) -> Layout:
 
 
 def _part_of_stretched(x: DistArray, layout: Layout, lead: int) -> Any:
-    """This rank's block of `x`, or the part of it that a result which alone is cut needs."""
+    """This rank's block of `x`; the part of it that is needed if the result alone is cut."""
     if not layout.holds(x.mesh.coords):
         return x.mesh.xp.empty((), x.dtype)
     if not x.layout.is_replicated:
@@ -133,4 +133,4 @@ def _common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     try:
         return broadcast_shapes(*shapes)
     except ValueError:
-        return np.broadcast_shapes(*shapes)  # raises in broadcast_arrays' own words
+        return np.broadcast_shapes(*shapes)  # raises the error of broadcast_arrays

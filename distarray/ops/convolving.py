@@ -35,7 +35,7 @@ __all__ = ["convolve", "correlate", "sliding_window_view"]
 
 #: Elements of the shorter operand that every rank holds at a time.
 PIECE = 1 << 16
-#: Operands of fewer bytes together are gathered on every rank, where NumPy is done at once.
+#: Operands of fewer bytes together are gathered on every rank, for NumPy's own function.
 REPLICATED_BELOW = 1 << 14
 
 
@@ -255,7 +255,7 @@ def _windows(
         if not beyond:
             continue
         extent = cut.extent - beyond
-        if beyond < 0 or cut.parts == 1:  # a window of extent 0 has one place more than x
+        if beyond < 0 or cut.parts == 1:  # a window of extent 0 has one position more
             cuts[dim] = Cut.chunked(extent, cut.mesh_dims, cut.radix)
             continue
         if writeable:

@@ -14,7 +14,7 @@ from distarray.typing import ArrayLike, DTypeLike
 
 __all__ = ["corrcoef", "cov"]
 
-#: Operands of fewer bytes together are gathered on every rank, where NumPy is done at once.
+#: Operands of fewer bytes together are gathered on every rank, for NumPy's own function.
 REPLICATED_BELOW = 1 << 17
 
 

@@ -19,7 +19,7 @@ __all__ = ["c_", "r_"]
 _Item: TypeAlias = "slice | str | ArrayLike"
 
 
-class _Translator:
+class _Concatenator:
     """Joins the items between the brackets; see :class:`numpy.lib.index_tricks.AxisConcatenator`.
 
     A first item like ``"0,2,1"`` sets the axis, the least number of dimensions, and the place of
@@ -94,5 +94,5 @@ def _interval(part: slice) -> Any:
 
 
 #: Joined along the first axis, and along the last; see :data:`numpy.r_` and :data:`numpy.c_`.
-r_ = _Translator(0)
-c_ = _Translator(-1, ndmin=2, trans1d=0)
+r_ = _Concatenator(0)
+c_ = _Concatenator(-1, ndmin=2, trans1d=0)

@@ -38,7 +38,7 @@ _OF_BLAS = "fdFD"
 def _paired(
     a: DistArray, b: DistArray, pairs: Pairs, dtype: DType, scalar: bool = True
 ) -> DistArray:
-    """Sum of products over pairs of dimensions; the others follow in order."""
+    """Sum of products over pairs of dimensions; the dimensions left follow in order."""
     small = config.settings.replicate_below
     types = a.block.dtype, b.block.dtype
     program = _program(a.layout, b.layout, *types, pairs, dtype, scalar, small)
@@ -126,7 +126,7 @@ def _is_acceptable(out: DistArray | Array, ndim: int, dtype: DType) -> bool:
 
 
 def _scaled(x: DistArray, y: DistArray) -> Any:
-    """An operand times another one without dimensions: BLAS adds it to zeros, without sign."""
+    """The product with a 0-d operand; BLAS adds it to zeros, so that no zero is negative."""
     result: Any = np.multiply(x, y)
     added = result.size > 1 and result.dtype.char in _OF_BLAS
     return result + result.dtype.type(0) if added else result

@@ -83,7 +83,7 @@ def _diagonal(x: DistArray, offset: int, axis1: int, axis2: int) -> DistArray:
 
 
 def _keeps_dimensions(a: DistArray, *_: Any, **__: Any) -> bool:
-    """Whether the result has dimensions, which are cut as those of the array; or is an error."""
+    """Whether the result keeps dimensions, cut as those of the array, or there is an error."""
     return np.ndim(a) != 2 or a.dtype.kind not in "biufc"
 
 

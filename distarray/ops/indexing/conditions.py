@@ -222,7 +222,7 @@ def _repeated(values: DistArray | Array, x: DistArray) -> Any:
 
 
 def _at_places(values: Array, x: DistArray) -> DistArray:
-    """The value for each element of `x`: that at its position in C order, modulo their number."""
+    """The value for each element of `x`, by its position in C order; too few are repeated."""
     layout = Layout.from_cuts(x.layout.cuts, x.layout.mesh_shape)
 
     def number(section: tuple[slice, ...]) -> Array:

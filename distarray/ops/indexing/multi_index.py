@@ -16,8 +16,10 @@ from distarray.typing import Array, ArrayLike, ShapeLike
 __all__ = ["ix_", "ravel_multi_index", "unravel_index"]
 
 
-def _agreed(function: Callable[..., Any], operands: Sequence[DistArray], results: int) -> Any:
-    """The result of an elementwise call, which raises on all ranks if it raises on one."""
+def _apply_or_raise(
+    function: Callable[..., Any], operands: Sequence[DistArray], results: int
+) -> Any:
+    """The result of an elementwise call; raises on all ranks if it raises on one."""
     errors: list[ValueError] = []
 
     def guarded(*blocks: Array) -> Any:
@@ -76,7 +78,7 @@ def ravel_multi_index(
     def function(*blocks: Array) -> Array:
         return np.ravel_multi_index(blocks, extents, mode, order)  # type: ignore[call-overload, no-any-return]
 
-    found: DistArray = _agreed(function, arrays, 1)
+    found: DistArray = _apply_or_raise(function, arrays, 1)
     return found
 
 
@@ -110,7 +112,7 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike, order: str = "C") -> tup
         return found if len(found) > 1 else found[0]
 
     array = indices if isinstance(indices, DistArray) else as_distarray(np.asarray(indices), mesh)
-    found = _agreed(function, [array], len(extents))
+    found = _apply_or_raise(function, [array], len(extents))
     return found if isinstance(found, tuple) else (found,)
 
 

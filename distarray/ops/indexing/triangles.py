@@ -42,7 +42,7 @@ def tril(m: ArrayLike, k: int = 0) -> DistArray:
     Parameters
     ----------
     m : DistArray or array_like
-        The matrices; one dimension is taken for each row of one.
+        The matrices; a 1-d array stands for each row of one.
     k : int
         How far the diagonal is above the main one.
 
@@ -65,7 +65,7 @@ def triu(m: ArrayLike, k: int = 0) -> DistArray:
     Parameters
     ----------
     m : DistArray or array_like
-        The matrices; one dimension is taken for each row of one.
+        The matrices; a 1-d array stands for each row of one.
     k : int
         How far the diagonal is above the main one.
 
@@ -82,7 +82,7 @@ def triu(m: ArrayLike, k: int = 0) -> DistArray:
 
 
 def _indices(arr: ArrayLike, k: int, function: Callable[..., Any]) -> tuple[DistArray, ...]:
-    """Positions of a triangle, where the elements of `arr` are that they name."""
+    """Positions of a triangle, each on the rank of the element of `arr` that it names."""
     x = as_distarray(arr)
     if x.ndim != 2:
         raise ValueError("input array must be 2-d")

@@ -159,7 +159,7 @@ def _tall(x: DistArray, mode: str) -> Any:
 
 
 def _short(x: DistArray, mode: str) -> Any:
-    """The factors of a matrix with few rows: Q from its first columns, by it the others of R."""
+    """The factors of a matrix with few rows: Q of its first columns, by which R has the others."""
     m = x.shape[0]
     mesh = x.mesh
     work, dtype = small.common_type(x.dtype)

@@ -162,7 +162,7 @@ def _of_triangle(r: Array, vectors: bool, flipped: bool) -> Any:
 
 
 def _completed(x: DistArray) -> Any:
-    """All left vectors of a tall matrix: those of the triangle, and a basis of the other space."""
+    """All left vectors of a tall matrix: those of the triangle, and a basis of the complement."""
     n = x.shape[1]
     q, r = call(np.linalg.qr, x, mode="complete")
     u, s, vh = small.at_once(np.linalg.svd, r[:n])
