@@ -35,6 +35,7 @@ __all__ = [
     "Placements",
     "Shape",
     "ShapeLike",
+    "UfuncOut",
 ]
 
 #: A local block, or another array in the memory of one rank.
@@ -43,6 +44,8 @@ Array: TypeAlias = NDArray[Any]
 ArrayLike: TypeAlias = Union["DistArray", HostArrayLike]
 #: Where a result is to be written.
 Out: TypeAlias = Optional["DistArray"]
+#: The same as ufuncs take it: arrays of NumPy's too, and tuples.
+UfuncOut: TypeAlias = Union["DistArray", Array, tuple["DistArray | Array | None", ...], None]
 #: One dimension, or None for all; and several of them.
 Axis: TypeAlias = int | None
 Axes: TypeAlias = int | Sequence[int] | None

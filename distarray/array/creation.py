@@ -74,7 +74,7 @@ def from_section(
     return wrap(fill(section), layout, mesh)
 
 
-def common_mesh(*operands: ArrayLike | None) -> DeviceMesh:
+def common_mesh(*operands: ArrayLike | slice | tuple[Any, ...] | None) -> DeviceMesh:
     """The one mesh of all distributed arrays among the operands; the default mesh if none is.
 
     Raises

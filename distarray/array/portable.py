@@ -8,13 +8,16 @@ through the host.
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from distarray.array import faults
 from distarray.comm import devices
 from distarray.typing import Array, DTypeLike
+
+if TYPE_CHECKING:
+    from distarray.array.core import DistArray
 
 __all__ = [
     "Adapted",
@@ -33,6 +36,9 @@ __all__ = [
     "take",
     "ufunc_method",
 ]
+
+#: A block or a distributed array.
+Operand = TypeVar("Operand", Array, "DistArray")
 
 _module = devices.module_of
 _host_types = (np.ndarray, np.generic)
@@ -80,7 +86,7 @@ def cast(block: Array, dtype: DTypeLike, order: str, casting: str) -> Array:
     return block.astype(dtype, order=order)
 
 
-def on_host(function: Callable[..., Any], *args: Array | complex, **kwargs: Any) -> Any:
+def on_host(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function that CuPy lacks on copies in host memory; arrays go back to the device.
 
     Parameters
@@ -182,7 +188,7 @@ def call_ufunc(ufunc: np.ufunc, *inputs: Array, **keywords: Any) -> Array:
     return ufunc(*inputs, **keywords)
 
 
-def conjugated(a: Array) -> Array:
+def conjugated(a: Operand) -> Operand:
     """The conjugate of complex numbers; others as they are: NumPy makes int8 of bools."""
     return np.conjugate(a) if a.dtype.kind == "c" else a
 

@@ -1,5 +1,8 @@
-"""fftshift and ifftshift: rolls by half of each dimension."""
+"""fftshift and ifftshift: rolls by half the extent of each dimension."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from operator import neg, pos
 from typing import Any
 
@@ -7,11 +10,12 @@ import numpy as np
 
 from distarray.array import as_distarray, implements
 from distarray.ops.rearranging import roll
+from distarray.typing import ArrayLike, Axes
 
 __all__ = ["fftshift", "ifftshift"]
 
 
-def _shifted(sign: Any, x: Any, axes: Any) -> Any:
+def _shifted(sign: Callable[[int], int], x: ArrayLike, axes: Axes) -> Any:
     x = as_distarray(x)
     if axes is None:
         axes = tuple(range(x.ndim))
@@ -22,7 +26,7 @@ def _shifted(sign: Any, x: Any, axes: Any) -> Any:
 
 
 @implements(np.fft.fftshift, at=True, computes=False)
-def fftshift(x: Any, axes: Any = None) -> Any:
+def fftshift(x: ArrayLike, axes: Axes = None) -> Any:
     """The zero frequency moved to the middle; see :func:`numpy.fft.fftshift`.
 
     Parameters
@@ -46,7 +50,7 @@ def fftshift(x: Any, axes: Any = None) -> Any:
 
 
 @implements(np.fft.ifftshift, at=True, computes=False)
-def ifftshift(x: Any, axes: Any = None) -> Any:
+def ifftshift(x: ArrayLike, axes: Axes = None) -> Any:
     """The inverse of :func:`fftshift`, from which it differs for odd extents.
 
     See :func:`numpy.fft.ifftshift`; placements and cost are those of :func:`fftshift`.

@@ -1,5 +1,8 @@
 """Triangles of matrices, and the positions of their elements."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from math import floor
 from typing import Any
 
@@ -10,11 +13,12 @@ from distarray.array.one_rank import Alone
 from distarray.engines.indexing.masks import coordinates
 from distarray.layout import Layout
 from distarray.ops.creation import triangle
+from distarray.typing import ArrayLike
 
 __all__ = ["diag_indices_from", "tril", "tril_indices_from", "triu", "triu_indices_from"]
 
 
-def _triangle(function: Any, m: Any, k: int) -> DistArray:
+def _triangle(function: Callable[..., Any], m: ArrayLike, k: int) -> DistArray:
     x: Any = as_distarray(m)
     if not x.ndim:
         function(np.zeros(()), k)  # NumPy's error
@@ -32,7 +36,7 @@ def _triangle(function: Any, m: Any, k: int) -> DistArray:
 
 
 @implements(np.tril, at=True, computes=False)
-def tril(m: Any, k: int = 0) -> DistArray:
+def tril(m: ArrayLike, k: int = 0) -> DistArray:
     """The elements on and below a diagonal of the last two axes; zero above it.
 
     Parameters
@@ -55,7 +59,7 @@ def tril(m: Any, k: int = 0) -> DistArray:
 
 
 @implements(np.triu, at=True, computes=False)
-def triu(m: Any, k: int = 0) -> DistArray:
+def triu(m: ArrayLike, k: int = 0) -> DistArray:
     """The elements on and above a diagonal of the last two axes; zero below it.
 
     Parameters
@@ -77,7 +81,7 @@ def triu(m: Any, k: int = 0) -> DistArray:
     return _triangle(np.triu, m, k)
 
 
-def _indices(arr: Any, k: int, function: Any) -> tuple[DistArray, ...]:
+def _indices(arr: ArrayLike, k: int, function: Callable[..., Any]) -> tuple[DistArray, ...]:
     """Positions of a triangle, where the elements of `arr` are that they name."""
     x = as_distarray(arr)
     if x.ndim != 2:
@@ -88,7 +92,7 @@ def _indices(arr: Any, k: int, function: Any) -> tuple[DistArray, ...]:
 
 
 @implements(np.tril_indices_from, computes=False, alone=Alone())
-def tril_indices_from(arr: Any, k: int = 0) -> tuple[DistArray, ...]:
+def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[DistArray, ...]:
     """The positions of the elements on and below a diagonal of a matrix, in C order.
 
     Cost
@@ -99,7 +103,7 @@ def tril_indices_from(arr: Any, k: int = 0) -> tuple[DistArray, ...]:
 
 
 @implements(np.triu_indices_from, computes=False, alone=Alone())
-def triu_indices_from(arr: Any, k: int = 0) -> tuple[DistArray, ...]:
+def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[DistArray, ...]:
     """The positions of the elements on and above a diagonal of a matrix, in C order.
 
     Cost
@@ -110,7 +114,7 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[DistArray, ...]:
 
 
 @implements(np.diag_indices_from, computes=False)
-def diag_indices_from(arr: Any) -> tuple[DistArray, ...]:
+def diag_indices_from(arr: ArrayLike) -> tuple[DistArray, ...]:
     """The positions of the main diagonal of an array whose dimensions are of one length.
 
     Cost

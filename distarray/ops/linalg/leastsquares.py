@@ -1,5 +1,7 @@
 """Least squares and pseudo-inverses."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 
@@ -15,6 +17,7 @@ from distarray.layout import Cut
 from distarray.ops.linalg.qr import is_tall, rows_of, triangle_of
 from distarray.ops.linalg.svd import SQUARE_BYTES, adjoint, svd
 from distarray.ops.ufuncs import call_ufunc
+from distarray.typing import ArrayLike
 
 __all__ = ["lstsq", "pinv"]
 
@@ -23,7 +26,7 @@ LinAlgError = np.linalg.LinAlgError
 
 @implements(np.linalg.lstsq)
 @repeatable(np.linalg.lstsq, 2)
-def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None) -> Any:
     """As :func:`numpy.linalg.lstsq`, rank-deficient matrices included.
 
     Parameters
@@ -141,7 +144,13 @@ def _by_values(a: DistArray, b: DistArray, rcond: float) -> Any:
 
 
 @implements(np.linalg.pinv)
-def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
+def pinv(
+    a: ArrayLike,
+    rcond: ArrayLike | None = None,
+    hermitian: bool = False,
+    *,
+    rtol: ArrayLike = np._NoValue,
+) -> Any:
     """As :func:`numpy.linalg.pinv`: from the singular value decomposition.
 
     Returns

@@ -1,5 +1,7 @@
 """Singular values and vectors: at once, stackwise, of tall, wide and large square matrices."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 
@@ -16,7 +18,7 @@ from distarray.engines.factoring.repeatable import repeatable
 from distarray.layout import Layout
 from distarray.ops.linalg.qr import is_tall, orthogonal, tall_qr, triangle_of
 from distarray.ops.ufuncs import call_ufunc
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["svd", "svdvals"]
 
@@ -31,7 +33,7 @@ SQUARE_BYTES = 1 << 25
 @implements(np.linalg.svd)
 @repeatable(np.linalg.svd)
 def svd(
-    a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+    a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
 ) -> Any:
     """As :func:`numpy.linalg.svd`.
 
@@ -77,7 +79,7 @@ def svd(
 
 
 @implements(np.linalg.svdvals)
-def svdvals(x: Any, /) -> Any:
+def svdvals(x: ArrayLike, /) -> Any:
     """As :func:`numpy.linalg.svdvals`; see :func:`svd`."""
     return svd(x, compute_uv=False)
 

@@ -1,4 +1,6 @@
-"""Selection by conditions that keep the shape: ``where``, ``select``, ``choose``, ``copyto``."""
+"""where, select, choose and copyto: elements of one array or another, by conditions."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +15,7 @@ from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.indexing.values import check_array, plain, without_surplus
 from distarray.ops.indexing.nonzeros import nonzero
 from distarray.plan import restrict, shape_text
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, Casting
 
 __all__ = ["choose", "copyto", "select", "where"]
 
@@ -21,7 +23,7 @@ _MISSING: Any = object()
 
 
 @implements(np.where, computes=False)
-def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING, /) -> Any:
+def where(condition: ArrayLike, x: ArrayLike = _MISSING, y: ArrayLike = _MISSING, /) -> Any:
     """Elements of `x` where a condition holds, of `y` elsewhere; alone, :func:`numpy.nonzero`.
 
     Parameters
@@ -36,7 +38,7 @@ def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING, /) -> Any:
 
     Cost
     ----
-    None where the operands lie alike.
+    None where the operands are laid out alike.
     """
     if x is _MISSING and y is _MISSING:
         return nonzero(condition)
@@ -46,7 +48,7 @@ def where(condition: Any, x: Any = _MISSING, y: Any = _MISSING, /) -> Any:
 
 
 @implements(np.select)
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: ArrayLike = 0) -> Any:
     """The element of the first choice whose condition holds.
 
     Parameters
@@ -65,7 +67,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
     Cost
     ----
-    None where the operands lie alike.
+    None where the operands are laid out alike.
     """
     conditions, choices = list(condlist), list(choicelist)
     if len(conditions) != len(choices):
@@ -81,19 +83,24 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 @implements(np.choose)
-def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
-    """Of several arrays, the element of the one that an index array names.
+def choose(
+    a: ArrayLike,
+    choices: Sequence[ArrayLike],
+    out: DistArray | Array | None = None,
+    mode: str = "raise",
+) -> Any:
+    """Elements of several arrays: at each position, of the array that an index array names.
 
     Parameters
     ----------
     a : array of int
-        Which array to take each element of.
+        The number of the array to take each element of.
     choices : sequence of array_like
         They broadcast with `a`.
     out : DistArray or ndarray, optional
         Receives the result.
     mode : {"raise", "wrap", "clip"}
-        What to do with numbers of arrays that there are not.
+        What to do with numbers out of bounds.
 
     Returns
     -------
@@ -102,8 +109,8 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 
     Cost
     ----
-    None where the operands lie alike, but for an agreement that all numbers are valid if `a` is
-    sharded and `mode` is "raise".
+    None where the operands are laid out alike, but for an agreement that all numbers are valid if
+    `a` is sharded and `mode` is "raise".
     """
     mesh = common_mesh(a, *choices, out)
     index, arrays = as_distarray(a, mesh), [plain(choice) for choice in choices]
@@ -120,7 +127,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         mode = "clip"
 
     def chosen(numbers: Array, *blocks: Array) -> Array:
-        return np.choose(numbers, blocks, mode=mode)  # type: ignore[call-overload]
+        return np.choose(numbers, blocks, mode=mode)  # type: ignore[call-overload, no-any-return]
 
     result = apply_blockwise(chosen, [index, *arrays])
     if out is None:
@@ -133,7 +140,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     return out
 
 
-def _typed(x: Any) -> Any:
+def _typed(x: ArrayLike) -> Any:
     """A number of Python's itself, and the data type of anything else."""
     if type(x) in (bool, int, float, complex):
         return x
@@ -151,7 +158,9 @@ def _check_choices(index: DistArray, count: int) -> None:
 
 
 @implements(np.copyto, at=True, alone=Alone(unless=lambda dst, *_, **__: names_scalar(dst)))
-def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+def copyto(
+    dst: DistArray | Array, src: ArrayLike, casting: Casting = "same_kind", where: ArrayLike = True
+) -> None:
     """Copy values into an array, broadcast and cast, where a condition holds.
 
     Parameters
@@ -161,13 +170,13 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     src : array_like or DistArray
         The values.
     casting : str
-        Which casts are allowed.
+        The casts that are allowed.
     where : array_like or DistArray of bool
         Broadcast to the shape of `dst`.
 
     Cost
     ----
-    None where the arrays lie alike, or every rank has source and condition.
+    None where the arrays are laid out alike, or every rank has source and condition.
     """
     mesh = common_mesh(dst, src, where)
     check_array(dst, "copyto")
@@ -192,15 +201,17 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
         np.copyto(target.block, blocks[0], casting="unsafe", where=blocks[1])
 
 
-def _check_copy(target: DistArray, source: Any, casting: Any, mask: Any) -> None:
-    """Let NumPy say what is wrong with the arguments, so that every rank hears the same."""
+def _check_copy(
+    target: DistArray, source: ArrayLike, casting: Casting, mask: bool | DistArray | Array
+) -> None:
+    """Raise what NumPy raises about the arguments, on every rank."""
     cell = np.ones(1, target.dtype)
     cell.flags.writeable = bool(getattr(target.block.flags, "writeable", True))
     if not isinstance(source, (bool, int, float, complex, np.generic)):
         if not isinstance(source, (DistArray, np.ndarray)):
             source = np.asarray(source)
         source = np.ones((1,) * min(source.ndim, 1), source.dtype)
-    kind = True if mask is True else np.zeros(1, mask.dtype)
+    kind = True if isinstance(mask, bool) else np.zeros(1, mask.dtype)
     np.copyto(cell, source, casting, kind)
 
 

@@ -1,5 +1,7 @@
 """``x[key]`` and ``x[key] = value`` for keys that are not basic, and a ufunc's ``at``."""
 
+from __future__ import annotations
+
 import operator
 from collections.abc import Sequence
 from math import prod
@@ -30,7 +32,7 @@ from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.scatter import Apply, assign, in_c_order, store
 from distarray.engines.indexing.values import MISMATCH, Values, as_values, is_scalar, plain
 from distarray.layout import Cut
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["getitem", "setitem", "ufunc_at"]
 
@@ -158,7 +160,9 @@ def setitem(x: DistArray, key: Any, value: Any) -> None:
 
 
 @implements_method("at")
-def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, b: Any = None, /) -> None:
+def ufunc_at(
+    ufunc: np.ufunc, a: ArrayLike, indices: ArrayLike, b: ArrayLike | None = None, /
+) -> None:
     """``ufunc.at(a, indices, b)``: in place, once for every time an element is named.
 
     Parameters
@@ -186,14 +190,14 @@ def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, b: Any = None, /) -> None:
     _AT.answer(ufunc, (ufunc, a, indices, plain(b)), {})
 
 
-def _has_negative(values: Any) -> bool:
+def _has_negative(values: ArrayLike) -> bool:
     """Whether one of the values is a negative integer, wherever it is."""
     if not hasattr(values, "dtype"):
         values = np.asarray(values)
     return values.dtype.kind == "i" and bool(np.any(values < 0))
 
 
-def _at_once(ufunc: np.ufunc, block: Array, key: Any, values: Any) -> None:
+def _at_once(ufunc: np.ufunc, block: Array, key: Any, values: ArrayLike) -> None:
     if values is None:
         ufunc.at(block, _ordered(key))
         return
@@ -205,7 +209,7 @@ def _at_once(ufunc: np.ufunc, block: Array, key: Any, values: Any) -> None:
     ufunc.at(block, _ordered(key), _ordered(values))
 
 
-def _at(ufunc: np.ufunc, a: Any, indices: Any, b: Any) -> None:
+def _at(ufunc: np.ufunc, a: ArrayLike, indices: ArrayLike, b: ArrayLike) -> None:
     mesh = common_mesh(a, b, *(indices if isinstance(indices, tuple) else (indices,)))
     x = as_distarray(a, mesh)
     if x.layout.partials:
@@ -227,7 +231,7 @@ def _at(ufunc: np.ufunc, a: Any, indices: Any, b: Any) -> None:
 _AT = Row(_at, alone=Alone(lambda ufunc, a, key, b: _reads_faster(a, key), function=_at_once))
 
 
-def _check_at(ufunc: np.ufunc, a: Any, b: Any) -> None:
+def _check_at(ufunc: np.ufunc, a: ArrayLike, b: ArrayLike) -> None:
     if not isinstance(a, (DistArray, np.ndarray)) or is_scalar(a):
         raise TypeError("first operand must be array")
     if ufunc.nin > 2:

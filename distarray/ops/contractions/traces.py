@@ -1,4 +1,6 @@
-"""Diagonals where they lie, and the trace."""
+"""trace, and diagonals that stay on their ranks."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import index
@@ -11,6 +13,7 @@ from distarray.array import DistArray, call, implements, to_layout, wrap
 from distarray.array.one_rank import Alone
 from distarray.engines.contracting.operands import read
 from distarray.layout import Cut
+from distarray.typing import ArrayLike, DTypeLike, Out
 
 __all__ = ["merged", "trace"]
 
@@ -18,8 +21,8 @@ __all__ = ["merged", "trace"]
 def merged(x: DistArray, first: int, second: int) -> DistArray:
     """The diagonal of two dimensions of equal extent, in the place of the first.
 
-    Each rank keeps what it holds of the diagonal, as a view of its block; nothing moves unless
-    both dimensions are cut and one of them in reverse.
+    Each rank keeps its elements of the diagonal, as a view of its block; nothing moves unless both
+    dimensions are cut and one of them in reverse.
     """
     cuts = x.layout.cuts
     if cuts[first].mesh_dims and cuts[second].mesh_dims and min(_steps(cuts, first, second)) < 0:
@@ -34,9 +37,8 @@ def merged(x: DistArray, first: int, second: int) -> DistArray:
     labels = list(range(x.ndim))
     labels[second] = first
     out = [d for d in range(x.ndim) if d != second]
-    made = list(cuts)
-    made[first] = _common(cuts[first], cuts[second])
-    layout = x.layout.with_cuts([made[d] for d in out])
+    made = x.layout.replace(first, _common(cuts[first], cuts[second]))
+    layout = x.layout.with_cuts([made.cuts[d] for d in out])
     if x.mesh.coords is None:
         return wrap(x.mesh.xp.empty(layout.local_shape(None), x.dtype), layout, x.mesh)
     block = x.block[tuple(key)]
@@ -80,20 +82,25 @@ def _diagonal(x: DistArray, offset: int, axis1: int, axis2: int) -> DistArray:
     return wrap(found.block.transpose(order), found.layout.transpose(order), x.mesh)
 
 
-def _keeps_dimensions(a: Any, *_: Any, **__: Any) -> bool:
-    """Whether the result has dimensions, which are cut as those of the array; or it is refused."""
+def _keeps_dimensions(a: DistArray, *_: Any, **__: Any) -> bool:
+    """Whether the result has dimensions, which are cut as those of the array; or is an error."""
     return np.ndim(a) != 2 or a.dtype.kind not in "biufc"
 
 
 @implements(np.trace, alone=Alone(unless=_keeps_dimensions))
 def trace(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+    a: ArrayLike,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike = None,
+    out: Out = None,
 ) -> Any:
     """As :func:`numpy.trace`.
 
     Cost
     ----
-    That of the sum of the diagonal: each rank sums what it has of it, then one allreduce.
+    That of the sum of the diagonal: each rank sums its part, then one allreduce.
     """
     (x,), _ = read(a, out=out)
     offset, axis1, axis2 = map(index, (offset, axis1, axis2))
@@ -107,12 +114,12 @@ def trace(
 
 
 @implements(np.linalg.trace)
-def _linalg_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def _linalg_trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike = None) -> Any:
     return trace(x, offset, -2, -1, dtype)
 
 
 @implements(np.linalg.matrix_transpose, at=True, computes=False)
-def _linalg_matrix_transpose(x: Any, /) -> Any:
+def _linalg_matrix_transpose(x: ArrayLike, /) -> Any:
     (a,), _ = read(x)
     if a.ndim < 2:
         raise ValueError(f"Input array must be at least 2-dimensional, but it is {a.ndim}")

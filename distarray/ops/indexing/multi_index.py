@@ -1,4 +1,6 @@
-"""Positions in flattened arrays and back, and open grids of index arrays."""
+"""ravel_multi_index, unravel_index and ix_: positions in flattened arrays, open grids."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,13 +11,13 @@ from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.comm.agree import agree
 from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.indexing.masks import coordinates
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, ShapeLike
 
 __all__ = ["ix_", "ravel_multi_index", "unravel_index"]
 
 
 def _agreed(function: Callable[..., Any], operands: Sequence[DistArray], results: int) -> Any:
-    """An elementwise call that raises on all ranks if it raises on one."""
+    """The result of an elementwise call, which raises on all ranks if it raises on one."""
     errors: list[ValueError] = []
 
     def guarded(*blocks: Array) -> Any:
@@ -38,9 +40,12 @@ def _agreed(function: Callable[..., Any], operands: Sequence[DistArray], results
 
 @implements(np.ravel_multi_index, computes=False)
 def ravel_multi_index(
-    multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C"
+    multi_index: Sequence[ArrayLike],
+    dims: ShapeLike,
+    mode: str | Sequence[str] = "raise",
+    order: str = "C",
 ) -> DistArray:
-    """Positions in a flattened array of elements given by an index for each dimension.
+    """The positions in a flattened array of elements that have an index for each dimension.
 
     Parameters
     ----------
@@ -69,15 +74,15 @@ def ravel_multi_index(
         raise ValueError(f"parameter multi_index must be a sequence of length {len(extents)}")
 
     def function(*blocks: Array) -> Array:
-        return np.ravel_multi_index(blocks, extents, mode, order)  # type: ignore[call-overload]
+        return np.ravel_multi_index(blocks, extents, mode, order)  # type: ignore[call-overload, no-any-return]
 
     found: DistArray = _agreed(function, arrays, 1)
     return found
 
 
 @implements(np.unravel_index, computes=False)
-def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[DistArray, ...]:
-    """An index for each dimension of elements given by positions in the flattened array.
+def unravel_index(indices: ArrayLike, shape: ShapeLike, order: str = "C") -> tuple[DistArray, ...]:
+    """An index for each dimension, of elements at positions in the flattened array.
 
     Parameters
     ----------
@@ -110,18 +115,18 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[DistArray
 
 
 @implements(np.ix_, computes=False)
-def ix_(*args: Any) -> tuple[DistArray, ...]:
+def ix_(*args: ArrayLike) -> tuple[DistArray, ...]:
     """Index arrays that together select the cross product of one-dimensional ones.
 
     Parameters
     ----------
     *args : DistArray or sequence
-        Of integers, or of bool for those positions where it holds.
+        Of integers; or of bool, for the positions where it holds.
 
     Returns
     -------
     tuple of DistArray
-        Each with its own dimension, laid out as it was.
+        Each along its own dimension, and cut as the argument is.
 
     Cost
     ----

@@ -1,4 +1,6 @@
-"""Reading and writing by position in each 1-d slice along an axis."""
+"""take_along_axis and put_along_axis: positions in each 1-d slice along an axis."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,13 +20,13 @@ from distarray.engines.indexing.scatter import store
 from distarray.engines.indexing.values import Values, as_values, plain
 from distarray.layout import Cut, Layout
 from distarray.ops.indexing.take import flat_rows, take
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["put_along_axis", "take_along_axis"]
 
 
 @implements(np.take_along_axis, computes=False)
-def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
+def take_along_axis(arr: ArrayLike, indices: DistArray | Array, axis: int | None = -1) -> Any:
     """Elements of each 1-d slice along an axis by position, as ``argsort`` gives them.
 
     Parameters
@@ -45,7 +47,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     ----
     If the axis is whole, the indices move to where the array is, and the ranks agree on the
     bounds if they are sharded. Along a cut axis, an agreement, an all-to-all and an exchange of
-    the elements that are elsewhere.
+    the elements that are on other ranks.
     """
     mesh = common_mesh(arr, indices)
     x = as_distarray(arr, mesh)
@@ -64,7 +66,9 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
 
 
 @implements(np.put_along_axis, at=True)
-def put_along_axis(arr: DistArray, indices: Any, values: Any, axis: int | None) -> None:
+def put_along_axis(
+    arr: DistArray, indices: DistArray | Array, values: ArrayLike, axis: int | None
+) -> None:
     """Write elements of each 1-d slice along an axis by position.
 
     Parameters
@@ -106,7 +110,7 @@ def put_along_axis(arr: DistArray, indices: Any, values: Any, axis: int | None) 
         x.block[key] = block
 
 
-def _check(x: DistArray, indices: Any, axis: int | None) -> None:
+def _check(x: DistArray, indices: DistArray | Array, axis: int | None) -> None:
     if axis is None:
         if indices.ndim != 1:
             raise ValueError("when axis=None, `indices` must have a single dimension.")
@@ -118,11 +122,11 @@ def _check(x: DistArray, indices: Any, axis: int | None) -> None:
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
 
 
-# -- where the axis is whole: each rank for itself -----------------------------------------------
+# -- along a whole axis: each rank by itself -----------------------------------------------------
 
 
 def _spread(x: DistArray, indices: DistArray, axis: int) -> DistArray:
-    """A replicated array cut, which moves nothing, as the indices are cut in other dimensions."""
+    """A replicated array cut as the indices are in the other dimensions; nothing moves."""
     cuts = [
         cut if dim != axis and cut.extent == extent else Cut.whole(extent)
         for dim, (cut, extent) in enumerate(zip(indices.layout.cuts, x.shape, strict=True))
@@ -131,7 +135,7 @@ def _spread(x: DistArray, indices: DistArray, axis: int) -> DistArray:
 
 
 def _side_by_side(x: DistArray, shape: Sequence[int], axis: int) -> tuple[Layout, Layout] | None:
-    """Layouts of indices and result where the array is; None if that does not suffice."""
+    """Layouts of indices and result on the ranks of the array; None if these do not suffice."""
     layout = x.layout
     if layout.cuts[axis].parts > 1:
         return None
@@ -149,7 +153,9 @@ def _side_by_side(x: DistArray, shape: Sequence[int], axis: int) -> tuple[Layout
     return indices, layout.with_cuts(result)
 
 
-def _local_key(x: DistArray, indices: Any, axis: int, layout: Layout) -> tuple[Array, ...]:
+def _local_key(
+    x: DistArray, indices: DistArray | Array, axis: int, layout: Layout
+) -> tuple[Array, ...]:
     """Index arrays into this rank's block."""
     mesh = x.mesh
     block = block_in(indices, layout, mesh)
@@ -161,17 +167,19 @@ def _local_key(x: DistArray, indices: Any, axis: int, layout: Layout) -> tuple[A
 # -- along a cut axis ----------------------------------------------------------------------------
 
 
-def _across(x: DistArray, indices: Any, axis: int, for_writing: bool) -> tuple[Rows, Located]:
-    """The indices, and for every other dimension the one index that is wanted."""
+def _across(
+    x: DistArray, indices: DistArray | Array, axis: int, for_writing: bool
+) -> tuple[Rows, Located]:
+    """The rows that the indices name, with the index of each in every other dimension."""
     arrays = _open_grid(x.mesh, x.shape, indices, axis)
     rows = Rows(x, range(x.ndim))
     return rows, locate(rows, arrays, range(x.ndim), for_writing=for_writing)
 
 
 def _open_grid(
-    mesh: DeviceMesh, shape: Sequence[int], indices: Array, axis: int
+    mesh: DeviceMesh, shape: Sequence[int], indices: DistArray | Array, axis: int
 ) -> Sequence[Array]:
-    arrays = []
+    arrays: list[Any] = []
     for dim, extent in enumerate(shape):
         if dim == axis:
             arrays.append(indices)
