@@ -10,14 +10,16 @@ PYTHON  ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do 
 RANKS   ?= 4
 SECONDS ?= 600
 DEMO    := build/demo
+FAMILIES := tests/layout tests/plan tests/comm tests/array tests/ops
 SHELL   := /bin/bash
 
-.PHONY: help demo test test-openmpi test-versions test-all explore lint format docs bench bench-peers clean
+.PHONY: help demo test quick test-openmpi test-versions test-all explore lint format docs bench bench-peers clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo    the terrain program with NumPy and on $(RANKS) ranks (RANKS=...), compared'
-	@echo 'make test    every test: thread ranks on all cores, then the jobs under mpiexec (ARGS=... for pytest)'
+	@echo 'make test    every test: on thread ranks and under mpiexec, then the other jobs (ARGS=... for pytest)'
+	@echo 'make quick   the tests of the operations, with few examples on 1, 2 and 3 thread ranks (ARGS=...)'
 	@echo 'make test-openmpi  the tests under Open MPI, on 2 and 3 ranks'
 	@echo 'make test-versions  the operations on the oldest and the newest Python and NumPy there are'
 	@echo 'make test-all  everything on every Python that this machine has'
@@ -48,16 +50,25 @@ demo: $(STAMPS)/demo
 	@echo '== compared'
 	@$(BIN)/python examples/compare.py $(DEMO)/numpy $(DEMO)/ranks
 
-# Both parts run, whatever becomes of the first; a part in which ARGS choose nothing (status 5) does not count.
+# One worker more than cores: one waits for the launches of the suite, which run beside the other
+# tests. The jobs that remain measure time and are killed: of those few run at once, after the rest.
+# Both parts run, even if the first fails; a part in which ARGS choose nothing (status 5) does not
+# count. Compiled files are kept whatever the environment says: a job starts many interpreters.
 test: $(STAMPS)/test
-	@export PATH="$(CURDIR)/$(BIN):$$PATH"; \
-	echo '== ranks as threads, on all cores'; \
-	$(BIN)/python -m pytest -n auto --dist worksteal -m 'not launches' $(ARGS); threads=$$?; \
-	echo '== jobs of several processes, one after the other'; \
-	$(BIN)/python -m pytest -m launches $(ARGS); jobs=$$?; \
-	if [ $$threads = 5 ]; then exit $$jobs; fi; \
-	if [ $$threads = 0 ] && [ $$jobs != 5 ]; then exit $$jobs; fi; \
-	exit $$threads
+	@export PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE=; \
+	workers=$$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)'); \
+	echo '== ranks as threads, and the same tests under mpiexec'; \
+	$(BIN)/python -m pytest -n $$workers --dist worksteal -m 'suite or not launches' $(ARGS); first=$$?; \
+	echo '== jobs of several processes'; \
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'launches and not suite' $(ARGS); second=$$?; \
+	if [ $$first = 5 ]; then exit $$second; fi; \
+	if [ $$first = 0 ] && [ $$second != 5 ]; then exit $$second; fi; \
+	exit $$first
+
+# What a change to an operation can break, in three minutes; nothing is launched.
+quick: $(STAMPS)/test
+	@PYTHONDONTWRITEBYTECODE= DISTARRAY_TEST_THREADS=1,2,3 DISTARRAY_TEST_EXAMPLES=4 \
+		$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not launches' $(FAMILIES) $(ARGS)
 
 # Two MPIs do not share an environment: both bring an mpiexec.
 test-openmpi: $(STAMPS)/venv

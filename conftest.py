@@ -13,6 +13,7 @@ import functools
 import importlib.util
 import os
 import pickle
+import re
 import shutil
 import sys
 import tempfile
@@ -275,11 +276,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("ranks", [n for n in counts if about is None or about.args[0](n)])
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Under MPI, do not import files without a test that runs there: each rank would."""
+    if not config.option.mpi or not re.fullmatch(r"test_.*\.py", collection_path.name):
+        return None
+    return None if re.search(r"\bworld\b|\bmark\.mpi\b", collection_path.read_text()) else True
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     elsewhere = [item for item in items if not _belongs(item, config)]
     if elsewhere:
         config.hook.pytest_deselected(items=elsewhere)
         items[:] = [item for item in items if _belongs(item, config)]
+    if hasattr(config, "workerinput"):
+        # xdist deals consecutive tests to a worker: one runs these, which wait more than they
+        # compute, and the others the rest.
+        items.sort(key=lambda item: "suite" not in item.keywords)
     for item in items:
         if "mpiexec" in _fixtures(item):
             item.add_marker("launches")

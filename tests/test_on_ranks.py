@@ -1,9 +1,10 @@
 """The same tests under MPI: one `mpiexec` launch per rank count.
 
-Plain `pytest` runs the suite on thread ranks; this file then starts
-`mpiexec -n P python -m pytest --mpi tests` once for each P in 1, 2, 3, 4, 6: one launch per count,
-since starting interpreters costs more than the tests. A launch that does not end in time is a
-hang: every rank then prints its stacks (faulthandler) and the job is ended.
+Plain `pytest` runs the suite on thread ranks; this file starts
+`mpiexec -n P python -m pytest --mpi tests` once for each P in 6, 4, 3, 2, 1: one launch per count,
+since starting interpreters costs more than the tests, and the longest first, since `make test` runs
+them beside the tests on thread ranks. A launch that does not end in time is a hang: every rank then
+prints its stacks (faulthandler) and the job is ended.
 
 `DISTARRAY_TEST_RANKS=3` or `=2,4` chooses the counts; `=` (empty) skips this file.
 `DISTARRAY_TEST_RANKS_ARGS="-k reductions"` hands options to the inner pytest.
@@ -16,17 +17,16 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
-from tests.launcher import SETTINGS
+from tests.launcher import ROOT, SETTINGS, run_job
 
-ROOT = Path(__file__).resolve().parent.parent
-RANKS = [int(p) for p in os.environ.get("DISTARRAY_TEST_RANKS", "1,2,3,4,6").split(",") if p]
+pytestmark = pytest.mark.suite
+
+RANKS = [int(p) for p in os.environ.get("DISTARRAY_TEST_RANKS", "6,4,3,2,1").split(",") if p]
 STALL = 120  # seconds one test may take on every rank before it counts as hung
 LIMIT = float(os.environ.get("DISTARRAY_TEST_RANKS_TIMEOUT", "900"))  # seconds a launch may take
 
@@ -41,31 +41,11 @@ def command(launcher: Sequence[str], ranks: int) -> list[str]:
 
 
 def launch(argv: list[str], ranks: int) -> tuple[int | None, str]:
-    """Run argv in a process group of its own; after LIMIT ask for stacks, then end it."""
-    environment = dict(os.environ, PYTHONFAULTHANDLER="1") | SETTINGS
-    # More ranks than cores take turns; thread ranks have drawn many more examples already.
-    environment.setdefault("DISTARRAY_TEST_EXAMPLES", str(min(6, 12 // ranks)))
-    job = subprocess.Popen(
-        argv,
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        output, _ = job.communicate(timeout=LIMIT)
-    except subprocess.TimeoutExpired:
-        os.killpg(job.pid, signal.SIGABRT)  # faulthandler answers with every thread's stack
-        try:
-            output, _ = job.communicate(timeout=20)
-        except subprocess.TimeoutExpired:
-            os.killpg(job.pid, signal.SIGKILL)
-            output, _ = job.communicate()
-        return None, output
-    return job.returncode, output
+    """Run the tests of one launch; after LIMIT every rank writes its stacks, and is ended."""
+    settings = dict(os.environ, PYTHONFAULTHANDLER="1") | SETTINGS
+    # The same examples as on thread ranks, which have drawn many more: what is new is MPI.
+    settings.setdefault("DISTARRAY_TEST_EXAMPLES", str(min(4, 12 // ranks)))
+    return run_job(argv, timeout=LIMIT, cwd=ROOT, env=settings, stop=signal.SIGABRT)
 
 
 def report(output: str, lines: int = 100) -> str:

@@ -1,7 +1,7 @@
-"""What differs from process to process and must not from rank to rank: order, the clock, a name.
+"""One clock, one process number and one order of sets for all ranks.
 
-A program that branches on one of these would take different branches on different ranks, and the
-ranks would wait for one another for ever.
+Processes differ in these. A program that branches on one of them would take different branches on
+different ranks, and the ranks would wait for one another for ever.
 """
 
 import ctypes
@@ -15,7 +15,8 @@ import time
 import uuid
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Any
+from types import ModuleType
+from typing import Any, Concatenate, ParamSpec
 
 from distarray.comm.processes import mpi_is_the_parents
 from distarray.runner.answers import Answers
@@ -26,14 +27,17 @@ from distarray.runner.step import in_step
 __all__ = ["install", "same_order"]
 
 CLOCKS = ("monotonic", "perf_counter", "process_time", "thread_time", "time")
-#: What is told of the time by `time` itself unless it is handed one, and at which position.
+#: Functions of `time` that tell the current time unless they get one, and at which position.
 CALENDARS = {"asctime": 0, "ctime": 0, "gmtime": 0, "localtime": 0, "strftime": 1}
-#: Other questions to which each process has an answer of its own.
+#: Other functions whose result is each process's own.
 OTHERS = {
     os: ("getloadavg", "times"),
     resource: ("getrusage",),
     uuid: ("getnode", "uuid1", "uuid6", "uuid7"),
 }
+
+P = ParamSpec("P")
+Moment = type[datetime.datetime]
 
 _real_getpid = os.getpid
 _real_kill = os.kill
@@ -41,10 +45,10 @@ _real_time = time.time
 
 
 def same_order() -> None:
-    """Begin anew with a fixed hash seed, so that sets of strings have one order on all ranks.
+    """Start again with a fixed hash seed, so that sets of strings have one order on all ranks.
 
-    The seed is read when the interpreter starts, so this replaces the process, unless the
-    environment has a seed already. To be called before MPI starts.
+    The interpreter reads the seed when it starts, so this replaces the process, unless the
+    environment has a seed already. Call it before MPI starts.
     """
     seed = os.environ.get("PYTHONHASHSEED", "random")
     if seed == "random" and not sys.flags.ignore_environment and sys.executable:
@@ -53,7 +57,7 @@ def same_order() -> None:
 
 
 def install(answers: Answers, process: int) -> None:
-    """Let the program read rank 0's clock, and its number of the `process`."""
+    """Give the program rank 0's clock, and rank 0's number of the process."""
     for name in (*CLOCKS, *(f"{name}_ns" for name in CLOCKS)):
         _replace(time, name, answers)
     for name, position in CALENDARS.items():
@@ -75,31 +79,34 @@ def _asks(depth: int) -> bool:
     return (timed or belongs_to_program(frame)) and in_step()
 
 
-def _replace(module: Any, name: str, answers: Answers, position: int | None = None) -> None:
-    """Have a function of a module answered by rank 0, unless the time is in its arguments."""
+def _replace(module: ModuleType, name: str, answers: Answers, position: int | None = None) -> None:
+    """Let rank 0 answer for a function of a module, unless the time is in its arguments."""
     real = getattr(module, name, None)
     if real is None:
         return
+    put_in_place(module, name, _answered(real, answers, position))
 
-    def answered(*args: Any, **kwargs: Any) -> Any:
+
+def _answered(real: Callable[P, Any], answers: Answers, position: int | None) -> Callable[P, Any]:
+    def answered(*args: P.args, **kwargs: P.kwargs) -> Any:
         given = position is not None and len(args) > position and args[position] is not None
         if given or not _asks(1):
             return real(*args, **kwargs)
         return answers.ask(lambda: real(*args, **kwargs))
 
-    put_in_place(module, name, answered)
+    return answered
 
 
 def _replace_days(answers: Answers) -> None:
-    """The same for `datetime`, whose classes are C's: they stay, with other functions in them."""
+    """The same for `datetime`, whose classes are C's: they stay, and get other functions."""
 
-    def now(cls: Any, tz: Any = None) -> Any:
+    def now(cls: Moment, tz: datetime.tzinfo | None = None) -> datetime.datetime:
         return cls.fromtimestamp(answers.ask(_real_time), tz)
 
-    def utcnow(cls: Any) -> Any:
+    def utcnow(cls: Moment) -> datetime.datetime:
         return now(cls, datetime.UTC).replace(tzinfo=None)
 
-    def today(cls: Any) -> Any:
+    def today(cls: type[datetime.date]) -> datetime.date:
         return cls.fromtimestamp(answers.ask(_real_time))
 
     named: dict[Any, dict[str, Callable[..., Any]]] = {
@@ -116,8 +123,10 @@ def _replace_days(answers: Answers) -> None:
         ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
 
 
-def _asking(function: Callable[..., Any], real: Any) -> Callable[..., Any]:
-    def asked(cls: Any, *args: Any, **kwargs: Any) -> Any:
+def _asking(
+    function: Callable[Concatenate[type, P], Any], real: Any
+) -> Callable[Concatenate[type, P], Any]:
+    def asked(cls: type, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         if _asks(1):
             return function(cls, *args, **kwargs)
         return real.__get__(None, cls)(*args, **kwargs)
@@ -126,7 +135,7 @@ def _asking(function: Callable[..., Any], real: Any) -> Callable[..., Any]:
 
 
 def _replace_identities(answers: Answers) -> None:
-    """Give the program rank 0's `id` of an object, so that what is sorted by it is alike."""
+    """Give the program rank 0's `id` of an object, so that sorting by it is alike."""
 
     def identity(obj: object, /) -> Any:
         return answers.ask(lambda: id(obj)) if in_step() else id(obj)
@@ -135,7 +144,7 @@ def _replace_identities(answers: Answers) -> None:
 
 
 def _replace_number(process: int) -> None:
-    """The program's number is rank 0's: it is used in names of files. Signals find their way."""
+    """Give the program rank 0's process number, used in names of files, and redirect signals."""
 
     def getpid() -> int:
         own = not belongs_to_program(sys._getframe(1)) or mpi_is_the_parents()

@@ -1,8 +1,8 @@
-"""What the program asks, rank 0 answers for all: a clock, a directory, what has come of a change.
+"""Answers of rank 0 for all ranks: the clock, a directory's files, the outcome of a change.
 
-Rank 0 posts its answer and goes on. The other ranks look for the one to the question that is asked
-at this place of the program for this time. So rank 0 may ask alone (``if rank == 0:``): what it
-has posted then is looked for by nobody, and stands in nobody's way.
+Rank 0 posts its answer and goes on. The other ranks look for the answer to the question at the same
+place of the program, asked there for the same time. So rank 0 may ask alone (``if rank == 0:``):
+nobody looks for that answer, and it disturbs no other.
 """
 
 import pickle
@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from distarray.runner.step import place
 
@@ -25,15 +25,16 @@ _HEAD = struct.Struct("<QQQ")
 #: Bytes of a message, of which the answer takes what the head leaves, if it fits.
 _BLOCK = 128
 _ROOM = _BLOCK - _HEAD.size
-#: Posts on their way at which rank 0 waits for the other ranks, and for how long (s).
+#: How many posts may be on their way before rank 0 waits for the other ranks, and how long (s).
 _MOST = 64
 _PATIENCE = 0.5
 _real_clock = time.monotonic
 Key = tuple[int, int]
+T = TypeVar("T")
 
 
 class Talk(Protocol):
-    """What the runner says to the other ranks' runners."""
+    """A line to the runners of the other ranks."""
 
     rank: int
     size: int
@@ -41,7 +42,7 @@ class Talk(Protocol):
     def barrier(self) -> None:
         """Wait for every rank."""
 
-    def broadcast_object(self, obj: Any, root: int) -> Any:
+    def broadcast_object(self, obj: T, root: int) -> T:
         """Hand one rank's object to all."""
 
 
@@ -51,15 +52,15 @@ class Answers:
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
-        Duplicated, for nothing else.
+        Duplicated, for answers alone.
     note : callable
-        ``comm.calls.note``, by which waits are known to those who watch. Not imported here, since
-        NumPy comes with it, which is to be imported later.
+        ``comm.calls.note``, which reports waits to the watch. Not imported here, since it imports
+        NumPy, which must come later.
     """
 
     def __init__(self, comm: Any, note: Callable[..., None]) -> None:
         self._comm = comm.Dup()
-        self._meeting = comm.Dup()  # on which nothing is posted that somebody may not have taken
+        self._meeting = comm.Dup()  # apart, since posts may be left on the other one
         self.number = 0
         self.among: Any = None
         self._note = note
@@ -75,7 +76,7 @@ class Answers:
         self._taken = 0
 
     def ask(self, act: Callable[[], Any]) -> Any:
-        """What `act` gives on rank 0, or raises there."""
+        """The result of `act` on rank 0, or its exception."""
         if self.size == 1:
             return act()
         key = self._key(place(sys._getframe(1)))
@@ -99,7 +100,7 @@ class Answers:
         self._meeting.Barrier()
 
     def finish(self, line: Talk) -> None:
-        """Take what nobody has asked for; collective, at the end."""
+        """Take the answers that nobody has asked for; collective, at the end."""
         posted = line.broadcast_object(self._posted, 0)
         while self.rank and self._taken < posted:
             self._take()
@@ -128,7 +129,7 @@ class Answers:
             self._keep_pace()
 
     def poke(self) -> bool:
-        """Let what has been posted go on its way; whether little of it is left."""
+        """Let the posts go on their way; whether few are left."""
         going = self._going
         while going and going[0][0].Test():
             going.popleft()
@@ -136,9 +137,9 @@ class Answers:
         return len(going) <= _MOST
 
     def _keep_pace(self) -> None:
-        """Wait a little for the other ranks, which MPI serves only while it is asked.
+        """Wait a little for the other ranks, which MPI serves only while it is called.
 
-        Once, if in vain: then rank 0 asks alone.
+        A wait in vain is not repeated: rank 0 is then asking alone.
         """
         until = _real_clock() + _PATIENCE
         while not self._ahead and not self.poke():
@@ -150,7 +151,7 @@ class Answers:
         return self._found.pop(key)
 
     def _take(self) -> None:
-        """Receive the next one."""
+        """Receive the next answer."""
         block = bytearray(_BLOCK)
         self._comm.Ibcast(block, 0).Wait()
         number, turn, length = _HEAD.unpack_from(block)

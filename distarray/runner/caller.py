@@ -1,8 +1,8 @@
-"""On whose behalf a file is touched: the program's, a library's, or the machinery's.
+"""Who touches a file: the program, a library, or the machinery.
 
-The answer decides what may be asked of the other ranks. All ranks execute the program's own lines
-in step, so those may hold a conversation. A library may do on one rank what it does not do on
-another (build a cache, take a lock), so there nothing is said.
+This decides whether the other ranks take part. All ranks execute the program's own lines in step,
+so those may communicate. A library may do something on one rank alone (build a cache, take a
+lock), so for libraries nothing is sent.
 """
 
 import enum
@@ -16,7 +16,7 @@ __all__ = ["Caller", "caller"]
 
 
 class Caller(enum.Enum):
-    """Who asks."""
+    """Who touches a file."""
 
     PROGRAM = enum.auto()
     LIBRARY = enum.auto()
@@ -36,12 +36,12 @@ _MACHINERY = frozenset(
         "threading",
     }
 )
-#: Rooms of this package that lay out their own files rank by rank.
+#: Parts of this package whose ranks write their own parts of files.
 _OURS = ("distarray.io", "distarray.checkpoint", "distarray.comm")
 
 
 def caller(depth: int = 2) -> Caller:
-    """Classify the nearest frame, from `depth` up, that is not just passing a call on."""
+    """Classify the nearest frame, from `depth` up, that does not merely pass a call on."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         answer = _classify(frame)
@@ -52,7 +52,7 @@ def caller(depth: int = 2) -> Caller:
 
 
 def _classify(frame: FrameType) -> Caller | None:
-    """What one frame says; None for NumPy, ourselves and the standard library, which pass on."""
+    """The class of one frame; None for NumPy, distarray and most of the standard library."""
     if belongs_to_program(frame):
         return Caller.PROGRAM if in_step() else Caller.LIBRARY
     name: str = frame.f_globals.get("__name__") or ""

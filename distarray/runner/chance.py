@@ -1,8 +1,8 @@
-"""One chance for all ranks: what the program draws without a seed is drawn from rank 0's.
+"""The same random numbers on all ranks for programs that give no seed.
 
-Nothing is sent but one seed at the start. What is drawn depends on it, on the place in the program
-and on how often something has been drawn there; so a rank may draw alone (``if rank == 0:``) and
-goes on with what the others draw, too.
+Only one seed is sent, at the start. A drawn number depends on it, on the place in the program and
+on how often that place has drawn before. So a rank may draw alone (``if rank == 0:``) and still
+draws the same as the others afterwards.
 """
 
 import os
@@ -17,6 +17,8 @@ from distarray.runner.standing import put_in_place
 from distarray.runner.step import in_step, place
 
 __all__ = ["install"]
+
+Seed = int | float | str | bytes | bytearray | None
 
 _real_urandom = os.urandom
 _real_seed = random.Random.seed
@@ -36,14 +38,14 @@ class _Chance:
         return self.draw(count)
 
     def draw(self, count: int) -> bytes:
-        """The next bytes of the place in the program that is asking."""
+        """The next bytes of the place in the program that draws."""
         where = place(sys._getframe(1))
         turn = self._turns[where] = self._turns.get(where, 0) + 1
         return shake_256(self._seed + repr((where, turn)).encode()).digest(count)
 
 
 def install(seed: bytes) -> None:
-    """Let `os`, `random`, and what draws from them (`secrets`, `uuid`), draw alike."""
+    """Let `os`, `random`, and modules that draw from them (`secrets`, `uuid`), draw alike."""
     import numpy as np  # not before `open` has been replaced, which NumPy keeps in tables
 
     chance = _Chance(seed)
@@ -54,14 +56,14 @@ def install(seed: bytes) -> None:
     def getrandom(size: int, flags: int = 0) -> bytes:
         return chance.take(size)
 
-    def reseed(self: random.Random, a: Any = None, version: int = 2) -> None:
+    def reseed(self: random.Random, a: Seed = None, version: int = 2) -> None:
         """Initialize internal state from a seed."""
         if a is None and caller() is Caller.PROGRAM:
             a = int.from_bytes(chance.draw(128), "big")
         _real_seed(self, a, version)
 
     def randbits(k: int) -> int:
-        # Libraries make generators, too. Their other bytes stay each rank's own: they name files.
+        # Libraries make generators, too. Their other random bytes, for file names, stay different.
         if not in_step():
             return real_bits(k)
         return int.from_bytes(chance.draw(k // 8 + 1), "big") & ((1 << k) - 1)

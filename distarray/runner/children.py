@@ -1,9 +1,9 @@
 """Processes that the program starts: each rank has its own, and all ranks take rank 0's results.
 
-Every rank makes the pools and processes that the program makes, and its children compute as if they
-were alone. What they draw, and which of them is first, differs from rank to rank; so what the
-program receives of them is what rank 0 has received. What it hands to them is pickled where it
-hands it over: pools and queues do that in threads of their own, which cannot gather an array.
+Every rank makes the pools and processes that the program makes, and their children compute alone.
+Their random numbers and their order differ from rank to rank, so the program receives on all ranks
+what rank 0 has received. Arguments are pickled where the program hands them over: pools and queues
+would pickle them in threads of their own, which cannot gather an array.
 """
 
 import concurrent.futures
@@ -11,7 +11,7 @@ import multiprocessing.util
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from functools import partial, update_wrapper
 from multiprocessing import pool as pools
@@ -21,7 +21,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.queues import JoinableQueue, Queue, SimpleQueue
 from multiprocessing.reduction import ForkingPickler
 from types import FrameType
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 
@@ -35,6 +35,8 @@ __all__ = ["install", "rank_0s", "submitting", "whole"]
 
 Concerned = Callable[[Any, FrameType], bool]
 Dumps = Callable[[Any], Any]
+P = ParamSpec("P")
+Futures = Iterable[Future[Any]]
 
 _real_completed = concurrent.futures.as_completed
 _real_wait: Any = concurrent.futures.wait
@@ -44,30 +46,28 @@ _real_spawn: Any = multiprocessing.util.spawnv_passfds
 
 
 def install(answers: Answers) -> None:
-    """Have the program's processes give the same results on all ranks."""
-    executors, multi = _any(ProcessPoolExecutor), _any(pools.Pool)
-    executors.submit = submitting(ProcessPoolExecutor.submit)
-    multi.__init__ = _making(answers)
-    for queues in (Queue, JoinableQueue):
-        _any(queues).put = _putting(queues.put)
-    _any(BaseProcess).start = _start
-    _any(concurrent.futures).as_completed = _completing(answers)
-    _any(concurrent.futures).wait = _waiting(answers)
+    """Make the program's processes give the same results on all ranks."""
     for kind, names, concerned in _RECEIVING:
         for name in names.split():
             _share(kind, name, answers, concerned)
-    for results in (pools.IMapIterator, pools.IMapUnorderedIterator):
-        _any(results).__next__ = results.next
+    replaced: list[tuple[Any, str, Callable[..., Any]]] = [
+        (ProcessPoolExecutor, "submit", submitting(ProcessPoolExecutor.submit)),
+        (pools.Pool, "__init__", _making(answers)),
+        *[(queues, "put", _putting(queues.put)) for queues in (Queue, JoinableQueue)],
+        (BaseProcess, "start", _start),
+        (concurrent.futures, "as_completed", _completing(answers)),
+        (concurrent.futures, "wait", _waiting(answers)),
+        (pools.IMapIterator, "__next__", pools.IMapIterator.next),
+        (pools.IMapUnorderedIterator, "__next__", pools.IMapUnorderedIterator.next),
+    ]
     if answers.rank:
-        _any(multiprocessing.util).spawnv_passfds = _quietly
-
-
-def _any(value: Any) -> Any:
-    return value
+        replaced.append((multiprocessing.util, "spawnv_passfds", _quietly))
+    for owner, name, function in replaced:
+        setattr(owner, name, function)
 
 
 def rank_0s(answers: Answers, act: Callable[[], Any]) -> Any:
-    """What `act`, which all ranks do, gives on rank 0, or raises there."""
+    """The result on rank 0 of `act`, which all ranks call, or its exception there."""
     value: Any = None
     failure: BaseException | None = None
     with TURNS.kept():
@@ -75,7 +75,7 @@ def rank_0s(answers: Answers, act: Callable[[], Any]) -> Any:
             value = act()
         except Exception as error:
             failure = error
-    answers.meet()  # what a child has written before, all ranks' children have
+    answers.meet()  # files that children have written are then there on all ranks
 
     def outcome() -> tuple[bool, Any]:
         if failure is not None:
@@ -86,19 +86,21 @@ def rank_0s(answers: Answers, act: Callable[[], Any]) -> Any:
     return shared if same else value
 
 
-def _share(kind: Any, name: str, answers: Answers, concerned: Concerned) -> None:
-    """Have a method give what it gives on rank 0 where the program calls it."""
+def _share(kind: type, name: str, answers: Answers, concerned: Concerned) -> None:
+    """Make a method that the program calls give rank 0's result on all ranks."""
     real = getattr(kind, name, None)
-    if real is None:
-        return
+    if real is not None:
+        setattr(kind, name, update_wrapper(_shared(real, answers, concerned), real))
 
-    def shared(self: Any, *args: Any, **kwargs: Any) -> Any:
+
+def _shared(real: Callable[P, Any], answers: Answers, concerned: Concerned) -> Callable[P, Any]:
+    def shared(*args: P.args, **kwargs: P.kwargs) -> Any:
         frame = sys._getframe(1)
-        if concerned(self, frame) and the_program_calls(frame):
-            return rank_0s(answers, lambda: real(self, *args, **kwargs))
-        return real(self, *args, **kwargs)
+        if concerned(args[0], frame) and the_program_calls(frame):
+            return rank_0s(answers, lambda: real(*args, **kwargs))
+        return real(*args, **kwargs)
 
-    setattr(kind, name, update_wrapper(shared, real))
+    return shared
 
 
 def _always(self: Any, frame: FrameType) -> bool:
@@ -106,11 +108,11 @@ def _always(self: Any, frame: FrameType) -> bool:
 
 
 def _directly(self: Any, frame: FrameType) -> bool:
-    """What the standard library receives, it receives of a process of this rank's."""
+    """Whether the program calls; the standard library receives from this rank's processes."""
     return belongs_to_program(frame)
 
 
-def _is_shared(future: Any, frame: FrameType | None = None) -> bool:
+def _is_shared(future: Future[Any], frame: FrameType | None = None) -> bool:
     return "_distarray_shared" in future.__dict__
 
 
@@ -118,7 +120,7 @@ def _of_shared_pool(result: Any, frame: FrameType) -> bool:
     return hasattr(result._cache, "_distarray_shared")
 
 
-#: By what the program receives something of its processes.
+#: The methods by which the program receives something from its processes.
 _RECEIVING: list[tuple[Any, str, Concerned]] = [
     (Queue, "get empty qsize", _directly),
     (SimpleQueue, "get empty", _directly),
@@ -136,7 +138,7 @@ _RECEIVING: list[tuple[Any, str, Concerned]] = [
 
 
 def whole(value: Any) -> Any:
-    """Arguments with NumPy's arrays in the place of distributed ones, which are gathered here."""
+    """Arguments with distributed arrays gathered into NumPy's."""
     if type(value) in (list, tuple):
         return type(value)([whole(item) for item in value])
     if type(value) is dict:
@@ -145,7 +147,7 @@ def whole(value: Any) -> Any:
 
 
 class _Sealed(tuple):  # type: ignore[type-arg]
-    """What is pickled already, and comes out as what it was; as a tuple, its beginning."""
+    """A value that is pickled already; as a tuple, its beginning."""
 
     data: bytes
 
@@ -156,7 +158,7 @@ class _Sealed(tuple):  # type: ignore[type-arg]
 def _sealed(
     value: Any, beginning: tuple[Any, ...] = (), dumps: Dumps = ForkingPickler.dumps
 ) -> Any:
-    """A value pickled now; itself if it cannot be, which is told where it was to be pickled."""
+    """A value pickled now; itself if it cannot be, so that the error comes where it is pickled."""
     try:
         data = bytes(dumps(value))
     except Exception:
@@ -167,7 +169,7 @@ def _sealed(
 
 
 def submitting(real: Callable[..., Any], dumps: Dumps = ForkingPickler.dumps) -> Callable[..., Any]:
-    """The method `submit` of executors that have processes, and by what they pickle."""
+    """The method `submit` for executors of processes, which pickle by `dumps`."""
     sealed = partial(_sealed, dumps=dumps)
 
     def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -184,7 +186,7 @@ def submitting(real: Callable[..., Any], dumps: Dumps = ForkingPickler.dumps) ->
 
 
 def _putting(real: Callable[..., None]) -> Callable[..., None]:
-    def put(self: Any, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+    def put(self: "Queue[Any]", obj: Any, block: bool = True, timeout: float | None = None) -> None:
         """Put an item into the queue."""
         if the_program_calls(sys._getframe(1)):
             obj = _sealed(obj)
@@ -193,17 +195,18 @@ def _putting(real: Callable[..., None]) -> Callable[..., None]:
     return update_wrapper(put, real)
 
 
-def _start(self: Any) -> None:
+def _start(self: BaseProcess) -> None:
     """Start child process."""
     if the_program_calls(sys._getframe(1)):  # a forked child finds its arguments in memory
-        self._args, self._kwargs = whole(self._args), whole(self._kwargs)
+        process: Any = self
+        process._args, process._kwargs = whole(process._args), whole(process._kwargs)
     _real_start(self)
 
 
 class _Tasks:
-    """The queue of a pool's tasks, of which each is pickled before it is put there."""
+    """The queue of a pool's tasks, which are pickled before they are put there."""
 
-    def __init__(self, real: Any) -> None:
+    def __init__(self, real: "SimpleQueue[Any]") -> None:
         self._real = real
 
     def put(self, item: Any) -> None:
@@ -215,26 +218,27 @@ class _Tasks:
 
 
 def _making(answers: Answers) -> Callable[..., None]:
-    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
+    def begin(self: pools.Pool, *args: Any, **kwargs: Any) -> None:
         """Make a pool of processes."""
         shared = not isinstance(self, pools.ThreadPool) and the_program_calls(sys._getframe(1))
         if shared:
             args, kwargs = whole(args), whole(kwargs)
         _real_pool(self, *args, **kwargs)
         if shared:
-            self._taskqueue = _Tasks(self._taskqueue)
-            self._cache._distarray_shared = True
+            names: Any = self
+            names._taskqueue = _Tasks(names._taskqueue)
+            names._cache._distarray_shared = True
 
     return begin
 
 
-def _quietly(path: Any, args: Any, passfds: Any) -> Any:
-    """Start a process that has nowhere to write: rank 0's children are heard."""
+def _quietly(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> int:
+    """Start a process without standard error: only rank 0's children are heard."""
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     os.close(null)
     try:
-        return _real_spawn(path, args, passfds)
+        return int(_real_spawn(path, args, passfds))
     finally:
         os.dup2(kept, 2)
         os.close(kept)
@@ -243,17 +247,17 @@ def _quietly(path: Any, args: Any, passfds: Any) -> Any:
 # -- waiting for several --------------------------------------------------------------------------
 
 
-def _numbered(futures: Iterable[Any]) -> tuple[list[Any], bool]:
+def _numbered(futures: Iterable[Future[Any]]) -> tuple[list[Future[Any]], bool]:
     """The futures, each once, in one order on all ranks; and whether any is a process's."""
     found = list(dict.fromkeys(futures))
     shared = any(_is_shared(future) for future in found)
-    if shared:  # those of threads take their turns first: when they end, a process's do not tell
+    if shared:  # those of threads take their turns first, whenever the processes' end
         _real_wait([future for future in found if not _is_shared(future)])
     return found, shared
 
 
 def _completing(answers: Answers) -> Callable[..., Iterator[Any]]:
-    def as_completed(fs: Iterable[Any], timeout: float | None = None) -> Iterator[Any]:
+    def as_completed(fs: Futures, timeout: float | None = None) -> Iterator[Future[Any]]:
         """An iterator over the given futures that yields each as it completes."""
         futures, shared = _numbered(fs)
         if not shared or not the_program_calls(sys._getframe(1)):
@@ -263,7 +267,9 @@ def _completing(answers: Answers) -> Callable[..., Iterator[Any]]:
     return as_completed
 
 
-def _in_rank_0s_order(answers: Answers, futures: list[Any], timeout: float | None) -> Iterator[Any]:
+def _in_rank_0s_order(
+    answers: Answers, futures: list[Future[Any]], timeout: float | None
+) -> Iterator[Future[Any]]:
     completed = _real_completed(futures, timeout)
     place = {id(future): number for number, future in enumerate(futures)}
     for _ in futures:
@@ -271,7 +277,7 @@ def _in_rank_0s_order(answers: Answers, futures: list[Any], timeout: float | Non
 
 
 def _waiting(answers: Answers) -> Callable[..., Any]:
-    def wait(fs: Any, timeout: float | None = None, return_when: str = "ALL_COMPLETED") -> Any:
+    def wait(fs: Futures, timeout: float | None = None, return_when: str = "ALL_COMPLETED") -> Any:
         """Wait for the futures in the given sequence to complete."""
         futures, shared = _numbered(fs)
         if not shared or not the_program_calls(sys._getframe(1)):

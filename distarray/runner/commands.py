@@ -1,7 +1,7 @@
-"""Commands that run beside the program: rank 0 starts them, and all ranks see what it sees.
+"""Commands that run beside the program: rank 0 starts them, and all ranks get its results.
 
-What the program runs and waits for (``subprocess.run``) is one act of rank 0 (see `disk`). This is
-``subprocess.Popen``, and ``os.popen``: a command that the program talks to.
+A command that the program waits for (``subprocess.run``) is one act of rank 0 (see `disk`). Here
+are ``subprocess.Popen`` and ``os.popen``, for commands that the program talks to.
 """
 
 import os
@@ -9,8 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import GenericAlias
-from typing import Any
+from types import GenericAlias, TracebackType
+from typing import IO, Any
 
 from distarray.runner.answers import Answers
 from distarray.runner.imports import belongs_to_program, replace
@@ -23,10 +23,11 @@ _real_popen = os.popen
 
 
 class Stream:
-    """An end of a pipe to a command, which rank 0 has."""
+    """An end of rank 0's pipe to a command."""
 
-    def __init__(self, answers: Answers, real: Any) -> None:
-        self._answers, self._real = answers, real
+    def __init__(self, answers: Answers, real: IO[Any] | None) -> None:
+        self._answers = answers
+        self._real: Any = real
         self.closed = False
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -100,7 +101,7 @@ class Popen:
         """Wait for its end."""
         return self._do("wait", timeout)
 
-    def communicate(self, input: Any = None, timeout: float | None = None) -> Any:
+    def communicate(self, input: str | bytes | None = None, timeout: float | None = None) -> Any:
         """Send input, read to the end, and wait."""
         return self._do("communicate", input, timeout)
 
@@ -119,7 +120,12 @@ class Popen:
     def __enter__(self) -> "Popen":
         return self
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._do("__exit__", kind, None, None)
 
 
@@ -129,7 +135,7 @@ def _own(value: Any) -> Any:
 
 
 def install(answers: Answers) -> None:
-    """Have rank 0 start the program's commands."""
+    """Let rank 0 start the program's commands."""
 
     def popen(cmd: str, mode: str = "r", buffering: int = -1) -> Any:
         if not belongs_to_program(sys._getframe(1)) or not in_step():

@@ -1,44 +1,47 @@
-"""The file system besides ``open``: rank 0 asks and acts, and every rank gets its answer.
+"""The file system besides ``open``: rank 0 acts, and every rank gets its result.
 
-What the program does to the file system (``os.mkdir``, ``os.remove``, ``shutil.copy``, a command it
-runs) is done by rank 0 with the outcome, an exception included, shared. What it asks (``os.stat``
-and so ``os.path.exists``, ``os.listdir``, ``glob``) rank 0 answers for all: another rank might
-already see what rank 0 did later in the program, and take another branch. Libraries are left
-alone, except that on the other ranks they cannot remove or rename what these have not written.
+Changes by the program (``os.mkdir``, ``os.remove``, ``shutil.copy``, a command it runs) are made by
+rank 0, and all ranks get the result or the exception. Questions (``os.stat`` and so
+``os.path.exists``, ``os.listdir``, ``glob``) are answered by rank 0 as well: another rank might
+already see a later change of rank 0's, and take another branch. Libraries are left alone, but on
+the other ranks they do not remove or rename files that rank 0 alone has written.
 """
 
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, ParamSpec
 
 from distarray.runner.caller import Caller, caller
-from distarray.runner.paths import Paths, absolute
+from distarray.runner.paths import File, Paths, absolute
 from distarray.runner.standing import put_in_place
 
 __all__ = ["Disk"]
 
-#: os functions that change what is at one path, and those that go from one path to another.
+#: os functions that change one path, and those that go from one path to another.
 CHANGES = ("chmod", "chown", "mkdir", "mkfifo", "remove", "rmdir", "truncate", "unlink", "utime")
 MOVES = ("link", "rename", "replace", "symlink")
 #: os functions that ask.
 QUESTIONS = ("access", "listdir", "lstat", "readlink", "stat", "statvfs")
-#: Whole jobs, with what they do inside; the last argument that is a path says where.
+#: Functions that act as a whole; the last argument that is a path says where.
 SHUTIL_AT_ONE = ("chown", "make_archive", "rmtree", "unpack_archive")
 SHUTIL_TO_ANOTHER = (
     "copy", "copy2", "copyfile", "copymode", "copystat", "copytree", "move",
 )  # fmt: skip
 COMMANDS = ("call", "check_call", "check_output", "getoutput", "getstatusoutput", "run")
 
-#: os says by membership which functions take what.
+#: The sets in which os lists the functions that take certain arguments.
 _SUPPORTS: tuple[set[Any], ...] = (
     os.supports_dir_fd, os.supports_effective_ids, os.supports_fd, os.supports_follow_symlinks,
 )  # fmt: skip
 _ALONE = (Caller.MACHINERY, Caller.TEMPORARY)
+P = ParamSpec("P")
 Function = Callable[..., Any]
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
 
 
 class Disk:
@@ -59,7 +62,7 @@ class Disk:
         self._replace(subprocess, COMMANDS, self.command)
 
     def _replace(
-        self, module: ModuleType, names: tuple[str, ...], method: Function, *rest: Any
+        self, module: ModuleType, names: tuple[str, ...], method: Function, *rest: int
     ) -> None:
         for name in names:
             real = getattr(module, name, None)
@@ -71,7 +74,7 @@ class Disk:
                     supporting.add(getattr(module, name))
 
     def on_root(self, act: Callable[[], Any]) -> Any:
-        """Rank 0 does it; its result or exception is everybody's."""
+        """Let rank 0 act; its result or exception is everybody's."""
 
         def alone() -> Any:
             with self.paths.alone():
@@ -79,7 +82,9 @@ class Disk:
 
         return self.paths.ask(alone)
 
-    def change(self, real: Function, target: int, /, *args: Any, **kwargs: Any) -> Any:
+    def change(
+        self, real: Callable[P, Any], target: int, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Any:
         """Change a path (argument number `target`), or make it from another."""
         path = self._path(args, kwargs, target)
         who = caller(3)
@@ -92,19 +97,19 @@ class Disk:
         if who in _ALONE or self.paths.is_private(path, who):
             return real(*args, **kwargs)
         if who is Caller.PROGRAM:
-            self.paths.meet_readers(path, absolute(args[0]) if args else None, below=target == 1)
+            self.paths.meet_readers(path, _source(args), below=target == 1)
             return self.on_root(lambda: real(*args, **kwargs))
         return self._change_by_library(real, path, args, kwargs)
 
-    def _change_by_library(self, real: Function, path: str, args: Any, kwargs: Any) -> Any:
-        """On the other ranks, what rank 0 alone has written is not there to be changed."""
+    def _change_by_library(self, real: Function, path: str, args: Args, kwargs: Kwargs) -> Any:
+        """A library's change; the other ranks skip it for files that rank 0 alone has written."""
         source = absolute(args[0]) if args else path
         if source not in self.paths.written:
             return real(*args, **kwargs)
         self.paths.note_written(path)
         return real(*args, **kwargs) if self.paths.is_root else None
 
-    def ask(self, real: Function, /, *args: Any, **kwargs: Any) -> Any:
+    def ask(self, real: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Ask about a path."""
         path = self._path(args, kwargs, 0)
         if path is None or self.paths.busy:
@@ -118,7 +123,7 @@ class Disk:
             self.paths.settle(path)
         return real(*args, **kwargs)
 
-    def scan(self, real: Function, /, path: Any = None) -> Any:
+    def scan(self, real: Function, /, path: File | None = None) -> Any:
         """``os.scandir``: the entries as rank 0 sees them."""
         where = self._path((path,), {}, 0)
         if where is None or self.paths.busy or caller(3) is not Caller.PROGRAM:
@@ -127,24 +132,26 @@ class Disk:
             return real(path)
         return Entries(self.on_root(lambda: [Entry.of(entry) for entry in real(path)]))
 
-    def whole(self, real: Function, target: int, /, *args: Any, **kwargs: Any) -> Any:
+    def whole(
+        self, real: Callable[P, Any], target: int, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Any:
         """A function of `shutil`, as one act of rank 0."""
         path = self._path(args, kwargs, target)
         if self.paths.busy or caller(3) is not Caller.PROGRAM:
             return real(*args, **kwargs)
         if path is not None and self.paths.is_private(path, Caller.PROGRAM):
             return real(*args, **kwargs)
-        self.paths.meet_readers(path, absolute(args[0]) if args else None, below=True)
+        self.paths.meet_readers(path, _source(args), below=True)
         return self.on_root(lambda: real(*args, **kwargs))
 
-    def command(self, real: Function, /, *args: Any, **kwargs: Any) -> Any:
-        """A command that the program runs and waits for; or something else that is done once."""
+    def command(self, real: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """A command that the program runs and waits for."""
         if self.paths.busy or caller(3) is not Caller.PROGRAM:
             return real(*args, **kwargs)
         return self.on_root(lambda: real(*args, **kwargs))
 
-    def _path(self, args: Any, kwargs: Any, target: int) -> str | None:
-        """The path that a call is about; None if it goes by descriptors."""
+    def _path(self, args: Args, kwargs: Mapping[str, Any], target: int) -> str | None:
+        """The path of a call; None if it goes by descriptors."""
         if any(kwargs.get(name) is not None for name in ("dir_fd", "src_dir_fd", "dst_dir_fd")):
             return None
         names = ("dst", "path") if target else ("path", "src", "base_name")
@@ -153,8 +160,13 @@ class Disk:
         return absolute("." if given is None else given)
 
 
-def _called(method: Function, real: Function, *rest: Any) -> Function:
-    def function(*args: Any, **kwargs: Any) -> Any:
+def _source(args: Args) -> str | None:
+    """The path from which a function copies or moves."""
+    return absolute(args[0]) if args else None
+
+
+def _called(method: Function, real: Callable[P, Any], *rest: int) -> Callable[P, Any]:
+    def function(*args: P.args, **kwargs: P.kwargs) -> Any:
         return method(real, *rest, *args, **kwargs)
 
     return function
@@ -172,7 +184,7 @@ class Entry:
 
     @classmethod
     def of(cls, entry: "os.DirEntry[Any]") -> "Entry":
-        """What is to be known about an entry."""
+        """A directory's entry, with all that can be asked of it."""
         follow, keep = {"follow_symlinks": True}, {"follow_symlinks": False}
         kinds = (
             entry.is_symlink(),
@@ -217,7 +229,7 @@ def _stat(entry: "os.DirEntry[Any]", follow_symlinks: bool) -> os.stat_result | 
 
 
 class Entries(Iterator[Entry]):
-    """What ``os.scandir`` returns: an iterator and a context manager."""
+    """The result of ``os.scandir``: an iterator and a context manager."""
 
     def __init__(self, entries: list[Entry]) -> None:
         self._entries = iter(entries)
@@ -232,5 +244,5 @@ class Entries(Iterator[Entry]):
         self.close()
 
     def close(self) -> None:
-        """Forget the rest."""
+        """Drop the rest."""
         self._entries = iter(())

@@ -1,4 +1,4 @@
-"""One end for the whole job: the same exit status, and an exception told once."""
+"""The end of the whole job: one exit status, and an exception that is printed once."""
 
 import re
 import sys
@@ -23,9 +23,9 @@ _WRITERS = re.compile(r"\b(h5py|netCDF4|sqlite3|zarr)\b")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the program ended on one rank: its exit status, and what there is to say.
+    """How the program ended on one rank: its exit status, and the text for standard error.
 
-    `warned` is what it was warned of on the way, which rank 0 alone has shown.
+    `warned` has this rank's warnings; only rank 0 has shown its own.
     """
 
     code: int = 0
@@ -34,23 +34,23 @@ class Outcome:
 
     @classmethod
     def of(cls, error: BaseException | None) -> "Outcome":
-        """What Python would do on an exception that nobody caught."""
+        """The outcome that Python gives to an exception that nobody caught."""
         if error is None:
             return cls()
         if not isinstance(error, SystemExit):
             code = 130 if isinstance(error, KeyboardInterrupt) else 1
-            return cls(code, told(error))
+            return cls(code, traceback_of(error))
         if error.code is None or isinstance(error.code, int):
             return cls((error.code or 0) & 0xFF)
         return cls(1, f"{error.code}\n")
 
     @property
     def likeness(self) -> tuple[int, str]:
-        """What makes two outcomes the same: addresses do not count."""
+        """The key by which outcomes are equal: addresses do not count."""
         return self.code, _ADDRESS.sub("0x", self.text)
 
 
-def told(error: BaseException) -> str:
+def traceback_of(error: BaseException) -> str:
     """The traceback, without the frames of the runner."""
     config.print_gathered = False  # a message must not wait for ranks that did not fail
     report = traceback.TracebackException.from_exception(error)
@@ -77,9 +77,9 @@ def conclude(line: Line, answers: Answers, outcome: Outcome) -> int:
     Parameters
     ----------
     line : Line
-        On which nothing else is said.
+        A line that is used for nothing else.
     answers : Answers
-        Of which those are taken that nobody has asked for.
+        Answers that nobody has asked for are taken.
     outcome : Outcome
         How this rank ended.
 
@@ -87,10 +87,10 @@ def conclude(line: Line, answers: Answers, outcome: Outcome) -> int:
     -------
     int
         The exit status of the job. When this rank failed and another does not come to its end
-        soon, this does not return: the traceback is told and the job aborted.
+        soon, this does not return: it prints the traceback and aborts the job.
     """
     failed = outcome.code != 0
-    # Ranks take turns, so that of several that failed differently the first one speaks alone.
+    # Patience differs, so that of several ranks that failed differently only the first one prints.
     patience = PATIENCE + 0.25 * min(line.rank, 8) if failed else None
     if not line.all_arrive(patience, answers.poke):
         text = f"{outcome.text}{_way_out(outcome.text)}"
@@ -111,7 +111,7 @@ def _unheard(outcomes: list[Outcome]) -> str:
 
 
 def _summary(outcomes: list[Outcome]) -> str:
-    """What the ranks have to say, equal things once."""
+    """The texts of all ranks, equal ones once."""
     alike: dict[tuple[int, str], list[int]] = {}
     for rank, outcome in enumerate(outcomes):
         alike.setdefault(outcome.likeness, []).append(rank)
@@ -127,7 +127,7 @@ def _summary(outcomes: list[Outcome]) -> str:
 
 
 def _way_out(text: str) -> str:
-    """What to do about ranks that met in a file, where a traceback looks like it."""
+    """The way out for ranks that wrote the same file, where a traceback looks like it."""
     names = sorted(set(_WRITERS.findall(text)))
     if not names:
         return ""

@@ -1,19 +1,20 @@
 """``open``: rank 0 writes, the others write into a sink that behaves the same.
 
-Reading is every rank's own affair, except for a path that the job has written: all ranks then wait
-until rank 0 has written it. Opening for writing by the program itself is a collective (rank 0 opens
-when all have arrived, so that nobody is still reading the old content, and shares an exception if
-there is one). A library's opening says nothing, unless the job has touched that very path before.
+Every rank reads by itself, except a path that the job has written: all ranks then wait until rank 0
+has written it. Opening for writing by the program itself is collective: rank 0 opens when all have
+arrived, so that nobody still reads the old content, and all ranks get its exception if there is
+one. When a library opens a file nothing is sent, unless the job has touched that path before.
 """
 
 import builtins
 import errno
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from distarray.runner.caller import Caller, caller
-from distarray.runner.paths import Paths, absolute
+from distarray.runner.paths import File, Path, Paths, absolute
 from distarray.runner.sink import open_sink, scratch_descriptor
 
 __all__ = ["FILES", "Files"]
@@ -50,7 +51,7 @@ class Files:
 
     @property
     def paths(self) -> Paths:
-        """What the job knows about its files."""
+        """The job's record of its files."""
         if self._paths is None:
             raise RuntimeError("the runner has not started")
         return self._paths
@@ -61,14 +62,14 @@ class Files:
 
     def open(
         self,
-        file: Any,
+        file: File,
         mode: str = "r",
         buffering: int = -1,
         encoding: str | None = None,
         errors: str | None = None,
         newline: str | None = None,
         closefd: bool = True,
-        opener: Any = None,
+        opener: Callable[[str, int], int] | None = None,
     ) -> Any:
         """Open file and return a stream (see `io.open`); only rank 0's writing reaches the disk."""
         rest = (buffering, encoding, errors, newline)
@@ -85,7 +86,9 @@ class Files:
             return self._open_together(path, file, mode, rest)
         return self._open_quietly(path, file, mode, rest)
 
-    def os_open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: Any = None) -> int:
+    def os_open(
+        self, path: Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+    ) -> int:
         """Open a file for low level I/O (see `os.open`); only rank 0's writing reaches the disk."""
         where = None if self._alone else absolute(path)
         if where is None or dir_fd is not None:
@@ -98,6 +101,9 @@ class Files:
         if not flags & _WRITING:
             self._before_reading(where)
             return _real_os_open(path, flags, mode)
+        return self._os_open_to_write(who, where, path, flags, mode)
+
+    def _os_open_to_write(self, who: Caller, where: str, path: Path, flags: int, mode: int) -> int:
         descriptor = -1
         if who is Caller.PROGRAM:
             descriptor, _ = self._root_first(where, lambda: (_real_os_open(path, flags, mode), 0))
@@ -114,8 +120,8 @@ class Files:
             self.paths.settle(path)
         self.paths.read.add(path)
 
-    def _root_first(self, path: str, act: Any) -> tuple[Any, int]:
-        """Let rank 0 open when nobody reads the path any more; its exception is everybody's.
+    def _root_first(self, path: str, act: Callable[[], tuple[Any, int]]) -> tuple[Any, int]:
+        """Let rank 0 open when nobody reads the path any more; all ranks get its exception.
 
         `act` returns what it opened and the length of the file; only the length is shared.
         """
@@ -130,7 +136,7 @@ class Files:
         size = self.paths.ask(open_it)
         return opened, size
 
-    def _open_together(self, path: str, file: Any, mode: str, rest: tuple[Any, ...]) -> Any:
+    def _open_together(self, path: str, file: File, mode: str, rest: tuple[Any, ...]) -> Any:
         """The program opens for writing."""
 
         def act() -> tuple[Any, int]:
@@ -143,11 +149,11 @@ class Files:
         if not self.paths.is_root:
             opened = self._sink(path, file, mode, rest, size)
         if "+" in mode and not set(mode) & set("wx"):
-            self.paths.talk.barrier()  # rank 0 changes the file when all have their copy
+            self.paths.talk.barrier()  # rank 0 must not change the file before all have a copy
         return self.paths.note_writer(path, opened)
 
-    def _open_quietly(self, path: str, file: Any, mode: str, rest: tuple[Any, ...]) -> Any:
-        """A library opens for writing: no conversation if there was none before on this path."""
+    def _open_quietly(self, path: str, file: File, mode: str, rest: tuple[Any, ...]) -> Any:
+        """A library opens for writing: nothing is sent, unless the job has read the path."""
         self.paths.meet_readers(path)
         if self.paths.is_root:
             opened = _real_open(file, mode, *rest)
@@ -159,8 +165,8 @@ class Files:
         self.paths.note_written(path)
         return self.paths.note_writer(path, opened)
 
-    def _sink(self, path: str, file: Any, mode: str, rest: tuple[Any, ...], size: int) -> Any:
-        """What the other ranks write into."""
+    def _sink(self, path: str, file: File, mode: str, rest: tuple[Any, ...], size: int) -> Any:
+        """The file that the other ranks write into."""
         if "+" not in mode:
             return open_sink(file, mode, size, *rest)
         copy_of = None if set(mode) & set("wx") else path
@@ -170,12 +176,12 @@ class Files:
             )
 
 
-#: The one of this process.
+#: The `Files` of this process.
 FILES = Files()
 
 
 def _check_writable(path: str, mode: str) -> None:
-    """Raise what opening a path for writing would raise, as far as one can see from outside."""
+    """Raise the error that opening a path for writing would raise, without opening it."""
     parent = os.path.dirname(path)
     code = 0
     if os.path.isdir(path):

@@ -1,9 +1,9 @@
-"""The program's own modules see ``distarray.numpy`` as ``numpy``; everybody else sees NumPy.
+"""Imports: the program's own modules get ``distarray.numpy`` as ``numpy``, all others get NumPy.
 
 Each module of the program gets a ``__builtins__`` of its own, whose ``__import__`` answers
 ``import numpy`` with ``distarray.numpy``. The interpreter takes ``__import__`` from the builtins of
-the frame that imports, so libraries, which keep the ordinary builtins, keep the real NumPy; and
-`belongs_to_program` tells by a frame's builtins whose code is running.
+the importing frame, so libraries, which have the ordinary builtins, get the real NumPy. By a
+frame's builtins `belongs_to_program` tells whose code is running.
 """
 
 import builtins
@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -31,14 +31,14 @@ __all__ = [
 _real_import = builtins.__import__
 _real_import_module = importlib.import_module
 
-#: What the program's frames have as builtins; filled by `install`.
+#: The builtins of the program's frames; filled by `install`.
 program_builtins = ModuleType("builtins", builtins.__doc__)
 #: Functions among them that are not Python's own.
 _replaced: dict[str, Any] = {}
 
 
-def replace_builtin(name: str, ours: Any) -> None:
-    """Give the program's modules, and no library, a function in the place of a builtin one."""
+def replace_builtin(name: str, ours: "Callable[..., Any] | staticmethod[..., Any]") -> None:
+    """Replace a builtin function in the program's modules, but not in libraries."""
     _replaced[name] = ours
 
 
@@ -53,9 +53,9 @@ def install(home: Path, package: str | None = None) -> None:
     Parameters
     ----------
     home : Path
-        Where the program lies; modules found there or below get ``distarray.numpy``.
+        The program's directory; modules found there or below get ``distarray.numpy``.
     package : str, optional
-        A top-level package, wherever it lies, that is the program's too (``-m package``).
+        A top-level package, wherever it is, that belongs to the program too (``-m package``).
     """
     program_builtins.__dict__.update(vars(builtins) | _replaced)
     program_builtins.__dict__["__import__"] = program_import
@@ -66,8 +66,8 @@ def install(home: Path, package: str | None = None) -> None:
 
 def program_import(
     name: str,
-    globals: Any = None,
-    locals: Any = None,
+    globals: Mapping[str, object] | None = None,
+    locals: Mapping[str, object] | None = None,
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> ModuleType:
@@ -106,7 +106,7 @@ _views: dict[str, ModuleType] = {}
 
 
 def replace(module: ModuleType, **names: Any) -> None:
-    """Let the program find other things under some names of a module than libraries do."""
+    """Give the program other objects for some names of a module; libraries keep the module's."""
     _views[module.__name__] = _View(module, names)
 
 
@@ -114,7 +114,7 @@ _awaited: dict[str, Callable[[ModuleType], None]] = {}
 
 
 def when_imported(name: str, act: Callable[[ModuleType], None]) -> None:
-    """Do something to a library when the program has imported it."""
+    """Call a function on a library when the program has imported it."""
     _awaited[name] = act
 
 
@@ -124,9 +124,9 @@ def drop_in(name: str) -> ModuleType:
     Raises
     ------
     ImportError
-        If `distarray.numpy` has none. The real one is not handed out: it would compute on this
-        rank alone, or gather, without saying so. (Where that does no harm, `distarray.numpy`
-        itself hands it out, as in ``np.testing``.)
+        If `distarray.numpy` has no such module. The real one would compute on this rank alone, or
+        gather, without saying so. (Where that does no harm, `distarray.numpy` has the real one, as
+        in ``np.testing``.)
     """
     namespace = _real_import_module("distarray.numpy")
     parts = name.split(".")[1:]
@@ -137,12 +137,12 @@ def drop_in(name: str) -> ModuleType:
     except AttributeError as error:
         raise ModuleNotFoundError(f"no module {name!r}: {error}", name=name) from None
     if not isinstance(member, ModuleType):
-        raise ModuleNotFoundError(f"no module {name!r}: distarray.{name} is none", name=name)
+        raise ModuleNotFoundError(f"no module {name!r}: distarray.{name} is not one", name=name)
     return _real_import_module(".".join([member.__name__, *parts[1:]]))
 
 
 def import_module(name: str, package: str | None = None) -> ModuleType:
-    """`importlib.import_module`, for program and libraries: who calls decides."""
+    """`importlib.import_module`, for the program and for libraries, by who calls."""
     if belongs_to_program(sys._getframe(1)):
         if _is_numpy(name):
             return drop_in(name)
@@ -155,17 +155,17 @@ def _is_numpy(name: str) -> bool:
     return name == "numpy" or name.startswith("numpy.")
 
 
-def _by_c_code(fromlist: Any) -> bool:
+def _by_c_code(fromlist: Sequence[str] | None) -> bool:
     """Whether C code (NumPy's own) imports while a line of the program runs.
 
-    It, too, goes through the ``__import__`` of the frame, with an empty list where an import
-    statement has a tuple or None.
+    That goes through the ``__import__`` of the frame, too, with an empty list where an import
+    statement passes a tuple or None.
     """
     return type(fromlist) is list and not fromlist
 
 
 def _import_member(module: ModuleType, name: str, item: str) -> None:
-    """``from numpy import item``: an attribute, a submodule, or an error that says why not."""
+    """``from numpy import item``: an attribute, a submodule, or an error with the reason."""
     try:
         getattr(module, item)
     except AttributeError as error:

@@ -1,11 +1,11 @@
 """The processes and threads of joblib and loky.
 
-What the program, or a library for it, hands to processes is whole, and its results are rank 0's.
-What the program hands to threads runs in order, in the thread that hands it out.
+Arguments of the program, or of a library for it, to processes are gathered, and the results are
+rank 0's. Tasks for threads run in order, in the thread that hands them out.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial, update_wrapper
 from types import ModuleType
 from typing import Any
@@ -22,7 +22,7 @@ _BEFORE = 5
 
 
 def install(answers: Answers) -> None:
-    """Once the program imports them."""
+    """Replace functions of joblib and loky when the program imports them."""
     when_imported("joblib", partial(_replace, answers))
     when_imported("loky", _replace_executors)
 
@@ -34,7 +34,7 @@ def _replace(answers: Answers, joblib: ModuleType) -> None:
     _replace_executors(joblib.externals.loky)
 
 
-def _replace_executors(loky: Any) -> None:
+def _replace_executors(loky: ModuleType) -> None:
     executors = (loky.ProcessPoolExecutor, loky.reusable_executor._ReusablePoolExecutor)
     for executor, real in [(executor, executor.submit) for executor in executors]:
         executor.submit = submitting(real, loky.backend.reduction.dumps)
@@ -53,7 +53,7 @@ def _beginning(real: Callable[..., None]) -> Callable[..., None]:
 
 
 def _calling(real: Callable[..., Any], answers: Answers) -> Callable[..., Any]:
-    def call(self: Any, iterable: Any) -> Any:
+    def call(self: Any, iterable: Iterable[Any]) -> Any:
         alone = _has_threads(self) or self._effective_n_jobs() == 1
         if alone or not in_step():
             return real(self, iterable)

@@ -1,4 +1,4 @@
-"""Locks that the program makes: a thread that waits for one leaves its turn to the others."""
+"""Locks of the program: a thread that waits for one leaves its turn to the others."""
 
 import queue
 import threading

@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import distarray
 from distarray.comm.hooks import AgreedExit
@@ -83,7 +83,7 @@ ranks, DISTARRAY_REPLICATE_BELOW=bytes for the size below which arrays are repli
 
 @dataclass(frozen=True)
 class Program:
-    """What is to be run: a script's path, a module's name or code, and its arguments."""
+    """The program to run: a script's path, a module's name or code, and its arguments."""
 
     kind: str
     target: str
@@ -96,7 +96,7 @@ def parse(arguments: Sequence[str]) -> Program | str:
     Raises
     ------
     ValueError
-        If it asks for nothing that can be run.
+        If it names no program that can be run.
     """
     if not arguments or arguments[0] in ("-h", "--help"):
         return HELP
@@ -112,7 +112,7 @@ def parse(arguments: Sequence[str]) -> Program | str:
     if first == "--" and rest:
         return Program("script", rest[0], rest[1:])
     if first.startswith("-"):
-        reports = first in ("--coverage", "--array-api")  # without arguments we are not asked
+        reports = first in ("--coverage", "--array-api")  # alone, __main__ answers them
         fault = f"{first} takes no arguments" if reports else f"unknown option {first}"
         raise ValueError(f"{fault}; try python -m distarray --help")
     return Program("script", first, rest)
@@ -159,12 +159,12 @@ def run(program: Program) -> int:
         outcome = Outcome.of(error)
     if mpi_is_the_parents():
         _leave(outcome)
-    with turns.TURNS.kept():  # what threads of pools have left to do, they do when all have met
+    with turns.TURNS.kept():  # threads of pools must not go on before all ranks have met
         return conclude(ending, answers, replace(outcome, warned=tuple(output.WARNED)))
 
 
 def _share(line: Line, answers: Answers) -> None:
-    """Let the program be one: its streams, its files, its chance, its clock."""
+    """Make the ranks one program: with one set of streams and files, one clock, one chance."""
     paths = Paths(line, answers)
     step.begin()
     output.install(line)
@@ -184,14 +184,14 @@ def _share(line: Line, answers: Answers) -> None:
 
 
 def _leave(outcome: Outcome) -> NoReturn:
-    """The end of a child that the program has forked and that has come to the program's end."""
+    """End a child that the program has forked, and that has run to the program's end."""
     sys.stdout.flush()
     sys.stderr.write(outcome.text)
     raise SystemExit(outcome.code)
 
 
 def _finish() -> None:
-    """Wait for what the program does behind its own back; raises what goes wrong."""
+    """Wait for checkpoints that are saved in the background; raises their errors."""
     background = sys.modules.get("distarray.checkpoint.background")
     if background is not None:
         background.finish()
@@ -273,8 +273,8 @@ def _cannot_open(path: str, error: OSError) -> str:
     return f"distarray: can't open file {path!r}: {error.strerror}"
 
 
-def _answer(text: str, stream: Any) -> None:
-    """Write a text that needs no program, once where a launcher numbers the processes."""
+def _answer(text: str, stream: TextIO) -> None:
+    """Write a text without starting MPI; once where a launcher numbers the processes."""
     names = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
     number = next((os.environ[name] for name in names if name in os.environ), "0")
     if number == "0":

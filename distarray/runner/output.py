@@ -1,4 +1,4 @@
-"""Rank 0 speaks and listens: the program's standard streams."""
+"""The program's standard streams: rank 0 writes and reads them."""
 
 import io
 import os
@@ -6,21 +6,24 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distarray.comm.processes import mpi_is_the_parents
 from distarray.runner.answers import Talk
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 __all__ = ["WARNED", "SharedInput", "install"]
 
-#: What NumPy warned of on this rank, in order: the elements that ask for it may all be elsewhere.
+#: NumPy's warnings on this rank, in order; rank 0 may lack the elements that cause them.
 WARNED: dict[str, None] = {}
 #: How many different warnings a rank keeps.
 _MOST = 100
 
 
 def install(talk: Talk) -> None:
-    """Silence the ranks but the first, and let all of them read what the first reads.
+    """Silence all ranks but the first, and let all of them read what the first reads.
 
     Standard output is silenced as a descriptor, so that C code and commands are quiet too.
     Standard error is silenced for Python (warnings come once) and stays open as a descriptor and
@@ -40,24 +43,26 @@ def install(talk: Talk) -> None:
 
 
 def _kept(show: Callable[..., None]) -> Callable[..., None]:
-    """What shows warnings, and keeps those of computing, which not all ranks need have met."""
+    """A ``warnings.showwarning`` that also keeps NumPy's warnings, which ranks may have alone."""
 
-    def told(message: Any, category: Any, filename: Any, lineno: Any, *rest: Any) -> None:
+    def keep_and_show(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any
+    ) -> None:
         if issubclass(category, RuntimeWarning) and len(WARNED) < _MOST:
             WARNED[warnings.formatwarning(message, category, filename, lineno)] = None
         show(message, category, filename, lineno, *rest)
 
-    return told
+    return keep_and_show
 
 
 def _aloud(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A hook that is heard: an exception in a thread ends the job, on whichever rank."""
+    """A hook that writes to the real standard error: an exception in a thread ends the job."""
 
-    def told(details: Any) -> None:
+    def write_aloud(details: threading.ExceptHookArgs) -> None:
         sys.stderr = sys.__stderr__ or sys.stderr
         hook(details)
 
-    return told
+    return write_aloud
 
 
 def _redirect_descriptor(descriptor: int) -> None:
@@ -82,8 +87,8 @@ class SharedInput(io.RawIOBase):
         """Yes."""
         return True
 
-    def readinto(self, buffer: Any) -> int:
-        """Read what is there into a buffer; 0 at the end."""
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        """Read into a buffer; the number of bytes, 0 at the end."""
         view = memoryview(buffer).cast("B")
         child = mpi_is_the_parents()
         read: bytes | OSError = b""

@@ -1,4 +1,4 @@
-"""Which paths the job shares, which are a rank's own, and what has been written so far."""
+"""Paths: those that the job shares, those of a rank's own, and those that have been written."""
 
 import os
 import re
@@ -7,22 +7,25 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 from distarray.runner.answers import Answers, Talk
 from distarray.runner.caller import Caller
 from distarray.runner.step import in_step
 
-__all__ = ["Paths", "absolute"]
+__all__ = ["File", "Path", "Paths", "absolute"]
 
+#: A path as ``open`` takes it, and a path or a descriptor.
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+File = Path | int
 
-#: Within a directory that all ranks write, each its own files, until it gets its name
-#: (`distarray.io.directories`). Libraries do so from threads, which do not show for whom.
+#: A path in a directory to which all ranks write files of their own, before it is renamed
+#: (`distarray.io.directories`). Libraries write there from threads, whose caller is not visible.
 _ASIDE = re.compile(r"/\.[^/]+\.partial(/|$)")
 
 
-def absolute(path: Any) -> str | None:
-    """A path as an absolute string; None for a descriptor and for what is no path."""
+def absolute(path: File) -> str | None:
+    """A path as an absolute string; None for a descriptor, and for what is no path."""
     if isinstance(path, int):
         return None
     try:
@@ -32,19 +35,19 @@ def absolute(path: Any) -> str | None:
 
 
 class Paths:
-    """What this job knows about the files it touches; the same on every rank."""
+    """The job's record of the files that it touches; the same on every rank."""
 
     def __init__(self, talk: Talk, answers: Answers) -> None:
         self.talk = talk
         self.ask = answers.ask
         self.is_root = talk.rank == 0
         #: Paths that the job has opened for writing, and those that it has opened for reading since
-        #: the ranks have last met: some may not have come so far yet.
+        #: the ranks last met; other ranks may still have to read these.
         self.written: set[str] = set()
         self.read: set[str] = set()
-        #: Temporary files and directories: each rank has its own, under a name of its own.
+        #: Temporary files and directories: each rank has its own, with a different name.
         self.private: set[str] = set()
-        #: How deep this rank is in work that it does for all of them.
+        #: The number of `alone` blocks that this rank is in.
         self.busy = 0
         self._writers: dict[str, list[weakref.ref[Any]]] = {}
         self._caches = _cache_directories()
@@ -52,7 +55,7 @@ class Paths:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """What this block does to files is this rank's own affair."""
+        """A block whose file accesses concern this rank alone."""
         self.busy += 1
         try:
             yield
@@ -60,7 +63,7 @@ class Paths:
             self.busy -= 1
 
     def leave(self) -> None:
-        """A forked child is no rank: whatever it does, it does for itself."""
+        """In a forked child, which is no rank: all its file accesses are its own."""
         self.busy = 1 << 30
 
     def is_private(self, path: str, who: Caller) -> bool:
@@ -72,7 +75,7 @@ class Paths:
         return who is Caller.LIBRARY and self._is_cache(path)
 
     def settle(self, path: str) -> None:
-        """Wait until rank 0 has written what the program has written to a path so far."""
+        """Wait until rank 0 has written all that the program has written to a path so far."""
         if in_step():
             self.flush(path)
             self.ask(lambda: None)
@@ -95,7 +98,7 @@ class Paths:
             if file is not None and not file.closed:
                 file.flush()
 
-    def note_writer(self, path: str, file: Any) -> Any:
+    def note_writer(self, path: str, file: IO[Any]) -> IO[Any]:
         """Remember an open file, to flush it before someone reads the path."""
         alive = [r for r in self._writers.get(path, ()) if (f := r()) is not None and not f.closed]
         self._writers[path] = [*alive, weakref.ref(file)]
@@ -106,7 +109,7 @@ class Paths:
         self.written.add(path)
 
     def _is_cache(self, path: str) -> bool:
-        """Whether a library keeps things here between runs: it locks and checks them itself."""
+        """Whether a library keeps files here between runs, which it locks and checks itself."""
         if "/__pycache__/" in path or "/site-packages/" in path:
             return True
         here = os.getcwd()
@@ -118,7 +121,7 @@ def _below(path: str, directory: str) -> bool:
 
 
 def _cache_directories() -> list[str]:
-    """Dot directories of the user, what the environment names as caches, and the installation."""
+    """The user's dot directories, the caches that the environment names, the installation."""
     home = os.path.expanduser("~")
     names = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR")
     named = [os.path.abspath(os.environ[name]) for name in names if os.environ.get(name)]

@@ -1,15 +1,15 @@
 """Thread pools that the program makes run their tasks in turns, in the order of submission.
 
-They are the standard library's own; their threads take turns (see `distarray.runner.turns`). A task
-begins when it is submitted, and whoever has submitted it goes on when it ends or waits. Pools of
-libraries stay as they are.
+The pools are the standard library's own; their threads take turns (see `distarray.runner.turns`). A
+task begins when it is submitted, and the submitting thread goes on when the task ends or waits.
+Pools of libraries stay as they are.
 """
 
 import itertools
 import os
 import queue
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from multiprocessing.pool import CLOSE, RUN, TERMINATE, ThreadPool
@@ -31,7 +31,7 @@ _number = itertools.count(1)
 
 
 def install() -> None:
-    """Have the program's pools take turns."""
+    """Make the threads of the program's pools take turns."""
     executors: Any = ThreadPoolExecutor
     executors.__init__, executors.submit = _init, _submit
     executors._adjust_thread_count = _adjust
@@ -40,40 +40,43 @@ def install() -> None:
 
 
 def finish() -> None:
-    """Do what Python does at its end: executors finish their tasks, other pools give theirs up."""
+    """End pools as Python does at its end: executors finish their tasks, others drop theirs."""
     made: list[Any] = [*_executors]
     for executor in sorted(made, key=lambda executor: executor._distarray_number):
         executor.shutdown(wait=not executor._distarray_daemon)
     TURNS.finish()
 
 
-def _init(self: Any, *args: Any, **kwargs: Any) -> None:
+def _init(self: ThreadPoolExecutor, *args: Any, **kwargs: Any) -> None:
     """Initialize a new ThreadPoolExecutor instance."""
     _real_init(self, *args, **kwargs)
     if the_program_calls(sys._getframe(1)):
         _seat(self)
 
 
-def _seat(executor: Any, daemon: bool = False) -> Any:
-    """Have the threads of an executor take turns."""
+def _seat(executor: ThreadPoolExecutor, daemon: bool = False) -> ThreadPoolExecutor:
+    """Make the threads of an executor take turns."""
     TURNS.begin()
-    executor._work_queue = queue.Queue()  # where a thread waits, and leaves its turn to others
-    executor._distarray_number = next(_number)
-    executor._distarray_daemon = daemon
+    names: Any = executor
+    names._work_queue = queue.Queue()  # a thread that waits there leaves its turn to others
+    names._distarray_number = next(_number)
+    names._distarray_daemon = daemon
     _executors.add(executor)
     return executor
 
 
-def _submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def _submit(
+    self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> Future[Any]:
     """Submit a callable to be executed with the given arguments."""
-    future: Any = _real_submit(self, fn, *args, **kwargs)
+    future = _real_submit(self, fn, *args, **kwargs)
     if self in _executors and TURNS.here() is not None:
-        future._distarray_number = next(_number)
+        vars(future)["_distarray_number"] = next(_number)
         TURNS.give_way()
     return future
 
 
-def _adjust(self: Any) -> None:
+def _adjust(self: ThreadPoolExecutor) -> None:
     """Start another thread if none is idle."""
     if self not in _executors or TURNS.here() is None:
         _real_adjust(self)
@@ -82,46 +85,53 @@ def _adjust(self: Any) -> None:
         _real_adjust(self)
 
 
-def _hash(self: Any) -> int:
-    """Sets of futures are gone through in one order on all ranks."""
+def _hash(self: Future[Any]) -> int:
+    """A hash that gives sets of futures one order on all ranks."""
     number: int | None = self.__dict__.get("_distarray_number")
     return object.__hash__(self) if number is None else number
 
 
-def _pool_init(self: Any, *args: Any, **kwargs: Any) -> None:
+def _pool_init(self: ThreadPool, *args: Any, **kwargs: Any) -> None:
     """Make a pool of threads."""
     if self.__class__ is ThreadPool and the_program_calls(sys._getframe(1)):
         self.__class__ = _Pool
-        _Pool.begin(cast("Any", self), *args, **kwargs)
+        _Pool.begin(cast("_Pool", self), *args, **kwargs)
     else:
         _real_pool_init(self, *args, **kwargs)
 
 
+#: A task of a pool: the number of its job and its own, the function, and what to call it with.
+_Task = tuple[int, int, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
 class _Pool(ThreadPool):
-    """A pool of the other kind, on an executor; another one hands the tasks on one by one."""
+    """A `multiprocessing.pool.ThreadPool` on an executor; another one passes the tasks on."""
 
     def begin(
-        self, processes: int | None = None, initializer: Any = None, initargs: Any = ()
+        self,
+        processes: int | None = None,
+        initializer: Callable[..., object] | None = None,
+        initargs: Iterable[Any] = (),
     ) -> None:
-        """What makes it."""
+        """Initialize the pool."""
         count = (os.cpu_count() or 1) if processes is None else processes
         if count < 1:
             raise ValueError("Number of processes must be at least 1")
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
         names: Any = self
-        workers = ThreadPoolExecutor(count, "ThreadPool", initializer, initargs)
+        workers = ThreadPoolExecutor(count, "ThreadPool", initializer, tuple(initargs))
         self._workers = _seat(workers, daemon=True)
         self._hands = _seat(ThreadPoolExecutor(1, "ThreadPool"), daemon=True)
         names._pool, names._processes, names._cache = [None] * count, count, {}
         names._taskqueue = self
         names._state = RUN
 
-    def put(self, work: Any) -> None:
-        """What the methods of a pool hand to its threads."""
+    def put(self, work: tuple[Iterable[_Task], Callable[[int], None] | None]) -> None:
+        """Take tasks from the pool's methods."""
         self._hands.submit(self._hand_on, *work)
 
-    def _hand_on(self, tasks: Any, set_length: Any) -> None:
+    def _hand_on(self, tasks: Iterable[_Task], set_length: Callable[[int], None] | None) -> None:
         count = 0
         for task in tasks:
             if self._ended():
@@ -132,19 +142,26 @@ class _Pool(ThreadPool):
         if set_length is not None:
             set_length(count)
 
-    def _run(self, job: Any, i: int, function: Any, args: Any, kwargs: Any) -> None:
+    def _run(
+        self,
+        job: int,
+        i: int,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
         try:
             result: tuple[bool, Any] = True, function(*args, **kwargs)
         except Exception as error:
             result = False, error
         self._tell(job, i, result)
 
-    def _failed(self, task: Any, future: Any) -> None:
+    def _failed(self, task: _Task, future: Future[None]) -> None:
         error = None if future.cancelled() else future.exception()
         if error is not None:
             self._tell(task[0], task[1], (False, error))
 
-    def _tell(self, job: Any, i: int, result: tuple[bool, Any]) -> None:
+    def _tell(self, job: int, i: int, result: tuple[bool, Any]) -> None:
         names: Any = self
         if job in names._cache:
             names._cache[job]._set(i, result)

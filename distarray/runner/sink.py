@@ -1,28 +1,33 @@
-"""Files whose writing goes nowhere and which otherwise behave."""
+"""Files that behave as others and keep nothing of what is written to them."""
 
 import io
 import os
 import shutil
 import tempfile
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from distarray.runner.paths import File
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 __all__ = ["Sink", "open_sink", "scratch_descriptor"]
 
 
 class Sink(io.RawIOBase):
-    """A raw file, open for writing, that knows where it is and how long, and keeps nothing.
+    """A raw file, open for writing, that has a position and a length and keeps no data.
 
     Parameters
     ----------
-    name : object
-        What was passed to ``open``.
+    name : str, bytes, path or int
+        The file as it was passed to ``open``.
     mode : str
         As a raw file spells it: ``wb``, ``ab``, ``xb``.
     size : int
         The length of the file at its opening: not 0 when appending.
     """
 
-    def __init__(self, name: Any, mode: str, size: int = 0) -> None:
+    def __init__(self, name: File, mode: str, size: int = 0) -> None:
         super().__init__()
         self.name = name
         self.mode = mode
@@ -38,7 +43,7 @@ class Sink(io.RawIOBase):
         """Yes."""
         return not self._gone()
 
-    def write(self, data: Any) -> int:
+    def write(self, data: "ReadableBuffer") -> int:
         """Move on by the length of the data."""
         self._gone()
         count = memoryview(data).nbytes
@@ -69,7 +74,7 @@ class Sink(io.RawIOBase):
         return self._size
 
     def fileno(self) -> int:
-        """A descriptor of the null device, for those who write past Python."""
+        """A descriptor of the null device, for code that writes past Python."""
         self._gone()
         if self._descriptor is None:
             self._descriptor = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
@@ -89,7 +94,7 @@ class Sink(io.RawIOBase):
 
 
 def open_sink(
-    file: Any,
+    file: File,
     mode: str,
     size: int = 0,
     buffering: int = -1,
@@ -97,7 +102,7 @@ def open_sink(
     errors: str | None = None,
     newline: str | None = None,
 ) -> Any:
-    """What ``open`` would return for a mode without ``+``, on a `Sink`."""
+    """The object that ``open`` returns for a mode without ``+``, on a `Sink`."""
     raw = Sink(file, mode.replace("t", "").replace("b", "") + "b", size)
     if "b" in mode and buffering == 0:
         return raw

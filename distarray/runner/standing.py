@@ -1,23 +1,24 @@
-"""Putting a function of ours where a module has one of its own."""
+"""Replacing functions of modules."""
 
 from collections.abc import Callable
 from functools import update_wrapper
+from types import ModuleType
 from typing import Any
 
 __all__ = ["StandIn", "put_in_place"]
 
 
 class StandIn(staticmethod):  # type: ignore[type-arg]
-    """A function that a class may hold as it holds a builtin one (it does not bind).
+    """A function that does not bind as a class attribute, as builtin ones do not.
 
-    It is pickled by the name of the module's: a child process finds the real one there.
+    It is pickled by its name in the module: a child process finds the real function there.
     """
 
     def __reduce__(self) -> str:
         return str(self.__name__)
 
 
-def put_in_place(module: Any, name: str, ours: Callable[..., Any]) -> None:
+def put_in_place(module: ModuleType, name: str, ours: Callable[..., Any]) -> None:
     """Replace a function of a module, if it has it, by one that looks like it."""
     real = getattr(module, name, None)
     if real is not None:

@@ -1,4 +1,4 @@
-"""Whether all ranks come to what runs now at the same time, and at which place of the program."""
+"""Whether all ranks execute the present code in step, and the place in the program."""
 
 from collections.abc import Callable
 from threading import get_ident
@@ -11,32 +11,32 @@ from distarray.runner.imports import belongs_to_program
 __all__ = ["begin", "in_step", "place", "the_program_calls"]
 
 _by_itself: Callable[[], Any] = lambda: None  # noqa: E731 - replaced by `begin`
-#: As many of the program's calls, the innermost ones, tell places apart.
+#: How many of the program's innermost calls tell places apart.
 _CALLS = 32
-#: Libraries by which the program hands out tasks.
+#: Libraries to which the program gives tasks.
 _OF_TASKS = ("asyncio.", "concurrent.", "multiprocessing.", "loky.", "joblib.externals.loky.")
 
 
 def begin() -> None:
-    """Note functions of the program that a rank calls by itself (see `distarray.comm.alone`)."""
+    """Take note of functions that a rank calls by itself (see `distarray.comm.alone`)."""
     global _by_itself
-    from distarray.comm import own_mesh  # which imports NumPy, before which `open` is replaced
+    from distarray.comm.alone import own_mesh  # imports NumPy, before which `open` must be replaced
 
     _by_itself = own_mesh
 
 
 def in_step() -> bool:
-    """Whether this is the rank's main thread, doing what those of the others do.
+    """Whether this is the rank's main thread, executing what those of the other ranks execute.
 
-    Not in threads, child processes, and functions that the ranks call one more often than another.
+    False in threads, child processes, and functions that some ranks call more often than others.
     """
     return get_ident() == MAIN.thread and _by_itself() is None
 
 
 def the_program_calls(frame: FrameType | None) -> bool:
-    """Whether the program calls what such libraries do with threads and processes.
+    """Whether the program, in step with the other ranks, has made this call to such a library.
 
-    In step with the other ranks; from `frame` on, it passes only through these libraries.
+    From `frame` up to the program there are only frames of these libraries.
     """
     while frame is not None and not belongs_to_program(frame):
         name: str = frame.f_globals.get("__name__") or ""

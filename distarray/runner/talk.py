@@ -1,8 +1,8 @@
-"""The runners' own lines to one another, apart from the program's messages."""
+"""Lines between the ranks' runners, apart from the program's messages."""
 
 from collections.abc import Callable
 from time import monotonic, sleep  # as they are: the program's own are replaced
-from typing import Any
+from typing import Any, TypeVar
 
 from distarray.comm import calls
 from distarray.comm.mesh import default_mesh
@@ -13,6 +13,7 @@ __all__ = ["Line", "open_answers", "open_line"]
 
 #: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
+T = TypeVar("T")
 
 
 class Line:
@@ -21,7 +22,7 @@ class Line:
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
-        Duplicated: what is said here never meets what the program says.
+        Duplicated: messages here never meet the program's.
     """
 
     def __init__(self, comm: Any) -> None:
@@ -36,21 +37,22 @@ class Line:
         calls.note(self, "barrier", None)
         self._comm.Barrier()
 
-    def broadcast_object(self, obj: Any, root: int) -> Any:
+    def broadcast_object(self, obj: T, root: int) -> T:
         """Hand one rank's object to all."""
         calls.note(self, "broadcast_object", None)
-        return self._comm.bcast(obj, root)
+        received: T = self._comm.bcast(obj, root)
+        return received
 
-    def allgather_object(self, obj: Any) -> list[Any]:
+    def allgather_object(self, obj: T) -> list[T]:
         """Hand every rank's object to all."""
         calls.note(self, "allgather_object", None)
-        gathered: list[Any] = self._comm.allgather(obj)
+        gathered: list[T] = self._comm.allgather(obj)
         return gathered
 
     def all_arrive(self, seconds: float | None, poke: Callable[[], object]) -> bool:
         """Whether every rank comes here, at most `seconds` after this one; None waits on.
 
-        Until then `poke` lets go on what the others may wait for.
+        Meanwhile `poke` lets messages go on that the others may wait for.
         """
         request = self._comm.Ibarrier()
         end = None if seconds is None else monotonic() + seconds
@@ -69,7 +71,7 @@ class Line:
 
 
 def open_answers() -> Answers:
-    """Where rank 0 answers; collective."""
+    """New answers of rank 0 to all ranks; collective."""
     answers = Answers(default_mesh().comm(0), calls.note)
     answers.among = watch.another_line()
     return answers

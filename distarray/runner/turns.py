@@ -1,10 +1,10 @@
 """Threads that run one at a time, each until it waits or ends: in the same order on all ranks.
 
-What threads do on one rank has no order that the other ranks would know of. Here one thread has the
-turn; when it waits for another (for a future, a queue, an event, a lock, or to have slept), the one
-that has been ready for the longest goes on. When that is depends on what the program does alone and
-not on how long it takes, so that all ranks come to their conversations in the same order. So do the
-threads of the program's pools, and those that the program itself starts; not those of libraries.
+Threads of different ranks would communicate in different orders. Here one thread has the turn. When
+it waits (for a future, a queue, an event, a lock, or in a sleep), the thread that has been ready
+for longest goes on. This order depends only on what the program does, not on how long it takes, so
+all ranks communicate in the same order. The threads of the program's pools take turns, and those
+that the program starts itself; those of libraries do not.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from functools import update_wrapper
 from heapq import heappop, heappush
 from multiprocessing.pool import ApplyResult
 from threading import get_ident
-from typing import Any
+from typing import Any, ParamSpec
 
 from distarray.comm.talkers import MAIN
 from distarray.runner.imports import belongs_to_program
@@ -33,13 +33,15 @@ from distarray.runner.step import in_step
 
 __all__ = ["TURNS", "Bell", "Turns", "install"]
 
+P = ParamSpec("P")
+
 _real_wait = threading.Condition.wait
 _real_start = threading.Thread.start
 _real_join = threading.Thread.join
 _real_sleep = time.sleep
-#: What is later than another point of time (s).
+#: A difference that makes a point of time later than another (s).
 _MOMENT = 1e-6
-#: How long a thread sleeps that asks whether something has come about, and it has not (s).
+#: How long a thread sleeps that asks whether something has happened, while it has not (s).
 _TICK = 1e-3
 
 
@@ -49,15 +51,15 @@ class Seat:
     Attributes
     ----------
     go : lock
-        Released for it when its turn has come.
+        Released when the thread's turn has come.
     bell : Bell or None
-        What it waits for; None while it has the turn, or is ready.
+        What the thread waits for; None while it has the turn, or is ready.
     dozes : bool
-        Whether it has the turn, and sleeps: nobody else has anything to do.
+        Whether it has the turn and sleeps, since no other thread is ready.
     holds : int
-        How deep it is in waits during which it keeps the turn.
+        The number of `Turns.kept` blocks that it is in, where it keeps the turn.
     joining : list of Bell or None
-        Of those that wait for its end; None afterwards.
+        The bells of threads that wait for its end; None afterwards.
     """
 
     def __init__(self) -> None:
@@ -70,7 +72,7 @@ class Seat:
 
 
 class Bell:
-    """What a thread waits for: another one, with or without a seat, calls `release`, once."""
+    """A wait of a thread, which another one, with or without a seat, ends by one `release`."""
 
     __slots__ = ("rung", "seat", "turns")
 
@@ -83,19 +85,19 @@ class Bell:
 
 
 class Turns:
-    """Who has the turn, and who is next."""
+    """The threads that take turns: which one has the turn, and which is next."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, as a forked child does: it has none of the threads."""
+        """Start again without threads, as in a forked child."""
         self._lock = allocate_lock()
         self._seats: dict[int, Seat] = {}
-        #: Those that the program has started.
+        #: Threads that the program has started.
         self._started: list[threading.Thread] = []
         self._ready: deque[Seat] = deque()
-        #: By the time at which they want to go on, which passes only when all wait.
+        #: Threads by the time at which they want to go on; this time passes only when all wait.
         self._sleepers: list[tuple[float, int, Bell]] = []
         self._number = itertools.count()
         self._now = 0.0
@@ -114,7 +116,7 @@ class Turns:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Let this thread wait with the turn in its hands, for what no thread with a seat does."""
+        """A block whose waits keep the turn, for events that no thread with a seat causes."""
         seat = self._seats.get(get_ident()) or Seat()
         seat.holds += 1
         try:
@@ -124,7 +126,7 @@ class Turns:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Let threads that this one starts take turns."""
+        """A block in which threads that this one starts take turns."""
         self._starter = get_ident()
         try:
             yield
@@ -169,7 +171,7 @@ class Turns:
                 thread.join()
 
     def give_way(self) -> None:
-        """Let those that are ready go first."""
+        """Let the threads that are ready go first."""
         seat = self.here()
         if seat is None:
             return
@@ -182,7 +184,7 @@ class Turns:
         self._await_turn(seat)
 
     def wait(self, bell: Bell, timeout: float | None = None) -> bool:
-        """Wait until a bell is rung, which this thread has made; whether it was, in time."""
+        """Wait until a bell that this thread has made is rung; whether it was in time."""
         seat = bell.seat
         if timeout is not None and timeout <= 0:
             return bell.rung
@@ -206,7 +208,7 @@ class Turns:
         return len(self._seats) == 1
 
     def nap(self, limit: float) -> bool:
-        """Let others go on that are ready, or want to sleep no longer; whether there are any."""
+        """Let other threads go on that are ready or have slept enough; whether there are any."""
         seat = self.here()
         with self._lock:
             waiting = [until for until, _, bell in self._sleepers if bell.seat.bell is bell]
@@ -244,7 +246,10 @@ class Turns:
             self._pass_to(following)
 
     def _next(self) -> Seat | None:
-        """Who has the turn now, with the lock held; None if all wait for threads without seats."""
+        """The seat that has the turn now; None if all wait for threads without seats.
+
+        Call it with the lock held.
+        """
         self._idle = False
         if self._ready:
             return self._ready.popleft()
@@ -290,7 +295,7 @@ TURNS = Turns()
 
 
 def install() -> None:
-    """Have the waits of threads with seats end their turns."""
+    """Make the waits of threads with seats end their turns."""
     turns = TURNS
     os.register_at_fork(after_in_child=turns.forget)
     ending: Any = threading
@@ -333,14 +338,14 @@ def _waits(turns: Turns) -> Callable[..., bool]:
 
 
 def _starts(turns: Turns) -> Callable[..., None]:
-    def start(self: Any) -> None:
+    def start(self: threading.Thread) -> None:
         """Start the thread's activity."""
         if turns.starts():
             turns.start(self)
-        elif belongs_to_program(sys._getframe(1)) and in_step() and not self._started.is_set():
+        elif belongs_to_program(sys._getframe(1)) and in_step() and self.ident is None:
             turns.start_programs(self)
         else:
-            with turns.kept():  # the new thread says that it lives, and has no seat
+            with turns.kept():  # the new thread, which has no seat, reports that it has started
                 _real_start(self)
 
     return start
@@ -370,7 +375,7 @@ def _lives(turns: Turns, real: Callable[..., bool]) -> Callable[..., bool]:
     return is_alive
 
 
-#: What the program asks another thread for without waiting, and whether it is not so yet.
+#: Questions that the program asks without waiting, and whether the answer is still no.
 _QUESTIONS: list[tuple[Any, str, Callable[..., bool]]] = [
     (threading.Event, "is_set", lambda event: not event._flag),
     (Future, "done running", lambda future: "FINISHED" not in future._state),
@@ -380,24 +385,24 @@ _QUESTIONS: list[tuple[Any, str, Callable[..., bool]]] = [
 ]
 
 
-#: Of tasks: `distarray.runner.children` asks these on the program's behalf.
+#: Results of tasks: `distarray.runner.children` asks them for the program.
 _RESULTS = (Future, ApplyResult)
 
 
-def _asked(turns: Turns, real: Callable[..., Any], not_yet: Callable[..., bool]) -> Any:
-    """A question, before which others go on if it would be answered by no."""
+def _asked(turns: Turns, real: Callable[P, Any], not_yet: Callable[..., bool]) -> Callable[P, Any]:
+    """A question before which other threads go on if the answer is still no."""
 
-    def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
-        by_program = isinstance(self, _RESULTS) or belongs_to_program(sys._getframe(1))
-        if by_program and turns.here() and not_yet(self, *args):
+    def ask(*args: P.args, **kwargs: P.kwargs) -> Any:
+        by_program = isinstance(args[0], _RESULTS) or belongs_to_program(sys._getframe(1))
+        if by_program and turns.here() and not_yet(*args):
             turns.nap(_TICK)
-        return real(self, *args, **kwargs)
+        return real(*args, **kwargs)
 
     return update_wrapper(ask, real)
 
 
 def _selects(turns: Turns, real: Callable[..., Any]) -> Callable[..., Any]:
-    def select(self: Any, timeout: float | None = None) -> Any:
+    def select(self: selectors.BaseSelector, timeout: float | None = None) -> Any:
         """Wait until some registered file objects become ready."""
         until = None if timeout is None else time.monotonic() + timeout
         while turns.here() is not None:

@@ -1,20 +1,22 @@
-"""distarray.numpy against the array API standard, as `array-api-strict` has it.
+"""distarray.numpy against the array API standard, as `array-api-strict` implements it.
 
-Name by name, signature by signature and, with arrays cut over all ranks, function by function for
-every data type that the standard allows it. ``python -m distarray --array-api`` prints the counts.
+Names, signatures and, with arrays cut over all ranks, the results of every function for every data
+type that the standard allows. ``python -m distarray --array-api`` prints the counts.
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 import distarray
 import distarray.numpy as dnp
+from distarray.comm import DeviceMesh
 
 __all__ = ["DTYPES", "Report", "check_dtypes", "check_names", "check_signatures", "report"]
 
@@ -22,7 +24,7 @@ DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float32", "float64", "complex64", "complex128"),
 )
-#: What array-api-strict has beside the standard.
+#: Names of array-api-strict that are not in the standard.
 _NOT_STANDARD = frozenset(
     {
         *("ArrayAPIStrictFlags", "Device", "get_array_api_strict_flags"),
@@ -44,7 +46,7 @@ _BINARY = """
     divide equal floor_divide greater greater_equal hypot less less_equal logaddexp logical_and
     logical_or logical_xor maximum minimum multiply nextafter not_equal pow remainder subtract
 """
-Call = Callable[[Any, Any], Any]
+Call = Callable[[ModuleType, Any], Any]
 #: Calls of the functions that take more than arrays; a name may come several times.
 _CALLS: tuple[tuple[str, Call], ...] = (
     ("arange", lambda xp, x: xp.arange(7, dtype=x.dtype)),
@@ -131,7 +133,7 @@ _TRANSFORMS = """
 """
 
 
-def _spread(xp: Any, x: Any) -> Any:
+def _spread(xp: ModuleType, x: Any) -> Any:
     """A well-conditioned symmetric matrix of the elements of `x`."""
     return xp.matmul(x, xp.matrix_transpose(xp.conj(x) if _is_complex(x) else x)) + 5 * xp.eye(
         x.shape[0], dtype=x.dtype
@@ -160,19 +162,20 @@ def _all_calls() -> tuple[tuple[str, Call], ...]:
     return tuple(_calls())
 
 
-def _called(name: str, *others: Callable[[Any], Any], **keywords: Any) -> Call:
-    """A call of a function with an array, what is made of the array, and keywords."""
+def _called(name: str, *others: Callable[[Any], Any], **keywords: int) -> Call:
+    """A call of a function with an array, other operands made from it, and keywords."""
 
-    def call(xp: Any, x: Any) -> Any:
+    def call(xp: ModuleType, x: Any) -> Any:
         return _function(xp, name)(x, *[other(x) for other in others], **keywords)
 
     return call
 
 
-def _function(xp: Any, name: str) -> Any:
+def _function(xp: ModuleType, name: str) -> Any:
+    found: Any = xp
     for part in name.split("."):
-        xp = getattr(xp, part)
-    return xp
+        found = getattr(found, part)
+    return found
 
 
 # -- the three comparisons -------------------------------------------------------------------------
@@ -180,16 +183,16 @@ def _function(xp: Any, name: str) -> Any:
 
 @dataclass
 class Report:
-    """Counts of what agrees, and what does not.
+    """Counts of one comparison, and the differences.
 
     Attributes
     ----------
     title : str
-        What is compared.
+        The name of the comparison.
     agree, total : int
-        How many of how many.
+        How many agree, of how many.
     differ : list of str
-        The others, each with what is wrong.
+        The others, each with the difference.
     """
 
     title: str
@@ -214,7 +217,7 @@ def _standard() -> Any:
 
 
 def _members(space: str) -> Iterator[tuple[str, Any]]:
-    """The standard's names in a namespace ("" for the main one), and what array-api-strict has."""
+    """The standard's names in a namespace ("" for the main one), and array-api-strict's objects."""
     home = getattr(_standard(), space) if space else _standard()
     for name in sorted(home.__all__):
         if name not in _NOT_STANDARD:
@@ -243,7 +246,7 @@ def check_names() -> list[Report]:
     return [*reports, array, info]
 
 
-def _has(module: Any, name: str) -> bool:
+def _has(module: ModuleType, name: str) -> bool:
     try:
         _function(module, name)
     except AttributeError:
@@ -252,7 +255,7 @@ def _has(module: Any, name: str) -> bool:
 
 
 def check_signatures() -> Report:
-    """Whether every function can be called as the standard writes it, keyword by keyword."""
+    """Whether every function can be called by the standard's signature, keyword by keyword."""
     found = Report("signatures")
     for space in _SPACES:
         for name, function in _members(space):
@@ -261,7 +264,7 @@ def check_signatures() -> Report:
     return found
 
 
-def _signature_fault(mine: Any, standard: Any) -> str | None:
+def _signature_fault(mine: Callable[..., Any], standard: Callable[..., Any]) -> str | None:
     given: list[None] = []
     named: dict[str, None] = {}
     signature = inspect.signature(mine)
@@ -281,13 +284,13 @@ def _signature_fault(mine: Any, standard: Any) -> str | None:
     return None
 
 
-def check_dtypes(mesh: Any = None) -> Report:
+def check_dtypes(mesh: DeviceMesh | None = None) -> Report:
     """Results of every function for every data type that the standard allows it, on all ranks.
 
     Parameters
     ----------
     mesh : DeviceMesh, optional
-        Over which the operands are cut.
+        The mesh over which the operands are cut; the default one if not given.
     """
     found = Report("results, function by data type")
     with np.errstate(all="ignore"):
@@ -313,7 +316,7 @@ def _values(dtype: str) -> Any:
 
 @cache
 def _allowed(number: int, dtype: str) -> tuple[Any] | None:
-    """What array-api-strict gives for a call; None where the standard has nothing to say."""
+    """The result of array-api-strict for a call; None where the standard defines none."""
     standard, (_, call) = _standard(), _all_calls()[number]
     try:
         return (call(standard, standard.asarray(_values(dtype))),)
@@ -321,7 +324,7 @@ def _allowed(number: int, dtype: str) -> tuple[Any] | None:
         return None
 
 
-def _result_fault(call: Call, x: Any, wanted: Any) -> str | None:
+def _result_fault(call: Call, x: distarray.DistArray, wanted: Any) -> str | None:
     try:
         found = call(dnp, x)
     except Exception as error:
@@ -330,14 +333,9 @@ def _result_fault(call: Call, x: Any, wanted: Any) -> str | None:
 
 
 def _difference(found: Any, wanted: Any) -> str | None:
-    """What distinguishes a result from the standard's; None if nothing does."""
+    """The difference of a result from the standard's; None if there is none."""
     if isinstance(wanted, (tuple, list)) and not isinstance(found, distarray.DistArray):
-        if len(found) != len(wanted):
-            return f"{len(found)} results, not {len(wanted)}"
-        if getattr(wanted, "_fields", None) != getattr(found, "_fields", None):
-            return f"fields {getattr(found, '_fields', None)}"
-        faults = [_difference(one, other) for one, other in zip(found, wanted, strict=True)]
-        return next((fault for fault in faults if fault is not None), None)
+        return _difference_of_several(found, wanted)
     if not hasattr(wanted, "shape"):
         return None if found == wanted else f"{found!r}, not {wanted!r}"
     if not isinstance(found, distarray.DistArray):
@@ -349,6 +347,15 @@ def _difference(found: Any, wanted: Any) -> str | None:
     return None if close else f"{found.full()!r}, not {expected!r}"
 
 
-def report(mesh: Any = None) -> list[Report]:
+def _difference_of_several(found: Sequence[Any], wanted: Sequence[Any]) -> str | None:
+    if len(found) != len(wanted):
+        return f"{len(found)} results, not {len(wanted)}"
+    if getattr(wanted, "_fields", None) != getattr(found, "_fields", None):
+        return f"fields {getattr(found, '_fields', None)}"
+    faults = [_difference(one, other) for one, other in zip(found, wanted, strict=True)]
+    return next((fault for fault in faults if fault is not None), None)
+
+
+def report(mesh: DeviceMesh | None = None) -> list[Report]:
     """All comparisons; collective over the ranks of the mesh."""
     return [*check_names(), check_signatures(), check_dtypes(mesh)]

@@ -1,4 +1,4 @@
-"""Comparing what a rank holds with what NumPy gives."""
+"""Comparisons of a rank's results with NumPy's."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray
+from distarray.typing import Array
 
 __all__ = ["assert_matches", "assert_same_error"]
 
@@ -22,9 +23,9 @@ def assert_matches(
     Parameters
     ----------
     result : DistArray, or tuple or list of such, or any other value
-        What the distributed call gave.
+        The result of the distributed call.
     expected : ndarray, scalar, ...
-        What NumPy gave.
+        NumPy's result.
     exact : bool
         Whether floating-point numbers must agree bit for bit.
     rtol, atol : float
@@ -53,29 +54,29 @@ def assert_matches(
     if expected.ndim == 0:
         scalar, wanted = (isinstance(v, np.generic) for v in (result.block, expected))
         assert scalar == wanted, f"scalar: {scalar}, NumPy: {wanted}"
+    _compare_block(result, np.asarray(expected), exact, rtol, atol)
+
+
+def _compare_block(
+    result: DistArray, expected: Array, exact: bool, rtol: float, atol: float
+) -> None:
+    """Compare this rank's block with the same part of NumPy's array."""
     block, layout = result.to_local(), result.layout
     coords = result.mesh.coords
     if coords is None:
         return
     if not layout.is_plain:
         assert block.shape == layout.local_shape(coords), f"block {block.shape} under {layout}"
-        _compare(result.full(), np.asarray(expected), exact, rtol, atol, "gathered")
+        _compare(result.full(), expected, exact, rtol, atol, "gathered")
         return
     section = layout.section(coords)
-    local = np.asarray(expected)[tuple([slice(start, stop) for start, stop in section])]
+    local = expected[tuple([slice(start, stop) for start, stop in section])]
     assert block.shape == local.shape, f"block {block.shape} under {layout}, not {local.shape}"
     host = result.mesh.to_host(block)
     _compare(host, local, exact, rtol, atol, f"block {section} of {layout}")
 
 
-def _compare(
-    found: np.ndarray[Any, Any],
-    wanted: np.ndarray[Any, Any],
-    exact: bool,
-    rtol: float,
-    atol: float,
-    what: str,
-) -> None:
+def _compare(found: Array, wanted: Array, exact: bool, rtol: float, atol: float, what: str) -> None:
     if found.dtype.kind in "fc" and not exact:
         if found.dtype.kind == "c" and not np.isfinite(wanted).all():
             # An infinite number equals another in both parts or not at all: compare them apart.

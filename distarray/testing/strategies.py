@@ -1,14 +1,13 @@
 """Hypothesis strategies: mesh shapes, array values, and ways to lay an array out.
 
-What is drawn is plain data, equal on every rank; a :class:`Recipe` is turned into a distributed
-array inside the program that the ranks run.
+They draw plain data, equal on every rank; a :class:`Recipe` is turned into a distributed array in
+the program that the ranks run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from math import prod
-from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from distarray.array import DistArray, distribute, from_local
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout, Partial, Placement, Replicate, Shard
+from distarray.typing import Array, DTypeLike
 
 __all__ = ["DTYPES", "Recipe", "array_values", "mesh_shapes", "recipes", "shapes"]
 
@@ -42,7 +42,7 @@ def mesh_shapes(ranks: int) -> st.SearchStrategy[tuple[int, ...]]:
 
 @st.composite
 def shapes(
-    draw: Any, min_dims: int = 0, max_dims: int = 3, max_side: int = 7, max_size: int = 200
+    draw: st.DrawFn, min_dims: int = 0, max_dims: int = 3, max_side: int = 7, max_size: int = 200
 ) -> tuple[int, ...]:
     """Shapes with sides of 0, 1 and uneven lengths.
 
@@ -66,7 +66,7 @@ def shapes(
     return tuple(shape)
 
 
-def make_values(shape: Sequence[int], dtype: Any, seed: int, special: bool = False) -> Any:
+def make_values(shape: Sequence[int], dtype: DTypeLike, seed: int, special: bool = False) -> Array:
     """Reproducible values: small integers, so that floating-point sums are exact.
 
     With `special`, floating-point values are arbitrary and some are NaN, infinite or -0.0.
@@ -88,13 +88,13 @@ def make_values(shape: Sequence[int], dtype: Any, seed: int, special: bool = Fal
 
 @st.composite
 def array_values(
-    draw: Any,
-    shape: Any = None,
+    draw: st.DrawFn,
+    shape: Sequence[int] | None = None,
     dtypes: Sequence[str] = DTYPES,
     special: bool = False,
     min_dims: int = 0,
     max_dims: int = 3,
-) -> np.ndarray[Any, Any]:
+) -> Array:
     """NumPy arrays of drawn (or given) shape and dtype.
 
     Examples
@@ -148,14 +148,15 @@ class Recipe:
     dim: int = 0
     seed: int = field(default=0, compare=False)
 
-    def build(self, values: np.ndarray[Any, Any], mesh: DeviceMesh) -> DistArray:
+    def build(self, values: Array, mesh: DeviceMesh) -> DistArray:
         """The distributed array of these values; every rank of the mesh calls it."""
-        return getattr(self, f"_{self.kind}")(values, mesh)  # type: ignore[no-any-return]
+        build: Callable[[Array, DeviceMesh], DistArray] = getattr(self, f"_{self.kind}")
+        return build(values, mesh)
 
-    def _plain(self, values: Any, mesh: DeviceMesh) -> DistArray:
+    def _plain(self, values: Array, mesh: DeviceMesh) -> DistArray:
         return distribute(values, mesh, self.placements, src=None)
 
-    def _view(self, values: Any, mesh: DeviceMesh) -> DistArray:
+    def _view(self, values: Array, mesh: DeviceMesh) -> DistArray:
         base_shape, key = [], []
         for extent, (before, step, after) in zip(values.shape, self.slices, strict=True):
             span = (extent - 1) * abs(step) + 1 if extent else 0
@@ -170,12 +171,15 @@ class Recipe:
                 )
         base = np.ones(base_shape, values.dtype)
         base[tuple(key)] = values
-        return distribute(base, mesh, self.placements, src=None)[(*key, ...)]  # type: ignore[no-any-return]
+        view: DistArray = distribute(base, mesh, self.placements, src=None)[(*key, ...)]
+        return view
 
-    def _transposed(self, values: Any, mesh: DeviceMesh) -> DistArray:
-        return distribute(np.ascontiguousarray(values.T), mesh, self.placements, src=None).T  # type: ignore[no-any-return]
+    def _transposed(self, values: Array, mesh: DeviceMesh) -> DistArray:
+        base = np.ascontiguousarray(values.T)
+        transposed: DistArray = distribute(base, mesh, self.placements, src=None).T
+        return transposed
 
-    def _ragged(self, values: Any, mesh: DeviceMesh) -> DistArray:
+    def _ragged(self, values: Array, mesh: DeviceMesh) -> DistArray:
         layout = Layout.chunked(values.shape, mesh.shape, self.placements)
         section = [slice(start, stop) for start, stop in layout.section(mesh.coords)]
         if mesh.coords is not None:
@@ -183,7 +187,7 @@ class Recipe:
             section[self.dim] = slice(*bounds[mesh.coords[0] : mesh.coords[0] + 2])
         return from_local(values[tuple(section)].copy(), mesh, self.placements)
 
-    def _partial(self, values: Any, mesh: DeviceMesh) -> DistArray:
+    def _partial(self, values: Array, mesh: DeviceMesh) -> DistArray:
         """Contributions of every rank, whose sum is exact."""
         layout = Layout.chunked(values.shape, mesh.shape, self.placements)
         local = values[tuple([slice(a, b) for a, b in layout.section(mesh.coords)])]
@@ -204,10 +208,10 @@ class Recipe:
 
 @st.composite
 def recipes(
-    draw: Any,
+    draw: st.DrawFn,
     shape: Sequence[int],
     mesh_shape: Sequence[int],
-    dtype: Any = "f8",
+    dtype: DTypeLike = "f8",
     kinds: Sequence[str] = ("plain", "view", "transposed", "ragged", "partial"),
 ) -> Recipe:
     """Ways to lay out an array of a shape over a mesh.

@@ -1,17 +1,12 @@
 """One rank's death is the job's: within seconds, non-zero, its traceback once."""
 
-import contextlib
 import functools
-import os
-import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-from tests.launcher import SETTINGS
+from tests.launcher import run_job
 
 PROGRAM = """
 import io, os, signal, sys, threading, time
@@ -84,30 +79,12 @@ def launch(tmp_path, mpiexec):
 def start(tmp_path, mpiexec, how, ranks, n=4):
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
-    root = str(Path(__file__).resolve().parents[2])
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
-        **SETTINGS,
-    }
     begun = time.monotonic()
-    job = subprocess.Popen(
-        [*mpiexec, "-n", str(n), sys.executable, str(script), how, ranks],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        output, _ = job.communicate(timeout=60)
-    except subprocess.TimeoutExpired as late:
-        os.killpg(job.pid, signal.SIGTERM)  # the launcher ends its ranks
-        time.sleep(2)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)  # or not, if it is waiting for them itself
-        pytest.fail(f"hung:\n{(late.output or b'').decode(errors='replace')}")
-    return job.returncode, output.decode(errors="replace"), time.monotonic() - begun
+    argv = [*mpiexec, "-n", str(n), sys.executable, str(script), how, ranks]
+    status, output = run_job(argv, timeout=60)
+    if status is None:
+        pytest.fail(f"hung:\n{output}")
+    return status, output, time.monotonic() - begun
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ import faulthandler
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-from tests.launcher import SETTINGS
+import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.launcher import ROOT, SETTINGS
+
 ROOMS = ["tests/ops", "tests/array", "tests/comm", "tests/torch/test_gpu_blocks.py"]
 #: Under MPI what differs from threads is the transport: families that talk in every way.
 TALKING = [
@@ -36,10 +36,12 @@ def check(argv: list[str], examples: int, limit: float) -> None:
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
 
 
+@pytest.mark.suite
 def test_on_thread_ranks(own_processes: None) -> None:
     check([sys.executable, "-m", "pytest", *ROOMS, *OPTIONS], examples=3, limit=600)
 
 
+@pytest.mark.suite
 def test_under_mpi(mpiexec: tuple[str, ...]) -> None:
     argv = [*mpiexec, "-n", "2", sys.executable, "-m", "pytest", "--mpi", *TALKING, *OPTIONS]
     check(argv, examples=3, limit=300)

@@ -37,6 +37,7 @@ def missing(device: str) -> str | None:
     return None if importlib.util.find_spec("habana_frameworks") else "no habana_frameworks"
 
 
+@pytest.mark.suite
 @pytest.mark.parametrize(
     "device",
     [
