@@ -18,9 +18,11 @@ _OF_TASKS = ("asyncio.", "concurrent.", "multiprocessing.", "loky.", "joblib.ext
 
 
 def begin() -> None:
-    """Take note of functions that a rank calls by itself (see `distarray.comm.alone`)."""
+    """Take note of functions that a rank calls by itself (see `distarray.comm.current_mesh`)."""
     global _by_itself
-    from distarray.comm.alone import own_mesh  # imports NumPy, before which `open` must be replaced
+    from distarray.comm.current_mesh import (
+        own_mesh,  # imports NumPy, before which `open` must be replaced
+    )
 
     _by_itself = own_mesh
 
