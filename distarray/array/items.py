@@ -124,9 +124,6 @@ class Items(Base):
                 "a record that was read from a distributed array is a copy of it: write to the "
                 "array, x['field'][index] = value or x[index] = record"
             )
-        if any(entry is not Ellipsis for entry in (key if type(key) is tuple else (key,))):
-            kind = f"{type(self._block).__module__}.{type(self._block).__name__}"
-            raise TypeError(f"'{kind}' object does not support item assignment")
         cell = self._like(self._mesh.xp.array(self._block))
         cell[key] = value
         self._block = self._mesh.scalar(cell._block)
