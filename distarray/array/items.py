@@ -114,9 +114,6 @@ class Items(Base):
                 "a record that was read from a distributed array is a copy of it: write to the "
                 "array, x['field'][index] = value or x[index] = record"
             )
-        if any(entry is not Ellipsis for entry in (key if type(key) is tuple else (key,))):
-            kind = f"{type(self.block).__module__}.{type(self.block).__name__}"
-            raise TypeError(f"'{kind}' object does not support item assignment")
         cell = self.like(self.mesh.xp.array(self.block))
         cell[key] = value
         self.block = self.mesh.scalar(cell.block)

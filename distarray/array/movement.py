@@ -94,8 +94,10 @@ def _check_allowed(plan: Exchange, block: Array, mesh: DeviceMesh, route: Route)
 def _run(plan: Exchange, block: Array, target: Array, mesh: DeviceMesh, route: Route) -> None:
     _talk(plan, block, [part_of(target, t.slices) for t in plan.receives], mesh, route)
     if plan.kept:
-        # Without dimensions as an array: a scalar is refused where there is no room for it.
-        target[plan.kept[1]] = block[plan.kept[0] or ...]
+        # Without dimensions as an array: a scalar is refused where there is no room for it. But a
+        # device takes scalars of the host alone.
+        of_host = isinstance(block, np.ndarray) and mesh.device_type != "cpu"
+        target[plan.kept[1]] = block[()] if of_host else block[plan.kept[0] or ...]
 
 
 def assign(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMesh) -> None:

@@ -88,7 +88,7 @@ def _is_refused_half_way(line: str, env: dict[str, Any]) -> bool:
 
 
 def _assigned_wrongly(line: str, env: dict[str, Any]) -> bool:
-    """Whether elements get values that overlap them, in a way that NumPy does not look for."""
+    """Whether elements get values otherwise than the array API or common sense have it."""
     if "] = " not in line:
         return False
     written = ast.parse(line).body[0]
@@ -97,6 +97,8 @@ def _assigned_wrongly(line: str, env: dict[str, Any]) -> bool:
         return False
     key, value = _value(target.slice, env), _value(written.value, env)
     into = _value(target.value, env)
+    if isinstance(into, np.generic):  # refused; the array API standard has 0-d arrays here
+        return True
     if _is_mask(key) or (isinstance(key, tuple) and any(map(_is_mask, key))):
         masks = key if isinstance(key, tuple) else (key,)
         return any(_tangled(into, read) for read in (value, *masks))

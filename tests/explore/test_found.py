@@ -412,13 +412,6 @@ PROGRAMS = {
         v1['y'] = lay(make(2, 'rec'), S(0))
         v1['x'] = v1[['y']]
     """,
-    "scalars take no elements": """
-        v1 = np.lexsort(lay(make(1)))
-        v1[0] = make(0)
-        v2 = np.sum(lay(make(3), S(0)))
-        v2[0] = 1
-        v2['x'] = 1
-    """,
     "records where shapes do not broadcast": """
         v1 = lay(make((0, 0)), S(0))
         v2 = make(2, 'rec')
