@@ -179,6 +179,8 @@ def _into_numpy(ufunc: np.ufunc, inputs: Any, outs: Any, where: Any, kwargs: Any
     check_shapes(
         [x for x in (*inputs, where) if np.ndim(x)], [out for out in outs if out is not None]
     )
+    if any(out is None for out in outs):
+        inputs = _as_wide(inputs, next(out.shape for out in outs if out is not None))
     masked = where if any(o is not None for o in ours) else True
     value = apply_blockwise(ufunc, inputs, ours, masked, **kwargs)
     values = value if isinstance(value, tuple) else (value,)
@@ -189,6 +191,12 @@ def _into_numpy(ufunc: np.ufunc, inputs: Any, outs: Any, where: Any, kwargs: Any
             np.copyto(out, result.full(), kwargs.get("casting", "same_kind"), mask)
         found.append(result if out is None else out)
     return tuple(found) if len(found) > 1 else found[0]
+
+
+def _as_wide(inputs: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """The inputs, of which one has the shape of the results: what is given to write to has it."""
+    wide = next(number for number, x in enumerate(inputs) if isinstance(x, DistArray))
+    return (*inputs[:wide], np.broadcast_to(inputs[wide], shape), *inputs[wide + 1 :])
 
 
 def _through(ufunc: np.ufunc, inputs: Sequence[Any]) -> DistArray | None:
