@@ -30,8 +30,6 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
     For each pair as :func:`numpy.matmul`.
     """
     subscripts, given = _split(operands)
-    if out is not None and not hasattr(out, "dtype"):
-        raise TypeError("keyword parameter out must be an array for einsum")
     arrays, _ = read(*given, out=out)
     made = recipe(
         subscripts,

@@ -22,7 +22,6 @@ from distarray.ops.contractions.operands import (
 )
 from distarray.ops.contractions.program import Program, program_for
 from distarray.ops.contractions.reproducible import contract
-from distarray.ops.reducing import check_target
 from distarray.plan import Contraction
 
 __all__ = ["matmul"]
@@ -52,8 +51,6 @@ def _gufunc(ufunc: np.ufunc, *inputs: Any, out: Any = None, **keywords: Any) -> 
         inputs, out = inputs[:2], inputs[2]
     if isinstance(out, tuple):
         out = out[0]
-    if out is not None:
-        check_target(out)
     if any(type(x) in (bool, int, float, complex) for x in inputs):
         ufunc(*[x if not isinstance(x, DistArray) else shadow(x) for x in inputs])  # raises
     (a, b), _ = read(*inputs, out=out)

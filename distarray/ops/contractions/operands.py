@@ -19,8 +19,11 @@ def read(*operands: Any, out: Any = None) -> tuple[list[DistArray], DeviceMesh]:
     Raises
     ------
     TypeError
-        If an operand holds Python objects, which have no place in a message.
+        If an operand holds Python objects, which have no place in a message, or `out` is no array.
     """
+    into = getattr(out, "_block", out)
+    if out is not None and (isinstance(into, np.generic) or not hasattr(into, "dtype")):
+        raise TypeError("return arrays must be of ArrayType")
     mesh = common_mesh(*operands, out)
     found = [as_distarray(x, mesh) for x in operands]
     for x in found:
