@@ -23,8 +23,8 @@ __all__ = ["THRESHOLDS", "Failure", "Program", "draw_program", "follow", "on_thr
 THRESHOLDS = (1 << 18, 0, 64)
 #: Arrays and lists longer than this are dropped: programs would become slow.
 LARGEST = 400
-#: After what the sign of a zero says nothing: contributions to a sum, products by BLAS or of complex
-#: numbers in any order, and sorts, which leave equal elements in any order.
+#: After what the sign of a zero says nothing: contributions to a sum, products by BLAS or of
+#: complex numbers, and sorts, which leave equal elements in any order.
 UNSIGNED = re.compile(
     r", P\b|np\.(?:dot|inner|matmul|einsum|tensordot|kron|outer|vdot)\b| @ "
     r"|prod\(|multiply\.reduce|sort\(|partition|unique|intersect1d|union1d|setdiff1d|median|quantile"
