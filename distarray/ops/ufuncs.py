@@ -200,6 +200,8 @@ def _into_numpy(
     check_shapes(
         [x for x in (*inputs, where) if np.ndim(x)], [out for out in outs if out is not None]
     )
+    if any(out is None for out in outs):
+        inputs = _as_wide(inputs, next(out.shape for out in outs if out is not None))
     masked = where if any(o is not None for o in ours) else True
     value = apply_blockwise(ufunc, inputs, ours, masked, **kwargs)
     values = value if isinstance(value, tuple) else (value,)
@@ -224,6 +226,12 @@ def _copy_to_numpy(
     for out, value in zip(outs, values, strict=True):
         if isinstance(out, np.ndarray):
             np.copyto(out, value.full(), casting, mask)
+
+
+def _as_wide(inputs: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """The inputs, of which one has the shape of the results: what is given to write to has it."""
+    wide = next(number for number, x in enumerate(inputs) if isinstance(x, DistArray))
+    return (*inputs[:wide], np.broadcast_to(inputs[wide], shape), *inputs[wide + 1 :])
 
 
 def _through(ufunc: np.ufunc, inputs: Sequence[Any]) -> DistArray | None:

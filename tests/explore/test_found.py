@@ -397,6 +397,14 @@ PROGRAMS = {
         v1[:, 1].put([0, 20], 77)
         np.put(v1[1:], [0, 20], 77)
     """,
+    "one of two results into a larger array": """
+        v1 = lay(make(1, 'f8', 1), S(0))
+        v2 = np.divmod(v1, 2, out=(make(0), None))
+        v3 = np.divmod(v1, v1, out=(None, make((2, 3))))
+        v4 = np.modf(lay(make((), 'f8', 1)), out=(make(3), None))
+        v5 = np.modf(v1, out=(lay(make(3), S(0)), None))
+        v6 = np.modf(v1, out=(lay(make(3), S(0)), make(3)))
+    """,
     "text for no elements": """
         v1 = lay(make(3, 'c8'), S(0))
         v1[:0] = lay(make(1, 'U3', 1), S(0))

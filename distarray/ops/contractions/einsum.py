@@ -40,8 +40,6 @@ def einsum(
     For each pair as :func:`numpy.matmul`.
     """
     subscripts, given = _split(operands)
-    if out is not None and not hasattr(out, "dtype"):
-        raise TypeError("keyword parameter out must be an array for einsum")
     arrays, _ = read(*given, out=out)
     made = recipe(
         subscripts,

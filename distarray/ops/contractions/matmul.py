@@ -22,7 +22,6 @@ from distarray.engines.contracting.operands import (
     shadow,
 )
 from distarray.engines.contracting.program import Program, program_for
-from distarray.engines.reducing import check_target
 from distarray.layout import Layout
 from distarray.plan import Contraction
 from distarray.typing import Array, ArrayLike, DType, Out, UfuncOut
@@ -75,8 +74,6 @@ def _targeted(inputs: Sequence[Any], out: UfuncOut) -> tuple[Sequence[Any], Any]
         inputs, out = inputs[:2], inputs[2]
     if isinstance(out, tuple):
         out = out[0]
-    if out is not None:
-        check_target(out)
     return inputs, out
 
 
