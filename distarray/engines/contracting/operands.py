@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh
+from distarray.array.probes import check_out
 from distarray.array.views import permuted
 from distarray.comm import DeviceMesh
 from distarray.plan import broadcast_shapes
@@ -25,6 +26,8 @@ def read(
     TypeError
         If an operand holds Python objects.
     """
+    if out is not None:
+        check_out(out)
     mesh = common_mesh(*operands) if out is None else common_mesh(*operands, out)
     found = [as_distarray(x, mesh) for x in operands]
     for x in found:
