@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from distarray.array.portable import as_array
-from distarray.comm import DeviceMesh, ledger
+from distarray.comm import DeviceMesh, devices, ledger
 from distarray.layout import Cut, Fold, Layout, Shard
 from distarray.plan import Exchange, Route, moved_elements, plan_exchange
 from distarray.typing import Array
@@ -96,7 +96,7 @@ def _run(plan: Exchange, block: Array, target: Array, mesh: DeviceMesh, route: R
     if plan.kept:
         # Without dimensions as an array: a scalar is refused where there is no room for it. But a
         # device takes scalars of the host alone.
-        of_host = isinstance(block, np.ndarray) and mesh.device_type != "cpu"
+        of_host = mesh.device_type != "cpu" and not devices.on_device(block)
         target[plan.kept[1]] = block[()] if of_host else block[plan.kept[0] or ...]
 
 
