@@ -47,7 +47,10 @@ def refuse_shapes(
     given = tuple([hollow(out) for out in outs])
     if given:
         keywords = {**keywords, "out": given if len(given) > 1 else given[0]}
-    function(*[hollow(x) for x in operands], **keywords)
+    try:
+        function(*[hollow(x) for x in operands], **keywords)
+    except Exception as error:
+        raise error from None  # told once, whatever the caller is about
 
 
 def as_axis(axis: Any) -> int:

@@ -1,6 +1,7 @@
 """What a call of einsum comes to: its checks, its diagonals, its contractions in order.
 
-Made from metadata alone, and kept, so that a call in a loop is read once.
+Made from contextlib import suppress
+from metadata alone, and kept, so that a call in a loop is read once.
 """
 
 from collections.abc import Sequence
@@ -98,9 +99,10 @@ def recipe(
     path = optimize if isinstance(optimize, (bool, str)) else False
     into = None if out is None else np.ones((1,) * len(out[0]), out[1])
     small = [np.ones((1,) * len(shape), t) for shape, t in zip(shapes, dtypes)]
-    try:
+    made = None
+    with suppress(TypeError):  # NumPy looks at the extents before the types
         made = call.on(small, path, into)
-    except TypeError:  # NumPy looks at the extents before the types
+    if made is None:
         call.refuse(out)
     parsed = parse(subscripts, [len(shape) for shape in shapes])
     extents = _extents(parsed, shapes)
