@@ -1,10 +1,10 @@
 """What a call of einsum comes to: its checks, its diagonals, its contractions in order.
 
-Made from contextlib import suppress
-from metadata alone, and kept, so that a call in a loop is read once.
+Made from metadata alone, and kept, so that a call in a loop is read once.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
