@@ -55,7 +55,10 @@ def refuse_shapes(
     given = tuple([_emptied(out) for out in outs])
     if given:
         keywords = {**keywords, "out": given if len(given) > 1 else given[0]}
-    function(*[_emptied(x) for x in operands], **keywords)
+    try:
+        function(*[_emptied(x) for x in operands], **keywords)
+    except Exception as error:
+        raise error from None  # told once, whatever the caller is about
 
 
 def _emptied(x: Any) -> Any:

@@ -390,13 +390,6 @@ PROGRAMS = {
         v1[:] = v2
         v1[3] = lay(make(4), S(0))[..., 2]
     """,
-    "put leaves what has gaps as it is": """
-        v1 = lay(make((3, 6), 'i8'), S(0))
-        np.put(v1[:, ::2], [0, 20], 77)
-        np.put(v1.T, [0, 20], 77)
-        v1[:, 1].put([0, 20], 77)
-        np.put(v1[1:], [0, 20], 77)
-    """,
     "one of two results into a larger array": """
         v1 = lay(make(1, 'f8', 1), S(0))
         v2 = np.divmod(v1, 2, out=(make(0), None))

@@ -4,6 +4,7 @@ They are made from metadata alone and cached, so that a call in a loop is parsed
 """
 
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
@@ -100,9 +101,10 @@ def recipe(
     path = optimize if isinstance(optimize, (bool, str)) else False
     into = None if out is None else np.ones((1,) * len(out[0]), out[1])
     small = [np.ones((1,) * len(shape), t) for shape, t in zip(shapes, dtypes)]
-    try:
+    made = None
+    with suppress(TypeError):  # NumPy looks at the extents before the types
         made = call.on(small, path, into)
-    except TypeError:  # NumPy checks the extents before the types
+    if made is None:
         call.refuse(out)
     parsed = parse(subscripts, [len(shape) for shape in shapes])
     extents = _extents(parsed, shapes)

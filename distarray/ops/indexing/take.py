@@ -12,7 +12,6 @@ from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import as_axis, check_cast
-from distarray.array.storage import is_contiguous
 from distarray.engines.indexing.gather import fetch
 from distarray.engines.indexing.located import Located, locate
 from distarray.engines.indexing.owners import Rows
@@ -156,8 +155,7 @@ def put(a: DistArray, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None
 
     Cost
     ----
-    None for positions and values that every rank has; else as ``a[index] = v``. Before an
-    `IndexError`, one allreduce of an integer where a block leaves open whether `a` has gaps.
+    None for positions and values that every rank has; else as ``a[index] = v``.
     """
     mesh = common_mesh(a, ind, v)
     target: Any = np.array(getattr(a, "block", a)) if is_scalar(a) else a  # a copy, as in NumPy
@@ -174,9 +172,7 @@ def put(a: DistArray, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None
     try:
         rows, found = flat_rows(x, index, mode, for_writing=True)
     except IndexError:
-        # NumPy finds out on its way. Of what has gaps it writes to a copy, which it then drops.
-        if is_contiguous(x, "C"):
-            put(a, index[: _first_outside(index, x.size)], v)
+        put(a, index[: _first_outside(index, x.size)], v)  # NumPy finds out on its way
         raise
     if 1 < values.size != index.size:
         values = values[np.arange(index.size) % values.size]
