@@ -1,8 +1,8 @@
 """The last conversations of this process, each with the line of the program that led to it.
 
-A conversation is a collective or an exchange of messages. Whoever begins one calls :func:`note`,
-which must cost next to nothing: what it keeps is put into words only when it is asked for, which is
-when ranks wait for one another.
+A conversation is a collective or an exchange of messages. Functions that begin one call
+:func:`note`, which must cost next to nothing: what it keeps is put into words only when ranks wait
+for one another.
 """
 
 import sys
@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from distarray.comm.user_lines import called, known, passage, place, said
+from distarray.comm.user_lines import called, expression, known, passage, place
 
 if TYPE_CHECKING:
     from distarray.comm.mpi import MPIGroup
@@ -71,7 +71,7 @@ class Call(NamedTuple):
     @property
     def name(self) -> str:
         """What the user has called, in the program's words."""
-        text = said(self.code, self.instruction)
+        text = expression(self.code, self.instruction)
         return called(text) if text else self.function.co_qualname
 
 

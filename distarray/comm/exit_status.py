@@ -26,7 +26,7 @@ class _Failing:
         """Flush it; raise if the interpreter itself calls, which does so from no Python frame."""
         self._stream.flush()
         if sys._getframe(0).f_back is None:
-            raise OSError("the program has ended with an error that has been told")
+            raise OSError("the program has ended with an error, which has been printed")
 
 
 def end_with_status(error: BaseException) -> None:

@@ -1,6 +1,6 @@
 """The communication ledger: the ranks' conversations, each with the line of the program.
 
-Every public method of :class:`distarray.comm.group.Group` writes here. Where nobody listens that
+Every public method of :class:`distarray.comm.group.Group` writes here. Outside of traces that
 costs one test of :data:`watching`.
 """
 
@@ -27,7 +27,7 @@ __all__ = [
     "trace",
 ]
 
-#: The purpose of a message, put into words only where somebody listens.
+#: The purpose of a message, put into words only inside of traces.
 Note: TypeAlias = "str | Route | None"
 T = TypeVar("T")
 

@@ -233,5 +233,5 @@ def _explained(error: MPI.Exception, call: str, block: Array) -> Exception:
     return DivergenceError(
         f"{call}: the ranks bring different numbers of elements, this one an array of shape "
         f"{block.shape}. With config.check (DISTARRAY_CHECK=1) they compare what they bring before "
-        "they send it, and say which rank brings what"
+        "they send it, and the error shows what each rank brings"
     )

@@ -131,9 +131,9 @@ class ThreadGroup(Group):
                 _conclude(meeting)
                 world.condition.notify_all()
             else:
-                who = room.ranks[self.rank]
+                me = room.ranks[self.rank]
                 world.wait(
-                    who, lambda: meeting.values is not None or meeting.error is not None, call
+                    me, lambda: meeting.values is not None or meeting.error is not None, call
                 )
             meeting.left += 1
             if meeting.left == self.size:

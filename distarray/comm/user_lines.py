@@ -19,7 +19,7 @@ __all__ = [
     "passage",
     "place",
     "places",
-    "said",
+    "expression",
     "user_frames",
     "user_line",
 ]
@@ -79,7 +79,7 @@ def place(code: CodeType, instruction: int) -> str:
     return f"{_short(code.co_filename)}:{_position(code, instruction)[0]}"
 
 
-def said(code: CodeType, instruction: int) -> str:
+def expression(code: CodeType, instruction: int) -> str:
     """The expression that an instruction belongs to, as far as it is on its first line."""
     first, last, start, stop = _position(code, instruction)
     lines = _source(code.co_filename)

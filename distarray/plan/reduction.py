@@ -1,4 +1,4 @@
-"""Plan a reduction: which dimensions go, where the result lies, and which ranks fold it."""
+"""The plan of a reduction: its dimensions, the layout of the result, and the ranks that fold it."""
 
 from functools import lru_cache
 from typing import NamedTuple

@@ -126,7 +126,7 @@ def test_expressions_are_those_of_the_instruction():
 
     def kept(*_):
         frame = sys._getframe(1)
-        frames.append(lines.said(frame.f_code, frame.f_lasti))
+        frames.append(lines.expression(frame.f_code, frame.f_lasti))
 
     kept(1), kept(2)
     kept(
@@ -145,7 +145,7 @@ def test_programs_without_a_file_have_lines():
     names = {"__name__": "program", "lines": lines, "sys": sys}
     exec("here = sys._getframe()\nfound = lines.places(here)", names)
     assert names["found"][0] == "<string>:2"
-    assert lines.said(names["here"].f_code, 0) == ""
+    assert lines.expression(names["here"].f_code, 0) == ""
 
 
 def test_files_below_the_working_directory_are_short(monkeypatch, tmp_path):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from distarray.comm import calls, pending
 from distarray.comm.calls import Call
 from distarray.comm.describing import described, named
-from distarray.comm.user_lines import called, is_house, places, said, user_frames
+from distarray.comm.user_lines import called, expression, is_house, places, user_frames
 
 __all__ = ["Look", "look"]
 
@@ -74,7 +74,7 @@ def look() -> Look:
     frame = next(user_frames(main), None)
     if frame is None:
         return Look("computes")
-    return Look("computes", said(frame.f_code, frame.f_lasti), "", tuple(places(frame)))
+    return Look("computes", expression(frame.f_code, frame.f_lasti), "", tuple(places(frame)))
 
 
 def _waiting(frame: FrameType, main: FrameType | None) -> Look:
@@ -134,7 +134,7 @@ def _call(entry: FrameType) -> tuple[str, str]:
         return f"{named(values['ufunc'])}{method}", _arguments(values["inputs"], values["kwargs"])
     shown_as = _shown_as(module)
     if shown_as is None and entry.f_back is not None:
-        return called(said(entry.f_back.f_code, entry.f_back.f_lasti)), ""
+        return called(expression(entry.f_back.f_code, entry.f_back.f_lasti)), ""
     given = [values[name] for name in code.co_varnames[: code.co_argcount] if name in values]
     if "<locals>" in code.co_qualname:
         return _stood_for(values, code.co_name), _arguments(
