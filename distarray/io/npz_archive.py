@@ -79,8 +79,6 @@ class Archive(Mapping[str, DistArray]):
         #: Names without the ending ``.npy``.
         self.files: list[str] = [name.removesuffix(".npy") for name in names]
         self._members = dict(zip(self.files, names, strict=True)) | {name: name for name in names}
-        #: The arrays as attributes.
-        self.f = _Bag(self)
 
     def __getitem__(self, key: str) -> Any:
         source, name = self._source, self._members.get(key, "")
@@ -111,6 +109,11 @@ class Archive(Mapping[str, DistArray]):
         if whole != member.crc and self._mesh.coords is not None:
             raise BadZipFile(f"Bad CRC-32 for file {name!r}")
         return x
+
+    @property
+    def f(self) -> _Bag:
+        """The arrays as attributes."""
+        return _Bag(self)  # made anew: kept, it would be a reference cycle with open files in it
 
     @property
     def _limit(self) -> int:
