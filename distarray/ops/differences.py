@@ -15,13 +15,11 @@ from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.array.one_rank import Alone
 from distarray.engines.indexing.values import plain
 from distarray.engines.reshaping import in_line
-from distarray.layout import Fold
 from distarray.typing import ArrayLike, Axis
 
 __all__ = ["diff", "ediff1d", "gradient", "trapezoid", "unwrap"]
 
 _NO_VALUE: Any = np._NoValue
-_LINEAR = (Fold.SUM,)
 
 
 def _at(ndim: int, axis: int, key: slice) -> tuple[Any, ...]:
