@@ -231,7 +231,7 @@ def tuple_like(model: tuple[Any, ...], items: Sequence[Any]) -> tuple[Any, ...]:
     return type(model)(*items) if hasattr(model, "_fields") else tuple(items)
 
 
-def replicated(value: Array | np.generic, mesh: DeviceMesh) -> DistArray:
+def replicated(value: Any, mesh: DeviceMesh) -> DistArray:
     """An array or scalar that is equal on every rank, as a distributed array."""
     layout = Layout.replicated(tuple(value.shape), mesh.shape)
     if isinstance(value, np.generic) or (not value.ndim and on_device(value)):
