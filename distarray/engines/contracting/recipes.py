@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from distarray.array.probes import hollow
 from distarray.engines.contracting.subscripts import Label, Subscripts, Term, parse
 from distarray.plan import Contraction
 from distarray.typing import Array, DType, Shape
@@ -144,9 +145,7 @@ class _Call(NamedTuple):
         """Raise NumPy's error about extents that do not fit, with arrays that take no memory."""
         pairs = zip(self.shapes, self.dtypes, strict=True)
         into = None if out is None else np.empty(*out)
-        self.on(
-            [np.broadcast_to(np.zeros((), dtype), shape) for shape, dtype in pairs], False, into
-        )
+        self.on([hollow(shape, dtype) for shape, dtype in pairs], False, into)
         raise ValueError("einsum: the operands do not fit together")
 
 
