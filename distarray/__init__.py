@@ -9,7 +9,7 @@ Names are loaded on first use, and importing starts no MPI.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from distarray.lazy import load_operations
+from distarray.lazy import load_operations, loader
 
 if TYPE_CHECKING:
     from distarray import checkpoint as checkpoint
@@ -89,6 +89,14 @@ _HOMES = {
 
 #: Modules that are attributes without having been imported.
 _ROOMS = ("checkpoint", "io", "job", "numpy", "torch")
+
+
+def _load_operations() -> None:
+    import_module("distarray.ops")
+    import_module("distarray.io.numpy_functions")
+
+
+loader[:] = [_load_operations]
 
 
 def __getattr__(name: str) -> Any:

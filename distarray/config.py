@@ -6,7 +6,7 @@ also when it is left by an exception, and threads do not see one another's.
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
@@ -14,7 +14,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any, cast
 
-__all__ = ["Settings", "config"]
+__all__ = ["Settings", "config", "on_check"]
 
 _CHOICES = {"device": ("cpu", "cuda"), "fallback": ("warn", "allow", "error")}
 
@@ -110,6 +110,7 @@ class Config(ModuleType):
             super().__setattr__(name, value)
             return
         _check({name: value})
+        _told({name: value})
         if _current.get() is None:
             _base[0] = replace(_base[0], **{name: value})
         else:
@@ -119,6 +120,7 @@ class Config(ModuleType):
     def override(self, **values: Any) -> Iterator[Settings]:
         """Change settings for the length of a ``with`` block."""
         _check(values)
+        _told(values)
         token = _current.set(replace(self.settings, **values))
         try:
             yield self.settings
@@ -127,6 +129,19 @@ class Config(ModuleType):
 
     def __repr__(self) -> str:
         return repr(self.settings).replace("Settings", "config", 1)
+
+
+def on_check(listener: Callable[[], None]) -> None:
+    """Have a function called when calls begin to be compared (`check`), in any context."""
+    _listeners.append(listener)
+    if config.check:
+        listener()
+
+
+def _told(values: dict[str, Any]) -> None:
+    if values.get("check"):
+        for listener in _listeners:
+            listener()
 
 
 def _in_force() -> Settings:
@@ -142,6 +157,8 @@ def _property_for(name: str) -> property:
 for _name in _NAMES:
     setattr(Config, _name, _property_for(_name))
 
+#: Called when `check` is set.
+_listeners: list[Callable[[], None]] = []
 _base = [_from_environment()]
 _current: ContextVar[Settings | None] = ContextVar("distarray_settings", default=None)
 config: Config = cast(Config, sys.modules[__name__])

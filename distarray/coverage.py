@@ -1,52 +1,150 @@
-"""How many of NumPy's functions are implemented, composed of others, or fall back.
+"""What stands behind each of NumPy's functions and ufuncs, and how many there are of each class.
 
-*Composed* is what touches no block and sends nothing by itself: its code, as far as it is its own,
-calls distributed functions only. That is read off the code, so that nobody has to say it.
+Every dispatchable function is in exactly one class. It is *implemented* if its row is in the
+registry, and *composed* if, in addition, its code calls distributed functions only: it touches no
+block and sends nothing by itself, which is read from the code. Otherwise it *falls back*, for the
+reason given here: its operands are gathered, and what NumPy computes is distributed, within the
+limits of `config.fallback` and `config.fallback_limit`.
 """
 
+import importlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
+from inspect import unwrap
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.char
+import numpy.fft
+import numpy.lib.recfunctions
+import numpy.strings
+from numpy.testing import overrides
 
+import distarray.io.numpy_functions
+import distarray.ops  # noqa: F401 (both register rows)
 from distarray.array import FUNCTIONS
-from distarray.coverage_ledger import entries, ufuncs
 from distarray.ops.random import Generator
 
-__all__ = ["CLASSES", "class_of", "counts", "is_composed", "summary"]
+__all__ = [
+    "CLASSES",
+    "REASONS",
+    "Entry",
+    "class_of",
+    "counts",
+    "dispatchable",
+    "entries",
+    "is_composed",
+    "summary",
+    "ufuncs",
+]
+
+Function = Callable[..., object]
 
 CLASSES = ("implemented", "composed", "falls back")
-#: What is touched by code that works on blocks.
-_LOWER = frozenset({"block", "to_local", "layout", "group", "subgroup", "xp", "mesh"})
-#: What of the array floor is of use to any function.
+
+#: Reason -> names of the functions that fall back for it, each with its module.
+REASONS: dict[str, str] = {
+    "Structured arrays are taken apart by fields, one field at a time: x['name'].": """
+        numpy.lib.recfunctions.append_fields numpy.lib.recfunctions.apply_along_fields
+        numpy.lib.recfunctions.assign_fields_by_name numpy.lib.recfunctions.drop_fields
+        numpy.lib.recfunctions.find_duplicates numpy.lib.recfunctions.join_by
+        numpy.lib.recfunctions.merge_arrays numpy.lib.recfunctions.rec_append_fields
+        numpy.lib.recfunctions.rec_drop_fields numpy.lib.recfunctions.rec_join
+        numpy.lib.recfunctions.recursive_fill_fields numpy.lib.recfunctions.rename_fields
+        numpy.lib.recfunctions.repack_fields numpy.lib.recfunctions.require_fields
+        numpy.lib.recfunctions.stack_arrays numpy.lib.recfunctions.structured_to_unstructured
+        numpy.lib.recfunctions.unstructured_to_structured
+    """,
+}
+
+#: Attributes that code which works on blocks reads.
+_LOWER = frozenset({"block", "to_local", "layout", "group", "subgroup", "xp"})
+#: Functions of the array floor that any function may call.
 _READING = frozenset({"as_distarray", "common_mesh", "call", "implements"})
+#: Modules with helpers of the functions: whether they work on blocks, their own code says.
+_HELPERS = ("distarray.ops.", "distarray.engines.", "distarray.array.views")
+
+#: The namespaces of the table, with the beginning of their functions' names.
 _SPACES = {"linalg": "numpy.linalg.", "fft": "numpy.fft."}
-#: Modules of NumPy's with functions of their own, none of the four namespaces.
+#: NumPy's modules outside the four namespaces.
 _OTHERS = ("numpy.char.", "numpy.strings.", "numpy.lib.")
+
+
+# -- the ledger -----------------------------------------------------------------------------------
+
+
+class Entry(NamedTuple):
+    """What stands behind one function of NumPy's.
+
+    Attributes
+    ----------
+    name : str
+        With its module.
+    implementation : callable or None
+        The function of ours that is called.
+    reason : str or None
+        Why it falls back.
+    """
+
+    name: str
+    implementation: Function | None
+    reason: str | None
+
+
+def dispatchable() -> dict[str, Function]:
+    """The functions that NumPy lets an array's type carry out, by their names."""
+    found = {}
+    for function in overrides.get_overridable_numpy_array_functions():
+        module, name = function.__module__, function.__name__
+        public = getattr(importlib.import_module(module), name, None) is function
+        if public and not name.startswith("_"):
+            found[f"{module}.{name}"] = function
+    return dict(sorted(found.items()))
+
+
+def ufuncs() -> dict[str, np.ufunc]:
+    """NumPy's ufuncs by their names."""
+    named = {f"numpy.{name}": value for name, value in vars(np).items()}
+    found = {name: value for name, value in named.items() if isinstance(value, np.ufunc)}
+    return dict(sorted(found.items()))
+
+
+def entries() -> list[Entry]:
+    """The ledger of the dispatchable functions, in the order of their names."""
+    reasons = {name: reason for reason, names in REASONS.items() for name in names.split()}
+    ledger = []
+    for name, function in dispatchable().items():
+        row = FUNCTIONS.get(function)
+        ledger.append(Entry(name, None if row is None else row.function, reasons.get(name)))
+    return ledger
+
+
+# -- composed of others ---------------------------------------------------------------------------
+
+
+def class_of(implementation: Callable[..., Any] | None) -> str:
+    """One of `CLASSES`."""
+    if implementation is None:
+        return "falls back"
+    return "composed" if is_composed(implementation) else "implemented"
 
 
 @cache
 def _implementations() -> frozenset[Any]:
-    return frozenset([_plain(row.function) for row in FUNCTIONS.values()])
-
-
-def _plain(function: Any) -> Any:
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    return function
+    return frozenset([unwrap(row.function) for row in FUNCTIONS.values()])
 
 
 @lru_cache(maxsize=1024)
 def is_composed(function: Callable[..., Any]) -> bool:
     """Whether an implementation is written with other distributed functions alone."""
-    function = _plain(function)
+    function = unwrap(function)
     return isinstance(function, FunctionType) and not _works_on_blocks(function, set())
 
 
-def _works_on_blocks(function: FunctionType, seen: set[Any]) -> bool:
+def _works_on_blocks(function: FunctionType, seen: set[FunctionType]) -> bool:
+    """Whether the code of a function, or of helpers that are its own, reads a block or sends."""
     seen.add(function)
     for code in _codes(function.__code__):
         if _LOWER.intersection(code.co_names):
@@ -55,7 +153,7 @@ def _works_on_blocks(function: FunctionType, seen: set[Any]) -> bool:
             module = getattr(found, "__module__", None) or ""
             if found in seen or not module.startswith("distarray."):
                 continue
-            if not module.startswith("distarray.ops."):
+            if not module.startswith(_HELPERS):
                 if getattr(found, "__name__", "") not in _READING:
                     return True
             elif found not in _implementations() and _works_on_blocks(found, seen):
@@ -72,19 +170,24 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _used(code: CodeType, names: dict[str, Any]) -> Iterator[FunctionType]:
-    """The functions that code names, also as ``module.function``."""
+    """The functions that code names, those named as ``module.function`` as well."""
     modules = []
     for name in code.co_names:
-        found = _plain(names.get(name))
+        named: Any = names.get(name)
+        found = unwrap(named)
         if isinstance(found, FunctionType):
             yield found
         elif isinstance(found, ModuleType) and found.__name__.startswith("distarray."):
             modules.append(found)
     for module in modules:
         for name in code.co_names:
-            found = _plain(getattr(module, name, None))
+            named = getattr(module, name, None)
+            found = unwrap(named)
             if isinstance(found, FunctionType):
                 yield found
+
+
+# -- the table ------------------------------------------------------------------------------------
 
 
 def counts() -> dict[str, Counter[str]]:
@@ -104,15 +207,8 @@ def _space(name: str) -> str:
     return "other" if name.startswith(_OTHERS) else "main"
 
 
-def class_of(implementation: Callable[..., Any] | None) -> str:
-    """One of `CLASSES`."""
-    if implementation is None:
-        return "falls back"
-    return "composed" if is_composed(implementation) else "implemented"
-
-
 def _generator_methods() -> dict[str, Any]:
-    """The methods of NumPy's Generator, and ours where we have one."""
+    """The methods of NumPy's Generator by name, each with ours, or None."""
     names = [name for name in dir(np.random.Generator) if not name.startswith("_")]
     return {name: vars(Generator).get(name, getattr(Generator, name, None)) for name in names}
 

@@ -77,7 +77,7 @@ def ufuncs() -> dict[str, np.ufunc]:
 
 def entries() -> list[Entry]:
     """The ledger of the dispatchable functions, in the order of their names."""
-    importlib.import_module("distarray.io.rows")  # the room beside this one has rows, too
+    importlib.import_module("distarray.io.numpy_functions")  # rows of the room beside this
     reasons = {name: reason for reason, names in REASONS.items() for name in names.split()}
     ledger = []
     for name, function in dispatchable().items():

@@ -34,6 +34,9 @@ from distarray.layout.placement import Fold
 
 __all__ = ["Preemption", "main", "preemption", "time_left"]
 
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+SHOWN_AS = "distarray.job."
+
 #: What schedulers send: Slurm and most others SIGTERM, many sites' scripts SIGUSR1.
 _SIGNALS = (signals.SIGTERM, signals.SIGUSR1)
 #: Of these the one that launchers pass on and do not act upon: Open MPI's, sent SIGTERM, leaves the

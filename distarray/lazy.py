@@ -8,10 +8,14 @@ from typing import Any
 __all__ = ["lazy_names", "load_operations", "needs"]
 
 
+#: Loads the operations of arrays; the package sets it, which knows the rooms.
+loader: list[Callable[[], None]] = []
+
+
 def load_operations() -> None:
     """Register what arrays can do, NumPy's files included: without it an array is of no use."""
-    import_module("distarray.ops")
-    import_module("distarray.io.rows")
+    for load in loader:
+        load()
 
 
 def lazy_names(

@@ -6,11 +6,13 @@ They are for readers and type checkers. CuPy's arrays count as NumPy's, which th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, Literal, Optional, TypeAlias, TypedDict, TypeVar, Union
 
 import numpy as np
 from numpy.typing import ArrayLike as HostArrayLike
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike as GivenDType
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from distarray.array.core import DistArray
@@ -25,24 +27,51 @@ __all__ = [
     "DType",
     "DTypeLike",
     "Function",
+    "Key",
+    "Operation",
+    "Reducing",
     "Order",
+    "Out",
     "Placements",
     "Shape",
     "ShapeLike",
+    "UfuncOut",
 ]
 
 #: A local block, or another array in the memory of one rank.
 Array: TypeAlias = NDArray[Any]
 #: What operations take: a distributed array, or whatever NumPy makes an array of.
-ArrayLike: TypeAlias = "DistArray | HostArrayLike"
+ArrayLike: TypeAlias = Union["DistArray", HostArrayLike]
+#: Where a result is to be written.
+Out: TypeAlias = Optional["DistArray"]
+#: The same as ufuncs take it: arrays of NumPy's too, and tuples.
+UfuncOut: TypeAlias = Union["DistArray", Array, tuple["DistArray | Array | None", ...], None]
 #: One dimension, or None for all; and several of them.
 Axis: TypeAlias = int | None
 Axes: TypeAlias = int | Sequence[int] | None
 DType: TypeAlias = np.dtype[Any]
+#: What NumPy makes a data type of, or None for its own choice.
+DTypeLike: TypeAlias = GivenDType | None
 Shape: TypeAlias = tuple[int, ...]
 ShapeLike: TypeAlias = int | Sequence[int]
 Order: TypeAlias = Literal["C", "F", "A", "K"]
 Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
-Placements: TypeAlias = "Sequence[Placement] | Placement"
+Placements: TypeAlias = Union[Sequence["Placement"], "Placement"]
+
+
+class Reducing(TypedDict, total=False):
+    """Keywords of reductions, besides `axis`, `dtype` and `out`."""
+
+    keepdims: bool
+    initial: Any
+    where: ArrayLike
+    correction: float
+    mean: ArrayLike
+
+
+#: What stands between the brackets of ``x[key]``.
+Key: TypeAlias = ArrayLike | slice | EllipsisType | tuple[Any, ...] | None
+#: What an operation is known by: a function, or a ufunc and the name of its method.
+Operation: TypeAlias = Callable[..., Any] | tuple[np.ufunc, str]
 #: What a decorator takes and gives back.
 Function = TypeVar("Function", bound=Callable[..., Any])

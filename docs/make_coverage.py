@@ -7,8 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from distarray.coverage import CLASSES, class_of, counts
-from distarray.coverage_ledger import Entry, entries, ufuncs
+from distarray.coverage import CLASSES, Entry, class_of, counts, entries, ufuncs
 
 __all__ = ["coverage"]
 

@@ -147,9 +147,9 @@ def _imported(tree: ast.AST, known: set[str]) -> set[str]:
             found.update([one if one in known else node.module for one in full])
         elif isinstance(node, ast.Import):
             found.update([alias.name for alias in node.names])
-        elif isinstance(node, ast.Constant) and node.value in known:
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             found.add(node.value)
-    return found & known
+    return (found & known) - {PACKAGE.name}  # which every module imports, and which imports none
 
 
 def _running(tree: ast.AST) -> Iterator[ast.AST]:

@@ -8,8 +8,7 @@ import pytest
 
 from distarray.array import FUNCTIONS
 from distarray.comm import default_mesh
-from distarray.coverage import CLASSES, counts, is_composed, summary
-from distarray.coverage_ledger import entries
+from distarray.coverage import CLASSES, counts, entries, is_composed, summary
 from distarray.runner.main import parse
 
 #: How many functions of numpy, linalg, fft and random may fall back.

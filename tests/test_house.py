@@ -8,21 +8,22 @@ import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "distarray"
-FILES = sorted(PACKAGE.rglob("*.py"))
+from tests import measures
+from tests.measures import FILES, ROOT, name
+
 FILE_LINES = 450
 BODY_LINES = 40
+#: Ways through a function: one, and one more for each `if`, loop, `and`, `or` and conditional.
+DECISIONS = 12
+#: Share of parameters without a type, in each room but those that torch's untyped objects pass.
+UNTYPED = 0.1
+#: Files that may import one another.
+LOOP_FILES = 3
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-
-
-def name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
 
 
 def loaded_after(statement: str, *suspects: str) -> str:
@@ -82,7 +83,7 @@ def test_without_an_mpi_library_the_error_says_what_to_install():
 def test_whoever_can_make_an_array_has_its_operations(statement: str) -> None:
     if "torch" in statement:
         pytest.importorskip("torch", reason="the extra torch is not installed")
-    rooms = ("distarray.ops", "distarray.io.rows")
+    rooms = ("distarray.ops", "distarray.io.numpy_functions")
     assert loaded_after(statement, *rooms) == " ".join(rooms)
 
 
@@ -90,11 +91,6 @@ def test_files_stay_readable():
     """A longer file is split along what it talks about."""
     lines = {name(path): len(path.read_text().splitlines()) for path in FILES}
     assert not {path: n for path, n in lines.items() if n > FILE_LINES}
-
-
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    """Every file of the package, read."""
-    return ((path, ast.parse(path.read_text())) for path in FILES)
 
 
 def definitions(tree: ast.AST) -> Iterator[Definition]:
@@ -115,7 +111,7 @@ def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_functions_stay_short():
     long = [
         f"{name(path)}:{node.lineno} {node.name}: {body_lines(node)}"
-        for path, tree in trees()
+        for path, tree in measures.trees().items()
         for node in definitions(tree)
         if not isinstance(node, ast.ClassDef) and body_lines(node) > BODY_LINES
     ]
@@ -130,7 +126,7 @@ def is_overload(node: Definition) -> bool:
 
 def test_everything_public_says_what_it_is():
     silent = []
-    for path, tree in trees():
+    for path, tree in measures.trees().items():
         if not ast.get_docstring(tree):
             silent.append(f"{name(path)}: a module says in one line what lives in it")
         private = any(p.startswith("_") and p != "__init__.py" for p in path.parts[-2:])
@@ -149,3 +145,31 @@ def test_no_public_name_is_also_a_module(room: str) -> None:
     package = importlib.import_module(f"distarray.{room}")
     modules = {found.name for found in pkgutil.iter_modules(package.__path__)}
     assert not modules & set(package.__all__)
+
+
+def test_no_function_decides_too_much():
+    """A longer one is split along the questions that a reader asks."""
+    assert not measures.undecided(DECISIONS)
+
+
+def test_parameters_have_types():
+    shares = {room: bare / all_ for room, (bare, all_) in measures.untyped().items() if all_}
+    assert not {
+        room: share for room, share in shares.items() if share > UNTYPED and room != "torch"
+    }
+
+
+def test_imports_do_not_loop():
+    """Wherever an import stands: at the top, in a function, as a module's name in a string."""
+    assert not [loop for loop in measures.loops() if len(loop) > LOOP_FILES]
+
+
+def test_engines_register_no_name_of_numpys():
+    """What does is a chapter, and stands in distarray/ops."""
+    registering = {"implements", "implements_method", "creates"}
+    assert not [
+        name(path)
+        for path, tree in measures.trees().items()
+        if "engines" in path.parts
+        and registering & {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    ]

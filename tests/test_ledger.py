@@ -5,8 +5,10 @@ import inspect
 import numpy as np
 import pytest
 
-from distarray.array import UFUNC_METHODS
-from distarray.coverage_ledger import REASONS, dispatchable, entries, ufuncs
+import distarray.ops  # noqa: F401
+from distarray.array import FUNCTIONS, UFUNC_METHODS
+from distarray.array.registry import Row
+from distarray.coverage import REASONS, dispatchable, entries, ufuncs
 
 LEDGER = entries()
 #: Keywords of ours that NumPy's creation functions do not have.
@@ -55,3 +57,32 @@ def test_every_method_of_ufuncs_is_there(method):
 
 def test_all_ufuncs_are_known():
     assert len(ufuncs()) > 100
+
+
+def traits(row: Row) -> str:
+    """What a row declares, in words."""
+    said = [name for name in ("at", "like", "lists", "settles", "computes") if getattr(row, name)]
+    if row.through:
+        said.append("through=" + "+".join(sorted([fold.name for fold in row.through])))
+    said.append(f"objects={row.objects.name}")
+    if row.alone is not None:
+        said.append(type(row.alone).__name__)
+    return " ".join(said)
+
+
+def test_traits():
+    """What the ladder knows of each operation; ``pytest -s -k test_traits`` shows the table."""
+    table = {key: traits(row) for key, row in [*FUNCTIONS.items(), *UFUNC_METHODS.items()]}
+    print(*sorted([f"{named(key):36} {words}" for key, words in table.items()]), sep="\n")
+    assert table[np.broadcast_to] == "at objects=NUMPY"
+    assert table[np.sum] == "at computes through=SUM objects=NUMPY"
+    assert table[np.sort] == "computes objects=GATHER"
+    assert table[np.roll] == "at objects=NUMPY Alone"
+    assert table[np.zeros] == "like objects=ENGINE"
+    assert table[np.arange] == "like computes objects=ENGINE MadeAlone"
+    assert table["reduce"] == "settles computes objects=ENGINE"
+
+
+def named(key):
+    home = getattr(key, "__module__", "") or ""
+    return key if isinstance(key, str) else f"{home}.{getattr(key, '__qualname__', key)}"

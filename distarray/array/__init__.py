@@ -1,6 +1,6 @@
 """The distributed array, the registry of operations, and how arrays are made and moved."""
 
-from distarray.array.core import DistArray, wrap
+from distarray.array.core import DistArray, single, wrap
 from distarray.array.creation import (
     as_distarray,
     common_mesh,
@@ -13,14 +13,15 @@ from distarray.array.creation import (
 )
 from distarray.array.fallback import NEAREST, fall_back
 from distarray.array.from_blocks import from_blocks, from_local
+from distarray.array.ladder import call
 from distarray.array.registry import (
     FUNCTIONS,
     UFUNC_METHODS,
-    call,
+    Objects,
     implements,
+    implements_method,
     register_function,
     register_ufunc,
-    set_fallback,
 )
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "NEAREST",
     "UFUNC_METHODS",
     "DistArray",
+    "Objects",
     "as_distarray",
     "call",
     "common_mesh",
@@ -39,10 +41,11 @@ __all__ = [
     "from_local",
     "from_section",
     "implements",
+    "implements_method",
     "placed_layout",
     "register_function",
     "register_ufunc",
-    "set_fallback",
+    "single",
     "to_layout",
     "wrap",
 ]

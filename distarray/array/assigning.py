@@ -8,6 +8,7 @@ import numpy as np
 from distarray.array import movement
 from distarray.array.base import Base
 from distarray.array.portable import refuse_read_only
+from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Shard
 from distarray.plan import restrict, shape_text
@@ -15,7 +16,7 @@ from distarray.plan import restrict, shape_text
 __all__ = ["assign", "brought", "fitted", "one_element"]
 
 
-def assign(target: Any, value: Any) -> None:
+def assign(target: Base, value: Any) -> None:
     """Copy a value into a distributed array, which has no fold pending.
 
     Parameters
@@ -36,6 +37,7 @@ def assign(target: Any, value: Any) -> None:
     also from another mesh.
     """
     refuse_read_only(target.block)
+    value = _bare(value, target.mesh)
     if target.dtype == object and not isinstance(value, Base):
         target.block[...] = value  # every rank has all of it; a list may be one element
         return
@@ -48,19 +50,25 @@ def assign(target: Any, value: Any) -> None:
             f"could not broadcast input array from shape {shape_text(shape)} into shape "
             f"{shape_text(target.shape)}"
         )
-    if isinstance(value, Base):
+    is_array = isinstance(value, (Base, np.ndarray))
+    if is_array and not target.size:
+        np.empty(0, target.dtype)[:] = np.empty(0, value.dtype)  # no element is converted
+    elif isinstance(value, Base):
         _assign_distributed(target, value)
-        return
-    value = fitted(value, target.dtype)
-    if np.ndim(value):
-        value = _part(target, value)
-    elif isinstance(value, np.ndarray):
-        value = value[()]  # a device takes scalars of the host alone
-    if target.layout.holds(target.mesh.coords):
-        target.block[...] = value
+    else:
+        value = _own_part(target, fitted(value, target.dtype))
+        if target.layout.holds(target.mesh.coords):
+            target.block[...] = value
 
 
-def brought(value: Any, mesh: Any) -> Any:
+def _bare(value: Any, mesh: Any) -> Any:
+    """A scalar of NumPy's for the 0-d result of an operation."""
+    if isinstance(value, Base) and isinstance(value.block, np.generic) and value.mesh is mesh:
+        return value.plain().block
+    return value
+
+
+def brought(value: Any, mesh: DeviceMesh) -> Any:
     """A distributed value on the mesh of what it is assigned to; evenly cut there unless small."""
     if value.mesh is mesh:
         return value
@@ -70,7 +78,7 @@ def brought(value: Any, mesh: Any) -> Any:
     return value.redistribute(mesh, [Shard(longest)] * mesh.ndim)
 
 
-def _assign_distributed(target: Any, value: Any) -> None:
+def _assign_distributed(target: Base, value: Any) -> None:
     value = brought(value, target.mesh)
     if value.layout.partials:
         value.settle()
@@ -105,8 +113,9 @@ def one_element(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _check_records(value: Any, dtype: np.dtype[Any]) -> None:
     """Raise what NumPy raises for records that cannot become elements of a data type."""
-    if isinstance(value, Base) and value.block.dtype.kind == "V":
-        np.zeros(1, value.block.dtype).astype(dtype)
+    kind = getattr(value, "dtype", None)
+    if isinstance(kind, np.dtype) and kind.kind == "V":
+        np.zeros(1, kind).astype(dtype)
 
 
 def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -124,8 +133,14 @@ def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
     return value
 
 
-def _part(target: Any, value: Any) -> Any:
+def _own_part(target: Base, value: Any) -> Any:
     """What a rank needs of a replicated value: its part of what the value broadcasts to."""
+    if isinstance(value, np.ndarray) and not value.ndim:
+        return value.astype(target.dtype)[()]  # a device takes scalars of the host alone
+    if isinstance(value, np.generic):
+        np.empty((), target.dtype)[()] = value  # refused on all ranks where there is no room for it
+    if not np.ndim(value):
+        return value
     value = target.mesh.asarray(value)
     value = value.reshape(value.shape[max(0, value.ndim - target.ndim) :])
     lead = target.ndim - value.ndim

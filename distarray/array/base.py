@@ -1,10 +1,13 @@
 """What the machinery around a distributed array needs to know about it."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
+from distarray.typing import Array, ShapeLike
 
 __all__ = ["Base", "operands_in"]
 
@@ -44,6 +47,49 @@ class Base:
     like: Callable[[Any], Any]
     #: The same for the result of an operation, of which a 0-d one is a scalar.
     computed: Callable[[Any], Any]
+    #: This rank's block as an array, not copied.
+    to_local: Callable[[], Array]
+    #: The global array as a NumPy array on every rank.
+    full: Callable[[], Array]
+    #: The view that entries of :mod:`distarray.layout.views` describe.
+    sliced: Callable[[Any], Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the global array."""
+        return self.layout.shape
+
+    @shape.setter
+    def shape(self, shape: ShapeLike) -> None:
+        """Give the same memory another shape; refused where elements would change rank."""
+        np.empty(0).shape = 0  # warns where NumPy does
+        found: Any = np.reshape(cast("Any", self), shape, copy=False)
+        self.block, self.layout = found.block, found.layout
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self.layout.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements of the global array."""
+        return self.layout.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of the elements."""
+        return self.block.dtype  # type: ignore[no-any-return]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes an element."""
+        return self.block.dtype.itemsize  # type: ignore[no-any-return]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the global array."""
+        return self.layout.size * self.itemsize
 
 
 def operands_in(values: Iterable[Any]) -> Iterator[Base]:

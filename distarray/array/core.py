@@ -6,20 +6,21 @@ from typing import Any, cast
 
 import numpy as np
 
-from distarray.array import exporting, movement, printing, registry
+from distarray.array import exporting, movement, printing
 from distarray.array.divergence import verify
-from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
 from distarray.array.items import Items
+from distarray.array.ladder import call, call_ufunc
 from distarray.array.methods import Methods
 from distarray.array.operators import Operators
+from distarray.array.registry import FUNCTIONS
 from distarray.array.scalars import Scalars
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.errors import GatherLimitError
 from distarray.layout import Layout, Placement
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, DTypeLike
 
-__all__ = ["DistArray", "wrap"]
+__all__ = ["DistArray", "single", "wrap"]
 
 
 # Scalars first: Operators' == takes away the hash.
@@ -70,43 +71,6 @@ class DistArray(Scalars, Items, Operators, Methods):
         return self.layout.placements
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the global array."""
-        return self.layout.shape
-
-    @shape.setter
-    def shape(self, shape: Any) -> None:
-        """Give the same memory another shape; refused where elements would change rank."""
-        np.empty(0).shape = 0  # warns where NumPy does
-        found: Any = np.reshape(cast("Any", self), shape, copy=False)
-        self.block, self.layout = found.block, found.layout
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return self.layout.ndim
-
-    @property
-    def size(self) -> int:
-        """Number of elements of the global array."""
-        return self.layout.size
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Data type of the elements."""
-        return self.block.dtype  # type: ignore[no-any-return]
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes an element."""
-        return self.block.dtype.itemsize  # type: ignore[no-any-return]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the global array."""
-        return self.layout.size * self.itemsize
-
-    @property
     def device(self) -> str:
         """Where this rank's block is: "cpu" or "cuda:N"."""
         return self.mesh.device
@@ -119,7 +83,8 @@ class DistArray(Scalars, Items, Operators, Methods):
         Of an array with a pending fold it is this rank's contribution. Does not communicate.
         """
         block = self.block
-        return self.mesh.asarray(block) if isinstance(block, np.generic) else block
+        whole: Array = self.mesh.asarray(block) if isinstance(block, np.generic) else block
+        return whole
 
     # -- for those who write operations --------------------------------------------------------
 
@@ -132,7 +97,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         result: DistArray = object.__new__(DistArray)
         result.layout = layout = self.layout
         result.mesh = mesh = self.mesh
-        result.block = block if layout.shape else mesh.scalar(block)
+        result.block = block if layout.shape else single(block, layout, mesh)
         return result
 
     def settle(self) -> None:
@@ -202,7 +167,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         message a pair of ranks. Pending folds are carried out first: one allreduce along their
         mesh dimensions, or one reduce-scatter where the result is sharded there.
         """
-        result: DistArray = registry.call(DistArray.redistribute, self, mesh, placements)
+        result: DistArray = call(DistArray.redistribute, self, mesh, placements)
         return result
 
     def full(self) -> np.ndarray[Any, Any]:
@@ -228,28 +193,23 @@ class DistArray(Scalars, Items, Operators, Methods):
 
     # -- protocols ---------------------------------------------------------------------------
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        key: Any = ufunc if method == "__call__" else (ufunc, method)
-        if key in registry.FUNCTIONS:
-            return registry.call(key, *inputs, **kwargs)
-        verify(ufunc, inputs, kwargs)
-        function = registry.UFUNC_METHODS[method]
-        if error_state() is not NORMAL and raises():
-            mesh = mesh_concerned([*inputs, *kwargs.values()])
-            if mesh is not None:
-                return agreed(mesh, function, ufunc, *inputs, **kwargs)
-        return function(ufunc, *inputs, **kwargs)
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: Any
+    ) -> Any:
+        return call_ufunc(ufunc, method, inputs, kwargs)
 
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         for kind in types:
             if not issubclass(kind, _KNOWN) and not hasattr(kind, "__cuda_array_interface__"):
                 return NotImplemented
-        row = registry.FUNCTIONS.get(func)
+        row = FUNCTIONS.get(func)
         if row is not None and row.like:
             kwargs = {"like": self, **kwargs}  # NumPy keeps what it was handed as like= to itself
-        return registry.call(func, *args, **kwargs)
+        return call(func, *args, **kwargs)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         exporting.while_in_lists()
         if self.layout.is_replicated and (copy is not False or self.mesh.device_type == "cpu"):
             return np.array(self.mesh.to_host(self.block), dtype, copy=copy)
@@ -268,7 +228,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        return registry.call(DistArray.__array_namespace__, api_version=api_version)
+        return call(DistArray.__array_namespace__, api_version=api_version)
 
     def __dlpack__(
         self,
@@ -282,7 +242,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         return exporting.capsule(self, block, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.to_local().__dlpack_device__()  # type: ignore[no-any-return]
+        return self.to_local().__dlpack_device__()
 
     # -- copies and printing -------------------------------------------------------------------
 
@@ -310,10 +270,27 @@ class DistArray(Scalars, Items, Operators, Methods):
 _KNOWN = (DistArray, np.ndarray)
 
 
-def wrap(block: Array, layout: Layout, mesh: DeviceMesh) -> DistArray:
+def wrap(block: Array | np.generic, layout: Layout, mesh: DeviceMesh) -> DistArray:
     """A DistArray of a block that is known to fit its layout; checks nothing."""
     self: DistArray = object.__new__(DistArray)
     self.block = block
     self.layout = layout
     self.mesh = mesh
     return self
+
+
+def single(value: Array, layout: Layout, mesh: DeviceMesh) -> Any:
+    """The 0-d result of an operation as a scalar of the same type on all ranks.
+
+    A single text is as long as its type, which only the rank knows that has the text.
+
+    Cost
+    ----
+    One broadcast of the text where it is at one coordinate; else none.
+    """
+    scalar = mesh.scalar(value)
+    if layout.ats and isinstance(scalar, (np.str_, np.bytes_)) and mesh.coords is not None:
+        for mesh_dim in layout.ats:
+            root = layout.placements[mesh_dim].coordinate  # type: ignore[attr-defined]
+            scalar = mesh.subgroup((mesh_dim,)).broadcast_object(scalar, root)
+    return scalar

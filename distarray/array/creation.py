@@ -11,13 +11,14 @@ from distarray.array import movement
 from distarray.array.core import DistArray, wrap
 from distarray.array.divergence import verify_text
 from distarray.array.movement import moved
-from distarray.array.registry import implements
+from distarray.array.registry import Objects, implements
 from distarray.array.storage import natural
 from distarray.comm import DeviceMesh, default_mesh, own_mesh
 from distarray.config import config
 from distarray.errors import LayoutError, MeshError
 from distarray.layout import Fold, Layout, Placement, Replicate, Shard
 from distarray.plan import Route, plan_across, stays
+from distarray.typing import Array, ArrayLike, DType, DTypeLike
 
 __all__ = [
     "as_distarray",
@@ -31,6 +32,9 @@ __all__ = [
     "reversed_dims",
     "to_layout",
 ]
+
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+SHOWN_AS = "np."
 
 Placements = Sequence[Placement] | Placement
 
@@ -54,7 +58,7 @@ def _default_layout(
     return Layout.chunked(shape, mesh_shape, [Shard(dim)] * len(mesh_shape))
 
 
-def empty(layout: Layout, dtype: Any, mesh: DeviceMesh) -> DistArray:
+def empty(layout: Layout, dtype: DTypeLike, mesh: DeviceMesh) -> DistArray:
     """An uninitialized array of a layout."""
     return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), dtype), layout, mesh)
 
@@ -70,7 +74,7 @@ def from_section(
     return wrap(fill(section), layout, mesh)
 
 
-def common_mesh(*operands: Any) -> DeviceMesh:
+def common_mesh(*operands: ArrayLike | slice | tuple[Any, ...] | None) -> DeviceMesh:
     """The one mesh of all distributed arrays among the operands; the default mesh if none is.
 
     Raises
@@ -94,7 +98,9 @@ def common_mesh(*operands: Any) -> DeviceMesh:
     return default_mesh() if first is None else first.mesh
 
 
-def as_distarray(x: Any, mesh: DeviceMesh | None = None, dtype: Any = None) -> DistArray:
+def as_distarray(
+    x: ArrayLike, mesh: DeviceMesh | None = None, dtype: DTypeLike = None
+) -> DistArray:
     """An operand as a distributed array; lists, NumPy arrays and scalars count as replicated.
 
     Does not communicate.
@@ -141,7 +147,7 @@ def to_layout(x: DistArray, layout: Layout) -> DistArray:
 
 
 def distribute(
-    x: Any,
+    x: ArrayLike,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
     src: int | None = 0,
@@ -211,13 +217,13 @@ def distribute(
     return _copied(wrap(block, lone, mesh), layout, fortran)
 
 
-def _is_fortran(block: Any) -> bool:
+def _is_fortran(block: Array) -> bool:
     """Whether an array is in Fortran order in memory, and not in C order."""
     flags = getattr(block, "flags", None)
     return flags is not None and bool(flags.f_contiguous and not flags.c_contiguous)
 
 
-def _from_root(x: Any, mesh: DeviceMesh, src: int) -> tuple[Any, tuple[int, ...], Any, bool]:
+def _from_root(x: ArrayLike, mesh: DeviceMesh, src: int) -> tuple[Any, tuple[int, ...], Any, bool]:
     """The root's array (None elsewhere), shape, dtype and order; what is wrong with it, on all."""
     if mesh.coords is None:
         if x is None:
@@ -228,7 +234,8 @@ def _from_root(x: Any, mesh: DeviceMesh, src: int) -> tuple[Any, tuple[int, ...]
             )
         outside = np.asarray(x)
         return None, outside.shape, outside.dtype, _is_fortran(outside)
-    block, error = None, None
+    block: Any = None
+    error = None
     if mesh.rank == src:
         try:
             block = mesh.asarray(x)
@@ -247,7 +254,7 @@ def _from_root(x: Any, mesh: DeviceMesh, src: int) -> tuple[Any, tuple[int, ...]
 
 
 def placed_layout(
-    shape: Sequence[int], dtype: Any, mesh: DeviceMesh, placements: Placements | None
+    shape: Sequence[int], dtype: DType, mesh: DeviceMesh, placements: Placements | None
 ) -> Layout:
     """The canonical layout that placements ask for; the default one if there are none.
 
@@ -296,7 +303,7 @@ def _copied(x: DistArray, layout: Layout, fortran: bool = False) -> DistArray:
     return natural(wrap(block.copy() if shared else block, layout, x.mesh))  # type: ignore[no-any-return]
 
 
-@implements(DistArray.redistribute, through=Fold, at=True)
+@implements(DistArray.redistribute, through=Fold, at=True, objects=Objects.ENGINE)
 def _redistribute(
     x: DistArray, mesh: DeviceMesh | Placements | None = None, placements: Placements | None = None
 ) -> DistArray:

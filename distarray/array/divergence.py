@@ -13,12 +13,14 @@ import numpy as np
 
 from distarray.array.adopting import adopt, adopting
 from distarray.array.base import Base
+from distarray.comm import DeviceMesh
 from distarray.comm.alike import grouped
 from distarray.comm.describing import described, named
 from distarray.comm.group import Group
-from distarray.comm.lines import user_line
+from distarray.comm.user_lines import user_line
 from distarray.config import config
 from distarray.errors import DivergenceError
+from distarray.typing import Array
 
 __all__ = ["verify", "verify_among", "verify_equal", "verify_text"]
 
@@ -46,7 +48,7 @@ def verify(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, 
     verify_text(f"{named(function)}({', '.join(words)})", mesh)
 
 
-def verify_text(text: str, mesh: Any) -> None:
+def verify_text(text: str, mesh: DeviceMesh) -> None:
     """Raise on every rank of a mesh if they do not bring the same description of their call."""
     if config.settings.check and mesh.coords is not None:
         verify_among(mesh.group, text)
@@ -68,7 +70,7 @@ def verify_among(group: Group, text: str) -> None:
         )
 
 
-def verify_equal(group: Group, block: Any, text: str) -> None:
+def verify_equal(group: Group, block: Array, text: str) -> None:
     """Raise on every rank of a group if they do not bring the same values of something.
 
     Parameters

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from distarray.comm import devices
 from distarray.config import config
 from distarray.errors import CommunicationForbidden, CopyRequiredError, GatherLimitError
+from distarray.typing import Array
 
 if TYPE_CHECKING:
     from distarray.array.core import DistArray
@@ -42,7 +43,7 @@ def while_in_lists() -> None:
 
 def capsule(
     x: "DistArray",
-    block: Any,
+    block: Array,
     stream: Any,
     max_version: tuple[int, int] | None,
     dl_device: tuple[int, int] | None,
@@ -96,7 +97,7 @@ def reduced(x: "DistArray", protocol: Any) -> Any:
     return (whole if x.ndim else devices.scalar(whole)).__reduce_ex__(protocol)
 
 
-def _what_torch_gets_wrong(block: Any) -> str:
+def _what_torch_gets_wrong(block: Array) -> str:
     if not block.flags.writeable:
         return "read-only memory, which consumers write to all the same"
     if any(stride < 0 for stride in block.strides):

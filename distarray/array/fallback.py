@@ -1,5 +1,6 @@
 """What serves a NumPy function that has no distributed form: gather, compute, distribute."""
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,9 +9,11 @@ import numpy as np
 
 from distarray.array.core import DistArray, wrap
 from distarray.array.creation import common_mesh, default_layout
+from distarray.array.ladder import on_objects
 from distarray.array.movement import moved
-from distarray.array.registry import set_fallback
+from distarray.array.registry import fallback
 from distarray.comm import DeviceMesh
+from distarray.comm.user_lines import is_house
 from distarray.config import config
 from distarray.errors import NotDistributedError, PerformanceWarning
 from distarray.layout import Layout
@@ -100,8 +103,16 @@ def _refuse_or_warn(function: Callable[..., Any], arrays: list[DistArray], nbyte
             f"{name} has no distributed form: it gathers its operands ({nbytes} bytes on every "
             f"rank), computes there and distributes the result{way_out}",
             PerformanceWarning,
-            stacklevel=5,
+            stacklevel=_level_of_user(),
         )
+
+
+def _level_of_user() -> int:
+    """How many frames the program's line is above the caller, as `warnings.warn` counts."""
+    level, frame = 1, sys._getframe(1)
+    while is_house(frame) and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _replaced(value: Any, copies: dict[int, Any]) -> Any:
@@ -127,7 +138,7 @@ def _distributed(value: Any, mesh: DeviceMesh, originals: dict[int, DistArray]) 
         if value.dtype.hasobject:
             return wrap(value, layout, mesh) if mesh.device_type == "cpu" else value
         target = default_layout(value.shape, value.dtype.itemsize, mesh)
-        block = value if isinstance(value, np.generic) else mesh.asarray(value)
+        block: Any = value if isinstance(value, np.generic) else mesh.asarray(value)
         part = moved(block, layout, target, mesh)
         return wrap(part if part is block else part.copy(), target, mesh)
     if isinstance(value, (list, tuple)):
@@ -136,4 +147,4 @@ def _distributed(value: Any, mesh: DeviceMesh, originals: dict[int, DistArray]) 
     return value
 
 
-set_fallback(fall_back, _on_objects)
+fallback[:], on_objects[:] = [fall_back], [_on_objects]

@@ -5,7 +5,7 @@ Some of NumPy's vectorized loops give wrong numbers, on some processors or on al
 the operation is first asked for, and only where it fails is the way around taken, which is slower.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from functools import cache
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from distarray.typing import Array
+from distarray.typing import Array, Axes, DTypeLike
 
 __all__ = [
     "DETOURS",
@@ -137,13 +137,13 @@ def sort_kind(dtype: np.dtype[Any]) -> Any:
     return "stable" if dtype.char == "e" and present(Fault.HALF_SORT) else None
 
 
-def partition(block: Array, places: Any, axis: int = -1) -> Array:
+def partition(block: Array, places: int | Sequence[int], axis: int = -1) -> Array:
     """``np.partition`` of a block."""
     kind = sort_kind(block.dtype)
     return np.sort(block, axis, kind) if kind else np.partition(block, places, axis)
 
 
-def argpartition(block: Array, places: Any, axis: int = -1) -> Array:
+def argpartition(block: Array, places: int | Sequence[int], axis: int = -1) -> Array:
     """``np.argpartition`` of a block."""
     kind = sort_kind(block.dtype)
     return np.argsort(block, axis, kind) if kind else np.argpartition(block, places, axis)
@@ -155,12 +155,12 @@ def argpartition(block: Array, places: Any, axis: int = -1) -> Array:
 def reduce(
     ufunc: np.ufunc,
     block: Array,
-    axes: Any = 0,
-    dtype: Any = None,
-    out: Any = None,
+    axes: Axes = 0,
+    dtype: DTypeLike = None,
+    out: Array | None = None,
     keepdims: bool = False,
     initial: Any = NoValue,
-    where: Any = True,
+    where: Array | bool = True,
 ) -> Any:
     """``ufunc.reduce`` of a block in host memory, with the arguments in its order."""
     numpys: Any = ufunc.reduce
@@ -181,7 +181,7 @@ def reduce(
     return out
 
 
-def _folded(ufunc: np.ufunc, lines: Array, kind: Any, initial: Any, mask: Any) -> Array:
+def _folded(ufunc: np.ufunc, lines: Array, kind: DTypeLike, initial: Any, mask: Any) -> Array:
     """The first dimension folded: scans of pieces are right, and so are calls slab by slab."""
     if initial is NoValue or initial is None:
         carry, lines = np.array(lines[0], kind), lines[1:]
@@ -194,12 +194,15 @@ def _folded(ufunc: np.ufunc, lines: Array, kind: Any, initial: Any, mask: Any) -
         return carry
     step = max(1, _PIECE // max(1, carry.size))
     for start in range(0, len(lines), step):
-        piece = np.concatenate([carry[None], lines[start : start + step]], dtype=kind)
+        parts = [carry[None], lines[start : start + step]]
+        piece = np.concatenate(parts, dtype=kind, casting="unsafe")
         carry = ufunc.accumulate(piece, 0)[-1]
     return carry
 
 
-def reduceat(ufunc: np.ufunc, block: Array, starts: Array, axis: int, dtype: Any = None) -> Array:
+def reduceat(
+    ufunc: np.ufunc, block: Array, starts: Array, axis: int, dtype: DTypeLike = None
+) -> Array:
     """``ufunc.reduceat`` of a block in host memory."""
     if ufunc not in _FOLDING or not len(starts) or not present(Fault.FOLD):
         return ufunc.reduceat(block, starts, axis, dtype)
@@ -220,7 +223,14 @@ class Detour:
         self.ufunc, self._fault = ufunc, fault
 
     def __call__(
-        self, x: Any, into: Any = None, /, *, out: Any = None, where: Any = True, **keywords: Any
+        self,
+        x: Array,
+        into: Array | None = None,
+        /,
+        *,
+        out: Any = None,
+        where: Array | bool = True,
+        **keywords: Any,
     ) -> Any:
         """Call the ufunc, with a result that has no steps; that is copied where it has to go."""
         if into is None:
@@ -232,7 +242,7 @@ class Detour:
         return into
 
 
-def _in_step(x: Any, into: Array) -> bool:
+def _in_step(x: Array, into: Array) -> bool:
     """Whether an operand and a result are passed over without steps."""
     flags = getattr(x, "flags", into.flags)
     both_c = flags.c_contiguous and into.flags.c_contiguous

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from distarray.array.base import Base
+from distarray.comm import DeviceMesh
+from distarray.comm.group import Group
 from distarray.layout import Fold
 
 __all__ = ["NORMAL", "agreed", "error_state", "mesh_concerned", "raises"]
@@ -71,7 +73,7 @@ def mesh_concerned(values: Iterable[Any]) -> Any:
     return None
 
 
-def agreed(mesh: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def agreed(mesh: DeviceMesh, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function; floating-point errors that are to be raised are raised on all ranks.
 
     Parameters
@@ -100,7 +102,7 @@ def agreed(mesh: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -
     return value
 
 
-def _agree(group: Any, text: str | None) -> None:
+def _agree(group: Group, text: str | None) -> None:
     """Raise on all ranks if NumPy has reported anything on one of them."""
     if group.size > 1:
         nothing = len(_KINDS) * group.size

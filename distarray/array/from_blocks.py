@@ -16,6 +16,7 @@ from distarray.config import config
 from distarray.errors import LayoutError
 from distarray.layout import At, Cut, Fold, Layout, Partial, Placement, Replicate, Shard
 from distarray.layout import normalize_placements as normalized
+from distarray.typing import Array
 
 __all__ = ["from_blocks", "from_local", "from_ranks", "vouched"]
 
@@ -24,16 +25,16 @@ _WHOLE = Replicate()
 
 
 def from_blocks(
-    block: Any, counts: Sequence[int], dim: int, mesh: DeviceMesh, mesh_dim: int
+    block: Array, counts: Sequence[int], dim: int, mesh: DeviceMesh, mesh_dim: int
 ) -> DistArray:
     """An array whose blocks along one dimension have the given lengths."""
-    cuts = [Cut.whole(extent) for extent in block.shape]
-    cuts[dim] = Cut.ragged(counts, (mesh_dim,), (mesh.shape[mesh_dim],))
-    return wrap(block, Layout.from_cuts(cuts, mesh.shape), mesh)
+    cut = Cut.ragged(counts, (mesh_dim,), (mesh.shape[mesh_dim],))
+    layout = Layout.replicated(block.shape, mesh.shape).replace(dim, cut)
+    return wrap(block, layout, mesh)
 
 
 def from_local(
-    block: Any,
+    block: Array,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
     shape: Sequence[int] | None = None,
@@ -90,7 +91,7 @@ def from_local(
 
 
 def from_ranks(
-    block: Any,
+    block: Array,
     problem: Exception | None,
     mesh: DeviceMesh,
     placements: Placements | None,
@@ -106,9 +107,13 @@ def from_ranks(
         if problem is not None:
             raise problem
         return vouched(block, mesh, placements, shape)
-    placed = () if problem else _placed(block, mesh, placements)
-    layout = None if problem else _layout_if_fitting(block, mesh, placed, shape)
-    mark = 0 if problem else _mark(block.dtype, block.ndim, placed, shape and tuple(shape))
+    mark = 0
+    placed: tuple[Placement, ...] = ()
+    layout = None
+    if problem is None:
+        placed = _placed(block, mesh, placements)
+        layout = _layout_if_fitting(block, mesh, placed, shape)
+        mark = _mark(block.dtype, block.ndim, placed, shape and tuple(shape))
     told = np.array([mark, -mark, layout is None, _is_read_only(block)])
     high, low, wrong, locked = mesh.group.allreduce(told, Fold.MAX, "from_local").tolist()
     if layout is None or wrong or high != -low:
@@ -117,19 +122,18 @@ def from_ranks(
     if shape is None:
         shapes = mesh.group.allgather(np.array(block.shape, np.int64), "from_local").tolist()
         layout = _fitted([tuple(found) for found in shapes], mesh, placed, None)
-    if isinstance(block, np.ndarray) and block.flags.writeable is bool(locked):
+    if mesh.device_type == "cpu" and block.flags.writeable is bool(locked):
         block = _with_flag(block, not locked)
-    if config.settings.check:
-        _verify_replicas(block, placed, mesh)
+    _verify_replicas(block, placed, mesh)
     return wrap(block, layout, mesh)
 
 
-def _is_read_only(block: Any) -> bool:
+def _is_read_only(block: Array) -> bool:
     """Whether a rank's block cannot be written to, and has anything that could be."""
-    return isinstance(block, np.ndarray) and block.size > 0 and not block.flags.writeable
+    return block.size > 0 and not getattr(block.flags, "writeable", True)
 
 
-def _with_flag(block: Any, writeable: bool) -> Any:
+def _with_flag(block: Array, writeable: bool) -> Any:
     """The block as all ranks' are: what one rank cannot write to, no rank can."""
     if writeable:  # it has no elements
         return np.empty(block.shape, block.dtype)
@@ -138,14 +142,16 @@ def _with_flag(block: Any, writeable: bool) -> Any:
     return block
 
 
-def _verify_replicas(block: Any, placements: Sequence[Placement], mesh: DeviceMesh) -> None:
+def _verify_replicas(block: Array, placements: Sequence[Placement], mesh: DeviceMesh) -> None:
     """Raise on all ranks unless those that are to have the same bring it."""
+    if not config.settings.check:
+        return
     along = tuple([m for m, placement in enumerate(placements) if placement == _WHOLE])
     if along and mesh.coords is not None and block.dtype.kind != "O":
         verify_equal(mesh.subgroup(along), mesh.to_host(block), f"from_local: {block.dtype}")
 
 
-def _placed(block: Any, mesh: DeviceMesh, placements: Placements | None) -> tuple[Placement, ...]:
+def _placed(block: Array, mesh: DeviceMesh, placements: Placements | None) -> tuple[Placement, ...]:
     if placements is None:
         return ((_ROWS if block.ndim else _WHOLE), *(_WHOLE,) * (mesh.ndim - 1))
     return tuple(listed(placements, mesh))
@@ -163,7 +169,7 @@ def _mark(
 
 
 def _layout_if_fitting(
-    block: Any, mesh: DeviceMesh, placements: tuple[Placement, ...], shape: Sequence[int] | None
+    block: Array, mesh: DeviceMesh, placements: tuple[Placement, ...], shape: Sequence[int] | None
 ) -> Layout | None:
     """The layout of this global shape, if this rank's block is its block there.
 
@@ -179,7 +185,7 @@ def _layout_if_fitting(
 
 
 def _compared(
-    block: Any, mesh: DeviceMesh, placements: tuple[Placement, ...], shape: Sequence[int] | None
+    block: Array, mesh: DeviceMesh, placements: tuple[Placement, ...], shape: Sequence[int] | None
 ) -> DistArray:
     """Find out, on every rank, what does not fit."""
     described = mesh.group.allgather_object(
@@ -214,7 +220,7 @@ def _fitted(
 
 
 def vouched(
-    block: Any, mesh: DeviceMesh, placements: Placements | None, shape: Sequence[int] | None
+    block: Array, mesh: DeviceMesh, placements: Placements | None, shape: Sequence[int] | None
 ) -> DistArray:
     """As :func:`from_local` with ``check=False``, or where there is nobody to ask.
 

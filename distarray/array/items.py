@@ -6,21 +6,21 @@ is read here, and each rank takes its part.
 """
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
 import numpy as np
 
-from distarray.array import registry
 from distarray.array.assigning import assign, one_element
 from distarray.array.base import Base
 from distarray.array.divergence import verify
-from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
 from distarray.array.keys import basic_entries, directed, field_named, names_element
+from distarray.array.ladder import call, is_free, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
-from distarray.config import config
-from distarray.layout import Layout, local_key, view_layout, whole_view
+from distarray.comm import DeviceMesh
+from distarray.layout import Entries, Layout, local_key, view_layout, whole_view
+from distarray.typing import Array, ArrayLike, Key
 
 __all__ = ["Items"]
 
@@ -33,7 +33,7 @@ _SPECIAL = "VOT"
 _new = object.__new__
 
 
-def _as_it_is(value: Any, mesh: Any) -> Any:
+def _as_it_is(value: ArrayLike, mesh: DeviceMesh) -> Any:
     """A value that NumPy copies into a whole block as we do; None for others."""
     if isinstance(value, Base):
         return value.block if value.mesh is mesh and value.layout.is_whole else None
@@ -45,11 +45,9 @@ class Items(Base):
 
     __slots__ = ()
 
-    def __getitem__(self: Any, key: Any) -> Any:
-        if config.settings.check:
-            verify(operator.getitem, (self, key), {})
+    def __getitem__(self, key: Any) -> Any:
         layout, block = self.layout, self.block
-        if layout.is_whole and type(block) is np.ndarray:
+        if layout.is_whole and type(block) is np.ndarray and is_free(operator.getitem, layout):
             kinds = tuple(map(type, key)) if type(key) is tuple else (type(key),)
             if _BASIC.issuperset(kinds) and self._at_hand():
                 result = _new(type(self))
@@ -63,14 +61,15 @@ class Items(Base):
         """Whether NumPy can index the block of a whole array in its place."""
         return self.mesh.coords is not None and self.block.dtype.kind not in _SPECIAL
 
-    def _read(self: Any, key: Any) -> Any:
+    def _read(self, key: Key) -> Any:
+        verify(operator.getitem, (self, key), {})
         if self.layout.partials:
             self.settle()
         if isinstance(self.block, np.void):
             key = field_named(self.block, key)
         entries = basic_entries(key, self.layout.shape)
         if entries is None:
-            return registry.call(operator.getitem, self, key)
+            return call(operator.getitem, self, key)
         result = self.sliced(entries)
         if names_element(key, result.layout.shape):
             result.settle()
@@ -79,41 +78,32 @@ class Items(Base):
             result.block = result.mesh.scalar(result.block)
         return result
 
-    def __setitem__(self: Any, key: Any, value: Any) -> None:
-        if config.settings.check:
-            verify(operator.setitem, (self, key, value), {})
+    def __setitem__(self, key: Any, value: ArrayLike) -> None:
         layout, block = self.layout, self.block
-        if layout.is_whole and type(block) is np.ndarray:
+        if layout.is_whole and type(block) is np.ndarray and is_free(operator.setitem, layout):
             kinds = map(type, key) if type(key) is tuple else (type(key),)
             if _BASIC.issuperset(kinds) and self._at_hand():
                 given = _as_it_is(value, self.mesh)
-                if given is not None and (error_state() is NORMAL or not raises()):
+                if given is not None:
                     block[key] = given
                     return
-        self._write(key, value)
+        act = self._set_scalar if isinstance(block, np.generic) else self._set
+        watched(operator.setitem, (self, key, value), {}, act, (key, value))
 
-    def _write(self: Any, key: Any, value: Any) -> None:
-        if isinstance(self.block, np.generic):
-            self._set_scalar(key, value)
-        elif error_state() is not NORMAL and raises() and not self.layout.is_replicated:
-            agreed(self.mesh, self._set, key, value)
-        else:
-            self._set(key, value)
-
-    def _set(self: Any, key: Any, value: Any) -> None:
+    def _set(self, key: Key, value: ArrayLike) -> None:
         if self.layout.partials:
             self.settle()
         refuse_read_only(self.block)
         entries = basic_entries(key, self.layout.shape, arrays=True)
         if entries is None:
-            registry.call(operator.setitem, self, key, value)
+            call(operator.setitem, self, key, value)
             return
         view = self.sliced(entries)
         if names_element(key, view.layout.shape):
             value = one_element(value, self.dtype)
         assign(view, value)
 
-    def _set_scalar(self: Any, key: Any, value: Any) -> None:
+    def _set_scalar(self, key: Key, value: ArrayLike) -> None:
         """Assign to the 0-d result of an operation.
 
         NumPy's scalars refuse it. The array API standard has 0-d arrays instead, and libraries
@@ -124,11 +114,14 @@ class Items(Base):
                 "a record that was read from a distributed array is a copy of it: write to the "
                 "array, x['field'][index] = value or x[index] = record"
             )
+        if any(entry is not Ellipsis for entry in (key if type(key) is tuple else (key,))):
+            kind = f"{type(self.block).__module__}.{type(self.block).__name__}"
+            raise TypeError(f"'{kind}' object does not support item assignment")
         cell = self.like(self.mesh.xp.array(self.block))
         cell[key] = value
         self.block = self.mesh.scalar(cell.block)
 
-    def sliced(self, entries: Any) -> Self:
+    def sliced(self, entries: Entries) -> Self:
         """The view that entries describe; see :mod:`distarray.layout.views`. Sends nothing."""
         layout, mesh = self.layout, self.mesh
         result = _new(type(self))
@@ -145,18 +138,18 @@ class Items(Base):
         result.block = block if block.size else directed(block, self.block, entries)
         return result
 
-    def assign(self, value: Any) -> None:
+    def assign(self, value: ArrayLike) -> None:
         """Copy a value into the array, as ``x[...] = value`` does."""
         assign(self, value)
 
-    def __len__(self: Any) -> int:
+    def __len__(self) -> int:
         if isinstance(self.block, np.void):
             return len(self.dtype.names or ())
         if not self.shape:
             raise TypeError("len() of unsized object")
-        return self.shape[0]  # type: ignore[no-any-return]
+        return self.shape[0]
 
-    def __iter__(self: Any) -> Any:
+    def __iter__(self) -> Any:
         if isinstance(self.block, np.void):
             return (self[position] for position in range(len(self)))
         if not self.layout.shape:
@@ -172,7 +165,7 @@ class Items(Base):
             return (self[position] for position in range(layout.shape[0]))
         return self._scalars()
 
-    def _wrapped(self, parts: Any, layout: Layout) -> Iterator[Any]:
+    def _wrapped(self, parts: Iterable[Array], layout: Layout) -> Iterator[Any]:
         kind, mesh = type(self), self.mesh
         for part in parts:
             result = _new(kind)
@@ -181,12 +174,12 @@ class Items(Base):
             result.mesh = mesh
             yield result
 
-    def _scalars(self: Any) -> Iterator[Any]:
+    def _scalars(self) -> Iterator[Any]:
         """Elements of a 1-d array, a stretch of them fetched at a time."""
         layout = Layout.replicated((), self.mesh.shape)
         for start in range(0, self.shape[0], 1 << 16):
             elements = self[start : start + (1 << 16)].full()
             yield from elements if self.dtype.hasobject else self._wrapped(elements, layout)
 
-    def __contains__(self: Any, value: Any) -> bool:
-        return bool((self == value).any())
+    def __contains__(self, value: ArrayLike) -> bool:
+        return bool(np.any(self == value))

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array.registry import Base
+from distarray.array.base import Base
 from distarray.layout import Entries
+from distarray.typing import Array, Key
 
 __all__ = [
     "INVALID",
@@ -78,7 +79,7 @@ def expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     return key[:position] + missing + key[position + 1 :]
 
 
-def basic_entries(key: Any, shape: tuple[int, ...], arrays: bool = False) -> Entries | None:
+def basic_entries(key: Key, shape: tuple[int, ...], arrays: bool = False) -> Entries | None:
     """The entries of a basic key (see :mod:`distarray.layout.views`); None if it is not basic.
 
     An integer that is a 0-d array, not a scalar, is one of them only with `arrays`: it selects what
@@ -123,7 +124,7 @@ def _is_basic(entry: Any, arrays: bool) -> bool:
     return not isinstance(entry, list) and as_index(entry) is not None
 
 
-def _position(entry: Any, extent: int, dim: int) -> int:
+def _position(entry: int, extent: int, dim: int) -> int:
     number = as_index(entry)
     if number is None:
         raise IndexError(INVALID)
@@ -132,12 +133,12 @@ def _position(entry: Any, extent: int, dim: int) -> int:
     return number + extent if number < 0 else number
 
 
-def names_element(key: Any, shape: tuple[int, ...]) -> bool:
+def names_element(key: Key, shape: tuple[int, ...]) -> bool:
     """Whether a basic key, which selects `shape`, is one for an element and not for a 0-d array."""
     return not shape and Ellipsis not in (key if type(key) is tuple else (key,))
 
 
-def field_named(record: np.void, key: Any) -> Any:
+def field_named(record: np.void, key: Key) -> Any:
     """A key into a record, whose fields may be called by their numbers, too."""
     number = as_index(key)
     if number is None or record.dtype.names is None:
@@ -148,7 +149,7 @@ def field_named(record: np.void, key: Any) -> Any:
     return names[number]
 
 
-def directed(empty: Any, base: Any, entries: Any) -> Any:
+def directed(empty: Array, base: Array, entries: Entries) -> Any:
     """A block of a view that has no elements, with the signs that strides have on other ranks.
 
     NumPy forgets those where there is nothing to step over. What asks a block whether it can be

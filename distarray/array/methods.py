@@ -3,17 +3,18 @@
 They have ndarray's signatures and do what those functions do; what may communicate is said there.
 """
 
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, Self, Unpack
 
 import numpy as np
 
 from distarray.array.assigning import one_element
-from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
-from distarray.array.portable import cast as cast_block
+from distarray.array.base import Base
+from distarray.array.casting import cast
+from distarray.array.ladder import call, is_free, watched
 from distarray.array.portable import refuse_read_only
-from distarray.array.registry import Base, call
-from distarray.array.storage import suits
-from distarray.comm.agree import agree
+from distarray.array.storage import is_contiguous
+from distarray.typing import ArrayLike, Axes, DTypeLike, Order, Out, Reducing
 
 __all__ = ["Methods"]
 
@@ -24,15 +25,9 @@ _NO_BUFFER = (
 )
 
 
-def _assign_part(part: Any, value: Any) -> None:
+def _assign_part(part: Any, value: ArrayLike) -> None:
     """Assign to the real part or the imaginary one, which takes of any number what fits."""
     np.copyto(part, value if hasattr(value, "dtype") else np.asarray(value), casting="unsafe")
-
-
-def _needs_no_copy(x: Any, dtype: np.dtype[Any], order: str) -> bool:
-    if order.upper() == "A":
-        return suits(x, dtype, "C") or suits(x, dtype, "F")
-    return suits(x, dtype, order.upper())
 
 
 class Methods(Base):
@@ -42,71 +37,104 @@ class Methods(Base):
 
     # -- reductions and scans -------------------------------------------------------------------
 
-    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    def sum(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike = None,
+        out: Out = None,
+        **kwargs: Unpack[Reducing],
+    ) -> Any:
         """As :func:`numpy.sum`."""
         return call(np.sum, self, axis, dtype, out, **kwargs)
 
-    def prod(self, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    def prod(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike = None,
+        out: Out = None,
+        **kwargs: Unpack[Reducing],
+    ) -> Any:
         """As :func:`numpy.prod`."""
         return call(np.prod, self, axis, dtype, out, **kwargs)
 
-    def max(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    def max(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
         """As :func:`numpy.max`."""
         return call(np.max, self, axis, out, **kwargs)
 
-    def min(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    def min(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
         """As :func:`numpy.min`."""
         return call(np.min, self, axis, out, **kwargs)
 
-    def any(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    def any(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
         """As :func:`numpy.any`."""
         return call(np.any, self, axis, out, **kwargs)
 
-    def all(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    def all(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
         """As :func:`numpy.all`."""
         return call(np.all, self, axis, out, **kwargs)
 
-    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    def mean(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike = None,
+        out: Out = None,
+        **kwargs: Unpack[Reducing],
+    ) -> Any:
         """As :func:`numpy.mean`."""
         return call(np.mean, self, axis, dtype, out, **kwargs)
 
     def std(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, **kwargs: Any
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike = None,
+        out: Out = None,
+        ddof: float = 0,
+        **kwargs: Unpack[Reducing],
     ) -> Any:
         """As :func:`numpy.std`."""
         return call(np.std, self, axis, dtype, out, ddof, **kwargs)
 
     def var(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, **kwargs: Any
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike = None,
+        out: Out = None,
+        ddof: float = 0,
+        **kwargs: Unpack[Reducing],
     ) -> Any:
         """As :func:`numpy.var`."""
         return call(np.var, self, axis, dtype, out, ddof, **kwargs)
 
-    def argmax(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    def argmax(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
         """As :func:`numpy.argmax`."""
         return call(np.argmax, self, axis, out, **kwargs)
 
-    def argmin(self, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    def argmin(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
         """As :func:`numpy.argmin`."""
         return call(np.argmin, self, axis, out, **kwargs)
 
-    def cumsum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    def cumsum(self, axis: Axes = None, dtype: DTypeLike = None, out: Out = None) -> Any:
         """As :func:`numpy.cumsum`."""
         return call(np.cumsum, self, axis, dtype, out)
 
-    def cumprod(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    def cumprod(self, axis: Axes = None, dtype: DTypeLike = None, out: Out = None) -> Any:
         """As :func:`numpy.cumprod`."""
         return call(np.cumprod, self, axis, dtype, out)
 
     def trace(
-        self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+        self,
+        offset: int = 0,
+        axis1: int = 0,
+        axis2: int = 1,
+        dtype: DTypeLike = None,
+        out: Out = None,
     ) -> Any:
         """As :func:`numpy.trace`."""
         return call(np.trace, self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
 
     # -- shape ----------------------------------------------------------------------------------
 
-    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+    def reshape(self, *shape: int, order: str = "C", copy: bool | None = None) -> Any:
         """As :func:`numpy.reshape`; a view where no element has to change rank, else a copy."""
         target = shape[0] if len(shape) == 1 else shape
         return call(np.reshape, self, target, order=order, copy=copy)
@@ -121,7 +149,7 @@ class Methods(Base):
             return call(np.copy, call(np.ravel, self, order))
         return call(np.reshape, self, (self.layout.size,), order, copy=True)
 
-    def transpose(self, *axes: Any) -> Any:
+    def transpose(self, *axes: int | Sequence[int] | None) -> Any:
         """As :func:`numpy.transpose`; a view."""
         order = axes[0] if len(axes) == 1 else (axes or None)
         return call(np.transpose, self, order)
@@ -130,7 +158,7 @@ class Methods(Base):
         """As :func:`numpy.swapaxes`; a view."""
         return call(np.swapaxes, self, axis1, axis2)
 
-    def squeeze(self, axis: Any = None) -> Any:
+    def squeeze(self, axis: Axes = None) -> Any:
         """As :func:`numpy.squeeze`; a view."""
         return call(np.squeeze, self, axis=axis)
 
@@ -138,11 +166,11 @@ class Methods(Base):
         """As :func:`numpy.diagonal`."""
         return call(np.diagonal, self, offset=offset, axis1=axis1, axis2=axis2)
 
-    def repeat(self, repeats: Any, axis: int | None = None) -> Any:
+    def repeat(self, repeats: ArrayLike, axis: int | None = None) -> Any:
         """As :func:`numpy.repeat`."""
         return call(np.repeat, self, repeats, axis=axis)
 
-    def resize(self, *shape: Any, refcheck: bool = True) -> None:
+    def resize(self, *shape: int, refcheck: bool = True) -> None:
         """Refused: the memory of a distributed array cannot change size in place."""
         raise ValueError(
             "cannot resize a distributed array in place: its memory is spread over the ranks; "
@@ -162,12 +190,16 @@ class Methods(Base):
     # -- elements -------------------------------------------------------------------------------
 
     def take(
-        self, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+        self,
+        indices: ArrayLike,
+        axis: int | None = None,
+        out: Out = None,
+        mode: str = "raise",
     ) -> Any:
         """As :func:`numpy.take`."""
         return call(np.take, self, indices, axis=axis, out=out, mode=mode)
 
-    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+    def put(self, indices: ArrayLike, values: ArrayLike, mode: str = "raise") -> None:
         """As :func:`numpy.put`."""
         call(np.put, self, indices, values, mode=mode)
 
@@ -175,54 +207,80 @@ class Methods(Base):
         """As :func:`numpy.nonzero`."""
         return call(np.nonzero, self)
 
-    def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Any:
+    def compress(self, condition: ArrayLike, axis: int | None = None, out: Out = None) -> Any:
         """As :func:`numpy.compress`."""
         return call(np.compress, condition, self, axis=axis, out=out)
 
-    def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+    def choose(self, choices: Sequence[ArrayLike], out: Out = None, mode: str = "raise") -> Any:
         """As :func:`numpy.choose`."""
         return call(np.choose, self, choices, out=out, mode=mode)
 
-    def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    def searchsorted(
+        self, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None
+    ) -> Any:
         """As :func:`numpy.searchsorted`."""
         return call(np.searchsorted, self, v, side=side, sorter=sorter)
 
     def argsort(
-        self, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None
+        self,
+        axis: Axes = -1,
+        kind: str | None = None,
+        order: str | None = None,
+        *,
+        stable: bool | None = None,
     ) -> Any:
         """As :func:`numpy.argsort`."""
         return call(np.argsort, self, axis=axis, kind=kind, order=order, stable=stable)
 
     def argpartition(
-        self, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
+        self,
+        kth: int | Sequence[int],
+        axis: Axes = -1,
+        kind: str = "introselect",
+        order: str | None = None,
     ) -> Any:
         """As :func:`numpy.argpartition`."""
         return call(np.argpartition, self, kth, axis=axis, kind=kind, order=order)
 
     def sort(
-        self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None
+        self,
+        axis: int = -1,
+        kind: str | None = None,
+        order: str | None = None,
+        *,
+        stable: bool | None = None,
     ) -> None:
         """Sort in place; see :func:`numpy.sort`."""
         call(Methods.sort, self, axis, kind, order, stable=stable)
 
     def partition(
-        self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None
+        self,
+        kth: int | Sequence[int],
+        axis: int = -1,
+        kind: str = "introselect",
+        order: str | None = None,
     ) -> None:
         """Partition in place; see :func:`numpy.partition`."""
         call(Methods.partition, self, kth, axis, kind, order)
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value: ArrayLike) -> None:
         """Set every element to a scalar."""
         refuse_read_only(self.block)
         self[...] = one_element(value, self.block.dtype)  # type: ignore[index]
 
     # -- elementwise ----------------------------------------------------------------------------
 
-    def clip(self, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    def clip(
+        self,
+        min: ArrayLike | None = None,
+        max: ArrayLike | None = None,
+        out: Out = None,
+        **kwargs: Any,
+    ) -> Any:
         """As :func:`numpy.clip`."""
         return call(np.clip, self, min, max, out=out, **kwargs)
 
-    def round(self, decimals: int = 0, out: Any = None) -> Any:
+    def round(self, decimals: int = 0, out: Out = None) -> Any:
         """As :func:`numpy.round`."""
         return call(np.round, self, decimals=decimals, out=out)
 
@@ -240,7 +298,7 @@ class Methods(Base):
         return call(np.real, self)
 
     @real.setter
-    def real(self, value: Any) -> None:
+    def real(self, value: ArrayLike) -> None:
         _assign_part(call(np.real, self), value)
 
     @property
@@ -249,16 +307,16 @@ class Methods(Base):
         return call(np.imag, self)
 
     @imag.setter
-    def imag(self, value: Any) -> None:
+    def imag(self, value: ArrayLike) -> None:
         if np.dtype(self.block.dtype).kind != "c":
             raise TypeError("array does not have imaginary part to set")
         _assign_part(call(np.imag, self), value)
 
     def astype(
         self,
-        dtype: Any,
+        dtype: DTypeLike,
         order: str = "K",
-        casting: Any = "unsafe",
+        casting: str = "unsafe",
         subok: bool = True,
         copy: bool = True,
     ) -> Any:
@@ -270,34 +328,16 @@ class Methods(Base):
         an integer where text is read, as a rank may find some that is no number; and with
         ``copy=False`` and an order, where a rank alone cannot say how the array is stored.
         """
-        if error_state() is not NORMAL and raises() and not self.layout.is_replicated:
-            return agreed(self.mesh, self.astype, dtype, order, casting, subok, copy)
-        dtype = np.dtype(dtype)
-        kind, wanted = self.block.dtype.kind, dtype.kind
-        linear = kind in "fc" and np.can_cast(self.block.dtype, dtype)
-        if self.layout.partials and not linear:
-            self.settle()
-        if not copy and _needs_no_copy(self, dtype, order):
-            return self
-        error = None
-        # Text may say no number, and be too short for a date.
-        reads = wanted not in "SUO" if kind in "SUO" else kind in "mM" and wanted in "SU"
-        reads = reads and not self.layout.is_replicated
-        try:
-            cast = cast_block(self.block, dtype, order, casting)
-        except Exception as found:
-            if not reads:
-                raise
-            error = found
-        if reads:
-            agree(self.mesh.group, error)
-        return self.like(cast)
+        how = np.dtype(dtype), order, casting, copy
+        if is_free(np.astype, self.layout):
+            return cast(self, *how)
+        return watched(np.astype, (self, *how), {}, cast, (self, *how))
 
     def copy(self, order: str = "C") -> Any:
         """A copy with memory of its own and the canonical cut; see :func:`numpy.copy`."""
         return call(np.copy, self, order)
 
-    def view(self, dtype: Any = None) -> Self:
+    def view(self, dtype: DTypeLike = None) -> Self:
         """A view, read as another data type of the same size if one is given."""
         if self.layout.partials:
             self.settle()  # two arrays with contributions would be folded into memory of their own
@@ -371,15 +411,17 @@ class Methods(Base):
 
     # -- contractions ---------------------------------------------------------------------------
 
-    def dot(self, b: Any, out: Any = None) -> Any:
+    def dot(self, b: ArrayLike, out: Out = None) -> Any:
         """As :func:`numpy.dot`."""
         return call(np.dot, self, b, out=out)
 
     # -- bytes ----------------------------------------------------------------------------------
 
-    def tobytes(self, order: Any = "C") -> bytes:
+    def tobytes(self, order: Order = "C") -> bytes:
         """The bytes of the whole array on every rank; collective unless replicated."""
         alone = self.mesh.size() == 1  # nothing to gather: not copied twice
+        if str(order) in "Aa" and not alone:
+            order = "F" if is_contiguous(self, "F") and not is_contiguous(self, "C") else "C"
         whole = self.mesh.to_host(self.plain().to_local()) if alone else np.asarray(self)
         return whole.tobytes(order)
 
@@ -393,7 +435,7 @@ class Methods(Base):
         return call(np.flatiter, self)
 
     @flat.setter
-    def flat(self, values: Any) -> None:
+    def flat(self, values: ArrayLike) -> None:
         call(np.flatiter, self)[...] = values
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:

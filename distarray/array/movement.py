@@ -64,7 +64,7 @@ def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
     kept = plan.kept
     if kept and not plan.receives and not plan.sends and block[kept[0]].shape == shape:
         return part_of(block, kept[0])
-    target = mesh.xp.empty(shape, block.dtype)
+    target: Array = mesh.xp.empty(shape, block.dtype)
     _run(plan, block, target, mesh, Route(src, dst))
     return target
 
@@ -181,16 +181,14 @@ def _scattered(
     block: Array, layout: Layout, mesh: DeviceMesh, mesh_dim: int, dim: int
 ) -> tuple[Array, Layout]:
     """Carry out the fold along a mesh dimension and leave the result cut along `dim` by it."""
-    cuts = list(layout.cuts)
-    cuts[dim] = Cut.chunked(layout.shape[dim], (mesh_dim,), (layout.mesh_shape[mesh_dim],))
+    cut = Cut.chunked(layout.shape[dim], (mesh_dim,), (layout.mesh_shape[mesh_dim],))
     parts = []
-    for part in range(cuts[dim].parts):
+    for part in range(cut.parts):
         key = [slice(None)] * layout.ndim
-        key[dim] = slice(*cuts[dim].interval(part))
+        key[dim] = slice(*cut.interval(part))
         parts.append(block[tuple(key)])
     fold = layout.placements[mesh_dim].op  # type: ignore[attr-defined]
-    others = {m: layout.placements[m] for m in layout.partials if m != mesh_dim}
-    target = Layout.from_cuts(cuts, layout.mesh_shape, others)
+    target = layout.replace(dim, cut)
     route = Route(layout, target)
     return mesh.subgroup((mesh_dim,)).reduce_scatter(parts, fold, route), target
 

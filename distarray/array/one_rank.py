@@ -1,46 +1,43 @@
-"""Where a job has one rank, NumPy's function does it at once.
+"""NumPy's own functions, where a job has one rank.
 
-The functions that are decorated so are made of several array operations, of which each costs some
-microseconds, or of message-saving formulas that take more arithmetic. On one rank there is nothing
-to save.
+Implementations are made of several array operations, of which each costs some microseconds, or of
+formulas that save messages and take more arithmetic. On one rank there is nothing to save: a row
+that says so (``alone=Alone()``) has NumPy's function called on the blocks.
 """
 
-import sys
 from collections.abc import Callable, Iterable
-from functools import lru_cache, wraps
-from inspect import signature
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, default_layout, wrap
+from distarray.array.core import DistArray, wrap
+from distarray.array.creation import default_layout
+from distarray.array.registry import Row
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Layout, Placement, Replicate, Shard
 
-__all__ = ["as_numpy_on_one_rank", "is_alone", "names_scalar"]
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+__all__ = ["Alone", "is_alone", "names_scalar"]
 
 
-def as_numpy_on_one_rank(
-    numpy_function: Callable[..., Any],
-    unless: Callable[..., bool] | None = None,
-    by_size: bool = False,
-) -> Callable[[Function], Function]:
-    """Let NumPy's function take the place of the decorated one where one rank has everything.
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A trait of a row: NumPy's function takes the call where one rank has everything.
 
     Parameters
     ----------
-    numpy_function : callable
-        It gives an array, a tuple of them, or something that is no array; or it writes into an
-        operand and gives nothing.
     unless : callable, optional
-        Of the same arguments, by the same names; where it is true, the decorated function is
-        called after all.
+        Of the same arguments, by the same names; where it is true, the implementation is called
+        after all.
     by_size : bool
         Whether the result is placed by its size alone, or as what is cut among the operands after
         the first.
+    function : callable, optional
+        What to call instead of the function of NumPy that the row is about. It gives an array, a
+        tuple of them, or something that is no array; or it writes into an operand and gives
+        nothing.
 
     Notes
     -----
@@ -49,29 +46,29 @@ def as_numpy_on_one_rank(
     dimensions; if that is small and replicated, by the size of the result.
     """
 
-    def decorate(function: Function) -> Function:
-        given = signature(function).parameters.values()
-        names = [p.name for p in given if p.kind is p.POSITIONAL_OR_KEYWORD]
-        most = names.index("out") if "out" in names else sys.maxsize
+    unless: Callable[..., bool] | None = None
+    by_size: bool = False
+    function: Callable[..., Any] | None = None
 
-        @wraps(function)
-        def either(*args: Any, **kwargs: Any) -> Any:
-            into = len(args) > most or (kwargs and kwargs.get("out") is not None)
-            x = None if into else _lone([*args, *kwargs.values()] if kwargs else list(args))
-            if x is None or (unless is not None and unless(*args, **kwargs)):
-                return function(*args, **kwargs)
-            named = {name: _bare(value) for name, value in kwargs.items()} if kwargs else kwargs
-            value = numpy_function(*[_bare(value) for value in args], **named)
-            sized = by_size
-            if by_size and len(args) > 1:
-                x, sized = _model(args[1:], x)
-            if isinstance(value, tuple):
-                return tuple([_placed(part, x, sized) for part in value])
-            return _placed(value, x, sized)
+    def answer(self, row: Row, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call, or NotImplemented where the implementation has to be called."""
+        if 0 <= row.out < len(args) or (kwargs and kwargs.get("out") is not None):
+            return NotImplemented
+        x = _lone([*args, *kwargs.values()])
+        if x is None or (self.unless is not None and self.unless(*args, **kwargs)):
+            return NotImplemented
+        named = {name: _bare(value) for name, value in kwargs.items()}
+        value = (self.function or key)(*[_bare(value) for value in args], **named)
+        return self._laid_out(value, args, x)
 
-        return cast(Function, either)
-
-    return decorate
+    def _laid_out(self, value: Any, args: tuple[Any, ...], x: DistArray) -> Any:
+        """What NumPy gave, as distributed arrays."""
+        sized = self.by_size
+        if sized and len(args) > 1:
+            x, sized = _model(args[1:], x)
+        if isinstance(value, tuple):
+            return tuple([_placed(part, x, sized) for part in value])
+        return _placed(value, x, sized)
 
 
 def is_alone(mesh: DeviceMesh) -> bool:

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array.floaterrors import NORMAL, agreed, error_state, raises
-from distarray.array.registry import Base, call, operator_listeners
+from distarray.array.base import Base
+from distarray.array.ladder import call, is_free, watched
+from distarray.array.registry import is_overridden
 from distarray.array.temporaries import LARGE, compute
+from distarray.typing import ArrayLike
 
 __all__ = ["Operators"]
 
@@ -30,11 +32,11 @@ _INCOMPARABLE = ("_UFuncNoLoopError", "_UFuncBinaryResolutionError")
 _SEQUENCES = (list, tuple, str, bytes, bytearray)
 
 
-def _declines(other: Any) -> bool:
+def _declines(other: ArrayLike) -> bool:
     return getattr(type(other), "__array_ufunc__", True) is None
 
 
-def _repeats(ufunc: np.ufunc, number: Any, other: Any) -> bool:
+def _repeats(ufunc: np.ufunc, number: Base, other: ArrayLike) -> bool:
     """Whether Python is to repeat a sequence so many times, as for NumPy's own integers."""
     return (
         ufunc is _multiply
@@ -43,30 +45,8 @@ def _repeats(ufunc: np.ufunc, number: Any, other: Any) -> bool:
     )
 
 
-#: An operator's method -> the ufunc that it is short for, and the method that always asks it.
-_SHORT: dict[Callable[..., Any], tuple[np.ufunc, Callable[..., Any]]] = {}
-
-
-def _short_for(
-    ufunc: np.ufunc, method: Callable[..., Any], long: Callable[..., Any]
-) -> Callable[..., Any]:
-    _SHORT[method] = ufunc, long
-    return method
-
-
-def _through_dispatch(ufunc: np.ufunc) -> None:
-    """Let the operators of a ufunc ask it, which somebody has put another function behind."""
-    for name, method in list(vars(Operators).items()):
-        found = _SHORT.get(method) if callable(method) else None
-        if found is not None and found[0] is ufunc:
-            setattr(Operators, name, found[1])
-
-
-operator_listeners.append(_through_dispatch)
-
-
 def _asking(ufunc: np.ufunc, reflected: bool = False) -> Callable[[Any, Any], Any]:
-    def ask(self: Any, other: Any) -> Any:
+    def ask(self: Base, other: ArrayLike) -> Any:
         if _declines(other) or _repeats(ufunc, self, other):
             return NotImplemented
         act: Any = ufunc
@@ -80,10 +60,10 @@ def _asking(ufunc: np.ufunc, reflected: bool = False) -> Callable[[Any, Any], An
 def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     long = _asking(ufunc)
 
-    def operate(self: Any, other: Any) -> Any:
+    def operate(self: Base, other: Any) -> Any:
         kind = type(other)
         layout = self.layout
-        if not layout.partials and (error_state() is NORMAL or not raises()):
+        if is_free(ufunc, layout):
             if kind is type(self):
                 if other.layout is layout and other.mesh is self.mesh:
                     if layout.size >= LARGE:
@@ -97,23 +77,22 @@ def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
                 return self.computed(ufunc(self.block, other))
         return long(self, other)
 
-    return _short_for(ufunc, operate, long)
+    return operate
 
 
 def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     long = _asking(ufunc, reflected=True)
 
-    def operate(self: Any, other: Any) -> Any:
+    def operate(self: Base, other: Any) -> Any:
         layout = self.layout
-        plain = type(other) in _SCALARS and not layout.partials
-        if plain and (error_state() is NORMAL or not raises()):
+        if type(other) in _SCALARS and is_free(ufunc, layout):
             if layout.size >= LARGE:
                 counts = 0, getrefcount(self)
                 return self.computed(compute(ufunc, other, self, counts))
             return self.computed(ufunc(other, self.block))
         return long(self, other)
 
-    return _short_for(ufunc, operate, long)
+    return operate
 
 
 def _binary(ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
@@ -124,7 +103,7 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Callable[[Any, Any], Any]:
     """`==` and `!=`, which answer alike for every element where types cannot be compared."""
     compare = _forward(ufunc)
 
-    def operate(self: Any, other: Any) -> Any:
+    def operate(self: Base, other: Any) -> Any:
         try:
             return compare(self, other)
         except TypeError as error:
@@ -136,15 +115,15 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Callable[[Any, Any], Any]:
         shape = np.broadcast_shapes(self.shape, other.shape)
         return np.full_like(self, otherwise, dtype=bool, shape=shape)[()]
 
-    return _short_for(ufunc, operate, _asking(ufunc))
+    return operate
 
 
 def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
-    def operate(self: Any, other: Any) -> Any:
+    def operate(self: Base, other: Any) -> Any:
         layout, block = self.layout, self.block
         if isinstance(block, np.generic):  # a scalar, as NumPy's: not changed but replaced
             return ufunc(self, other)
-        if not layout.partials and (error_state() is NORMAL or not raises()):
+        if is_free(ufunc, layout):
             kind = type(other)
             if kind in _SCALARS:
                 ufunc(block, other, out=block)
@@ -154,24 +133,14 @@ def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
                 return self
         return NotImplemented if _declines(other) else ufunc(self, other, out=(self,))
 
-    def ask(self: Any, other: Any) -> Any:
-        if isinstance(self.block, np.generic):
-            return ufunc(self, other)
-        return NotImplemented if _declines(other) else ufunc(self, other, out=(self,))
-
-    return _short_for(ufunc, operate, ask)
+    return operate
 
 
 def _unary(ufunc: np.ufunc) -> Callable[[Any], Any]:
-    def operate(self: Any) -> Any:
-        if not self.layout.partials and (error_state() is NORMAL or not raises()):
-            return self.computed(ufunc(self.block))
-        return ufunc(self)
+    def operate(self: Base) -> Any:
+        return self.computed(ufunc(self.block)) if is_free(ufunc, self.layout) else ufunc(self)
 
-    def ask(self: Any) -> Any:
-        return ufunc(self)
-
-    return _short_for(ufunc, operate, ask)
+    return operate
 
 
 def _exponent(other: Any) -> Any:
@@ -185,26 +154,49 @@ def _exponent(other: Any) -> Any:
     return other[()] if kind is np.ndarray and not other.ndim else None
 
 
-def _refuses(self: Any, exponent: Any) -> bool:
+def _refuses(self: Base, exponent: Any) -> bool:
     """Whether NumPy refuses the power, though a rank without elements would not notice."""
     kind = "i" if type(exponent) is int else getattr(exponent, "dtype", None)
     signed = kind == "i" or getattr(kind, "kind", "") == "i"
     return signed and self.block.dtype.kind in "bui" and exponent < 0
 
 
-def _ask_power(self: Any, other: Any, modulo: Any = None) -> Any:
-    return NotImplemented if modulo is not None or _declines(other) else _POWER(self, other)
+def _raised(act: Callable[[Any, Any], Any], x: Base, other: ArrayLike) -> Any:
+    """A power by the operator, of which all ranks know where they have to."""
+    if is_free(_POWER, x.layout):
+        return act(x, other)
+    return watched(_POWER, (x, other), {}, act, (x, other))
 
 
-def _ask_rpower(self: Any, other: Any, modulo: Any = None) -> Any:
-    return NotImplemented if modulo is not None or _declines(other) else _POWER(other, self)
+def _short_exponent(x: Base, other: ArrayLike) -> Any:
+    """The exponent if the blocks alone have to do with it, each by itself; else None.
+
+    NumPy turns the powers that users write most into cheaper functions, with other bits.
+    """
+    if x.layout.partials or is_overridden(_POWER):
+        return None
+    exponent = _exponent(other)
+    return None if exponent is None or _refuses(x, exponent) else exponent
 
 
-def _ask_ipower(self: Any, other: Any) -> Any:
-    if _declines(other):
-        return NotImplemented
-    scalar = isinstance(self.block, np.generic)
-    return _POWER(self, other) if scalar else _POWER(self, other, out=(self,))
+def _power(x: Base, other: ArrayLike) -> Any:
+    exponent = _short_exponent(x, other)
+    if exponent is not None:
+        return x.computed(x.block**exponent)
+    if x.block.dtype.kind in "iu":  # a rank by itself may find no negative exponent
+        return NotImplemented if _declines(other) else _POWER(x, other)
+    return _power_of_arrays(x, other)
+
+
+def _power_in_place(x: Base, other: ArrayLike) -> Any:
+    exponent = _short_exponent(x, other)
+    if exponent is None:
+        return NotImplemented if _declines(other) else _POWER(x, other, out=(x,))
+    x.block **= exponent
+    return x
+
+
+_power_of_arrays, _reflected_power = _binary(_POWER)
 
 
 class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
@@ -229,7 +221,6 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
     __and__, __rand__ = _binary(np.bitwise_and)
     __or__, __ror__ = _binary(np.bitwise_or)
     __xor__, __rxor__ = _binary(np.bitwise_xor)
-    _power, _rpower = _binary(np.power)
 
     __iadd__ = _in_place(np.add)
     __isub__ = _in_place(np.subtract)
@@ -248,56 +239,36 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
     __abs__ = _unary(np.absolute)
     __invert__ = _unary(np.invert)
 
-    def __pow__(self, other: Any, modulo: Any = None) -> Any:
-        if modulo is not None:
-            return NotImplemented
-        if error_state() is not NORMAL and raises() and not self.layout.is_replicated:
-            return agreed(self.mesh, operator.pow, self, other)
-        # NumPy turns the powers that users write most into cheaper functions, with other bits.
-        exponent = _exponent(other)
-        if exponent is not None and not self.layout.partials and not _refuses(self, exponent):
-            return self.computed(self.block**exponent)
-        if self.block.dtype.kind in "iu":
-            return NotImplemented if _declines(other) else _POWER(self, other)
-        return self._power(other)
+    def __pow__(self, other: ArrayLike, modulo: int | None = None) -> Any:
+        return NotImplemented if modulo is not None else _raised(_power, self, other)
 
-    def __rpow__(self, other: Any, modulo: Any = None) -> Any:
+    def __rpow__(self, other: ArrayLike, modulo: int | None = None) -> Any:
         if modulo is not None or _declines(other):
             return NotImplemented
-        return _POWER(other, self) if self.block.dtype.kind == "i" else self._rpower(other)
+        return (
+            _POWER(other, self) if self.block.dtype.kind == "i" else _reflected_power(self, other)
+        )
 
-    def __ipow__(self, other: Any) -> Any:  # type: ignore[misc]
-        if error_state() is not NORMAL and raises() and not self.layout.is_replicated:
-            return agreed(self.mesh, operator.ipow, self, other)
-        exponent = _exponent(other)
-        block, folded = self.block, bool(self.layout.partials)
-        if exponent is None or folded or isinstance(block, np.generic) or _refuses(self, exponent):
-            if isinstance(block, np.generic):
-                return self**other
-            return NotImplemented if _declines(other) else _POWER(self, other, out=(self,))
-        block **= exponent
-        return self
+    def __ipow__(self, other: ArrayLike) -> Any:  # type: ignore[misc]
+        if isinstance(self.block, np.generic):
+            return self**other
+        return _raised(_power_in_place, self, other)
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: ArrayLike) -> Any:
         return NotImplemented if _declines(other) else _divmod(self, other)
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: ArrayLike) -> Any:
         return NotImplemented if _declines(other) else _divmod(other, self)
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: ArrayLike) -> Any:
         return NotImplemented if _declines(other) else _matmul(self, other)
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: ArrayLike) -> Any:
         return NotImplemented if _declines(other) else _matmul(other, self)
 
-    def __imatmul__(self, other: Any) -> Any:
+    def __imatmul__(self, other: ArrayLike) -> Any:
         ndim = len(self.layout.shape)
         if not ndim or np.ndim(other) < 2:
             np.empty((1,) * ndim).__imatmul__(np.empty((1,) * np.ndim(other)))  # raises
         self[...] = _matmul(self, other)  # type: ignore[index]
         return self
-
-
-_short_for(_POWER, Operators.__pow__, _ask_power)
-_short_for(_POWER, Operators.__rpow__, _ask_rpower)
-_short_for(_POWER, Operators.__ipow__, _ask_ipower)

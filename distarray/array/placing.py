@@ -1,22 +1,26 @@
 """Where a new array goes: what all creation functions share."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from operator import index
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 
-from distarray.array import DistArray, call, common_mesh, implements, placed_layout, wrap
+from distarray.array.core import DistArray, wrap
+from distarray.array.creation import common_mesh, placed_layout
+from distarray.array.ladder import call
 from distarray.array.one_rank import is_alone
+from distarray.array.registry import Objects, Row, implements
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.layout import Fold, Layout, Placement
+from distarray.typing import ArrayLike, DTypeLike, Function
 
-__all__ = ["Placements", "as_numpy_makes_them", "as_shape", "creates", "follow", "place", "plain"]
+__all__ = ["MadeAlone", "Placements", "as_shape", "creates", "follow", "place", "plain"]
 
 Placements = Sequence[Placement] | Placement
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def creates(
@@ -24,16 +28,34 @@ def creates(
     through: Iterable[Fold] = (),
     at: bool = False,
     lists: bool = False,
+    computes: bool = True,
+    alone: "MadeAlone | None" = None,
 ) -> Callable[[Function], Function]:
     """Register a creation function, and give it out under a name that can be called directly.
 
-    Called directly, it goes through the registry too, so that pending folds among its arguments
-    are settled as they are when NumPy's function of that name is called.
+    Called directly, it climbs the ladder too, so that pending folds among its arguments are settled
+    as they are when NumPy's function of that name is called.
+
+    Parameters
+    ----------
+    numpy_function : callable
+        The function of NumPy that it implements.
+    through, at, lists, computes, alone
+        Traits; see :class:`~distarray.array.registry.Row`.
     """
 
     def register(function: Function) -> Function:
         like = "like" in signature(function).parameters
-        implements(numpy_function, through=through, at=at, like=like, lists=lists)(function)
+        implements(
+            numpy_function,
+            through=through,
+            at=at,
+            like=like,
+            lists=lists,
+            computes=computes,
+            objects=Objects.ENGINE if like else Objects.NUMPY,
+            alone=alone,
+        )(function)
 
         @wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:
@@ -44,39 +66,25 @@ def creates(
     return register
 
 
-def as_numpy_makes_them(numpy_function: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Let NumPy's function make an array that one rank is to hold, and place what it gives.
+@dataclass(frozen=True, slots=True)
+class MadeAlone:
+    """A trait of a row: NumPy's function makes an array that one rank is to hold.
 
-    Parameters
-    ----------
-    numpy_function : callable
-        Of the arguments of the decorated function but `mesh` and `placements`. Of a tuple the
-        first item is placed.
-
-    Notes
-    -----
-    Not where `like` or `device` is given, or an argument is distributed.
+    It gets the arguments but `mesh` and `placements`; of a tuple the first item is placed. Not
+    where `like` or `device` is given, or an argument is distributed.
     """
 
-    def decorate(function: Function) -> Function:
-        @wraps(function)
-        def either(
-            *args: Any,
-            mesh: DeviceMesh | None = None,
-            placements: Placements | None = None,
-            **kwargs: Any,
-        ) -> Any:
-            at = default_mesh() if mesh is None else mesh
-            if not is_alone(at) or _is_bound(args, kwargs):
-                return function(*args, mesh=mesh, placements=placements, **kwargs)
-            value = numpy_function(*args, **kwargs)
-            if type(value) is tuple:
-                return (_placed(value[0], at, placements), *value[1:])
-            return _placed(value, at, placements)
-
-        return cast(Function, either)
-
-    return decorate
+    def answer(self, row: Row, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call, or NotImplemented where the implementation has to be called."""
+        mesh, placements = kwargs.get("mesh"), kwargs.get("placements")
+        at = default_mesh() if mesh is None else mesh
+        if not is_alone(at) or _is_bound(args, kwargs):
+            return NotImplemented
+        named = {name: v for name, v in kwargs.items() if name not in ("mesh", "placements")}
+        value = key(*args, **named)
+        if type(value) is tuple:
+            return (_placed(value[0], at, placements), *value[1:])
+        return _placed(value, at, placements)
 
 
 def _is_bound(args: Iterable[Any], kwargs: dict[str, Any]) -> bool:
@@ -112,11 +120,11 @@ def _sequence(shape: Any) -> Any:
 
 def place(
     shape: Sequence[int],
-    dtype: Any,
+    dtype: DTypeLike,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
     device: str | None = None,
-    like: Any = None,
+    like: ArrayLike | None = None,
 ) -> tuple[Layout, DeviceMesh]:
     """The layout and mesh of a new array.
 

@@ -7,13 +7,17 @@ through the host.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from distarray.array import faults
 from distarray.comm import devices
-from distarray.typing import Array
+from distarray.typing import Array, DTypeLike
+
+if TYPE_CHECKING:
+    from distarray.array.core import DistArray
 
 __all__ = [
     "Adapted",
@@ -33,6 +37,9 @@ __all__ = [
     "ufunc_method",
 ]
 
+#: A block or a distributed array.
+Operand = TypeVar("Operand", Array, "DistArray")
+
 _module = devices.module_of
 _host_types = (np.ndarray, np.generic)
 #: Methods of ufuncs that go around NumPy's faults.
@@ -45,7 +52,7 @@ _METHODS = {
 }
 
 
-def refuse_read_only(block: Any, text: str = "assignment destination is read-only") -> None:
+def refuse_read_only(block: Array, text: str = "assignment destination is read-only") -> None:
     """Raise what NumPy raises for memory that is not to be written, also where nothing would be.
 
     CuPy has no such memory.
@@ -54,12 +61,12 @@ def refuse_read_only(block: Any, text: str = "assignment destination is read-onl
         raise ValueError(text)
 
 
-def as_array(block: Any) -> Array:
+def as_array(block: Array) -> Array:
     """A block, or a NumPy scalar that stands for one, as an array."""
     return np.asarray(block) if isinstance(block, np.generic) else block
 
 
-def beside(table: Array, block: Any) -> Array:
+def beside(table: Array, block: Array) -> Array:
     """An array of the host where a block is."""
     return table if isinstance(block, _host_types) else _module(block).asarray(table)
 
@@ -71,7 +78,7 @@ def contiguous(block: Array) -> Array:
     return _module(block).ascontiguousarray(block)
 
 
-def cast(block: Array, dtype: Any, order: str, casting: Any) -> Array:
+def cast(block: Array, dtype: DTypeLike, order: str, casting: str) -> Array:
     """``block.astype``; CuPy's casts whatever it is asked to."""
     if isinstance(block, _host_types):
         return block.astype(dtype, order=order, casting=casting)  # type: ignore[call-overload]
@@ -105,7 +112,7 @@ def _fetched(value: Any, found: list[Array]) -> Any:
     return value.get()
 
 
-def _brought(value: Any, xp: Any) -> Any:
+def _brought(value: Any, xp: ModuleType) -> Any:
     if isinstance(value, (list, tuple)):
         return _alike(value, [_brought(item, xp) for item in value])
     return xp.asarray(value) if isinstance(value, np.ndarray) else value
@@ -181,7 +188,7 @@ def call_ufunc(ufunc: np.ufunc, *inputs: Array, **keywords: Any) -> Array:
     return ufunc(*inputs, **keywords)
 
 
-def conjugated(a: Array) -> Array:
+def conjugated(a: Operand) -> Operand:
     """The conjugate of complex numbers; others as they are: NumPy makes int8 of bools."""
     return np.conjugate(a) if a.dtype.kind == "c" else a
 
@@ -206,7 +213,9 @@ _PRODUCTS: dict[np.ufunc, Callable[..., Any]] = {
 }
 
 
-def _product(ufunc: np.ufunc, a: Array, b: Array, dtype: Any = None, casting: str = "") -> Array:
+def _product(
+    ufunc: np.ufunc, a: Array, b: Array, dtype: DTypeLike = None, casting: str = ""
+) -> Array:
     if dtype is not None:
         a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
     return _PRODUCTS[ufunc](a, b)
@@ -219,7 +228,7 @@ class Adapted:
     what CuPy's ufuncs have no keyword for (`order`, `subok`) is left out.
     """
 
-    def __init__(self, function: Callable[..., Any], xp: Any) -> None:
+    def __init__(self, function: Callable[..., Any], xp: ModuleType) -> None:
         self._call = function
         is_ufunc = isinstance(function, np.ufunc)
         self._known = is_ufunc and function not in _PRODUCTS and hasattr(xp, function.__name__)
@@ -228,7 +237,9 @@ class Adapted:
         elif is_ufunc and not self._known:
             self._call = partial(on_host, function)
 
-    def __call__(self, *inputs: Any, out: Any = None, where: Any = True, **keywords: Any) -> Any:
+    def __call__(
+        self, *inputs: Any, out: Any = None, where: Array | bool = True, **keywords: Any
+    ) -> Any:
         """``function(*inputs, out=out, where=where, **keywords)``."""
         keywords.pop("order", None)
         keywords.pop("subok", None)

@@ -5,24 +5,26 @@ from typing import Any
 
 import numpy as np
 
+from distarray.array.base import Base
 from distarray.config import config
 from distarray.layout import Layout
+from distarray.typing import DType
 
 __all__ = ["array_repr", "array_str", "local_form", "summary", "whole"]
 
 
-def summary(x: Any) -> str:
+def summary(x: Base) -> str:
     """One line: type, shape, dtype and placements."""
     return _summary(x.layout, x.block.dtype)
 
 
 @lru_cache(maxsize=256)
-def _summary(layout: Layout, dtype: Any) -> str:
+def _summary(layout: Layout, dtype: DType) -> str:
     places = ", ".join([repr(placement) for placement in layout.placements])
     return f"DistArray(shape={layout.shape}, dtype={dtype}, placements=[{places}])"
 
 
-def whole(x: Any) -> Any:
+def whole(x: Base) -> Any:
     """What NumPy would print, where it is at hand or may be gathered; else None."""
     if x.mesh.coords is None:
         return None
@@ -31,7 +33,7 @@ def whole(x: Any) -> Any:
     return np.asarray(x.full()) if config.print_gathered else None
 
 
-def array_repr(x: Any) -> str:
+def array_repr(x: Base) -> str:
     """As NumPy prints it when replicated; else the layout and this rank's block."""
     values = whole(x)
     if values is not None:
@@ -39,7 +41,7 @@ def array_repr(x: Any) -> str:
     return local_form(x, repr(x.to_local()))
 
 
-def array_str(x: Any) -> str:
+def array_str(x: Base) -> str:
     """As NumPy prints it when replicated; else the layout and this rank's block."""
     values = whole(x)
     if values is not None:
@@ -47,7 +49,7 @@ def array_str(x: Any) -> str:
     return local_form(x, str(x.to_local()))
 
 
-def local_form(x: Any, block: str) -> str:
+def local_form(x: Base, block: str) -> str:
     """The layout, this rank and its section, and the text of its block."""
     mesh = x.mesh
     if mesh.coords is None:

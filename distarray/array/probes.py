@@ -8,13 +8,25 @@ from operator import index
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from distarray.array import DistArray, as_distarray
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.plan import broadcast_shapes, shape_text
+from distarray.typing import Array, ArrayLike, DType
 
-__all__ = ["as_axis", "as_mask", "check_shapes", "check_writeable", "condition", "result_types"]
+__all__ = [
+    "as_axis",
+    "as_mask",
+    "check_out",
+    "check_shapes",
+    "check_writeable",
+    "condition",
+    "hollow",
+    "result_types",
+    "tiny",
+]
 
 
 def result_types(
@@ -35,6 +47,20 @@ def result_types(
     return [v.dtype for v in (value if isinstance(value, tuple) else (value,))]
 
 
+def refuse_shapes(
+    function: Callable[..., Any], operands: Sequence[Any], outs: Sequence[Any], keywords: Any
+) -> None:
+    """Raise what NumPy raises for operands that do not broadcast; it may look at types first."""
+    given = tuple([_emptied(out) for out in outs])
+    if given:
+        keywords = {**keywords, "out": given if len(given) > 1 else given[0]}
+    function(*[_emptied(x) for x in operands], **keywords)
+
+
+def _emptied(x: Any) -> Any:
+    return hollow(x.shape, x.dtype) if hasattr(x, "ndim") else x
+
+
 def as_axis(axis: Any) -> int:
     """An axis as NumPy's functions in C read it: a truth value is none."""
     if isinstance(axis, (bool, np.bool_)):
@@ -42,13 +68,13 @@ def as_axis(axis: Any) -> int:
     return index(axis)
 
 
-def condition(where: Any) -> Any:
+def condition(where: ArrayLike) -> Any:
     """A condition with a data type: what is no array is converted to truth values."""
     is_array = hasattr(where, "dtype") and not isinstance(where, np.generic)
     return where if is_array else np.asarray(where, bool)
 
 
-def as_mask(where: Any, mesh: DeviceMesh) -> DistArray:
+def as_mask(where: ArrayLike, mesh: DeviceMesh) -> DistArray:
     """A mask as an array; raises what NumPy raises if it holds no truth values."""
     mask = condition(where)
     if mask.dtype.kind != "b":
@@ -81,3 +107,21 @@ def check_shapes(arrays: Sequence[Any], outs: Sequence[Any]) -> None:
                 f"non-broadcastable output operand with shape {shape_text(out.shape)} doesn't "
                 f"match the broadcast shape {shape_text(shape)} (operands {listed})"
             )
+
+
+def tiny(shape: Sequence[int], dtype: DType) -> Array:
+    """Zeros of as many dimensions, none longer than 1: what NumPy gives for it, and refuses."""
+    return np.zeros([min(extent, 1) for extent in shape], dtype)
+
+
+def hollow(shape: Sequence[int], dtype: DType) -> Array:
+    """An array of any shape and one element of memory, for NumPy to complain about."""
+    return as_strided(np.zeros(1, dtype), shape, (0,) * len(shape))
+
+
+def check_out(out: DistArray | Array) -> None:
+    """Raise what NumPy raises if something else than an array, or a scalar, is given as `out`."""
+    if not isinstance(out, (DistArray, np.ndarray)) or isinstance(
+        getattr(out, "block", out), np.generic
+    ):
+        raise TypeError("return arrays must be of ArrayType")

@@ -1,83 +1,112 @@
-"""Which function of ours stands behind which function of NumPy.
+"""Which function of ours stands behind which function of NumPy, and what it takes.
 
-Tables are keyed by the NumPy function object. A row says what the implementation can be handed:
-an operand with a pending fold is settled before the call unless its fold is listed in `through`,
-and one that lives at a single coordinate (:class:`~distarray.layout.At`) unless `at` is true. What
-is given as `out` stays where it is: it is written to, and may be a view of another array.
+Tables are keyed by the NumPy function object. A row declares its traits: what the ladder
+(:mod:`distarray.array.ladder`) must know before it calls the implementation.
 """
 
-import operator
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
-from distarray.array.base import Base, operands_in
-from distarray.array.divergence import verify
-from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
-from distarray.config import config
 from distarray.layout import Fold
+from distarray.typing import Function, Operation
 
 __all__ = [
     "FUNCTIONS",
     "UFUNC_METHODS",
-    "Base",
+    "Objects",
     "Row",
-    "call",
+    "Shortcut",
     "implements",
+    "implements_method",
+    "is_overridden",
     "register_function",
     "register_ufunc",
-    "set_fallback",
-    "settled_arguments",
+    "unregistered",
 ]
 
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+class Objects(Enum):
+    """What happens to arrays of Python objects."""
+
+    #: Where all operands lie whole, NumPy's own function is called; else the implementation.
+    NUMPY = "NumPy's function where whole"
+    #: The same, and operands that are cut are gathered: elements are compared, or measured.
+    GATHER = "gathered"
+    #: The implementation takes them as any other type.
+    ENGINE = "as any other"
 
 
-class Row(NamedTuple):
-    """An implementation and what it may be handed."""
+class Shortcut(Protocol):
+    """NumPy's own call where one rank has everything; see :mod:`distarray.array.one_rank`."""
+
+    def answer(
+        self, row: "Row", key: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The result of a call, or NotImplemented where the implementation has to be called."""
+
+
+@dataclass(slots=True, frozen=True)
+class Row:
+    """An implementation and its traits.
+
+    Attributes
+    ----------
+    function : callable
+        The implementation.
+    through : frozenset of Fold
+        Pending folds that it takes as they are; others are carried out before the call.
+    at : bool
+        Whether it takes arrays that live at one coordinate of a mesh dimension
+        (:class:`~distarray.layout.At`); for others they are replicated before the call.
+    like : bool
+        Whether it makes arrays, and takes the one that NumPy was handed as ``like=``.
+    lists : bool
+        Whether it reads lists itself, with the distributed arrays in them; they are then not
+        searched for what has to be settled.
+    computes : bool
+        Whether it computes with elements, so that floating-point errors may be raised, on which
+        the ranks then agree. It does not where elements are only described or rearranged.
+    objects : Objects
+        What happens to Python objects.
+    alone : Shortcut or None
+        NumPy's own call where one rank has everything.
+    settles : bool
+        Whether it settles its operands itself, whatever they are.
+    out : int
+        Position of the parameter `out`; -1 if it has none that can be given by position.
+    """
 
     function: Callable[..., Any]
     through: frozenset[Fold] = frozenset()
     at: bool = False
     like: bool = False
-    #: Position of the parameter `out`; -1 if it has none that can be given by position.
-    out: int = -1
-    #: Whether it cannot work on blocks of Python objects: it compares or measures elements.
-    measures: bool = False
-    #: Whether it computes with elements, so that floating-point errors may be raised.
-    computes: bool = True
-    #: Whether it takes lists as they are, with whatever distributed arrays there are in them.
     lists: bool = False
-    #: Whether NumPy's function takes its place where operands lie whole, Python objects among them.
-    numpys: bool = False
+    computes: bool = True
+    objects: Objects = Objects.ENGINE
+    alone: Shortcut | None = None
+    settles: bool = False
+    out: int = -1
+
+    def answer(self, key: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The last two rungs of the ladder: NumPy's own call on one rank, or the implementation."""
+        if self.alone is not None:
+            found = self.alone.answer(self, key, args, kwargs)
+            if found is not NotImplemented:
+                return found
+        return self.function(*args, **kwargs)
 
 
 #: NumPy function -> row. Other callables that stand for an operation (`operator.getitem`) too.
-FUNCTIONS: dict[Callable[..., Any], Row] = {}
-#: Method of a ufunc ("__call__", "reduce", ...) -> function(ufunc, *inputs, **keywords).
-UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
-
-#: Where the functions are that compare elements across ranks or count their bytes. Python objects
-#: that are cut are gathered for these.
-_MEASURING = tuple(
-    [f"distarray.ops.{name}" for name in ("sorting", "sets", "quantiles", "extremes", "statistics")]
-)
-#: Where the functions are that only describe and rearrange elements, and which of the others do.
-_MOVING = tuple(
-    [
-        f"distarray.ops.{name}"
-        for name in ("flattening", "metadata", "printing", "reshape", "shape", "splitting")
-    ]
-)
-_READING = frozenset({np.real, np.imag, operator.getitem})
-#: Types of arguments that are what they are.
-_ATOMS = frozenset({type(None), bool, int, float, complex, str, type})
-
-_fallback: list[Callable[..., Any]] = []
-_on_objects: list[Callable[..., Any]] = []
+FUNCTIONS: dict[Any, Row] = {}
+#: Method of a ufunc ("__call__", "reduce", ...) -> row of a function(ufunc, *inputs, **keywords).
+UFUNC_METHODS: dict[str, Row] = {}
+#: What has been registered from outside: operators then have no shorter way to their ufunc.
+_overridden: set[Any] = set()
 
 
 def implements(
@@ -86,6 +115,9 @@ def implements(
     at: bool = False,
     like: bool = False,
     lists: bool = False,
+    computes: bool = True,
+    objects: Objects = Objects.NUMPY,
+    alone: Shortcut | None = None,
 ) -> Callable[[Function], Function]:
     """Register the decorated function behind NumPy's.
 
@@ -93,34 +125,43 @@ def implements(
     ----------
     *numpy_functions : callable
         The functions of NumPy that it implements; each may be registered once.
-    through : iterable of Fold
-        Pending folds that the implementation takes as they are.
-    at : bool
-        Whether it takes operands that live at one coordinate of a mesh dimension.
-    like : bool
-        Whether it makes arrays, and takes the one that NumPy was handed as ``like=``.
-    lists : bool
-        Whether it sees itself to distributed arrays in lists, which then are not looked through.
+    through, at, like, lists, computes, objects, alone
+        Traits; see :class:`Row`.
     """
 
     def register(function: Function) -> Function:
         for numpy_function in numpy_functions:
             if numpy_function in FUNCTIONS:
                 raise ValueError(f"{numpy_function!r} is registered already")
-            module = function.__module__
             FUNCTIONS[numpy_function] = Row(
                 function,
                 frozenset(through),
                 at,
                 like,
-                _position_of_out(function),
-                measures=module.startswith(_MEASURING),
-                computes=numpy_function not in _READING and not module.startswith(_MOVING),
-                lists=lists,
-                numpys=module.startswith("distarray.ops.")
-                and not (like or isinstance(numpy_function, type))
-                and str(numpy_function.__module__).startswith("numpy"),
+                lists,
+                computes,
+                objects,
+                alone,
+                out=_position_of_out(function),
             )
+        return function
+
+    return register
+
+
+def implements_method(name: str, alone: Shortcut | None = None) -> Callable[[Function], Function]:
+    """Register the decorated function(ufunc, *inputs, **keywords) behind a method of all ufuncs.
+
+    Parameters
+    ----------
+    name : str
+        "__call__", "reduce", "accumulate", "reduceat", "outer" or "at".
+    alone : Shortcut, optional
+        As in :class:`Row`. The function settles its operands itself.
+    """
+
+    def register(function: Function) -> Function:
+        UFUNC_METHODS[name] = Row(function, alone=alone, settles=True)
         return function
 
     return register
@@ -161,23 +202,24 @@ def register_function(
 
     def register(function: Function) -> Function:
         before = FUNCTIONS.get(numpy_function)
-        if isinstance(numpy_function, np.ufunc):
-            for listener in operator_listeners:
-                listener(numpy_function)
 
         @wraps(function)
         def first(*args: Any, **kwargs: Any) -> Any:
             value = function(*args, **kwargs)
             if value is not NotImplemented:
                 return value
-            if before is None:
-                return _built_in(numpy_function, args, kwargs)
-            return before.function(*args, **kwargs)
+            return unregistered(numpy_function, before, args, kwargs)
 
-        like = before is not None and before.like
         FUNCTIONS[numpy_function] = Row(
-            first, frozenset(through), at, like, _position_of_out(function)
+            first,
+            frozenset(through),
+            at,
+            like=before is not None and before.like,
+            out=_position_of_out(function),
         )
+        _overridden.add(numpy_function)
+        for listener in listeners:
+            listener()
         return function
 
     return register
@@ -220,17 +262,28 @@ def register_ufunc(
     return register_function(key, through=through)
 
 
-#: Called with a ufunc that somebody registers: what has a shorter way to it gives that up.
-operator_listeners: list[Callable[[np.ufunc], None]] = []
+#: Called when something is registered from outside.
+listeners: list[Callable[[], None]] = []
+#: Called with a function and its arguments where nothing stands behind it; set by the fallback.
+fallback: list[Callable[..., Any]] = []
 
 
-def _built_in(key: Any, args: Any, kwargs: Any) -> Any:
-    """What serves a call that nobody has registered."""
+def is_overridden(key: Operation) -> bool:
+    """Whether somebody has put a function of their own behind one of NumPy's."""
+    return key in _overridden
+
+
+def unregistered(
+    key: Operation, row: Row | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call what stands behind a function besides what has been registered from outside."""
+    if row is not None:
+        return row.answer(key, args, kwargs)
     if isinstance(key, np.ufunc):
-        return UFUNC_METHODS["__call__"](key, *args, **kwargs)
+        return UFUNC_METHODS["__call__"].function(key, *args, **kwargs)
     if isinstance(key, tuple):
-        return UFUNC_METHODS[key[1]](key[0], *args, **kwargs)
-    return _fallback[0](key, args, kwargs)
+        return UFUNC_METHODS[key[1]].function(key[0], *args, **kwargs)
+    return fallback[0](key, args, kwargs)
 
 
 def _position_of_out(function: Callable[..., Any]) -> int:
@@ -239,123 +292,3 @@ def _position_of_out(function: Callable[..., Any]) -> int:
     code = getattr(function, "__code__", None)  # inspect.signature takes long, at each import
     names = code.co_varnames[: code.co_argcount] if code is not None else ()
     return names.index("out") if "out" in names else -1
-
-
-def set_fallback(function: Callable[..., Any], on_objects: Callable[..., Any]) -> None:
-    """Name the functions(numpy_function, args, kwargs) that serve what has no row, and objects.
-
-    `on_objects` is called where all operands lie whole and Python objects are among them.
-    """
-    _fallback[:], _on_objects[:] = [function], [on_objects]
-
-
-def _settled(value: Any, row: Row) -> Any:
-    """An argument as the implementation takes it; itself if it can be."""
-    if isinstance(value, Base):
-        layout = value.layout
-        if layout.is_plain:
-            return value
-        folds = {layout.placements[m].op for m in layout.partials}  # type: ignore[attr-defined]
-        fits = (row.at or not layout.ats) and folds <= row.through
-        return value if fits else value.plain()
-    if isinstance(value, (list, tuple)):
-        items = [_settled(item, row) for item in value]
-        if any(new is not old for new, old in zip(items, value, strict=True)):
-            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
-
-
-def _refuse_others(out: Any) -> None:
-    """Raise what NumPy raises for scalars, and what is no array, that are to be written to."""
-    if out is None:
-        return
-    if type(out) is tuple:
-        for item in out:
-            _refuse_others(item)
-    elif isinstance(getattr(out, "block", out), np.generic) or not hasattr(out, "dtype"):
-        raise TypeError("return arrays must be of ArrayType")
-
-
-def _settle_folds(out: Any) -> None:
-    """Make arrays that are to be written to ready for it, without moving them."""
-    for value in out if isinstance(out, (tuple, list)) else (out,):
-        if isinstance(value, Base) and value.layout.partials:
-            value.settle()
-
-
-def settled_arguments(
-    row: Row, args: Iterable[Any], kwargs: dict[str, Any]
-) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments as an implementation takes them.
-
-    Pending folds are carried out in place. What lives at one coordinate is replicated in a copy:
-    it may be a view, and what is written to it later must still reach the array it is a view of.
-    """
-    found = []
-    for position, value in enumerate(args):
-        if position == row.out:
-            _settle_folds(value)
-        found.append(value if position == row.out else _settled(value, row))
-    named = {}
-    for name, value in kwargs.items():
-        if name == "out":
-            _settle_folds(value)
-        named[name] = value if name == "out" else _settled(value, row)
-    return found, named
-
-
-def _server(row: Row, values: list[Any]) -> Callable[..., Any] | None:
-    """What takes the place of an implementation that is handed Python objects, if anything does."""
-    operands = list(operands_in(values))
-    objects = [x for x in operands if x.block.dtype.hasobject]
-    if not objects:
-        return None
-    if row.measures and any(not x.layout.is_replicated for x in objects):
-        return _fallback[0]
-    mesh = operands[0].mesh
-    here = mesh.coords is not None and mesh.device_type == "cpu"  # objects never lie on a device
-    whole = row.numpys and here and all(x.layout.is_replicated for x in operands)
-    return _on_objects[0] if whole else None
-
-
-def _as_they_are(values: Iterable[Any], lists: bool = False) -> bool:
-    """Whether no argument can be, or hold, an array that has to be settled; `lists` as in a row."""
-    for value in values:
-        if type(value) in _ATOMS:
-            continue
-        if isinstance(value, Base):
-            if not value.layout.is_plain or value.block.dtype.hasobject:
-                return False
-        elif isinstance(value, (tuple, list)) and not (lists or _all_as_they_are(value)):
-            return False
-    return True
-
-
-def _all_as_they_are(values: Iterable[Any]) -> bool:
-    return _ATOMS.issuperset(map(type, values)) or _as_they_are(values)  # lists may be long
-
-
-def call(numpy_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call what stands behind a NumPy function, or the fallback."""
-    if config.settings.check:
-        verify(numpy_function, args, kwargs)
-    row = FUNCTIONS.get(numpy_function)
-    if error_state() is not NORMAL and raises() and (row is None or row.computes):
-        mesh = mesh_concerned([*args, *kwargs.values()])
-        if mesh is not None:
-            return agreed(mesh, call, numpy_function, *args, **kwargs)
-    if row is None:
-        return _fallback[0](numpy_function, args, kwargs)
-    return _called(numpy_function, row, args, kwargs)
-
-
-def _called(numpy_function: Any, row: Row, args: Any, kwargs: dict[str, Any]) -> Any:
-    if row.out >= 0:
-        _refuse_others(kwargs.get("out") if len(args) <= row.out else args[row.out])
-    if _as_they_are(args, row.lists) and (not kwargs or _as_they_are(kwargs.values())):
-        return row.function(*args, **kwargs)
-    server = _server(row, [*args, *kwargs.values()])
-    if server is not None:
-        return server(numpy_function, args, kwargs)
-    given, named = settled_arguments(row, args, kwargs)
-    return row.function(*given, **named)

@@ -4,6 +4,7 @@ An array of another size is refused in NumPy's own words, without looking at any
 """
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ class Scalars(Base):
 
     __slots__ = ()
 
-    def item(self: Any, *args: Any) -> Any:
+    def item(self: Any, *args: int | tuple[int, ...]) -> Any:
         """One element as a Python scalar; communicates unless the array is replicated."""
         if not args:
             if self.size != 1:
@@ -41,7 +42,7 @@ class Scalars(Base):
         """The array as nested lists of Python scalars, on every rank; collective as ``full``."""
         return np.asarray(self).tolist()
 
-    def _scalar(self: Any, what: Any) -> Any:
+    def _scalar(self, what: Callable[[Any], Any]) -> Any:
         """`what(block)` for the conversions that want a single element."""
         if self.layout.is_replicated:
             return what(self.mesh.to_host(self.block))

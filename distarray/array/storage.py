@@ -5,7 +5,8 @@ ranks share, or all copy. Where it follows from the layouts (what moves is copie
 asked. Where it depends on strides (:func:`is_contiguous`, :func:`can_merge`, :func:`stored_order`)
 a rank's own block may leave it open: a block with one index along a dimension can be seen as stored
 in any order along it, and an empty one in any order at all. NumPy's operations forget, on such a
-block, the order that they keep on others. There, and only there, the ranks vote.
+block, the order that they keep on others. And a view may leave gaps in the blocks of some ranks and
+take those of others entirely. There, and only there, the ranks vote.
 
 All this supposes that blocks with two or more indices are stored alike on all ranks. That holds for
 what operations make, and :func:`~distarray.array.from_local` sees to it.
@@ -18,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from distarray.array.base import Base
 from distarray.layout import Cut, Fold, Interval, Layout
-from distarray.typing import Array
+from distarray.typing import Array, DTypeLike
 
 __all__ = [
     "can_merge",
@@ -36,15 +38,15 @@ __all__ = [
 _MAYBE, _HARDLY, _YES, _NO = range(4)
 
 
-def vacant(x: Any, layout: Layout) -> Array:
+def vacant(x: Base, layout: Layout) -> Array:
     """The block of a view on a rank that holds nothing of it: as writeable as the array's."""
-    block = x.mesh.xp.empty(layout.local_shape(x.mesh.coords), x.block.dtype)
+    block: Array = x.mesh.xp.empty(layout.local_shape(x.mesh.coords), x.block.dtype)
     if not getattr(x.block.flags, "writeable", True):
         block.flags.writeable = False
     return block
 
 
-def is_contiguous(x: Any, order: str, everywhere: bool = True) -> bool:
+def is_contiguous(x: Base, order: str, everywhere: bool = True) -> bool:
     """Whether an array is stored without gaps in C order ("C") or in Fortran order ("F").
 
     Parameters
@@ -60,16 +62,19 @@ def is_contiguous(x: Any, order: str, everywhere: bool = True) -> bool:
     Cost
     ----
     One allreduce of an integer where blocks leave it open: where some rank has a single index of a
-    longer dimension, or nothing, unless that is not to be asked. None otherwise, nor where the
-    array is known to have been made in C order and that is asked.
+    longer dimension, or nothing, unless that is not to be asked; or a part of its block of a view's
+    base, and another rank all of it. None otherwise, nor where the array is known to have been made
+    in C order and that is asked.
     """
     if order == "C" and is_natural(x):
         return True
     block, layout = x.to_local(), x.layout
-    return _decided(x, _of_contiguity(block, layout, order), range(layout.ndim), everywhere)
+    dims = [dim for dim, extent in enumerate(layout.shape) if extent > 1]
+    inner = dims[1:] if order == "C" else dims[:-1]
+    return _decided(x, _of_contiguity(block, layout, order), dims, inner, everywhere)
 
 
-def suits(x: Any, dtype: Any, order: str) -> bool:
+def suits(x: Base, dtype: DTypeLike, order: str) -> bool:
     """Whether an array is of a data type already, and stored in an order: "C", "F", or any ("K").
 
     It then is the result of a conversion that need not copy.
@@ -87,12 +92,12 @@ def suits(x: Any, dtype: Any, order: str) -> bool:
     return order not in ("C", "F") or is_contiguous(x, order)
 
 
-def is_natural(x: Any) -> bool:
+def is_natural(x: Base) -> bool:
     """Whether all ranks know that all blocks are in C order, without gaps."""
     return getattr(x, "_natural", None) is x.block
 
 
-def natural(x: Any) -> Any:
+def natural(x: Base) -> Any:
     """The array itself, of which all ranks know now that all blocks are in C order."""
     x._natural = x.block
     return x
@@ -115,7 +120,7 @@ def _of_contiguity(block: Array, layout: Layout, order: str) -> int:
     return _MAYBE
 
 
-def can_merge(x: Any, groups: Sequence[Interval], everywhere: bool = True) -> bool:
+def can_merge(x: Base, groups: Sequence[Interval], everywhere: bool = True) -> bool:
     """Whether each group of neighbouring dimensions can become one without a copy.
 
     Parameters
@@ -134,7 +139,8 @@ def can_merge(x: Any, groups: Sequence[Interval], everywhere: bool = True) -> bo
     dims = [dim for first, last in groups if last - first > 1 for dim in range(first, last)]
     if not dims or is_natural(x):
         return True
-    return _decided(x, _of_merging(x.block, x.layout, groups, dims), dims, everywhere)
+    inner = [dim for first, last in groups for dim in range(first + 1, last)]
+    return _decided(x, _of_merging(x.block, x.layout, groups, dims), dims, inner, everywhere)
 
 
 def _of_merging(
@@ -159,7 +165,7 @@ def _is_chain(block: Array, dims: Sequence[int]) -> bool:
     return all(strides[dim] == strides[after] * shape[after] for dim, after in pairwise(dims))
 
 
-def owns_memory(x: Any) -> bool:
+def owns_memory(x: Base) -> bool:
     """Whether no rank's block is a view of something.
 
     Cost
@@ -172,10 +178,12 @@ def owns_memory(x: Any) -> bool:
     return vote == _YES
 
 
-def _decided(x: Any, vote: int, dims: Sequence[int], everywhere: bool) -> bool:
+def _decided(
+    x: Base, vote: int, dims: Sequence[int], inner: Sequence[int], everywhere: bool
+) -> bool:
     # Who has no elements has to know at least whether a view can be written to.
     layout, all_ask = x.layout, everywhere or not getattr(x.block.flags, "writeable", True)
-    if not layout.is_whole and _is_asked(layout, tuple(dims), all_ask):
+    if not layout.is_whole and _is_asked(layout, tuple(dims), tuple(inner), all_ask):
         vote = int(x.mesh.group.allreduce(np.array(vote), Fold.MAX, "storage"))
     return vote in (_YES, _MAYBE)
 
@@ -186,24 +194,37 @@ def _is_open(block: Array, layout: Layout, dims: Sequence[int]) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _is_asked(layout: Layout, dims: tuple[int, ...], everywhere: bool) -> bool:
-    """Whether some rank's block leaves a question about these dimensions open."""
-    found = [_lengths(layout.cuts[dim]) for dim in dims if layout.shape[dim] > 1]
-    if any(thin for thin, _ in found):
+def _is_asked(
+    layout: Layout, dims: tuple[int, ...], inner: tuple[int, ...], everywhere: bool
+) -> bool:
+    """Whether some rank's block leaves a question about these dimensions open.
+
+    Gaps in the `inner` ones separate what lies along others.
+    """
+    cuts = layout.cuts
+    if any(_lengths(cuts[dim])[0] for dim in dims if layout.shape[dim] > 1):
         return True
-    return everywhere and (bool(layout.ats) or any(_lengths(cut)[1] for cut in layout.cuts))
+    if any(_lengths(cuts[dim])[2] for dim in inner):
+        return True
+    return everywhere and (bool(layout.ats) or any(_lengths(cut)[1] for cut in cuts))
 
 
 @lru_cache(maxsize=4096)
-def _lengths(cut: Cut) -> tuple[bool, bool]:
-    """Whether a block has a single index of the dimension, and whether one has none."""
+def _lengths(cut: Cut) -> tuple[bool, bool, bool]:
+    """Whether a block has a single index of the dimension, and whether one has none.
+
+    And whether a view has left some of one block of its base, and none of another.
+    """
     if cut.parts == 1:
-        return cut.extent == 1, cut.extent == 0
-    counts = {stop - start for start, stop in map(cut.interval, range(cut.parts))}
-    return 1 in counts, 0 in counts
+        return cut.extent == 1, cut.extent == 0, False
+    base = Cut(cut.base, cut.mesh_dims, cut.radix, cut.base, bounds=cut.bounds)
+    counts = [stop - start for start, stop in map(cut.interval, range(cut.parts))]
+    before = [stop - start for start, stop in map(base.interval, range(cut.parts))]
+    taken = {here == there for here, there in zip(counts, before, strict=True) if here}
+    return 1 in counts, 0 in counts, len(taken) > 1
 
 
-def stored_order(x: Any) -> tuple[int, ...]:
+def stored_order(x: Base) -> tuple[int, ...]:
     """The dimensions from the farthest apart in memory to the nearest; the ranks agree.
 
     Ranks whose block leaves it open do not vote: a block with one index along all dimensions but
@@ -221,7 +242,7 @@ def stored_order(x: Any) -> tuple[int, ...]:
     vote = -1
     long = sum([extent > 1 for extent in block.shape]) > 1
     if block.size and (long or len(set(block.strides)) == x.ndim):
-        order = _walked(block.strides)
+        order = _walked(block.strides, block.shape)
         vote = _coded(order)
         if not _is_open(block, x.layout, natural):
             vote += x.ndim**x.ndim  # what it says counts more than what an open block says
@@ -234,17 +255,20 @@ def stored_order(x: Any) -> tuple[int, ...]:
     return tuple([vote // x.ndim**place % x.ndim for place in range(x.ndim)])
 
 
-def _walked(strides: tuple[int, ...]) -> tuple[int, ...]:
+def _walked(strides: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """The dimensions as NumPy's iterator walks them in order "K", the outermost first.
 
     One of stride 0 can go anywhere: it stays where it is, unless what lies beside it moves across.
+    One with a single index, which may have more on other ranks, steps over what it holds: as the
+    dimension around it does.
     """
+    steps = [(abs(step), extent > 1) for step, extent in zip(strides, shape, strict=True)]
     order = list(range(len(strides)))
     for place in reversed(order[:-1]):
         dim, new = order[place], place
         for other in range(place + 1, len(order)):
             if strides[dim] and strides[order[other]]:
-                if abs(strides[order[other]]) <= abs(strides[dim]):
+                if steps[order[other]] <= steps[dim]:
                     break
                 new = other
         order.insert(new, order.pop(place))

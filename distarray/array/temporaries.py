@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from distarray.typing import Array
+
 __all__ = ["LARGE", "compute"]
 
 #: Elements from which on it pays to look; NumPy's limit is 256 KiB.
@@ -28,10 +30,10 @@ _REALS = frozenset({int, float, bool})
 class _Probe:
     """Says what reference count an operator sees of its operand, on either side."""
 
-    def __add__(self, other: Any) -> int:
+    def __add__(self, other: Array | complex) -> int:
         return getrefcount(self)
 
-    def __radd__(self, other: Any) -> int:
+    def __radd__(self, other: Array | complex) -> int:
         return getrefcount(self)
 
 
@@ -43,14 +45,18 @@ def _count_of_temporaries() -> int:
     return as_temporary if as_temporary < as_variable else 0
 
 
-def _references(block: Any) -> int:
+def _references(block: Array) -> int:
     return getrefcount(block)
 
 
 def _count_of_own_block() -> int:
-    """The count of a block that one array alone refers to, besides the two functions that look."""
+    """The count of a block that one array alone refers to, besides the functions that look."""
     array = [np.empty(1)]
     block = array[0]
+    return _handed_on(block)
+
+
+def _handed_on(block: Array) -> int:
     return _references(block)
 
 
@@ -81,11 +87,16 @@ def compute(ufunc: np.ufunc, x: Any, y: Any, counts: tuple[int, int]) -> Any:
     a = x.block if x_count else x
     b = y.block if y_count else y
     if ufunc in _CLOSED:
-        if x_count and x_count <= _TEMPORARY and _own(a) and _keeps(a, b) and _by_operator():
+        if 0 < x_count <= _TEMPORARY and _takes(a, b) and _by_operator():
             return ufunc(a, b, out=a)
-        if y_count and y_count <= _TEMPORARY and _own(b) and _keeps(b, a) and _by_operator():
+        if 0 < y_count <= _TEMPORARY and _takes(b, a) and _by_operator():
             return ufunc(a, b, out=b)
     return ufunc(a, b)
+
+
+def _takes(block: Any, other: Any) -> bool:
+    """Whether the result can go into a block, whose array is a temporary."""
+    return _own(block) and _keeps(block, other)
 
 
 def _own(block: Any) -> bool:
@@ -95,7 +106,7 @@ def _own(block: Any) -> bool:
     return block.base is None and block.flags.writeable
 
 
-def _keeps(block: Any, other: Any) -> bool:
+def _keeps(block: Array, other: Array | complex) -> bool:
     """Whether the result has the data type and shape of `block`."""
     if block.dtype.kind not in "fc":
         return False

@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a program on disk, for any number of ranks to go on with.
+"""Checkpoints: the state of a program on disk, from which any number of ranks can go on.
 
 :func:`save` writes nested dicts and lists of arrays and numbers, all of it or nothing;
 :func:`load` brings them back on any mesh with any placements. A checkpoint is a Zarr v3 group,
@@ -9,6 +9,7 @@ Names are loaded on first use; importing this package starts no MPI.
 
 from typing import TYPE_CHECKING
 
+from distarray.checkpoint import adapters
 from distarray.lazy import lazy_names
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from distarray.errors import CheckpointError
 
 __all__ = ["CheckpointError", "Saving", "latest", "load", "register", "save", "steps", "verify"]
+
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+SHOWN_AS = "distarray.checkpoint."
 
 _HOMES = {
     "CheckpointError": "distarray.errors",
@@ -32,3 +36,5 @@ _HOMES = {
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+
+adapters.adapted_in("torch", "distarray.torch.checkpointing")

@@ -1,26 +1,30 @@
-"""How objects that are no arrays, containers or numbers are saved: a table by type.
+"""Adapters: how objects other than arrays, containers and numbers are saved, a table by type.
 
 An adapter turns an object into a state of these (:attr:`Adapter.state`) and, after the arrays of
-that state have been filled in place, gives the object what is left (:attr:`Adapter.restore`).
-No code is stored, and loading runs none that a checkpoint names: what a checkpoint says of an
-adapter is only compared with that of the object it is loaded into.
+that state have been filled in place, gives the object the rest (:attr:`Adapter.restore`). A
+checkpoint holds no code, and loading runs none that it names: the adapter's name in a checkpoint is
+only compared with that of the object it is loaded into.
 """
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-__all__ = ["Adapter", "AsSaved", "Exact", "Filled", "adapter_of", "register"]
+if TYPE_CHECKING:
+    from distarray.array import DistArray
+    from distarray.typing import Array
+
+__all__ = ["Adapter", "AsSaved", "Exact", "Filled", "adapted_in", "adapter_of", "register"]
 
 
 class Exact(dict[Any, Any]):
-    """A dict of an adapter's state, all of which is loaded: what was saved has the same keys."""
+    """A dict of an adapter's state that has the keys that were saved, and no others."""
 
 
 class AsSaved(dict[Any, Any]):
-    """A dict of an adapter's state that becomes what was saved, whatever keys that has.
+    """A dict of an adapter's state that gets the keys that were saved.
 
-    What it has of them is loaded in place, the rest is made, and what was not saved goes.
+    Arrays that it has are loaded in place, others are made, and keys that were not saved go.
     """
 
 
@@ -31,20 +35,20 @@ class Filled(NamedTuple):
     ----------
     array : DistArray or numpy.ndarray
     fill : callable
-        Gives it its values; may communicate.
+        Fills the array; may communicate.
     """
 
-    array: Any
+    array: "DistArray | Array"
     fill: Callable[[], None]
 
 
 class Adapter(NamedTuple):
-    """How objects of one kind are saved.
+    """How objects of one type are saved.
 
     Attributes
     ----------
     name : str
-        Kept in the checkpoint, such as "torch.module".
+        Stored in the checkpoint, such as "torch.module".
     state : callable
         ``state(object)``: nested dicts, lists and tuples of DistArrays, NumPy arrays, numbers,
         strings. Arrays that share memory with the object are loaded in place. No communication.
@@ -58,8 +62,13 @@ class Adapter(NamedTuple):
 
 
 _adapters: dict[type, Adapter] = {}
-#: Packages whose types get their adapters from a module of this library, imported when one is met.
-_HOMES = {"torch": "distarray.torch.checkpointing"}
+#: For some packages the module that registers adapters for their types.
+_homes: dict[str, str] = {}
+
+
+def adapted_in(package: str, home: str) -> None:
+    """Name the module that registers adapters for a package's types; imported on first use."""
+    _homes[package] = home
 
 
 def register(
@@ -68,20 +77,20 @@ def register(
     state: Callable[[Any], Any],
     restore: Callable[[Any, Any], None],
 ) -> None:
-    """Say how objects of a type, and of types derived from it, are saved and loaded.
+    """Register how objects of a type, and of types derived from it, are saved and loaded.
 
     Parameters
     ----------
     kind : type
     name : str
-        Kept in the checkpoint; loading into an object of another name is refused.
+        Stored in the checkpoint; loading into an object of another name is refused.
     state : callable
         ``state(object)`` gives nested dicts, lists and tuples of DistArrays, NumPy arrays, numbers
         and strings. Those arrays that share memory with the object are loaded in place. Called on
         every rank; must not communicate, nor depend on the rank.
     restore : callable
         ``restore(object, state)`` is called after loading, with the same state filled from the
-        checkpoint; it sets what is not in arrays.
+        checkpoint; it sets everything that is not in arrays.
 
     Examples
     --------
@@ -101,14 +110,14 @@ def register(
     _adapters[kind] = Adapter(name, state, restore)
 
 
-def adapter_of(value: Any) -> Adapter | None:
-    """The adapter of an object's type or of the nearest type it is derived from."""
+def adapter_of(value: object) -> Adapter | None:
+    """The adapter of an object's type, or of the nearest type that it is derived from."""
     for known in type(value).__mro__:
         found = _adapters.get(known)
         if found is not None:
             return found
     for known in type(value).__mro__:
-        home = _HOMES.get(known.__module__.partition(".")[0])
+        home = _homes.get(known.__module__.partition(".")[0])
         if home is not None:
             import_module(home)
             return next((_adapters[k] for k in type(value).__mro__ if k in _adapters), None)

@@ -1,9 +1,9 @@
-"""Writing behind the program's back, without a word between the ranks.
+"""Writing in the background, without messages between the ranks.
 
-Threads that write must not use MPI while the program does. So the ranks tell one another through
-the file system: each has a file in the directory that is being written, whose name says whether it
-is still writing, done or has failed. The thread of rank 0 waits until all are done, and gives the
-checkpoint its name; no call of the program's is needed for that.
+Threads that write must not use MPI while the program does. So the ranks communicate through the
+file system: each has a file in the directory that is being written, whose name says whether the
+rank is still writing, is done or has failed. The thread of rank 0 waits until all are done, and
+gives the checkpoint its name; the program need not call anything for that.
 """
 
 import atexit
@@ -20,34 +20,35 @@ from distarray.checkpoint.catalog import (
     steps,
     write_catalog,
 )
-from distarray.checkpoint.metadata import Stored
+from distarray.checkpoint.shard_writing import Shard, write_shards
 from distarray.checkpoint.tree import Node
-from distarray.checkpoint.writing import Shard, write_shards
+from distarray.checkpoint.zarr_metadata import Stored
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
-from distarray.comm.endings import end_with_status
+from distarray.comm.exit_status import end_with_status
 from distarray.io import directories
-from distarray.io.aside import named, on_first
+from distarray.io.atomic_file import with_final_name
 from distarray.io.flushing import Flusher, syncs_at_once
+from distarray.io.rank_zero import on_rank_zero
 
-__all__ = ["Aside", "Saving", "finish", "settle", "start"]
+__all__ = ["Unfinished", "Saving", "finish", "settle", "start"]
 
 #: Seconds that rank 0 waits for other ranks after its own program has ended.
 _PATIENCE = 600.0
 
 
-class Aside(NamedTuple):
+class Unfinished(NamedTuple):
     """A checkpoint that is being written.
 
     Attributes
     ----------
     directory, final : Path
-        Where it is written, and where it will be.
+        The directory that is written, and its final place.
     step, keep : int or None
     node : dict
         The description of the state.
     stored : list of Stored
-        Its arrays.
+        The arrays of the state.
     """
 
     directory: Path
@@ -58,15 +59,15 @@ class Aside(NamedTuple):
     stored: list[Stored]
 
     def mark(self, rank: int, word: str) -> Path:
-        """The file that says how far a rank is that writes in the background."""
+        """The file by which a rank that writes in the background says how far it is."""
         return self.directory / f".rank-{rank}.{word}"
 
     def describe(self, flusher: Flusher, rank: int, ranks: int) -> None:
-        """Write a rank's share of the descriptions of arrays."""
+        """Write a rank's share of the metadata of arrays."""
         make_directories(self.directory, self.stored, flusher, rank, ranks)
 
     def commit(self) -> None:
-        """Give it its name, once all files are on disk, and remove checkpoints too many.
+        """Give the checkpoint its name, once all files are on disk, and remove old ones.
 
         On one rank.
         """
@@ -87,7 +88,7 @@ class Saving:
     Attributes
     ----------
     path : Path
-        Where it is, or will be.
+        Its place, now or later.
 
     Examples
     --------
@@ -108,20 +109,20 @@ class Saving:
 
     @property
     def done(self) -> bool:
-        """Whether this rank has nothing left to do; on rank 0: whether all is done. Local."""
+        """Whether this rank has finished writing; on rank 0 whether all ranks have. Local."""
         return self._writer is None or not self._writer.thread.is_alive()
 
     def wait(self) -> Path:
-        """Wait until the checkpoint is there; collective.
+        """Wait until the checkpoint is complete; collective.
 
         Raises
         ------
         OSError
-            If saving has failed on any rank, on all ranks; once.
+            On all ranks, if saving has failed on any of them; only once.
 
         Cost
         ----
-        Two small agreements, after the time that writing still takes.
+        Two small allreduces, after the time that writing still takes.
         """
         writer, self._writer = self._writer, None
         if writer is not None:
@@ -139,34 +140,34 @@ _pending: list[Saving] = []
 
 
 class _Writer:
-    """One rank's thread."""
+    """The thread of one rank."""
 
-    def __init__(self, aside: Aside, shards: list[Shard], mesh: DeviceMesh) -> None:
-        self.aside, self.shards = aside, shards
+    def __init__(self, new: Unfinished, shards: list[Shard], mesh: DeviceMesh) -> None:
+        self.new, self.shards = new, shards
         self.rank, self.ranks = mesh.rank, mesh.size()
         self.process = os.getpid()
         self.error: Exception | None = None
         self.committed = False
         self.written = threading.Event()
-        #: What all ranks have agreed on: to give the checkpoint its name, or to give it up.
+        #: What all ranks have agreed on: whether the checkpoint gets its name.
         self.verdict: bool | None = None
         self.told = threading.Condition()
-        self.thread = threading.Thread(target=self._run, name=f"saving {aside.final.name}")
+        self.thread = threading.Thread(target=self._run, name=f"saving {new.final.name}")
 
     def _run(self) -> None:
         try:
-            with Flusher(self.aside.directory) as flusher:
-                self.aside.describe(flusher, self.rank, self.ranks)
-                while self.shards:  # each is given up as soon as it is written
+            with Flusher(self.new.directory) as flusher:
+                self.new.describe(flusher, self.rank, self.ranks)
+                while self.shards:  # the memory of each is freed as soon as it is written
                     write_shards(
-                        self.aside.directory, [self.shards.pop(0)], flusher, lambda count: None
+                        self.new.directory, [self.shards.pop(0)], flusher, lambda count: None
                     )
         except Exception as caught:
-            self.error = named(caught, str(self.aside.directory), str(self.aside.final))
+            self.error = with_final_name(caught, str(self.new.directory), str(self.new.final))
         self.shards.clear()
         try:
             word = "failed" if self.error else "done"
-            os.rename(self.aside.mark(self.rank, "writing"), self.aside.mark(self.rank, word))
+            os.rename(self.new.mark(self.rank, "writing"), self.new.mark(self.rank, word))
         except OSError as caught:
             self.error = self.error or caught
         self.written.set()
@@ -176,52 +177,52 @@ class _Writer:
     def _conclude(self) -> None:
         try:
             if self._all_done() and self.error is None:
-                for name in os.listdir(self.aside.directory):
+                for name in os.listdir(self.new.directory):
                     if name.startswith(".rank-"):
-                        os.unlink(self.aside.directory / name)
-                self.aside.commit()
+                        os.unlink(self.new.directory / name)
+                self.new.commit()
                 self.committed = True
         except Exception as caught:
             self.error = caught
         if not self.committed:
-            directories.discard(self.aside.directory)
+            directories.discard(self.new.directory)
 
     def _all_done(self) -> bool:
-        """Wait until no rank writes any more; whether all have finished well.
+        """Wait until no rank writes any more; returns whether none has failed.
 
-        Also where this rank has failed: the directory must stay as long as others write there.
+        This rank waits even if it has failed: the directory must stay while others write in it.
         """
         pause, deadline = 0.001, None
         while True:
             with self.told:
                 if self.verdict is not None:
                     return self.verdict
-            names = [n for n in os.listdir(self.aside.directory) if n.startswith(".rank-")]
+            names = [n for n in os.listdir(self.new.directory) if n.startswith(".rank-")]
             done = sum(name.endswith(".done") for name in names)
             if done + sum(name.endswith(".failed") for name in names) == self.ranks:
                 return done == self.ranks
             if deadline is None and not threading.main_thread().is_alive():
                 deadline = time.monotonic() + _PATIENCE
             if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(f"{self.aside.final}: not all ranks have finished writing")
+                raise TimeoutError(f"{self.new.final}: not all ranks have finished writing")
             with self.told:
                 self.told.wait_for(lambda: self.verdict is not None, pause)
             pause = min(2 * pause, 0.5)
 
     def tell(self, verdict: bool) -> None:
-        """What the ranks have agreed on."""
+        """Pass on what the ranks have agreed on."""
         with self.told:
             self.verdict = verdict
             self.told.notify_all()
 
 
-def start(aside: Aside, shards: list[Shard], mesh: DeviceMesh) -> Saving:
-    """Begin to write what has been copied; collective, raises what hinders it at once."""
-    agreed(mesh.group, lambda: aside.mark(mesh.rank, "writing").touch(exist_ok=False))
-    writer = _Writer(aside, shards, mesh)
-    saving = Saving(aside.final, mesh, writer)
+def start(new: Unfinished, shards: list[Shard], mesh: DeviceMesh) -> Saving:
+    """Begin to write shards that have been copied; raises at once if that fails. Collective."""
+    agreed(mesh.group, lambda: new.mark(mesh.rank, "writing").touch(exist_ok=False))
+    writer = _Writer(new, shards, mesh)
+    saving = Saving(new.final, mesh, writer)
     with _lock:
-        atexit.unregister(_at_exit)  # one report, however often the program has saved
+        atexit.unregister(_at_exit)  # registered once, however often the program saves
         atexit.register(_at_exit)
         _pending.append(saving)
     writer.thread.start()
@@ -238,7 +239,7 @@ def _finish(writer: _Writer, mesh: DeviceMesh) -> None:
         writer.thread.join()
         raise
     writer.thread.join()
-    on_first(mesh.group, lambda: _raise(writer.error))
+    on_rank_zero(mesh.group, lambda: _raise(writer.error))
 
 
 def _raise(error: Exception | None) -> None:
@@ -247,7 +248,7 @@ def _raise(error: Exception | None) -> None:
 
 
 def settle(mesh: DeviceMesh) -> None:
-    """Wait for what is being saved by ranks of a mesh, and raise what went wrong; collective."""
+    """Wait for what ranks of a mesh are saving, and raise its errors; collective."""
     with _lock:
         mine = [saving for saving in _pending if _within(saving.mesh, mesh)]
     for saving in mine:
@@ -259,7 +260,7 @@ def _within(small: DeviceMesh, large: DeviceMesh) -> bool:
 
 
 def _in_forked_child() -> None:
-    """Its parent has the threads that write."""
+    """Forget the threads that write: they are the parent's."""
     global _lock
     _lock = threading.Lock()
     for saving in _pending:
@@ -271,16 +272,16 @@ os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def finish() -> None:
-    """Wait for what this rank is still saving, and raise the first thing that went wrong. Local.
+    """Wait for what this rank is still saving, and raise the first error. Local.
 
-    For the end of the program, after which nobody asks any more.
+    For the end of the program, after which no call would raise it.
     """
     with _lock:
         mine, _pending[:] = list(_pending), []
     found: Exception | None = None
     for saving in mine:
         writer = saving._writer
-        if writer is None or writer.process != os.getpid():  # a forked child has no such thread
+        if writer is None or writer.process != os.getpid():  # not in a forked child
             continue
         writer.thread.join()
         if writer.error is not None and found is None:
@@ -290,7 +291,7 @@ def finish() -> None:
 
 
 def _at_exit() -> None:
-    """Say at the end of the program what nobody has asked for, and have it end with a status."""
+    """Report errors at the end of the program, which then ends with a status."""
     try:
         finish()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Which checkpoints there are, and the one description that each of them has. On one rank."""
+"""The checkpoints in a directory, and the description that each of them has. On one rank."""
 
 import errno
 import json
@@ -11,13 +11,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from distarray.checkpoint.files import checksum
-from distarray.checkpoint.metadata import Stored, array_json, parse_array
+from distarray.checkpoint.chunk_files import checksum
 from distarray.checkpoint.tree import Node
+from distarray.checkpoint.zarr_metadata import Json, Stored, array_json, parse_array
 from distarray.errors import CheckpointError
 from distarray.io import directories
+from distarray.io.file_paths import PathLike, absolute_path, local_path
 from distarray.io.flushing import Flusher
-from distarray.io.formats import local_path
 
 __all__ = [
     "Catalog",
@@ -43,14 +43,14 @@ _LARGEST = 1 << 30
 _NAME = re.compile(r"[A-Za-z0-9._%~-]+")
 _GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}
 _GROUP_TEXT = json.dumps(_GROUP)
-#: How a description begins; the digits of its checksum follow.
+#: The beginning of a description, before the digits of its checksum.
 _HEAD = f'{{"attributes": {{"{_KEY}": {{"crc32c": "'
-#: What stands in their place while the checksum is computed.
+#: Digits in their place while the checksum is computed.
 _OPEN = "0" * 8
 
 
 class Catalog(NamedTuple):
-    """What a checkpoint says about itself.
+    """The description of a checkpoint.
 
     Attributes
     ----------
@@ -68,8 +68,8 @@ class Catalog(NamedTuple):
     arrays: dict[str, Stored]
 
 
-def place_of(path: str | bytes | os.PathLike[Any]) -> tuple[str, Exception | None]:
-    """A path in words that are the same on all nodes, wherever its links lead; or what is wrong."""
+def place_of(path: PathLike) -> tuple[str, Exception | None]:
+    """An absolute path without resolved links, which is equal on all nodes; and the error."""
     try:
         text = local_path(path)
         if "://" in text:
@@ -77,18 +77,18 @@ def place_of(path: str | bytes | os.PathLike[Any]) -> tuple[str, Exception | Non
                 f"a checkpoint is a directory of a file system, and {text} is a URL; save it to a "
                 "path, and copy it from there"
             )
-        return os.path.abspath(text), None
+        return absolute_path(text), None
     except (TypeError, ValueError) as error:
         return "", error
 
 
 def step_path(path: Path, step: int | None) -> Path:
-    """Where the checkpoint of a step is kept."""
+    """The directory of the checkpoint of a step."""
     return path if step is None else path / f"step-{step:08d}"
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether there is a whole checkpoint: a directory gets its name when it is complete."""
+    """Whether there is a checkpoint: a directory gets its name when it is complete."""
     try:
         return _read(path / ROOT, len(_HEAD)) == _HEAD.encode()
     except (OSError, CheckpointError):
@@ -96,7 +96,7 @@ def is_checkpoint(path: Path) -> bool:
 
 
 def steps(path: Path) -> list[int]:
-    """The steps of which there are checkpoints, ascending."""
+    """The steps that have checkpoints, ascending."""
     try:
         names = os.listdir(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -106,12 +106,12 @@ def steps(path: Path) -> list[int]:
 
 
 def find(path: Path, step: int | None = None) -> Path:
-    """The checkpoint that a path means: itself, that of a step, or that of the last step.
+    """The checkpoint at a path: the path itself, that of a step, or that of the last step.
 
     Raises
     ------
     FileNotFoundError
-        If there is none; says what there is.
+        If there is no checkpoint; names those of other steps.
     """
     if step is not None:
         directories.recover(step_path(path, step))
@@ -131,7 +131,7 @@ def find(path: Path, step: int | None = None) -> Path:
     if not path.is_dir():
         raise CheckpointError(
             f"{path} is a file, not a checkpoint, which is a directory; pickles and files of "
-            "torch.save are never loaded, since loading them runs what they say"
+            "torch.save are never loaded, since loading them runs code that they name"
         )
     raise CheckpointError(f"{path} is not a checkpoint, and has none of any step")
 
@@ -139,9 +139,9 @@ def find(path: Path, step: int | None = None) -> Path:
 def make_directories(
     root: Path, arrays: Sequence[Stored], flusher: Flusher, rank: int = 0, ranks: int = 1
 ) -> None:
-    """Make the directories of arrays, with what Zarr wants to know of each.
+    """Make the directories of arrays, with Zarr's metadata.
 
-    Each rank looks after some of the arrays, and the first one after the groups they are in.
+    Each rank makes those of some arrays, and rank 0 those of groups.
     """
     made = {""}
     for number, stored in enumerate(arrays):
@@ -156,14 +156,14 @@ def make_directories(
 
 
 def _make(directory: str, text: str, flusher: Flusher) -> None:
-    """Make a directory, unless another rank has needed it already, with the metadata in it."""
+    """Make a directory, unless another rank has made it, with the metadata in it."""
     os.makedirs(directory, exist_ok=True)
     handle = os.open(
         f"{directory}/{ROOT}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666
     )
     try:
         data = text.encode()
-        while data:  # not a file object's: under the runner only rank 0's files are written to
+        while data:  # not by a file object: under the runner only rank 0's write
             data = data[os.write(handle, data) :]
     except BaseException:
         os.close(handle)
@@ -173,7 +173,7 @@ def _make(directory: str, text: str, flusher: Flusher) -> None:
 
 @lru_cache(maxsize=8192)
 def _array_text(stored: Stored) -> str:
-    """The metadata of an array; programs save the same arrays again and again."""
+    """The metadata of an array; cached, for programs save the same arrays again and again."""
     return json.dumps(array_json(stored))
 
 
@@ -208,7 +208,7 @@ def write_catalog(root: Path, step: int | None, node: Node, arrays: Sequence[Sto
 
 
 def _members(arrays: Iterable[Stored]) -> dict[str, str]:
-    """What Zarr wants to know of each array and of the groups they are in, by name."""
+    """Zarr's metadata of the arrays and of the groups they are in, by name."""
     members: dict[str, str] = {}
     for stored in arrays:
         parts = stored.name.split("/")
@@ -219,9 +219,9 @@ def _members(arrays: Iterable[Stored]) -> dict[str, str]:
 
 
 def check_members(root: Path, arrays: Iterable[Stored], rank: int = 0, ranks: int = 1) -> None:
-    """Raise if what other readers of Zarr find beside an array is not what the checkpoint says.
+    """Raise if the metadata beside an array, for other readers of Zarr, are not those saved.
 
-    Loading goes by the checkpoint's own description, which has all of it.
+    Loading uses only the checkpoint's own description.
     """
     for number, (name, text) in enumerate(_members(arrays).items()):
         if number % ranks == rank and _read(root / name / ROOT) != text.encode():
@@ -231,24 +231,24 @@ def check_members(root: Path, arrays: Iterable[Stored], rank: int = 0, ranks: in
 
 
 def sealed(data: bytes) -> bytes:
-    """A description with the checksum of all of it (but the checksum's own digits)."""
+    """A description with its checksum, which does not cover the checksum's own digits."""
     start, stop = len(_HEAD), len(_HEAD) + len(_OPEN)
     blank = data[:start] + _OPEN.encode() + data[stop:]
     return data[:start] + f"{checksum(blank):08x}".encode() + data[stop:]
 
 
 def read_catalog(path: Path) -> bytes:
-    """What a checkpoint says about itself, as it is in the file."""
+    """The description of a checkpoint, as it is in the file."""
     return _read(path / ROOT)
 
 
 def parse_catalog(path: Path, data: bytes) -> Catalog:
-    """What a checkpoint says about itself, checked as far as one can without its files.
+    """The description of a checkpoint, checked as far as possible without its other files.
 
     Raises
     ------
     CheckpointError
-        If it is no checkpoint, or damaged, or says what no save writes.
+        If it is not a checkpoint, is damaged, or has something that no save writes.
     """
     whole = _parsed(path / ROOT, data)
     try:
@@ -272,7 +272,7 @@ def parse_catalog(path: Path, data: bytes) -> Catalog:
     return Catalog(path, step, node, _arrays(path, arrays))
 
 
-def _arrays(path: Path, arrays: Any) -> dict[str, Stored]:
+def _arrays(path: Path, arrays: Json) -> dict[str, Stored]:
     if not isinstance(arrays, dict):
         raise CheckpointError(f"{path / ROOT}: the list of arrays is malformed")
     found = {}
@@ -286,7 +286,7 @@ def _arrays(path: Path, arrays: Any) -> dict[str, Stored]:
 
 
 def _read(path: Path, most: int = _LARGEST) -> bytes:
-    """The content of an ordinary file of reasonable size, or how it begins."""
+    """The content of an ordinary file of reasonable size, or its first bytes."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

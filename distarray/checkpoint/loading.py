@@ -1,20 +1,20 @@
-"""Loading a state, on any number of ranks, and asking which there are."""
+"""Loading a state on any number of ranks, verifying checkpoints, and listing them."""
 
-import os
+from __future__ import annotations
+
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from math import prod
+from os.path import realpath
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from distarray.array import DistArray, wrap
 from distarray.array.creation import as_distarray, placed_layout
 from distarray.checkpoint import background
-from distarray.checkpoint.agreement import same_everywhere
-from distarray.checkpoint.blocks import Wanted
 from distarray.checkpoint.catalog import (
     Catalog,
     check_members,
@@ -24,27 +24,30 @@ from distarray.checkpoint.catalog import (
     read_catalog,
 )
 from distarray.checkpoint.catalog import steps as steps_of
-from distarray.checkpoint.checking import check_chunks, check_files
-from distarray.checkpoint.files import ChunkFiles
+from distarray.checkpoint.chunk_files import ChunkFiles
+from distarray.checkpoint.chunk_reader import Wanted
+from distarray.checkpoint.integrity import check_chunks, check_files
 from distarray.checkpoint.matching import Fresh, Match
-from distarray.checkpoint.metadata import Stored
 from distarray.checkpoint.progress import bar, shows
 from distarray.checkpoint.reading import read_arrays
+from distarray.checkpoint.same_state import check_same_text
 from distarray.checkpoint.tree import flatten
+from distarray.checkpoint.zarr_metadata import Stored
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree, agreed
 from distarray.comm.files import landing
 from distarray.comm.group import Group
-from distarray.io.aside import on_first
 from distarray.io.directories import recover_all
-from distarray.layout import Layout, Placement, Replicate, Shard
+from distarray.io.file_paths import PathLike
+from distarray.io.rank_zero import on_rank_zero
+from distarray.layout import Layout, Replicate, Shard
+from distarray.typing import Array, Placements, Shape
 
 __all__ = ["latest", "load", "steps", "verify"]
 
-PathLike = str | os.PathLike[str]
-Placements = Sequence[Placement] | Placement
-ManyPlacements = (
-    Placements | Mapping[str, Placements] | Callable[[str, tuple[int, ...]], Placements | None]
+#: Placements for all arrays, by patterns of names, or by a function of name and shape.
+ManyPlacements: TypeAlias = (
+    "Placements | Mapping[str, Placements] | Callable[[str, Shape], Placements | None]"
 )
 _SHARD = re.compile(r"Shard\((\d{1,3})\)")
 
@@ -66,16 +69,16 @@ def load(
         A checkpoint, or a directory with checkpoints of steps, of which the last is loaded.
     into : dict, list, tuple, DistArray, ..., optional
         A state like the one that was saved, or with some of its keys only: its arrays are filled
-        where they are, whatever their mesh and placements, its numbers replaced, its torch modules
-        and optimizers restored. Where it has None, what was saved is made anew.
+        in place, whatever their mesh and placements, its numbers replaced, its torch modules and
+        optimizers restored. Where it has None, what was saved is made anew.
     mesh : DeviceMesh, optional
-        Where arrays go that are made. By default the mesh of the arrays of `into` if they have
-        one in common, otherwise the default mesh. All its ranks call this.
+        The mesh of new arrays. By default the mesh of the arrays of `into` if they have one in
+        common, otherwise the default mesh. All its ranks call this.
     placements : sequence of Placement, mapping or callable, optional
-        Where arrays go that are made: placements for all; or a mapping of patterns to placements,
-        ``{"model/*": [Shard(0)]}``, whose first match counts; or ``placements(name, shape)``. Where
-        it says nothing, arrays go where they were when they were saved, if the mesh has as many
-        dimensions, and otherwise where new arrays go.
+        Placements of new arrays: the same for all; or a mapping of patterns to placements,
+        ``{"model/*": [Shard(0)]}``, whose first match counts; or ``placements(name, shape)``. By
+        default an array gets the placements that it had when it was saved, if the mesh has as many
+        dimensions, and otherwise those of :func:`distarray.distribute`.
     step : int, optional
         The step to load instead of the last one.
     progress : bool, optional
@@ -91,15 +94,15 @@ def load(
     FileNotFoundError
         If there is no checkpoint.
     CheckpointError
-        If it is damaged, foreign or hostile, or does not fit `into`; names the array and the file,
-        on all ranks. Whatever can be told without reading the data (sizes of files, names, shapes,
-        types) is found before `into` is changed.
+        On all ranks, if it is damaged, foreign or hostile, or does not fit `into`; names the array
+        and the file. Errors that show without reading the data (sizes of files, names, shapes,
+        types) are raised before `into` is changed.
 
     Cost
     ----
     Each chunk of the arrays is read once, by one rank, and verified. Others that want some of it
-    take it out of memory that the ranks of a node share, or are sent it where the ranks are not
-    all on one node. Beyond its blocks a rank needs 32 MiB at most.
+    copy it from memory that the ranks of a node share, or receive it if the ranks are not all on
+    one node. Beyond its blocks a rank needs 32 MiB at most.
 
     Examples
     --------
@@ -116,34 +119,34 @@ def load(
         mesh = _mesh_of(into)
     if mesh.coords is None:
         return into
-    home, group = mesh, mesh.group
+    home, group = mesh, mesh.group  # bound for the functions below
     background.settle(mesh)
     catalog = _catalog(path, step, group, "checkpoint.load")
     match = Match(catalog.arrays, lambda whole, kind: _item(whole, kind, home))
     result = agreed(group, lambda: match.value(catalog.node, into, "state"))
     agreed(group, lambda: check_files(catalog.path, _needed(catalog, match), group))
-    finish, shown = agreed(
+    arrays, shown = agreed(
         group, lambda: (_Loading(catalog, match, home, placements), shows(home, progress))
     )
-    same_everywhere(group, finish.described, "what is loaded")
-    agree(group, finish.read(shown))
-    finish.assemble()
+    check_same_text(group, arrays.described, "what is loaded")
+    agree(group, arrays.read(shown))
+    arrays.assemble()
     return agreed(group, result)
 
 
 def _absolute(path: str) -> Path:
-    return Path(os.path.realpath(path))
+    return Path(realpath(path))
 
 
 def _catalog(given: PathLike, step: int | None, group: Group, call: str) -> Catalog:
-    """What a checkpoint says about itself: read by one rank, looked at by all."""
+    """The description of a checkpoint: read by rank 0, checked by all ranks."""
     place, error = place_of(given)
 
     def look() -> tuple[Path, bytes]:
         path = find(_absolute(place), step)
         return path, read_catalog(path)
 
-    path, data = on_first(group, look, f"{call}: {place}, step={step}", error)
+    path, data = on_rank_zero(group, look, f"{call}: {place}, step={step}", error)
     return agreed(group, lambda: parse_catalog(path, data))
 
 
@@ -157,8 +160,8 @@ def _mesh_of(into: Any) -> DeviceMesh:
     return meshes.pop() if len(meshes) == 1 else default_mesh()
 
 
-def _item(whole: Any, kind: str, mesh: DeviceMesh) -> Any:
-    """What an array without dimensions becomes."""
+def _item(whole: Array, kind: str, mesh: DeviceMesh) -> Any:
+    """The object that a saved array without dimensions becomes."""
     if kind == "DistArray":
         return as_distarray(whole, mesh)
     return whole[()] if kind == "scalar" else whole
@@ -180,9 +183,9 @@ class _Loading:
         placements: ManyPlacements | None,
     ) -> None:
         self._catalog, self._match, self._mesh = catalog, match, mesh
-        #: What is read on each mesh.
+        #: The arrays on each mesh.
         self._wanted: dict[DeviceMesh, list[Wanted]] = {}
-        #: What is done with a block on the host once it is filled.
+        #: Functions that make arrays of blocks once these are filled.
         self._after: list[Callable[[], object]] = []
         for target in match.targets:
             self._into(catalog.arrays[target.name], target.value)
@@ -197,18 +200,21 @@ class _Loading:
     def _want(self, mesh: DeviceMesh, wanted: Wanted) -> None:
         self._wanted.setdefault(mesh, []).append(wanted)
 
-    def _into(self, stored: Stored, value: Any) -> None:
+    def _into(self, stored: Stored, value: DistArray | Array) -> None:
+        """Want an array that exists."""
         if not isinstance(value, DistArray):
             layout = Layout.replicated(stored.shape, self._mesh.shape)
             self._want(self._mesh, Wanted(stored, layout, value))
         elif value.mesh.device_type == "cpu":
             self._want(value.mesh, Wanted(stored, value.layout, value.to_local()))
         else:
-            block, device = np.empty(value.to_local().shape, stored.dtype), value.to_local()
-            self._want(value.mesh, Wanted(stored, value.layout, block))
-            self._after.append(lambda: device.__setitem__(..., value.mesh.asarray(block)))
+            device, mesh = value.to_local(), value.mesh
+            block: Array = np.empty(device.shape, stored.dtype)
+            self._want(mesh, Wanted(stored, value.layout, block))
+            self._after.append(lambda: device.__setitem__(..., mesh.asarray(block)))
 
     def _make(self, stored: Stored, fresh: Fresh, placements: ManyPlacements | None) -> None:
+        """Want a new array."""
         mesh = self._mesh
         layout = Layout.replicated(stored.shape, mesh.shape)
         if fresh.kind == "DistArray":
@@ -221,7 +227,7 @@ class _Loading:
                 f"array {stored.name!r} of {stored.nbytes} bytes does not fit: {error}"
             ) from None
         self._want(mesh, Wanted(stored, layout, block))
-        made = self._match.made  # not by way of self: in a circle blocks would outlive their use
+        made = self._match.made  # not by self: in a reference cycle blocks would outlive their use
 
         def keep() -> None:
             array = fresh.kind == "ndarray"
@@ -230,7 +236,7 @@ class _Loading:
         self._after.append(keep)
 
     def read(self, shown: bool) -> Exception | None:
-        """Read all of it; what went wrong on this rank."""
+        """Fill the blocks of this rank; returns its error, if there is one."""
         total = sum(
             prod(w.layout.local_shape(on.coords)) * w.stored.dtype.itemsize
             for on, some in self._wanted.items()
@@ -239,12 +245,12 @@ class _Loading:
         error = None
         words = f"loading {self._catalog.path.name}"
         with (
-            bar(words, total, self._mesh, shown) as tell,
+            bar(words, total, self._mesh, shown) as progress,
             ChunkFiles(self._catalog.path) as files,
         ):
             for mesh, wanted in self._wanted.items():
                 if mesh.coords is not None:
-                    found = read_arrays(files, wanted, mesh, tell)
+                    found = read_arrays(files, wanted, mesh, progress)
                     error = error or found
         return error
 
@@ -257,7 +263,7 @@ class _Loading:
 def _placements(
     fresh: Fresh, stored: Stored, mesh: DeviceMesh, placements: ManyPlacements | None
 ) -> Placements | None:
-    """Where an array goes: as the caller says, else as it was, else where new arrays go."""
+    """The placements of a new array: the caller's, else those saved, else None: the default."""
     if isinstance(placements, Mapping):
         patterns = [p for p in placements if fnmatchcase(fresh.name, p)]
         said = placements[patterns[0]] if patterns else None
@@ -281,12 +287,12 @@ def latest(path: PathLike, *, mesh: DeviceMesh | None = None) -> Path | None:
     path : str or path-like
         As for :func:`save`.
     mesh : DeviceMesh, optional
-        Whose ranks ask; the default mesh if not given.
+        Its ranks call this; the default mesh if not given.
 
     Returns
     -------
     Path or None
-        None if there is no whole checkpoint; the same on all ranks.
+        None if there is no checkpoint; the same on all ranks.
 
     Examples
     --------
@@ -310,11 +316,11 @@ def latest(path: PathLike, *, mesh: DeviceMesh | None = None) -> Path | None:
         except (FileNotFoundError, ValueError):
             return None
 
-    return on_first(mesh.group, look, f"checkpoint.latest: {place}", error)
+    return on_rank_zero(mesh.group, look, f"checkpoint.latest: {place}", error)
 
 
 def steps(path: PathLike, *, mesh: DeviceMesh | None = None) -> list[int]:
-    """The steps of which there are checkpoints in a directory, ascending; collective.
+    """The steps that have checkpoints in a directory, ascending; collective.
 
     Examples
     --------
@@ -334,11 +340,11 @@ def steps(path: PathLike, *, mesh: DeviceMesh | None = None) -> list[int]:
         recover_all(_absolute(place))
         return steps_of(_absolute(place))
 
-    return on_first(mesh.group, look, f"checkpoint.steps: {place}", error)
+    return on_rank_zero(mesh.group, look, f"checkpoint.steps: {place}", error)
 
 
 def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None = None) -> int:
-    """Read a whole checkpoint and compare all checksums, without loading it; collective.
+    """Read a whole checkpoint and check all checksums, without loading it; collective.
 
     Parameters
     ----------

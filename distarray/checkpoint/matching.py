@@ -1,32 +1,33 @@
-"""Bringing together what a checkpoint describes and what it is loaded into."""
+"""Matching the description of a saved state with the state that it is loaded into."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from distarray.array import DistArray
 from distarray.array.creation import as_distarray
 from distarray.checkpoint.adapters import AsSaved, Exact, Filled, adapter_of
-from distarray.checkpoint.metadata import Stored, many
 from distarray.checkpoint.tree import Node, entries_of, item_of, unflatten
+from distarray.checkpoint.zarr_metadata import Json, Stored, many
 from distarray.errors import CheckpointError
+from distarray.typing import Array, DType, Shape
 
 __all__ = ["Fresh", "Match", "Target"]
 
 #: Gives a value when everything has been loaded.
-Later = Callable[[], Any]
+Later: TypeAlias = Callable[[], Any]
 
 
 class Target(NamedTuple):
     """An array that is loaded into an existing one."""
 
     name: str
-    value: Any
+    value: DistArray | Array
 
 
 class Fresh(NamedTuple):
-    """An array that is made.
+    """A new array.
 
     Attributes
     ----------
@@ -34,7 +35,7 @@ class Fresh(NamedTuple):
     kind : str
         "DistArray" or "ndarray".
     placements : tuple of str
-        Where it was when it was saved.
+        Its placements when it was saved, as texts.
     """
 
     name: str
@@ -43,33 +44,33 @@ class Fresh(NamedTuple):
 
 
 class Match:
-    """What is to be loaded, and what comes of it.
+    """The arrays to load, and the state that they make.
 
     Parameters
     ----------
     arrays : dict of str to Stored
-        What the checkpoint has.
+        The arrays of the checkpoint.
     item : callable
-        ``item(whole, kind)`` gives what an array without dimensions becomes.
+        ``item(whole, kind)`` makes an object of an array without dimensions.
 
     Attributes
     ----------
     targets : list of Target
-        Arrays of the program that are to be filled.
+        Arrays of the program that will be filled.
     fresh : dict of str to Fresh
-        Arrays that are to be made, by name.
+        Arrays that will be made, by name.
     made : dict of str to DistArray or numpy.ndarray
-        To be filled in before the result is asked for.
+        The new arrays; the caller adds them before it asks for the state.
     """
 
-    def __init__(self, arrays: dict[str, Stored], item: Callable[[Any, str], Any]) -> None:
+    def __init__(self, arrays: dict[str, Stored], item: Callable[[Array, str], Any]) -> None:
         self.targets: list[Target] = []
         self.fresh: dict[str, Fresh] = {}
-        self.made: dict[str, Any] = {}
+        self.made: dict[str, DistArray | Array] = {}
         self._arrays, self._item = arrays, item
 
-    def value(self, node: Any, into: Any, words: str) -> Later:
-        """Look at one value, and at what it is loaded into (None: nothing).
+    def value(self, node: Json, into: Any, words: str) -> Later:
+        """Match one value with what it is loaded into (None: nothing).
 
         Raises
         ------
@@ -86,12 +87,13 @@ class Match:
         adapter = None if _is_plain(into) else adapter_of(into)
         if adapter is None:
             return self._new(node)
-        if _of(node, "adapter", words) != adapter.name:
+        saved = _of(node, "adapter", words)
+        if saved != adapter.name:
             raise CheckpointError(
-                f"{words} is of kind {adapter.name!r}, but {node['adapter']!r} was saved there"
+                f"{words} is of kind {adapter.name!r}, but {saved!r} was saved there"
             )
         state = adapter.state(into)
-        inner, restore = self.value(node["state"], state, words), adapter.restore
+        inner, restore = self.value(_of(node, "state", words), state, words), adapter.restore
 
         def restored() -> Any:
             restore(into, inner())
@@ -99,7 +101,7 @@ class Match:
 
         return restored
 
-    def _dict(self, node: Any, into: dict[Any, Any], words: str) -> Later:
+    def _dict(self, node: Json, into: dict[Any, Any], words: str) -> Later:
         entries = entries_of(_of(node, "dict", words))
         if isinstance(into, AsSaved):
             return self._as_saved(entries, into, words)
@@ -116,7 +118,7 @@ class Match:
 
         def updated() -> Any:
             for key, value in values.items():
-                into[key] = value()  # not update: that of a Counter adds
+                into[key] = value()  # not by update: that of a Counter adds
             return into
 
         return updated
@@ -132,7 +134,7 @@ class Match:
 
         return replaced
 
-    def _sequence(self, node: Any, into: Any, words: str) -> Later:
+    def _sequence(self, node: Json, into: list[Any] | tuple[Any, ...], words: str) -> Later:
         kind = "list" if isinstance(into, list) else "tuple"
         nodes = _of(node, kind, words)
         if len(nodes) != len(into):
@@ -143,14 +145,14 @@ class Match:
 
         def updated() -> Any:
             found = [value() for value in values]
-            if kind == "tuple":
+            if isinstance(into, tuple):
                 return into._make(found) if hasattr(into, "_make") else tuple(found)
             into[:] = found
             return into
 
         return updated
 
-    def _array(self, node: Any, into: Any, words: str) -> Later:
+    def _array(self, node: Json, into: DistArray | Array, words: str) -> Later:
         if isinstance(node, dict) and "item" in node:
             return self._filled(item_of(node), into, words)
         name = _of(node, "array", words)
@@ -168,21 +170,22 @@ class Match:
             self.targets.append(Target(name, into))
         return lambda: into
 
-    def _filled(self, whole: Any, into: Any, words: str) -> Later:
+    def _filled(self, whole: Array, into: DistArray | Array, words: str) -> Later:
         _check_fit((), whole.dtype, into, words)
 
         def filled() -> Any:
-            into[...] = as_distarray(whole, into.mesh) if isinstance(into, DistArray) else whole
+            target: Any = into
+            target[...] = as_distarray(whole, into.mesh) if isinstance(into, DistArray) else whole
             return into
 
         return filled
 
-    def _new(self, node: Any) -> Later:
+    def _new(self, node: Json) -> Later:
         self._collect(node)
         return lambda: unflatten(node, lambda n: self.made[n["array"]], self._item)
 
-    def _collect(self, node: Any) -> None:
-        """Find the arrays below a node, and whatever is wrong with it."""
+    def _collect(self, node: Json) -> None:
+        """Collect the arrays below a node; raises if something is wrong with it."""
 
         def array(found: Node) -> None:
             name, kind = found["array"], found["kind"]
@@ -193,25 +196,25 @@ class Match:
 
         unflatten(node, array, lambda whole, kind: None)
 
-    def _stored(self, name: Any) -> Stored:
+    def _stored(self, name: Json) -> Stored:
         if not isinstance(name, str) or name not in self._arrays:
             raise CheckpointError(f"the state names an array {str(name)[:80]!r} that is not there")
         return self._arrays[name]
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic))
 
 
-def _of(node: Any, kind: str, words: str) -> Any:
-    """What a node of a kind holds."""
+def _of(node: Json, kind: str, words: str) -> Any:
+    """The content of a node of some kind."""
     if not isinstance(node, dict) or kind not in node:
         found = next(iter(node), "nothing") if isinstance(node, dict) else "nothing"
         raise CheckpointError(f"{words} is of kind {kind!r}, but {found!r} was saved there")
     return node[kind]
 
 
-def _check_fit(shape: tuple[int, ...], dtype: Any, into: Any, words: str) -> None:
+def _check_fit(shape: Shape, dtype: DType, into: DistArray | Array, words: str) -> None:
     if tuple(into.shape) != shape or into.dtype != dtype:
         raise CheckpointError(
             f"{words} is {into.dtype} {tuple(into.shape)}, but {dtype} {shape} was saved there; "

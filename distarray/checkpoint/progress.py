@@ -1,4 +1,4 @@
-"""A progress bar with bytes a second, on the first rank."""
+"""A progress bar with bytes a second, on rank 0."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -11,19 +11,19 @@ __all__ = ["bar", "shows"]
 
 
 def shows(mesh: DeviceMesh, wanted: bool | None) -> bool:
-    """Whether this rank shows a bar: the first of the mesh may, of its own share.
+    """Whether this rank shows a bar: rank 0 of the mesh may, for its own share.
 
     Parameters
     ----------
     mesh : DeviceMesh
-        Whose other ranks do as much at the same time.
+        Its other ranks do as much at the same time.
     wanted : bool or None
-        None: where standard error is a terminal and tqdm is installed.
+        None: if standard error is a terminal and tqdm is installed.
 
     Raises
     ------
     ImportError
-        If a bar is wanted, and tqdm is not installed; on the first rank alone.
+        On rank 0 alone, if a bar is wanted and tqdm is not installed.
     """
     if mesh.rank != 0 or wanted is False or (wanted is None and not sys.stderr.isatty()):
         return False
@@ -38,18 +38,18 @@ def shows(mesh: DeviceMesh, wanted: bool | None) -> bool:
 
 @contextmanager
 def bar(what: str, total: int, mesh: DeviceMesh, shown: bool) -> Iterator[Callable[[int], object]]:
-    """Yield what is to be told of bytes done by this rank.
+    """Yield a function that is called with numbers of bytes that this rank has done.
 
     Parameters
     ----------
     what : str
-        Stands before the bar.
+        The text before the bar.
     total : int
         Bytes that this rank has to do.
     mesh : DeviceMesh
         The ranks that share the work.
     shown : bool
-        What :func:`shows` has said.
+        The result of :func:`shows`.
     """
     if not shown:
         yield lambda count: None

@@ -1,22 +1,22 @@
-"""One rank's part of reading arrays: each chunk is read once, and sent to whom it concerns.
+"""Reading arrays: each chunk is read once, and sent to the ranks that want some of it.
 
-A chunk whose elements one rank wants alone is read by that rank, into its block where it lies
-there in one stretch. One that several want is read by one of them, in turn, and given to the others
-(:mod:`distarray.checkpoint.sharing`).
+A chunk that one rank wants alone is read by that rank, straight into its block where it is one
+stretch there. A chunk that several ranks want is read by one of them, in turn, and passed to the
+others (:mod:`distarray.checkpoint.shared_chunks`).
 """
 
 from collections.abc import Sequence
 
-from distarray.checkpoint.blocks import Chunk, Reader, Told, Wanted, ranks_of
-from distarray.checkpoint.files import ChunkFiles
-from distarray.checkpoint.sharing import read_shared
+from distarray.checkpoint.chunk_files import ChunkFiles
+from distarray.checkpoint.chunk_reader import Chunk, ChunkReader, Progress, Wanted, ranks_of
+from distarray.checkpoint.shared_chunks import read_shared
 from distarray.comm import DeviceMesh
 
 __all__ = ["read_arrays"]
 
 
 def read_arrays(
-    files: ChunkFiles, arrays: Sequence[Wanted], mesh: DeviceMesh, tell: Told
+    files: ChunkFiles, arrays: Sequence[Wanted], mesh: DeviceMesh, progress: Progress
 ) -> Exception | None:
     """Fill this rank's blocks of some arrays; collective over the mesh they are on.
 
@@ -26,21 +26,21 @@ def read_arrays(
     arrays : sequence of Wanted
         The same, in the same order, on all ranks of the mesh.
     mesh : DeviceMesh
-    tell : callable
-        Told of bytes of chunks read.
+    progress : callable
+        Called with the bytes of chunks that have been read.
 
     Returns
     -------
     Exception or None
-        What went wrong on this rank, which has taken part in everything nevertheless.
+        The error of this rank, which has taken part in all communication nevertheless.
 
     Cost
     ----
     Each chunk is read once. An allreduce of an integer; where several ranks want a chunk, one
-    exchange of a few integers a piece of it, then rounds of pieces, in which each rank gets what
-    it lacks.
+    exchange of a few integers for each piece of it, then rounds of pieces, in which each rank gets
+    what it lacks.
     """
-    reader = Reader(files, arrays, mesh, tell)
+    reader = ChunkReader(files, arrays, mesh, progress)
     alone, shared = _divided(arrays, mesh)
     for chunk in alone:
         reader.read_alone(chunk)
@@ -51,7 +51,7 @@ def read_arrays(
 def _divided(
     arrays: Sequence[Wanted], mesh: DeviceMesh
 ) -> tuple[list[Chunk], dict[tuple[int, int], Chunk]]:
-    """The chunks that this rank wants: those that it wants alone, and the others."""
+    """The chunks that this rank wants: those that it alone wants, and the others."""
     alone, shared = [], {}
     for array, (stored, layout, _) in enumerate(arrays):
         section = layout.section(mesh.coords)

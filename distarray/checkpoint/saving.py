@@ -1,32 +1,35 @@
-"""Saving a state: all of it or nothing, at once or behind the program's back."""
+"""Saving a state: all of it or nothing, at once or in the background."""
 
-import operator
 import os
 from collections.abc import Sequence
 from math import prod
+from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 from distarray.array import DistArray
 from distarray.checkpoint import background
-from distarray.checkpoint.agreement import check_alike
-from distarray.checkpoint.background import Aside, Saving
+from distarray.checkpoint.background import Saving, Unfinished
 from distarray.checkpoint.catalog import is_checkpoint, place_of, step_path, steps
 from distarray.checkpoint.progress import bar, shows
+from distarray.checkpoint.same_state import check_same_state
+from distarray.checkpoint.shard_writing import Item, plan_items, shard_of, staged, write_shards
 from distarray.checkpoint.tree import Flat, flatten
-from distarray.checkpoint.writing import Item, plan_items, shard_of, staged, write_shards
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree, agreed
 from distarray.io import directories
-from distarray.io.aside import named, on_first
+from distarray.io.atomic_file import discarded_on_error
+from distarray.io.file_errors import tried
+from distarray.io.file_paths import PathLike
 from distarray.io.flushing import Flusher
+from distarray.io.rank_zero import on_rank_zero
 from distarray.lazy import needs
 
 __all__ = ["save"]
 
 
 def save(
-    path: str | os.PathLike[str],
+    path: PathLike,
     state: Any,
     *,
     step: int | None = None,
@@ -41,23 +44,23 @@ def save(
     ----------
     path : str or path-like
         A directory, on a file system that all ranks see. Without `step` it becomes the checkpoint
-        and replaces one that is there; with `step` the checkpoint is a directory in it, such as
+        and replaces an old one; with `step` the checkpoint is a directory in it, such as
         ``step-00000100``, beside those of other steps. Nothing else is ever overwritten.
     state : dict, list, tuple, DistArray, ...
         Nested dicts (keys are str or int), lists and tuples of DistArrays, NumPy arrays, numbers,
         strings, bytes and None, and of objects for which :func:`register` has been called (torch
-        modules and optimizers, by :mod:`distarray.torch`). What is not distributed is saved once,
-        and must be equal on all ranks.
+        modules and optimizers, by :mod:`distarray.torch`). Values that are not distributed are
+        saved once, and must be equal on all ranks.
     step : int, optional
         Number of the step, for :func:`latest` and `keep`.
     asynchronous : bool
-        Copy the arrays, return, and write while the program goes on. What goes wrong is raised by
-        the next call of `save`, `load` or `latest`, or by ``wait()`` of what is returned.
+        Copy the arrays, return, and write while the program goes on. Errors are raised by the next
+        call of `save`, `load` or `latest`, or by ``wait()`` of the result.
     keep : int, optional
         After saving, remove all but this many checkpoints, those of the lowest steps first.
         Needs `step`. Nothing is removed by default.
     mesh : DeviceMesh, optional
-        Whose ranks save, and call this. By default the mesh of the arrays if they have one in
+        Its ranks save, and call this. By default the mesh of the arrays if they have one in
         common, otherwise the default mesh.
     progress : bool, optional
         Show a progress bar (tqdm) with bytes a second on rank 0. By default if standard error is
@@ -66,7 +69,7 @@ def save(
     Returns
     -------
     Saving
-        Its ``path`` is where the checkpoint is, or will be; ``wait()`` waits for it.
+        Its ``path`` is the place of the checkpoint; ``wait()`` waits until it is complete.
 
     Raises
     ------
@@ -77,7 +80,7 @@ def save(
     FileExistsError
         If there is something at `path` that is not a checkpoint.
     OSError
-        If writing fails on any rank, on all ranks. What was there before is untouched.
+        On all ranks, if writing fails on any of them. An old checkpoint is untouched.
 
     Cost
     ----
@@ -88,8 +91,8 @@ def save(
     Notes
     -----
     Everything is written into a directory beside the final one, brought to disk (fsync), and
-    renamed when all ranks are done. Whenever the job is killed, the old checkpoint is there
-    whole, or the new one is.
+    renamed when all ranks are done. Whenever the job is killed, there is the old checkpoint or the
+    whole new one.
 
     Examples
     --------
@@ -111,28 +114,21 @@ def save(
     background.settle(mesh)
     wrong = wrong or _wrong_arguments(step, keep)
     if wrong is None:  # NumPy's integers are not JSON's
-        step, keep = (None if n is None else operator.index(n) for n in (step, keep))
+        step, keep = (None if n is None else index(n) for n in (step, keep))
     said = {"path": where, "step": step, "keep": keep}
     said["asynchronous"] = bool(asynchronous)
-    check_alike(mesh.group, said, flat, error or wrong)
+    check_same_state(mesh.group, said, flat, error or wrong)
     flat.complete()
     items = plan_items(flat.leaves, mesh)
-    aside = _begin(place, step, keep, flat, items, mesh)
-    try:
+    new = _begin(place, step, keep, flat, items, mesh)
+    with discarded_on_error(str(new.directory), str(new.final), mesh.rank == 0):
         if asynchronous:
             found = [shard_of(item) for item in items]
             mine = [shard for shard in found if shard is not None]
-            return background.start(aside, agreed(mesh.group, lambda: staged(mine)), mesh)
-        agree(mesh.group, _write(aside, items, mesh, progress))
-        on_first(mesh.group, aside.commit)
-    except BaseException as error:
-        if mesh.rank == 0:
-            directories.discard(aside.directory)
-        known = named(error, str(aside.directory), str(aside.final))
-        if known is error:
-            raise
-        raise known from None
-    return Saving(aside.final, mesh)
+            return background.start(new, agreed(mesh.group, lambda: staged(mine)), mesh)
+        agree(mesh.group, _write(new, items, mesh, progress))
+        on_rank_zero(mesh.group, new.commit)
+    return Saving(new.final, mesh)
 
 
 def _common_mesh(flat: Flat) -> DeviceMesh:
@@ -141,12 +137,12 @@ def _common_mesh(flat: Flat) -> DeviceMesh:
     return meshes.pop() if len(meshes) == 1 else default_mesh()
 
 
-def _wrong_arguments(step: Any, keep: Any) -> Exception | None:
-    """What is wrong with numbers that the caller has given."""
+def _wrong_arguments(step: SupportsIndex | None, keep: SupportsIndex | None) -> Exception | None:
+    """The error of a wrong step or a wrong number of checkpoints to keep."""
     try:
-        if step is not None and not 0 <= operator.index(step) < 10**18:
+        if step is not None and not 0 <= index(step) < 10**18:
             return ValueError(f"checkpoint.save: step is not negative, unlike {step}")
-        if keep is not None and operator.index(keep) < 1:
+        if keep is not None and index(keep) < 1:
             return ValueError(f"checkpoint.save: keep at least one checkpoint, not {keep}")
     except TypeError as error:
         return TypeError(f"checkpoint.save: step and keep are integers ({error})")
@@ -162,18 +158,18 @@ def _begin(
     flat: Flat,
     items: Sequence[Item],
     mesh: DeviceMesh,
-) -> Aside:
-    """Make the directory to write in, on rank 0; the same one for all ranks."""
+) -> Unfinished:
+    """Make the directory to write in, on rank 0, for all ranks."""
     final = step_path(path, step)
 
     def make() -> Path:
-        needs("google_crc32c")  # rather now than behind the program's back
+        needs("google_crc32c")  # now, so that it is not missing in the background
         _check_target(path, final)
         return directories.begin(final)
 
-    directory = on_first(mesh.group, make)
+    directory = on_rank_zero(mesh.group, make)
     stored = [item.stored for item in items]
-    return Aside(directory, final, step, keep, flat.node, stored)
+    return Unfinished(directory, final, step, keep, flat.node, stored)
 
 
 def _check_target(path: Path, final: Path) -> None:
@@ -193,11 +189,11 @@ def _check_target(path: Path, final: Path) -> None:
 
 
 def _write(
-    aside: Aside, items: Sequence[Item], mesh: DeviceMesh, progress: bool | None
+    new: Unfinished, items: Sequence[Item], mesh: DeviceMesh, progress: bool | None
 ) -> Exception | None:
-    """Write this rank's files; what went wrong.
+    """Write this rank's files; returns the error, if there is one.
 
-    After a failure the rank goes on giving the others what they lack.
+    After an error the rank goes on sending the others what they lack.
     """
     failure: Exception | None = None
     total = sum(bytes_of(item) for item in items)
@@ -205,30 +201,22 @@ def _write(
     try:
         shown = shows(mesh, progress)
         with (
-            bar(f"saving {aside.final.name}", total, mesh, shown) as tell,
-            Flusher(aside.directory) as flusher,
+            bar(f"saving {new.final.name}", total, mesh, shown) as done,
+            Flusher(new.directory) as flusher,
         ):
             for item in left:
                 shard = shard_of(item)
                 if shard is not None and failure is None:
-                    failure = _failure(write_shards, aside.directory, [shard], flusher, tell)
+                    failure = tried(write_shards, new.directory, [shard], flusher, done)
             if failure is None:
-                failure = _failure(aside.describe, flusher, mesh.rank, mesh.size())
+                failure = tried(new.describe, flusher, mesh.rank, mesh.size())
     except Exception as caught:
         failure = failure or caught
-    for item in left:  # it has not come so far: what others are sent would meet a later call
+    for item in left:  # not yet reached: otherwise a later call would receive what others are sent
         shard_of(item)
     return failure
 
 
-def _failure(function: Any, *args: Any) -> Exception | None:
-    try:
-        function(*args)
-    except Exception as caught:
-        return caught
-    return None
-
-
 def bytes_of(item: Item) -> int:
-    """Bytes that this rank writes of an array."""
+    """Bytes of an array that this rank writes."""
     return prod(item.writing.local_shape(item.mesh.coords)) * item.stored.dtype.itemsize

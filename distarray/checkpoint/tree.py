@@ -1,4 +1,4 @@
-"""A program's state as JSON and a list of arrays, and back.
+"""The tree of a program's state: as JSON and a list of arrays, and back.
 
 A node is a JSON object with one key that says what it is::
 
@@ -9,7 +9,7 @@ A node is a JSON object with one key that says what it is::
     {"array": "model/weight", "kind": "DistArray", "placements": ["Shard(0)"]}
     {"adapter": "torch.module", "state": node}
 
-Arrays without dimensions are items: a directory for each would be many for nothing.
+Arrays without dimensions are items: a directory for each would be too many.
 """
 
 import base64
@@ -17,24 +17,26 @@ import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from distarray.array import DistArray
 from distarray.checkpoint.adapters import Filled, adapter_of
-from distarray.checkpoint.metadata import dtype_from, dtype_name
+from distarray.checkpoint.zarr_metadata import Json, dtype_from, dtype_name
 from distarray.errors import CheckpointError
 from distarray.layout import Placement, Shard
+from distarray.typing import Array, DType
 
 __all__ = ["Flat", "Leaf", "Node", "entries_of", "flatten", "item_of", "plain_value", "unflatten"]
 
-Node = dict[str, Any]
+#: The description of a value.
+Node: TypeAlias = dict[str, Any]
 
 _DEEPEST = 200
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _LONGEST = 120
-#: Bits above which integers are hexadecimal: Python reads and writes only so many digits.
+#: Integers with more bits are hexadecimal: Python limits the decimal digits that it reads.
 _LONG = 1 << 10
 
 
@@ -44,16 +46,16 @@ class Leaf(NamedTuple):
     Attributes
     ----------
     name : str
-        Where it is saved: the keys that lead to it, joined with slashes.
+        Its name in the checkpoint: the keys that lead to it, joined with slashes.
     value : DistArray or numpy.ndarray
     """
 
     name: str
-    value: Any
+    value: DistArray | Array
 
 
 class Flat(NamedTuple):
-    """A state taken apart.
+    """A state as a description and a list of arrays.
 
     Attributes
     ----------
@@ -61,9 +63,9 @@ class Flat(NamedTuple):
         The description, complete once :meth:`complete` has been called.
     leaves : list of Leaf
     items : list of (str, dict, DistArray)
-        Names and nodes of distributed arrays without dimensions, and these.
+        Names and nodes of distributed arrays without dimensions, and the arrays.
     fills : list of (str, callable)
-        Names of adapters' arrays, and what gives these their values.
+        Names of adapters' arrays, and functions that fill them.
     """
 
     node: Node
@@ -72,7 +74,7 @@ class Flat(NamedTuple):
     fills: list[tuple[str, Callable[[], None]]]
 
     def complete(self) -> None:
-        """Put the values that are missing in; communicates if ranks lack them."""
+        """Add the values that are missing; communicates if ranks lack them."""
         for _, fill in self.fills:
             fill()
         for _, node, value in self.items:
@@ -80,13 +82,13 @@ class Flat(NamedTuple):
 
 
 def flatten(state: Any) -> tuple[Flat, Exception | None]:
-    """Take a state apart, as far as that goes, and what hindered it; no communication."""
+    """A state as far as it can be described, and the error; no communication."""
     walk, node, error = _Walk(), {}, None
     try:
         node = walk.node(state, (), "state")
     except Exception as caught:
         error = caught
-    # By name: all ranks have them in this order, whatever the order of their dicts is.
+    # Sorted by name: dicts may have different orders on the ranks.
     leaves = sorted(walk.leaves, key=lambda leaf: leaf.name)
     items = sorted(walk.items, key=lambda item: item[0])
     return Flat(node, leaves, items, sorted(walk.fills, key=lambda fill: fill[0])), error
@@ -99,12 +101,12 @@ class _Walk:
         self.leaves: list[Leaf] = []
         self.items: list[tuple[str, Node, DistArray]] = []
         self.fills: list[tuple[str, Callable[[], None]]] = []
-        #: What has been met, with its node; kept, so that no other object gets its id.
+        #: Arrays with their nodes, by id; kept, so that no other object gets the id.
         self._seen: dict[int, tuple[Any, Node]] = {}
         self._open: set[int] = set()
 
     def node(self, value: Any, names: tuple[str, ...], words: str) -> Node:
-        """One value; `names` lead to its directory, `words` say in a message where it is."""
+        """The node of a value; `names` lead to its directory, `words` are its place in messages."""
         plain = _plain_node(value, words)
         if plain is not None:
             return plain
@@ -150,18 +152,17 @@ class _Walk:
             )
         return {"adapter": adapter.name, "state": self.node(adapter.state(value), names, words)}
 
-    def _array(self, value: Any, names: tuple[str, ...], words: str) -> Node:
+    def _array(self, value: DistArray | Array, names: tuple[str, ...], words: str) -> Node:
         _check_dtype(value.dtype, words)
-        distributed = isinstance(value, DistArray)
-        kind = "DistArray" if distributed else "ndarray"
+        kind = "DistArray" if isinstance(value, DistArray) else "ndarray"
         if not value.shape:
-            if not distributed:
+            if not isinstance(value, DistArray):
                 return _item(value, kind)
             node: Node = {"item": "", "dtype": dtype_name(value.dtype), "kind": kind}
             self.items.append(("/".join(names), node, value))
             return node
         node = {"array": "/".join(names) or "array", "kind": kind}
-        if distributed:
+        if isinstance(value, DistArray):
             node["placements"] = [_placement(p) for p in value.placements]
         self.leaves.append(Leaf(node["array"], value))
         self._seen[id(value)] = (value, node)
@@ -169,12 +170,12 @@ class _Walk:
 
 
 def _placement(placement: Placement) -> str:
-    """A placement in words; what is not a cut is whole on every rank when it is loaded."""
+    """The text of a placement; dimensions that are not cut are loaded as replicated."""
     return str(placement) if isinstance(placement, Shard) else "Replicate()"
 
 
 def _plain_node(value: Any, words: str) -> Node | None:
-    """The node of a number, string or the like; None for anything else."""
+    """The node of a number, string or similar value; None for anything else."""
     if isinstance(value, np.generic):
         _check_dtype(value.dtype, words)
         return _item(np.asarray(value), "scalar")
@@ -195,11 +196,11 @@ def _plain_node(value: Any, words: str) -> Node | None:
     return None
 
 
-def _item(whole: np.ndarray[Any, Any], kind: str) -> Node:
+def _item(whole: Array, kind: str) -> Node:
     return {"item": whole.tobytes().hex(), "dtype": dtype_name(whole.dtype), "kind": kind}
 
 
-def _check_dtype(dtype: np.dtype[Any], words: str) -> None:
+def _check_dtype(dtype: DType, words: str) -> None:
     if not _has_form(dtype):
         raise TypeError(
             f"{words} has dtype {dtype}, which has no form in a checkpoint; convert it with "
@@ -208,8 +209,8 @@ def _check_dtype(dtype: np.dtype[Any], words: str) -> None:
 
 
 @lru_cache(64)
-def _has_form(dtype: np.dtype[Any]) -> bool:
-    """Whether a data type can be told to a reader."""
+def _has_form(dtype: DType) -> bool:
+    """Whether a data type can be described."""
     try:
         return not dtype.hasobject and bool(dtype_from(dtype_name(dtype)) == dtype)
     except CheckpointError:
@@ -222,7 +223,7 @@ def _quoted(key: str) -> str:
     data = key.encode("utf-8", "surrogatepass")
     text = "".join([chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in data])
     if text.startswith("."):
-        text = "%2E" + text[1:]  # hidden names are those of saving itself
+        text = "%2E" + text[1:]  # hidden names are for unfinished files
     text = text or "%"
     if text.startswith("__"):
         text = "%5F" + text[1:]
@@ -233,7 +234,7 @@ def _quoted(key: str) -> str:
     return text
 
 
-def unflatten(node: Any, array: Callable[[Node], Any], item: Callable[[Any, str], Any]) -> Any:
+def unflatten(node: Json, array: Callable[[Node], Any], item: Callable[[Array, str], Any]) -> Any:
     """The state that a node describes.
 
     Parameters
@@ -242,12 +243,12 @@ def unflatten(node: Any, array: Callable[[Node], Any], item: Callable[[Any, str]
     array : callable
         ``array(node)`` gives the array of an array node.
     item : callable
-        ``item(whole, kind)`` gives what an array without dimensions becomes.
+        ``item(whole, kind)`` makes an object of an array without dimensions.
 
     Raises
     ------
     CheckpointError
-        If it describes none.
+        If the node does not describe a state.
     """
     try:
         return _state(node, array, item)
@@ -257,7 +258,7 @@ def unflatten(node: Any, array: Callable[[Node], Any], item: Callable[[Any, str]
         raise CheckpointError(f"the description of the state is malformed ({error!r})") from None
 
 
-def _state(node: Any, array: Callable[[Node], Any], item: Callable[[Any, str], Any]) -> Any:
+def _state(node: Any, array: Callable[[Node], Any], item: Callable[[Array, str], Any]) -> Any:
     if "array" in node:
         return array(node)
     if "dict" in node:
@@ -285,20 +286,20 @@ def entries_of(pairs: Any) -> dict[Any, Any]:
     raise CheckpointError(f"{str(pairs)[:80]} are not the entries of a dict")
 
 
-def item_of(node: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+def item_of(node: Mapping[str, Any]) -> Array:
     """The array without dimensions of an item node."""
     dtype = dtype_from(node["dtype"])
     data = bytes.fromhex(node["item"])
     if len(data) != dtype.itemsize:
         raise CheckpointError(f"{len(data)} bytes are not an element of {dtype}")
-    whole = np.empty((), dtype)
+    whole: Array = np.empty((), dtype)
     if data:
         whole.reshape(1).view(np.uint8)[:] = np.frombuffer(data, np.uint8)
     return whole
 
 
 def plain_value(node: Mapping[str, Any]) -> Any:
-    """The number, string or the like of a node."""
+    """The number, string or similar value of a node."""
     if "value" in node:
         value = node["value"]
         if not isinstance(value, (bool, int, float, str, type(None))):

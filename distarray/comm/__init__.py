@@ -1,4 +1,4 @@
-"""The comm floor: meshes, groups of ranks, and all that is said between them.
+"""The comm floor: meshes, groups of ranks, and the messages between them.
 
 Importing it starts no MPI: mpi4py is loaded when the first mesh is made.
 """
@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from distarray.comm.current_mesh import alone as alone
+    from distarray.comm.current_mesh import own_mesh as own_mesh
     from distarray.comm.group import Group as Group
     from distarray.comm.ledger import Event as Event
     from distarray.comm.ledger import Trace as Trace
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
     from distarray.comm.mesh import DeviceMesh as DeviceMesh
     from distarray.comm.mesh import default_mesh as default_mesh
     from distarray.comm.mesh import init_device_mesh as init_device_mesh
-    from distarray.comm.own import alone as alone
-    from distarray.comm.own import own_mesh as own_mesh
     from distarray.comm.roots import world_group as world_group
     from distarray.comm.threads import current_world as current_world
     from distarray.comm.threads import run_threads as run_threads
@@ -26,12 +26,12 @@ _WHERE = {
     "Event": "ledger",
     "Group": "group",
     "Trace": "ledger",
-    "alone": "own",
+    "alone": "current_mesh",
     "current_world": "threads",
     "default_mesh": "mesh",
     "forbid_communication": "ledger",
     "init_device_mesh": "mesh",
-    "own_mesh": "own",
+    "own_mesh": "current_mesh",
     "run_threads": "threads",
     "trace": "ledger",
     "world_group": "roots",

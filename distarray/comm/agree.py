@@ -21,19 +21,19 @@ T = TypeVar("T")
 def agree(group: "Group", error: BaseException | None) -> None:
     """Raise the same error on all ranks if any rank brings one.
 
-    Call it outside of the ``except`` block that caught the error, so that no chained exception
-    makes one rank's error differ from the others'.
+    Call it outside of the ``except`` block that caught the error: a chained exception would make
+    one rank's error differ from the others'.
 
     Parameters
     ----------
     group : Group
-        All ranks that must learn of it; collective.
+        All ranks that raise together; collective.
     error : exception or None
-        What went wrong on this rank. The lowest rank that brings one decides.
+        This rank's error. If several ranks bring one, that of the lowest is raised.
 
     Cost
     ----
-    One allreduce of an integer; with an error, one broadcast of it more.
+    One allreduce of an integer; with an error also a broadcast of it.
     """
     if group.size == 1:
         if error is not None:
@@ -45,14 +45,14 @@ def agree(group: "Group", error: BaseException | None) -> None:
         return
     name, text, data = group.broadcast_object(_packed(error), first, "agreement on errors")
     if error is not None and (type(error).__name__, str(error)) == (name, text):
-        raise error  # as it is: not every error of NumPy's can be sent
+        raise error  # this rank's own: not every error of NumPy's can be sent
     raise _unpacked(name, text, data)
 
 
 def agreed(group: "Group", act: Callable[[], T]) -> T:
-    """What `act` gives; if it fails on one rank of the group, its error on all of them.
+    """The result of `act()`; if it fails on one rank of the group, its error on all of them.
 
-    Collective; `act` itself must not communicate, since it may fail before it does.
+    Collective; `act` itself must not communicate, since it may fail on one rank before it does.
     """
     error: Exception | None = None
     result: T | None = None
@@ -65,13 +65,13 @@ def agreed(group: "Group", act: Callable[[], T]) -> T:
 
 
 def _packed(error: BaseException | None) -> tuple[str, str, bytes | None]:
-    """An exception to be sent; where it cannot be, its text in the nearest base that can."""
+    """An exception for sending; one that cannot be pickled as its nearest base that can."""
     name = type(error).__name__
     for kind in type(error).__mro__:
         if kind in (Exception, BaseException):
             break
         try:
-            with forbid_communication():  # an array in it would be gathered, by this rank alone
+            with forbid_communication():  # this rank alone would gather an array in it
                 data = pickle.dumps(error if kind is type(error) else kind(str(error)))
             pickle.loads(data)
         except Exception:

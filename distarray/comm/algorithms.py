@@ -1,7 +1,7 @@
-"""Collectives made of simpler ones, for what the transport has no call of its own for.
+"""Collectives made of simpler ones, for transports that have no call of their own.
 
-They fold with NumPy's ufuncs in rank order, so that every dtype works, NaN and NaT are treated as
-NumPy treats them and all ranks get the same bits.
+They fold with NumPy's ufuncs in rank order: every dtype works, NaN and NaT are treated as NumPy
+treats them, and all ranks get the same bits.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from distarray.typing import Array
 
 if TYPE_CHECKING:
     from distarray.comm.group import Group
+    from distarray.comm.ledger import Note
     from distarray.comm.transport import Transport
 
 __all__ = [
@@ -28,13 +29,12 @@ __all__ = [
     "reduce_scatter",
 ]
 
-
-#: Up to this many gathered bytes everybody folds everything; above it each rank folds one piece.
+#: Up to this many gathered bytes every rank folds everything; above it each rank folds one piece.
 GATHER_BELOW = 1 << 16
 
 
 def allreduce(group: "Transport", block: Array, fold: Fold) -> Array:
-    """Fold in rank order: gather and fold, or fold pieces and gather those when it is much."""
+    """Fold in rank order: gather and fold; or, if that is much, fold pieces and gather those."""
     block = prepared(block, fold)
     if group.size == 1 or block.size == 0:
         return averaged(block.copy(order="C"), group.size, fold)
@@ -50,7 +50,7 @@ def allreduce(group: "Transport", block: Array, fold: Fold) -> Array:
 
 
 def reduce_scatter(group: "Transport", blocks: Sequence[Array], fold: Fold) -> Array:
-    """Bring all contributions here, and fold them in rank order, reusing the first one."""
+    """Exchange the contributions, and fold them in rank order into the first one."""
     own = prepared(blocks[group.rank], fold)
     if group.size == 1:
         return averaged(own.copy(order="C"), 1, fold)
@@ -88,7 +88,7 @@ def exscan(group: "Transport", block: Array, fold: Fold, identity: Array) -> Arr
 
 
 def _shift(group: "Transport", block: Array, into: Array, step: int, floor: int = 0) -> None:
-    """Pass `block` to the rank `step` above; ranks below `floor` have nothing to pass."""
+    """Pass `block` to the rank `step` above; ranks below `floor` pass nothing."""
     up, down = group.rank + step, group.rank - step
     group._exchange(
         [(up, block)] if up < group.size and group.rank >= floor else [],
@@ -97,7 +97,7 @@ def _shift(group: "Transport", block: Array, into: Array, step: int, floor: int 
 
 
 def alltoall_varied(group: "Transport", blocks: Sequence[Array]) -> list[Array]:
-    """Exchange lengths, then send what is not empty, straight into one array."""
+    """Exchange lengths, then the blocks that are not empty, straight into one array."""
     lengths = np.array([len(block) for block in blocks], dtype=np.int64)
     counts = group._alltoall_counts(lengths)
     own = blocks[group.rank]
@@ -123,9 +123,9 @@ def gather_varied(group: "Transport", block: Array, root: int) -> list[Array] | 
 
 
 def begin_allgather(
-    group: "Group", block: Array, counts: Sequence[int], note: object = None
+    group: "Group", block: Array, counts: Sequence[int], note: "Note" = None
 ) -> tuple[list[Array], Pending]:
-    """Begin an ``allgather_varied`` of host arrays: the views to be, and what to wait for."""
+    """Begin an ``allgather_varied`` of host arrays: the views that it fills, and itself."""
     views = split_views(np.empty((sum(counts), *block.shape[1:]), block.dtype), counts)
     mine = views[group.rank]
     mine[...] = block  # the original may be changed meanwhile
@@ -140,12 +140,11 @@ def begin_allgather(
 
 
 def begin_reduce_scatter(
-    group: "Group", blocks: Sequence[Array], fold: Fold, note: object = None
+    group: "Group", blocks: Sequence[Array], fold: Fold, note: "Note" = None
 ) -> tuple[Array, Pending]:
-    """Begin a ``reduce_scatter`` of host arrays: the result to be, and what to wait for.
+    """Begin a ``reduce_scatter`` of host arrays: the array that it fills, and itself.
 
-    The blocks belong to the conversation until the end. Folds that are to be divided (AVG) are
-    the caller's.
+    The blocks belong to the conversation until the end. The caller divides averages (AVG).
     """
     ready = [np.ascontiguousarray(prepared(block, fold)) for block in blocks]
     own = ready[group.rank]
@@ -174,5 +173,7 @@ def split_views(whole: Array, counts: Sequence[int] | Array) -> list[Array]:
 
 
 def joined(views: list[Array]) -> Array:
-    """The array whose consecutive views these are, without a copy."""
-    return views[0].base
+    """The array of which these are consecutive views, without a copy."""
+    whole = views[0].base
+    assert whole is not None
+    return whole

@@ -1,8 +1,8 @@
 """Arguments that must be equal on all ranks: compared by one small fold, differences named.
 
-Arguments that differ between ranks make them part: one waits in a message that another never
-sends, or parts of two arrays end up in one. So a function whose arguments every rank must agree on
-compares them before it does anything with them.
+If arguments differ between ranks, one waits for a message that another never sends, or parts of two
+arrays end up in one. So a function whose arguments must be equal on all ranks compares them before
+it does anything else.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,24 +20,24 @@ from distarray.layout.placement import Fold
 if TYPE_CHECKING:
     from distarray.comm.group import Group
 
-__all__ = ["Agreed", "Said", "alike", "grouped", "same_call"]
+__all__ = ["Said", "SameCall", "alike", "grouped", "same_call"]
 
-#: Characters of a rank's words in a message.
+#: Characters of a rank's text in a message.
 _SHOWN = 200
 
 
 class Said(NamedTuple):
-    """Something that all ranks must say alike.
+    """An argument that must be equal on all ranks, as this rank has it.
 
     Attributes
     ----------
     what : str
-        What is wrong where they do not; ``{rank}`` stands for the first rank that says something
-        else than rank 0.
+        The message if the ranks differ; ``{rank}`` stands for the first rank that differs from
+        rank 0.
     text : str
-        What this rank says.
+        The argument on this rank.
     cure : str
-        What to do about it.
+        The remedy, for the message.
     """
 
     what: str
@@ -45,15 +45,15 @@ class Said(NamedTuple):
     cure: str = ""
 
 
-class Agreed(NamedTuple):
-    """What ranks that make the same call have agreed on.
+class SameCall(NamedTuple):
+    """The outcome of a comparison by ranks that make the same call.
 
     Attributes
     ----------
     order : list of str
         The names of the arrays in rank 0's order.
     one : bool
-        Whether what may differ is the same on all ranks.
+        Whether `own`, which may differ, is the same on all ranks.
     """
 
     order: list[str]
@@ -61,7 +61,7 @@ class Agreed(NamedTuple):
 
 
 def alike(group: "Group", *texts: str) -> tuple[bool, ...]:
-    """Whether all ranks bring the same, for each text by itself; collective.
+    """For each text, whether it is the same on all ranks; collective.
 
     Cost
     ----
@@ -82,27 +82,27 @@ def same_call(
     arrays: Mapping[str, str] | None = None,
     error: Exception | None = None,
     own: str = "",
-) -> Agreed:
+) -> SameCall:
     """Raise on all ranks if they do not make the same call; collective, and a barrier.
 
     Parameters
     ----------
     group : Group
-        Whose ranks make it.
+        The ranks that make the call.
     call : str
         The function's name, for messages.
     said : sequence of Said
         The arguments.
     arrays : mapping of str to str, optional
-        Names of arrays, and what each is like. The ranks may have them in different orders.
+        The arrays by name, described in words. Their order may differ between ranks.
     error : Exception, optional
-        What this rank has found wrong with the arguments already.
+        An error in the arguments that this rank has found already.
     own : str
-        What may differ between ranks.
+        A text that may differ between ranks.
 
     Returns
     -------
-    Agreed
+    SameCall
 
     Raises
     ------
@@ -113,7 +113,7 @@ def same_call(
 
     Cost
     ----
-    One allreduce of four integers; where anything differs, an allgather of the texts more.
+    One allreduce of four integers; where anything differs, also an allgather of the texts.
     """
     mine = list((arrays or {}).items())
     if group.size == 1 and error is not None:
@@ -123,15 +123,15 @@ def same_call(
     if same:
         if error is not None:
             raise error
-        return Agreed([name for name, _ in mine], one)
+        return SameCall([name for name, _ in mine], one)
     found = group.allgather_object((list(said), mine), "agreement on arguments")
     agree(group, error)
     _compare(call, found)
-    return Agreed([name for name, _ in found[0][1]], one)
+    return SameCall([name for name, _ in found[0][1]], one)
 
 
 def _compare(call: str, found: Sequence[tuple[list[Said], list[tuple[str, str]]]]) -> None:
-    """Raise if the ranks do not say the same, or bring other arrays."""
+    """Raise if arguments or arrays differ between the ranks."""
     texts = [{each.what: each.text for each in said} for said, _ in found]
     for what, cure in dict.fromkeys((each.what, each.cure) for said, _ in found for each in said):
         _check(call, what, [theirs.get(what, "nothing") for theirs in texts], cure)
@@ -150,7 +150,7 @@ _EQUAL = (
 
 
 def _check(call: str, what: str, words: Sequence[str], cure: str) -> None:
-    """Raise if the ranks do not say the same."""
+    """Raise if one argument, as each rank has it in words, differs between the ranks."""
     if len(set(words)) == 1:
         return
     shown = [text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..." for text in words]
@@ -164,7 +164,7 @@ def _check(call: str, what: str, words: Sequence[str], cure: str) -> None:
 
 
 def grouped(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Each distinct text with the ranks that say it, as "ranks 0-2".
+    """The distinct texts, each with the ranks that have it in words.
 
     Examples
     --------

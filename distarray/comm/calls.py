@@ -1,14 +1,16 @@
 """The last conversations of this process, each with the line of the program that led to it.
 
-Whoever begins one with other processes calls :func:`note`, which has to cost next to nothing: what
-it keeps is put into words only when somebody asks, which is when ranks wait for one another.
+A conversation is a collective or an exchange of messages. Whoever begins one calls :func:`note`,
+which must cost next to nothing: what it keeps is put into words only when it is asked for, which is
+when ranks wait for one another.
 """
 
 import sys
+from collections.abc import Hashable
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from distarray.comm.lines import called, known, passage, place, said
+from distarray.comm.user_lines import called, known, passage, place, said
 
 if TYPE_CHECKING:
     from distarray.comm.mpi import MPIGroup
@@ -24,9 +26,15 @@ _ring: list[Any] = [None] * KEPT
 _begun = 0
 _waits = 0
 _latest: Any = None
-#: How many frames lie between the user's line and a conversation that a function of the house
-#: begins: where to look first, since looking costs more than anything else here.
+#: For each function that begins conversations, how many frames lay between it and the user's line
+#: last time: that frame is tried first, since the search costs more than anything else here.
 _depths: dict[int, int] = {}
+
+
+class Numbered(Protocol):
+    """A group of ranks, or another set of processes that converse: it counts conversations."""
+
+    number: int
 
 
 class Call(NamedTuple):
@@ -39,7 +47,7 @@ class Call(NamedTuple):
         How many conversations of all its ranks the group has had, this one included.
     kind : str
         The method of the group.
-    note : object
+    note : str or other hashable
         What it was for.
     code, instruction : CodeType, int
         The user's line.
@@ -50,7 +58,7 @@ class Call(NamedTuple):
     group: "MPIGroup"
     number: int
     kind: str
-    note: object
+    note: Hashable
     code: CodeType
     instruction: int
     function: CodeType
@@ -62,23 +70,24 @@ class Call(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the user has called, as the program has it."""
+        """What the user has called, in the program's words."""
         text = said(self.code, self.instruction)
         return called(text) if text else self.function.co_qualname
 
 
-def note(group: Any, kind: str, what: object, together: int = 1) -> None:
+def note(group: Numbered, kind: str, what: Hashable, together: int = 1) -> None:
     """Keep a conversation that begins.
 
     Parameters
     ----------
     group : MPIGroup
+        Or another set of processes that has a `number`.
     kind : str
         The method of the group.
-    what : object
-        What it is for; not an array, which it would keep alive.
+    what : str or other hashable
+        What it is for; never an array, which would be kept alive.
     together : int
-        1 for what all ranks of the group do, and count alike; otherwise 0.
+        1 for a conversation of all ranks of the group, which all of them count; otherwise 0.
     """
     global _begun, _latest
     caller = id(_getframe(2).f_code)
@@ -86,7 +95,7 @@ def note(group: Any, kind: str, what: object, together: int = 1) -> None:
         inner = _getframe(_depths[caller])
         frame: Any = inner.f_back
         if known[frame.f_globals["__name__"]] or not known[inner.f_globals["__name__"]]:
-            inner, frame = _entry(caller)  # it was called by another way this time
+            inner, frame = _entry(caller)  # it was called in another way this time
     except (AttributeError, KeyError, ValueError):
         inner, frame = _entry(caller)
     number = group.number = group.number + together
@@ -103,7 +112,7 @@ def note(group: Any, kind: str, what: object, together: int = 1) -> None:
 
 
 def _entry(caller: int) -> tuple[FrameType, FrameType]:
-    """The outermost frame of the house, and the user's that has called it; remembers how far."""
+    """The outermost frame of the house and the user's frame that has called it."""
     inner, depth = _getframe(2), 1
     frame = inner.f_back
     while frame is not None:
@@ -116,13 +125,13 @@ def _entry(caller: int) -> tuple[FrameType, FrameType]:
 
 
 def waiting() -> None:
-    """Say that this process begins to wait for something that was begun before."""
+    """Note that this process begins to wait for something that was begun before."""
     global _waits
     _waits += 1
 
 
 def moves() -> int:
-    """A number that changes whenever this process begins to talk or to wait."""
+    """A number that changes whenever this process begins a conversation or a wait."""
     return _begun + _waits
 
 

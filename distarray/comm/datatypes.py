@@ -1,21 +1,24 @@
-"""From a NumPy view, strided or not, to what MPI sends and receives in place.
+"""MPI datatypes for NumPy views, strided or not, which MPI then sends and receives in place.
 
-A contiguous view goes as it is. One that consists of long runs becomes one element of a derived
+A contiguous view needs none of its own. A view of long runs becomes one element of a derived
 datatype that starts at the view's first element: vectors of vectors, as many as the strides need.
-The types are cached, since programs repeat themselves, and freed when they have not been used for
-long, since MPI has only so many. Views of short runs are packed by NumPy, which is several times
-faster there (`benchmarks/exchange_methods.py`), and so are views with negative strides, which
-Open MPI 5.0.11 sends wrongly. Counts that do not fit into an int become one element of a large
-datatype: not every MPI has the calls with large counts.
+The types are cached, since programs repeat themselves, and the least recently used are freed, since
+MPI has only so many. Views of short runs are packed by NumPy, which is several times faster there
+(`benchmarks/exchange_methods.py`), and so are views with negative strides, which Open MPI 5.0.11
+sends wrongly. Counts that do not fit into an int become one element of a large datatype: not every
+MPI has the calls with large counts.
 """
 
 from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
 from distarray.typing import Array
+
+if TYPE_CHECKING:
+    from numpy._core.multiarray import flagsobj
 
 __all__ = [
     "cached_datatypes",
@@ -34,7 +37,7 @@ Dims = list[tuple[int, int]]
 CACHE_SIZE = 512
 #: Views whose contiguous runs are shorter than this many bytes are packed.
 PACK_BELOW = 2048
-#: Counts up to this one are handed to MPI as they are.
+#: The largest count that an int holds.
 LARGE = 2**31 - 1
 
 _PLAIN = {
@@ -64,7 +67,7 @@ class _Carrier(NamedTuple):
     mpi_type: MPI.Datatype
     #: MPI elements in one element.
     elements: int
-    #: Reinterpret the view as this dtype first; None for what mpi4py reads by itself.
+    #: The view is reinterpreted as this dtype; None if mpi4py knows its own dtype.
     alias: np.dtype[Any] | None
 
 
@@ -73,7 +76,7 @@ _strided: OrderedDict[tuple[Any, ...], MPI.Datatype | None] = OrderedDict()
 
 
 def carrier(dtype: np.dtype[Any]) -> _Carrier:
-    """How elements of a dtype travel: as numbers where MPI has them, as their bytes otherwise."""
+    """How elements of a dtype travel: as MPI's numbers if it has them, otherwise as bytes."""
     found = _carriers.get(dtype)
     if found is None:
         if dtype.hasobject:
@@ -96,7 +99,7 @@ def _new_carrier(dtype: np.dtype[Any]) -> _Carrier:
 
 
 def message(view: Array) -> Any:
-    """What mpi4py takes for a view that is sent; a packed copy where that is better."""
+    """The argument of mpi4py's sends for a view; a packed copy of it where that is faster."""
     kind, flags = _carriers.get(view.dtype) or carrier(view.dtype), view.flags
     if not flags.c_contiguous:
         derived = strided_datatype(view)
@@ -108,7 +111,7 @@ def message(view: Array) -> Any:
 
 
 def in_place(view: Array) -> Any:
-    """What mpi4py takes for a view that is received into; None where packing is better."""
+    """The argument of mpi4py's receives for a view; None where packing is faster."""
     kind, flags = _carriers.get(view.dtype) or carrier(view.dtype), view.flags
     if flags.c_contiguous:
         return view if _is_read(view, flags, kind) else message_parts(view)
@@ -116,8 +119,8 @@ def in_place(view: Array) -> Any:
     return None if derived is None else (_start(view, kind), 1, derived)
 
 
-def _is_read(view: Array, flags: Any, kind: _Carrier) -> bool:
-    """Whether mpi4py reads a C-contiguous view by itself.
+def _is_read(view: Array, flags: "flagsobj", kind: _Carrier) -> bool:
+    """Whether mpi4py takes a C-contiguous view as it is.
 
     It has no type for the elements of a view that is not aligned, such as a field of a record.
     """
@@ -156,15 +159,15 @@ def contiguous(base: MPI.Datatype, count: int) -> MPI.Datatype:
 
 
 def _start(view: Array, kind: _Carrier) -> Array:
-    """A contiguous array at the view's first element: only its address counts."""
+    """A contiguous array at the view's first element, for its address."""
     corner = view[(slice(0, 1),) * view.ndim].reshape(-1)
     return corner if kind.alias is None else corner.view(kind.alias)
 
 
 def strided_datatype(view: Array) -> MPI.Datatype | None:
-    """The committed datatype that picks the view's elements in C order, from the cache.
+    """The committed datatype that takes the view's elements in C order, from the cache.
 
-    None if the view is better packed.
+    None if packing the view is faster.
     """
     key = (view.shape, view.strides, view.dtype)
     try:
@@ -198,7 +201,7 @@ def _build(view: Array) -> MPI.Datatype | None:
 
 
 def merged_dims(shape: tuple[int, ...], strides: tuple[int, ...]) -> Dims:
-    """(length, stride) of the dimensions that matter, neighbours joined where one step serves."""
+    """(length, stride) of each dimension longer than 1; neighbours with one step are merged."""
     dims: Dims = []
     for length, stride in zip(shape, strides, strict=True):
         if length == 1:
@@ -211,7 +214,7 @@ def merged_dims(shape: tuple[int, ...], strides: tuple[int, ...]) -> Dims:
 
 
 def cached_datatypes() -> int:
-    """How many derived datatypes are held now."""
+    """How many derived datatypes are in the cache."""
     return sum(made is not None for made in _strided.values())
 
 

@@ -1,4 +1,4 @@
-"""Calls in words, the same on every rank: their arguments, and the ranks that make them."""
+"""Calls in words that are the same on every rank: functions, arguments, and ranks."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -30,7 +30,7 @@ def described(value: Any) -> str:
 
 
 def named(function: Callable[..., Any]) -> str:
-    """A function as a program writes it: ``np.linalg.solve``."""
+    """The name of a function as programs write it: ``np.linalg.solve``."""
     if isinstance(function, np.ufunc):
         return f"np.{function.__name__}"
     module = getattr(function, "__module__", None) or ""
@@ -39,7 +39,7 @@ def named(function: Callable[..., Any]) -> str:
 
 
 def ranks_in_words(ranks: Iterable[int]) -> str:
-    """Some ranks, as "rank 2" or "ranks 0-2, 5"."""
+    """The numbers of some ranks: "rank 2", "ranks 0-2, 5"."""
     runs: list[list[int]] = []
     for rank in sorted(ranks):
         if runs and runs[-1][1] == rank - 1:

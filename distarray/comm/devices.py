@@ -1,18 +1,21 @@
-"""GPU buffers: what can go to MPI as it is, and what goes through pinned host memory.
+"""GPU buffers in messages: handed to MPI as they are, or copied through pinned host memory.
 
-CuPy is recognised by the CUDA array interface and never imported from here on behalf of somebody
-who has no GPU array.
+CuPy arrays are recognised by the CUDA array interface, and CuPy is never imported here: a program
+without GPU arrays does not load it.
 """
 
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from distarray.typing import Array
+
+if TYPE_CHECKING:
+    from distarray.comm.transport import Transport
 
 __all__ = [
     "Transfers",
@@ -31,9 +34,12 @@ __all__ = [
 ]
 
 
+Result = TypeVar("Result")
+
+
 @dataclass
 class Transfers:
-    """Copies between device and host made by this process for the sake of communication."""
+    """The copies between device and host that communication has caused in this process."""
 
     to_host: int = 0
     to_device: int = 0
@@ -46,12 +52,12 @@ _device_types: dict[type, bool] = {np.ndarray: False}
 _aware: bool | None = None
 
 
-def on_device(block: Any) -> bool:
+def on_device(block: Array | np.generic) -> bool:
     """Whether the buffer lives on a GPU."""
     kind = type(block)
     known = _device_types.get(kind)
     if known is None:
-        # Tensors have the interface on any device, and no NumPy dtype: NumPy reads them as it can.
+        # Tensors have the interface on any device, but no NumPy dtype: NumPy converts them.
         known = hasattr(kind, "__cuda_array_interface__") and not hasattr(
             kind, "__torch_function__"
         )
@@ -62,9 +68,9 @@ def on_device(block: Any) -> bool:
 def gpu_aware() -> bool:
     """Whether MPI takes device pointers.
 
-    ``DISTARRAY_GPU_AWARE`` decides if it is set. Otherwise MPI is asked for the kinds of memory it
-    supports (``mpi_memory_alloc_kinds``, MPI 4.1), and the switches of older libraries count:
-    ``MPICH_GPU_SUPPORT_ENABLED``, ``MV2_USE_CUDA``, ``OMPI_MCA_opal_cuda_support``.
+    ``DISTARRAY_GPU_AWARE`` decides if it is set. Otherwise it is so if MPI lists CUDA among the
+    kinds of memory that it supports (``mpi_memory_alloc_kinds``, MPI 4.1), or a switch of an older
+    library is on: ``MPICH_GPU_SUPPORT_ENABLED``, ``MV2_USE_CUDA``, ``OMPI_MCA_opal_cuda_support``.
     """
     global _aware
     if _aware is None:
@@ -90,8 +96,8 @@ def _is_yes(word: str) -> bool:
     return word.strip().lower() in ("1", "true", "yes", "on")
 
 
-def direct(group: Any, views: Iterable[Array]) -> bool:
-    """Whether these views can be handed to the group's transport where they are."""
+def direct(group: "Transport", views: Iterable[Array]) -> bool:
+    """Whether the group's transport can take these views where they are."""
     return group.takes_device_buffers and gpu_aware() and all(map(on_device, views))
 
 
@@ -101,14 +107,14 @@ def to_host(block: Array) -> Array:
         return np.asarray(block)
     host = _pinned(block)
     dense = block if block.flags.c_contiguous else module_of(block).ascontiguousarray(block)
-    dense.get(out=host)
+    cast("Any", dense).get(out=host)
     transfers.to_host += 1
     transfers.bytes += host.nbytes
     return host
 
 
 def scalar(host: Any) -> Any:
-    """The scalar of a 0-d array, and of a Python object the array: it cannot act as one."""
+    """The scalar of a 0-d array; a Python object stays in a 0-d array, as it is no scalar."""
     if isinstance(host, np.generic):
         return host
     if isinstance(host, np.ndarray) and host.dtype != object:
@@ -119,19 +125,19 @@ def scalar(host: Any) -> Any:
 
 
 def host_like(view: Array) -> Array:
-    """Where a message for `view` can land: the view itself if it is on the host."""
+    """An array in which a message for `view` can land: the view itself if it is on the host."""
     return _pinned(view) if on_device(view) else view
 
 
 def write_back(host: Array, view: Array) -> None:
-    """Copy what landed in `host` to where it belongs."""
+    """Copy a message that has landed in `host` to its view."""
     if host is view:
         return
     if not on_device(view):
         view[...] = host
         return
     if view.flags.c_contiguous:
-        view.set(host)
+        cast("Any", view).set(host)
     else:
         staged = module_of(view).empty(view.shape, view.dtype)
         staged.set(host)
@@ -140,15 +146,16 @@ def write_back(host: Array, view: Array) -> None:
     transfers.bytes += host.nbytes
 
 
-def back(result: Any, like: Array) -> Any:
-    """A result of host arrays, brought to the device of `like`."""
+def back(result: Result, like: Array) -> Result:
+    """A host array, or a list of them, on the device of `like`; None stays None."""
     if result is None:
-        return None
+        return result
     if isinstance(result, list):
-        return [back(part, like) for part in result]
-    block = module_of(like).empty(result.shape, result.dtype)
-    write_back(np.asarray(result, order="C"), block)
-    return block
+        return cast("Result", [back(part, like) for part in result])
+    host = np.asarray(result, order="C")
+    block = module_of(like).empty(host.shape, host.dtype)
+    write_back(host, block)
+    return cast("Result", block)
 
 
 def packed(
@@ -173,13 +180,13 @@ def packed(
 
 
 def unpack(packed_block: Array, view: Array) -> None:
-    """Put a received device buffer into the view it was meant for."""
+    """Copy a received device buffer to the view that it is for."""
     if packed_block is not view:
         view[...] = packed_block
 
 
 def module_of(block: Array) -> Any:
-    """The array module of a device block: CuPy, or what stands in for it."""
+    """The array module of a device block: CuPy, or another one with its interface."""
     return sys.modules[type(block).__module__.partition(".")[0]]
 
 

@@ -1,10 +1,9 @@
 """Files that the ranks of a group read and write together, each its own stretches of bytes.
 
-Where the group is made of MPI processes the bytes are written by MPI-IO, whose collective calls
-know the file system (stripes, locks, aggregators). Who only reads, ranks that are threads, single
-processes and MPI libraries that cannot open the file use ``pread`` and ``pwrite``. Either way it is
-one ordinary file, opened by every rank only after rank 0 has, and an error of one rank's disk is
-every rank's.
+MPI processes write by MPI-IO, whose collective calls know the file system (stripes, locks,
+aggregators). For reading, on ranks that are threads, in single processes and where MPI cannot open
+the file, ``pread`` and ``pwrite`` are used. Either way it is one ordinary file. The other ranks
+open it after rank 0 has, and an error of one rank's disk becomes every rank's.
 """
 
 import errno
@@ -14,7 +13,7 @@ from abc import ABC, abstractmethod
 from io import UnsupportedOperation
 from math import prod
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from distarray.comm.agree import agree
 from distarray.comm.group import Group
 from distarray.config import config
 from distarray.layout.placement import Fold
-from distarray.typing import Array
+from distarray.typing import Array, DTypeLike, Shape
 
 __all__ = ["PAGE", "STRETCH", "DescriptorFile", "SharedFile", "landing", "open_file"]
 
@@ -32,9 +31,9 @@ Mode = Literal["r", "w"]
 STRETCH = 1 << 30
 #: Bytes of a page, of memory and of files in it.
 PAGE = 1 << 12
-#: Where blocks may begin, whatever their elements and the processor's vectors are.
+#: Blocks begin at multiples of this, which suits all elements and vectors of the processor.
 _ALIGNED = 1 << 6
-#: Bytes of memory from which on a page more is nothing.
+#: Memory of this many bytes may have one page more.
 _WORTH = 1 << 19
 _FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY}
 
@@ -42,20 +41,20 @@ _FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY}
 class SharedFile(ABC):
     """One file, open on all ranks of a group; made by :func:`open_file`.
 
-    A failure of this rank's is kept, and what it would do after that is nothing; :meth:`close`
-    (or the end of the ``with`` block) makes it an exception on all ranks. So no rank waits for
-    one that has given up.
+    If this rank fails, it keeps the error, and takes part in later calls without doing anything;
+    :meth:`close` (or the end of the ``with`` block) raises the error on all ranks. So no rank waits
+    for one that has given up.
 
     Attributes
     ----------
     group : Group
-        Whose ranks have it open.
+        The ranks that have it open.
     path : str
         Its name.
     size : int
-        Its length in bytes when it was opened, after what `open_file` did to it.
+        Its length in bytes once :func:`open_file` has opened it.
     error : Exception or None
-        What went wrong on this rank.
+        This rank's error.
     """
 
     def __init__(self, group: Group, path: str, size: int) -> None:
@@ -81,7 +80,7 @@ class SharedFile(ABC):
             self.error = self.error or _named(error, self.path)
 
     def read_all(self, offset: int, out: Array | None) -> None:
-        """Fill `out` with this rank's stretch; as :meth:`write_all`."""
+        """Fill `out` with this rank's stretch; called as :meth:`write_all`."""
         view = None if self.error is not None else _bytes_of(out)
         try:
             self._read_all(offset, view)
@@ -89,11 +88,11 @@ class SharedFile(ABC):
             self.error = self.error or _named(error, self.path)
 
     def agree(self, error: Exception | None = None) -> None:
-        """Raise what went wrong on the lowest rank where something did, on all ranks."""
+        """Raise the error of the lowest rank that has one, on all ranks; collective."""
         agree(self.group, self.error or error)
 
     def close(self) -> None:
-        """Give the file back; raises on all ranks what went wrong on one. Collective."""
+        """Close the file, and raise one rank's error on all ranks; collective."""
         try:
             self._close()
         except OSError as error:
@@ -111,7 +110,7 @@ class SharedFile(ABC):
     ) -> None:
         if error is None:
             self.close()
-        else:  # an error that all ranks have: they have agreed, or made the same mistake
+        else:  # all ranks raise it: they have agreed, or make the same mistake
             self._close()
 
     @abstractmethod
@@ -147,24 +146,25 @@ class DescriptorFile(SharedFile):
         os.close(self.descriptor)
 
 
-def landing(shape: tuple[int, ...], dtype: Any, offset: int = 0) -> Array:
-    """New memory for the bytes of a file from `offset` on, which lie in their pages as it does.
+def landing(shape: Shape, dtype: DTypeLike, offset: int = 0) -> Array:
+    """New memory for the bytes of a file from `offset` on, at the same place in its page.
 
-    Reading copies pages. Where the memory begins a few bytes further in its page than the bytes
-    do in theirs (as large memory from malloc does: 16), processors take each load to depend on
-    the store before it, and the copy takes up to three times as long.
+    Reading copies pages. Where memory begins a few bytes further in its page than the bytes do in
+    theirs (16 bytes for large memory from malloc), processors take each load to depend on the store
+    before it, and the copy takes up to three times as long.
     """
-    dtype = np.dtype(dtype)
-    size = prod(shape) * dtype.itemsize
+    kind = np.dtype(dtype)
+    size = prod(shape) * kind.itemsize
     if not size or size < _WORTH:
-        return np.empty(shape, dtype)
+        return np.empty(shape, kind)
     whole = np.empty(size + PAGE, np.uint8)
     start = (offset // _ALIGNED * _ALIGNED - whole.ctypes.data) % PAGE
-    return whole[start : start + size].view(dtype).reshape(shape)
+    block: Array = whole[start : start + size].view(kind)
+    return block.reshape(shape)
 
 
 def ended(path: str, offset: int) -> OSError:
-    """The error of a file that is shorter than it was when it was opened."""
+    """The error of a file that has become shorter since it was opened."""
     return OSError(f"{path}: the file ends at byte {offset}, and was longer when it was opened")
 
 
@@ -174,24 +174,24 @@ def open_file(group: Group, path: str, mode: Mode = "r", size: int | None = None
     Parameters
     ----------
     group : Group
-        Whose ranks take part.
+        The ranks that take part.
     path : str
         Equal on all ranks, on a file system that all of them see.
     mode : {"r", "w"}
-        Read; write anew (an existing file is emptied in place, as Python's ``open`` does, once
-        all ranks have come here).
+        Read, or write anew: an existing file is emptied in place, as by Python's ``open``, once all
+        ranks have come here.
     size : int, optional
-        The length that the file is given, with "w".
+        The length to give the file, with "w".
 
     Raises
     ------
     OSError
-        On all ranks, if one cannot open it, or does not find the file that rank 0 has opened.
+        On all ranks, if one cannot open it, or finds another file than rank 0.
 
     Cost
     ----
-    A broadcast and an allreduce of an integer; with what is written, two more where MPI-IO
-    opens it, and a barrier before.
+    A broadcast and an allreduce of an integer. For writing also a barrier before them, and two
+    collectives if MPI-IO opens the file.
     """
     if mode != "r":
         group.barrier()
@@ -210,13 +210,13 @@ def open_file(group: Group, path: str, mode: Mode = "r", size: int | None = None
             os.close(descriptor)
         raise
     file = DescriptorFile(group, path, length, descriptor)
-    # Who only reads needs no locks and no aggregators; ``pread`` takes as long as MPI's calls.
+    # Reading needs no locks and no aggregators; ``pread`` takes as long as MPI's calls.
     by_mpi = mode != "r" and group.size > 1 and config.mpi_io and hasattr(group, "comm")
     return _by_mpi(file) if by_mpi else file
 
 
 def _followed(group: Group, path: str, mode: Mode, length: int) -> tuple[int, Exception | None]:
-    """What rank 0 has opened, as another rank opens it, and what went wrong."""
+    """The file that rank 0 has opened, opened by another rank: descriptor and error."""
     descriptor, found, error = _opened(path, mode, None, first=False)
     if error is None and found != length:
         error = _other_file(path, group.rank, f"has {found} bytes", length)
@@ -228,7 +228,7 @@ def _followed(group: Group, path: str, mode: Mode, length: int) -> tuple[int, Ex
 def _opened(
     path: str, mode: Mode, size: int | None, *, first: bool
 ) -> tuple[int, int, Exception | None]:
-    """A descriptor, the length of the file, and what went wrong."""
+    """A descriptor, the length of the file, and the error if there is one."""
     flags = _FLAGS[mode] | os.O_CLOEXEC
     if mode == "w" and first:
         flags |= os.O_CREAT | os.O_TRUNC
@@ -248,7 +248,7 @@ def _opened(
 
 
 def _named(error: Exception, path: str) -> Exception:
-    """An error of the system that says which file it is about."""
+    """The error, with the path if it has none."""
     if isinstance(error, OSError) and error.errno is not None and error.filename is None:
         return OSError(error.errno, os.strerror(error.errno), path)
     return error
@@ -262,7 +262,7 @@ def _other_file(path: str, rank: int, found: str, length: int) -> OSError:
 
 
 def _by_mpi(plain: DescriptorFile) -> SharedFile:
-    """The file as MPI opens it for writing; as it is where MPI cannot."""
+    """The file, opened by MPI for writing; `plain` itself if MPI cannot."""
     from distarray.comm.mpi_files import MPIFile
 
     file = MPIFile.opened(plain)
@@ -277,9 +277,9 @@ def _by_mpi(plain: DescriptorFile) -> SharedFile:
 
 
 def _bytes_of(data: Array | bytes | None) -> memoryview | None:
-    """The bytes of a C-contiguous array; None if there are none."""
+    """The bytes of a C-contiguous array; None if it is empty."""
     if data is None:
         return None
     if isinstance(data, bytes):
         return memoryview(data) if data else None
-    return memoryview(data.reshape(-1).view(np.uint8)) if data.nbytes else None
+    return data.reshape(-1).view(np.uint8).data if data.nbytes else None

@@ -1,4 +1,4 @@
-"""How contributions are folded: the NumPy function behind each :class:`Fold`."""
+"""Folds in NumPy: the ufunc behind each :class:`Fold`, and what goes before and after it."""
 
 import numpy as np
 
@@ -7,8 +7,7 @@ from distarray.typing import Array
 
 __all__ = ["UFUNCS", "averaged", "fold_rows", "prepared"]
 
-
-#: AVG is a sum that is divided by the number of contributions at the end.
+#: AVG is a sum, which :func:`averaged` divides by the number of contributions.
 UFUNCS: dict[Fold, np.ufunc] = {
     Fold.SUM: np.add,
     Fold.AVG: np.add,
@@ -26,7 +25,7 @@ _LOGICAL = (Fold.ANY, Fold.ALL)
 
 
 def prepared(block: Array, fold: Fold) -> Array:
-    """The block in the dtype it is folded in: native byte order; bool for ANY and ALL."""
+    """The block in the dtype that is folded: native byte order; bool for ANY and ALL."""
     if fold in _LOGICAL:
         return block if block.dtype == bool else block.astype(bool)
     if not block.dtype.isnative:
@@ -36,13 +35,13 @@ def prepared(block: Array, fold: Fold) -> Array:
 
 def fold_rows(rows: Array, fold: Fold) -> Array:
     """Fold an array along its first axis, from row 0 upwards, keeping the dtype."""
-    # Sums of small integers would widen; times know their dtype and refuse to be told.
+    # Sums of small integers would widen; ufuncs refuse a dtype for times.
     dtype = None if rows.dtype.kind in "mM" else rows.dtype
     return np.asarray(UFUNCS[fold].reduce(rows, axis=0, dtype=dtype))
 
 
 def averaged(total: Array, count: int, fold: Fold) -> Array:
-    """A finished fold: for AVG the sum divided by the number of contributions."""
+    """The finished fold: for AVG the sum divided by the number of contributions."""
     if fold is not Fold.AVG:
         return total
     if total.dtype.kind in "fcm":

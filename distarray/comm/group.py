@@ -1,19 +1,21 @@
-"""A set of ranks that talk: the narrow waist between the library and MPI.
+"""Groups of ranks: the narrow waist between the library and MPI.
 
-The public methods of :class:`Group` write the ledger, bring GPU buffers to where the transport can
-read them and hand over to the methods of :class:`distarray.comm.transport.Transport`, which
-:class:`distarray.comm.mpi.MPIGroup` has on mpi4py, :class:`distarray.comm.threads.ThreadGroup` on
-threads. Arguments are trusted: whoever calls has checked them against what all ranks know.
+The public methods of :class:`Group` write the ledger, copy GPU buffers to memory that the transport
+can read, and call the methods of :class:`distarray.comm.transport.Transport`. These are implemented
+on mpi4py by :class:`distarray.comm.mpi.MPIGroup` and on threads by
+:class:`distarray.comm.threads.ThreadGroup`. Arguments are trusted: the caller has checked them
+against what all ranks know.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import TypeVar, TypeVarTuple
 
 import numpy as np
 
 from distarray.comm import devices, ledger
 from distarray.comm.calls import note as remember
+from distarray.comm.ledger import Note
 from distarray.comm.pending import FINISHED, Pending
 from distarray.comm.subsets import Subsets
 from distarray.comm.transport import Array, Board, Pair
@@ -21,11 +23,14 @@ from distarray.layout.placement import Fold
 
 __all__ = ["Array", "Board", "Group", "Pair"]
 
+T = TypeVar("T")
+Result = TypeVar("Result")
+Given = TypeVarTuple("Given")
 _ndarray = np.ndarray
 
 
 class Group(Subsets):
-    """An ordered set of ranks and the conversations they can hold.
+    """An ordered set of ranks, with the collectives and messages between them.
 
     Every method except `exchange` and `subset` is collective over the group.
 
@@ -46,27 +51,23 @@ class Group(Subsets):
     True
     """
 
-    #: Tells worlds apart that have the same ranks; for threads, also the ranks of one process.
-    place: Any = None
-    #: Whether `_exchange` can be given GPU buffers if MPI is GPU-aware.
-    takes_device_buffers: bool = False
+    #: Distinguishes worlds with the same ranks; for threads, also the ranks of one process.
+    place: tuple[int, int] | None = None
 
     # -- point to point -----------------------------------------------------------------------
 
-    def exchange(
-        self, sends: Sequence[Pair], receives: Sequence[Pair], note: object = None
-    ) -> None:
-        """Send and receive strided views; the one mover of array data.
+    def exchange(self, sends: Sequence[Pair], receives: Sequence[Pair], note: Note = None) -> None:
+        """Send and receive strided views; array data moves between ranks here alone.
 
         Parameters
         ----------
         sends, receives : sequence of (int, array)
-            Peer and view. What one side sends the other receives with equal dtype and number of
-            elements, in C order of the view; several messages between two ranks, which may belong
-            to several calls, in the order in which both sides list them. Empty views and the
-            rank's own part are left out by the caller.
-        note : object, optional
-            What it is for, for the ledger.
+            Peer and view. Both sides of a message have equal dtype and number of elements, in C
+            order of the view. Several messages between two ranks, in one call or in several, arrive
+            in the order in which both sides list them. The caller leaves out empty views and the
+            rank's own part.
+        note : Note
+            The purpose, for the ledger.
         """
         if ledger.watching and sends:
             ledger.record(
@@ -100,9 +101,9 @@ class Group(Subsets):
             devices.write_back(host, view)
 
     def begin_exchange(
-        self, sends: Sequence[Pair], receives: Sequence[Pair], kind: str, note: object = None
+        self, sends: Sequence[Pair], receives: Sequence[Pair], kind: str, note: Note = None
     ) -> Pending:
-        """Begin an `exchange` of C-contiguous host arrays of numbers, as one message of a `kind`.
+        """Begin an `exchange` of C-contiguous host arrays of numbers; the ledger calls it `kind`.
 
         Until the end the arrays belong to the conversation; see `begin_allreduce`.
         """
@@ -113,15 +114,15 @@ class Group(Subsets):
         return self._begin_exchange(sends, receives)
 
     def board(self) -> Board | None:
-        """Memory that all ranks of the group share, if they do; collective when first asked.
+        """Memory that all ranks of the group share; None if they cannot. Collective the first time.
 
-        Its users meet before they lay something there, and after they have read the last of it.
+        Its users meet before they write to it, and again after they have read from it.
         """
         return self._board()
 
     # -- folds --------------------------------------------------------------------------------
 
-    def allreduce(self, block: Array, fold: Fold, note: object = None) -> Array:
+    def allreduce(self, block: Array, fold: Fold, note: Note = None) -> Array:
         """Fold the ranks' blocks; every rank gets the same bits.
 
         Parameters
@@ -130,8 +131,8 @@ class Group(Subsets):
             Equal shape and dtype on every rank; left unchanged.
         fold : Fold
             ANY and ALL give bool. NaN and NaT win MIN and MAX, as in NumPy.
-        note : object, optional
-            What it is for, for the ledger.
+        note : Note
+            The purpose, for the ledger.
 
         Returns
         -------
@@ -146,7 +147,7 @@ class Group(Subsets):
             return self._staged(self._allreduce, block, fold)
         return self._allreduce(block, fold)
 
-    def allreduce_in_place(self, block: Array, fold: Fold, note: object = None) -> None:
+    def allreduce_in_place(self, block: Array, fold: Fold, note: Note = None) -> None:
         """Fold the ranks' blocks into them: `begin_allreduce` and `wait` in one."""
         if ledger.watching:
             self._write("allreduce", block.nbytes, note)
@@ -154,7 +155,7 @@ class Group(Subsets):
             remember(self, "allreduce_in_place", (block.shape, fold))
         self._allreduce_in_place(block, fold)
 
-    def begin_allreduce(self, block: Array, fold: Fold, note: object = None) -> Pending:
+    def begin_allreduce(self, block: Array, fold: Fold, note: Note = None) -> Pending:
         """Begin to fold the ranks' blocks in place.
 
         Parameters
@@ -164,14 +165,14 @@ class Group(Subsets):
             the fold keeps. Until the end it belongs to the conversation.
         fold : Fold
             As for `allreduce`.
-        note : object, optional
-            What it is for, for the ledger.
+        note : Note
+            The purpose, for the ledger.
 
         Returns
         -------
         Pending
-            After its `wait` the block holds the result, the same bits on every rank. Several may
-            be under way if all ranks begin them in the same order.
+            After its `wait` the block holds the result, the same bits on every rank. Several can
+            be pending if all ranks begin them in the same order.
         """
         if ledger.watching:
             self._write("allreduce", block.nbytes, note)
@@ -179,7 +180,7 @@ class Group(Subsets):
             remember(self, "begin_allreduce", (block.shape, fold))
         return self._begin_allreduce(block, fold)
 
-    def reduce_scatter(self, blocks: Sequence[Array], fold: Fold, note: object = None) -> Array:
+    def reduce_scatter(self, blocks: Sequence[Array], fold: Fold, note: Note = None) -> Array:
         """Fold ``blocks[i]`` of all ranks on rank i.
 
         Parameters
@@ -188,8 +189,8 @@ class Group(Subsets):
             One contribution for each rank; ``blocks[i].shape`` is equal on all ranks.
         fold : Fold
             As for `allreduce`.
-        note : object, optional
-            What it is for, for the ledger.
+        note : Note
+            The purpose, for the ledger.
 
         Returns
         -------
@@ -203,7 +204,7 @@ class Group(Subsets):
             remember(self, "reduce_scatter", fold)
         return self._staged_list(self._reduce_scatter, blocks, fold)
 
-    def exscan(self, block: Array, fold: Fold, identity: Array, note: object = None) -> Array:
+    def exscan(self, block: Array, fold: Fold, identity: Array, note: Note = None) -> Array:
         """Fold of the blocks of all lower ranks.
 
         Parameters
@@ -214,8 +215,8 @@ class Group(Subsets):
             As for `allreduce`, AVG excepted.
         identity : array or scalar
             What rank 0 gets, broadcast to the shape of `block`.
-        note : object, optional
-            What it is for, for the ledger.
+        note : Note
+            The purpose, for the ledger.
         """
         if ledger.watching:
             self._write("exscan", block.nbytes, note)
@@ -225,7 +226,7 @@ class Group(Subsets):
 
     # -- copies -------------------------------------------------------------------------------
 
-    def broadcast(self, block: Array, root: int, note: object = None) -> Array:
+    def broadcast(self, block: Array, root: int, note: Note = None) -> Array:
         """Fill `block` on every rank with root's values.
 
         Parameters
@@ -233,9 +234,9 @@ class Group(Subsets):
         block : array
             Equal shape and dtype on every rank; overwritten except on `root`. May be strided.
         root : int
-            The rank whose values are taken.
-        note : object, optional
-            What it is for, for the ledger.
+            The rank that has the values.
+        note : Note
+            The purpose, for the ledger.
 
         Returns
         -------
@@ -255,7 +256,7 @@ class Group(Subsets):
             devices.write_back(host, block)
         return block
 
-    def begin_broadcast(self, block: Array, root: int, note: object = None) -> Pending:
+    def begin_broadcast(self, block: Array, root: int, note: Note = None) -> Pending:
         """Begin to fill `block` on every rank with root's values.
 
         Parameters
@@ -267,7 +268,7 @@ class Group(Subsets):
         Returns
         -------
         Pending
-            As of `begin_allreduce`; blocks on a device are there at once.
+            As for `begin_allreduce`; for blocks on a device it is over at once.
         """
         if type(block) is not _ndarray:
             self.broadcast(block, root, note)
@@ -278,7 +279,7 @@ class Group(Subsets):
             remember(self, "begin_broadcast", block.shape)
         return self._begin_broadcast(block, root)
 
-    def allgather(self, block: Array, note: object = None) -> Array:
+    def allgather(self, block: Array, note: Note = None) -> Array:
         """Stack the ranks' blocks: shape ``(size, *block.shape)``; shapes are equal."""
         if ledger.watching:
             self._write("allgather", block.nbytes, note)
@@ -287,7 +288,7 @@ class Group(Subsets):
         return self._staged(self._allgather, block)
 
     def allgather_varied(
-        self, block: Array, counts: Sequence[int] | None = None, note: object = None
+        self, block: Array, counts: Sequence[int] | None = None, note: Note = None
     ) -> list[Array]:
         """All ranks' blocks, which may differ in length along axis 0.
 
@@ -297,8 +298,8 @@ class Group(Subsets):
             At least 1-d; dtype and trailing shape equal on every rank.
         counts : sequence of int, optional
             The lengths along axis 0, in rank order; exchanged if not given.
-        note : object, optional
-            What it is for, for the ledger.
+        note : Note
+            The purpose, for the ledger.
 
         Returns
         -------
@@ -309,9 +310,9 @@ class Group(Subsets):
             self._write("allgather", block.nbytes, note)
         if self.watched:
             remember(self, "allgather_varied", None)
-        return cast("list[Array]", self._staged(self._allgather_varied, block, counts))
+        return self._staged(self._allgather_varied, block, counts)
 
-    def alltoall_varied(self, blocks: Sequence[Array], note: object = None) -> list[Array]:
+    def alltoall_varied(self, blocks: Sequence[Array], note: Note = None) -> list[Array]:
         """Send ``blocks[i]`` to rank i.
 
         Parameters
@@ -319,8 +320,8 @@ class Group(Subsets):
         blocks : sequence of array
             At least 1-d, one for each rank; dtype and trailing shape equal everywhere, lengths
             along axis 0 free.
-        note : object, optional
-            What it is for, for the ledger.
+        note : Note
+            The purpose, for the ledger.
 
         Returns
         -------
@@ -332,18 +333,18 @@ class Group(Subsets):
             self._write("alltoall", sum(b.nbytes for b in blocks) - own, note)
         if self.watched:
             remember(self, "alltoall_varied", None)
-        return cast("list[Array]", self._staged_list(self._alltoall_varied, blocks))
+        return self._staged_list(self._alltoall_varied, blocks)
 
-    def gather_varied(self, block: Array, root: int = 0, note: object = None) -> list[Array] | None:
+    def gather_varied(self, block: Array, root: int = 0, note: Note = None) -> list[Array] | None:
         """All ranks' blocks on `root`, None elsewhere; shapes as for `allgather_varied`."""
         if ledger.watching:
             self._write("gather", 0 if self.rank == root else block.nbytes, note)
         if self.watched:
             remember(self, "gather_varied", None)
-        return cast("list[Array] | None", self._staged(self._gather_varied, block, root))
+        return self._staged(self._gather_varied, block, root)
 
     def scatter(
-        self, blocks: Sequence[Array] | None, block: Array, root: int = 0, note: object = None
+        self, blocks: Sequence[Array] | None, block: Array, root: int = 0, note: Note = None
     ) -> Array:
         """Fill `block` on rank i with root's ``blocks[i]``.
 
@@ -355,8 +356,8 @@ class Group(Subsets):
             Destination; its shape and dtype are those of root's ``blocks[rank]``.
         root : int
             The rank that has the blocks.
-        note : object, optional
-            What it is for, for the ledger.
+        note : Note
+            The purpose, for the ledger.
 
         Returns
         -------
@@ -376,7 +377,7 @@ class Group(Subsets):
 
     # -- small Python objects -----------------------------------------------------------------
 
-    def allgather_object(self, obj: Any, note: object = None) -> list[Any]:
+    def allgather_object(self, obj: T, note: Note = None) -> list[T]:
         """Every rank's (picklable, small) object, in rank order."""
         if ledger.watching:
             self._write("allgather_object", 0, note)
@@ -384,13 +385,15 @@ class Group(Subsets):
             remember(self, "allgather_object", None)
         return [obj] if self.size == 1 else self._allgather_object(obj)
 
-    def broadcast_object(self, obj: Any, root: int = 0, note: object = None) -> Any:
-        """Root's (picklable, small) object, on every rank."""
+    def broadcast_object(self, obj: T | None, root: int = 0, note: Note = None) -> T:
+        """Root's (picklable, small) object, on every rank; the others can bring None."""
         if ledger.watching:
             self._write("broadcast_object", 0, note)
         if self.watched:
             remember(self, "broadcast_object", None)
-        return obj if self.size == 1 else self._broadcast_object(obj, root)
+        if self.size == 1:
+            return obj  # type: ignore[return-value]
+        return self._broadcast_object(obj, root)
 
     # -- the whole -----------------------------------------------------------------------------
 
@@ -413,19 +416,27 @@ class Group(Subsets):
 
     # -- bookkeeping --------------------------------------------------------------------------
 
-    def _write(self, kind: str, nbytes: int, note: object) -> None:
+    def _write(self, kind: str, nbytes: int, note: Note) -> None:
         if self.size > 1:
             ledger.record(kind, nbytes, 1, range(self.size), note)
 
-    def _staged(self, method: Callable[..., Any], block: Array, *args: Any) -> Any:
-        """Call `method` with the block on the host; its result goes where the block was."""
+    def _staged(
+        self, method: Callable[[Array, *Given], Result], block: Array, *args: *Given
+    ) -> Result:
+        """The result of `method` for the block on the host, brought to the block's device."""
         if type(block) is _ndarray:
             return method(block, *args)
         if not devices.on_device(block):
             return method(np.asarray(block), *args)
         return devices.back(method(devices.to_host(block), *args), block)
 
-    def _staged_list(self, method: Callable[..., Any], blocks: Sequence[Array], *args: Any) -> Any:
+    def _staged_list(
+        self,
+        method: Callable[[Sequence[Array], *Given], Result],
+        blocks: Sequence[Array],
+        *args: *Given,
+    ) -> Result:
+        """As `_staged`, for a method that takes a list of blocks."""
         like = blocks[0]
         if not devices.on_device(like):
             return method([np.asarray(block) for block in blocks], *args)

@@ -21,8 +21,8 @@ from pathlib import Path
 from types import MemberDescriptorType, TracebackType
 from typing import Any, NoReturn
 
-from distarray.comm import calls, leaving
-from distarray.comm.lines import place
+from distarray.comm import calls, child_exit
+from distarray.comm.user_lines import place
 
 __all__ = ["AgreedExit", "end_all", "end_job", "install", "last_exit", "say"]
 
@@ -41,6 +41,14 @@ _PR_SET_PDEATHSIG = 1
 
 #: The last call of `sys.exit`: its text, its line, and how far the process was (``calls.moves``).
 last_exit = ("", "", -1)
+
+
+def _nothing_is_known(error: BaseException) -> str:
+    return ""
+
+
+#: What the other ranks do when this one fails, in words; set by :mod:`distarray.comm.waits.watch`.
+meanwhile: Callable[[BaseException], str] = _nothing_is_known
 
 _installed = False
 _process = 0
@@ -155,7 +163,7 @@ def _watch_exits() -> bool:
         status = member.__get__(error)
         if sys._getframe(0).f_back is None and not _is_good(status):
             number = status if isinstance(status, int) else 1
-            leaving.note_status(number)
+            child_exit.note_status(number)
             if not _alone():
                 _end(number, lambda: "" if isinstance(status, int) else str(status))
         return status
@@ -197,9 +205,7 @@ def _is_good(status: object) -> bool:
 
 
 def _told(error: BaseException, tb: TracebackType | None) -> str:
-    from distarray.comm.watch import elsewhere  # which ends jobs, too
-
-    return "".join(traceback.format_exception(type(error), error, tb)) + elsewhere(error)
+    return "".join(traceback.format_exception(type(error), error, tb)) + meanwhile(error)
 
 
 def _shown(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> str:

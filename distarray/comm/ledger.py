@@ -1,19 +1,35 @@
-"""The communication ledger: what was said between the ranks, by which line of the program.
+"""The communication ledger: the ranks' conversations, each with the line of the program.
 
-Every public method of :class:`distarray.comm.group.Group` writes here. Nobody listening costs one
-test of :data:`watching`.
+Every public method of :class:`distarray.comm.group.Group` writes here. Where nobody listens that
+costs one test of :data:`watching`.
 """
 
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from distarray.comm.lines import user_line
+from distarray.comm.user_lines import user_line
 from distarray.errors import CommunicationForbidden
 
-__all__ = ["Event", "Trace", "check_allowed", "forbid_communication", "note", "record", "trace"]
+if TYPE_CHECKING:
+    from distarray.plan.exchange import Route
+
+__all__ = [
+    "Event",
+    "Note",
+    "Trace",
+    "check_allowed",
+    "forbid_communication",
+    "note",
+    "record",
+    "trace",
+]
+
+#: The purpose of a message, put into words only where somebody listens.
+Note: TypeAlias = "str | Route | None"
+T = TypeVar("T")
 
 #: How many ``trace()`` and ``forbid_communication()`` blocks are open, in all threads together.
 watching = 0
@@ -21,7 +37,7 @@ watching = 0
 _lock = threading.Lock()
 _traces: ContextVar[tuple["Trace", ...]] = ContextVar("distarray_traces", default=())
 _forbidden: ContextVar[bool] = ContextVar("distarray_forbidden", default=False)
-_note: ContextVar[object] = ContextVar("distarray_note", default=None)
+_note: ContextVar[Note] = ContextVar("distarray_note", default=None)
 
 
 class Event(NamedTuple):
@@ -36,9 +52,9 @@ class Event(NamedTuple):
     messages : int
         Messages this rank sent: point-to-point ones one by one, a collective as one.
     peers : sequence of int
-        Ranks of the group that were written to.
+        Ranks of the group that it sent to.
     note : str
-        What it was for, such as the placements from and to; empty if nobody said.
+        Its purpose, such as the placements from and to; empty if none was given.
     where : str
         ``file:line`` of the user's program.
 
@@ -123,7 +139,7 @@ class Trace:
 
 
 @contextmanager
-def _watched(variable: ContextVar[Any], value: object) -> Iterator[None]:
+def _watched(variable: ContextVar[T], value: T) -> Iterator[None]:
     global watching
     token = variable.set(value)
     with _lock:
@@ -178,8 +194,8 @@ def forbid_communication() -> Iterator[None]:
 
 
 @contextmanager
-def note(text: object) -> Iterator[None]:
-    """Say what the block's messages are for; ``str(text)`` is taken only if someone listens."""
+def note(text: Note) -> Iterator[None]:
+    """Give the purpose of the block's messages, where they have none of their own."""
     token = _note.set(text)
     try:
         yield
@@ -187,17 +203,17 @@ def note(text: object) -> Iterator[None]:
         _note.reset(token)
 
 
-def check_allowed(kind: str, nbytes: int, text: object = None) -> None:
+def check_allowed(kind: str, nbytes: int, text: Note = None) -> None:
     """Raise if communication is forbidden here, before anything has been sent.
 
     Parameters
     ----------
     kind : str
-        What would have been done.
+        The method of the group.
     nbytes : int
-        Bytes this rank would have sent.
-    text : object, optional
-        What for.
+        Bytes that this rank would send.
+    text : Note
+        Their purpose.
     """
     if watching and _forbidden.get():
         purpose = f" ({text})" if text is not None else ""
@@ -207,10 +223,8 @@ def check_allowed(kind: str, nbytes: int, text: object = None) -> None:
         )
 
 
-def record(
-    kind: str, nbytes: int, messages: int, peers: Sequence[int], text: object = None
-) -> None:
-    """Write one event into the open traces, or refuse it; call it only if :data:`watching`."""
+def record(kind: str, nbytes: int, messages: int, peers: Sequence[int], text: Note = None) -> None:
+    """Write one event into the open traces, or refuse it; to be called only if :data:`watching`."""
     if text is None:
         text = _note.get()
     check_allowed(kind, nbytes, text)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,11 +11,12 @@ from distarray.comm.group import Array, Group, Pair
 
 __all__ = ["LoneGroup", "lone_group"]
 
+T = TypeVar("T")
 _lone: "LoneGroup | None" = None
 
 
 class LoneGroup(Group):
-    """One rank that talks to nobody."""
+    """A group of one rank, which needs no transport."""
 
     takes_device_buffers = True
 
@@ -43,11 +44,11 @@ class LoneGroup(Group):
     def _broadcast(self, block: Array, root: int) -> None:
         pass
 
-    def _allgather_object(self, obj: Any) -> list[Any]:
+    def _allgather_object(self, obj: T) -> list[T]:
         return [obj]
 
-    def _broadcast_object(self, obj: Any, root: int) -> Any:
-        return obj
+    def _broadcast_object(self, obj: T | None, root: int) -> T:
+        return obj  # type: ignore[return-value]
 
     def _barrier(self) -> None:
         pass
@@ -60,7 +61,7 @@ class LoneGroup(Group):
 
 
 def lone_group() -> LoneGroup:
-    """The one of this process."""
+    """The lone group of this process."""
     global _lone
     if _lone is None:
         _lone = LoneGroup()
@@ -68,7 +69,7 @@ def lone_group() -> LoneGroup:
 
 
 def become_lone(group: Group, *, world: bool = False) -> None:
-    """Let a group of one rank go on without what it talked by; it may be that of the world."""
+    """Let a group of one rank, perhaps the world's, go on without its transport."""
     global _lone
     group.__class__ = LoneGroup
     if world and isinstance(group, LoneGroup):

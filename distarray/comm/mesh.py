@@ -1,15 +1,23 @@
 """The device mesh: an n-d grid of ranks with named dimensions, over a communicator."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from distarray.comm import devices
-from distarray.comm.arguments import Definition, check_device, checked_names, compare, definition
+from distarray.comm.current_mesh import defaults, entered, left, preferred_mesh
 from distarray.comm.group import Group
+from distarray.comm.mesh_definition import (
+    Definition,
+    check_device,
+    checked_names,
+    compare,
+    definition,
+)
 from distarray.comm.outside import OutsideGroup
-from distarray.comm.own import defaults, entered, left, preferred_mesh
 from distarray.comm.roots import root_group, world_group
 from distarray.comm.threads import current_world
 from distarray.comm.tune import use_own_gpu
@@ -17,24 +25,31 @@ from distarray.config import config
 from distarray.errors import DivergenceError, MeshError
 from distarray.lazy import needs
 from distarray.plan.exchange import coords_of
+from distarray.typing import Array, DTypeLike
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 __all__ = ["DeviceMesh", "default_mesh", "init_device_mesh"]
 
-#: Meshes of ranks that were handed COMM_NULL, and so belong to no group.
-_outside_meshes: dict[Any, "DeviceMesh"] = {}
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+SHOWN_AS = "distarray."
+
+#: Meshes made of COMM_NULL, which belong to no group.
+_outside_meshes: dict[Definition, "DeviceMesh"] = {}
 
 
 class DeviceMesh:
     """An n-d grid of ranks; one object for equal arguments on one communicator.
 
-    Making a mesh is collective over its ranks. On a rank that is not among them `coords` is None
-    and nothing is ever sent or waited for. Inside ``with mesh:`` new arrays go to it.
+    Making a mesh is collective over its ranks. On other ranks `coords` is None, and operations on
+    the mesh send nothing and wait for nobody. Inside ``with mesh:`` new arrays go to it.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm or Group, optional
-        Whose ranks form the grid; by default all ranks of the job. ``MPI.COMM_NULL`` makes a mesh
-        of which this rank is no member.
+        The ranks of the grid; by default all ranks of the job. ``MPI.COMM_NULL`` makes a mesh that
+        this rank does not belong to.
     shape : int or sequence of int
         Length of each mesh dimension; the product is the number of ranks.
     mesh_dim_names : sequence of str, optional
@@ -99,31 +114,29 @@ class DeviceMesh:
 
     def __new__(
         cls,
-        comm: Any = None,
+        comm: "MPI.Intracomm | Group | None" = None,
         shape: int | Sequence[int] | None = None,
         mesh_dim_names: Sequence[str] | None = None,
         *,
         device_type: str | None = None,
-        ranks: Any = None,
+        ranks: ArrayLike | None = None,
     ) -> "DeviceMesh":
         """Look the mesh up, or make it: see the class."""
         device_type = config.device if device_type is None else device_type
         root = root_group(comm)
-        if shape is None:
-            shape = np.shape(ranks) if ranks is not None else (root.size if root else 1,)
         wanted: Definition | MeshError
         try:
             wanted = definition(root, shape, mesh_dim_names, device_type, ranks)
         except MeshError as error:
             wanted = error
         if ranks is None and root is not None:
-            compare(root, wanted)  # all of its ranks are here
+            compare(root, wanted)  # all of its ranks make the mesh
         if isinstance(wanted, MeshError):
             raise wanted
         store = _outside_meshes if root is None else root.meshes
         known = store.get(wanted)
         if known is not None:
-            return cast("DeviceMesh", known)
+            return known
         mesh = _interned(root, *wanted)
         if mesh.coords is not None and ranks is not None:
             try:
@@ -168,26 +181,27 @@ class DeviceMesh:
         return "cpu" if self.device_type == "cpu" else f"cuda:{self.xp.cuda.Device().id}"
 
     def coords_of(self, rank: int) -> tuple[int, ...]:
-        """The place of a rank of the mesh, numbered in row-major order."""
+        """The coordinates of a rank of the mesh, numbered in row-major order."""
         if not 0 <= rank < len(self.ranks):
             raise MeshError(f"{self!r} has ranks 0 to {len(self.ranks) - 1}, not {rank}")
         return coords_of(rank, self.shape)
 
     # -- arrays on the mesh's devices ---------------------------------------------------------
 
-    def asarray(self, x: Any, dtype: Any = None) -> Any:
-        """Anything that NumPy takes as an array on this rank's device; not copied if it is one."""
-        return self.xp.asarray(x, dtype)
+    def asarray(self, x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+        """An array on this rank's device, from anything NumPy takes; not copied if it is one."""
+        block: Array = self.xp.asarray(x, dtype)
+        return block
 
-    def to_host(self, block: Any) -> Any:
+    def to_host(self, block: Array) -> Array:
         """A block as a NumPy array or scalar: itself, or copied from the device."""
-        return block.get() if devices.on_device(block) else block
+        return cast("Any", block).get() if devices.on_device(block) else block
 
-    def scalar(self, block: Any) -> Any:
+    def scalar(self, block: Array) -> Any:
         """The 0-d result of an operation as NumPy gives it: a scalar, on the host.
 
-        CuPy has none. Left on the device it would be a 0-d array, which can be changed in place,
-        and each operation on it, ``if`` and ``float`` would wait for the device.
+        CuPy would give a 0-d array on the device, which can be changed in place. Each operation on
+        it, ``if`` and ``float`` would wait for the device.
         """
         return devices.scalar(self.to_host(block))
 
@@ -226,8 +240,8 @@ class DeviceMesh:
     def comm(self, mesh_dim: int | str | None = None) -> Any:
         """The mpi4py communicator along one mesh dimension, or of the whole mesh.
 
-        It is the library's own: free for collectives, not to be freed. COMM_NULL outside of the
-        mesh.
+        It is the library's own: use it for collectives, but do not free it. COMM_NULL outside of
+        the mesh.
         """
         dims = tuple(range(self.ndim)) if mesh_dim is None else (self.mesh_dim(mesh_dim),)
         group = self.subgroup(dims)
@@ -312,21 +326,27 @@ class DeviceMesh:
     def _group_over(self, ranks: tuple[int, ...]) -> Group:
         if self._root is None or self.coords is None:
             return OutsideGroup(len(ranks))
-        return cast("Group", self._root.subset(ranks))
+        group = self._root.subset(ranks)
+        assert group is not None  # this rank is in it
+        return group
 
     def __enter__(self) -> "DeviceMesh":
         """Make this the mesh of new arrays: ``with mesh: x = np.zeros(...)``."""
         entered(self)
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         left()
 
     # -- identity -----------------------------------------------------------------------------
 
-    def _identity(self) -> tuple[Any, ...]:
-        members: Any = self.ranks
-        place: Any = None
+    def _identity(self) -> tuple[object, ...]:
+        members, place = self.ranks, None
         if self._root is not None:
             world = self._root.world_ranks
             members = tuple(world[rank] for rank in self.ranks)
@@ -346,7 +366,7 @@ class DeviceMesh:
     def __copy__(self) -> "DeviceMesh":
         return self
 
-    def __deepcopy__(self, memo: Any) -> "DeviceMesh":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "DeviceMesh":
         return self
 
     def __reduce__(self) -> Any:
@@ -371,9 +391,9 @@ def init_device_mesh(
     device_type: str,
     mesh_shape: int | Sequence[int],
     mesh_dim_names: Sequence[str] | None = None,
-    comm: Any = None,
+    comm: "MPI.Intracomm | Group | None" = None,
 ) -> DeviceMesh:
-    """Make a :class:`DeviceMesh`, under the name and argument order that PyTorch has for it.
+    """Make a :class:`DeviceMesh`, with the name and argument order of PyTorch's function.
 
     Parameters
     ----------
@@ -417,7 +437,7 @@ def default_mesh() -> DeviceMesh:
 
 
 def _line(group: Group) -> DeviceMesh:
-    """All ranks of a group in one dimension; nothing to agree on."""
+    """All ranks of a group in one dimension; needs no comparison between ranks."""
     return _interned(group, (group.size,), None, tuple(range(group.size)), config.device)
 
 
@@ -433,7 +453,7 @@ def _interned(
     key = (shape, names, ranks, device_type)
     found = store.get(key)
     if found is not None:
-        return cast("DeviceMesh", found)
+        return found
     mesh = object.__new__(DeviceMesh)
     mesh.shape, mesh.ndim, mesh.mesh_dim_names = shape, len(shape), names
     mesh.device_type, mesh.ranks = device_type, ranks

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MPIFile"]
 
-#: What the classes of MPI's errors are called elsewhere.
+#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+WAITS_FOR_RANKS = True
+
+#: The system's numbers for the classes of MPI's errors.
 _ERRNO = {
     MPI.ERR_ACCESS: errno.EACCES,
     MPI.ERR_NO_SPACE: errno.ENOSPC,
@@ -23,20 +26,20 @@ _ERRNO = {
     MPI.ERR_QUOTA: errno.EDQUOT,
     MPI.ERR_READ_ONLY: errno.EROFS,
 }
-#: What the system may have said of a file that is being written.
+#: The system's errors that may be in the text of an MPI error about writing.
 _TOLD = (*_ERRNO.values(), errno.EFBIG, errno.EPERM, errno.ESTALE, errno.ENXIO)
 
 
 class MPIFile(SharedFile):
     """A file that MPI has opened for writing on the communicator of a group."""
 
-    def __init__(self, group: "Group", path: str, size: int, handle: Any) -> None:
+    def __init__(self, group: "Group", path: str, size: int, handle: MPI.File) -> None:
         super().__init__(group, path, size)
         self._handle = handle
 
     @classmethod
     def opened(cls, plain: DescriptorFile) -> "MPIFile | None":
-        """The file that all ranks have opened already, as MPI opens it; None if it cannot."""
+        """A file that all ranks have opened already, opened by MPI; None if it cannot."""
         group: Any = plain.group
         calls.note(group, "opened", None)
         try:
@@ -46,7 +49,7 @@ class MPIFile(SharedFile):
         return cls(plain.group, plain.path, plain.size, handle)
 
     def abandon(self) -> None:
-        """Close what was opened here and not everywhere."""
+        """Close the file, which another rank could not open."""
         with contextlib.suppress(MPI.Exception):
             self._handle.Close()
 
@@ -66,9 +69,9 @@ class MPIFile(SharedFile):
 
 
 def _os_error(error: MPI.Exception, path: str) -> OSError:
-    """MPI's error as Python has it."""
+    """An error of MPI-IO as an OSError."""
     number, said = _ERRNO.get(error.Get_error_class()), error.Get_error_string()
-    if number is None:  # MPICH has the system's word in the text alone
+    if number is None:  # MPICH has the system's error in the text alone
         number = next((n for n in _TOLD if os.strerror(n) in said), None)
     if number is not None:
         return OSError(number, os.strerror(number), path)

@@ -1,12 +1,12 @@
 """Arrays of Python objects in messages: their elements are references, so they travel pickled.
 
-Convenient for a few of them, and slow for many. What cannot be pickled is an error on the ranks
-that send it and on those that should have got it.
+That is convenient for a few objects, and slow for many. An object that cannot be pickled is an
+error on the ranks that send it and on those that would have received it.
 """
 
 import pickle
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,23 +20,23 @@ __all__ = ["allgather", "broadcast", "exchange", "packed", "unpacked"]
 
 
 def packed(view: Array) -> bytes:
-    """The elements as bytes; what keeps them from being pickled, if something does."""
+    """The elements as bytes; or, if they cannot be pickled, the error as bytes."""
     try:
-        with forbid_communication():  # the other ranks need not have this element
+        with forbid_communication():  # this rank alone would gather an array among them
             return pickle.dumps(np.array(view, order="C"))
     except Exception as error:
         return pickle.dumps(TypeError(f"an element cannot be sent to another rank: {error}"))
 
 
-def unpacked(data: Any) -> Array:
-    """The elements again.
+def unpacked(data: bytes | memoryview) -> Array:
+    """The elements of :func:`packed` bytes.
 
     Raises
     ------
     TypeError
         If they could not be pickled.
     """
-    value = pickle.loads(data)
+    value: Array | TypeError = pickle.loads(data)
     if isinstance(value, TypeError):
         raise value
     return value
@@ -50,9 +50,9 @@ def exchange(group: "Group", sends: Sequence["Pair"], receives: Sequence["Pair"]
     landing = [(peer, np.empty(int(length[0]), np.uint8)) for peer, length in lengths]
     group._exchange(parcels, landing)
     for (_, view), (_, data) in zip(receives, landing, strict=True):
-        view[...] = unpacked(data).reshape(view.shape)
+        view[...] = unpacked(data.data).reshape(view.shape)
     for _, parcel in parcels:
-        unpacked(parcel)  # raises what the receivers raise
+        unpacked(parcel.data)  # raises what the receivers raise
 
 
 def broadcast(group: "Group", block: Array, root: int) -> None:

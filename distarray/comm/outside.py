@@ -1,20 +1,23 @@
-"""The group of a mesh that this rank is not in: every conversation is none."""
+"""The group of a mesh that this rank is not in: its methods send and receive nothing."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 from distarray.comm.group import Array, Group, Pair
+from distarray.comm.ledger import Note
 from distarray.comm.pending import FINISHED, Pending
 from distarray.layout.placement import Fold
 
 __all__ = ["OutsideGroup"]
 
+T = TypeVar("T")
+
 
 class OutsideGroup(Group):
-    """Takes the place of a group on a rank that does not belong to it: nothing is ever sent.
+    """A group on a rank that does not belong to it: nothing is ever sent.
 
-    Methods that fold or fill give their argument back; methods that collect give what this rank
-    brought. `rank` is -1.
+    Methods that fold or fill return their argument; methods that collect return this rank's
+    contribution. `rank` is -1.
     """
 
     takes_device_buffers = True
@@ -28,69 +31,67 @@ class OutsideGroup(Group):
         """The members as ranks of the world, as far as they are known here."""
         return self._world_ranks
 
-    def exchange(
-        self, sends: Sequence[Pair], receives: Sequence[Pair], note: object = None
-    ) -> None:
+    def exchange(self, sends: Sequence[Pair], receives: Sequence[Pair], note: Note = None) -> None:
         """Nothing."""
 
-    def allreduce(self, block: Array, fold: Fold, note: object = None) -> Array:
+    def allreduce(self, block: Array, fold: Fold, note: Note = None) -> Array:
         """The block."""
         return block
 
-    def allreduce_in_place(self, block: Array, fold: Fold, note: object = None) -> None:
+    def allreduce_in_place(self, block: Array, fold: Fold, note: Note = None) -> None:
         """Nothing: the block stays as it is."""
 
-    def begin_allreduce(self, block: Array, fold: Fold, note: object = None) -> Pending:
+    def begin_allreduce(self, block: Array, fold: Fold, note: Note = None) -> Pending:
         """Nothing: the block stays as it is."""
         return FINISHED
 
-    def reduce_scatter(self, blocks: Sequence[Array], fold: Fold, note: object = None) -> Array:
+    def reduce_scatter(self, blocks: Sequence[Array], fold: Fold, note: Note = None) -> Array:
         """The first block."""
         return blocks[0]
 
-    def exscan(self, block: Array, fold: Fold, identity: Array, note: object = None) -> Array:
+    def exscan(self, block: Array, fold: Fold, identity: Array, note: Note = None) -> Array:
         """The block."""
         return block
 
-    def broadcast(self, block: Array, root: int, note: object = None) -> Array:
+    def broadcast(self, block: Array, root: int, note: Note = None) -> Array:
         """The block."""
         return block
 
-    def begin_broadcast(self, block: Array, root: int, note: object = None) -> Pending:
+    def begin_broadcast(self, block: Array, root: int, note: Note = None) -> Pending:
         """Nothing: the block stays as it is."""
         return FINISHED
 
-    def allgather(self, block: Array, note: object = None) -> Array:
+    def allgather(self, block: Array, note: Note = None) -> Array:
         """The block, as a stack of one."""
         return block[None]
 
     def allgather_varied(
-        self, block: Array, counts: Sequence[int] | None = None, note: object = None
+        self, block: Array, counts: Sequence[int] | None = None, note: Note = None
     ) -> list[Array]:
         """The block alone."""
         return [block]
 
-    def alltoall_varied(self, blocks: Sequence[Array], note: object = None) -> list[Array]:
+    def alltoall_varied(self, blocks: Sequence[Array], note: Note = None) -> list[Array]:
         """The blocks."""
         return list(blocks)
 
-    def gather_varied(self, block: Array, root: int = 0, note: object = None) -> list[Array] | None:
+    def gather_varied(self, block: Array, root: int = 0, note: Note = None) -> list[Array] | None:
         """None."""
         return None
 
     def scatter(
-        self, blocks: Sequence[Array] | None, block: Array, root: int = 0, note: object = None
+        self, blocks: Sequence[Array] | None, block: Array, root: int = 0, note: Note = None
     ) -> Array:
         """The block."""
         return block
 
-    def allgather_object(self, obj: Any, note: object = None) -> list[Any]:
+    def allgather_object(self, obj: T, note: Note = None) -> list[T]:
         """The object alone."""
         return [obj]
 
-    def broadcast_object(self, obj: Any, root: int = 0, note: object = None) -> Any:
+    def broadcast_object(self, obj: T | None, root: int = 0, note: Note = None) -> T:
         """The object."""
-        return obj
+        return obj  # type: ignore[return-value]
 
     def split(self, color: int | None, key: int = 0) -> "Group | None":
         """None."""

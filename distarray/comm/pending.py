@@ -1,15 +1,22 @@
-"""What has been begun and not finished: a fold that goes on while the program computes."""
+"""Pending conversations: begun and not finished, such as a fold while the program computes."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from distarray.comm import calls
+from distarray.typing import Array
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 __all__ = ["FINISHED", "Finishing", "Pending", "Requested", "Several"]
 
+#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+WAITS_FOR_RANKS = True
+
 
 class Pending:
-    """A conversation under way. The base class stands for one that is over.
+    """A conversation under way; the base class stands for one that is over.
 
     Every rank of the group calls `wait` once it needs the result; the order does not matter.
     """
@@ -17,7 +24,7 @@ class Pending:
     __slots__ = ()
 
     def poke(self) -> bool:
-        """Let it go on as far as it can without waiting; whether it is over."""
+        """Let it progress as far as it can without waiting; return whether it is over."""
         return True
 
     def wait(self) -> None:
@@ -33,18 +40,18 @@ class Requested(Pending):
     Attributes
     ----------
     call : tuple or None
-        The conversation that it belongs to, as ``distarray.comm.calls`` keeps it.
+        The conversation that it belongs to, as :func:`distarray.comm.calls.latest` gives it.
     """
 
     __slots__ = ("_kept", "_request", "call")
 
-    def __init__(self, request: Any, kept: Any) -> None:
-        self._request = request
-        self._kept = kept
+    def __init__(self, request: "MPI.Request", kept: Array) -> None:
+        self._request: MPI.Request | None = request
+        self._kept: Array | None = kept
         self.call = calls.latest()
 
     def poke(self) -> bool:
-        """Ask MPI, which goes on only when it is asked."""
+        """Test the request: MPI progresses only when it is called."""
         if self._request is not None and self._request.Test():
             self._request = self._kept = None
         return self._request is None
@@ -58,7 +65,7 @@ class Requested(Pending):
 
 
 class Several(Pending):
-    """Some that are over when all are."""
+    """Several pending conversations, over when all are."""
 
     __slots__ = ("_left",)
 
@@ -66,7 +73,7 @@ class Several(Pending):
         self._left = list(parts)
 
     def poke(self) -> bool:
-        """Let each go on."""
+        """Let each progress; return whether all are over."""
         self._left = [part for part in self._left if not part.poke()]
         return not self._left
 
@@ -77,7 +84,7 @@ class Several(Pending):
 
 
 class Finishing(Pending):
-    """Another one, and what is to be done once it is over."""
+    """A pending conversation, and a function to be called once it is over."""
 
     __slots__ = ("_finish", "_first")
 
@@ -86,11 +93,11 @@ class Finishing(Pending):
         self._finish: Callable[[], None] | None = finish
 
     def poke(self) -> bool:
-        """Go on; the finish waits for `wait`."""
+        """Let it progress; `finish` is called by `wait` alone."""
         return self._first.poke()
 
     def wait(self) -> None:
-        """Wait, then finish, once; nothing is kept afterwards."""
+        """Wait, then call `finish`, once; nothing is kept afterwards."""
         self._first.wait()
         if self._finish is not None:
             finish, self._finish, self._first = self._finish, None, FINISHED

@@ -1,9 +1,9 @@
-"""Which process this is: a rank of a job, or the child of one.
+"""Processes: whether this one is a rank of a job, or the child of one.
 
-A launcher tells a process by environment variables which rank it is. Children inherit them, and
-would take themselves for their parent's rank, of which MPI knows one. So these variables are
-removed once MPI has read them; until then a mark beside them says whose they are. A child is a
-world of its own, of one rank and without MPI.
+A launcher gives a process its rank in environment variables. Children inherit them, and would take
+themselves for their parent's rank, of which MPI can have only one. So these variables are removed
+once MPI has read them; until then a mark beside them names the process that they belong to. A
+child is a world of its own, of one rank and without MPI.
 """
 
 import os
@@ -11,15 +11,16 @@ import sys
 
 __all__ = ["child_of", "is_child", "mpi_is_the_parents", "note_start"]
 
-#: How a process reaches the launcher that has started it.
+#: Variables by which a process reaches the launcher that has started it.
 _PLACES = ("PMI_FD", "PMI_PORT", "PMIX_NAMESPACE")
 _PREFIX = "PMIX_SERVER_URI"
-#: Which rank of which job it is; this stays for people and programs to read.
+#: Variables that number the rank and the job; they stay for people and programs to read.
 _NUMBERS = (
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PALS_RANKID", "PMIX_RANK", "PMI_RANK",
     "PMI_SIZE", "SLURM_PROCID", "SLURM_STEP_ID",
 )  # fmt: skip
-#: A rank's process number, its numbers, and once MPI has started, which rank it is.
+#: The variable that marks a rank: its process number, the values of `_NUMBERS`, and its rank in
+#: words once MPI has started.
 _MARK = "DISTARRAY_RANK"
 
 _parent: str | None = None
@@ -27,22 +28,22 @@ _inherited = False
 
 
 def is_child() -> bool:
-    """Whether this process is a world of its own, since its parent is a rank or has started MPI."""
+    """Whether this process is a world of its own: its parent is a rank, or has started MPI."""
     return _parent is not None or _inherited
 
 
 def child_of() -> str:
-    """Whose child this process is, for people: "rank 1 of 4"."""
+    """The parent of this process, in words: "rank 1 of 4"."""
     return _parent or "a process with MPI"
 
 
 def mpi_is_the_parents() -> bool:
-    """Whether the MPI in this memory has been started by the parent, and is not to be touched."""
+    """Whether the parent has started the MPI in this memory, which must not be touched."""
     return _inherited
 
 
 def note_start(rank: int, size: int) -> None:
-    """MPI has started, and has read what its launcher says: children shall not read it."""
+    """Hide the launcher's variables from children, now that MPI has started and read them."""
     if _MARK in os.environ:
         _mark(f"rank {rank} of {size}")
 
@@ -61,10 +62,11 @@ def _numbers() -> str:
 
 
 def _look() -> None:
-    """Find out at the import. A process that goes on as another program (``exec``) is who it was.
+    """Find out at the import whether this process is a child.
 
-    The ranks of a job that a rank has started after MPI have its mark and places of their own, or
-    other numbers.
+    A process that goes on as another program (``exec``) keeps its number, and is still the rank
+    that it was. If a rank starts a job after MPI has started, the ranks of that job inherit its
+    mark, and have places of their own or other numbers.
     """
     launched = any(name in os.environ for name in _PLACES)
     process, _, rest = os.environ.get(_MARK, "").partition(";")

@@ -1,6 +1,6 @@
-"""The ranks that a mesh is made over: those of the world, or of a communicator."""
+"""Root groups, which meshes are made over: that of the world, or of a communicator."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from distarray.comm import processes
 from distarray.comm.group import Group
@@ -9,13 +9,16 @@ from distarray.comm.outside import OutsideGroup
 from distarray.comm.threads import current_world
 from distarray.errors import MeshError
 
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
 __all__ = ["root_group", "world_group"]
 
 
 def world_group() -> Group:
-    """All ranks: of this thread's world if it is a rank of one, of MPI's otherwise.
+    """All ranks: those of this thread's world if it is a rank of one, otherwise those of MPI.
 
-    A child of a rank is a world by itself.
+    A child of a rank is a world of its own.
 
     Examples
     --------
@@ -34,7 +37,7 @@ def world_group() -> Group:
     return group_of()
 
 
-def root_group(comm: Any) -> Group | None:
+def root_group(comm: "MPI.Intracomm | Group | None") -> Group | None:
     """The group of a communicator; None for COMM_NULL."""
     if comm is None:
         return world_group()

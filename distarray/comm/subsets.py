@@ -1,30 +1,32 @@
-"""Some ranks of a group as a group of their own."""
+"""Subsets: some ranks of a group as a group of their own."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from distarray.comm.calls import note as remember
 from distarray.comm.transport import Transport
 
 if TYPE_CHECKING:
     from distarray.comm.group import Group
+    from distarray.comm.mesh import DeviceMesh
+    from distarray.comm.mesh_definition import Definition
 
 __all__ = ["Subsets"]
 
 
 class Subsets(Transport):
-    """What a group knows about itself, and about those that are made of its ranks."""
+    """A group's ranks, and the groups and meshes that are made of them."""
 
-    #: Whether what begins here is remembered, in case ranks wait for one another for ever.
+    #: Whether its conversations are remembered (:mod:`distarray.comm.calls`), for ranks that wait.
     watched: bool = False
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank = rank
         self.size = size
-        #: Conversations of all its ranks so far (see ``distarray.comm.calls``).
+        #: How many conversations all its ranks have had together (see ``distarray.comm.calls``).
         self.number = 0
-        #: Meshes made on this group, by shape and names (see ``distarray.comm.mesh``).
-        self.meshes: dict[Any, Any] = {}
+        #: Meshes made on this group (see ``distarray.comm.mesh``).
+        self.meshes: dict[Definition, DeviceMesh] = {}
         self._children: dict[tuple[int, ...], Group | None] = {}
 
     def split(self, color: int | None, key: int = 0) -> "Group | None":
@@ -56,7 +58,7 @@ class Subsets(Transport):
         return self._children[key]
 
     def free(self) -> None:
-        """Give up the groups below this one and what it holds itself; collective."""
+        """Give up this group's meshes and the groups made of its ranks; collective."""
         children, self._children = self._children, {}
         self.meshes.clear()
         for child in children.values():

@@ -1,8 +1,8 @@
-"""Who talks for this rank: one thread of the process that the rank is.
+"""Talkers: the one thread of a process that may send and receive in a group.
 
-The messages of two threads would meet on one communicator, and each thread take the other's. So
-every group has a talker. On the ranks of the job that is the main thread, on a communicator of its
-own the thread that has made a group of it. In a child process nobody talks for its parent.
+On one communicator the messages of two threads would mix, and each thread would take the other's.
+So every group has a talker: the main thread for the ranks of the job, and for a communicator of
+the program's own the thread that has made a group of it. A child process has none.
 """
 
 import os
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Talker:
-    """The thread that talks for some groups.
+    """The thread that sends and receives in some groups.
 
     Attributes
     ----------
@@ -42,23 +42,24 @@ class Talker:
 
 
 _talkers: WeakSet[Talker] = WeakSet()
-#: Of the groups of the job's ranks.
+#: The talker of the groups of the job's ranks.
 MAIN = Talker(threading.main_thread().ident or 0)
+#: Conditions under which other threads may talk, too; see `allow`.
 _others: list[Callable[[], bool]] = []
 
 
 def talker_here() -> Talker:
-    """The talker of a group that this thread makes on a communicator of its own."""
+    """The talker of a group that this thread makes on a communicator of the program's."""
     return MAIN if get_ident() == MAIN.thread else Talker(get_ident())
 
 
 def allow(talks: Callable[[], bool]) -> None:
-    """Let other threads talk, too, in which `talks()` says that the main one waits for them."""
+    """Let other threads talk, too: those in which `talks()` is true, as the main one waits."""
     _others.append(talks)
 
 
 def may_talk(talker: Talker) -> bool:
-    """Whether this thread may talk in the place of a talker."""
+    """Whether this thread may send and receive where a talker does."""
     thread = talker.thread
     return get_ident() == thread or (thread != 0 and any(talks() for talks in _others))
 
@@ -83,7 +84,7 @@ def check_talker(talker: Talker) -> None:
 
 
 def threads_take_turns() -> bool:
-    """Whether MPI bears conversations of several threads, as long as they come one at a time."""
+    """Whether MPI can be called from several threads, as long as they take turns."""
     from mpi4py import MPI
 
     return bool(MPI.Query_thread() >= MPI.THREAD_SERIALIZED)

@@ -1,7 +1,7 @@
 """Ranks as threads of one process: the same conversations without MPI, for tests.
 
 A rank that skips a collective, calls another one or waits for a message that nobody sends gets an
-error, at once where it can be seen that nothing will come and after a timeout otherwise.
+error: at once where it is clear that nothing will come, and after a timeout otherwise.
 """
 
 import contextvars
@@ -24,6 +24,7 @@ from distarray.errors import DistArrayError, DivergenceError
 __all__ = ["BrokenWorldError", "ThreadGroup", "current_world", "run_threads"]
 
 Result = TypeVar("Result")
+T = TypeVar("T")
 
 _current: contextvars.ContextVar["ThreadGroup | None"] = contextvars.ContextVar(
     "distarray_thread_world", default=None
@@ -36,7 +37,7 @@ class BrokenWorldError(DistArrayError, RuntimeError):
 
 @dataclass
 class _World:
-    """What all groups of one run share: one lock, and who waits for what."""
+    """The state that all groups of one run share: one lock, and the ranks that wait."""
 
     size: int
     timeout: float
@@ -52,7 +53,7 @@ class _World:
         self.condition.notify_all()
 
     def finish(self, rank: int) -> None:
-        """Say that a rank's program has ended."""
+        """Note that a rank's program has ended."""
         with self.condition:
             self.finished.add(rank)
             self._look_for_deadlock()
@@ -82,7 +83,7 @@ class _World:
 
 @dataclass
 class _Round:
-    """One collective: what each rank brought, and what came of it."""
+    """One collective: the values that the ranks bring, and its outcome."""
 
     brought: dict[int, tuple[str, Any]] = field(default_factory=dict)
     error: BaseException | None = None
@@ -91,7 +92,7 @@ class _Round:
 
 
 class _Room:
-    """What the members of one group share."""
+    """The state that the members of one group share."""
 
     def __init__(self, world: _World, ranks: tuple[int, ...]) -> None:
         self.world = world
@@ -117,8 +118,8 @@ class ThreadGroup(Group):
         """The members as ranks of the thread world."""
         return self._room.ranks
 
-    def _meet(self, call: str, value: Any) -> list[Any]:
-        """Bring a value and take everybody's, in rank order; all must make the same call."""
+    def _meet(self, call: str, value: T) -> list[T]:
+        """Bring a value and take all ranks' values, in rank order; all must make the same call."""
         self.check_talker()
         room, world = self._room, self._world
         with world.condition:
@@ -184,13 +185,15 @@ class ThreadGroup(Group):
         if self.rank != root:
             block[...] = values[root]
 
-    def _allgather_object(self, obj: Any) -> list[Any]:
+    def _allgather_object(self, obj: T) -> list[T]:
         return [pickle.loads(data) for data in self._meet("allgather_object", pickle.dumps(obj))]
 
-    def _broadcast_object(self, obj: Any, root: int) -> Any:
+    def _broadcast_object(self, obj: T | None, root: int) -> T:
         data = pickle.dumps(obj) if self.rank == root else b""
         values = self._meet(f"broadcast_object from rank {root}", data)
-        return obj if self.rank == root else pickle.loads(values[root])
+        if self.rank != root:
+            obj = pickle.loads(values[root])
+        return obj  # type: ignore[return-value]
 
     def _barrier(self) -> None:
         self._meet("barrier", None)
@@ -220,6 +223,7 @@ def _parcel(view: Array) -> Array:
 
 
 def _conclude(meeting: _Round) -> None:
+    """Give a collective its outcome, once all ranks are there."""
     calls = {rank: call for rank, (call, _) in sorted(meeting.brought.items())}
     if len(set(calls.values())) > 1:
         lines = "".join(f"\n    rank {rank}  {call}" for rank, call in calls.items())
@@ -253,8 +257,8 @@ def run_threads(
     program : callable
         Called with the rank's group, in a copy of the caller's context (settings, traces).
     timeout : float
-        Seconds a rank waits for the others before it gives up. A wait that cannot end because
-        all others wait too or have ended is given up at once.
+        Seconds that a rank waits for the others before it gives up. It gives up at once if all
+        others wait, too, or have ended.
 
     Returns
     -------
@@ -309,7 +313,7 @@ def run_threads(
 
 
 def _cause(failures: list[tuple[int, BaseException]]) -> BaseException:
-    """The failure to report: the first one that did not come from waiting for a failed rank."""
+    """The failure to report: the first that is no consequence of another rank's."""
     real = [pair for pair in failures if not isinstance(pair[1], BrokenWorldError)]
     rank, error = (real or failures)[0]
     error.add_note(f"(on thread rank {rank})")

@@ -1,15 +1,16 @@
-"""What a way of talking between ranks has to offer: MPI, or threads of one process.
+"""The interface of a transport between ranks, such as MPI or threads of one process.
 
-Methods take host arrays, and trust them. A transport implements the abstract ones; what follows
-from those is overridden where it knows better.
+Methods take host arrays, and trust them. A transport implements the abstract methods, and overrides
+the others where it has something faster.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from distarray.comm import algorithms, ledger
+from distarray.comm.ledger import Note
 from distarray.comm.pending import FINISHED, Pending
 from distarray.comm.talkers import MAIN, Talker, check_talker, may_talk
 from distarray.layout.placement import Fold
@@ -22,62 +23,65 @@ __all__ = ["Array", "Board", "Pair", "Transport"]
 
 #: (peer, strided view)
 Pair = tuple[int, Array]
+T = TypeVar("T")
 
 
 class Board(Protocol):
-    """Memory of which each rank of a group fills its own part, and reads all.
+    """Memory that a group shares: each rank writes its own part, and reads all.
 
     Attributes
     ----------
     slots : list of ndarray
-        The bytes of each rank's part: a row for every other turn.
+        The bytes of each rank's part, in two rows that are used by turns.
     """
 
     slots: list[Array]
 
     def compare(self, count: int, itemsize: int = 0) -> None:
-        """Raise DivergenceError if a rank brings another number of elements, as the later one."""
+        """Raise DivergenceError if a rank that came before brings another number of elements."""
 
     def begin(self) -> None:
-        """Wait for all ranks, and set their marks, of which each has a few, to zero."""
+        """Wait for all ranks, and set all marks, of which each rank has a few, to zero."""
 
     def meet(self) -> None:
-        """Wait for all ranks; what each has written before, all others see afterwards."""
+        """Wait for all ranks; afterwards each sees what the others had written before."""
 
     def mark(self, number: int, count: int) -> None:
-        """Set a mark of this rank's; who sees it sees all that the rank has written before."""
+        """Set a mark of this rank; whoever sees it sees all that the rank has written before."""
 
     def wait_for(self, rank: int, number: int, count: int) -> None:
-        """Wait until a mark of a rank's has come to a count."""
+        """Wait until a mark of a rank has reached a count."""
 
 
 class Transport(ABC):
-    """The conversations of a group's ranks, as MPI or threads hold them."""
+    """The conversations of a group's ranks, by MPI or threads."""
 
     rank: int
     size: int
-    #: The thread that talks to the other ranks.
+    #: Whether `_exchange` takes GPU buffers if MPI is GPU-aware.
+    takes_device_buffers: bool = False
+    #: The thread that sends and receives.
     talker: Talker = MAIN
 
     # -- who may talk -------------------------------------------------------------------------
 
     @property
     def answers(self) -> bool:
-        """Whether this thread of this process can talk to the other ranks, if there are any."""
+        """Whether this thread can talk to the other ranks, or there are none."""
         return self.size == 1 or self.rank < 0 or may_talk(self.talker)
 
     def check_talker(self) -> None:
-        """Raise CommunicationForbidden, with the way out, where this thread cannot."""
+        """Raise CommunicationForbidden, with the way out, where this thread may not talk."""
         if self.size > 1 and self.rank >= 0:
             check_talker(self.talker)
 
     @property
     def guarded(self) -> bool:
-        """Whether messages may be forbidden here; who has none to send then asks all the same."""
+        """Whether messages may be forbidden here: then ranks without any check it as well."""
         return ledger.watching > 0 or get_ident() != self.talker.thread
 
-    def check_exchange(self, nbytes: int, note: object) -> None:
-        """Raise CommunicationForbidden if an `exchange` is, also if this rank sends nothing."""
+    def check_exchange(self, nbytes: int, note: Note) -> None:
+        """Raise CommunicationForbidden if an `exchange` does, even if this rank sends nothing."""
         self.check_talker()
         ledger.check_allowed("exchange", nbytes, note)
 
@@ -94,10 +98,10 @@ class Transport(ABC):
     def _broadcast(self, block: Array, root: int) -> None: ...
 
     @abstractmethod
-    def _allgather_object(self, obj: Any) -> list[Any]: ...
+    def _allgather_object(self, obj: T) -> list[T]: ...
 
     @abstractmethod
-    def _broadcast_object(self, obj: Any, root: int) -> Any: ...
+    def _broadcast_object(self, obj: T | None, root: int) -> T: ...
 
     @abstractmethod
     def _barrier(self) -> None: ...
@@ -108,7 +112,7 @@ class Transport(ABC):
     @abstractmethod
     def _subset(self, ranks: tuple[int, ...]) -> "Group": ...
 
-    # -- what follows from it; transports override where they know better ----------------------
+    # -- made of those; transports override them with something faster -------------------------
 
     def _allreduce(self, block: Array, fold: Fold) -> Array:
         return algorithms.allreduce(self, block, fold)

@@ -1,20 +1,15 @@
-"""Arrays made of parts: where the whole goes, and all parts sent there in one exchange."""
+"""Arrays assembled from parts: the layout of the whole, and one exchange that moves all parts."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from distarray.array import (
-    DistArray,
-    default_layout,
-    empty,
-    movement,
-)
+from distarray.array import DistArray, default_layout, empty, movement
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Layout
 from distarray.plan.joining import joined_layout
+from distarray.typing import DTypeLike, Shape
 
 __all__ = ["Part", "assemble", "fill_parts", "placed_by_size"]
 
@@ -23,25 +18,25 @@ Part = tuple[tuple[int, ...], DistArray]
 
 
 def assemble(
-    shape: tuple[int, ...],
-    dtype: Any,
+    shape: Shape,
+    dtype: DTypeLike,
     parts: Sequence[Part],
     mesh: DeviceMesh,
     layout: Layout | None = None,
 ) -> DistArray:
-    """An array that consists of parts.
+    """The array that consists of the given parts.
 
     Parameters
     ----------
     shape, dtype
         Of the result.
     parts : sequence of (origin, DistArray)
-        Boxes that cover the result, or as much of it as is wanted; no pending folds.
+        Boxes that cover the result, or as much of it as is to be filled; without pending folds.
     mesh : DeviceMesh
-        The one that they are on.
+        The mesh of the parts.
     layout : Layout, optional
-        Of the result; the one for which least is moved if not given, and a default layout if the
-        parts do not say where to cut.
+        Of the result. By default the layout for which the fewest elements move, or a default
+        layout if the parts do not determine one.
 
     Returns
     -------
@@ -49,7 +44,8 @@ def assemble(
 
     Cost
     ----
-    One exchange. For each part one message a pair of ranks at most, with what the receiver lacks.
+    One exchange: for each part at most one message a pair of ranks, with the elements that the
+    receiver lacks.
     """
     if layout is None:
         layout = joined_layout(shape, tuple([(x.layout, origin) for origin, x in parts]))
@@ -61,22 +57,22 @@ def assemble(
 
 
 def placed_by_size(
-    shape: Sequence[int], dtype: Any, operands: Sequence[DistArray], mesh: DeviceMesh
+    shape: Sequence[int], dtype: DTypeLike, operands: Sequence[DistArray], mesh: DeviceMesh
 ) -> Layout:
-    """Where a result goes that no operand says where to cut: divided if it alone is large."""
+    """The layout of a result whose operands determine none: cut if the result alone is large."""
     layout = default_layout(tuple(shape), np.dtype(dtype).itemsize, mesh)
-    everywhere = [x.nbytes for x in operands if x.layout.is_replicated]
-    if any(nbytes >= config.replicate_below for nbytes in everywhere):
+    replicated = [x.nbytes for x in operands if x.layout.is_replicated]
+    if any(nbytes >= config.replicate_below for nbytes in replicated):
         return Layout.replicated(tuple(shape), mesh.shape)
     return layout
 
 
 def fill_parts(result: DistArray, parts: Sequence[Part]) -> None:
-    """Assign each part to its box of an array, all in one exchange."""
-    found = []
+    """Assign each part to its box of an array, in one exchange."""
+    boxes = []
     for origin, part in parts:
         if part.size:
             entries = [(a, 1, n) for a, n in zip(origin, part.shape, strict=True)]
             box = result.sliced(tuple(entries))
-            found.append((box.block, box.layout, part.to_local(), part.layout))
-    movement.assign_each(found, result.mesh)
+            boxes.append((box.block, box.layout, part.to_local(), part.layout))
+    movement.assign_each(boxes, result.mesh)

@@ -1,7 +1,7 @@
-"""How wide the bins of a histogram should be: NumPy's rules, of an array that many ranks hold.
+"""Widths of histogram bins by NumPy's rules, for a distributed array.
 
-Every rule is made of a few numbers about the whole array: its size, extremes, moments, quartiles.
-The quartiles are found by selection, exactly; moments agree with NumPy's to rounding.
+Every rule needs a few numbers about the whole array: its size, extremes, moments and quartiles.
+Quartiles are exact, by selection; moments agree with NumPy's to rounding.
 """
 
 import warnings
@@ -9,22 +9,24 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike as HostArrayLike
 
 from distarray.array import DistArray
 from distarray.engines.reshaping import in_line
+from distarray.typing import ArrayLike
 
-__all__ = ["ESTIMATORS", "bin_count", "difference"]
+__all__ = ["bin_count"]
 
 #: (first edge, last edge)
 Limits = tuple[Any, Any]
 
 
-def _number(x: Any) -> Any:
-    """A finished 0-d result as NumPy's scalar."""
+def _number(x: ArrayLike) -> Any:
+    """A 0-d result as NumPy's scalar."""
     return x.full()[()] if isinstance(x, DistArray) else x
 
 
-def difference(high: Any, low: Any) -> Any:
+def _difference(high: HostArrayLike, low: HostArrayLike) -> Any:
     """``high - low``, unsigned for integers, so that it cannot overflow."""
     kind = np.result_type(high, low)
     if kind.kind != "i":
@@ -35,7 +37,7 @@ def difference(high: Any, low: Any) -> Any:
 
 
 def _spread(x: DistArray) -> Any:
-    return difference(_number(np.max(x)), _number(np.min(x)))
+    return _difference(_number(np.max(x)), _number(np.min(x)))
 
 
 def _sqrt(x: DistArray, limits: Limits) -> Any:
@@ -55,7 +57,7 @@ def _scott(x: DistArray, limits: Limits) -> Any:
 
 
 def _stone(x: DistArray, limits: Limits) -> Any:
-    """By cross-validation, with ever more bins: as many histograms as NumPy takes."""
+    """By cross-validation over rising numbers of bins, as many as NumPy tries."""
     n, spread = x.size, _spread(x)
     if n <= 1 or spread == 0:
         return 0
@@ -94,7 +96,7 @@ def _auto(x: DistArray, limits: Limits) -> Any:
 
 
 #: Name of a rule -> function(array, limits): the width.
-ESTIMATORS: dict[str, Callable[[DistArray, Limits], Any]] = {
+_RULES: dict[str, Callable[[DistArray, Limits], Any]] = {
     "stone": _stone,
     "auto": _auto,
     "doane": _doane,
@@ -107,18 +109,18 @@ ESTIMATORS: dict[str, Callable[[DistArray, Limits], Any]] = {
 
 
 def bin_count(name: str, a: DistArray, limits: Limits, given: bool) -> int:
-    """The number of bins by a rule.
+    """The number of bins that a rule gives.
 
     Parameters
     ----------
     name : str
-        Of the rule.
+        The rule.
     a : DistArray
         The elements.
     limits : tuple
         The outer edges.
     given : bool
-        Whether the caller has chosen them: then elements outside do not count.
+        Whether the caller chose the edges; elements outside of them then do not count.
     """
     low, high = limits
     x = in_line(a)
@@ -128,9 +130,9 @@ def bin_count(name: str, a: DistArray, limits: Limits, given: bool) -> int:
             x = x[kept]
     if not x.size or x.mesh.coords is None:
         return 1
-    width = ESTIMATORS[name](x, limits)
+    width = _RULES[name](x, limits)
     if not width:
         return 1
     if x.dtype.kind in "iu" and width < 1:
         width = 1
-    return int(np.ceil(difference(high, low) / width))
+    return int(np.ceil(_difference(high, low) / width))

@@ -1,47 +1,49 @@
 """The elementwise engine: one NumPy call on each rank, where the operands lie.
 
 Operands that lie elsewhere are brought to the layout that :func:`~distarray.plan.propagate`
-chooses. What has to come from other ranks stays in the buffers it was received in, and the call
-is made once for each cell in which every operand is one array; the part of an operand that is
-here already is therefore never copied.
+chooses. What comes from other ranks stays in the buffers it is received in, and the part of an
+operand that is here already is not copied: see :mod:`distarray.engines.cells`.
 """
+
+from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
+from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, single, wrap
 from distarray.array.portable import Adapted
-from distarray.array.probes import as_mask, check_shapes, check_writeable, result_types
+from distarray.array.probes import (
+    as_mask,
+    check_shapes,
+    check_writeable,
+    refuse_shapes,
+    result_types,
+)
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
+from distarray.engines.cells import Call, Part, Pieces, evaluate
 from distarray.layout import Box, Coords, Layout
-from distarray.plan import (
-    intersect,
-    plan_exchange,
-    propagate,
-    restrict,
-)
-from distarray.typing import Array
+from distarray.plan import plan_exchange, propagate, restrict
+from distarray.typing import Array, ArrayLike, DType, Shape
 
 __all__ = ["alike", "apply_blockwise", "prepare"]
 
 _SCALARS = frozenset({bool, int, float, complex})
-#: What looks at the data types before the shapes, as ufuncs do.
-_TYPES_FIRST = frozenset({operator.eq, operator.ne, np.clip, np.where})
+#: What NumPy is asked about when shapes do not broadcast: it may find fault with the types first.
+_ASKED = frozenset({operator.eq, operator.ne, np.clip, np.where, np.isclose})
 #: More pieces of one operand than this are put together before the call.
 _MOST_PIECES = 16
 
 
 def apply_blockwise(
     function: Callable[..., Any],
-    inputs: Sequence[Any],
+    inputs: Sequence[ArrayLike],
     outs: Sequence[DistArray | None] = (),
-    where: Any = True,
+    where: ArrayLike | bool = True,
     **keywords: Any,
 ) -> Any:
     """Call an elementwise NumPy function on distributed operands, broadcasting them.
@@ -53,11 +55,11 @@ def apply_blockwise(
     inputs : sequence
         Distributed arrays, on one mesh and without pending folds, and anything NumPy takes.
     outs : sequence of DistArray or None
-        Arrays for the results; their layout is then the one worked in.
+        Arrays for the results; the call is then made in their layout.
     where : array_like of bool
         As in a ufunc call.
     **keywords
-        Passed on to `function`.
+        For `function`.
 
     Returns
     -------
@@ -72,69 +74,23 @@ def apply_blockwise(
         found = alike(inputs)
         if found is not None and found[1].shape and found[2].device_type == "cpu":
             return _wrapped(function(*found[0], **keywords), found[1], found[2])
-    mesh = common_mesh(*inputs, *outs, where)
-    operands = [x if type(x) in _SCALARS else as_distarray(x, mesh) for x in inputs]
-    mask = True if where is True else as_mask(where, mesh)
-    arrays = [x for x in (*operands, mask) if isinstance(x, DistArray)]
-    given = [out for out in outs if out is not None]
-    check_writeable(given)
-    try:
-        result = _working_layout(arrays, given)
-    except ValueError:
-        if isinstance(function, np.ufunc) or function in _TYPES_FIRST:
-            result_types(function, operands, outs, keywords)  # what NumPy looks at first
-        raise
-    types = None
-    asked = bool(outs) and mesh.device_type != "cpu"  # CuPy refuses less, and otherwise
-    if asked or mask is not True or any(x.layout is not result for x in (*arrays, *given)):
-        # Asked of NumPy before anything is sent: what it refuses, it refuses on all ranks.
-        types = result_types(function, operands, outs, keywords)
-    parts: list[Any] = [_local(x, result) if isinstance(x, DistArray) else x for x in operands]
-    mask = _local(mask, result) if isinstance(mask, DistArray) else mask
-    blocks = _targets(outs, result, mesh, filled=mask is not True)
-    scalar = not result.shape and not outs and _gives_scalar(function, operands, keywords)
-    function = _adapted(function, mesh)
-    asked_for = function, parts, mask, blocks, (result.local_shape(mesh.coords), types), keywords
-    value = _agreed(mesh, asked_for) if _depends(arrays, given) else _evaluate(*asked_for)
-    if scalar:
-        value = tuple(map(mesh.scalar, value)) if type(value) is tuple else mesh.scalar(value)
-    if isinstance(value, tuple):
-        given_outs = list(outs) or [None] * len(value)
-        pairs = zip(value, given_outs, strict=True)
-        return tuple([_finish(block, out, result, mesh) for block, out in pairs])
-    return _finish(value, outs[0] if outs else None, result, mesh)
+    request = _Request(function, inputs, outs, where, keywords)
+    layout = _working_layout(request)
+    call = _call(request, layout)
+    fails_alone = _depends(request)
+    value = agreed(request.mesh.group, partial(evaluate, call)) if fails_alone else evaluate(call)
+    return _results(value, request, layout)
 
 
-def _adapted(function: Callable[..., Any], mesh: DeviceMesh) -> Callable[..., Any]:
-    """The function as it can be called on blocks, with results to write to among the arguments."""
-    if mesh.device_type != "cpu":
-        return Adapted(function, mesh.xp)
-    if isinstance(function, np.ufunc):
-        return faults.DETOURS.get(function, function)  # type: ignore[no-any-return]
-    return function
+# -- operands that lie alike -----------------------------------------------------------------------
 
 
-def _depends(arrays: Sequence[DistArray], outs: Sequence[DistArray]) -> bool:
-    """Whether elements decide if there is a result: an object may have no such operation.
-
-    What is converted to text, or text that is converted to numbers, may be too long or no number.
-    """
-    for x in arrays:
-        if x.block.dtype.hasobject:
-            return True
-    return bool(outs) and any(out.block.dtype.kind in "SU" for out in outs)
-
-
-def _agreed(mesh: DeviceMesh, asked_for: tuple[Any, ...]) -> Any:
-    return agreed(mesh.group, partial(_evaluate, *asked_for))
-
-
-def alike(operands: Iterable[Any]) -> tuple[list[Array], Layout, DeviceMesh] | None:
+def alike(operands: Iterable[Any]) -> tuple[list[Any], Layout, DeviceMesh] | None:
     """Blocks of operands that all lie alike or are Python's numbers, their layout and mesh.
 
     None for others, and where none is distributed.
     """
-    blocks = []
+    blocks: list[Any] = []
     layout: Layout | None = None
     mesh: Any = None
     for x in operands:
@@ -157,28 +113,178 @@ def _wrapped(value: Any, layout: Layout, mesh: DeviceMesh) -> Any:
     return wrap(value, layout, mesh)
 
 
-def _gives_scalar(function: Callable[..., Any], operands: Sequence[Any], keywords: Any) -> bool:
-    """Whether NumPy's result for 0-d operands is a scalar; what CuPy gives does not tell."""
-    if isinstance(function, np.ufunc):
+# -- operands of any layout ------------------------------------------------------------------------
+
+
+class _Request:
+    """A call with its operands on one mesh; raises NumPy's errors about a mask and `outs`.
+
+    Attributes
+    ----------
+    operands : list of DistArray or number
+        What the function reads.
+    mask : DistArray or None
+        The call's `where`.
+    arrays : list of DistArray
+        The distributed arrays among them.
+    given : list of DistArray
+        The arrays for results.
+    mesh : DeviceMesh
+        That of all.
+    """
+
+    __slots__ = ("arrays", "function", "given", "keywords", "mask", "mesh", "operands", "outs")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        inputs: Sequence[ArrayLike],
+        outs: Sequence[DistArray | None],
+        where: ArrayLike | bool,
+        keywords: dict[str, Any],
+    ) -> None:
+        self.function, self.outs, self.keywords = function, outs, keywords
+        self.mesh = mesh = common_mesh(*inputs, *outs, where)
+        self.operands: list[Any] = [
+            x if type(x) in _SCALARS else as_distarray(x, mesh) for x in inputs
+        ]
+        self.arrays = [x for x in self.operands if isinstance(x, DistArray)]
+        self.mask: DistArray | None = None
+        if where is not True:
+            self.mask = as_mask(where, mesh)
+            self.arrays.append(self.mask)
+        self.given = [out for out in outs if out is not None]
+        check_writeable(self.given)
+
+    def result_types(self) -> list[DType]:
+        """Data types of the results; raises what NumPy raises about those of the operands."""
+        is_bare = not self.keywords and not self.outs and self.mask is None
+        if is_bare and len(self.arrays) == len(self.operands) and type(self.function) is np.ufunc:
+            return _ufunc_types(self.function, tuple([x.block.dtype for x in self.arrays]))
+        return result_types(self.function, self.operands, self.outs, self.keywords)
+
+
+@lru_cache(maxsize=1024)
+def _ufunc_types(ufunc: np.ufunc, dtypes: tuple[DType, ...]) -> list[DType]:
+    return result_types(ufunc, [np.empty(0, dtype) for dtype in dtypes], (), {})
+
+
+def _working_layout(request: _Request) -> Layout:
+    """The layout to compute in: that of the `outs`, or the one for which least has to move."""
+    try:
+        if request.given:
+            check_shapes(request.arrays, request.given)
+        return _chosen_layout([*request.given, *request.arrays])
+    except ValueError:
+        if isinstance(request.function, np.ufunc) or request.function in _ASKED:
+            refuse_shapes(request.function, request.operands, request.outs, request.keywords)
+        raise
+
+
+def _chosen_layout(arrays: Sequence[DistArray]) -> Layout:
+    first = arrays[0].layout
+    for x in arrays:
+        if x.layout is not first:
+            layouts, sizes = [x.layout for x in arrays], [x.itemsize for x in arrays]
+            return propagate(tuple(layouts), tuple(sizes)).result
+    return first
+
+
+def _call(request: _Request, layout: Layout) -> Call:
+    """This rank's call: brings to it what it lacks of the operands.
+
+    What NumPy refuses is refused before anything is sent, on all ranks.
+    """
+    mesh, dtypes = request.mesh, None
+    if _is_asked(request, layout):
+        dtypes = request.result_types()
+    parts = [_part(x, layout) if isinstance(x, DistArray) else x for x in request.operands]
+    mask: Any = None if request.mask is None else _part(request.mask, layout)
+    outs = [None if out is None else _target(out, request, layout) for out in request.outs]
+    shape = layout.local_shape(mesh.coords)
+    return Call(_callee(request), parts, mask, outs, shape, dtypes, request.keywords)
+
+
+def _is_asked(request: _Request, layout: Layout) -> bool:
+    """Whether NumPy is asked for the data types of the results.
+
+    Where all arrays lie alike, the call itself raises on all ranks; but CuPy refuses less.
+    """
+    if request.mask is not None or (request.outs and request.mesh.device_type != "cpu"):
         return True
-    tiny = [np.ones((), x.dtype) if isinstance(x, DistArray) else x for x in operands]
+    for x in request.arrays:
+        if x.layout is not layout:
+            return True
+    return bool(request.given) and any(out.layout is not layout for out in request.given)
+
+
+def _callee(request: _Request) -> Callable[..., Any]:
+    """The function as it takes blocks, and blocks for results."""
+    function = request.function
+    if request.mesh.device_type != "cpu":
+        return Adapted(function, request.mesh.xp)
+    return faults.DETOURS.get(function, function) if isinstance(function, np.ufunc) else function
+
+
+def _target(out: DistArray, request: _Request, layout: Layout) -> Array:
+    """A block to compute into: an `out`'s own, or a fresh one if that lies otherwise.
+
+    With a mask not all elements will be written: a fresh one begins with those of `out`.
+    """
+    mesh = request.mesh
+    if out.layout is layout or request.mask is not None:
+        return movement.moved(out.block, out.layout, layout, mesh)
+    fresh: Array = mesh.xp.empty(layout.local_shape(mesh.coords), out.dtype)
+    return fresh
+
+
+def _depends(request: _Request) -> bool:
+    """Whether a rank may fail by itself, for elements that it holds.
+
+    An object may lack the operation; converted to a string, or from one, an element may be too
+    long or no number.
+    """
+    for x in request.arrays:
+        if x.block.dtype.hasobject:
+            return True
+    return bool(request.given) and any(out.block.dtype.kind in "SU" for out in request.given)
+
+
+def _results(value: Any, request: _Request, layout: Layout) -> Any:
+    """The blocks of the results as arrays, those of `outs` among them."""
+    mesh, outs = request.mesh, request.outs
+    if not outs:
+        if not layout.shape and _gives_scalar(request):
+            several = isinstance(value, tuple)
+            value = tuple(map(mesh.scalar, value)) if several else single(value, layout, mesh)
+        return _wrapped(value, layout, mesh)
+    values = value if isinstance(value, tuple) else (value,)
+    pairs = zip(values, outs, strict=True)
+    found = tuple([_finish(block, out, layout, mesh) for block, out in pairs])
+    return found if isinstance(value, tuple) else found[0]
+
+
+def _gives_scalar(request: _Request) -> bool:
+    """Whether NumPy's result for 0-d operands is a scalar; what CuPy gives does not tell."""
+    if isinstance(request.function, np.ufunc):
+        return True
+    tiny = [np.ones((), x.dtype) if isinstance(x, DistArray) else x for x in request.operands]
     with np.errstate(all="ignore"):
-        return isinstance(function(*tiny, **keywords), np.generic)
+        return isinstance(request.function(*tiny, **request.keywords), np.generic)
 
 
-def _working_layout(arrays: Sequence[DistArray], outs: Sequence[DistArray]) -> Layout:
-    """The layout to compute in: the one for which least has to move."""
-    if outs:
-        check_shapes(arrays, outs)
-    everything = [*outs, *arrays]
-    first = everything[0].layout
-    if all(x.layout is first for x in everything):
-        return first
-    layouts, sizes = [x.layout for x in everything], [x.itemsize for x in everything]
-    return propagate(tuple(layouts), tuple(sizes)).result
+def _finish(block: Array, out: DistArray | None, layout: Layout, mesh: DeviceMesh) -> DistArray:
+    if out is None:
+        return wrap(block, layout, mesh)
+    if out.layout is not layout:
+        movement.assign(out.block, out.layout, block, layout, mesh)
+    return out
 
 
-def prepare(*inputs: Any) -> tuple[list[Any], Layout, DeviceMesh]:
+# -- operands brought to a layout ------------------------------------------------------------------
+
+
+def prepare(*inputs: ArrayLike) -> tuple[list[Any], Layout, DeviceMesh]:
     """Blocks of operands brought to one layout, that layout, and the mesh.
 
     For functions that need their operands side by side but not one call of one function.
@@ -193,66 +299,6 @@ def prepare(*inputs: Any) -> tuple[list[Any], Layout, DeviceMesh]:
     return blocks, result, mesh
 
 
-def _targets(
-    outs: Sequence[DistArray | None], layout: Layout, mesh: DeviceMesh, filled: bool
-) -> list[Array | None]:
-    """Blocks to compute into: an `out`'s own, or a fresh one if it lies otherwise.
-
-    With `filled` a fresh one begins with the elements of `out`: not all will be written.
-    """
-    blocks: list[Array | None] = []
-    for out in outs:
-        if out is None or out.layout is layout:
-            blocks.append(None if out is None else out.block)
-        elif filled:
-            blocks.append(movement.moved(out.block, out.layout, layout, mesh))
-        else:
-            blocks.append(mesh.xp.empty(layout.local_shape(mesh.coords), out.dtype))
-    return blocks
-
-
-def _finish(block: Array, out: DistArray | None, layout: Layout, mesh: DeviceMesh) -> DistArray:
-    if out is None:
-        return wrap(block, layout, mesh)
-    if out.layout is not layout:
-        movement.assign(out.block, out.layout, block, layout, mesh)
-    return out
-
-
-class _Pieces(list[tuple[Box, Array]]):
-    """An operand in several arrays, each with its box in the result's block."""
-
-
-def _local(x: DistArray, result: Layout) -> Any:
-    """This rank's part of an operand: one array that broadcasts, or pieces."""
-    layout, mesh = x.layout, x.mesh
-    if layout is result:
-        return x.block
-    target = restrict(result, layout.shape)
-    absent = (mesh.coords is None or result.ats) and not result.holds(mesh.coords)
-    if layout is target:
-        return _nothing(x, result) if absent else x.block
-    if layout.is_replicated:
-        return _nothing(x, result) if absent else movement.moved(x.block, layout, target, mesh)
-    found = movement.pieces(x.block, layout, target, mesh)
-    if absent:
-        return _nothing(x, result)
-    shape = target.local_shape(x.mesh.coords)
-    if len(found) == 1 and found[0][1].shape == shape:
-        return found[0][1]
-    if len(found) > _MOST_PIECES or not prod(shape):
-        return _assemble(found, shape, x)
-    boxes = _boxes(layout, result, x.mesh.coords)
-    return _Pieces([(box, part) for box, (_, part) in zip(boxes, found, strict=True)])
-
-
-def _assemble(found: Sequence[movement.Piece], shape: tuple[int, ...], x: DistArray) -> Array:
-    block = x.mesh.xp.empty(shape, x.dtype)
-    for slices, part in found:
-        block[slices] = part
-    return block
-
-
 def _assembled(x: DistArray, result: Layout) -> Array:
     """This rank's part of an operand in one array that broadcasts."""
     target = restrict(result, x.shape)
@@ -260,170 +306,69 @@ def _assembled(x: DistArray, result: Layout) -> Array:
     return block if result.holds(x.mesh.coords) else _nothing(x, result)
 
 
+def _part(x: DistArray, result: Layout) -> Part:
+    """This rank's part of an operand: one array that broadcasts, or pieces."""
+    layout, mesh = x.layout, x.mesh
+    if layout is result:
+        block: Array = x.block
+        return block
+    target, holds = restrict(result, layout.shape), result.holds(mesh.coords)
+    if layout is target or layout.is_replicated:
+        return movement.moved(x.block, layout, target, mesh) if holds else _nothing(x, result)
+    found = movement.pieces(x.block, layout, target, mesh)
+    return _joined(found, x, target, result) if holds else _nothing(x, result)
+
+
+def _joined(
+    found: Sequence[movement.Piece], x: DistArray, target: Layout, result: Layout
+) -> Array | Pieces:
+    """The pieces of an operand, in one array if they are one, very many, or empty."""
+    shape = target.local_shape(x.mesh.coords)
+    if len(found) == 1 and found[0][1].shape == shape:
+        return found[0][1]
+    if len(found) <= _MOST_PIECES and 0 not in shape:
+        boxes = _boxes(x.layout, result, x.mesh.coords)
+        return Pieces([(box, piece) for box, (_, piece) in zip(boxes, found, strict=True)])
+    block: Array = x.mesh.xp.empty(shape, x.dtype)
+    for slices, piece in found:
+        block[slices] = piece
+    return block
+
+
 def _nothing(x: DistArray, result: Layout) -> Array:
     """The part of a rank that holds nothing of the result: empty, and of the result's own shape.
 
     The operand's block may have dimensions of length 1 where the result's has none.
     """
-    return x.mesh.xp.empty(result.local_shape(x.mesh.coords), x.dtype)
+    empty: Array = x.mesh.xp.empty(result.local_shape(x.mesh.coords), x.dtype)
+    return empty
 
 
 @lru_cache(maxsize=4096)
-def _boxes(layout: Layout, result: Layout, coords: Coords) -> tuple[Box, ...]:
-    """Where the pieces of an operand belong in the result's block, in `movement.pieces`' order."""
+def _boxes(layout: Layout, result: Layout, coords: Coords | None) -> tuple[Box, ...]:
+    """The boxes of an operand's pieces in the result's block, in `movement.pieces`' order."""
     target = restrict(result, layout.shape)
     plan = plan_exchange(layout, target, coords)
     slices = [plan.kept[1]] if plan.kept else []
     slices += [transfer.slices for transfer in plan.receives]
-    local = result.local_shape(coords)
-    return tuple([_lifted(part, layout.shape, result.shape, local) for part in slices])
+    shape = result.local_shape(coords)
+    return tuple([_lifted(part, layout.shape, result.shape, shape) for part in slices])
 
 
-def _lifted(
-    slices: Sequence[slice], shape: tuple[int, ...], whole: tuple[int, ...], local: tuple[int, ...]
-) -> Box:
-    """The box, in the result's block, of a piece of an operand that broadcasts onto it."""
+def _lifted(slices: Sequence[slice], shape: Shape, whole: Shape, block: Shape) -> Box:
+    """The box, in the result's block, of a piece of an operand that broadcasts onto it.
+
+    Parameters
+    ----------
+    slices : sequence of slice
+        Of the operand's part for this rank.
+    shape, whole : tuple of int
+        Of the operand and of the result.
+    block : tuple of int
+        Of the result's block.
+    """
     lead = len(whole) - len(shape)
-    box = [(0, extent) for extent in local[:lead]]
-    for part, extent, out, have in zip(slices, shape, whole[lead:], local[lead:], strict=True):
+    box = [(0, extent) for extent in block[:lead]]
+    for part, extent, out, have in zip(slices, shape, whole[lead:], block[lead:], strict=True):
         box.append((part.start, part.stop) if extent == out else (0, have))
     return tuple(box)
-
-
-#: Shape of the block to compute, and data types of the results where they have been asked for.
-_Wanted = tuple[tuple[int, ...], list[Any] | None]
-
-
-def _evaluate(
-    function: Callable[..., Any],
-    parts: list[Any],
-    mask: Any,
-    outs: list[Array | None],
-    wanted: _Wanted,
-    keywords: dict[str, Any],
-) -> Any:
-    if any(isinstance(part, _Pieces) for part in (*parts, mask)):
-        return _by_cells(function, parts, mask, outs, wanted, keywords)
-    if mask is not True:
-        keywords = {**keywords, "where": mask}
-        if not outs:
-            outs = [*_allocated(wanted, [*parts, mask])]
-    if outs:
-        keywords = {**keywords, "out": tuple(outs) if len(outs) > 1 else outs[0]}
-    return function(*parts, **keywords)
-
-
-def _allocated(wanted: _Wanted, parts: Sequence[Any]) -> list[Array]:
-    """Blocks for the results, on the device that the operands are on."""
-    shape, types = wanted
-    samples = [part[0][1] if isinstance(part, _Pieces) else part for part in parts]
-    like = next(sample for sample in samples if hasattr(sample, "dtype"))
-    return [np.empty_like(like, dtype, "C", False, shape) for dtype in types or []]
-
-
-def _by_cells(
-    function: Callable[..., Any],
-    parts: list[Any],
-    mask: Any,
-    outs: list[Array | None],
-    wanted: _Wanted,
-    keywords: dict[str, Any],
-) -> Any:
-    """One call for each box in which every operand is one array."""
-    targets = _cell_targets(parts, mask, outs, wanted)
-    operands = [*parts, mask] if mask is not True else parts
-    for key, sources in _cells(tuple([_outline(operand) for operand in operands]), wanted[0]):
-        views = [_at(operand, source) for operand, source in zip(operands, sources, strict=True)]
-        where = {"where": views.pop()} if mask is not True else {}
-        found = tuple([target[key] for target in targets])
-        if isinstance(function, (np.ufunc, Adapted, faults.Detour)):
-            function(*views, out=found if len(found) > 1 else found[0], **where, **keywords)
-        else:
-            found[0][...] = function(*views, **keywords)
-    for position, out in enumerate(outs):
-        if out is not None and targets[position] is not out:
-            out[...] = targets[position]
-            targets[position] = out
-    return tuple(targets) if len(targets) > 1 else targets[0]
-
-
-def _cell_targets(
-    parts: list[Any], mask: Any, outs: list[Array | None], wanted: _Wanted
-) -> list[Array]:
-    """What the cells are computed into: an `out` where no cell's result can spoil another's."""
-    if outs and not any(out is None or _clash(out, parts, mask) for out in outs):
-        return list(outs)
-    targets = _allocated(wanted, [*parts, mask])
-    for position, out in enumerate(outs):
-        if out is None:
-            continue
-        if not _clash(out, parts, mask):
-            targets[position] = out
-        elif mask is not True:
-            targets[position][...] = out
-    return targets
-
-
-def _clash(out: Array, parts: Sequence[Any], mask: Any) -> bool:
-    """Whether writing one cell might change what a later cell reads."""
-    arrays = []
-    for part in (*parts, mask):
-        arrays += [a for _, a in part] if isinstance(part, _Pieces) else [part]
-    return any(hasattr(a, "dtype") and a is not out and np.may_share_memory(a, out) for a in arrays)
-
-
-#: What of an operand to take: the number of the piece, or None for an operand in one piece, and
-#: the slices of it; None for a scalar, which is taken as it is.
-_Source = tuple[int | None, tuple[slice, ...]] | None
-
-
-def _outline(operand: Any) -> tuple[bool, Any]:
-    """Whether an operand is in pieces; their boxes and shapes, or its shape (None: a scalar)."""
-    if isinstance(operand, _Pieces):
-        return True, tuple([(box, part.shape) for box, part in operand])
-    return False, operand.shape if getattr(operand, "ndim", 0) else None
-
-
-@lru_cache(maxsize=4096)
-def _cells(
-    outlines: tuple[tuple[bool, Any], ...], shape: tuple[int, ...]
-) -> list[tuple[tuple[slice, ...], list[_Source]]]:
-    """The boxes in which every operand is one array: slices of the result, and what to take."""
-    whole = tuple([(0, extent) for extent in shape])
-    cells: list[Box] = [whole]
-    for in_pieces, outline in outlines:
-        if in_pieces:
-            met = [intersect(cell, box) for cell in cells for box, _ in outline]
-            cells = [cell for cell in met if cell is not None]
-    found = []
-    for cell in cells:
-        key = tuple([slice(start, stop) for start, stop in cell])
-        found.append((key, [_source(cell, whole, *outline) for outline in outlines]))
-    return found
-
-
-def _source(cell: Box, whole: Box, in_pieces: bool, outline: Any) -> _Source:
-    if not in_pieces:
-        return None if outline is None else (None, _key(outline, cell, whole))
-    for number, (box, shape) in enumerate(outline):
-        if intersect(box, cell) == cell:
-            return number, _key(shape, cell, box)
-    raise AssertionError("every cell lies within one piece of each operand")
-
-
-def _at(operand: Any, source: _Source) -> Any:
-    """An operand's elements for a cell."""
-    if source is None:
-        return operand
-    number, key = source
-    return operand[key] if number is None else operand[number][1][key]
-
-
-def _key(shape: tuple[int, ...], cell: Box, box: Box) -> tuple[slice, ...]:
-    """Slices of an array that broadcasts onto `box`, for the elements of `cell`."""
-    lead = len(cell) - len(shape)
-    key = []
-    for extent, (start, stop), (low, high) in zip(shape, cell[lead:], box[lead:], strict=True):
-        stretched = extent == 1 and high - low != 1
-        key.append(slice(None) if stretched else slice(start - low, stop - low))
-    return tuple(key)

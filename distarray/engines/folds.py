@@ -1,9 +1,9 @@
-"""How results of a reduction are folded across ranks, ufunc by ufunc.
+"""Folds of the ranks' partial results by a ufunc: which ufuncs allow it, and how each one does it.
 
-Associative ufuncs fold what the ranks have made of their own blocks: by an allreduce where
-:class:`~distarray.layout.Fold` has the operation, by gathering and folding rows otherwise. All
-others (subtract, divide, power, ...) and everything whose order must be kept go along the axis,
-rank after rank, in :mod:`distarray.engines.chains`.
+An associative ufunc reduces each rank's block, and then folds the ranks' results: by an allreduce
+where :class:`~distarray.layout.Fold` has the operation, otherwise by gathering rows and folding
+them. All others (subtract, divide, power, ...) and every operation whose order must be kept go
+along the axis, rank after rank, in :mod:`distarray.engines.chains`.
 """
 
 from collections.abc import Callable
@@ -17,26 +17,26 @@ from distarray.comm.group import Group
 from distarray.layout import Fold
 from distarray.typing import Array
 
-__all__ = ["RULES", "Rule", "Ufunc", "combine", "exclusive", "fold_rows", "identity", "neutral"]
+__all__ = ["RULES", "Rule", "Ufunc", "combine", "exclusive", "fold_with", "identity", "neutral"]
 
-#: A `numpy.ufunc`; the stubs know less of its methods than it has.
-Ufunc = Any
+#: The type of a ufunc, in signatures.
+Ufunc = np.ufunc
 
-#: Up to this many gathered bytes every rank folds everything; above it each folds one piece.
+#: Up to this many gathered bytes every rank folds everything; above it each rank folds one piece.
 GATHER_BELOW = 1 << 16
-#: So few bytes are gathered from any number of ranks: to cut them in pieces would not pay.
+#: Up to this many bytes are gathered from any number of ranks, since cutting them does not pay.
 SMALL = 64
 
 
 class Rule(NamedTuple):
-    """What an associative and commutative ufunc allows.
+    """The properties of an associative and commutative ufunc.
 
     Attributes
     ----------
     fold : Fold or None
-        The fold that carries it out; None where there is none.
+        The fold that carries it out, if there is one.
     idempotent : bool
-        Whether folding a value in twice changes nothing.
+        Whether folding in a value twice changes nothing.
     rounds : bool
         Whether its floating-point results depend on the order.
     """
@@ -46,7 +46,7 @@ class Rule(NamedTuple):
     rounds: bool = False
 
 
-RULES: dict[Ufunc, Rule] = {
+RULES: dict[np.ufunc, Rule] = {
     np.add: Rule(Fold.SUM, rounds=True),
     np.multiply: Rule(Fold.PROD, rounds=True),
     np.maximum: Rule(Fold.MAX, idempotent=True),
@@ -67,8 +67,8 @@ RULES: dict[Ufunc, Rule] = {
 
 
 @lru_cache(maxsize=256)
-def identity(ufunc: Ufunc, dtype: np.dtype[Any]) -> Any:
-    """What leaves every value as it is when folded in: the contribution of an empty block."""
+def identity(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
+    """The value that changes no other when folded in: the contribution of an empty block."""
     if ufunc in (np.maximum, np.minimum, np.fmax, np.fmin):
         return _extreme(ufunc, dtype)
     if ufunc is np.bitwise_and:
@@ -77,14 +77,15 @@ def identity(ufunc: Ufunc, dtype: np.dtype[Any]) -> Any:
 
 
 @lru_cache(maxsize=256)
-def neutral(ufunc: Ufunc, dtype: np.dtype[Any]) -> Any:
-    """The identity that leaves the sign of a zero as it is, too; NumPy's sums start from 0.0."""
+def neutral(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
+    """The identity that also keeps the sign of a zero; NumPy's sums start from 0.0."""
     if ufunc is np.add and dtype.kind in "fc":
         return dtype.type(complex(-0.0, -0.0) if dtype.kind == "c" else -0.0)
     return identity(ufunc, dtype)
 
 
-def _extreme(ufunc: Ufunc, dtype: np.dtype[Any]) -> Any:
+def _extreme(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
+    """The identity of a maximum or minimum: the most extreme value of the other side."""
     lowest = ufunc in (np.maximum, np.fmax)
     if dtype.kind in "fc":
         if ufunc in (np.fmax, np.fmin):
@@ -96,34 +97,34 @@ def _extreme(ufunc: Ufunc, dtype: np.dtype[Any]) -> Any:
     if dtype.kind in "mM":
         if ufunc in (np.fmax, np.fmin):
             return np.array("NaT", dtype)[()]
-        info = np.iinfo(np.int64)  # the lowest integer of all is NaT's
+        info = np.iinfo(np.int64)  # the lowest integer is NaT
         return np.array(info.min + 1 if lowest else info.max, np.int64).view(dtype)[()]
     limits = np.iinfo(dtype)
     return dtype.type(limits.min if lowest else limits.max)
 
 
-def combine(group: Group, block: Array, ufunc: Ufunc) -> Array:
-    """Fold the ranks' blocks with an associative ufunc; every rank gets the result."""
+def combine(group: Group, block: Array, ufunc: np.ufunc) -> Array:
+    """Fold the ranks' blocks by an associative ufunc; every rank gets the result."""
     fold = RULES[ufunc].fold
     if fold is not None:
         return group.allreduce(block, fold)
-    # Without a dtype: these keep the blocks', and NumPy takes none with a byte order or a unit.
-    rows = fold_rows(group, block.reshape(-1), lambda rows: ufunc_method(ufunc, "reduce", rows, 0))
-    return rows.reshape(block.shape)
+    # Without a dtype: these ufuncs keep it, and NumPy takes none with a byte order or a unit.
+    flat = fold_with(group, block.reshape(-1), lambda rows: ufunc_method(ufunc, "reduce", rows, 0))
+    return flat.reshape(block.shape)
 
 
-def fold_rows(group: Group, block: Array, fold: Callable[[Array], Array]) -> Array:
-    """Fold the ranks' blocks with a function of all of them, element by element.
+def fold_with(group: Group, block: Array, fold: Callable[[Array], Array]) -> Array:
+    """Fold the ranks' blocks, element by element, with a function of all contributions.
 
     Parameters
     ----------
     group : Group
-        Whose blocks; collective.
+        The ranks; collective.
     block : array
         Elements along the first axis; equal shape and dtype on every rank.
     fold : callable
-        Takes contributions stacked along a new first axis, in rank order, any number of elements
-        at a time, and gives the results for these elements along its first axis.
+        Takes the contributions to some of the elements, stacked along a new first axis in rank
+        order, and returns the results for these elements along its first axis.
 
     Returns
     -------
@@ -132,8 +133,8 @@ def fold_rows(group: Group, block: Array, fold: Callable[[Array], Array]) -> Arr
 
     Cost
     ----
-    Small blocks: one allgather. Large ones: each rank folds one piece, so that twice the block is
-    sent, as in an allreduce.
+    Small blocks: one allgather. Large ones: each rank folds one piece, and sends twice the size of
+    its block, as in an allreduce.
     """
     if group.size == 1:
         return fold(block[None])
@@ -144,21 +145,21 @@ def fold_rows(group: Group, block: Array, fold: Callable[[Array], Array]) -> Arr
     return np.concatenate(group.allgather_varied(mine, [len(piece) for piece in pieces]))
 
 
-def exclusive(group: Group, block: Array, ufunc: Ufunc, start: Any, backwards: bool) -> Array:
-    """Fold of the blocks of all lower ranks; of all higher ones if it goes backwards.
+def exclusive(group: Group, block: Array, ufunc: np.ufunc, start: Array, backwards: bool) -> Array:
+    """The fold of the blocks of all lower ranks, or of all higher ones.
 
     Parameters
     ----------
     group : Group
-        Whose blocks; collective.
+        The ranks; collective.
     block : array
         Equal shape and dtype on every rank.
     ufunc : ufunc
         An associative one.
     start : scalar
-        What the first one gets.
+        The result on the first rank of the scan.
     backwards : bool
-        Whether the last rank is the first of the scan, as in a view with a negative step.
+        Whether the scan starts from the last rank, as in a view with a negative step.
     """
     if backwards:
         group = group.subset(tuple(reversed(range(group.size)))) or group

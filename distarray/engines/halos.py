@@ -1,11 +1,10 @@
-"""Overlapping sections of a dimension: this rank's block with what its neighbours hold beside it.
+"""Halos: this rank's block of a cut dimension together with indices that its neighbours own.
 
-A layout gives every index one owner. What moves a window over a cut dimension needs some indices
-on two ranks or more; they are brought here, directly into one array.
+A layout gives every index one owner. An operation that moves a window over a cut dimension needs
+some indices on several ranks; each rank receives them directly into one array.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from distarray.array import DistArray
 from distarray.layout import Cut
@@ -14,6 +13,9 @@ from distarray.typing import Array
 
 __all__ = ["spanning"]
 
+#: A block of the cut, and a view to send to it or to receive from it.
+_Pair = tuple[int, Array]
+
 
 def spanning(
     x: DistArray,
@@ -21,7 +23,7 @@ def spanning(
     needs: Callable[[int], Interval],
     askers: Callable[[int, int], range],
 ) -> Array:
-    """The elements that this rank needs along a cut dimension, whoever holds them.
+    """The elements that this rank needs along a cut dimension, whichever ranks hold them.
 
     Parameters
     ----------
@@ -30,21 +32,22 @@ def spanning(
     dim : int
         The dimension.
     needs : callable
-        Number of a block of the dimension's cut -> start and stop of the indices it needs; the
-        start is not above the stop, and both lie within the extent.
+        Maps the number of a block of the cut to the start and stop of the indices that it needs;
+        ``0 <= start <= stop <= extent``.
     askers : callable
-        Start and stop of some indices -> the blocks that may need any of them.
+        Maps the start and stop of some indices to the blocks that may need any of them.
 
     Returns
     -------
     array
-        The block itself, or a view of it, if nothing has to be received.
+        The block itself or a view of it if nothing has to be received.
 
     Cost
     ----
-    One message a pair of ranks, of what one lacks and the other holds.
+    One message a pair of ranks, with the elements that one needs and the other owns.
     """
-    cut, mesh, block = x.layout.cuts[dim], x.mesh, x.block
+    cut, mesh = x.layout.cuts[dim], x.mesh
+    block: Array = x.block
     if mesh.coords is None:
         return block
     part = cut.part(mesh.coords)
@@ -52,15 +55,15 @@ def spanning(
     low, high = needs(part)
     if cut.parts == 1:
         return block[_along(dim, low - own[0], high - own[0])]
-    sends = []
+    sends: list[_Pair] = []
     for peer in askers(*own):
         shared = _common(needs(peer), own)
         if peer != part and shared is not None:
             sends.append((peer, block[_along(dim, shared[0] - own[0], shared[1] - own[0])]))
     shape = list(block.shape)
     shape[dim] = high - low
-    target = mesh.xp.empty(tuple(shape), block.dtype)
-    receives = []
+    target: Array = mesh.xp.empty(tuple(shape), block.dtype)
+    receives: list[_Pair] = []
     for peer in cut.owners(low, high):
         shared = _common((low, high), cut.interval(peer))
         if shared is None:
@@ -74,18 +77,19 @@ def spanning(
     return target
 
 
-def _exchange(x: DistArray, cut: Cut, sends: list[Any], receives: list[Any]) -> None:
-    """Blocks of the cut are ranks of the group along its mesh dimensions, in this order."""
-    group = x.mesh.subgroup(cut.mesh_dims)
+def _exchange(x: DistArray, cut: Cut, sends: list[_Pair], receives: list[_Pair]) -> None:
+    """Send and receive views along the cut."""
+    group = x.mesh.subgroup(cut.mesh_dims)  # whose ranks are the blocks of the cut, in this order
     full = [(peer, view) for peer, view in sends if view.size]
     group.exchange(full, [(peer, view) for peer, view in receives if view.size], "halo")
 
 
-def _along(dim: int, start: int, stop: int) -> tuple[Any, ...]:
+def _along(dim: int, start: int, stop: int) -> tuple[slice, ...]:
+    """The key of indices `start` to `stop` of a dimension."""
     return (*(slice(None),) * dim, slice(start, stop))
 
 
 def _common(first: Interval, second: Interval) -> Interval | None:
-    """What two ranges of indices share; None if nothing."""
+    """The indices that two ranges share; None if there are none."""
     start, stop = max(first[0], second[0]), min(first[1], second[1])
     return (start, stop) if start < stop else None

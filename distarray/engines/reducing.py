@@ -5,32 +5,35 @@ array what the data type of the result is and which arguments are wrong, so that
 NumPy's own error before anything is sent.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
-from numpy.lib.stride_tricks import as_strided
 
 from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
 from distarray.array.portable import as_array, refuse_read_only, ufunc_method
-from distarray.array.probes import as_axis, condition
+from distarray.array.probes import as_axis, condition, hollow, tiny
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines import chains, reproducible
 from distarray.engines.folds import RULES, Ufunc, combine, identity
-from distarray.layout import Cut, Fold, Layout, Partial
+from distarray.layout import Fold, Layout, Partial
+from distarray.plan import ReductionPlan as Plan
+from distarray.plan import plan_reduction as place
 from distarray.plan import restrict
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike, Shape
 
 __all__ = [
     "NoValue",
     "Plan",
     "check_out",
+    "check_target",
     "finish",
-    "hollow",
-    "local_mask",
     "loop_dtype",
+    "part_beside",
     "place",
     "plan_of",
     "reduce",
@@ -49,55 +52,18 @@ _NAMED: dict[Ufunc, Any] = {
     np.logical_or: np.any,
     np.logical_and: np.all,
 }
-_HOST = (np.ndarray, np.generic)
-
-
-class Plan(NamedTuple):
-    """What a reduction does to an array of one layout.
-
-    Attributes
-    ----------
-    axes : tuple of int
-        The dimensions that are reduced.
-    keepdims : bool
-        Whether they stay with extent 1.
-    dtype : dtype
-        Of the result.
-    layout : Layout
-        Of the result, once it is folded.
-    mesh_dims : tuple of int
-        Mesh dimensions along which the ranks have contributions to fold.
-    direct : bool
-        Whether it is nothing more than a reduction of the block and one fold.
-    rounds : bool
-        Whether the result depends on the order of operations.
-    total : Fold or None
-        The fold that finishes a result without dimensions, if ranks have to fold it.
-    """
-
-    axes: tuple[int, ...]
-    keepdims: bool
-    dtype: np.dtype[Any]
-    layout: Layout
-    mesh_dims: tuple[int, ...]
-    direct: bool = False
-    rounds: bool = False
-    total: Fold | None = None
-
-    def leads(self, mesh: DeviceMesh) -> bool:
-        """Whether this rank is the first of those whose contributions are folded."""
-        return mesh.coords is None or not any(mesh.coords[m] for m in self.mesh_dims)
+_HOST: tuple[type, ...] = (np.ndarray, np.generic)
 
 
 def reduce(
     ufunc: Ufunc,
-    a: Any,
-    axis: Any = 0,
-    dtype: Any = None,
+    a: ArrayLike,
+    axis: Axes = 0,
+    dtype: DTypeLike | None = None,
     out: Any = None,
-    keepdims: Any = False,
-    initial: Any = NoValue,
-    where: Any = True,
+    keepdims: bool = False,
+    initial: ArrayLike = NoValue,
+    where: ArrayLike | bool = True,
 ) -> Any:
     """``ufunc.reduce`` of a distributed array.
 
@@ -125,7 +91,7 @@ def reduce(
     Cost
     ----
     Nothing if no reduced dimension is cut; else one allreduce of the result, or what
-    :func:`~distarray.engines.folds.fold_rows` takes where MPI has no such operation. Ufuncs whose
+    :func:`~distarray.engines.folds.fold_with` takes where MPI has no such operation. Ufuncs whose
     order matters (subtract, divide, ...): the ranks along the axis take turns, each passing one
     slab on, agree on errors, and the last one broadcasts the result.
     """
@@ -135,20 +101,58 @@ def reduce(
     if x.block.dtype.hasobject or (ufunc not in RULES and _calls_python(ufunc)):
         return _of_objects(ufunc, x, axis, dtype, out, keepdims, initial, where)
     if out is None and initial is NoValue and (where is True or where is NoValue):
-        plan, mask = plan_of(ufunc, x.layout, x.block.dtype, axis, dtype, keepdims), None
-        if plan.direct and x.block.size and not (plan.rounds and config.settings.reproducible):
-            if plan.total is not None and type(x.block) is np.ndarray:
-                return _total(ufunc, x, plan, dtype, plan.total)
-            part = reduced(ufunc, x.block, plan.axes, dtype, keepdims)
-            return finish(part, plan, ufunc, x.mesh)
-    else:
-        out = out[0] if type(out) is tuple else out
-        initial = initial.full()[()] if isinstance(initial, DistArray) else initial
-        mask = None if where is True or where is NoValue else _mask(where, x.mesh)
-        if out is not None and dtype is None:
-            dtype = loop_dtype(ufunc, x, out)
-        kind = _checked(ufunc, x, (axis, dtype, out, keepdims, initial), mask)
-        plan = _with_rule(ufunc, x.layout, place(x.layout, axis, keepdims, kind))
+        return _planned(ufunc, x, axis, dtype, keepdims)
+    return _with_arguments(ufunc, x, axis, dtype, out, keepdims, initial, where)
+
+
+def _planned(ufunc: Ufunc, x: DistArray, axis: Axes, dtype: Any, keepdims: bool) -> Any:
+    """A reduction without `out`, `initial` and `where`, which is planned but once."""
+    block, mesh = x.block, x.mesh
+    plan = plan_of(ufunc, x.layout, block.dtype, axis, dtype, keepdims)
+    if not plan.direct or not block.size or (plan.rounds and config.settings.reproducible):
+        return _folded(ufunc, x, plan, dtype)
+    if plan.total is not None and type(block) is np.ndarray:
+        # To a scalar, with the least overhead: programs loop over it.
+        part = np.empty((), plan.dtype)
+        ufunc.reduce(block, None, dtype, part)
+        mesh.subgroup(plan.mesh_dims).allreduce_in_place(part, plan.total)
+        return wrap(part[()], plan.layout, mesh)
+    return finish(reduced(ufunc, block, plan.axes, dtype, keepdims), plan, ufunc, mesh)
+
+
+def _with_arguments(
+    ufunc: Ufunc,
+    x: DistArray,
+    axis: Axes,
+    dtype: DTypeLike | None,
+    out: Any,
+    keepdims: bool,
+    initial: ArrayLike,
+    where: ArrayLike | bool,
+) -> Any:
+    """A reduction with an `out`, a mask or an initial value."""
+    out = out[0] if type(out) is tuple else out
+    mask = None if where is True or where is NoValue else as_distarray(condition(where), x.mesh)
+    if out is not None and dtype is None:
+        dtype = loop_dtype(ufunc, x, out)
+    keywords: dict[str, Any] = {"axis": axis, "dtype": dtype, "keepdims": keepdims}
+    if initial is not NoValue:
+        keywords["initial"] = initial = _value(initial)
+    kind = _checked(ufunc, x, out, mask, keywords)
+    plan = _with_rule(ufunc, x.layout, place(x.layout, axis, keepdims, kind))
+    return _folded(ufunc, x, plan, dtype, out, initial, mask)
+
+
+def _folded(
+    ufunc: Ufunc,
+    x: DistArray,
+    plan: Plan,
+    dtype: DTypeLike | None,
+    out: Any = None,
+    initial: Any = NoValue,
+    mask: DistArray | None = None,
+) -> Any:
+    """A reduction as planned: of contributions in any order, or in the order of the elements."""
     if ufunc not in RULES or (plan.rounds and config.settings.reproducible):
         x, plan = _settled(x, plan)
         part = _in_order(ufunc, x, plan, dtype, initial, mask)
@@ -159,12 +163,12 @@ def reduce(
     return finish(part, plan, ufunc, x.mesh, out)
 
 
-def _mask(where: Any, mesh: DeviceMesh) -> DistArray:
-    """A mask as an array."""
-    return as_distarray(condition(where), mesh)
+def _value(initial: ArrayLike) -> Any:
+    """An initial value as NumPy takes it."""
+    return initial.full()[()] if isinstance(initial, DistArray) else initial
 
 
-def _as_axis(axis: Any) -> Any:
+def _as_axis(axis: Axes) -> Axes:
     return tuple(map(as_axis, axis)) if type(axis) is tuple else as_axis(axis)
 
 
@@ -177,17 +181,15 @@ def _calls_python(ufunc: Ufunc) -> bool:
 def _of_objects(
     ufunc: Ufunc,
     x: DistArray,
-    axis: Any,
-    dtype: Any,
+    axis: Axes,
+    dtype: DTypeLike | None,
     out: Any,
     keepdims: bool,
-    initial: Any,
-    where: Any,
+    initial: ArrayLike,
+    where: ArrayLike | bool,
 ) -> Any:
-    """The same for Python objects, gathered: of them nobody knows whether order matters."""
-    given: dict[str, Any] = {} if initial is NoValue else {"initial": initial}
-    if isinstance(initial, DistArray):
-        given["initial"] = initial.full()[()]
+    """A reduction of Python objects, which are gathered: whether their order matters is unknown."""
+    given: dict[str, Any] = {} if initial is NoValue else {"initial": _value(initial)}
     if where is not True and where is not NoValue:
         given["where"] = where.full() if isinstance(where, DistArray) else where
     value = ufunc.reduce(x.full(), axis, dtype, None, keepdims, **given)
@@ -201,18 +203,22 @@ def _of_objects(
 
 @lru_cache(maxsize=4096)
 def plan_of(
-    ufunc: Ufunc, layout: Layout, source: np.dtype[Any], axis: Any, dtype: Any, keepdims: bool
+    ufunc: Ufunc,
+    layout: Layout,
+    source: DType,
+    axis: Axes,
+    dtype: DTypeLike | None,
+    keepdims: bool,
 ) -> Plan:
     """The plan of a reduction without `out`, `initial` and `where`; raises NumPy's errors."""
-    probe = np.zeros([min(extent, 1) for extent in layout.shape], source)
-    value = ufunc.reduce(probe, axis, dtype, None, keepdims)
+    value = ufunc.reduce(tiny(layout.shape, source), axis, dtype, None, keepdims)
     return _with_rule(ufunc, layout, place(layout, axis, keepdims, value.dtype))
 
 
 def _with_rule(ufunc: Ufunc, layout: Layout, plan: Plan) -> Plan:
     """The plan with what depends on the ufunc."""
     rule = RULES.get(ufunc)
-    if rule is None:  # the order matters; every rank has all of it, or each asks the others
+    if rule is None:  # the order matters
         whole = layout.is_plain and all(cut.parts == 1 for cut in layout.cuts)
         return plan._replace(direct=whole)
     total = rule.fold if plan.mesh_dims and not plan.layout.shape else None
@@ -220,82 +226,55 @@ def _with_rule(ufunc: Ufunc, layout: Layout, plan: Plan) -> Plan:
     return plan._replace(direct=layout.is_plain, rounds=rounds, total=total)
 
 
-def _total(ufunc: Ufunc, x: DistArray, plan: Plan, dtype: Any, fold: Fold) -> DistArray:
-    """A reduction of everything to a scalar, with the least overhead: programs loop over it."""
-    part = np.empty((), plan.dtype)
-    ufunc.reduce(x.block, None, dtype, part)
-    x.mesh.subgroup(plan.mesh_dims).allreduce_in_place(part, fold)
-    return wrap(part[()], plan.layout, x.mesh)
-
-
-@lru_cache(maxsize=4096)
-def place(layout: Layout, axis: Any, keepdims: bool, dtype: np.dtype[Any]) -> Plan:
-    """Where the result of a reduction goes, for an axis that is known to be right."""
-    ndim = layout.ndim
-    axes = tuple(range(ndim)) if axis is None or not ndim else normalize_axis_tuple(axis, ndim)
-    folded = {m for axis in axes for m in layout.cuts[axis].mesh_dims} | {
-        *layout.ats,
-        *layout.partials,
-    }
-    cuts = []
-    for dim, cut in enumerate(layout.cuts):
-        if dim not in axes:
-            cuts.append(cut)
-        elif keepdims:
-            cuts.append(Cut.whole(1))
-    result = Layout.from_cuts(cuts, layout.mesh_shape)
-    mesh_dims = tuple([m for m in sorted(folded) if layout.mesh_shape[m] > 1])
-    return Plan(axes, keepdims, dtype, result, mesh_dims)
-
-
 def _checked(
-    ufunc: Ufunc, x: DistArray, arguments: tuple[Any, ...], mask: DistArray | None
-) -> np.dtype[Any]:
-    """The data type of the result; NumPy's errors about any of the arguments."""
-    axis, dtype, out, keepdims, initial = arguments
-    given = {} if initial is NoValue else {"initial": initial}
+    ufunc: Ufunc, x: DistArray, out: Any, mask: DistArray | None, keywords: dict[str, Any]
+) -> DType:
+    """The data type of the result; raises NumPy's errors about any of the arguments."""
     if mask is not None:
         np.add.reduce(np.zeros(1), where=np.zeros(1, mask.dtype))  # its kind is looked at first
         if not _broadcasts(mask.shape, x.shape):
             where = np.broadcast_to(np.False_, mask.shape)
-            whole = hollow(x.shape, x.dtype)
-            ufunc.reduce(whole, axis, dtype, None, keepdims, where=where, **given)
-        given["where"] = np.zeros([min(extent, 1) for extent in mask.shape], mask.dtype)
+            ufunc.reduce(hollow(x.shape, x.dtype), where=where, **keywords)
+        keywords = {**keywords, "where": tiny(mask.shape, mask.dtype)}
     if out is not None:
-        check_out(ufunc.reduce, x, out, axis=axis, dtype=dtype, keepdims=keepdims, **given)
-    tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
-    value = ufunc.reduce(tiny, axis, dtype, None, keepdims, **given)
-    return value.dtype  # type: ignore[no-any-return]
+        check_out(ufunc.reduce, x, out, **keywords)
+    dtype: DType = ufunc.reduce(tiny(x.shape, x.dtype), **keywords).dtype
+    return dtype
 
 
 def check_out(
-    function: Any, x: DistArray, out: Any, *, axis: Any, keepdims: bool, **keywords: Any
+    function: Callable[..., Any],
+    x: DistArray,
+    out: DistArray | Array,
+    *,
+    axis: Axes,
+    keepdims: bool,
+    **keywords: Any,
 ) -> None:
     """Raise what NumPy raises about an `out` of a wrong shape or kind."""
-    if isinstance(getattr(out, "block", out), np.generic):
-        raise TypeError("return arrays must be of ArrayType")
-    refuse_read_only(out.block if isinstance(out, DistArray) else out, "output array is read-only")
+    check_target(out)
     shape = place(x.layout, axis, keepdims, x.dtype).layout.shape
-    tiny = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
-    small = np.zeros([min(extent, 1) for extent in shape], out.dtype)
-    function(tiny, axis=axis, out=small, keepdims=keepdims, **keywords)
+    ones = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
+    function(ones, axis=axis, out=tiny(shape, out.dtype), keepdims=keepdims, **keywords)
     if tuple(out.shape) != shape:
-        whole = hollow(x.shape, x.dtype)
-        other = hollow(tuple(out.shape), x.dtype)
+        whole, other = hollow(x.shape, x.dtype), hollow(out.shape, x.dtype)
         np.add.reduce(whole, axis, None, out=other, keepdims=keepdims)
 
 
-def hollow(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An array of any shape and one element of memory, for NumPy to complain about."""
-    return as_strided(np.zeros(1, dtype), shape, (0,) * len(shape))
+def check_target(out: DistArray | Array) -> None:
+    """Raise what NumPy raises about an `out` that nobody can write to."""
+    block = out.block if isinstance(out, DistArray) else out
+    if isinstance(block, np.generic):
+        raise TypeError("return arrays must be of ArrayType")
+    refuse_read_only(block, "output array is read-only")
 
 
-def _broadcasts(shape: tuple[int, ...], onto: tuple[int, ...]) -> bool:
+def _broadcasts(shape: Shape, onto: Shape) -> bool:
     pairs = zip(reversed(shape), reversed(onto), strict=False)
     return len(shape) <= len(onto) and all(have in (want, 1) for have, want in pairs)
 
 
-def loop_dtype(ufunc: Ufunc, x: DistArray, out: Any) -> Any:
+def loop_dtype(ufunc: Ufunc, x: DistArray, out: DistArray | Array) -> Any:
     """The data type that NumPy computes in when there is an `out`."""
     if {x.dtype.kind, out.dtype.kind} & {"m", "M"}:
         # Integers as times: only differences need all of their 64 bits.
@@ -311,7 +290,7 @@ def _settled(x: DistArray, plan: Plan) -> tuple[DistArray, Plan]:
     return x, placed._replace(rounds=plan.rounds)
 
 
-def _passes(ufunc: Ufunc, x: DistArray, plan: Plan, mask: Any) -> bool:
+def _passes(ufunc: Ufunc, x: DistArray, plan: Plan, mask: DistArray | None) -> bool:
     """Whether an array that is not plain can be reduced as it is, with the same result."""
     fold, partials = RULES[ufunc].fold, x.layout.partials
     if mask is not None or (partials and (fold is None or plan.dtype != x.dtype)):
@@ -320,13 +299,18 @@ def _passes(ufunc: Ufunc, x: DistArray, plan: Plan, mask: Any) -> bool:
 
 
 def _in_order(
-    ufunc: Ufunc, x: DistArray, plan: Plan, dtype: Any, initial: Any, where: DistArray | None
+    ufunc: Ufunc,
+    x: DistArray,
+    plan: Plan,
+    dtype: DTypeLike | None,
+    initial: Any,
+    where: DistArray | None,
 ) -> Array:
     """This rank's block of a result that depends on the order of operations."""
     shape = plan.layout.local_shape(x.mesh.coords)
     if x.mesh.coords is None:
-        return x.mesh.xp.zeros(shape, plan.dtype)
-    mask = None if where is None else local_mask(where, x)
+        return _filled(x.mesh, shape, 0, plan.dtype)
+    mask = None if where is None else part_beside(where, x)
     if ufunc in RULES:
         return reproducible.reduce(ufunc, x, plan.axes, plan.dtype, initial, mask).reshape(shape)
     if not chains.mixes(ufunc, x.dtype, dtype):
@@ -342,40 +326,52 @@ def _in_order(
     return movement.moved(part, source, target, x.mesh).reshape(shape)
 
 
-def local_mask(mask: DistArray, x: DistArray) -> Array:
-    """This rank's part of an array that broadcasts onto `x`."""
-    mask = mask.plain()
-    target = restrict(x.layout, mask.shape)
-    part = movement.moved(mask.block, mask.layout, target, x.mesh)
-    return x.mesh.asarray(part)
+def part_beside(a: DistArray, x: DistArray) -> Array:
+    """This rank's part of an array that broadcasts onto `x`, brought to where that is."""
+    a = a.plain()
+    part: Array = x.mesh.asarray(
+        movement.moved(a.block, a.layout, restrict(x.layout, a.shape), x.mesh)
+    )
+    return part
 
 
 def _contribution(
-    ufunc: Ufunc, x: DistArray, plan: Plan, dtype: Any, initial: Any, where: DistArray | None
+    ufunc: Ufunc,
+    x: DistArray,
+    plan: Plan,
+    dtype: DTypeLike | None,
+    initial: Any,
+    where: DistArray | None,
 ) -> Array:
     """What this rank's block comes to; the identity where there is nothing to reduce."""
     block, coords = x.block, x.mesh.coords
     if coords is None:
-        return x.mesh.xp.zeros(plan.layout.local_shape(None), plan.dtype)
-    mask = None if where is None else local_mask(where, x)
-    if initial is None or not (RULES[ufunc].idempotent or plan.leads(x.mesh)):
+        return _filled(x.mesh, plan.layout.local_shape(None), 0, plan.dtype)
+    mask = None if where is None else part_beside(where, x)
+    if initial is None or not (RULES[ufunc].idempotent or plan.leads(coords)):
         initial = NoValue
     if not block.size or not x.layout.holds(coords):
         value = identity(ufunc, plan.dtype) if initial is NoValue else initial
-        return x.mesh.xp.full(plan.layout.local_shape(coords), value, plan.dtype)
-    return reduced(ufunc, block, plan.axes, dtype, plan.keepdims, initial, mask)
+        return _filled(x.mesh, plan.layout.local_shape(coords), value, plan.dtype)
+    part: Array = reduced(ufunc, block, plan.axes, dtype, plan.keepdims, initial, mask)
+    return part
+
+
+def _filled(mesh: DeviceMesh, shape: Shape, value: Any, dtype: DType) -> Array:
+    block: Array = mesh.xp.full(shape, value, dtype)
+    return block
 
 
 def reduced(
     ufunc: Ufunc,
     block: Array,
     axes: tuple[int, ...],
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     keepdims: bool = False,
     initial: Any = NoValue,
-    mask: Any = None,
-) -> Array:
-    """``ufunc.reduce`` of a block, on whatever device it lies."""
+    mask: Array | None = None,
+) -> Any:
+    """``ufunc.reduce`` of a block, on whatever device it lies: an array, or NumPy's scalar."""
     if isinstance(block, _HOST):
         if initial is NoValue and mask is None:
             return faults.reduce(ufunc, block, axes, dtype, None, keepdims)
@@ -391,7 +387,7 @@ def reduced(
     return value if initial is NoValue else ufunc(value, initial)
 
 
-def finish(part: Array, plan: Plan, ufunc: Ufunc, mesh: DeviceMesh, out: Any = None) -> Any:
+def finish(part: Any, plan: Plan, ufunc: Ufunc, mesh: DeviceMesh, out: Any = None) -> Any:
     """Fold the ranks' contributions, or leave a large result pending; write it to `out`."""
     layout = plan.layout
     if not layout.shape:

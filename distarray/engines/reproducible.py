@@ -1,17 +1,17 @@
 """Floating-point reductions with the same bits on every mesh: ``config.reproducible``.
 
-Sums are made order-independent by pre-rounding (Demmel and Nguyen, Fast Reproducible
-Floating-Point Summation, 21st IEEE Symposium on Computer Arithmetic, 2013): from the largest
-magnitude and the number of summands, which every rank knows, follow powers of two at which all
-summands are split. The leading parts are multiples of one unit and few enough that their sum is
-exact in any order; what remains is split again, a few times. The parts' totals, equal on all
-meshes, are added in one fixed order. The split parts reach at least three bits below the last bit
-of the largest summand for all summands together, so the error is below that of pairwise summation.
+Sums are made independent of the order by pre-rounding (Demmel and Nguyen, Fast Reproducible
+Floating-Point Summation, 21st IEEE Symposium on Computer Arithmetic, 2013). The largest magnitude
+and the number of summands, which every rank knows, determine powers of two at which all summands
+are split. The leading parts are multiples of one unit, and few enough that their sum is exact in
+any order; the remainders are split again, a few times. The totals of the parts are equal on all
+meshes, and are added in one fixed order. The parts reach at least three bits below the last bit of
+the largest summand for all summands together, so the error is below that of pairwise summation.
 
-Price of a sum of doubles: one allreduce more (of the maxima), three times the result in the other,
-and about ten times the arithmetic, done in cache tile by tile. Products and other ufuncs that
+A sum of doubles costs one more allreduce (of the maxima), three times the elements in the other
+one, and about ten times the arithmetic, in cache, tile by tile. Products and other ufuncs that
 round (hypot, logaddexp) have no such form: the ranks along the axis take turns
-(:mod:`distarray.engines.chains`), which is as slow as one rank.
+(:mod:`distarray.engines.chains`), which takes as long as on one rank.
 """
 
 from math import prod
@@ -23,10 +23,9 @@ from distarray.array import DistArray
 from distarray.array.portable import as_array, contiguous
 from distarray.comm import DeviceMesh
 from distarray.engines import chains
-from distarray.engines.folds import Ufunc
 from distarray.engines.tiles import spot, tiles
 from distarray.layout import Fold, Layout
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["binned_sum", "in_order_dtype", "reduce"]
 
@@ -34,16 +33,16 @@ NoValue: Any = np._NoValue
 
 
 def reduce(
-    ufunc: Ufunc,
+    ufunc: np.ufunc,
     x: DistArray,
     axes: tuple[int, ...],
     dtype: np.dtype[Any],
-    initial: Any = NoValue,
+    initial: ArrayLike = NoValue,
     mask: Array | None = None,
 ) -> Array:
-    """``ufunc.reduce`` of floating-point or complex numbers with bits that no mesh changes.
+    """``ufunc.reduce`` of floating-point or complex numbers, with the same bits on every mesh.
 
-    Parameters and result are those of :func:`distarray.engines.chains.reduce`.
+    The parameters and the result are those of :func:`distarray.engines.chains.reduce`.
     """
     if ufunc is not np.add:
         work = in_order_dtype(ufunc, dtype)
@@ -55,11 +54,11 @@ def reduce(
     return total if initial is NoValue or initial is None else np.add(initial, total).astype(dtype)
 
 
-def in_order_dtype(ufunc: Ufunc, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """What to compute in so that equal operations give equal bits.
+def in_order_dtype(ufunc: np.ufunc, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The data type to compute in so that equal operations give equal bits.
 
     NumPy multiplies complex numbers with fused instructions in some loops and without in others,
-    as lengths and strides have it; of extended precision there is but one loop.
+    depending on lengths and strides; for extended precision it has only one loop.
     """
     return np.dtype(np.clongdouble) if dtype.kind == "c" and ufunc is not np.add else dtype
 
@@ -67,20 +66,20 @@ def in_order_dtype(ufunc: Ufunc, dtype: np.dtype[Any]) -> np.dtype[Any]:
 def binned_sum(
     block: Array, axes: tuple[int, ...], layout: Layout, mesh: DeviceMesh, dtype: np.dtype[Any]
 ) -> Array:
-    """The sum over axes of an array of which the ranks hold blocks.
+    """The sum of a distributed array over axes.
 
     Parameters
     ----------
     block : array
-        This rank's part.
+        This rank's block of the array.
     axes : tuple of int
-        The dimensions that are summed over.
+        The dimensions to sum over.
     layout : Layout
-        Of the array; plain.
+        The layout of the array, a plain one.
     mesh : DeviceMesh
-        The ranks that hold it.
+        The mesh of the array.
     dtype : dtype
-        Of the result: floating-point or complex.
+        The data type of the result: floating-point or complex.
 
     Returns
     -------
@@ -89,7 +88,7 @@ def binned_sum(
 
     Cost
     ----
-    An allreduce of the maxima and one of the parts' totals, if a reduced dimension is cut.
+    An allreduce of the maxima and one of the totals of the parts, if a reduced dimension is cut.
     """
     if dtype.kind == "c":
         pairs = contiguous(block.astype(dtype, copy=False))
@@ -111,20 +110,20 @@ def _binned(
     count = prod([layout.shape[axis] for axis in axes])
     sigmas, shift = _scales(largest, count, kind)
     clean, scaled = bool(np.isfinite(largest).all()), bool(shift.any())
-    totals = np.zeros((len(sigmas) + 1, *largest.shape), kind, like=block)
+    totals: Array = np.zeros((len(sigmas) + 1, *largest.shape), kind, like=block)
     for key in tiles(block) if block.size else ():
-        where: Any = spot(key, axes)
+        where = spot(key, axes)
         rest = block[key].astype(kind)
         if not clean:
             odd = ~np.isfinite(rest)
-            totals[(-1, *where)] += _total(np.where(odd, rest, 0), axes)
+            totals[-1][where] += _total(np.where(odd, rest, 0), axes)
             rest[odd] = 0
         if scaled:
             rest = np.ldexp(rest, -shift[where])
         _split(rest, [sigma[where] for sigma in sigmas], totals[(slice(-1), *where)], axes)
     if group is not None:
         totals = group.allreduce(totals, Fold.SUM)
-    result = totals[-2]
+    result: Array = totals[-2]
     for part in reversed(totals[:-2]):
         result = part + result
     if scaled:
@@ -134,24 +133,24 @@ def _binned(
 
 
 def _scales(largest: Array, count: int, kind: np.dtype[Any]) -> tuple[list[Array], Array]:
-    """Where to split the numbers, and by how many powers of two to shrink them before.
+    """Where to split the numbers, and by which powers of two to scale them down before.
 
     A sum of `count` numbers below 2**e stays below 2**(e + levels). At 1.5 * 2**s, with s one
-    above that, a number is rounded to a multiple of 2**(s - nmant), and that many multiples still
-    add up without rounding. What is left is below 2**(s - nmant - 1).
+    above that exponent, a number is rounded to a multiple of 2**(s - nmant), and `count` such
+    multiples add up without rounding. The remainder is below 2**(s - nmant - 1).
     """
     limits = np.finfo(kind)
     levels = max(count - 1, 1).bit_length()
     _, exponent = np.frexp(np.where(np.isfinite(largest), largest, kind.type(1)))
     shift = np.where(exponent + levels + 2 >= limits.maxexp, levels + 4, 0)
     first = exponent - shift + levels + 1
-    kept = limits.nmant - levels  # bits that a split takes off
+    kept = limits.nmant - levels  # bits that one split removes
     splits = -(-(limits.nmant + 1 + levels + 4) // kept)
     return [np.ldexp(kind.type(1.5), first - kept * split) for split in range(splits)], shift
 
 
 def _largest(block: Array, axes: tuple[int, ...], kind: np.dtype[Any]) -> Array:
-    """The largest magnitudes along axes, which are kept; NaN where there is one."""
+    """The largest magnitudes along the axes, which are kept; NaN where there is one."""
     shape = [1 if dim in axes else extent for dim, extent in enumerate(block.shape)]
     largest = np.zeros(shape, kind, like=block)
     for key in tiles(block) if block.size else ():
@@ -162,7 +161,7 @@ def _largest(block: Array, axes: tuple[int, ...], kind: np.dtype[Any]) -> Array:
 
 
 def _split(rest: Array, sigmas: list[Array], totals: Array, axes: tuple[int, ...]) -> None:
-    """Split numbers at each sigma, and add each part's sum, which is exact, to its total."""
+    """Split numbers at each sigma, and add the exact sum of each part to its total."""
     part = np.empty_like(rest)
     for sigma, total in zip(sigmas, totals, strict=True):
         np.add(rest, sigma, out=part)
@@ -172,4 +171,6 @@ def _split(rest: Array, sigmas: list[Array], totals: Array, axes: tuple[int, ...
 
 
 def _total(part: Array, axes: tuple[int, ...]) -> Array:
-    return np.sum(part, axis=axes, keepdims=True)
+    """The sum over the axes, which are kept."""
+    total: Array = np.sum(part, axis=axes, keepdims=True)
+    return total

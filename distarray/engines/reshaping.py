@@ -1,4 +1,4 @@
-"""Elements in the same order in another shape: a view where every element can stay on its rank."""
+"""Arrays in another shape: a view where every element stays on its rank, else one exchange."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -8,12 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distarray.array import DistArray, empty, wrap
-from distarray.array.storage import (
-    can_merge,
-    is_natural,
-    natural,
-    vacant,
-)
+from distarray.array.storage import can_merge, is_natural, natural, vacant
 from distarray.layout import (
     Cut,
     Entries,
@@ -26,45 +21,49 @@ from distarray.layout import (
 )
 from distarray.plan import Route
 from distarray.plan.flat import FlatPiece, plan_reshape
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
-__all__ = ["Array", "Groups", "in_line", "refitted", "reshaped"]
+__all__ = ["Groups", "Viewable", "in_line", "refitted", "reshaped"]
 
-
+#: Neighbouring dimensions that become one or more others, as (old, new) pairs of intervals.
 Groups = tuple[ReshapeGroup, ...]
+#: ``viewable(x, groups, everywhere)``: whether the blocks of an array allow a view. The answer is
+#: the same on all ranks; on those that hold nothing only with `everywhere`.
+Viewable = Callable[[DistArray, Groups, bool], bool]
 
 
 def _can_merge(x: DistArray, groups: Groups, everywhere: bool) -> bool:
     return can_merge(x, [old for old, _ in groups], everywhere)
 
 
-def in_line(x: Any) -> Any:
-    """The elements in C order in one dimension, only to be read."""
+def in_line(x: ArrayLike) -> Any:
+    """The elements in C order in one dimension, to be read only."""
     return refitted(x, (x.size,)) if isinstance(x, DistArray) else np.ravel(x)
 
 
 def refitted(x: DistArray, shape: tuple[int, ...]) -> DistArray:
-    """`x` in another shape, only to be read: whether that is a view is left to each rank."""
+    """`x` in another shape, to be read only: each rank decides whether that is a view."""
     if x.layout.partials:
         x.settle()
-    return reshaped(x, shape, viewable=_whatever)
+    return reshaped(x, shape, viewable=_on_each_rank)
 
 
-def _whatever(x: DistArray, groups: Groups, everywhere: bool) -> bool:
+def _on_each_rank(x: DistArray, groups: Groups, everywhere: bool) -> bool:
+    """Let each rank's block decide, as its own reshape does."""
     return True
 
 
 class _Reshape(NamedTuple):
-    """How arrays of a layout get another shape.
+    """The steps from arrays of a layout to another shape.
 
     Attributes
     ----------
     before : Entries or None
-        The view without dimensions of extent 1, if there are any.
+        The view that drops dimensions of extent 1, if there are any.
     groups : tuple of ReshapeGroup
-        Of what is left, old and new.
+        The groups of the other dimensions.
     layout : Layout
-        Of the result, still without dimensions of extent 1.
+        The layout of the result without its dimensions of extent 1.
     stays : bool
         Whether every element stays on its rank.
     after : Entries or None
@@ -72,7 +71,7 @@ class _Reshape(NamedTuple):
     """
 
     before: Entries | None
-    groups: tuple[ReshapeGroup, ...]
+    groups: Groups
     layout: Layout
     stays: bool
     after: Entries | None
@@ -106,11 +105,29 @@ def reshaped(
     x: DistArray,
     shape: tuple[int, ...],
     copy: bool | None = None,
-    viewable: Callable[[DistArray, Groups, bool], bool] = _can_merge,
+    viewable: Viewable = _can_merge,
 ) -> DistArray:
-    """`x` in a shape of equally many elements, in C order.
+    """`x` in another shape, its elements in C order.
 
-    `viewable` says, on all ranks alike, whether it can be a view where every element stays.
+    Parameters
+    ----------
+    x : DistArray
+        The array, without pending folds.
+    shape : tuple of int
+        A shape of equally many elements.
+    copy : bool, optional
+        As in :func:`numpy.reshape`.
+    viewable : callable
+        Whether the result can be a view where every element stays on its rank.
+
+    Raises
+    ------
+    ValueError
+        If `copy` is False and the result cannot be a view; on all ranks.
+
+    Cost
+    ----
+    One exchange unless every element stays on its rank.
     """
     mesh = x.mesh
     if isinstance(x.block, np.generic):
@@ -122,9 +139,7 @@ def reshaped(
     plan, known = _plan(x.layout, shape), is_natural(x)
     if plan.before is not None:
         x = x.sliced(plan.before)
-    viewed = plan.stays and not copy and (known or viewable(x, plan.groups, copy is False))
-    if copy is False and not viewed:
-        raise ValueError("Unable to avoid creating a copy while reshaping.")
+    viewed = _is_viewed(x, plan, copy, known, viewable)
     if plan.stays:
         block = x.block if viewed else x.block.copy("C")
         block = block.reshape(plan.layout.local_shape(mesh.coords))
@@ -137,20 +152,34 @@ def reshaped(
     return natural(result) if known or copy or not plan.stays else result
 
 
+def _is_viewed(
+    x: DistArray, plan: _Reshape, copy: bool | None, known: bool, viewable: Viewable
+) -> bool:
+    """Whether the result is a view; NumPy's ValueError if it has to be one and cannot.
+
+    `known` says that all blocks are known to be in C order, without gaps.
+    """
+    if plan.stays and not copy and (known or viewable(x, plan.groups, copy is False)):
+        return True
+    if copy is False:
+        raise ValueError("Unable to avoid creating a copy while reshaping.")
+    return False
+
+
 def _of_nothing(x: DistArray, shape: tuple[int, ...], copy: bool | None) -> DistArray:
-    """An array without elements; a view of one that is read-only is read-only, too."""
+    """An array without elements; a view of a read-only one is read-only, too."""
     layout = Layout.replicated(shape, x.mesh.shape)
     return empty(layout, x.dtype, x.mesh) if copy else wrap(vacant(x, layout), layout, x.mesh)
 
 
 def _recut(layout: Layout, old: Interval, extents: tuple[int, ...]) -> list[Cut]:
-    """A canonical cut of one dimension of a group by all mesh dimensions that cut it before."""
+    """The cuts of a group's new dimensions: one by all mesh dimensions that cut the old ones."""
     mesh_dims = tuple(sorted([m for cut in layout.cuts[slice(*old)] for m in cut.mesh_dims]))
     radix = tuple([layout.mesh_shape[m] for m in mesh_dims])
     parts = prod(radix)
     chosen = 0
     for dim, extent in enumerate(extents):
-        # The first that keeps more than half of the ranks busy, but few stretches a rank.
+        # The first dimension that keeps more than half of the ranks busy, in few stretches each.
         if 2 * extent > parts * -(-extent // parts) and prod(extents[:dim]) <= 64:
             chosen = dim
             break
@@ -159,13 +188,14 @@ def _recut(layout: Layout, old: Interval, extents: tuple[int, ...]) -> list[Cut]
     return cuts
 
 
-def _redistributed(x: DistArray, layout: Layout, groups: tuple[ReshapeGroup, ...]) -> Array:
+def _redistributed(x: DistArray, layout: Layout, groups: Groups) -> Array:
+    """This rank's block of the result, of which elements come from other ranks."""
     mesh = x.mesh
     plan = plan_reshape(x.layout, layout, groups, mesh.coords)
     route = Route(x.layout, layout)
     if mesh.group.guarded:  # ranks that have nothing to send must refuse too
         mesh.group.check_exchange(plan.elements_sent * x.itemsize, route)
-    target = mesh.xp.empty(layout.local_shape(mesh.coords), x.dtype)
+    target: Array = mesh.xp.empty(layout.local_shape(mesh.coords), x.dtype)
     for turn in range(plan.rounds):
         mesh.group.exchange(
             [(peer, x.block[p[turn].slices]) for peer, p in plan.sends if turn < len(p)],
@@ -179,6 +209,6 @@ def _redistributed(x: DistArray, layout: Layout, groups: tuple[ReshapeGroup, ...
 
 
 def _landing(target: Array, piece: FlatPiece) -> Array:
-    """Where a piece belongs in a contiguous target block: a view of it."""
+    """The part of a contiguous target block that a piece fills, as a view."""
     where = piece.landing
     return target.reshape(where.flat_shape)[where.stretches].reshape(where.boxed)[where.slices]

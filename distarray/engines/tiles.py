@@ -1,4 +1,4 @@
-"""Passing over a block in tiles that stay in cache, and adding up what they come to."""
+"""Tiles of a block that stay in cache, and running totals of their sums."""
 
 from collections.abc import Iterator
 
@@ -12,9 +12,9 @@ TILE = 1 << 16
 
 
 def tiles(block: Array) -> Iterator[tuple[slice, ...]]:
-    """Keys of parts of a block of about TILE elements, cut along the dimension of longest stride.
+    """Keys of tiles of about TILE elements, cut along the dimension of the largest stride.
 
-    Yields the whole block where it is small.
+    A small block is one tile.
     """
     whole = (slice(None),) * block.ndim
     if block.size <= TILE:
@@ -27,19 +27,19 @@ def tiles(block: Array) -> Iterator[tuple[slice, ...]]:
 
 
 def restricted(key: tuple[slice, ...], array: Array) -> Array:
-    """The part of an array, which broadcasts onto the block, that belongs to a tile of it."""
+    """The part of an array that belongs to a tile; the array broadcasts onto the block."""
     lead = len(key) - array.ndim
     parts = zip(key[lead:], array.shape, strict=True)
     return array[tuple([slice(None) if extent == 1 else part for part, extent in parts])]
 
 
 def spot(key: tuple[slice, ...], axes: tuple[int, ...]) -> tuple[slice, ...]:
-    """Where a tile's reduction over axes belongs in the result, which keeps these dimensions."""
+    """The place of a tile's reduction over axes in the result, which keeps these dimensions."""
     return tuple([slice(None) if dim in axes else part for dim, part in enumerate(key)])
 
 
 class PairwiseSum:
-    """A running total that adds numbers of like weight, so that rounding errors grow slowly."""
+    """A running total that adds sums of equally many parts, so that rounding errors grow slowly."""
 
     __slots__ = ("_count", "_levels")
 
@@ -49,11 +49,11 @@ class PairwiseSum:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has been added yet."""
+        """Whether no part has been added yet."""
         return not self._count
 
     def add(self, part: Array) -> None:
-        """Add one more part."""
+        """Add a part."""
         self._count += 1
         count = self._count
         while not count % 2:

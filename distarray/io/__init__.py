@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING
 from distarray.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from distarray.io.handles import File, Variable, open, read
+    from distarray.io.opening import File, Variable, open, read
     from distarray.io.writing import write
 
 __all__ = ["File", "Variable", "open", "read", "write"]
 
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+SHOWN_AS = "distarray.io."
+
 _HOMES = {
-    "File": "distarray.io.handles",
-    "Variable": "distarray.io.handles",
-    "open": "distarray.io.handles",
-    "read": "distarray.io.handles",
+    "File": "distarray.io.opening",
+    "Variable": "distarray.io.opening",
+    "open": "distarray.io.opening",
+    "read": "distarray.io.opening",
     "write": "distarray.io.writing",
 }
 

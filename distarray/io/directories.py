@@ -1,11 +1,11 @@
-"""Directories that come into being all at once: written aside, brought to disk, renamed.
+"""Atomic creation of directories: written under another name, brought to disk, renamed.
 
 Everything here runs on one rank. A directory is written under a name that begins with a dot and
-ends with ``.partial``; only when all of it is on disk is it renamed. Where the final name is taken,
-both names are exchanged in one step if the system can, and otherwise the old directory is moved out
-of the way for a moment, under a name from which :func:`recover` brings it back. What is removed
-loses its name first: whoever is killed while he removes it leaves nothing that could be taken for
-the whole, and what is left is removed by the next one that writes to the directory.
+ends with ``.partial``; it is renamed when all of it is on disk. Where the final name exists, both
+names are exchanged in one step if the system can. Otherwise the old directory is moved away for a
+moment, under a name from which :func:`recover` brings it back. A directory that is removed loses
+its name first: if the process is killed meanwhile, the rest is not taken for the whole, and the
+next job that writes to the parent directory removes it.
 """
 
 import ctypes
@@ -22,8 +22,8 @@ from distarray.io.leftovers import (
     is_abandoned,
     is_cut,
     leftovers,
+    own_name,
     short,
-    taken,
 )
 
 __all__ = [
@@ -43,25 +43,25 @@ __all__ = [
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-#: Seconds that a living process has to finish an exchange in two steps.
+#: Seconds for which :func:`recover` waits for a living process.
 _PATIENCE = 5.0
 
 
 def begin(final: Path) -> Path:
-    """Make the directory in which what is to become `final` is written; clear away old ones."""
+    """Make the directory that will become `final`, and remove what killed jobs have left."""
     final.parent.mkdir(parents=True, exist_ok=True)
     tidy(final.parent)
     aside = beside(final, "partial")
     try:
         aside.mkdir()
-    except OSError as error:  # of a name that the caller knows
+    except OSError as error:  # names the file that the caller knows
         raise type(error)(error.errno, error.strerror, str(final)) from None
     active.add(aside)
     return aside
 
 
 def begin_file(final: Path) -> Path:
-    """A name for what is to become the file `final`; clear away what killed jobs have left."""
+    """The name of a file that will become `final`; removes what killed jobs have left."""
     tidy(final.parent)
     aside = beside(final, "partial")
     active.add(aside)
@@ -69,16 +69,16 @@ def begin_file(final: Path) -> Path:
 
 
 def rename_file(aside: Path, final: Path) -> None:
-    """Give a file its name, in place of what bears it now; it is on disk already."""
+    """Give a file, which is on disk, its final name; an old file of that name is replaced."""
     os.replace(aside, final)
     flush(final.parent)
     active.discard(aside)
 
 
 def tidy(directory: Path) -> None:
-    """Remove what no living job owns: unfinished files and directories, whatever their names.
+    """Remove the unfinished files and directories that no living job owns.
 
-    What is being removed already has no owner.
+    Those that are being removed have no owner.
     """
     for found in leftovers(directory):
         if found.what == "removed":
@@ -86,12 +86,12 @@ def tidy(directory: Path) -> None:
         elif found.what == "previous" and not _is_there(directory, found.of):
             recover_all(directory)
         elif is_abandoned(found):
-            with suppress(OSError):  # it is another user's, or another job has just taken it
-                _delete(_renamed(found.path, taken(found)))
+            with suppress(OSError):  # another user's, or another job has just renamed it
+                _delete(_renamed(found.path, own_name(found)))
 
 
 def _is_there(directory: Path, of: str) -> bool:
-    """Whether there is something by a name."""
+    """Whether a directory has an entry of this name."""
     with suppress(OSError):
         return of in map(short, os.listdir(directory))
     return False
@@ -103,7 +103,7 @@ def _renamed(old: Path, new: Path) -> Path:
 
 
 def commit(aside: Path, final: Path) -> None:
-    """Give the directory its name, in place of what bears it now; its files are on disk already."""
+    """Give a directory, whose files are on disk, its final name; an old entry is replaced."""
     if not os.path.lexists(aside):
         raise FileNotFoundError(
             f"{final} is not saved: another job has removed {aside}, where it was written"
@@ -123,7 +123,7 @@ def commit(aside: Path, final: Path) -> None:
 
 
 def _exchange(aside: Path, final: Path) -> Path:
-    """Put `aside` in the place of `final`; where the old one is now."""
+    """Put `aside` in the place of `final`; returns the place of the old entry."""
     if _exchange_at_once(aside, final):
         return aside
     old = beside(final, "previous")
@@ -152,9 +152,9 @@ def _exchange_at_once(a: Path, b: Path) -> bool:
 
 
 def recover(final: Path) -> None:
-    """Bring back what an exchange in two steps had moved away when the job was killed.
+    """Bring back a directory that was moved away by an exchange in two steps whose job was killed.
 
-    A job that lives is given time to finish.
+    A living job is given time to finish the exchange.
     """
     until = time.monotonic() + _PATIENCE
     while not os.path.lexists(final):
@@ -166,7 +166,7 @@ def recover(final: Path) -> None:
         if not previous:
             return
         if is_abandoned(previous[-1]) or time.monotonic() > until:
-            with suppress(FileNotFoundError):  # another rank or job has been quicker
+            with suppress(FileNotFoundError):  # another rank or job was first
                 os.rename(previous[-1].path, final)
                 flush(final.parent)
         else:
@@ -174,26 +174,26 @@ def recover(final: Path) -> None:
 
 
 def recover_all(directory: Path) -> None:
-    """Bring back all that exchanges in two steps have moved away in a directory."""
+    """Bring back everything in a directory that exchanges in two steps have moved away."""
     for found in leftovers(directory):
         if found.what == "previous" and not is_cut(found.of):
             recover(directory / found.of)
 
 
 def discard(aside: Path) -> None:
-    """Give up a directory or file that was begun."""
+    """Remove an unfinished directory or file of this process."""
     active.discard(aside)
     _delete(aside)
 
 
 def remove(directory: Path) -> None:
-    """Remove a directory; first of all its name, lest a half of it be taken for the whole."""
-    with suppress(FileNotFoundError):  # another job has been quicker
+    """Remove a directory; first its name, so that half of it is not taken for the whole."""
+    with suppress(FileNotFoundError):  # another job was first
         _delete(_renamed(directory, beside(directory, "removed")))
 
 
 def _delete(entry: Path) -> None:
-    """Delete a directory with all that is in it, or a file; as far as one may."""
+    """Delete a directory with all its entries, or a file; without errors."""
     if os.path.isdir(entry) and not os.path.islink(entry):
         shutil.rmtree(entry, ignore_errors=True)
     else:
@@ -207,7 +207,7 @@ def flush(directory: Path) -> None:
     try:
         os.fsync(handle)
     except OSError as error:
-        # Some network file systems have no such thing; their renames are synchronous.
+        # Some network file systems cannot flush directories; their renames are synchronous.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:

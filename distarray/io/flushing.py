@@ -1,9 +1,9 @@
 """Bringing many written files to disk.
 
 Each fsync waits for a commit of the file system and for the disk's cache. On a local file system
-of Linux one call brings all files to disk at once, and reports what has gone wrong with any of
-them since the file it is called with was opened. Elsewhere each file is brought to disk by itself,
-while the system is already busy with the others.
+of Linux one call, syncfs, brings all files to disk, and reports errors of any of them since the
+file it is called with was opened. Elsewhere each file is brought to disk by an fsync of its own,
+while the system already writes the others.
 """
 
 import ctypes
@@ -19,16 +19,16 @@ _sync_file_range = getattr(_libc, "sync_file_range", None)
 _syncfs = getattr(_libc, "syncfs", None)
 _OFFSET = ctypes.c_int64
 _SYNC_FILE_RANGE_WRITE = 2
-#: File systems of one machine, whose syncfs covers all that its processes have written.
+#: File systems of one machine, whose syncfs covers what all its processes have written.
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs"})
 #: The first kernel whose syncfs reports errors of writing.
 _REPORTING = (5, 8)
-#: Files kept open until they are brought to disk one by one.
+#: Files that are kept open until an fsync of each.
 _MOST = 64
 
 
 class Flusher:
-    """Brings files below a directory to disk; leaving the ``with`` block waits for all of them.
+    """Brings files below a directory to disk; the end of the ``with`` block waits for all of them.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Flusher:
     Attributes
     ----------
     at_once : bool
-        Whether directories are brought to disk as well, being part of the whole file system.
+        Whether one call brings everything to disk, directories included.
     """
 
     def __init__(self, root: Path) -> None:
@@ -50,7 +50,7 @@ class Flusher:
     def __enter__(self) -> "Flusher":
         return self
 
-    def __exit__(self, kind: object, *exception: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         try:
             if kind is None:
                 self._flush()
@@ -61,12 +61,12 @@ class Flusher:
                 os.close(handle)
 
     def begin(self, handle: int) -> None:
-        """Let the system begin to write what it has of an open file, without waiting."""
+        """Let the system begin to write an open file to disk, without waiting."""
         if _sync_file_range is not None:
             _sync_file_range(handle, _OFFSET(0), _OFFSET(0), _SYNC_FILE_RANGE_WRITE)
 
     def put(self, handle: int) -> None:
-        """Take over an open file that is complete."""
+        """Take over an open file that is complete, and close it."""
         self.begin(handle)
         if self.at_once:
             os.close(handle)
@@ -89,7 +89,7 @@ def _sync_system(handle: int) -> None:
 
 
 def syncs_at_once(root: Path) -> bool:
-    """Whether one call brings everything to disk, and tells when it has not."""
+    """Whether one call brings everything to disk and reports errors."""
     if _syncfs is None or not hasattr(os, "uname"):
         return False
     version = re.match(r"(\d+)\.(\d+)", os.uname().release)
@@ -99,7 +99,7 @@ def syncs_at_once(root: Path) -> bool:
 
 
 def _kind(root: Path) -> str:
-    """The type of file system that a directory is on; empty if nothing says it."""
+    """The type of file system that a directory is on; empty if it is not known."""
     device = os.stat(root).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     try:

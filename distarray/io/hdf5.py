@@ -1,12 +1,13 @@
 """HDF5 files, by h5py.
 
 With an h5py that was built for MPI all ranks write at the same time. Otherwise rank 0 writes what
-the others send it: one process alone has the file open for writing, so that none can damage what
-another one wrote. Reading is parallel either way.
+the others send it: one process alone has the file open for writing, so that two cannot damage it.
+All ranks read in parallel either way.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,17 +15,19 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
-from distarray.io.aside import replacing
-from distarray.io.formats import Contents, Lazy, check_labels, check_tree, creating
-from distarray.io.portions import pieces_of
+from distarray.io.atomic_file import replacing
+from distarray.io.box_pieces import pieces_of, within
+from distarray.io.contents import Contents, Lazy, check_labels, check_tree
+from distarray.io.deferred_errors import ErrorDeferringFile
+from distarray.io.file_errors import creating
 from distarray.io.sections import write_array
-from distarray.io.swallowing import SwallowingFile
 from distarray.layout import Box
 from distarray.lazy import needs
+from distarray.typing import Array, DType, Shape
 
 __all__ = ["open_file", "write_file"]
 
-#: Bytes that are handed to HDF5 at a time where a block has to be brought into C order.
+#: Bytes that are given to HDF5 at a time where a block has to be brought into C order.
 _PIECE = 1 << 25
 
 
@@ -33,11 +36,11 @@ class _Stored:
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-        self.shape: tuple[int, ...] = tuple(dataset.shape or ())
-        self.dtype: np.dtype[Any] = np.dtype(dataset.dtype)
-        self.chunks: tuple[int, ...] | None = dataset.chunks
+        self.shape: Shape = tuple(dataset.shape or ())
+        self.dtype: DType = np.dtype(dataset.dtype)
+        self.chunks: Shape | None = dataset.chunks
 
-    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
+    def read(self, section: Box, out: Array) -> None:
         """Read a box."""
         if self._dataset.shape is None:
             raise TypeError(f"{self._dataset.name} is empty, without a shape: there is no array")
@@ -58,7 +61,7 @@ class _Target:
         self._dataset, self._new = dataset, new
         self.writers: Literal["all", "one"] = writers
 
-    def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
+    def write(self, section: Box, block: Array) -> None:
         """Write a box."""
         for piece, part in _contiguous(section, block, block.dtype.itemsize):
             key = tuple([slice(start, stop) for start, stop in piece])
@@ -66,35 +69,31 @@ class _Target:
             self._new.check()
 
 
-def _contiguous(
-    section: Box, block: np.ndarray[Any, Any], itemsize: int
-) -> Iterator[tuple[Box, np.ndarray[Any, Any]]]:
-    """A block whole if it is in C order, else in pieces: copies of those are small."""
+def _contiguous(section: Box, block: Array, itemsize: int) -> Iterator[tuple[Box, Array]]:
+    """A block whole if it is in C order, else in pieces, whose copies are small."""
     if block.flags.c_contiguous:
         yield section, block
         return
     for piece in pieces_of(section, itemsize, _PIECE):
-        slices = [slice(a - low, b - low) for (a, b), (low, _) in zip(piece, section, strict=True)]
-        yield piece, block[tuple(slices)]
+        yield piece, block[within(piece, section)]
 
 
 def open_file(path: str, mesh: DeviceMesh, *, external: bool = False, **options: Any) -> Contents:
     """The datasets of a file, also of its groups: ``group/subgroup/dataset``.
 
-    A dataset has a name for each link to it. Groups are gone into where they are, not where links
-    lead to them.
+    A dataset has a name for each link to it. Soft links to groups are not followed.
 
     Parameters
     ----------
     path : str
         A file, or a URL that fsspec can open.
     mesh : DeviceMesh
-        Not asked: each rank opens the file by itself.
+        Not used: each rank opens the file by itself.
     external : bool
-        Read what lies in other files as well: behind external links, and datasets that are put
-        together from other files. Whoever wrote the file chose these, so it is not the default.
+        Read from other files as well: behind external links, and datasets that are assembled from
+        other files. The author of the file chose these, so it is not the default.
     **options
-        For `h5py.File`; or for fsspec where the path is a URL.
+        For `h5py.File`; for fsspec if the path is a URL.
     """
     h5py = needs("h5py")
     remote = None
@@ -121,7 +120,7 @@ def open_file(path: str, mesh: DeviceMesh, *, external: bool = False, **options:
     )
 
 
-def _for_reading(h5py: Any, path: str, options: Mapping[str, Any]) -> Any:
+def _for_reading(h5py: ModuleType, path: str, options: Mapping[str, Any]) -> Any:
     try:
         return h5py.File(path, "r", **{"locking": "best-effort", **options})
     except TypeError as error:
@@ -129,21 +128,22 @@ def _for_reading(h5py: Any, path: str, options: Mapping[str, Any]) -> Any:
 
 
 class _Names:
-    """The datasets of a file by all their names, and why the other names are none.
+    """The names in a file: those of datasets, and why the others are not read.
 
     Attributes
     ----------
     kept : list of str
+        Datasets that can be read.
     refused, missing : dict of str to str
-        What to say when one asks for it: it is not read, or is not there.
+        Why a dataset is not read, and which links lead to nothing.
     """
 
-    def __init__(self, h5py: Any, file: Any, external: bool) -> None:
+    def __init__(self, h5py: ModuleType, file: Any, external: bool) -> None:
         self.kept: list[str] = []
         self.refused: dict[str, str] = {}
         self.missing: dict[str, str] = {}
         self._h5py, self._external = h5py, external
-        self._groups = {file["/"].id}  # a group may be a member of its own members
+        self._groups = {file["/"].id}  # a group may contain itself
         self._walk(file, "")
 
     def _walk(self, group: Any, prefix: str) -> None:
@@ -155,7 +155,7 @@ class _Names:
                 continue
             try:
                 item = group[key]
-            except (KeyError, OSError, RuntimeError):  # the last: links in a circle
+            except (KeyError, OSError, RuntimeError):  # RuntimeError: links in a circle
                 self.missing[name] = f"is a link to {link.path!r}, where nothing is to be found"
                 continue
             if isinstance(item, self._h5py.Dataset):
@@ -176,7 +176,7 @@ class _Names:
 
 
 def _other_files(dataset: Any, group: Any) -> list[str]:
-    """The files besides its group's that a dataset lies in."""
+    """The files, other than its group's, that a dataset is stored in."""
     others = [] if dataset.file.id == group.file.id else [dataset.file.filename]
     others += [entry[0] for entry in dataset.external or ()]
     if dataset.is_virtual:
@@ -187,12 +187,12 @@ def _other_files(dataset: Any, group: Any) -> list[str]:
 def _elsewhere(how: str, files: list[str]) -> str:
     return (
         f"{how} {', '.join(map(repr, files[:3]))}{', ...' if len(files) > 3 else ''}: other files "
-        "are read only if one says so, distarray.io.open(..., external=True)"
+        "are read only if you allow it: distarray.io.open(..., external=True)"
     )
 
 
 def _dims(dataset: Any) -> tuple[str, ...]:
-    """Names of the dimensions: their labels, else the names of the scales attached to them."""
+    """Names of the dimensions: their labels, else the names of their scales."""
     names = []
     for dim in dataset.dims:
         scale = dim.keys()[0] if len(dim) else ""
@@ -210,7 +210,7 @@ def write_file(
     dims: Mapping[str, tuple[str, ...]] | None = None,
     **options: Any,
 ) -> None:
-    """Write a file of datasets, whole or not at all; collective.
+    """Write a file of datasets, all of it or nothing; collective.
 
     Parameters
     ----------
@@ -219,22 +219,22 @@ def write_file(
     arrays : mapping of str to DistArray
         By name; a slash in a name makes groups.
     mesh : DeviceMesh
-        Whose ranks write.
+        Its ranks write.
     attrs, array_attrs : mapping, optional
         Attributes of the file, and by name those of the arrays.
     dims : mapping of str to tuple of str, optional
         Labels of the dimensions, by array.
     **options
-        For `h5py.Group.create_dataset`, such as ``chunks=True, compression="gzip"``. Arrays that
-        are empty or without dimensions take none of them; a shape of chunks is for the arrays with
-        as many dimensions. With any of them rank 0 writes alone.
+        For `h5py.Group.create_dataset`, such as ``chunks=True, compression="gzip"``. They are not
+        used for arrays that are empty or without dimensions; a shape of chunks is used for arrays
+        with as many dimensions. With any option rank 0 writes alone.
     """
     if "" in arrays:
         raise TypeError(
             f"{path}: arrays in an HDF5 file have names; write a dict, {{'name': array}}"
         )
     check_tree(path, arrays)
-    check_labels(arrays, dims=dims, array_attrs=array_attrs)
+    check_labels(arrays, dims, array_attrs)
     h5py = agreed(mesh.group, lambda: needs("h5py"))
     parallel = bool(h5py.get_config().mpi and hasattr(mesh.group, "comm") and not options)
     writers: Literal["all", "one"] = "all" if parallel else "one"
@@ -252,7 +252,7 @@ def write_file(
 
 
 class _Labels(NamedTuple):
-    """What is said about a file, its arrays and their dimensions."""
+    """Attributes of a new file and of its arrays, and names of their dimensions."""
 
     attrs: Mapping[str, Any]
     array_attrs: Mapping[str, Mapping[str, Any]]
@@ -260,20 +260,20 @@ class _Labels(NamedTuple):
 
 
 def _created(
-    h5py: Any,
+    h5py: ModuleType,
     new: "_New",
     path: str,
     arrays: Mapping[str, DistArray],
     labels: _Labels,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The datasets of a new file, by name; none where the file is not open."""
+    """The datasets of a new file, by name; an empty dict on ranks that do not write."""
     file = new.file
     if file is None:
         return {}
     file.attrs.update(sorted(labels.attrs.items()))
     made = {}
-    for name, x in arrays.items():  # an order that all ranks have
+    for name, x in arrays.items():  # in the same order on all ranks
         dtype = _type_for(h5py, name, x.dtype)
         with creating(path, f"array {name!r}", "h5py.Group.create_dataset"):
             made[name] = _dataset(file, name, x, dtype, options)
@@ -284,10 +284,11 @@ def _created(
     return made
 
 
-def _type_for(h5py: Any, name: str, dtype: np.dtype[Any]) -> Any:
-    """What an array's elements are in a file."""
+def _type_for(h5py: ModuleType, name: str, dtype: DType) -> DType:
+    """The data type of an array in a file."""
     if dtype.kind in "mM":
-        return h5py.opaque_dtype(dtype)
+        opaque: DType = h5py.opaque_dtype(dtype)
+        return opaque
     if dtype.kind == "U":
         raise TypeError(
             f"{name} has dtype {dtype}, which HDF5 has no type for; write x.astype('S...'), or "
@@ -296,10 +297,10 @@ def _type_for(h5py: Any, name: str, dtype: np.dtype[Any]) -> Any:
     return dtype
 
 
-def _dataset(file: Any, name: str, x: DistArray, dtype: Any, options: Mapping[str, Any]) -> Any:
-    """A dataset for an array, empty yet."""
+def _dataset(file: Any, name: str, x: DistArray, dtype: DType, options: Mapping[str, Any]) -> Any:
+    """A dataset for an array, still empty."""
     if not x.size or not x.ndim:
-        options = {}  # HDF5 has no chunks of nothing
+        options = {}  # HDF5 has no empty chunks
     chunks = options.get("chunks")
     if isinstance(chunks, tuple) and len(chunks) != x.ndim:
         options = {**options, "chunks": True}
@@ -313,20 +314,20 @@ class _New(NamedTuple):
     ----------
     file : h5py.File or None
         None on the ranks that do not write.
-    below : SwallowingFile or None
-        What the library writes to, unless it writes in parallel.
+    below : ErrorDeferringFile or None
+        What HDF5 writes to, unless it writes in parallel.
     """
 
     file: Any = None
-    below: SwallowingFile | None = None
+    below: ErrorDeferringFile | None = None
 
     def check(self) -> None:
-        """Raise what the library has not been told."""
+        """Raise an error that has been deferred."""
         if self.below is not None:
             self.below.check()
 
     def close(self) -> None:
-        """Close the file; raises what went wrong with it, first of all what was first."""
+        """Close the file; raises its first error, if there is one."""
         try:
             if self.file is not None:
                 self.file.close()
@@ -337,7 +338,9 @@ class _New(NamedTuple):
 
 
 @contextmanager
-def _opened(h5py: Any, path: str, name: str, mesh: DeviceMesh, parallel: bool) -> Iterator[_New]:
+def _opened(
+    h5py: ModuleType, path: str, name: str, mesh: DeviceMesh, parallel: bool
+) -> Iterator[_New]:
     """A new file open for writing, on rank 0 alone unless in parallel."""
 
     def create() -> _New:
@@ -345,7 +348,7 @@ def _opened(h5py: Any, path: str, name: str, mesh: DeviceMesh, parallel: bool) -
             return _New(h5py.File(name, "w-", driver="mpio", comm=mesh.comm()))
         if mesh.rank:
             return _New()
-        below = SwallowingFile(name, path)
+        below = ErrorDeferringFile(name, path)
         return _New(h5py.File(below, "w"), below)
 
     new = agreed(mesh.group, create)

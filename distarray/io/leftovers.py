@@ -1,8 +1,8 @@
-"""The names of what is not finished: they say what it is to become, and which process owns it.
+"""Names of unfinished files and directories: they give the final name and the owning process.
 
-A process that is killed leaves what it was writing. The next one that writes to the same directory
-must know that nobody is at it any more: on the same machine by the process's number and the time at
-which it began, on another one by an hour in which nothing has changed.
+A process that is killed leaves what it was writing. The next process that writes to the same
+directory must know that the owner has ended: on the same machine by the number of the process and
+the time at which it began, on another machine by an hour without changes.
 """
 
 import os
@@ -23,8 +23,8 @@ __all__ = [
     "is_abandoned",
     "is_cut",
     "leftovers",
+    "own_name",
     "short",
-    "taken",
 ]
 
 What = Literal["partial", "previous", "removed"]
@@ -32,33 +32,32 @@ _NAME = re.compile(
     r"\.(?P<of>.+)~(?P<host>[^~]*)~(?P<pid>\d+)(-(?P<began>\d+))?~\d+"
     r"\.(?P<what>partial|previous|removed)"
 )
-#: Seconds without any change after which what another machine has begun is taken for abandoned.
+#: Seconds without changes after which something of another machine is taken for abandoned.
 IDLE = 3600.0
-#: What a long name is cut to.
+#: A long name that has been cut.
 _CUT = re.compile(r".{20}#[0-9a-f]{16}")
-#: Bytes of a name that leave room for what is added to it.
+#: Bytes of a name that leave room for the owner.
 _LONGEST = 120
-#: Processes of Linux that have no other numbers for one another.
+#: The first namespace of process numbers on Linux.
 _FIRST_NAMESPACE = "pid:[4026531836]"
 _ENDED = -1
 _serial = count()
-#: What this process has begun and not finished.
+#: What this process has begun and not yet finished.
 active: set[Path] = set()
 
 
 class Leftover(NamedTuple):
-    """Something unfinished.
+    """An unfinished file or directory.
 
     Attributes
     ----------
     path : Path
     of : str
-        The name of what it is to become, as :func:`short` has it.
+        The final name, as :func:`short` has it.
     what : {"partial", "previous", "removed"}
-        Being written; moved away for a moment, until what takes its place has its name; being
-        removed.
+        Being written; moved away for a moment, until its successor has the name; being removed.
     host, pid, began : str, int, int or None
-        Whose it is.
+        The process that owns it.
     """
 
     path: Path
@@ -70,24 +69,24 @@ class Leftover(NamedTuple):
 
 
 def short(name: str) -> str:
-    """A name, or of a long one a part that tells it apart."""
+    """A name; of a long name its beginning and a hash."""
     if len(os.fsencode(name)) <= _LONGEST:
         return name
     return f"{name[:20]}#{sha256(os.fsencode(name)).hexdigest()[:16]}"
 
 
 def is_cut(of: str) -> bool:
-    """Whether a name has been cut, so that nobody can tell the whole of it."""
+    """Whether a name has been cut, so that the whole name is lost."""
     return _CUT.fullmatch(of) is not None
 
 
 def beside(final: Path, what: What) -> Path:
-    """A new name in the directory of `final`, whose owner is this process."""
+    """A new name in the directory of `final`, owned by this process."""
     return _named(final, short(final.name), what)
 
 
-def taken(leftover: Leftover) -> Path:
-    """A name of this process's own for what is going to be removed."""
+def own_name(leftover: Leftover) -> Path:
+    """A name, owned by this process, for something that it removes."""
     return _named(leftover.path, leftover.of, "removed")
 
 
@@ -99,7 +98,7 @@ def _named(near: Path, of: str, what: What) -> Path:
 
 
 def leftovers(directory: Path) -> list[Leftover]:
-    """What is unfinished in a directory; nothing if there is no such directory."""
+    """The unfinished files and directories in a directory, which need not exist."""
     try:
         names = sorted(name for name in os.listdir(directory) if name.startswith("."))
     except OSError:
@@ -115,7 +114,7 @@ def leftovers(directory: Path) -> list[Leftover]:
 
 
 def is_abandoned(leftover: Leftover) -> bool:
-    """Whether nobody is writing there any more."""
+    """Whether the owner has ended."""
     if leftover.host != _host():
         return time.time() - _last_change(leftover.path) > IDLE
     if leftover.pid == os.getpid() and leftover.began in (None, _began(leftover.pid)):
@@ -124,7 +123,7 @@ def is_abandoned(leftover: Leftover) -> bool:
 
 
 def _last_change(entry: Path) -> float:
-    """When something was last written there, in seconds since 1970."""
+    """Time of the last change below a file or directory, in seconds since 1970."""
     times = []
     with suppress(OSError):
         times.append(entry.lstat().st_mtime)
@@ -137,7 +136,7 @@ def _last_change(entry: Path) -> float:
 
 @lru_cache(1)
 def _host() -> str:
-    """The machine, and the container if that numbers its processes by itself."""
+    """The machine, and the container if it has process numbers of its own."""
     name = re.sub(r"[^\w.-]", "", socket.gethostname())
     try:
         space = os.readlink("/proc/self/ns/pid")
@@ -152,15 +151,15 @@ def _is_alive(pid: int, began: int | None) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        pass  # somebody else's
+        pass  # another user's
     found = _began(pid)
     return found != _ENDED and (None in (began, found) or found == began)
 
 
 def _began(pid: int) -> int | None:
-    """When a process began, in ticks since the system did: numbers of processes are used again.
+    """Start time of a process, in ticks since the system started: process numbers are used again.
 
-    None where it cannot be told; `_ENDED` of a process that has ended, and waits for its parent.
+    None where it is not known; `_ENDED` for a process that has ended and waits for its parent.
     """
     try:
         words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

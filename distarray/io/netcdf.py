@@ -1,12 +1,15 @@
-"""NetCDF files, by netCDF4: read by every rank, written by rank 0.
+"""NetCDF files, by netCDF4: every rank reads, rank 0 writes.
 
-Values are read as they are meant: packed integers are scaled, missing values are NaN, by the rules
-of the CF conventions that xarray follows. ``decode=False`` gives what is stored.
+Values are decoded by the rules of the CF conventions that xarray follows: packed integers are
+scaled, missing values are NaN. ``decode=False`` gives the stored values.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import RLock
+from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,31 +17,33 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
-from distarray.io.aside import replacing
-from distarray.io.formats import Contents, Lazy, check_labels, check_tree, creating
+from distarray.io.atomic_file import replacing
+from distarray.io.contents import Contents, Lazy, check_labels, check_tree
+from distarray.io.file_errors import creating
 from distarray.io.sections import write_array
 from distarray.layout import Box
 from distarray.lazy import needs
+from distarray.typing import Array, ArrayLike, DType, Shape
 
 __all__ = ["open_file", "write_file"]
 
-#: The library behind netCDF4 bears one thread at a time.
+#: The library behind netCDF4 is not thread-safe.
 _lock = RLock()
 _MISSING = ("_FillValue", "missing_value")
 
 
 class _Packing(NamedTuple):
-    """How stored values stand for those that are meant."""
+    """The packing of values by the CF conventions; `dtype` is that of decoded values."""
 
-    dtype: np.dtype[Any]
+    dtype: DType
     missing: tuple[Any, ...] = ()
     scale: Any = None
     offset: Any = None
     unsigned: bool = False
 
     @classmethod
-    def of(cls, stored: np.dtype[Any], attrs: Mapping[str, Any]) -> "_Packing":
-        """By a variable's attributes."""
+    def of(cls, stored: DType, attrs: Mapping[str, Any]) -> _Packing:
+        """The packing that a variable's attributes describe."""
         unsigned = attrs.get("_Unsigned") == "true" and stored.kind == "i"
         if unsigned:
             stored = np.dtype(f"{stored.byteorder}u{stored.itemsize}")
@@ -53,8 +58,8 @@ class _Packing(NamedTuple):
         found = _float_for(stored, scale, offset)
         return cls(found, tuple(dict.fromkeys(missing)), scale, offset, unsigned)
 
-    def unpack(self, values: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:
-        """Fill `out` with what the stored values mean."""
+    def unpack(self, values: Array, out: Array) -> None:
+        """Fill `out` with the decoded values."""
         if self.unsigned:
             values = values.view(values.dtype.str.replace("i", "u"))
         out[...] = values
@@ -67,11 +72,11 @@ class _Packing(NamedTuple):
             out[absent] = np.nan
 
 
-def _float_for(stored: np.dtype[Any], scale: Any, offset: Any) -> np.dtype[Any]:
-    """The floating-point type that values are unpacked to, which is xarray's choice, too.
+def _float_for(stored: DType, scale: ArrayLike | None, offset: ArrayLike | None) -> DType:
+    """The floating-point type of decoded values, which xarray chooses as well.
 
-    The one that scale and offset have if they agree, where it holds the packed integers; else
-    single precision for what it holds exactly, and double precision.
+    The type of scale and offset if they agree and it holds the packed integers; else single
+    precision for values that it holds exactly, and double precision for others.
     """
     kinds = [np.asarray(value).dtype for value in (scale, offset) if value is not None]
     if kinds:
@@ -91,15 +96,15 @@ class _Stored:
 
     def __init__(self, variable: Any, decode: bool) -> None:
         self._variable = variable
-        self.shape: tuple[int, ...] = tuple([int(n) for n in variable.shape])
+        self.shape: Shape = tuple([int(n) for n in variable.shape])
         ragged = variable.dtype is str or isinstance(variable.datatype, needs("netCDF4").VLType)
         stored = np.dtype(object if ragged else variable.dtype)
         self._packing = _Packing.of(stored, _attrs(variable)) if decode else _Packing(stored)
-        self.dtype: np.dtype[Any] = self._packing.dtype
+        self.dtype: DType = self._packing.dtype
         chunks = variable.chunking()
-        self.chunks: tuple[int, ...] | None = tuple(chunks) if isinstance(chunks, list) else None
+        self.chunks: Shape | None = tuple(chunks) if isinstance(chunks, list) else None
 
-    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
+    def read(self, section: Box, out: Array) -> None:
         """Read a box."""
         with _lock:
             values = self._variable[tuple([slice(start, stop) for start, stop in section])]
@@ -113,9 +118,9 @@ def open_file(path: str, mesh: DeviceMesh, *, decode: bool = True) -> Contents:
     Parameters
     ----------
     path : str
-        A NetCDF-4 or classic file, or an OPeNDAP URL where the library has been built for it.
+        A NetCDF-4 or classic file, or an OPeNDAP URL if the library was built for it.
     mesh : DeviceMesh
-        Not asked: each rank opens the file by itself.
+        Not used: each rank opens the file by itself.
     decode : bool
         Scale packed integers and make missing values NaN.
     """
@@ -160,7 +165,7 @@ class _Target:
     def __init__(self, variable: Any, path: str) -> None:
         self._variable, self._path = variable, path
 
-    def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
+    def write(self, section: Box, block: Array) -> None:
         """Write a box."""
         with _lock, _written(self._path):
             self._variable[tuple([slice(start, stop) for start, stop in section])] = block
@@ -177,7 +182,7 @@ def write_file(
     chunks: tuple[int, ...] | None = None,
     **options: Any,
 ) -> None:
-    """Write a NetCDF-4 file of variables, whole or not at all; collective.
+    """Write a NetCDF-4 file of variables, all of it or nothing; collective.
 
     Parameters
     ----------
@@ -186,13 +191,13 @@ def write_file(
     arrays : mapping of str to DistArray
         By name. An array whose name is that of its only dimension is a coordinate.
     mesh : DeviceMesh
-        Whose ranks hold the arrays; rank 0 writes.
+        Its ranks hold the arrays; rank 0 writes.
     dims : mapping of str to tuple of str, optional
-        Names of the dimensions, by array; ``<array>_0``, ... where it says nothing.
+        Names of the dimensions, by array; by default ``<array>_0``, ...
     attrs, array_attrs : mapping, optional
         Attributes of the file, and by name those of the arrays.
     chunks : tuple of int, optional
-        Shape of the pieces that arrays with as many dimensions are stored in.
+        Shape of the chunks of arrays with as many dimensions.
     **options
         For `netCDF4.Dataset.createVariable`, such as ``compression="zlib"``.
 
@@ -206,7 +211,7 @@ def write_file(
             f"{path}: variables in a NetCDF file have names; write a dict, {{'name': array}}"
         )
     check_tree(path, arrays)
-    check_labels(arrays, dims=dims, array_attrs=array_attrs)
+    check_labels(arrays, dims, array_attrs)
     if chunks is not None:
         options["chunksizes"] = tuple(chunks)
     named, lengths = _dimensions(arrays, dims or {})
@@ -225,7 +230,7 @@ def write_file(
 
 
 class _About(NamedTuple):
-    """What is said about a new file: its path, names of dimensions and their lengths, the rest."""
+    """A new file: its path, names and lengths of the dimensions, attributes and options."""
 
     path: str
     named: Mapping[str, tuple[str, ...]]
@@ -236,7 +241,7 @@ class _About(NamedTuple):
 
 
 def _made(file: Any, arrays: Mapping[str, DistArray], about: _About) -> dict[str, Any]:
-    """The variables of a new file, by name; none where the file is not open."""
+    """The variables of a new file, by name; an empty dict on ranks that do not write."""
     if file is None:
         return {}
     made = {}
@@ -248,8 +253,8 @@ def _made(file: Any, arrays: Mapping[str, DistArray], about: _About) -> dict[str
         for name, x in arrays.items():
             _check_type(name, x.dtype)
             with creating(about.path, f"array {name!r}", "netCDF4.Dataset.createVariable"):
-                said = about.array_attrs.get(name)
-                made[name] = _created(file, name, x, about.named[name], said, about.options)
+                attrs = about.array_attrs.get(name)
+                made[name] = _created(file, name, x, about.named[name], attrs, about.options)
     return made
 
 
@@ -259,7 +264,7 @@ def _dimensions(
     """The names of each array's dimensions, and the length of each dimension of the file."""
     named: dict[str, tuple[str, ...]] = {}
     lengths: dict[str, int] = {}
-    for name in sorted(arrays, key=lambda name: name not in dims):  # what is said comes first
+    for name in sorted(arrays, key=lambda name: name not in dims):  # first those with names
         x, found = arrays[name], []
         for number, length in enumerate(x.shape):
             dim = dims[name][number] if name in dims else f"{name.replace('/', '_')}_{number}"
@@ -275,7 +280,8 @@ def _dimensions(
     return named, lengths
 
 
-def _check_type(name: str, dtype: np.dtype[Any]) -> None:
+def _check_type(name: str, dtype: DType) -> None:
+    """Raise if NetCDF has no such data type."""
     if dtype.kind not in "iuf" or dtype.itemsize not in (1, 2, 4, 8) or dtype == np.float16:
         raise TypeError(
             f"{name} has dtype {dtype}, which NetCDF has no type for; convert it with "
@@ -291,7 +297,7 @@ def _created(
     attrs: Mapping[str, Any] | None,
     options: Mapping[str, Any],
 ) -> Any:
-    """A variable for an array, empty yet."""
+    """A variable for an array, still empty."""
     values = dict(attrs or {})
     fill = values.pop("_FillValue", None)
     chunks = options.get("chunksizes", ())
@@ -307,7 +313,7 @@ def _created(
 
 @contextmanager
 def _written(path: str = "") -> Iterator[None]:
-    """Errors of the library while it writes, which does not say what the system has told it."""
+    """Turn an error of the library while it writes, which lacks the cause, into an OSError."""
     try:
         yield
     except RuntimeError as error:
@@ -318,7 +324,7 @@ def _written(path: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def _opened(netcdf: Any, path: str, name: str, mesh: DeviceMesh) -> Iterator[Any]:
+def _opened(netcdf: ModuleType, path: str, name: str, mesh: DeviceMesh) -> Iterator[Any]:
     """A new file open for writing on rank 0; None on the others."""
 
     def create() -> Any:

@@ -1,6 +1,6 @@
 """Safetensors files, and models of several such files with an index, as Hugging Face has them.
 
-A file is eight bytes with the length of a header, the header, which is JSON, and the tensors in C
+A file has eight bytes with the length of a header, the header, which is JSON, and the tensors in C
 order. Nothing in it can run code. Every offset is checked against the shapes and the size of the
 file before anything is read.
 """
@@ -20,11 +20,12 @@ from distarray.comm import DeviceMesh
 from distarray.comm.files import STRETCH
 from distarray.comm.files import open_file as open_shared
 from distarray.errors import DamagedFileError
-from distarray.io.aside import replacing
-from distarray.io.bodies import runs, whole, write_body
-from distarray.io.formats import Contents, Lazy
+from distarray.io.atomic_file import replacing
+from distarray.io.contents import Contents, Lazy
+from distarray.io.contiguous import runs, whole, write_body
 from distarray.layout import Box
 from distarray.lazy import needs
+from distarray.typing import Array, DType, Shape
 
 __all__ = ["open_file", "write_file"]
 
@@ -36,7 +37,7 @@ _NUMPY = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1", "C64": "<c8",
 }  # fmt: skip
-#: Types that NumPy itself does not have.
+#: Types of ml_dtypes, which NumPy itself does not have.
 _ML = {
     "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
     "F8_E8M0": "float8_e8m0fnu",
@@ -47,8 +48,8 @@ _ALIGNMENT = 8
 class _Entry(NamedTuple):
     """A tensor as a header describes it."""
 
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
+    dtype: DType
+    shape: Shape
     #: First byte in the file.
     offset: int
 
@@ -63,8 +64,8 @@ class _Stored:
         small = len(entry.shape) > 1 and row <= _ROW
         self.chunks = (*(1,) * (len(entry.shape) - 1), entry.shape[-1]) if small else None
 
-    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
-        """Read a box: a stretch of bytes for each run of it that is contiguous in the file."""
+    def read(self, section: Box, out: Array) -> None:
+        """Read a box: one stretch of bytes for each part of it that is contiguous in the file."""
         if not section:
             self._fill(self._offset, out)
             return
@@ -73,11 +74,11 @@ class _Stored:
             if part.flags.c_contiguous:
                 self._fill(self._offset + offset, part)
             else:
-                found = np.empty(part.shape, part.dtype)
+                found: Array = np.empty(part.shape, part.dtype)
                 self._fill(self._offset + offset, found)
                 part[...] = found
 
-    def _fill(self, offset: int, part: np.ndarray[Any, Any]) -> None:
+    def _fill(self, offset: int, part: Array) -> None:
         """Read bytes into an array in C order."""
         view = part.reshape(-1).view(np.uint8).data
         while view:
@@ -95,12 +96,12 @@ def open_file(path: str, mesh: DeviceMesh) -> Contents:
     path : str
         ``*.safetensors``, or ``*.safetensors.index.json``.
     mesh : DeviceMesh
-        Not asked: each rank opens the files by itself.
+        Not used: each rank opens the files by itself.
 
     Raises
     ------
     ValueError
-        If the file is no safetensors file, or says what cannot be so.
+        If the file is not a safetensors file, or its header is wrong.
     """
     with ExitStack() as stack:
         if path.endswith(".json"):
@@ -137,7 +138,7 @@ def _indexed(path: str, stack: ExitStack) -> tuple[Mapping[str, _Stored], dict[s
 
 
 def _is_file_name(name: object) -> bool:
-    """Whether it names a file of the same directory, and no other place."""
+    """Whether a text is the name of a file in the same directory."""
     return isinstance(name, str) and name == os.path.basename(name) and name.strip(".") != ""
 
 
@@ -163,7 +164,7 @@ def _distinct(pairs: list[tuple[str, Any]], path: str) -> dict[str, Any]:
 
 
 def _header(file: BinaryIO, path: str) -> tuple[dict[str, _Entry], dict[str, Any]]:
-    """What a file holds, checked against its size."""
+    """The tensors of a file, checked against its size, and its attributes."""
     size = os.fstat(file.fileno()).st_size
     start = file.read(8)
     length = int.from_bytes(start, "little")
@@ -182,8 +183,10 @@ def _header(file: BinaryIO, path: str) -> tuple[dict[str, _Entry], dict[str, Any
     return entries, attrs if isinstance(attrs, dict) else {}
 
 
-def _entry(name: str, about: Any, body: int, path: str) -> tuple[_Entry, tuple[int, int]]:
-    """One tensor of a header, and the bytes of the body that are its."""
+def _entry(
+    name: str, about: Mapping[str, Any], body: int, path: str
+) -> tuple[_Entry, tuple[int, int]]:
+    """One tensor of a header, and its first and last byte in the body."""
     try:
         kind, shape = about["dtype"], tuple(about["shape"])
         first, last = about["data_offsets"]
@@ -200,17 +203,17 @@ def _entry(name: str, about: Any, body: int, path: str) -> tuple[_Entry, tuple[i
     return _Entry(dtype, shape, body + first), (first, last)
 
 
-def _dtype(kind: Any, name: str, path: str) -> np.dtype[Any]:
+def _dtype(kind: object, name: str, path: str) -> DType:
     if isinstance(kind, str) and kind in _NUMPY:
         return np.dtype(_NUMPY[kind])
     if isinstance(kind, str) and kind in _ML:
-        found: np.dtype[Any] = np.dtype(getattr(needs("ml_dtypes"), _ML[kind]))
+        found: DType = np.dtype(getattr(needs("ml_dtypes"), _ML[kind]))
         return found
     raise ValueError(f"{path}: {name!r} has type {kind!r}; known are {', '.join([*_NUMPY, *_ML])}")
 
 
 def _check_spans(spans: list[tuple[int, int]], size: int, path: str) -> None:
-    """Tensors fill the body, without holes in which anything might hide, nor overlap."""
+    """Raise if tensors overlap or leave holes in the body, in which anything could hide."""
     at = 0
     for first, last in sorted(spans):
         if first != at:
@@ -230,7 +233,7 @@ def write_file(
     *,
     attrs: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a file of tensors, whole or not at all; collective, each rank its own parts.
+    """Write a file of tensors, all of it or nothing, each rank its own parts; collective.
 
     Parameters
     ----------
@@ -239,14 +242,14 @@ def write_file(
     arrays : mapping of str to DistArray
         By name.
     mesh : DeviceMesh
-        Whose ranks write.
+        Its ranks write.
     attrs : mapping of str to str, optional
-        What the file says about itself.
+        Attributes of the file.
 
     Raises
     ------
     TypeError
-        If the format has no type for an array's, or an attribute is no text.
+        If the format lacks the data type of an array, or an attribute is not a text.
     """
     if "" in arrays or "__metadata__" in arrays:
         raise TypeError(
@@ -269,13 +272,13 @@ def write_file(
 def _described(
     arrays: Mapping[str, DistArray], attrs: Mapping[str, str]
 ) -> tuple[bytes, dict[str, int], int]:
-    """The header with its length, where each array begins, and the size of the file."""
+    """The header with its length, the first byte of each array, and the size of the file."""
     if not all(isinstance(text, str) for item in attrs.items() for text in item):
         raise TypeError(f"attributes of a safetensors file are text, not {dict(attrs)}")
     about: dict[str, Any] = {"__metadata__": dict(attrs)} if attrs else {}
     offsets: dict[str, int] = {}
     at = 0
-    # The widest types first, as the reference library lays them out: so all are aligned.
+    # The widest types first, as in the reference library, so that all are aligned.
     for name in sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name)):
         x = arrays[name]
         offsets[name], end = at, at + x.nbytes
@@ -292,7 +295,7 @@ def _described(
 
 
 def _kind(name: str, x: DistArray) -> str:
-    """What the format calls an array's type."""
+    """The format's name for the data type of an array."""
     for kind, text in _NUMPY.items():
         if x.dtype.newbyteorder("<") == np.dtype(text):
             return kind

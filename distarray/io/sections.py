@@ -1,12 +1,14 @@
 """Reading and writing arrays section by section: the engine that all file formats share.
 
-A format says where bytes are (:class:`Source`) or where they go (:class:`Sink`); which rank
-touches which, how replicas and pending folds are treated, and how one rank's failing disk becomes
-every rank's error, is decided here.
+A format says where bytes are (:class:`Source`) or where they go (:class:`Sink`). This module
+decides which rank reads or writes which section, how replicas and pending folds are treated, and
+how an error of one rank's disk is raised on all ranks.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -16,21 +18,20 @@ from distarray.array.movement import Piece, moved, part_of, pieces, settled
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree, agreed
 from distarray.errors import ArgumentsDiffer, DistArrayError
-from distarray.io.agreement import described
-from distarray.io.portions import pieces_of, portions, put_together
-from distarray.io.rounds import fill, pour
-from distarray.io.shares import shares
-from distarray.layout import Box, Layout, Placement
+from distarray.io.box_pieces import assembled, chunk_aligned_pieces, pieces_of, within
+from distarray.io.file_errors import tried
+from distarray.io.fingerprints import described
+from distarray.io.storage_layout import storage_layout
+from distarray.io.two_phase import read_in_slabs, write_in_slabs
+from distarray.layout import Box, Layout
 from distarray.plan import moved_elements
-from distarray.typing import Array
+from distarray.typing import Array, DType, Placements, Shape
 
 __all__ = ["Sink", "Source", "read_array", "read_block", "write_array"]
 
-Placements = list[Placement] | tuple[Placement, ...] | Placement | None
-
-#: Bytes that travel to a single writer at a time.
+#: Bytes that are sent to a single writer at a time.
 _PIECE = 1 << 25
-#: Bytes a rank that may lie in memory besides the blocks.
+#: Bytes a rank that may be in memory besides the blocks.
 _BESIDE = 1 << 24
 
 
@@ -38,19 +39,19 @@ class Source(Protocol):
     """A stored array that each rank reads by itself."""
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the whole array."""
+    def shape(self) -> Shape:
+        """Shape of the whole array."""
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of its elements, which are no Python objects."""
+    def dtype(self) -> DType:
+        """Data type of the elements, which are not Python objects."""
 
     @property
-    def chunks(self) -> tuple[int, ...] | None:
+    def chunks(self) -> Shape | None:
         """Shape of the pieces that are read whole; None if any box costs its own bytes."""
 
-    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
-        """Fill `out` with the elements of a box, (start, stop) a dimension; never an empty one."""
+    def read(self, section: Box, out: Array) -> None:
+        """Fill `out` with the elements of a box that is not empty: (start, stop) a dimension."""
 
 
 class Sink(Protocol):
@@ -58,23 +59,23 @@ class Sink(Protocol):
 
     @property
     def writers(self) -> Literal["all", "one"]:
-        """Whether every rank writes its own parts, all at the same time, or rank 0 alone.
+        """Whether all ranks write their parts at the same time, or rank 0 alone.
 
-        With "one" the other ranks of the mesh send theirs to rank 0.
+        With "one" the other ranks of the mesh send their parts to rank 0.
         """
 
     @property
-    def chunks(self) -> tuple[int, ...] | None:
-        """Pieces that no two ranks may write parts of; None if any disjoint boxes will do."""
+    def chunks(self) -> Shape | None:
+        """Shape of the pieces that one rank must write whole; None: any disjoint boxes."""
 
-    def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
-        """Store the elements of a box; `block` may be strided and is never empty."""
+    def write(self, section: Box, block: Array) -> None:
+        """Store the elements of a box; `block` may be strided and is not empty."""
 
 
 def read_array(
     source: Source,
     mesh: DeviceMesh | None = None,
-    placements: Placements = None,
+    placements: Placements | None = None,
     *,
     said: str = "",
     error: Exception | None = None,
@@ -88,8 +89,8 @@ def read_array(
     mesh : DeviceMesh, optional
         The default mesh if not given.
     placements : sequence of Placement, optional
-        As for :func:`distarray.distribute`: large arrays are cut and small ones replicated if
-        nothing is said.
+        As for :func:`distarray.distribute`: by default large arrays are cut and small ones
+        replicated.
     said : str
         What is read, in words; equal on ranks that read the same.
     error : Exception, optional
@@ -98,24 +99,24 @@ def read_array(
     Raises
     ------
     ArgumentsDiffer
-        If the ranks do not read the same, or place it otherwise.
+        If the ranks do not read the same, or with other placements.
     DistArrayError, OSError, ...
-        What went wrong on the lowest rank where something did, on all ranks.
+        The error of the lowest rank that has one, on all ranks.
 
     Cost
     ----
     Each byte is read once: along replicating mesh dimensions every rank reads a part, cut where
-    the storage is cut, and the parts are exchanged. One small broadcast and one allreduce of an
-    integer besides. Peak memory is the block, and 16 MiB where parts are exchanged; as much as a
-    block again if the layout cuts all dimensions.
+    the storage is cut, and the ranks exchange the parts. One small broadcast and one allreduce of
+    an integer besides. Peak memory is the block, and 16 MiB where parts are exchanged; a second
+    block if the layout cuts all dimensions.
     """
     mesh = default_mesh() if mesh is None else mesh
     shape, dtype, chunks = _agreed(source, mesh, f"{said} placed {described(placements)}", error)
     layout = placed_layout(shape, dtype, mesh, placements)
-    reading = shares(layout, chunks, dtype.itemsize)
+    reading = storage_layout(layout, chunks, dtype.itemsize)
     if reading is not layout and not reading.ats:
         result = agreed(mesh.group, lambda: empty(layout, dtype, mesh))
-        agree(mesh.group, fill(result, chunks, source.read))
+        agree(mesh.group, read_in_slabs(result, chunks, source.read))
         return result
     block = read_block(source, reading, dtype, mesh)
     return wrap(*settled(block, reading, mesh), mesh)
@@ -123,14 +124,14 @@ def read_array(
 
 def _agreed(
     source: Source, mesh: DeviceMesh, said: str, error: Exception | None
-) -> tuple[tuple[int, ...], Any, Any]:
-    """Shape, dtype and chunks as the first rank sees them; an error if another one differs."""
+) -> tuple[Shape, DType, Shape | None]:
+    """Shape, dtype and chunks as rank 0 sees them; raises if another rank sees others."""
     chunks = None if source.chunks is None else tuple(source.chunks)
     own = (tuple(source.shape), source.dtype, chunks)
     words, first = mesh.group.broadcast_object((said, own), 0)
     if error is None and words != said:
         error = ArgumentsDiffer(
-            f"the ranks read different arrays or parts, and do together what is done with one:"
+            "the ranks read different arrays or parts; the ranks of a mesh read one together:"
             f"\n    rank 0  {words}\n    rank {mesh.rank}  {said}"
         )
     if error is None and own[:2] != first[:2]:
@@ -139,18 +140,19 @@ def _agreed(
             f"{first[1]} {first[0]}: the ranks do not see the same file"
         )
     agree(mesh.group, error)
-    agreed_on: tuple[tuple[int, ...], Any, Any] = first
+    agreed_on: tuple[Shape, DType, Shape | None] = first
     return agreed_on
 
 
-def read_block(source: Source, layout: Layout, dtype: Any, mesh: DeviceMesh) -> Array:
+def read_block(source: Source, layout: Layout, dtype: DType, mesh: DeviceMesh) -> Array:
     """This rank's block of a layout, from storage; raises on all ranks if it fails on one."""
 
     def fetched() -> Array:
-        block: Any = np.empty(layout.local_shape(mesh.coords), dtype)
-        if block.size and layout.holds(mesh.coords):
-            source.read(layout.section(mesh.coords), block)
-        return mesh.asarray(block)
+        host: Array = np.empty(layout.local_shape(mesh.coords), dtype)
+        if host.size and layout.holds(mesh.coords):
+            source.read(layout.section(mesh.coords), host)
+        block: Array = mesh.asarray(host)
+        return block
 
     return agreed(mesh.group, fetched)
 
@@ -161,104 +163,93 @@ def write_array(sink: Sink, x: DistArray) -> None:
     Parameters
     ----------
     sink : Sink
-        Where to; the same place on every rank.
+        The same place on every rank.
     x : DistArray
-        Pending folds are carried out first. Replicas are written by one rank each part.
+        Pending folds are carried out first. One rank writes each part of a replicated array.
 
     Raises
     ------
     OSError, ...
-        What went wrong on the lowest rank where something did, on all ranks.
+        The error of the lowest rank that has one, on all ranks.
 
     Cost
     ----
     Nothing is sent where all ranks write and blocks end where chunks do; otherwise each rank
-    receives what it lacks of the chunks it writes, and needs 16 MiB for it, as in
-    :func:`read_array`. The chunks are written some mebibytes at a time. To a single writer the
-    blocks travel in pieces of 32 MiB, one at a time.
+    receives what it lacks of the chunks that it writes, and needs 16 MiB for it, as in
+    :func:`read_array`. The chunks are written some mebibytes at a time. A single writer is sent
+    the blocks in pieces of 32 MiB, one at a time.
     """
     x = x.plain()
     alone = sink.writers == "one"
     chunks = None if alone or sink.chunks is None else tuple(sink.chunks)
-    writing = shares(x.layout, chunks, x.itemsize, strict=True)
+    writing = storage_layout(x.layout, chunks, x.itemsize, strict=True)
     lacking = 0 if writing.ats else moved_elements(x.layout, writing) * x.itemsize
     if alone:
         block = x.to_local() if writing.ats else moved(x.to_local(), x.layout, writing, x.mesh)
         error = _gathered_to_one(sink, x.mesh.to_host(block), writing, x.mesh)
     elif lacking > _BESIDE * x.mesh.size():
-        error = pour(x, chunks, sink.write)
+        error = write_in_slabs(x, chunks, sink.write)
     else:
         source = writing if writing.ats else x.layout
         found = pieces(x.to_local(), source, writing, x.mesh)
-        error = _stored_by_portions(sink, found, writing, x) if found else None
+        error = _stored_in_pieces(sink, found, writing, x) if found else None
     agree(x.mesh.group, error)
 
 
-def _stored_by_portions(
+def _stored_in_pieces(
     sink: Sink, found: Sequence[Piece], writing: Layout, x: DistArray
 ) -> Exception | None:
-    """Write this rank's section, whose pieces are given, a few chunks at a time."""
+    """Write this rank's section a few chunks at a time, from the pieces of its elements."""
     section, mesh = writing.section(x.mesh.coords), x.mesh
     if not writing.holds(mesh.coords) or any(start >= stop for start, stop in section):
         return None
-    boxes = [section] if sink.chunks is None else portions(section, sink.chunks, x.itemsize)
+    boxes = (
+        [section] if sink.chunks is None else chunk_aligned_pieces(section, sink.chunks, x.itemsize)
+    )
     for box in boxes:
-        within = tuple([(a - low, b - low) for (a, b), (low, _) in zip(box, section)])
-        part = put_together(found, within, mesh)
-        error = _stored(sink, box, mesh.to_host(part))
+        local = tuple([(a - low, b - low) for (a, b), (low, _) in zip(box, section)])
+        part = assembled(found, local, mesh)
+        error = tried(sink.write, box, mesh.to_host(part))
         if error is not None:
             return error
     return None
 
 
-def _gathered_to_one(sink: Sink, block: Any, writing: Layout, mesh: DeviceMesh) -> Exception | None:
+def _gathered_to_one(
+    sink: Sink, block: Array, writing: Layout, mesh: DeviceMesh
+) -> Exception | None:
     """Rank 0 writes its own part, then what the others send, one rank after the other.
 
-    A rank waits for a word before it sends: after a failure nothing more need travel.
+    A rank sends only when rank 0 asks for its part: after a failure nothing more is sent.
     """
     error: Exception | None = None
     if mesh.rank == 0:
-        error = _stored(sink, writing.section(mesh.coords), block)
+        error = tried(sink.write, writing.section(mesh.coords), block) if block.size else None
         for rank in range(1, mesh.size()):
             coords = mesh.coords_of(rank)
             box = writing.section(coords)
             if writing.holds(coords) and all(start < stop for start, stop in box):
                 error = _receive(sink, box, block.dtype, mesh, rank, error)
     elif writing.holds(mesh.coords) and block.size:
-        word = np.empty(1, np.uint8)
-        mesh.group.exchange([], [(0, word)])
-        if word[0]:
+        wanted = np.empty(1, np.uint8)
+        mesh.group.exchange([], [(0, wanted)])
+        if wanted[0]:
             box = writing.section(mesh.coords)
             for piece in pieces_of(box, block.dtype.itemsize, _PIECE):
-                mesh.group.exchange([(0, part_of(block, _within(piece, box)))], [])
+                mesh.group.exchange([(0, part_of(block, within(piece, box)))], [])
     return error
 
 
 def _receive(
-    sink: Sink, box: Box, dtype: Any, mesh: DeviceMesh, rank: int, error: Exception | None
+    sink: Sink, box: Box, dtype: DType, mesh: DeviceMesh, rank: int, error: Exception | None
 ) -> Exception | None:
-    """Take one rank's part, if nothing has failed so far, and store it."""
+    """Receive one rank's part, if nothing has failed so far, and store it."""
     mesh.group.exchange([(rank, np.array([error is None], np.uint8))], [])
     if error is not None:
         return error
     for piece in pieces_of(box, dtype.itemsize, _PIECE):
         part = np.empty([stop - start for start, stop in piece], dtype)
         mesh.group.exchange([], [(rank, part)])
-        error = error or _stored(sink, piece, part)
-        del part  # before there is another one
+        error = error or tried(sink.write, piece, part)
+        del part  # before the next one is allocated
     return error
-
-
-def _stored(sink: Sink, section: Box, block: Any) -> Exception | None:
-    """Write, and give back what went wrong."""
-    try:
-        if block.size:
-            sink.write(section, block)
-    except Exception as caught:
-        return caught
-    return None
-
-
-def _within(piece: Box, box: Box) -> tuple[slice, ...]:
-    """A piece of a box as slices of the box's block."""
-    return tuple([slice(a - low, b - low) for (a, b), (low, _) in zip(piece, box, strict=True)])

@@ -1,13 +1,16 @@
 """Numbers in text: ``numpy.savetxt``, ``loadtxt`` and ``genfromtxt``, each rank some of the lines.
 
-What is written is formatted, and what is read is parsed, by NumPy itself on each rank's lines.
+On each rank NumPy itself formats and parses the lines.
 """
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import StringIO
 from locale import getpreferredencoding
 from numbers import Integral
-from typing import Any
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 from numpy.lib.npyio import DataSource
@@ -16,28 +19,34 @@ from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
 from distarray.comm.files import open_file
-from distarray.io.encodings import PACKED, is_piecewise
-from distarray.io.filling import Placements
-from distarray.io.lines import parsed, spread
-from distarray.io.origins import origin_of, read_by_each
-from distarray.io.storing import target_for, write_through
+from distarray.io.file_errors import tried
+from distarray.io.file_paths import FileLike
+from distarray.io.input_files import InputFile, origin_of, read_by_each
+from distarray.io.output_files import target_for, write_through
+from distarray.io.text_lines import COMPRESSED, Comments, is_divisible, parsed, spread
 from distarray.layout import Layout, Shard
+from distarray.typing import Array, ArrayLike, DType, DTypeLike, Placements
 
 __all__ = ["fromregex", "genfromtxt", "loadtxt", "savetxt"]
 
-# NumPy's stubs know these by overloads that arguments handed on do not match.
+# NumPy's stubs have overloads, which arguments handed on do not match.
 _savetxt: Any = np.savetxt
 _loadtxt: Any = np.loadtxt
 _genfromtxt: Any = np.genfromtxt
+
+Converter: TypeAlias = Callable[[Any], Any]
+#: Columns by name or number, and values or functions for them.
+Columns: TypeAlias = int | str | Sequence[int | str] | None
+ByColumn: TypeAlias = Mapping[Any, Any] | Sequence[Any] | str | None
 
 #: Elements that a rank formats at a time.
 _BATCH = 1 << 16
 
 
 def savetxt(
-    fname: Any,
-    X: Any,
-    fmt: Any = "%.18e",
+    fname: FileLike,
+    X: ArrayLike,
+    fmt: str | Sequence[str] = "%.18e",
     delimiter: str = " ",
     newline: str = "\n",
     header: str = "",
@@ -52,20 +61,21 @@ def savetxt(
     fname : path-like or file object
         As for :func:`numpy.save` of distributed arrays.
     X : DistArray
-        In one or two dimensions, laid out anyhow.
+        In one or two dimensions, of any layout.
     fmt, delimiter, newline, header, footer, comments, encoding
         As in NumPy.
 
     Cost
     ----
     Every rank formats and writes its share of the lines, in rounds of 65,536 elements a rank: rows
-    that other ranks hold are sent, and one allgather a round tells how long the lines are. Below
-    that, into file objects and into compressed files, rank 0 writes what it gathers.
+    that other ranks hold are sent, and one allgather a round exchanges the lengths of the lines.
+    Smaller arrays, file objects and compressed files are gathered and written by rank 0.
     """
     x = as_distarray(X, common_mesh(X))
     form = {"fmt": fmt, "delimiter": delimiter, "newline": newline}
     marks = {"header": header, "footer": footer, "comments": comments}
-    ends, error = ("", ""), None
+    ends = ("", "")
+    error: Exception | None = None
     try:
         ends = _ends(x, form, marks)
     except Exception as caught:
@@ -75,19 +85,20 @@ def savetxt(
     if mesh.coords is None:
         return
     is_open = hasattr(fname, "write")
-    if target.one and _is_worth(target.file, x, encoding):
-        _together(target.file, x, ends, form, encoding)
+    path: Any = target.file
+    if target.one and _is_worth(path, x, encoding):
+        _write_together(path, x, ends, form, encoding)
         return
 
-    def write(file: Any, everywhere: bool) -> Exception | None:
-        coded = _Coded.of(file, encoding or "latin1") if is_open else file
-        return _in_turn(coded, x, ends, form, everywhere)
+    def write(file: IO[Any] | None, everywhere: bool) -> Exception | None:
+        coded = _Encoding(file, encoding or "latin1") if is_open and file is not None else file
+        return _write_in_order(coded, x, ends, form, everywhere)
 
-    write_through(target, write, mesh, None if is_open else _opener(target.file, encoding))
+    write_through(target, write, mesh, None if is_open else _opener(path, encoding))
 
 
 def _ends(x: DistArray, form: dict[str, Any], marks: dict[str, str]) -> tuple[str, str]:
-    """What stands before the rows and after them."""
+    """The text before the rows and the text after them."""
     if not 1 <= x.ndim <= 2:
         raise ValueError(f"Expected 1D or 2D array, got {x.ndim}D array instead")
     hollow = np.empty((0, *x.shape[1:]), x.dtype)
@@ -98,29 +109,24 @@ def _ends(x: DistArray, form: dict[str, Any], marks: dict[str, str]) -> tuple[st
 def _is_worth(path: str, x: DistArray, encoding: str | None) -> bool:
     """Whether all ranks should write."""
     several = x.mesh.size() > 1 and x.size > _BATCH and not x.dtype.hasobject
-    return several and is_piecewise(encoding) and not path.endswith(PACKED)
+    return several and is_divisible(encoding) and not path.endswith(COMPRESSED)
 
 
-def _opener(path: str, encoding: str | None) -> Any:
-    """What opens a path for writing text, compressed if its name says so."""
+def _opener(path: str, encoding: str | None) -> Callable[[], IO[Any]]:
+    """Opens a path for writing text, compressed if its name says so."""
 
-    def opened() -> Any:
-        open(path, "w").close()  # a data source opens what there is
+    def opened() -> IO[Any]:
+        open(path, "w").close()  # a data source opens existing files only
         return DataSource(None).open(path, "wt", encoding=encoding)
 
     return opened
 
 
-class _Coded:
+class _Encoding:
     """A file that takes text, or bytes if it takes no text."""
 
-    def __init__(self, file: Any, encoding: str) -> None:
+    def __init__(self, file: IO[Any], encoding: str) -> None:
         self._file, self._encoding, self._takes_text = file, encoding, True
-
-    @classmethod
-    def of(cls, file: Any, encoding: str) -> "_Coded | None":
-        """The file as one that takes text; None for None."""
-        return None if file is None else cls(file, encoding)
 
     def write(self, text: str) -> None:
         """Write text."""
@@ -133,7 +139,7 @@ class _Coded:
         self._file.write(text.encode(self._encoding))
 
 
-def _text(rows: Any, form: dict[str, Any]) -> str:
+def _text(rows: Array, form: Mapping[str, Any]) -> str:
     """Rows as NumPy formats them."""
     buffer = StringIO(newline="")
     _savetxt(buffer, rows, **form)
@@ -141,7 +147,7 @@ def _text(rows: Any, form: dict[str, Any]) -> str:
 
 
 def _batches(x: DistArray, ranks: int) -> Iterator[DistArray]:
-    """The array in whole rows, so many elements for each rank."""
+    """The array in batches of whole rows, with some thousand elements for each rank."""
     width = x.size // max(1, x.shape[0])
     rows = ranks * max(1, _BATCH // max(1, width))
     rest = tuple([(0, 1, extent) for extent in x.shape[1:]])
@@ -149,21 +155,17 @@ def _batches(x: DistArray, ranks: int) -> Iterator[DistArray]:
         yield x.sliced(((start, 1, min(rows, x.shape[0] - start)), *rest))
 
 
-def _in_turn(
-    file: Any, x: DistArray, ends: tuple[str, str], form: dict[str, Any], everywhere: bool
+def _write_in_order(
+    file: IO[Any] | _Encoding | None,
+    x: DistArray,
+    ends: tuple[str, str],
+    form: Mapping[str, Any],
+    everywhere: bool,
 ) -> Exception | None:
-    """Write lines to this rank's file, if it has one; brings back what went wrong."""
+    """Write lines to this rank's file, if it has one; returns the error, if there is one."""
     error: Exception | None = None
-
-    def write(text: str) -> Exception | None:
-        try:
-            file.write(text)
-        except Exception as caught:
-            return caught
-        return None
-
     if file is not None and ends[0]:
-        error = write(ends[0])
+        error = tried(file.write, ends[0])
     mesh = x.mesh
     for view in _batches(x, 1):
         layout = Layout.replicated(view.shape, mesh.shape)
@@ -172,21 +174,25 @@ def _in_turn(
         rows = mesh.to_host(moved(view.block, view.layout, layout, mesh))
         if file is not None and error is None:
             text, error = _formatted(rows, form)
-            error = error or write(text)
+            error = error or tried(file.write, text)
     if file is not None and ends[1] and error is None:
-        error = write(ends[1])
+        error = tried(file.write, ends[1])
     return error
 
 
-def _formatted(rows: Any, form: dict[str, Any]) -> tuple[str, Exception | None]:
+def _formatted(rows: Array, form: Mapping[str, Any]) -> tuple[str, Exception | None]:
     try:
         return _text(rows, form), None
     except Exception as caught:
         return "", caught
 
 
-def _together(
-    path: str, x: DistArray, ends: tuple[str, str], form: dict[str, Any], encoding: str | None
+def _write_together(
+    path: str,
+    x: DistArray,
+    ends: tuple[str, str],
+    form: Mapping[str, Any],
+    encoding: str | None,
 ) -> None:
     """Write a file of lines, every rank its own; collective."""
     mesh, coding = x.mesh, encoding or getpreferredencoding(False)
@@ -208,7 +214,7 @@ def _together(
         file.agree(error)
 
 
-def _encoded(rows: Any, form: dict[str, Any], coding: str) -> tuple[bytes, Exception | None]:
+def _encoded(rows: Array, form: Mapping[str, Any], coding: str) -> tuple[bytes, Exception | None]:
     text, error = _formatted(rows, form)
     try:
         return text.encode(coding), error
@@ -217,34 +223,34 @@ def _encoded(rows: Any, form: dict[str, Any], coding: str) -> tuple[bytes, Excep
 
 
 def loadtxt(
-    fname: Any,
-    dtype: Any = float,
-    comments: Any = "#",
+    fname: InputFile,
+    dtype: DTypeLike | None = float,
+    comments: Comments = "#",
     delimiter: str | None = None,
-    converters: Any = None,
+    converters: Mapping[int, Converter] | Converter | None = None,
     skiprows: int = 0,
-    usecols: Any = None,
+    usecols: int | Sequence[int] | None = None,
     unpack: bool = False,
     ndmin: int = 0,
-    encoding: Any = None,
+    encoding: str | None = None,
     max_rows: int | None = None,
     *,
     quotechar: str | None = None,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
-    placements: Placements = None,
-) -> Any:
+    placements: Placements | None = None,
+) -> DistArray | list[DistArray]:
     """The numbers of a text file; see :func:`numpy.loadtxt`.
 
     Parameters
     ----------
     fname : path-like, file object or iterable of lines
-        One path, equal on all ranks; or what each rank has, with the same content.
+        A path, equal on all ranks; or what each rank has opened, with the same content.
     dtype, comments, delimiter, converters, skiprows, usecols, unpack, ndmin, encoding, max_rows, \
     quotechar
         As in NumPy.
     like : DistArray, optional
-        Gives the mesh if `mesh` does not.
+        By default its mesh is used.
     mesh : DeviceMesh, optional
         The default mesh if not given.
     placements : sequence of Placement, optional
@@ -252,10 +258,10 @@ def loadtxt(
 
     Cost
     ----
-    Of a file of a mebibyte and more, every rank reads and parses the lines in its share of the
-    bytes; they learn from one another how many rows there are, and rows move to where they belong.
-    With `max_rows` or `quotechar`, of compressed files, of what is no path, and after a mistake in
-    the text, which NumPy then names by its line, every rank reads all.
+    Every rank reads and parses the lines in its share of the bytes, if the file has a mebibyte or
+    more; one allgather exchanges the numbers of rows, and rows are sent to where they belong.
+    Every rank reads the whole file with `max_rows` or `quotechar`, if it is compressed or not a
+    path, and after a mistake in the text, so that NumPy's error names the line.
     """
     mesh = common_mesh(like) if mesh is None else mesh
     words = {
@@ -271,58 +277,60 @@ def loadtxt(
     origin = origin_of(call, fname, mesh, {**words, **rest, "placements": placements})
     if max_rows is None and quotechar is None and not _is_open_kind(kind):
         shape = {"ndmin": 1 if kind.names else 2}
-        own = parsed(origin, _loadtxt, words | shape, int(skiprows), "skiprows", mesh)
+        own = parsed(origin, _loadtxt, words | shape, int(skiprows), mesh)
     if own is None:
         values = read_by_each(call, lambda: _loadtxt(fname, **words, **rest), mesh)
         return spread(values, mesh, placements)
     return spread(_shaped(own, ndmin, unpack), mesh, placements)
 
 
-def _is_open_kind(kind: np.dtype[Any]) -> bool:
+def _is_open_kind(kind: DType) -> bool:
     """Whether the data type of the result depends on all of the text, or is an unusual one."""
     return kind.hasobject or kind.subdtype is not None or (kind.kind in "SUMm" and not kind.names)
 
 
-def _shaped(x: Any, ndmin: int, unpack: bool) -> Any:
+def _shaped(rows: DistArray, ndmin: int, unpack: bool) -> DistArray | list[DistArray]:
     """Rows as NumPy returns them: without needless dimensions, perhaps by columns."""
+    x: Any = rows  # NumPy's functions give distributed arrays for one
     if x.ndim > ndmin:
         x = np.squeeze(x)
     if x.ndim < ndmin:
         x = np.atleast_1d(x) if ndmin == 1 else np.atleast_2d(x).T
-    if not unpack:
-        return x
-    return [x[name] for name in x.dtype.names] if x.dtype.names is not None else x.T
+    if unpack and x.dtype.names is not None:
+        return [x[name] for name in x.dtype.names]
+    shaped: DistArray = x.T if unpack else x
+    return shaped
 
 
 def genfromtxt(
-    fname: Any,
-    dtype: Any = float,
-    comments: Any = "#",
-    delimiter: Any = None,
+    fname: InputFile,
+    dtype: DTypeLike | None = float,
+    comments: str | None = "#",
+    delimiter: str | int | Sequence[int] | None = None,
     skip_header: int = 0,
     skip_footer: int = 0,
-    converters: Any = None,
-    missing_values: Any = None,
-    filling_values: Any = None,
-    usecols: Any = None,
-    names: Any = None,
-    excludelist: Any = None,
+    converters: ByColumn = None,
+    missing_values: ByColumn = None,
+    filling_values: ByColumn | float = None,
+    usecols: Columns = None,
+    names: bool | str | Sequence[str] | None = None,
+    excludelist: Sequence[str] | None = None,
     deletechars: str = " !#$%&'()*+,-./:;<=>?@[\\]^{|}~",
     replace_space: str = "_",
     autostrip: bool = False,
-    case_sensitive: Any = True,
+    case_sensitive: bool | str = True,
     defaultfmt: str = "f%i",
     unpack: bool | None = None,
     usemask: bool = False,
     loose: bool = True,
     invalid_raise: bool = True,
     max_rows: int | None = None,
-    encoding: Any = None,
+    encoding: str | None = None,
     *,
     ndmin: int = 0,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
-    placements: Placements = None,
+    placements: Placements | None = None,
 ) -> Any:
     """The values of a text file, with some missing; see :func:`numpy.genfromtxt`.
 
@@ -330,9 +338,9 @@ def genfromtxt(
 
     Cost
     ----
-    As :func:`numpy.loadtxt`. Every rank reads all, too, where the names or types of the columns are
-    to be found in the text (``names=True``, ``dtype=None``), rows at the end are left out, a
-    masked array is wanted, or fields without `usecols` leave open how many columns there are.
+    As :func:`numpy.loadtxt`. Every rank also reads all where the names or types of the columns are
+    found in the text (``names=True``, ``dtype=None``), rows at the end are left out, a masked array
+    is wanted, or fields without `usecols` leave open how many columns there are.
     """
     mesh = common_mesh(like) if mesh is None else mesh
     words = {
@@ -343,34 +351,45 @@ def genfromtxt(
         "case_sensitive": case_sensitive, "defaultfmt": defaultfmt, "loose": loose,
         "invalid_raise": invalid_raise, "encoding": encoding,
     }  # fmt: skip
-    piecewise = (
-        dtype is not None and names is not True and not skip_footer and not usemask
-        and max_rows is None and invalid_raise and not _is_open_kind(np.dtype(dtype))
-        # Columns that have no field are dropped, and yet all lines must have as many of them.
-        and (usecols is not None or np.dtype(dtype).names is None)
-        and not _counts_from_the_end(usecols)  # of the first line, which another rank may have
-    )  # fmt: skip
     rest = {
         "skip_header": skip_header, "skip_footer": skip_footer, "unpack": unpack,
         "usemask": usemask, "max_rows": max_rows, "ndmin": ndmin,
     }  # fmt: skip
+    whole = names is True or skip_footer or usemask or max_rows is not None or not invalid_raise
+    piecewise = not whole and dtype is not None and _has_known_columns(np.dtype(dtype), usecols)
     call = "numpy.genfromtxt"
     origin = origin_of(call, fname, mesh, {**words, **rest, "placements": placements})
     if piecewise:
         columns = words | {"ndmin": 2}
-        own = parsed(origin, _genfromtxt, columns, int(skip_header), "skip_header", mesh)
+        own = parsed(origin, _genfromtxt, columns, int(skip_header), mesh)
         if own is not None:
             return spread(_shaped(own, ndmin, bool(unpack)), mesh, placements)
     values = read_by_each(call, lambda: _genfromtxt(fname, **words, **rest), mesh)
     return values if usemask else spread(values, mesh, placements)
 
 
-def _counts_from_the_end(usecols: Any) -> bool:
+def _has_known_columns(kind: DType, usecols: Columns) -> bool:
+    """Whether some lines alone tell the columns and their types.
+
+    Columns without a field are dropped, and yet all lines must have as many of them. Negative
+    numbers count from the end of the first line, which another rank may have.
+    """
+    counted = usecols is not None or kind.names is None
+    return counted and not _is_open_kind(kind) and not _counts_from_the_end(usecols)
+
+
+def _counts_from_the_end(usecols: Columns) -> bool:
     """Whether columns are chosen by negative numbers."""
-    return any(isinstance(column, Integral) and column < 0 for column in np.ravel(usecols).tolist())
+    columns: Any = usecols
+    return any(isinstance(column, Integral) and column < 0 for column in np.ravel(columns).tolist())
 
 
-def fromregex(file: Any, regexp: Any, dtype: Any, encoding: Any = None) -> Any:
+def fromregex(
+    file: FileLike,
+    regexp: str | bytes | re.Pattern[Any],
+    dtype: DTypeLike,
+    encoding: str | None = None,
+) -> DistArray | list[DistArray]:
     """Records that a regular expression finds in a file; see :func:`numpy.fromregex`.
 
     Cost
@@ -379,5 +398,6 @@ def fromregex(file: Any, regexp: Any, dtype: Any, encoding: Any = None) -> Any:
     """
     mesh, call = common_mesh(), "numpy.fromregex"
     origin_of(call, file, mesh, {"regexp": regexp, "dtype": dtype, "encoding": encoding})
-    values = read_by_each(call, lambda: np.fromregex(file, regexp, dtype, encoding), mesh)
+    read: Any = np.fromregex
+    values = read_by_each(call, lambda: read(file, regexp, dtype, encoding), mesh)
     return spread(values, mesh, None)

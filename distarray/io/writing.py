@@ -1,22 +1,19 @@
-"""Writing files of arrays, whatever their format."""
+"""Writing files of arrays, in any format."""
 
-import os
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from distarray.array import DistArray
 from distarray.array.creation import as_distarray, common_mesh
 from distarray.comm import DeviceMesh
 from distarray.comm.alike import same_call
-from distarray.io.agreement import options_said, path_said, value_words
-from distarray.io.aside import on_first
-from distarray.io.formats import (
-    check_options,
-    find_format,
-    format_of_name,
-    local_path,
-    module_of,
-)
+from distarray.io.file_paths import PathLike, local_path
+from distarray.io.fingerprints import options_said, path_said, value_words
+from distarray.io.formats import check_options, find_format, format_of_name, module_of
+from distarray.io.rank_zero import on_rank_zero
+from distarray.typing import ArrayLike
 
 __all__ = ["write"]
 
@@ -24,8 +21,8 @@ _CALL = "distarray.io.write"
 
 
 def write(
-    path: str | os.PathLike[str],
-    arrays: Any,
+    path: PathLike,
+    arrays: ArrayLike | Mapping[str, ArrayLike],
     *,
     mesh: DeviceMesh | None = None,
     format: str | None = None,
@@ -33,8 +30,8 @@ def write(
 ) -> None:
     """Write arrays to a file, all of it or nothing; collective.
 
-    The file is written under another name beside its own, brought to disk, and renamed: whatever
-    happens meanwhile, what was there before is there whole, or the new file is.
+    The file is written under another name beside its own, brought to disk, and renamed: at any
+    time there is the old file, or the whole new one.
 
     Parameters
     ----------
@@ -42,13 +39,13 @@ def write(
         The file; replaced if it exists.
     arrays : DistArray, array_like, or mapping of str to these
         By name; a format that holds one array without a name takes the array itself. NumPy arrays
-        and numbers count as equal on every rank.
+        and numbers must be equal on all ranks.
     mesh : DeviceMesh, optional
-        Whose ranks write; that of the arrays if not given.
+        Its ranks write; by default the mesh of the arrays.
     format : str, optional
-        By the ending of the name if not given.
+        By default the ending of the name tells it.
     **options
-        What the format takes besides, such as compression and attributes.
+        Options of the format, such as compression and attributes.
 
     Raises
     ------
@@ -57,8 +54,8 @@ def write(
 
     Cost
     ----
-    Each element is written once. Formats that several processes can write at a time send nothing
-    where blocks end with stored chunks; others send all to rank 0 in pieces of 32 MiB.
+    Each element is written once. In formats that several processes can write at a time nothing is
+    sent where blocks end with stored chunks; in others all is sent to rank 0 in pieces of 32 MiB.
 
     Examples
     --------
@@ -70,7 +67,7 @@ def write(
     ...     print(distarray.io.read(path).tolist())
     [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     """
-    named = dict(arrays) if isinstance(arrays, Mapping) else {"": arrays}
+    named: dict[str, ArrayLike] = dict(arrays) if isinstance(arrays, Mapping) else {"": arrays}
     mesh = common_mesh(*named.values()) if mesh is None else mesh
     name, placed, error = "", {}, None
     words: dict[str, str] = {}
@@ -83,24 +80,24 @@ def write(
         error = caught
     said = [path_said(name), *options_said({**options, "format": format})]
     order = same_call(mesh.group, _CALL, said, words, error).order
-    known = format_of_name(name, format) or on_first(mesh.group, lambda: find_format(name))
+    known = format_of_name(name, format) or on_rank_zero(mesh.group, lambda: find_format(name))
     check_options(known, "write_file", options, _CALL)
     module_of(known).write_file(name, {key: placed[key] for key in order}, mesh, **options)
 
 
-def _check_names(named: Mapping[Any, Any], given: bool) -> None:
-    """Raise if something is no name of an array."""
-    for key in named:
+def _check_names(names: Iterable[object], given: bool) -> None:
+    """Raise if a key is not a name of an array."""
+    for key in names:
         if not isinstance(key, str) or (not key and given):
             raise TypeError(f"{_CALL}: names of arrays are str and not empty: {key!r}")
         if "\0" in key:
-            raise ValueError(f"{_CALL}: a name ends where it has a null character: {key!r}")
+            raise ValueError(f"{_CALL}: a name has no null character: {key!r}")
         if any("\ud800" <= letter <= "\udfff" for letter in key):
-            raise ValueError(f"{_CALL}: a name is text that UTF-8 has a form for: {key!r}")
+            raise ValueError(f"{_CALL}: a name is text that UTF-8 can encode: {key!r}")
 
 
-def _as_array(name: str, value: Any, mesh: DeviceMesh) -> DistArray:
-    """A value as an array that has a form in files."""
+def _as_array(name: str, value: ArrayLike, mesh: DeviceMesh) -> DistArray:
+    """A value as an array without Python objects."""
     x = as_distarray(value, mesh)
     if x.dtype.hasobject:
         raise TypeError(

@@ -1,8 +1,8 @@
 """Zarr stores, in directories or anywhere that fsspec reaches; read versions 2 and 3, write 3.
 
-Each rank reads and writes its own chunks: an array's grid of chunks follows its layout unless the
-caller says otherwise, so that no two ranks touch one file. A directory appears under its name when
-all of it is on disk; other stores know no such thing.
+Each rank reads and writes its own chunks: an array's chunk grid follows its layout unless the
+caller gives another one, so that no two ranks write to one file. A directory gets its name when all
+of it is on disk; other stores cannot be renamed.
 """
 
 import os
@@ -11,7 +11,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from types import ModuleType
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,21 +21,27 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.errors import DamagedFileError, DistArrayError
 from distarray.io import directories
-from distarray.io.aside import named, on_first
-from distarray.io.formats import Contents, Lazy, check_labels, check_tree, creating, is_zarr
-from distarray.io.grids import files_of, plan_shards
-from distarray.io.held import HeldDirectory
-from distarray.io.portions import portions
+from distarray.io.atomic_file import discarded_on_error
+from distarray.io.box_pieces import chunk_aligned_pieces, within
+from distarray.io.chunk_grids import files_of, plan_shards
+from distarray.io.contents import Contents, Lazy, check_labels, check_tree
+from distarray.io.file_errors import creating
+from distarray.io.file_paths import is_zarr
+from distarray.io.held_files import HeldDirectory
+from distarray.io.rank_zero import on_rank_zero
 from distarray.io.sections import write_array
 from distarray.layout import Box
 from distarray.lazy import needs
+from distarray.typing import Array, DType, Shape
 
 __all__ = ["open_file", "write_file"]
 
-Chunks = tuple[int, ...]
-#: Bytes of the name of a directory, on nearly all file systems.
+T = TypeVar("T")
+#: Names of the dimensions: of all arrays, or by array.
+Dims: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]] | None
+#: Most bytes of the name of a directory, on nearly all file systems.
 _LONGEST = 255
-#: What files and directories of chunks are called, in version 3 and in version 2.
+#: Names of files and directories of chunks, in version 3 and in version 2.
 _CHUNK = re.compile(r"c|c[./]\d.*|\d+(\.\d+)*")
 
 
@@ -43,12 +50,12 @@ class _Stored:
 
     def __init__(self, array: Any, held: HeldDirectory | None) -> None:
         self._array, self._held = array, held
-        self.chunks: Chunks = tuple(array.chunks)
+        self.chunks: Shape = tuple(array.chunks)
         if min(self.chunks, default=1) < 1:
             raise ValueError(f"{array.name} claims to have chunks of shape {self.chunks}")
         self.shape, self.dtype = tuple(array.shape), np.dtype(array.dtype)
 
-    def read(self, section: Box, out: np.ndarray[Any, Any]) -> None:
+    def read(self, section: Box, out: Array) -> None:
         """Decode the chunks of a box, some at a time, straight into `out`."""
         if self._held is not None:
             self._held.check()
@@ -64,7 +71,7 @@ class _Stored:
                 "not complete; write the array again, or read a copy"
             ) from error
 
-    def _decode(self, section: Box, out: np.ndarray[Any, Any]) -> None:
+    def _decode(self, section: Box, out: Array) -> None:
         buffers = needs("zarr.core.buffer", "io").default_buffer_prototype()
         selection = tuple([slice(start, stop) for start, stop in section])
         if not selection:
@@ -72,9 +79,8 @@ class _Stored:
         elif out.dtype.kind in "TO" or out.ndim == 0:
             out[...] = self._array[selection]
         else:
-            for piece in portions(section, self.chunks, self.dtype.itemsize):
-                slices = [slice(a - at, b - at) for (a, b), (at, _) in zip(piece, section)]
-                target = buffers.nd_buffer.from_ndarray_like(out[tuple(slices)])
+            for piece in chunk_aligned_pieces(section, self.chunks, self.dtype.itemsize):
+                target = buffers.nd_buffer.from_ndarray_like(out[within(piece, section)])
                 selection = tuple([slice(start, stop) for start, stop in piece])
                 self._array.get_basic_selection(selection, out=target)
 
@@ -89,7 +95,7 @@ def open_file(
     path : str
         A directory, a ``*.zip`` of one, or a URL such as ``s3://bucket/field.zarr``.
     mesh : DeviceMesh
-        Not asked: each rank opens the store by itself.
+        Not used: each rank opens the store by itself.
     storage_options : mapping, optional
         For fsspec.
 
@@ -122,8 +128,8 @@ def open_file(
         return found
 
 
-def _contents(zarr: Any, node: Any, held: HeldDirectory | None) -> Contents:
-    """The arrays of a group, or the one there is."""
+def _contents(zarr: ModuleType, node: Any, held: HeldDirectory | None) -> Contents:
+    """The arrays of a group, or a single array."""
     if isinstance(node, zarr.Array):
         attrs = {"": dict(node.attrs)}
         return Contents({"": _Stored(node, held)}, array_attrs=attrs)
@@ -142,7 +148,7 @@ def _contents(zarr: Any, node: Any, held: HeldDirectory | None) -> Contents:
 
 
 def _lost(root: str, groups: Iterable[str], members: Container[str]) -> dict[str, str]:
-    """Directories of a store that hold something of Zarr's, which Zarr passes over; and why."""
+    """Directories of a store with chunks or metadata that Zarr passes over, and why."""
     lost = {}
     for group in groups:
         with os.scandir(os.path.join(root, group)) as entries:
@@ -158,7 +164,7 @@ def _lost(root: str, groups: Iterable[str], members: Container[str]) -> dict[str
 
 
 def _is_stored(place: str) -> bool:
-    """Whether a directory has chunks in it, or a description."""
+    """Whether a directory has chunks in it, or metadata."""
     return is_zarr(place) or any(_CHUNK.fullmatch(name) for name in os.listdir(place))
 
 
@@ -168,7 +174,7 @@ def _dims(array: Any) -> tuple[str, ...]:
 
 
 def _options(storage_options: Mapping[str, Any] | None, remote: bool) -> dict[str, Any] | None:
-    """What fsspec is told, which has nothing to do with directories."""
+    """Options for fsspec, which does not open directories."""
     return dict(storage_options) if storage_options and remote else None
 
 
@@ -177,12 +183,12 @@ def write_file(
     arrays: Mapping[str, DistArray],
     mesh: DeviceMesh,
     *,
-    chunks: Chunks | Mapping[str, Chunks] | None = None,
-    shards: Chunks | Mapping[str, Chunks] | None = None,
+    chunks: Shape | Mapping[str, Shape] | None = None,
+    shards: Shape | Mapping[str, Shape] | None = None,
     compressor: Any = "zstd",
     checksum: bool = True,
     attrs: Mapping[str, Any] | None = None,
-    dims: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+    dims: Dims = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a Zarr v3 store, each rank its own chunks; collective.
@@ -194,7 +200,7 @@ def write_file(
     arrays : mapping of str to DistArray
         By name, slashes make groups; an array named "" is stored without a group around it.
     mesh : DeviceMesh
-        Whose ranks write.
+        Its ranks write.
     chunks, shards : tuple of int or mapping of str to tuple, optional
         Shapes of chunks, and of files of several chunks each (the sharding codec). By default
         every rank writes files of 8 MiB at most, in chunks of half as much.
@@ -203,7 +209,7 @@ def write_file(
     checksum : bool
         Whether each chunk has a CRC32C.
     attrs : mapping, optional
-        What the store says about itself, in JSON.
+        Attributes of the store, in JSON.
     dims : sequence of str or mapping of str to sequence, optional
         Names of the dimensions.
     storage_options : mapping, optional
@@ -212,19 +218,19 @@ def write_file(
     Raises
     ------
     FileExistsError
-        If there is something at `path` that is no Zarr store.
+        If there is something at `path` that is not a Zarr store.
     ValueError
         If `path` ends with ``.zip``: such files are read, not written.
     TypeError
-        If Zarr has no type for an array's.
+        If Zarr lacks the data type of an array.
 
     Notes
     -----
     Besides the block a rank needs up to five times the bytes of a file, 40 MiB by default: larger
     `shards` make fewer files and need more.
 
-    A directory is written aside and renamed. On other stores (URLs) what was there is removed
-    first, and a job that is killed leaves an unfinished store.
+    A directory is written under another name and renamed. On other stores (URLs) an old store is
+    removed first, and a job that is killed leaves an unfinished store.
     """
     needs("zarr")
     if mesh.coords is None:
@@ -232,33 +238,34 @@ def write_file(
     remote = "://" in path
     _check(path, arrays, dims)
     final = Path(os.path.realpath(path))
-    place = path if remote else str(on_first(mesh.group, lambda: _begin(final)))
-    try:
+    place = path if remote else str(on_rank_zero(mesh.group, lambda: _begin(final)))
+    with discarded_on_error(place, path, mesh.rank == 0 and not remote):
         grids = {
-            name: _grid(x, _named(chunks, name), _named(shards, name)) for name, x in arrays.items()
+            name: _grid(x, _for_array(chunks, name), _for_array(shards, name))
+            for name, x in arrays.items()
         }
         codecs = agreed(mesh.group, lambda: _codecs(compressor, checksum))
         options = _options(storage_options, remote)
-
-        def create() -> None:
-            _create((path, place), arrays, grids, codecs, attrs or {}, dims, options)
-
-        on_first(mesh.group, create)
+        new = _New(path, place, attrs or {}, dims, options)
+        on_rank_zero(mesh.group, lambda: _create(new, arrays, grids, codecs))
         for name, x in arrays.items():
             chunk, file = grids[name]
-            write_array(_Written(place, name, file or chunk, options), x)
-        on_first(mesh.group, lambda: None if remote else _commit(Path(place), final))
-    except BaseException as error:
-        if mesh.rank == 0 and not remote:
-            directories.discard(Path(place))
-        known = named(error, place, path)
-        if known is error:
-            raise
-        raise known from None
+            write_array(_Written(new, name, file or chunk), x)
+        on_rank_zero(mesh.group, lambda: None if remote else _commit(Path(place), final))
 
 
-def _check(path: str, arrays: Mapping[str, DistArray], dims: Any) -> None:
-    """Raise if this cannot become a store."""
+class _New(NamedTuple):
+    """A new store: its final place and where it is made, attributes, dimensions, options."""
+
+    path: str
+    place: str
+    attrs: Mapping[str, Any]
+    dims: Dims
+    options: Mapping[str, Any] | None
+
+
+def _check(path: str, arrays: Mapping[str, DistArray], dims: Dims) -> None:
+    """Raise if the arrays cannot be a store at this path."""
     if path.endswith(".zip"):
         raise ValueError(
             f"{path}: all ranks write a Zarr store at once, which a zip file cannot be; write a "
@@ -272,7 +279,7 @@ def _check(path: str, arrays: Mapping[str, DistArray], dims: Any) -> None:
         if reserved or any(len(os.fsencode(part)) > _LONGEST for part in parts):
             raise ValueError(f"{path}: {name!r} is no name in a Zarr store; rename it")
     if isinstance(dims, Mapping):
-        check_labels(arrays, dims=dims)
+        check_labels(arrays, dims)
 
 
 class _Written:
@@ -280,23 +287,25 @@ class _Written:
 
     writers: Literal["all"] = "all"
 
-    def __init__(self, place: str, name: str, chunks: Chunks, options: Any) -> None:
-        self._place, self._name, self._options = place, name, options
-        self.chunks = chunks
+    def __init__(self, store: _New, name: str, chunks: Shape) -> None:
+        self._store, self._name, self.chunks = store, name, chunks
 
     @cached_property
     def _array(self) -> Any:
         try:
             return needs("zarr").open_array(
-                self._place, path=self._name, mode="r+", storage_options=self._options
+                self._store.place,
+                path=self._name,
+                mode="r+",
+                storage_options=self._store.options,
             )
         except FileNotFoundError:
             raise FileNotFoundError(
-                f"{self._place}: another rank finds nothing where rank 0 has made the store; "
+                f"{self._store.place}: another rank finds nothing where rank 0 has made the store; "
                 "write to a place that all ranks see (memory:// is one process's own)"
             ) from None
 
-    def write(self, section: Box, block: np.ndarray[Any, Any]) -> None:
+    def write(self, section: Box, block: Array) -> None:
         """Encode and store the chunks of a box."""
         self._array[tuple([slice(start, stop) for start, stop in section])] = block
 
@@ -319,13 +328,13 @@ def _commit(aside: Path, final: Path) -> None:
     directories.commit(aside, final)
 
 
-def _named(said: Any, name: str) -> Any:
-    """What was said about one array."""
-    return said.get(name) if isinstance(said, Mapping) else said
+def _for_array(given: T | Mapping[str, T] | None, name: str) -> T | None:
+    """What the caller has given for one array."""
+    return given.get(name) if isinstance(given, Mapping) else given
 
 
-def _grid(x: DistArray, chunks: Any, shards: Any) -> tuple[Chunks, Chunks | None]:
-    """Shapes of the chunks and of the shards, if there are any."""
+def _grid(x: DistArray, chunks: Shape | None, shards: Shape | None) -> tuple[Shape, Shape | None]:
+    """Shapes of the chunks, and of the shards if there are any."""
     if chunks is None and shards is None:
         layout = x.layout.settled()
         chunk, file = files_of(plan_shards(layout, x.itemsize)[0], x.itemsize)
@@ -360,52 +369,44 @@ def _codecs(compressor: Any, checksum: bool) -> list[Any]:
 
 
 def _create(
-    places: tuple[str, str],
+    new: _New,
     arrays: Mapping[str, DistArray],
-    grids: Mapping[str, tuple[Chunks, Chunks | None]],
+    grids: Mapping[str, tuple[Shape, Shape | None]],
     codecs: list[Any],
-    attrs: Mapping[str, Any],
-    dims: Any,
-    options: Any,
 ) -> None:
-    """Make the store and its arrays, yet without chunks; on one rank.
-
-    `places` are where the store will be, and where it is made.
-    """
-    path, place = places
+    """Make the store and its arrays, still without chunks; on one rank."""
     zarr = needs("zarr")
     alone = list(arrays) == [""]
+    attributes = dict(new.attrs)
+    common = {"zarr_format": 3, "storage_options": new.options}
     if not alone:
-        zarr.create_group(
-            place, attributes=dict(attrs), overwrite=True, zarr_format=3, storage_options=options
-        )
+        zarr.create_group(new.place, attributes=attributes, overwrite=True, **common)
     for name, x in arrays.items():
         chunks, shards = grids[name]
         dtype = _type_for(name, x.dtype)
-        with creating(path, f"array {name!r}", "distarray.io.zarr.write_file"):
+        with creating(new.path, f"array {name!r}", "distarray.io.zarr.write_file"):
             zarr.create_array(
-                place,
+                new.place,
                 name=name or None,
                 shape=x.shape,
                 dtype=dtype,
                 chunks=chunks,
                 shards=shards,
                 compressors=codecs,
-                attributes=dict(attrs) if alone else None,
-                dimension_names=_named(dims, name),
+                attributes=attributes if alone else None,
+                dimension_names=_for_array(new.dims, name),
                 overwrite=alone,
-                zarr_format=3,
-                storage_options=options,
+                **common,
             )
 
 
-def _type_for(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """An array's type as Zarr knows it: of NumPy's two 64-bit integers only one."""
+def _type_for(name: str, dtype: DType) -> DType:
+    """The data type of an array for Zarr, which knows one of NumPy's two 64-bit integers."""
     plain = np.dtype(dtype.str) if dtype.kind in "iu" else dtype
     try:
         kind = needs("zarr.dtype").parse_dtype(plain, zarr_format=3)
-        written = kind.to_json_scalar(kind.default_scalar(), zarr_format=3)  # what is not there
-        kind.from_json_scalar(written, zarr_format=3)  # Zarr refuses that of times without a unit
+        written = kind.to_json_scalar(kind.default_scalar(), zarr_format=3)  # the fill value
+        kind.from_json_scalar(written, zarr_format=3)  # refused for times without a unit
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"{name or 'the array'} has dtype {dtype}, which Zarr has no type for ({error}); "

@@ -24,18 +24,18 @@ Interval = tuple[int, int]
 class Cut(NamedTuple):
     """How one array dimension is divided among the mesh dimensions that shard it.
 
-    It is a tuple because programs with ever new shapes make and compare a great many of them.
+    A tuple, since programs whose shapes keep changing make and compare a great many cuts.
 
     Parameters
     ----------
     extent : int
         Number of indices of the dimension.
     mesh_dims : tuple of int
-        Mesh dimensions that cut it, the coarsest first. Empty: the dimension is whole everywhere.
+        Mesh dimensions that cut it, the coarsest first. Empty: every rank has the whole dimension.
     radix : tuple of int
         Sizes of those mesh dimensions; block numbers are mixed-radix numbers with these digits.
     base : int
-        Number of indices of the dimension that was cut in the first place.
+        Extent of the dimension whose blocks these are; a view's is smaller or equal.
     offset, step : int
         Index ``i`` here is index ``offset + i * step`` of the base.
     bounds : tuple of int, optional
@@ -74,7 +74,7 @@ class Cut(NamedTuple):
     def ragged(
         cls, counts: Iterable[int], mesh_dims: tuple[int, ...], radix: tuple[int, ...]
     ) -> "Cut":
-        """Blocks of the given lengths; the canonical cut when they happen to be its blocks."""
+        """Blocks of the given lengths; the canonical cut if its blocks have these lengths."""
         bounds = (0, *accumulate(counts))
         canonical = cls.chunked(bounds[-1], mesh_dims, radix)
         if all(
@@ -90,12 +90,19 @@ class Cut(NamedTuple):
 
     @property
     def is_canonical(self) -> bool:
-        """Whether the blocks are those of ``torch.chunk`` on this very dimension."""
+        """Whether the blocks are those that ``torch.chunk`` gives for this extent."""
         return self.bounds is None and self.base == self.extent and self.step == 1
 
     def is_shift_of(self, other: "Cut") -> bool:
-        """Whether both see the same blocks, with the same step and extent, from some offset."""
-        return self[:4] == other[:4] and self[5:] == other[5:]
+        """Whether both are views of the same blocks that differ by their offset at most."""
+        return (
+            self.extent == other.extent
+            and self.mesh_dims == other.mesh_dims
+            and self.radix == other.radix
+            and self.base == other.base
+            and self.step == other.step
+            and self.bounds == other.bounds
+        )
 
     def part(self, coords: tuple[int, ...]) -> int:
         """Block number of a mesh coordinate."""
@@ -132,14 +139,14 @@ class Cut(NamedTuple):
         return self._base_owner(self.offset + index * self.step) if self.radix else 0
 
     def owners(self, start: int, stop: int) -> range:
-        """Blocks that own an index in ``start:stop``; some of those between may be empty."""
+        """Blocks that own an index in ``start:stop``, and the empty ones between them."""
         if start >= stop:
             return range(0)
         first, last = self.owner(start), self.owner(stop - 1)
         return range(min(first, last), max(first, last) + 1)
 
     def view(self, start: int, step: int, extent: int) -> "Cut":
-        """The cut of ``[start + i * step for i in range(extent)]``, where the data is."""
+        """The cut of a slice, ``[start + i * step for i in range(extent)]``; no index moves."""
         if self.parts == 1 or extent == 0:
             return Cut(extent, self.mesh_dims, self.radix, extent)
         offset, stride = self.offset + start * self.step, self.step * step if extent > 1 else 1

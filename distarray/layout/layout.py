@@ -26,10 +26,7 @@ _shard = lru_cache(maxsize=64)(Shard)
 def _kinds(
     placements: tuple[Placement, ...], mesh_shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...], bool, bool]:
-    """Mesh dimensions with a pending fold, and those with a lone coordinate.
-
-    Then whether all replicate, and whether those that do not have one rank each to shard over.
-    """
+    """Four attributes of a layout: `partials`, `ats`, `is_replicated` and `is_whole`."""
     partials = tuple([m for m, p in enumerate(placements) if isinstance(p, Partial)])
     ats = tuple([m for m, p in enumerate(placements) if isinstance(p, At)])
     cutting = [m for m, p in enumerate(placements) if not isinstance(p, Replicate)]
@@ -89,18 +86,18 @@ class Layout:
     size: int
     #: Mesh dimensions with a pending fold.
     partials: tuple[int, ...]
-    #: Mesh dimensions of which one coordinate alone holds the array.
+    #: Mesh dimensions of which a lone coordinate holds the array.
     ats: tuple[int, ...]
-    #: No pending fold and no lone coordinate: every element is some rank's, finished.
+    #: No pending fold and no lone coordinate: every rank's block holds finished values.
     is_plain: bool
     #: Every rank holds the whole array.
     is_replicated: bool
-    #: The same, or the array is cut by mesh dimensions of one rank alone.
+    #: The same, also where mesh dimensions of size 1 cut the array.
     is_whole: bool
 
     _sections: dict[Coords | None, Box]
     _interned: ClassVar[WeakValueDictionary[tuple[object, ...], "Layout"]] = WeakValueDictionary()
-    #: Kept alive: a loop that makes arrays and drops them finds their layouts again.
+    #: Keeps layouts alive for loops that make the same arrays again and again.
     _latest: ClassVar[deque["Layout"]] = deque(maxlen=256)
     _lock = Lock()
 
@@ -175,7 +172,7 @@ class Layout:
     # -- questions about one rank ------------------------------------------------------------
 
     def holds(self, coords: Coords | None) -> bool:
-        """Whether a rank may hold elements; not outside the mesh (None), nor away from `At`."""
+        """Whether a rank can hold elements: it is in the mesh, and at every lone coordinate."""
         if coords is None:
             return False
         for mesh_dim in self.ats:
@@ -211,12 +208,12 @@ class Layout:
 
     @property
     def sharded_dims(self) -> tuple[int, ...]:
-        """Array dimensions that are cut."""
+        """The array dimensions that are cut."""
         return tuple([dim for dim, cut in enumerate(self.cuts) if cut.mesh_dims])
 
     @property
     def others(self) -> dict[int, Placement]:
-        """The mesh dimensions that cut nothing and do not replicate: pending folds, `At`."""
+        """Placements that neither cut nor replicate, by mesh dimension: `Partial` and `At`."""
         return {} if self.is_plain else {m: self.placements[m] for m in self.partials + self.ats}
 
     # -- new layouts from this one, all without moving data -----------------------------------
@@ -226,8 +223,26 @@ class Layout:
         return Layout.chunked(self.shape, self.mesh_shape, self.placements)
 
     def with_cuts(self, cuts: Sequence[Cut]) -> "Layout":
-        """The same mesh and pending folds with other array dimensions."""
+        """The layout with other array dimensions; mesh, pending folds and `At` stay."""
         return Layout.from_cuts(cuts, self.mesh_shape, self.others)
+
+    def replace(self, dim: int, cut: Cut) -> "Layout":
+        """The layout with another cut of one dimension; placements that do not cut stay.
+
+        A pending fold or a lone coordinate goes only if the new cut uses its mesh dimension.
+
+        Examples
+        --------
+        >>> from distarray.layout import Cut, Layout, Partial, Shard
+        >>> layout = Layout.chunked((8, 3), (4, 2), [Shard(0), Partial()])
+        >>> layout.replace(0, Cut.whole(5)).placements
+        (Replicate(), Partial('sum'))
+        >>> layout.replace(1, Cut.chunked(3, (1,), (2,))).placements
+        (Shard(0), Shard(1))
+        """
+        cuts = list(self.cuts)
+        cuts[dim] = cut
+        return self.with_cuts(cuts)
 
     def transpose(self, axes: Sequence[int]) -> "Layout":
         """The layout of the array with its dimensions permuted."""
@@ -253,7 +268,7 @@ class Layout:
         return text + (")" if self.is_canonical else f", cuts={self.sharded_cuts()})")
 
     def sharded_cuts(self) -> dict[int, str]:
-        """Printed form of the cuts that are not canonical."""
+        """The cuts that are not canonical, in words, by array dimension."""
         texts = {}
         for dim, cut in enumerate(self.cuts):
             if not cut.is_canonical:

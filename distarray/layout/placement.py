@@ -3,7 +3,7 @@
 import operator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import SupportsIndex
 
 __all__ = ["At", "Fold", "Partial", "Placement", "Replicate", "Shard"]
 
@@ -54,7 +54,7 @@ class Shard(Placement):
     ----------
     dim : int
         The array dimension that is cut. Negative values count from the last dimension and are
-        made positive as soon as the number of dimensions is known.
+        made positive once the number of dimensions is known.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Shard(Placement):
         return f"Shard({self.dim})"
 
 
-def _integer(dim: Any) -> int:
+def _integer(dim: SupportsIndex) -> int:
     try:
         return int(operator.index(dim))
     except TypeError:
@@ -131,7 +131,7 @@ class Partial(Placement):
 class At(Placement):
     """Only one coordinate of the mesh dimension holds the array; the other blocks are empty.
 
-    It is what ``u[3]`` makes of a row of a sharded array: a view, on the ranks that own the row.
+    Indexing gives it: ``u[3]`` of a sharded array is a view, on the ranks that own the row.
 
     Parameters
     ----------

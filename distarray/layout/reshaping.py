@@ -1,11 +1,10 @@
-"""Reshaping as a change of layout: which cuts survive when dimensions are split and merged.
+"""Reshaping as a change of layout: the cuts that survive splitting and merging dimensions.
 
 A reshape in C order pairs consecutive dimensions of the old shape with consecutive dimensions of
 the new one that have as many elements (:func:`reshape_groups`). Within such a group a cut of the
 leading dimension cuts the flattened group into contiguous stretches, and survives if the
 boundaries fall between indices of the new leading dimension. A cut of any other dimension does
-not survive. Dimensions of extent 1 are no business of this module: they come and go as in basic
-indexing.
+not survive. Dimensions of extent 1 are left out here: they come and go as in basic indexing.
 """
 
 from collections.abc import Sequence
@@ -102,8 +101,8 @@ def regrouped_cut(cuts: Sequence[Cut], new: Sequence[int]) -> list[Cut] | None:
 def rescaled_cut(cut: Cut, times: int, over: int = 1) -> Cut | None:
     """The cut whose boundaries are those of `cut`, times a fraction; None if one is not whole.
 
-    It is what becomes of the leading dimension when `times` following elements are merged into
-    each of its indices, and then `over` elements are split off each index again.
+    This is the cut of the leading dimension after `times` following elements have been merged into
+    each of its indices, and `over` elements split off each of the new ones.
 
     Examples
     --------
@@ -128,7 +127,7 @@ def rescaled_cut(cut: Cut, times: int, over: int = 1) -> Cut | None:
 
 
 def recounted_cut(cut: Cut, counts: Sequence[int]) -> Cut:
-    """The cut whose blocks lie in the order of `cut`'s and have other lengths.
+    """A cut along the same mesh dimensions, with blocks of other lengths in the same order.
 
     Parameters
     ----------
@@ -151,11 +150,8 @@ def recounted_cut(cut: Cut, counts: Sequence[int]) -> Cut:
 
 
 def _rescaled_evenly(cut: Cut, times: int, over: int) -> Cut | None:
-    """The same without explicit bounds, where all blocks of the base have one length."""
-    dividing = [size for size in cut.radix if size > 1]
-    if cut.bounds is not None or abs(cut.step) != 1:
-        return None
-    if len(dividing) > 1 and cut.base % cut.parts:
+    """`rescaled_cut` where it needs no explicit bounds; None otherwise."""
+    if cut.bounds is not None or abs(cut.step) != 1 or not _is_even(cut.radix, cut.base):
         return None
     block = -(-cut.base // cut.parts)
     origin = cut.offset + (cut.step < 0)  # the boundary before index 0
@@ -163,16 +159,19 @@ def _rescaled_evenly(cut: Cut, times: int, over: int) -> Cut | None:
         return None
     extent, block = cut.extent * times // over, block * times // over
     offset = origin * times // over - (cut.step < 0)
-    canonical = Cut.chunked(extent, cut.mesh_dims, cut.radix)
-    if cut.step == 1 and not offset:
-        uneven = len(dividing) > 1 and extent % cut.parts
-        if not uneven and -(-extent // cut.parts) == block:
-            return canonical
+    starts_alike = cut.step == 1 and not offset
+    if starts_alike and -(-extent // cut.parts) == block and _is_even(cut.radix, extent):
+        return Cut.chunked(extent, cut.mesh_dims, cut.radix)
     return Cut(extent, cut.mesh_dims, cut.radix, block * cut.parts, offset, cut.step)
 
 
+def _is_even(radix: tuple[int, ...], extent: int) -> bool:
+    """Whether all blocks of the canonical cut are equally long, but for the last ones."""
+    return extent % prod(radix) == 0 or sum([size > 1 for size in radix]) <= 1
+
+
 def stretched_cut(cut: Cut, before: int, after: int) -> Cut:
-    """The cut of a dimension with indices added at its ends, which go to the outermost blocks.
+    """The cut of a dimension with more indices at its ends, which go to the outermost blocks.
 
     Examples
     --------
@@ -189,9 +188,9 @@ def stretched_cut(cut: Cut, before: int, after: int) -> Cut:
 
 
 def flat_boxes(start: int, stop: int, shape: Sequence[int]) -> list[tuple[Interval, ...]]:
-    """The boxes that a stretch of the flattened index space consists of, in C order.
+    """The boxes that make up a stretch of the flattened index space, in C order.
 
-    At most two a dimension, less one; each is itself a stretch: single indices first, then a
+    There are at most ``2 * len(shape) - 1``. Each is itself a stretch: single indices, then a
     range, then whole dimensions.
 
     Examples

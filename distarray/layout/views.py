@@ -1,4 +1,4 @@
-"""Basic indexing as a change of layout: what a slice, an integer or a new axis leaves where.
+"""Basic indexing as a change of layout: slices, integers and new axes, with no element moved.
 
 A view is written as a tuple of entries in the order of the key: an ``int`` takes one index of the
 next dimension, ``(start, step, extent)`` takes a slice of it, ``None`` adds a dimension.
@@ -19,9 +19,10 @@ Entries = tuple[Entry, ...]
 
 @lru_cache(maxsize=4096)
 def view_layout(layout: Layout, entries: Entries) -> Layout:
-    """The layout of a basic-index view, with every element where it is in the base.
+    """The layout of a basic-index view; every element stays where it is in the base.
 
-    An integer on a sharded dimension leaves the rest of the array at the coordinate that owns it.
+    An integer on a sharded dimension selects the coordinate that owns it, which alone then holds
+    the view (:class:`At`).
 
     Examples
     --------
@@ -52,10 +53,10 @@ def view_layout(layout: Layout, entries: Entries) -> Layout:
 
 @lru_cache(maxsize=4096)
 def whole_view(layout: Layout, kinds: tuple[type, ...], shape: tuple[int, ...]) -> Layout:
-    """The layout of a view of an array that is whole on every rank, by the types in its key.
+    """The layout of a view of an array that is whole on every rank, from the types in its key.
 
-    There all rows lie alike, whatever their numbers. The array's own indexing has checked the key
-    and found the view's shape.
+    Which indices the key names makes no difference there. The array's own indexing has checked the
+    key and found the view's shape.
 
     Examples
     --------
@@ -86,7 +87,7 @@ def local_key(
 ) -> tuple[int | slice | None, ...] | None:
     """The NumPy key that takes a rank's block of the view out of its block of the base.
 
-    None on a rank that holds nothing of the view.
+    It is None on a rank that holds nothing of the view.
 
     Examples
     --------

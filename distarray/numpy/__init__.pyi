@@ -70,9 +70,9 @@ from numpy import (
     seterrcall, ufunc,
 )
 
-from distarray.io.loading import load
-from distarray.io.mapped import memmap
-from distarray.io.raw import fromfile
+from distarray.io.numpy_load import load
+from distarray.io.memmap import memmap
+from distarray.io.raw_binary import fromfile
 from distarray.io.text import fromregex, genfromtxt, loadtxt
 from distarray.ops.conversion import (
     array, asanyarray, asarray, asarray_chkfinite, ascontiguousarray, asfortranarray,

@@ -1,6 +1,6 @@
 """NumPy's names for random numbers: the same arrays on any number of ranks.
 
-What is drawn is distributed as other new arrays are; every rank makes the same calls.
+Samples are distributed as other new arrays are; every rank makes the same calls.
 """
 
 from numpy.random import BitGenerator
@@ -22,7 +22,7 @@ from distarray.ops.random import (
     function as _function,
 )
 
-# The functions that share one state.
+# The functions that share one global state.
 beta = _function(RandomState.beta)
 binomial = _function(RandomState.binomial)
 bytes = _function(RandomState.bytes)

@@ -101,3 +101,6 @@ __all__ = [
     "vectorize",
     "windows",
 ]
+
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+SHOWN_AS = "np."

@@ -1,4 +1,6 @@
-"""apply_along_axis and apply_over_axes: a function of whole lines, a function of whole arrays."""
+"""apply_along_axis and apply_over_axes: functions of whole lines, and of whole arrays."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,16 +9,16 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements
-from distarray.array.one_rank import as_numpy_on_one_rank
-from distarray.engines.mapping.calls import looped, make_loop, placed, unlooped
+from distarray.array.one_rank import Alone
+from distarray.engines.mapping.loops import looped, make_loop, placed, unlooped
+from distarray.typing import ArrayLike, Axes
 
 __all__ = ["apply_along_axis", "apply_over_axes"]
 
 
-@implements(np.apply_along_axis)
-@as_numpy_on_one_rank(np.apply_along_axis)
+@implements(np.apply_along_axis, alone=Alone())
 def apply_along_axis(
-    func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
+    func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any
 ) -> DistArray:
     """A function of each 1-d slice along an axis; see :func:`numpy.apply_along_axis`.
 
@@ -47,7 +49,7 @@ def apply_along_axis(
 
     Cost
     ----
-    Where the axis is cut, the array is redistributed so that it is not: an all-to-all. The only
+    Where the axis is cut, the array is redistributed so that it is whole: an all-to-all. The only
     line of a 1-d array goes to one rank. Then one broadcast and two allreduces of a few bytes, and
     an exchange that lays out a small result as `arr` is.
     """
@@ -72,8 +74,8 @@ def apply_along_axis(
     return moved
 
 
-@implements(np.apply_over_axes)
-def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> DistArray:
+@implements(np.apply_over_axes, at=True)
+def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Axes) -> DistArray:
     """A function of the whole array along several axes; see :func:`numpy.apply_over_axes`.
 
     Cost
@@ -82,9 +84,8 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> DistArray:
     """
     value = as_distarray(a)
     ndim = value.ndim
-    if np.ndim(axes) == 0:
-        axes = (axes,)
-    for axis in axes:
+    listed: Any = axes
+    for axis in listed if np.ndim(listed) else (listed,):
         axis = axis + ndim if axis < 0 else axis
         result = func(value, axis)
         if result.ndim != value.ndim:

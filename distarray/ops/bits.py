@@ -1,9 +1,12 @@
-"""packbits and unpackbits: eight elements along an axis and a byte.
+"""packbits and unpackbits: eight elements along an axis make one byte.
 
-Where the axis is cut, it is cut anew where bytes begin; then each rank packs its own.
+An axis that is cut is cut anew where bytes begin; then each rank packs its own part.
 """
 
+from __future__ import annotations
+
 import operator
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -11,17 +14,17 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements, to_layout, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import on_host
 from distarray.engines.reshaping import in_line
-from distarray.layout import Cut, Layout
+from distarray.layout import Cut
+from distarray.typing import ArrayLike, Axis
 
 __all__ = ["packbits", "unpackbits"]
 
 
-@implements(np.packbits)
-@as_numpy_on_one_rank(np.packbits)
-def packbits(a: Any, /, axis: Any = None, bitorder: Any = "big") -> Any:
+@implements(np.packbits, computes=False, alone=Alone())
+def packbits(a: ArrayLike, /, axis: Axis = None, bitorder: str = "big") -> Any:
     """Elements packed as bits into bytes; see :func:`numpy.packbits`.
 
     Returns
@@ -34,21 +37,22 @@ def packbits(a: Any, /, axis: Any = None, bitorder: Any = "big") -> Any:
     If the axis is cut, one message to a neighbour of the few elements that belong to its last or
     first byte; for ``axis=None``, that of :func:`numpy.ravel` before.
     """
-    x, axis = _line(np.packbits, a, axis, bitorder=bitorder)
+    x, axis = _line(np.packbits, a, axis, bitorder)
     cut, mesh = x.layout.cuts[axis], x.mesh
     count = -(-cut.extent // 8)
     packed = Cut.chunked(count, cut.mesh_dims, cut.radix)
     if cut.parts > 1:
         bounds = [min(8 * packed.interval(part)[1], cut.extent) for part in range(cut.parts)]
         lengths = [stop - start for start, stop in pairwise([0, *bounds])]
-        x = to_layout(x, _with(x.layout, axis, Cut.ragged(lengths, cut.mesh_dims, cut.radix)))
+        x = to_layout(x, x.layout.replace(axis, Cut.ragged(lengths, cut.mesh_dims, cut.radix)))
     block = on_host(np.packbits, x.block, axis=axis, bitorder=bitorder)
-    return wrap(block, _with(x.layout, axis, packed), mesh)
+    return wrap(block, x.layout.replace(axis, packed), mesh)
 
 
-@implements(np.unpackbits)
-@as_numpy_on_one_rank(np.unpackbits)
-def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: Any = "big") -> Any:
+@implements(np.unpackbits, computes=False, alone=Alone())
+def unpackbits(
+    a: ArrayLike, /, axis: Axis = None, count: int | None = None, bitorder: str = "big"
+) -> Any:
     """The bits of bytes as elements; see :func:`numpy.unpackbits`.
 
     Returns
@@ -61,20 +65,20 @@ def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: Any = "
     None if the axis is given; with a `count` beyond the last bit, that of appending zeros.
     """
     count = count if count is None else operator.index(count)
-    x, axis = _line(np.unpackbits, a, axis, bitorder=bitorder)
+    x, axis = _line(np.unpackbits, a, axis, bitorder)
     cut = x.layout.cuts[axis]
     if cut.step < 0:
         cut = Cut.chunked(cut.extent, cut.mesh_dims, cut.radix)
-        x = to_layout(x, _with(x.layout, axis, cut))
+        x = to_layout(x, x.layout.replace(axis, cut))
     lengths = [8 * (stop - start) for start, stop in map(cut.interval, range(cut.parts))]
     bits = Cut.ragged(lengths, cut.mesh_dims, cut.radix) if cut.parts > 1 else None
-    layout = _with(x.layout, axis, bits or Cut.whole(8 * cut.extent))
+    layout = x.layout.replace(axis, bits or Cut.whole(8 * cut.extent))
     result = wrap(on_host(np.unpackbits, x.block, axis=axis, bitorder=bitorder), layout, x.mesh)
     return result if count is None else _counted(result, axis, count)
 
 
 def _counted(bits: DistArray, axis: int, count: int) -> Any:
-    """So many of the bits along an axis; zeros for those that are not there."""
+    """The first `count` bits along an axis; missing ones are zeros."""
     extent = bits.shape[axis]
     kept = count if count >= 0 else extent + count
     if kept < 0:
@@ -85,16 +89,14 @@ def _counted(bits: DistArray, axis: int, count: int) -> Any:
     return np.concatenate([bits, np.zeros(missing, np.uint8)], axis)
 
 
-def _line(function: Any, a: Any, axis: Any, **keywords: Any) -> tuple[DistArray, int]:
+def _line(
+    function: Callable[..., Any], a: ArrayLike, axis: Axis, bitorder: str
+) -> tuple[DistArray, int]:
     """The operand and the axis to work along; raises what NumPy raises."""
     x = as_distarray(a)
-    function(np.zeros([min(extent, 1) for extent in x.shape], x.dtype), axis=axis, **keywords)
+    function(
+        np.zeros([min(extent, 1) for extent in x.shape], x.dtype), axis=axis, bitorder=bitorder
+    )
     if axis is None or not x.ndim:
         return as_distarray(in_line(x), x.mesh).plain(), 0
     return x, normalize_axis_index(axis, x.ndim)
-
-
-def _with(layout: Layout, axis: int, cut: Cut) -> Layout:
-    cuts = list(layout.cuts)
-    cuts[axis] = cut
-    return Layout.from_cuts(cuts, layout.mesh_shape)

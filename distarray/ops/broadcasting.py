@@ -1,4 +1,6 @@
-"""broadcast_to and broadcast_arrays: read-only views; what is stretched is not stored."""
+"""broadcast_to and broadcast_arrays: read-only views, which store no element twice."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,16 +19,17 @@ from distarray.array import (
     to_layout,
     wrap,
 )
+from distarray.array.probes import hollow
 from distarray.config import config
 from distarray.layout import Cut, Layout
-from distarray.ops.shape import hollow
 from distarray.plan import broadcast_shapes
+from distarray.typing import ArrayLike, ShapeLike
 
 __all__ = ["broadcast_arrays", "broadcast_to", "stretched"]
 
 
-@implements(np.broadcast_to, at=True)
-def broadcast_to(array: Any, shape: Any, subok: bool = False) -> DistArray:
+@implements(np.broadcast_to, at=True, computes=False)
+def broadcast_to(array: ArrayLike, shape: ShapeLike, subok: bool = False) -> DistArray:
     """The array stretched to a shape; a read-only view.
 
     Parameters
@@ -42,7 +45,7 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> DistArray:
     -------
     DistArray
         If `array` is replicated and the result large, the result is sharded as a new array of
-        its shape would be: each rank then looks at its own part only.
+        its shape would be: each rank then sees its own part only.
 
     Cost
     ----
@@ -61,11 +64,11 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> DistArray:
 
 
 def _check_broadcast(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
-    """Raise what NumPy does; a view of a single element is asked."""
+    """Raise what NumPy raises for a view of a single element."""
     lead = len(target) - len(shape)
     fits = lead >= 0 and all(n >= 0 for n in target)
     if not fits or any(n not in (1, want) for n, want in zip(shape, target[lead:])):
-        np.broadcast_to(hollow(shape), target)
+        np.broadcast_to(hollow(shape, np.dtype(bool)), target)
 
 
 def stretched(x: DistArray, shape: tuple[int, ...]) -> DistArray:
@@ -82,7 +85,7 @@ def stretched(x: DistArray, shape: tuple[int, ...]) -> DistArray:
 
 
 def _stretched_layout(x: DistArray, shape: tuple[int, ...]) -> Layout:
-    """Where the result goes: where `x` is, unless that is everywhere and only the result large."""
+    """The layout of the result: that of `x`, unless `x` is replicated and only the result large."""
     if x.layout.is_replicated:
         nbytes = x.itemsize * prod(shape)
         if x.nbytes < nbytes >= config.replicate_below:
@@ -102,7 +105,7 @@ def _kept_layout(layout: Layout, shape: tuple[int, ...]) -> Layout:
 
 
 def _part_of_stretched(x: DistArray, layout: Layout, lead: int) -> Any:
-    """This rank's block of `x`, or what it needs of it where the result alone is cut."""
+    """This rank's block of `x`, or the part of it that a result which alone is cut needs."""
     if not layout.holds(x.mesh.coords):
         return x.mesh.xp.empty((), x.dtype)
     if not x.layout.is_replicated:
@@ -114,8 +117,8 @@ def _part_of_stretched(x: DistArray, layout: Layout, lead: int) -> Any:
     return x.block[tuple(key)] if key else x.block
 
 
-@implements(np.broadcast_arrays, at=True)
-def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[DistArray, ...]:
+@implements(np.broadcast_arrays, at=True, computes=False)
+def broadcast_arrays(*args: ArrayLike, subok: bool = False) -> tuple[DistArray, ...]:
     """Views of all arrays with their common shape. See :func:`numpy.broadcast_arrays`.
 
     Costs what :func:`broadcast_to` costs for each.

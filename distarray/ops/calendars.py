@@ -1,6 +1,9 @@
 """Business days and dates as text, element by element."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
+from datetime import tzinfo
 from typing import Any
 
 import numpy as np
@@ -8,14 +11,19 @@ import numpy as np
 from distarray.array import DistArray, as_distarray, implements
 from distarray.engines.reducing import write
 from distarray.ops.strings import by_element
+from distarray.typing import Array, ArrayLike, Casting, DTypeLike, Out
 
 __all__ = ["busday_count", "busday_offset", "datetime_as_string", "is_busday"]
 
 
 def _days(
-    function: Callable[..., Any], inputs: Sequence[Any], dtype: Any, out: Any, settings: Any
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    dtype: DTypeLike,
+    out: Out,
+    settings: dict[str, Any],
 ) -> Any:
-    """A function of business days; holidays and calendars are every rank's."""
+    """A function of business days; every rank has the holidays and calendars."""
     if isinstance(settings.get("holidays"), DistArray):
         settings["holidays"] = settings["holidays"].full()
     # Lists and text are dates, which NumPy's function reads; arrays are what they are.
@@ -26,12 +34,12 @@ def _days(
 
 @implements(np.busday_count)
 def busday_count(
-    begindates: Any,
-    enddates: Any,
-    weekmask: Any = "1111100",
-    holidays: Any = (),
-    busdaycal: Any = None,
-    out: Any = None,
+    begindates: ArrayLike,
+    enddates: ArrayLike,
+    weekmask: str | ArrayLike = "1111100",
+    holidays: ArrayLike = (),
+    busdaycal: np.busdaycalendar | None = None,
+    out: Out = None,
 ) -> Any:
     """Number of business days between dates; see :func:`numpy.busday_count`.
 
@@ -46,13 +54,13 @@ def busday_count(
 
 @implements(np.busday_offset)
 def busday_offset(
-    dates: Any,
-    offsets: Any,
-    roll: Any = "raise",
-    weekmask: Any = "1111100",
-    holidays: Any = None,
-    busdaycal: Any = None,
-    out: Any = None,
+    dates: ArrayLike,
+    offsets: ArrayLike,
+    roll: str = "raise",
+    weekmask: str | ArrayLike = "1111100",
+    holidays: ArrayLike | None = None,
+    busdaycal: np.busdaycalendar | None = None,
+    out: Out = None,
 ) -> Any:
     """The business day some business days on; see :func:`numpy.busday_offset`.
 
@@ -66,11 +74,11 @@ def busday_offset(
 
 @implements(np.is_busday)
 def is_busday(
-    dates: Any,
-    weekmask: Any = "1111100",
-    holidays: Any = None,
-    busdaycal: Any = None,
-    out: Any = None,
+    dates: ArrayLike,
+    weekmask: str | ArrayLike = "1111100",
+    holidays: ArrayLike | None = None,
+    busdaycal: np.busdaycalendar | None = None,
+    out: Out = None,
 ) -> Any:
     """Whether dates are business days; see :func:`numpy.is_busday`.
 
@@ -83,7 +91,7 @@ def is_busday(
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:
-    """What is not the default: with a calendar NumPy takes no weekmask and no holidays."""
+    """The settings that are not defaults: NumPy takes a calendar only without those two."""
     found = dict(settings)
     if isinstance(found["weekmask"], str) and found["weekmask"] == "1111100":
         del found["weekmask"]
@@ -96,7 +104,10 @@ def _given(settings: dict[str, Any]) -> dict[str, Any]:
 
 @implements(np.datetime_as_string)
 def datetime_as_string(
-    arr: Any, unit: Any = None, timezone: Any = "naive", casting: Any = "same_kind"
+    arr: ArrayLike,
+    unit: str | None = None,
+    timezone: str | tzinfo = "naive",
+    casting: Casting = "same_kind",
 ) -> Any:
     """Dates as text; see :func:`numpy.datetime_as_string`.
 
@@ -104,8 +115,9 @@ def datetime_as_string(
     ----
     One allreduce of a number to agree on errors, and one for the length of the text.
     """
+    function: Any = np.datetime_as_string
 
-    def text(block: Any) -> Any:
-        return np.datetime_as_string(block, unit, timezone, casting)
+    def text(block: Array) -> Array:
+        return function(block, unit, timezone, casting)  # type: ignore[no-any-return]
 
     return by_element(text, [as_distarray(arr)], ["U"])[0]

@@ -1,11 +1,13 @@
 """Arrays from other arrays, lists, buffers and iterables.
 
-What is not distributed counts as equal on every rank; each rank keeps its part of it, and nothing
-is sent.
+Input that is not distributed counts as equal on every rank; each rank keeps its part of it, and
+nothing is sent.
 """
 
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from distarray.array.placing import Placements, creates, place, plain
 from distarray.array.storage import owns_memory, suits
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
+from distarray.typing import Array, ArrayLike, DTypeLike, Order
 
 __all__ = [
     "array",
@@ -33,15 +36,15 @@ __all__ = [
 
 @creates(np.array, at=True, lists=True)
 def array(
-    object: Any,
-    dtype: Any = None,
+    object: ArrayLike,
+    dtype: DTypeLike = None,
     *,
     copy: bool | None = True,
-    order: Any = "K",
+    order: Order = "K",
     subok: bool = False,
     ndmin: int = 0,
     ndmax: int = 0,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -59,18 +62,18 @@ def array(
 
     Cost
     ----
-    No message, unless a DistArray is to be placed otherwise or several are to be stacked; or is not
-    to be copied if it is stored in some order, see :func:`ascontiguousarray`.
+    No message, unless a DistArray is placed otherwise or several are stacked. To copy one only if
+    it is not stored in some order costs what :func:`ascontiguousarray` does.
     """
     return _made(object, dtype, copy, order, like, mesh, placements, ndmin, ndmax)
 
 
 def _made(
-    source: Any,
-    dtype: Any,
+    source: ArrayLike,
+    dtype: DTypeLike,
     copy: bool | None,
-    order: Any,
-    like: Any,
+    order: Order | None,
+    like: ArrayLike | None,
     mesh: DeviceMesh | None,
     placements: Placements | None,
     ndmin: int = 0,
@@ -92,44 +95,44 @@ def _made(
 
 def _from_distarray(
     x: DistArray,
-    dtype: Any,
+    dtype: DTypeLike,
     copy: bool | None,
-    order: Any,
+    order: Order | None,
     ndmin: int,
     mesh: DeviceMesh | None,
     placements: Placements | None,
 ) -> DistArray:
     np.array((), order=order)  # raises what NumPy raises
-    order = (order or "K").upper()
-    result = x if copy is not True and suits(x, dtype, order) else None
-    if result is None:
+    letter = (order or "K").upper()
+    result = x
+    if copy is True or not suits(x, dtype, letter):
         if copy is False:
             np.array([0], copy=False)  # raises what NumPy raises
         array = x.like(x.mesh.asarray(x.block))  # a scalar becomes one of no dimensions
-        result = array.astype(x.dtype if dtype is None else dtype, order)
+        result = array.astype(x.dtype if dtype is None else dtype, letter)
     if result.ndim < ndmin:
         result = result[(None,) * (ndmin - result.ndim) + (...,)]
     moves = placements is not None or mesh not in (None, x.mesh)
     return distribute(result, mesh, placements) if moves else result
 
 
-def _is_copied(copy: bool | None, values: Any, source: Any, layout: Layout) -> bool:
-    """Whether the ranks' parts have to be copied: on demand, or to let go of the whole."""
+def _is_copied(copy: bool | None, values: Array, source: ArrayLike, layout: Layout) -> bool:
+    """Whether parts have to be copied: on demand, or so that the whole is not kept in memory."""
     if copy is False:
         return False
-    if copy is True and (values is source or values.base is not None):  # somebody else has them
+    if copy is True and (values is source or values.base is not None):  # others have them too
         return True
     return not layout.is_whole
 
 
-def _part(values: Any, layout: Layout, mesh: DeviceMesh, order: Any, copied: bool) -> DistArray:
+def _part(values: Array, layout: Layout, mesh: DeviceMesh, order: Order, copied: bool) -> DistArray:
     if layout.local_shape(mesh.coords) != values.shape:
         values = values[tuple([slice(*interval) for interval in layout.section(mesh.coords)])]
     block = mesh.asarray(values)
     return wrap(block.copy(order) if copied else block, layout, mesh)
 
 
-def _joined(value: Any) -> Any:
+def _joined(value: ArrayLike) -> Any:
     """Nested lists that contain DistArrays, stacked; other input as it is.
 
     Lists of 0-d arrays (results of reductions) become lists of NumPy's scalars.
@@ -145,7 +148,7 @@ def _joined(value: Any) -> Any:
     return np.stack([as_distarray(item, mesh) for item in items])
 
 
-def _mentions(value: Any) -> bool:
+def _mentions(value: Sequence[Any]) -> bool:
     """Whether there is a DistArray in nested lists."""
     kinds = set(map(type, value))
     if DistArray in kinds:
@@ -157,13 +160,13 @@ def _mentions(value: Any) -> bool:
 
 @creates(np.asarray, at=True, lists=True)
 def asarray(
-    a: Any,
-    dtype: Any = None,
-    order: Any = None,
+    a: ArrayLike,
+    dtype: DTypeLike = None,
+    order: Order | None = None,
     *,
     device: str | None = None,
     copy: bool | None = None,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -179,13 +182,13 @@ def asarray(
 
 @creates(np.asanyarray, at=True, lists=True)
 def asanyarray(
-    a: Any,
-    dtype: Any = None,
-    order: Any = None,
+    a: ArrayLike,
+    dtype: DTypeLike = None,
+    order: Order | None = None,
     *,
     device: str | None = None,
     copy: bool | None = None,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -199,13 +202,15 @@ def asanyarray(
     return _made(a, dtype, copy, order, like, mesh, placements)
 
 
-def _check_device(a: Any, device: str | None, mesh: DeviceMesh | None) -> None:
+def _check_device(a: ArrayLike, device: str | None, mesh: DeviceMesh | None) -> None:
     if device is not None:
         mesh = common_mesh(a) if mesh is None else mesh
         place((), float, mesh, device=device)
 
 
-def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> DistArray:
+def asarray_chkfinite(
+    a: ArrayLike, dtype: DTypeLike = None, order: Order | None = None
+) -> DistArray:
     """An array without NaN and infinities; see :func:`numpy.asarray_chkfinite`.
 
     Cost
@@ -225,10 +230,10 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> DistArray
 
 @creates(np.ascontiguousarray, at=True, lists=True)
 def ascontiguousarray(
-    a: Any,
-    dtype: Any = None,
+    a: ArrayLike,
+    dtype: DTypeLike = None,
     *,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -245,10 +250,10 @@ def ascontiguousarray(
 
 @creates(np.asfortranarray, at=True, lists=True)
 def asfortranarray(
-    a: Any,
-    dtype: Any = None,
+    a: ArrayLike,
+    dtype: DTypeLike = None,
     *,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -265,11 +270,11 @@ def asfortranarray(
 
 @creates(np.require, at=True, lists=True)
 def require(
-    a: Any,
-    dtype: Any = None,
-    requirements: Any = None,
+    a: ArrayLike,
+    dtype: DTypeLike = None,
+    requirements: str | Sequence[str] | None = None,
     *,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -284,7 +289,7 @@ def require(
     return x if all(_HAS[name](x) for name in wanted) else x.copy(order)
 
 
-#: What an array can be required to be beside its order, and whether it is; the ranks agree.
+#: Properties besides the order that can be required, and whether an array has them on all ranks.
 _HAS: dict[str, Callable[[DistArray], bool]] = {
     "A": lambda x: bool(x.flags.aligned),
     "W": lambda x: bool(x.flags.writeable),
@@ -292,11 +297,11 @@ _HAS: dict[str, Callable[[DistArray], bool]] = {
 }
 
 
-def _required(requirements: Any) -> tuple[str, list[str]]:
-    """The order that requirements name, and what else they do, in one letter each."""
-    np.require(0, None, requirements)  # raises what NumPy raises
+def _required(requirements: str | Sequence[str] | None) -> tuple[Order, list[str]]:
+    """The order that requirements name, and the letters of the other requirements."""
+    np.require(0, None, requirements)  # type: ignore[arg-type] # raises what NumPy raises
     letters = {str(name).upper()[0] for name in requirements or ()}
-    order = "F" if "F" in letters else "C" if "C" in letters else "A"
+    order: Order = "F" if "F" in letters else "C" if "C" in letters else "A"
     return order, [name for name in sorted(_HAS) if name in letters]
 
 
@@ -304,7 +309,7 @@ def _required(requirements: Any) -> tuple[str, list[str]]:
 
 
 def _distributed(
-    values: Any, like: Any, mesh: DeviceMesh | None, placements: Placements | None
+    values: Array, like: ArrayLike | None, mesh: DeviceMesh | None, placements: Placements | None
 ) -> DistArray:
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
     return _part(values, layout, mesh, "K", _is_copied(None, values, values, layout))
@@ -312,12 +317,12 @@ def _distributed(
 
 @creates(np.frombuffer)
 def frombuffer(
-    buffer: Any,
-    dtype: Any = None,
+    buffer: bytes | bytearray | memoryview | Array,
+    dtype: DTypeLike = None,
     count: int = -1,
     offset: int = 0,
     *,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -329,10 +334,10 @@ def frombuffer(
 
     Notes
     -----
-    What is written to the buffer later is seen in the array, if every rank writes it, and the array
-    is read-only where the buffer is. What is written to the array reaches the buffer of a rank only
-    where its block is: on one rank, or with `Replicate`, all of it. The array keeps the whole
-    buffer in memory; ``copy()`` of it lets go of that.
+    The array shows what every rank writes to its buffer later, and is read-only where the buffer
+    is. A write to the array reaches only the part of a rank's buffer that is its block: on one
+    rank, or with `Replicate`, all of it. The array keeps the whole buffer in memory; its ``copy()``
+    does not.
     """
     values = np.frombuffer(buffer, float if dtype is None else dtype, count, offset)
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
@@ -341,11 +346,11 @@ def frombuffer(
 
 @creates(np.fromiter, lists=True)
 def fromiter(
-    iter: Any,
-    dtype: Any,
+    iter: Iterable[Any],
+    dtype: DTypeLike,
     count: int = -1,
     *,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -360,12 +365,12 @@ def fromiter(
 
 @creates(np.fromstring)
 def fromstring(
-    string: Any,
-    dtype: Any = float,
+    string: str | bytes,
+    dtype: DTypeLike = float,
     count: int = -1,
     *,
     sep: str,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -378,11 +383,21 @@ def fromstring(
     return _distributed(np.fromstring(string, dtype, count, sep=sep), like, mesh, placements)
 
 
+class SupportsDLPack(Protocol):
+    """An array of any library that has the DLPack protocol."""
+
+    def __dlpack__(self, *, stream: None = None) -> Any:
+        """The array's capsule."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The array's device."""
+
+
 def from_dlpack(
-    x: Any,
+    x: DistArray | SupportsDLPack,
     /,
     *,
-    device: Any = None,
+    device: str | None = None,
     copy: bool | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
@@ -395,4 +410,5 @@ def from_dlpack(
     """
     if isinstance(x, DistArray):
         return asarray(x, copy=copy, device=device, mesh=mesh, placements=placements)
-    return _distributed(np.from_dlpack(x, device=device, copy=copy), None, mesh, placements)
+    read: Any = np.from_dlpack
+    return _distributed(read(x, device=device, copy=copy), None, mesh, placements)

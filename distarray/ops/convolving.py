@@ -1,10 +1,13 @@
-"""convolve, correlate and sliding windows: each rank with the elements beside its block.
+"""convolve, correlate and sliding windows, of blocks and the elements beside them.
 
 A correlation is the convolution with the reversed conjugate. The longer operand stays where it
 is; the shorter one is gathered, in pieces if it is long itself, and meets the stretch of the
-longer one that the outputs of this rank are made of.
+longer one from which the outputs of this rank are made.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +22,12 @@ from distarray.array import (
     to_layout,
     wrap,
 )
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import conjugated, on_host
 from distarray.engines.halos import spanning
 from distarray.layout import Cut, Layout
 from distarray.layout.cut import Interval
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, Axes, DTypeLike, Shape, ShapeLike
 
 __all__ = ["convolve", "correlate", "sliding_window_view"]
 
@@ -35,9 +38,8 @@ PIECE = 1 << 16
 REPLICATED_BELOW = 1 << 14
 
 
-@implements(np.convolve)
-@as_numpy_on_one_rank(np.convolve)
-def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
+@implements(np.convolve, alone=Alone())
+def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Any:
     """Discrete convolution of two sequences; see :func:`numpy.convolve`.
 
     Parameters
@@ -65,9 +67,8 @@ def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
     return _convolved(np.convolve, a, v, mode)
 
 
-@implements(np.correlate)
-@as_numpy_on_one_rank(np.correlate)
-def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
+@implements(np.correlate, alone=Alone())
+def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Any:
     """Cross-correlation of two sequences; see :func:`numpy.correlate` and :func:`convolve`.
 
     Cost
@@ -77,26 +78,26 @@ def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
     return _convolved(np.correlate, a, v, mode)
 
 
-def _convolved(function: Any, a: Any, v: Any, mode: Any) -> Any:
+def _convolved(function: Callable[..., Any], a: ArrayLike, v: ArrayLike, mode: str) -> Any:
     mesh = common_mesh(a, v)
-    a, v = as_distarray(a, mesh), as_distarray(v, mesh)
+    long, short = as_distarray(a, mesh), as_distarray(v, mesh)
     # NumPy's complaints about emptiness, dimensions and mode; the data type of the result.
-    tiny = [np.ones([min(extent, 1) for extent in x.shape], x.dtype) for x in (a, v)]
+    tiny = [np.ones([min(extent, 1) for extent in x.shape], x.dtype) for x in (long, short)]
     kind = function(*tiny, mode).dtype
-    if (a.nbytes + v.nbytes < REPLICATED_BELOW) or not a.ndim or not v.ndim:
-        return as_distarray(function(a.full(), v.full(), mode), mesh)
+    if long.nbytes + short.nbytes < REPLICATED_BELOW or not long.ndim or not short.ndim:
+        return as_distarray(function(long.full(), short.full(), mode), mesh)
     backwards = function is np.correlate
     if backwards:
-        v = conjugated(v)[::-1]
-    outputs = _outputs(len(a), len(v), mode, backwards)
-    if len(a) < len(v):
-        a, v = v, a
-    if a.layout.is_replicated:
-        a = to_layout(a, default_layout(a.shape, a.itemsize, mesh))
-    return _Outputs(outputs, len(a), len(v), a.layout.cuts[0], kind).of(a, v)
+        short = conjugated(short)[::-1]
+    outputs = _outputs(len(long), len(short), mode, backwards)
+    if len(long) < len(short):
+        long, short = short, long
+    if long.layout.is_replicated:
+        long = to_layout(long, default_layout(long.shape, long.itemsize, mesh))
+    return _Outputs(outputs, len(long), len(short), long.layout.cuts[0], kind).of(long, short)
 
 
-def _outputs(n: int, m: int, mode: Any, backwards: bool) -> Interval:
+def _outputs(n: int, m: int, mode: str, backwards: bool) -> Interval:
     """The stretch of the full convolution that a mode keeps."""
     short, long = min(n, m), max(n, m)
     kind = _MODES.get(mode, mode)
@@ -104,8 +105,8 @@ def _outputs(n: int, m: int, mode: Any, backwards: bool) -> Interval:
         return 0, n + m - 1
     if kind == 0:
         return short - 1, long
-    # Of an even number the middle lies on one side, and a correlation with operands in the other
-    # order is turned around.
+    # The middle of an even number of outputs is on one side, and a correlation of a shorter
+    # operand with a longer one is reversed.
     start = short // 2 if backwards and n < m else short - 1 - short // 2
     return start, start + long
 
@@ -114,12 +115,12 @@ _MODES = {"valid": 0, "same": 1, "full": 2}
 
 
 class _Outputs(NamedTuple):
-    """Which outputs of a full convolution are wanted, of a long operand and a short one.
+    """The outputs of a full convolution, of a long operand and a short one, that are wanted.
 
     Attributes
     ----------
     kept : tuple of int
-        Start and stop of them.
+        Where they start and stop.
     long, short : int
         Lengths of the operands.
     source : Cut
@@ -155,7 +156,7 @@ class _Outputs(NamedTuple):
         return wrap(result, layout, mesh)
 
     def _with_piece(self, a: DistArray, piece: Array, first: int) -> Array:
-        """This rank's outputs, of the part of the short operand from an index on."""
+        """This rank's outputs for a piece of the short operand, which begins at an index."""
         last = first + len(piece) - 1 if a.mesh.coords is not None else first
 
         def needs(part: int) -> Interval:
@@ -173,19 +174,21 @@ class _Outputs(NamedTuple):
         coords = a.mesh.coords
         shape = Layout.from_cuts([self.cut], a.mesh.shape).local_shape(coords)
         if coords is None or not shape[0] or not segment.size:
-            return a.mesh.xp.zeros(shape, self.dtype)
+            nothing: Array = a.mesh.xp.zeros(shape, self.dtype)
+            return nothing
         part = self.cut.part(coords)
         begin = self.cut.interval(part)[0] + self.kept[0]
         return _stretch(segment, piece, begin - needs(part)[0] - first, shape[0], self.dtype)
 
 
-def _stretch(segment: Array, piece: Array, start: int, count: int, dtype: Any) -> Array:
+def _stretch(segment: Array, piece: Array, start: int, count: int, dtype: DTypeLike) -> Array:
     """Outputs from `start` on of the full convolution of two arrays; zero outside of it."""
     inner = len(piece) - 1
     if start == inner and len(segment) == count + inner:
-        return on_host(np.convolve, segment, piece, "valid").astype(dtype, copy=False)
-    full = on_host(np.convolve, segment, piece, "full")
-    result = np.zeros(count, dtype, like=full)
+        valid: Array = on_host(np.convolve, segment, piece, "valid")
+        return valid.astype(dtype, copy=False)
+    full: Array = on_host(np.convolve, segment, piece, "full")
+    result: Array = np.zeros(count, dtype, like=full)
     low, high = max(0, start), min(len(full), start + count)
     if low < high:
         result[low - start : high - start] = full[low:high]
@@ -195,10 +198,14 @@ def _stretch(segment: Array, piece: Array, start: int, count: int, dtype: Any) -
 # -- windows -------------------------------------------------------------------------------------
 
 
-@implements(np.lib.stride_tricks.sliding_window_view)
-@as_numpy_on_one_rank(np.lib.stride_tricks.sliding_window_view)
+@implements(np.lib.stride_tricks.sliding_window_view, computes=False, alone=Alone())
 def sliding_window_view(
-    x: Any, window_shape: Any, axis: Any = None, *, subok: Any = False, writeable: Any = False
+    x: ArrayLike,
+    window_shape: ShapeLike,
+    axis: Axes = None,
+    *,
+    subok: bool = False,
+    writeable: bool = False,
 ) -> Any:
     """Every window of a shape; see :func:`numpy.lib.stride_tricks.sliding_window_view`.
 
@@ -215,8 +222,8 @@ def sliding_window_view(
     -------
     DistArray
         The dimensions of `x`, each cut where it was cut, and those of the windows. A view of `x`
-        where no windowed axis is cut; else of a copy of the block with what its neighbours hold
-        beside it, to which later changes of `x` do not reach.
+        where no windowed axis is cut; else of a copy of the block and of its neighbours' elements
+        beside it, which later changes of `x` do not reach.
 
     Raises
     ------
@@ -229,21 +236,23 @@ def sliding_window_view(
     window.
     """
     x = as_distarray(x)
-    shape = tuple(window_shape) if np.iterable(window_shape) else (window_shape,)
+    listed: Any = window_shape
+    shape = tuple(listed) if np.iterable(listed) else (listed,)
     hollow = np.lib.stride_tricks.as_strided(np.zeros(1, x.dtype), x.shape, (0,) * x.ndim)
-    np.lib.stride_tricks.sliding_window_view(hollow, shape, axis)  # raises NumPy's errors
-    axes = tuple(range(x.ndim)) if axis is None else axis
-    axes = normalize_axis_tuple(axes, x.ndim, allow_duplicate=True)
+    windows: Any = np.lib.stride_tricks.sliding_window_view
+    windows(hollow, shape, axis)  # raises NumPy's errors
+    axes = normalize_axis_tuple(range(x.ndim) if axis is None else axis, x.ndim, "axis", True)
     reach = [0] * x.ndim
     for dim, extent in zip(axes, shape, strict=True):
         reach[dim] += int(extent) - 1
     return _windows(x, shape, axes, reach, bool(writeable))
 
 
-def _windows(x: DistArray, shape: Any, axes: Any, reach: list[int], writeable: bool) -> DistArray:
+def _windows(
+    x: DistArray, shape: Shape, axes: Shape, reach: list[int], writeable: bool
+) -> DistArray:
     mesh, cuts, block = x.mesh, list(x.layout.cuts), x
-    for dim, beyond in enumerate(reach):
-        cut = cuts[dim]
+    for dim, (cut, beyond) in enumerate(zip(x.layout.cuts, reach, strict=True)):
         if not beyond:
             continue
         extent = cut.extent - beyond
@@ -263,8 +272,8 @@ def _windows(x: DistArray, shape: Any, axes: Any, reach: list[int], writeable: b
         if mesh.device_type == "cpu":
             view.flags.writeable = writeable
     else:
-        # On a device every view can be written to, and there is no word for it.
-        named = {"writeable": writeable} if mesh.device_type == "cpu" else {}
+        # On a device every view can be written to, and the function has no such parameter.
+        named: Any = {"writeable": writeable} if mesh.device_type == "cpu" else {}
         view = np.lib.stride_tricks.sliding_window_view(found, shape, axes, **named)
     return wrap(view, layout, mesh)
 

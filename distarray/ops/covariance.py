@@ -1,5 +1,7 @@
 """Covariance and correlation: deviations from the means, contracted over the observations."""
 
+from __future__ import annotations
+
 import warnings
 from typing import Any
 
@@ -7,6 +9,8 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.array.portable import conjugated
+from distarray.comm import DeviceMesh
+from distarray.typing import ArrayLike, DTypeLike
 
 __all__ = ["corrcoef", "cov"]
 
@@ -16,15 +20,15 @@ REPLICATED_BELOW = 1 << 17
 
 @implements(np.cov)
 def cov(
-    m: Any,
-    y: Any = None,
-    rowvar: Any = True,
-    bias: Any = False,
-    ddof: Any = None,
-    fweights: Any = None,
-    aweights: Any = None,
+    m: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: ArrayLike | None = None,
+    aweights: ArrayLike | None = None,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
 ) -> Any:
     """Covariance matrix of variables; see :func:`numpy.cov`.
 
@@ -35,7 +39,7 @@ def cov(
     rowvar, bias, ddof, dtype
         As in :func:`numpy.cov`.
     fweights, aweights : array_like
-        One an observation; brought to where the observations lie.
+        One an observation; brought to the ranks of the observations.
 
     Returns
     -------
@@ -46,8 +50,8 @@ def cov(
     ----
     Small operands are gathered. Cut along the observations: one allreduce of the means and one of
     the matrix; with weights those of :func:`numpy.average`, and a few of one number each. Cut
-    along the variables: that of the product of a matrix with its transpose. Two copies of the
-    block at the most.
+    along the variables: that of the product of a matrix with its transpose. At most two copies of
+    the block.
     """
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")
@@ -65,55 +69,56 @@ def cov(
     weights = analytic if frequencies is None else frequencies
     if frequencies is not None and analytic is not None:
         weights = frequencies * analytic
-    if weights is None:
-        mean, total = np.mean(x, axis=1), None
-    else:
-        mean, total = np.average(x, axis=1, weights=weights, returned=True)
-    factor = _freedom(x, weights, analytic, total, ddof)
+    mean, factor = _moments(x, weights, analytic, ddof)
     if factor <= 0:
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
         factor = 0.0
     x = x - mean[:, None]
     other = x if weights is None else x * weights
-    # Of an array with its own transpose, not a copy of it, BLAS computes one half.
+    # BLAS computes one half of the product of an array with its own transpose, not with a copy.
     product = np.dot(x, conjugated(other.T))
     return np.squeeze(product * np.true_divide(1, factor))
 
 
-def _size(*operands: Any) -> int:
+def _size(*operands: ArrayLike | None) -> int:
     """Bytes of the distributed operands."""
     return sum([x.nbytes for x in operands if isinstance(x, DistArray)])
 
 
-def _gathered(x: Any) -> Any:
+def _gathered(x: ArrayLike | None) -> Any:
     return x.full() if isinstance(x, DistArray) else x
 
 
-def _variables(m: Any, y: Any, rowvar: Any, dtype: Any, mesh: Any) -> Any:
-    """All variables as rows, in the data type that is computed in."""
-    m = as_distarray(m, mesh)
-    if m.ndim > 2:
-        raise ValueError("m has more than 2 dimensions")
-    if y is not None:
-        y = as_distarray(y, mesh)
-        if y.ndim > 2:
-            raise ValueError("y has more than 2 dimensions")
+def _variables(
+    m: ArrayLike, y: ArrayLike | None, rowvar: bool, dtype: DTypeLike, mesh: DeviceMesh
+) -> Any:
+    """All variables as rows, in the data type of the computation."""
+    first = _matrix("m", m, mesh)
+    second = None if y is None else _matrix("y", y, mesh)
     if dtype is None:
-        dtype = np.result_type(m.dtype, np.float64, *([] if y is None else [y.dtype]))
-    x: Any = np.atleast_2d(m.astype(dtype, copy=False))
-    if not rowvar and m.ndim != 1:
+        dtypes = [] if second is None else [second.dtype]
+        dtype = np.result_type(first.dtype, np.float64, *dtypes)
+    x: Any = np.atleast_2d(first.astype(dtype, copy=False))
+    if not rowvar and first.ndim != 1:
         x = x.T
-    if y is None or not x.shape[0]:
+    if second is None or not x.shape[0]:
         return x
-    y = np.atleast_2d(y.astype(dtype, copy=False))
-    return np.concatenate((x, y.T if not rowvar and y.shape[0] != 1 else y), axis=0)
+    more = np.atleast_2d(second.astype(dtype, copy=False))
+    return np.concatenate((x, more.T if not rowvar and more.shape[0] != 1 else more), axis=0)
 
 
-def _weights(name: str, given: Any, x: DistArray) -> Any:
+def _matrix(name: str, given: ArrayLike, mesh: DeviceMesh) -> DistArray:
+    x = as_distarray(given, mesh)
+    if x.ndim > 2:
+        raise ValueError(f"{name} has more than 2 dimensions")
+    return x
+
+
+def _weights(name: str, given: ArrayLike | None, x: DistArray) -> Any:
     """Weights of the observations as numbers, or NumPy's complaint about them on every rank."""
     if given is None:
         return None
-    weights = as_distarray(given, x.mesh).astype(float)
+    weights: Any = as_distarray(given, x.mesh).astype(float)
     if name == "fweights" and not bool(np.all(weights == np.around(weights))):
         raise TypeError("fweights must be integer")
     if weights.ndim > 1:
@@ -125,20 +130,25 @@ def _weights(name: str, given: Any, x: DistArray) -> Any:
     return weights
 
 
-def _freedom(x: DistArray, weights: Any, analytic: Any, total: Any, ddof: Any) -> Any:
-    """What the sums of products are divided by."""
+def _moments(
+    x: DistArray, weights: DistArray | None, analytic: DistArray | None, ddof: int
+) -> tuple[Any, float]:
+    """The means of the variables, and the number that sums of products are divided by."""
     if weights is None:
-        return x.shape[1] - ddof
+        return np.mean(x, axis=1), x.shape[1] - ddof
+    mean, total = np.average(x, axis=1, weights=weights, returned=True)
     whole = float(total[0])
     if ddof == 0:
-        return whole
+        return mean, whole
     if analytic is None:
-        return whole - ddof
-    return whole - ddof * float(np.sum(weights * analytic)) / whole
+        return mean, whole - ddof
+    return mean, whole - ddof * float(np.sum(weights * analytic)) / whole
 
 
 @implements(np.corrcoef)
-def corrcoef(x: Any, y: Any = None, rowvar: Any = True, *, dtype: Any = None) -> Any:
+def corrcoef(
+    x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: DTypeLike = None
+) -> Any:
     """Correlation coefficients of variables; see :func:`numpy.corrcoef`.
 
     Cost

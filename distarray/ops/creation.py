@@ -1,21 +1,24 @@
 """NumPy's functions that make arrays of a given shape; each rank makes only its own part.
 
-All take, besides what NumPy's take, `mesh` and `placements` as :func:`distarray.distribute` does.
+All take NumPy's parameters, and `mesh` and `placements` as :func:`distarray.distribute` does.
 Without them large arrays are cut along one dimension and small ones replicated
 (`config.replicate_below`). ``like=`` names an array whose mesh to use. None of them communicates,
-unless it is handed values that lie elsewhere.
+unless it is given values that are on other ranks.
 """
+
+from __future__ import annotations
 
 from math import ceil, floor
 from operator import index
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray, call, from_section, wrap
 from distarray.array.placing import (
+    MadeAlone,
     Placements,
-    as_numpy_makes_them,
     as_shape,
     creates,
     follow,
@@ -24,6 +27,7 @@ from distarray.array.placing import (
 )
 from distarray.comm import DeviceMesh
 from distarray.layout import Fold, Layout
+from distarray.typing import Array, ArrayLike, DTypeLike, Order, ShapeLike
 
 __all__ = [
     "empty",
@@ -40,14 +44,14 @@ __all__ = [
 ]
 
 
-@creates(np.empty)
+@creates(np.empty, computes=False)
 def empty(
-    shape: Any,
-    dtype: Any = None,
-    order: Any = "C",
+    shape: ShapeLike,
+    dtype: DTypeLike = None,
+    order: Order = "C",
     *,
     device: str | None = None,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -62,14 +66,14 @@ def empty(
     return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), dtype, order), layout, mesh)
 
 
-@creates(np.zeros)
+@creates(np.zeros, computes=False)
 def zeros(
-    shape: Any,
-    dtype: Any = None,
-    order: Any = "C",
+    shape: ShapeLike,
+    dtype: DTypeLike = None,
+    order: Order = "C",
     *,
     device: str | None = None,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -84,14 +88,14 @@ def zeros(
     return wrap(mesh.xp.zeros(layout.local_shape(mesh.coords), dtype, order), layout, mesh)
 
 
-@creates(np.ones)
+@creates(np.ones, computes=False)
 def ones(
-    shape: Any,
-    dtype: Any = None,
-    order: Any = "C",
+    shape: ShapeLike,
+    dtype: DTypeLike = None,
+    order: Order = "C",
     *,
     device: str | None = None,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -108,13 +112,13 @@ def ones(
 
 @creates(np.full)
 def full(
-    shape: Any,
-    fill_value: Any,
-    dtype: Any = None,
-    order: Any = "C",
+    shape: ShapeLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike = None,
+    order: Order = "C",
     *,
     device: str | None = None,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -150,38 +154,43 @@ _ANY_FOLD = tuple(Fold)
 
 
 def _alike(
-    prototype: Any,
-    shape: Any,
+    prototype: ArrayLike,
+    shape: ShapeLike | None,
     device: str | None,
     mesh: DeviceMesh | None,
     placements: Placements | None,
-    dtype: Any,
-) -> tuple[Layout, DeviceMesh, Any]:
+    dtype: DTypeLike,
+) -> tuple[Layout, DeviceMesh, Array]:
     """Layout and mesh of an array like another, and a block to make its blocks like.
 
-    It is laid out as the prototype if nothing else is asked.
+    The layout is that of the prototype if nothing else is asked.
     """
-    like = prototype if isinstance(prototype, DistArray) else None
-    model = np.asarray(prototype) if like is None else like.block
-    shape = (model if like is None else like).shape if shape is None else as_shape(shape)
-    own = mesh in (None, getattr(like, "mesh", None)) and placements is None and device is None
-    if like is not None and own and shape == like.shape:
-        return follow(like), like.mesh, model
-    dtype = model.dtype if dtype is None else dtype
-    layout, mesh = place(shape, dtype, mesh, placements, device, like)
-    if mesh.xp is not np and like is None:
-        model = mesh.xp.empty((0,) * model.ndim, model.dtype)
-    return layout, mesh, model
+    if not isinstance(prototype, DistArray):
+        model = np.asarray(prototype)
+        wanted = model.shape if shape is None else as_shape(shape)
+        layout, mesh = place(
+            wanted, model.dtype if dtype is None else dtype, mesh, placements, device
+        )
+        if mesh.xp is not np:
+            model = mesh.xp.empty((0,) * model.ndim, model.dtype)
+        return layout, mesh, model
+    x = prototype
+    wanted = x.shape if shape is None else as_shape(shape)
+    own = mesh in (None, x.mesh) and placements is None and device is None
+    if own and wanted == x.shape:
+        return follow(x), x.mesh, x.block
+    layout, mesh = place(wanted, x.dtype if dtype is None else dtype, mesh, placements, device, x)
+    return layout, mesh, x.block
 
 
-@creates(np.empty_like, through=_ANY_FOLD, at=True)
+@creates(np.empty_like, through=_ANY_FOLD, at=True, computes=False)
 def empty_like(
-    prototype: Any,
+    prototype: ArrayLike,
     /,
-    dtype: Any = None,
-    order: Any = "K",
+    dtype: DTypeLike = None,
+    order: Order = "K",
     subok: bool = True,
-    shape: Any = None,
+    shape: ShapeLike | None = None,
     *,
     device: str | None = None,
     mesh: DeviceMesh | None = None,
@@ -198,13 +207,13 @@ def empty_like(
     return wrap(mesh.xp.empty_like(model, dtype, order, False, local), layout, mesh)
 
 
-@creates(np.zeros_like, through=_ANY_FOLD, at=True)
+@creates(np.zeros_like, through=_ANY_FOLD, at=True, computes=False)
 def zeros_like(
-    a: Any,
-    dtype: Any = None,
-    order: Any = "K",
+    a: ArrayLike,
+    dtype: DTypeLike = None,
+    order: Order = "K",
     subok: bool = True,
-    shape: Any = None,
+    shape: ShapeLike | None = None,
     *,
     device: str | None = None,
     mesh: DeviceMesh | None = None,
@@ -221,13 +230,13 @@ def zeros_like(
     return wrap(mesh.xp.zeros_like(model, dtype, order, False, local), layout, mesh)
 
 
-@creates(np.ones_like, through=_ANY_FOLD, at=True)
+@creates(np.ones_like, through=_ANY_FOLD, at=True, computes=False)
 def ones_like(
-    a: Any,
-    dtype: Any = None,
-    order: Any = "K",
+    a: ArrayLike,
+    dtype: DTypeLike = None,
+    order: Order = "K",
     subok: bool = True,
-    shape: Any = None,
+    shape: ShapeLike | None = None,
     *,
     device: str | None = None,
     mesh: DeviceMesh | None = None,
@@ -246,12 +255,12 @@ def ones_like(
 
 @creates(np.full_like)
 def full_like(
-    a: Any,
-    fill_value: Any,
-    dtype: Any = None,
-    order: Any = "K",
+    a: ArrayLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike = None,
+    order: Order = "K",
     subok: bool = True,
-    shape: Any = None,
+    shape: ShapeLike | None = None,
     *,
     device: str | None = None,
     mesh: DeviceMesh | None = None,
@@ -270,20 +279,19 @@ def full_like(
     return result
 
 
-# -- diagonals: the block of a matrix with ones from a diagonal on is such a matrix --------------
+# -- diagonals: blocks of these matrices are such matrices, too ----------------------------------
 
 
-@creates(np.eye)
-@as_numpy_makes_them(np.eye)
+@creates(np.eye, computes=False, alone=MadeAlone())
 def eye(
-    N: Any,
-    M: Any = None,
-    k: Any = 0,
-    dtype: Any = float,
-    order: Any = "C",
+    N: int,
+    M: int | None = None,
+    k: int = 0,
+    dtype: DTypeLike = float,
+    order: Order = "C",
     *,
     device: str | None = None,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -305,12 +313,12 @@ def eye(
     return from_section(block, layout, mesh)
 
 
-@creates(np.identity)
+@creates(np.identity, computes=False)
 def identity(
-    n: Any,
-    dtype: Any = None,
+    n: int,
+    dtype: DTypeLike = None,
     *,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -323,15 +331,14 @@ def identity(
     return eye(n, dtype=dtype, like=like, mesh=mesh, placements=placements)
 
 
-@creates(np.tri)
-@as_numpy_makes_them(np.tri)
+@creates(np.tri, computes=False, alone=MadeAlone())
 def tri(
-    N: Any,
-    M: Any = None,
-    k: Any = 0,
-    dtype: Any = float,
+    N: float,
+    M: float | None = None,
+    k: float = 0,
+    dtype: DTypeLike = float,
     *,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -352,12 +359,16 @@ def tri(
     return from_section(block, layout, mesh)
 
 
-def triangle(rows: slice, columns: slice, width: int, k: Any, dtype: Any, xp: Any) -> Any:
-    """A section of what :func:`numpy.tri` gives, for a matrix of a width."""
+def triangle(
+    rows: slice, columns: slice, width: int, k: float, dtype: DTypeLike, xp: ModuleType
+) -> Array:
+    """A section of the matrix that :func:`numpy.tri` makes, of so many columns."""
     whole = floor(k)
     if whole == k:
         extents = rows.stop - rows.start, columns.stop - columns.start
-        return xp.tri(*extents, whole + rows.start - columns.start, dtype)
-    # NumPy counts columns in integers from a number that is none, and may count all alike.
+        part: Array = xp.tri(*extents, whole + rows.start - columns.start, dtype)
+        return part
+    # NumPy counts the columns from -k on in integers: several get the same number.
     numbers = np.arange(-k, width - k, dtype=np.intp)[columns]
-    return xp.asarray(np.arange(rows.start, rows.stop)[:, None] >= numbers).astype(dtype)
+    part = xp.asarray(np.arange(rows.start, rows.stop)[:, None] >= numbers)
+    return part.astype(dtype)

@@ -1,7 +1,9 @@
-"""Differences of neighbouring elements, and what is made of them.
+"""Differences of neighbouring elements, and functions made of them.
 
-They are written with slices, so that where an axis is cut only the few elements at the cut move.
+They are written with slices, so that only the few elements beside a cut of the axis move.
 """
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,10 +12,11 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.engines.indexing.values import plain
 from distarray.engines.reshaping import in_line
 from distarray.layout import Fold
+from distarray.typing import ArrayLike, Axis
 
 __all__ = ["diff", "ediff1d", "gradient", "trapezoid", "unwrap"]
 
@@ -21,7 +24,7 @@ _NO_VALUE: Any = np._NoValue
 _LINEAR = (Fold.SUM,)
 
 
-def _at(ndim: int, axis: int, key: Any) -> tuple[Any, ...]:
+def _at(ndim: int, axis: int, key: slice) -> tuple[Any, ...]:
     """An index that takes `key` along one axis and everything along the others."""
     return (slice(None),) * axis + (key,) + (slice(None),) * (ndim - axis - 1)
 
@@ -29,10 +32,13 @@ def _at(ndim: int, axis: int, key: Any) -> tuple[Any, ...]:
 _AFTER, _BEFORE = slice(1, None), slice(None, -1)
 
 
-@implements(np.diff, at=True)
-@as_numpy_on_one_rank(np.diff, unless=lambda a, n=1, *_, **__: n == 0)
+@implements(np.diff, at=True, alone=Alone(unless=lambda a, n=1, *_, **__: n == 0))
 def diff(
-    a: Any, n: int = 1, axis: int = -1, prepend: Any = _NO_VALUE, append: Any = _NO_VALUE
+    a: ArrayLike,
+    n: int = 1,
+    axis: int = -1,
+    prepend: ArrayLike = _NO_VALUE,
+    append: ArrayLike = _NO_VALUE,
 ) -> Any:
     """The n-th differences along an axis; see :func:`numpy.diff`.
 
@@ -46,34 +52,35 @@ def diff(
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n!r}")
     a, prepend, append = plain(a), plain(prepend), plain(append)
-    a = as_distarray(a, common_mesh(a, prepend, append))
-    if not a.ndim:
+    x: Any = as_distarray(a, common_mesh(a, prepend, append))
+    if not x.ndim:
         raise ValueError("diff requires input that is at least one dimensional")
-    axis = normalize_axis_index(axis, a.ndim)
-    ends = [_end(value, a, axis) for value in (prepend, append)]
-    joined = [part for part in (ends[0], a, ends[1]) if part is not None]
+    axis = normalize_axis_index(axis, x.ndim)
+    ends = [_end(value, x, axis) for value in (prepend, append)]
+    joined = [part for part in (ends[0], x, ends[1]) if part is not None]
     if len(joined) > 1:
-        a = np.concatenate(joined, axis)
-    after, before = _at(a.ndim, axis, _AFTER), _at(a.ndim, axis, _BEFORE)
-    operation: Any = np.not_equal if a.dtype == bool else np.subtract
+        x = np.concatenate(joined, axis)
+    after, before = _at(x.ndim, axis, _AFTER), _at(x.ndim, axis, _BEFORE)
+    operation: Any = np.not_equal if x.dtype == bool else np.subtract
     for _ in range(n):
-        a = operation(a[after], a[before])
-    return a
+        x = operation(x[after], x[before])
+    return x
 
 
-def _end(value: Any, a: DistArray, axis: int) -> Any:
-    """What stands before or after the array along the axis; None if nothing does."""
+def _end(value: ArrayLike, x: DistArray, axis: int) -> Any:
+    """The elements joined before or after the array along the axis; None if there are none."""
     if value is _NO_VALUE:
         return None
-    value = as_distarray(value, a.mesh)
-    if value.ndim:
-        return value
-    return np.broadcast_to(value, (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
+    part = as_distarray(value, x.mesh)
+    if part.ndim:
+        return part
+    return np.broadcast_to(part, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
 
 
-@implements(np.ediff1d)
-@as_numpy_on_one_rank(np.ediff1d)
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+@implements(np.ediff1d, alone=Alone())
+def ediff1d(
+    ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None
+) -> Any:
     """Differences of consecutive elements of the flattened array; see :func:`numpy.ediff1d`.
 
     Cost
@@ -94,9 +101,8 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     return np.concatenate(parts) if len(parts) > 1 else inner
 
 
-@implements(np.trapezoid)
-@as_numpy_on_one_rank(np.trapezoid)
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+@implements(np.trapezoid, alone=Alone())
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Any:
     """The integral along an axis by the trapezoidal rule; see :func:`numpy.trapezoid`.
 
     Cost
@@ -116,12 +122,14 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 
 def _alone(ndim: int, axis: int) -> tuple[Any, ...]:
-    """An index that makes a 1-d array one of `ndim` dimensions, along one axis."""
+    """An index that gives a 1-d array `ndim` dimensions, its own as one axis of them."""
     return (None,) * axis + (slice(None),) + (None,) * (ndim - axis - 1)
 
 
 @implements(np.unwrap)
-def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.pi) -> Any:
+def unwrap(
+    p: ArrayLike, discont: float | None = None, axis: int = -1, *, period: float = 2 * np.pi
+) -> Any:
     """Jumps of more than half a period replaced by their complement; see :func:`numpy.unwrap`.
 
     Cost
@@ -151,9 +159,8 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
 # -- gradient ------------------------------------------------------------------------------------
 
 
-@implements(np.gradient)
-@as_numpy_on_one_rank(np.gradient)
-def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+@implements(np.gradient, alone=Alone())
+def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: int = 1) -> Any:
     """Central differences inside, one-sided ones at the ends; see :func:`numpy.gradient`.
 
     Cost
@@ -161,23 +168,23 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     For each axis that is cut, two messages a rank, of one slab of extent 1 each; those of the
     points at an end that lie on another rank; and small broadcasts of uneven distances.
     """
-    f = as_distarray(f, common_mesh(f, *varargs))
-    axes = tuple(range(f.ndim)) if axis is None else normalize_axis_tuple(axis, f.ndim)
-    spacings = _spacings(f, axes, varargs)
+    x = as_distarray(f, common_mesh(f, *varargs))
+    axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
+    spacings = _spacings(x, axes, varargs)
     if edge_order > 2:
         raise ValueError("'edge_order' greater than 2 not supported")
-    if any(f.shape[along] < edge_order + 1 for along in axes):
+    if any(x.shape[along] < edge_order + 1 for along in axes):
         raise ValueError(
             "Shape of array too small to calculate a numerical gradient, at least "
             "(edge_order + 1) elements are required."
         )
-    if f.dtype.kind == "M":
-        f = f.view(f.dtype.str.replace("M8", "m8"))
-    elif f.dtype.kind not in "mfc":
-        np.gradient(np.zeros(3, f.dtype))  # NumPy's complaints about what cannot be subtracted
-        f = f.astype(np.float64)
+    if x.dtype.kind == "M":
+        x = x.view(x.dtype.str.replace("M8", "m8"))
+    elif x.dtype.kind not in "mfc":
+        np.gradient(np.zeros(3, x.dtype))  # NumPy's complaints about what cannot be subtracted
+        x = x.astype(np.float64)
     found = [
-        _gradient(f, along, step, edge_order) for along, step in zip(axes, spacings, strict=True)
+        _gradient(x, along, step, edge_order) for along, step in zip(axes, spacings, strict=True)
     ]
     return found[0] if len(found) == 1 else tuple(found)
 
@@ -208,39 +215,40 @@ def _spacings(f: DistArray, axes: Sequence[int], given: Sequence[Any]) -> list[A
     return spacings
 
 
-def _gradient(f: DistArray, axis: int, step: Any, edge_order: int) -> Any:
-    def part(key: Any) -> Any:
+def _gradient(f: DistArray, axis: int, step: float | DistArray, edge_order: int) -> Any:
+    def part(key: slice) -> Any:
         return f[_at(f.ndim, axis, key)]
 
     result = np.empty_like(f, dtype=f.dtype)
     inside = _at(f.ndim, axis, slice(1, -1))
     before, here, after = slice(None, -2), slice(1, -1), slice(2, None)
-    even = np.ndim(step) == 0
+    steps: Any = step
+    even = np.ndim(steps) == 0
     if even:
-        result[inside] = (part(after) - part(before)) / (2.0 * step)
+        result[inside] = (part(after) - part(before)) / (2.0 * steps)
     else:
-        weights: Any = [w[_alone(f.ndim, axis)] for w in _inner_weights(step[:-1], step[1:])]
-        a, b, c = weights
+        weights = _inner_weights(steps[:-1], steps[1:])
+        a, b, c = [w[_alone(f.ndim, axis)] for w in weights]
         result[inside] = a * part(before) + b * part(here) + c * part(after)
     for end, points in ((0, (0, 1, 2)), (-1, (-3, -2, -1))):
-        near = step if even else step[end]
+        near = steps if even else steps[end]
         at_end = _at(f.ndim, axis, _slab(end))
         if edge_order == 1:
             low, high = (0, 1) if end == 0 else (-2, -1)
             result[at_end] = (part(_slab(high)) - part(_slab(low))) / near
             continue
-        weights = _end_weights(end, step, even)
+        weights = _even_weights(end, steps) if even else _end_weights(end, steps)
         values = [w * part(_slab(point)) for w, point in zip(weights, points, strict=True)]
         result[at_end] = values[0] + values[1] + values[2]
     return result
 
 
 def _slab(point: int) -> slice:
-    """A point's own slab, a view on the rank that has it: an element would go to every rank."""
+    """The slab of one point: a view on its rank, where an element would be sent to every rank."""
     return slice(point, point + 1 or None)
 
 
-def _inner_weights(left: Any, right: Any) -> tuple[Any, Any, Any]:
+def _inner_weights(left: DistArray, right: DistArray) -> tuple[Any, Any, Any]:
     """Weights of a point's neighbours and itself, at uneven distances."""
     return (
         -(right) / (left * (left + right)),
@@ -249,20 +257,23 @@ def _inner_weights(left: Any, right: Any) -> tuple[Any, Any, Any]:
     )
 
 
-def _end_weights(end: int, step: Any, even: bool) -> tuple[Any, Any, Any]:
-    """Weights of the three points at an end, the lowest index first."""
-    if even and end == 0:
-        return -1.5 / step, 2.0 / step, -0.5 / step
-    if even:
-        return 0.5 / step, -2.0 / step, 1.5 / step
+def _even_weights(end: int, step: float) -> tuple[Any, Any, Any]:
+    """Weights of the three points at an end, the lowest index first, at equal distances."""
     if end == 0:
-        near, far = step[0], step[1]
+        return -1.5 / step, 2.0 / step, -0.5 / step
+    return 0.5 / step, -2.0 / step, 1.5 / step
+
+
+def _end_weights(end: int, steps: DistArray) -> tuple[Any, Any, Any]:
+    """Weights of the three points at an end, the lowest index first, at uneven distances."""
+    if end == 0:
+        near, far = steps[0], steps[1]
         return (
             -(2.0 * near + far) / (near * (near + far)),
             (near + far) / (near * far),
             -near / (far * (near + far)),
         )
-    far, near = step[-2], step[-1]
+    far, near = steps[-2], steps[-1]
     return (
         near / (far * (far + near)),
         -(near + far) / (far * near),

@@ -1,4 +1,6 @@
-"""insert, delete and trim_zeros: indices added and taken away where the data is."""
+"""insert, delete and trim_zeros: indices added and removed where the elements are."""
+
+from __future__ import annotations
 
 from typing import Any, Protocol
 
@@ -7,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, call, common_mesh, implements, to_layout, wrap
 from distarray.array import portable as blocks
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.engines.assembling import assemble
 from distarray.engines.indexing.values import as_values
 from distarray.engines.reshaping import in_line
@@ -15,7 +17,7 @@ from distarray.layout import Cut, Fold, Interval, Layout, recounted_cut
 from distarray.ops.rearranging import balanced, shared_lengths
 from distarray.ops.shape import moveaxis
 from distarray.plan import restrict
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, Axes, Axis, Shape
 
 __all__ = ["delete", "insert", "trim_zeros"]
 
@@ -24,10 +26,10 @@ class _Chosen(Protocol):
     """Indices of a dimension, known on all ranks."""
 
     def below(self, position: int) -> int:
-        """How many lie before a position."""
+        """The number of indices before a position."""
 
-    def within(self, start: int, stop: int) -> Any:
-        """Those in an interval, counted from its start, as :func:`numpy.delete` takes them."""
+    def within(self, start: int, stop: int) -> slice | Array:
+        """The indices in an interval, from its start on, as :func:`numpy.delete` takes them."""
 
 
 class _Stride:
@@ -51,33 +53,30 @@ class _Stride:
 class _Listed:
     """Indices given one by one, in ascending order."""
 
-    def __init__(self, numbers: np.ndarray[Any, Any]) -> None:
+    def __init__(self, numbers: Array) -> None:
         self.numbers = numbers
 
     def below(self, position: int) -> int:
         """See :class:`_Chosen`."""
         return int(np.searchsorted(self.numbers, position))
 
-    def within(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+    def within(self, start: int, stop: int) -> Array:
         """See :class:`_Chosen`."""
         return self.numbers[self.below(start) : self.below(stop)] - start
 
 
-def _flattened(arr: Any, axis: Any, *others: Any) -> tuple[DistArray, int]:
-    mesh = common_mesh(arr, *others)
-    arr = as_distarray(arr, mesh)
+def _flattened(arr: ArrayLike, axis: Axis, *others: ArrayLike | slice) -> tuple[DistArray, int]:
+    x = as_distarray(arr, common_mesh(arr, *others))
     if axis is None:
-        arr = arr if arr.ndim == 1 else in_line(arr).plain()  # may lie on one rank, if it is short
-        return arr, 0
-    return arr, normalize_axis_index(axis, arr.ndim)
+        return (x if x.ndim == 1 else in_line(x).plain()), 0  # a short line may be on one rank
+    return x, normalize_axis_index(axis, x.ndim)
 
 
 # -- delete --------------------------------------------------------------------------------------
 
 
-@implements(np.delete)
-@as_numpy_on_one_rank(np.delete)
-def delete(arr: Any, obj: Any, axis: int | None = None) -> DistArray:
+@implements(np.delete, computes=False, alone=Alone())
+def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> DistArray:
     """The array without some indices of a dimension.
 
     Parameters
@@ -85,15 +84,15 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> DistArray:
     arr : DistArray
         Any placement.
     obj : slice, int, array of int or of bool
-        What to leave out. A mask may be a sharded DistArray.
+        The indices to delete. A mask may be a sharded DistArray.
     axis : int, optional
         The dimension. None flattens first.
 
     Returns
     -------
     DistArray
-        What is left stays on its rank, so that blocks may differ in length. If one then is more
-        than twice as long as it need be, the result is cut anew.
+        The elements that are left stay on their ranks, so that blocks may differ in length. If one
+        then is more than twice as long as an even cut makes it, the result is cut anew.
 
     Cost
     ----
@@ -105,31 +104,36 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> DistArray:
     IndexError
         If an index is out of bounds; on all ranks alike.
     """
-    arr, axis = _flattened(arr, axis, obj)
+    x, axis = _flattened(arr, axis, obj)
     if isinstance(obj, DistArray) and obj.ndim:
-        return _deleted_by_mask(arr, _as_mask(obj, arr, axis), axis)
+        return _deleted_by_mask(x, _as_mask(obj, x, axis), axis)
     if isinstance(obj, DistArray):
         obj = obj.full()
-    chosen = _chosen(obj, arr.shape[axis], axis)
-    cut = arr.layout.cuts[axis]
+    chosen = _chosen(obj, x.shape[axis], axis)
+    cut = x.layout.cuts[axis]
     lengths = []
     for part in range(cut.parts):
         start, stop = cut.interval(part)
         lengths.append(stop - start - chosen.below(stop) + chosen.below(start))
-    start, stop = arr.layout.section(arr.mesh.coords)[axis]
-    block = blocks.delete(arr.to_local(), chosen.within(start, stop), axis)
-    return _cut_anew(arr, block, axis, lengths)
+    start, stop = x.layout.section(x.mesh.coords)[axis]
+    block = blocks.delete(x.to_local(), chosen.within(start, stop), axis)
+    return _cut_anew(x, block, axis, lengths)
 
 
 def _cut_anew(arr: DistArray, block: Array, axis: int, lengths: list[int]) -> DistArray:
     """The result with these lengths of its blocks along an axis, cut anew if they are uneven."""
-    cuts = list(arr.layout.cuts)
-    cut = cuts[axis]
-    cuts[axis] = recounted_cut(cut, lengths) if cut.mesh_dims else Cut.whole(lengths[0])
-    return balanced(wrap(block, arr.layout.with_cuts(cuts), arr.mesh), axis)
+    layout = _with_lengths(arr.layout, axis, lengths)
+    return balanced(wrap(block, layout, arr.mesh), axis)
 
 
-def _chosen(obj: Any, extent: int, axis: int) -> _Chosen:
+def _with_lengths(layout: Layout, axis: int, lengths: list[int]) -> Layout:
+    """The layout with other lengths of the blocks along an axis."""
+    cut = layout.cuts[axis]
+    new = recounted_cut(cut, lengths) if cut.mesh_dims else Cut.whole(lengths[0])
+    return layout.replace(axis, new)
+
+
+def _chosen(obj: ArrayLike | slice, extent: int, axis: int) -> _Chosen:
     if isinstance(obj, slice):
         return _Stride(obj, extent)
     numbers = np.asarray(obj)
@@ -151,9 +155,7 @@ def _chosen(obj: Any, extent: int, axis: int) -> _Chosen:
     return _Listed(np.unique(_counted_from_front(numbers.ravel(), extent, axis)))
 
 
-def _counted_from_front(
-    numbers: np.ndarray[Any, Any], extent: int, axis: int
-) -> np.ndarray[Any, Any]:
+def _counted_from_front(numbers: Array, extent: int, axis: int) -> Array:
     numbers = numbers.astype(np.intp)
     wrong = (numbers < -extent) | (numbers >= extent)
     if wrong.any():
@@ -164,7 +166,7 @@ def _counted_from_front(
 
 
 def _as_mask(obj: DistArray, arr: DistArray, axis: int) -> DistArray:
-    """A mask of what to delete; of integers one is made, laid out as the dimension is."""
+    """The mask of the indices to delete; of integers one is made, cut as the dimension is."""
     extent = arr.shape[axis]
     if obj.dtype == bool:
         if obj.shape != (extent,):
@@ -190,9 +192,10 @@ def _deleted_by_mask(arr: DistArray, mask: DistArray, axis: int) -> DistArray:
 # -- insert --------------------------------------------------------------------------------------
 
 
-@implements(np.insert)
-@as_numpy_on_one_rank(np.insert)
-def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> DistArray:
+@implements(np.insert, alone=Alone())
+def insert(
+    arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: int | None = None
+) -> DistArray:
     """The array with values before some indices of a dimension.
 
     Parameters
@@ -200,17 +203,18 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> DistArra
     arr : DistArray
         Any placement.
     obj : int, slice, or sequence of int or of bool
-        Before which indices; must be known on all ranks or small enough to be.
+        The indices before which values are inserted; every rank gets all of them.
     values : array_like
-        What to insert, broadcast as in :func:`numpy.insert`.
+        The values to insert, broadcast as in :func:`numpy.insert`.
     axis : int, optional
         The dimension. None flattens first.
 
     Returns
     -------
     DistArray
-        What was there stays on its rank and the values join it, so that blocks may differ in
-        length. If one then is more than twice as long as it need be, the result is cut anew.
+        The elements of `arr` stay on their ranks and the values join them, so that blocks may
+        differ in length. If one then is more than twice as long as an even cut makes it, the result
+        is cut anew.
 
     Cost
     ----
@@ -221,26 +225,25 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> DistArra
     IndexError
         If an index is out of bounds; on all ranks alike.
     """
-    arr, axis = _flattened(arr, axis, obj, values)
-    extent = arr.shape[axis]
-    numbers, given = _insertion_points(obj, extent)
+    x, axis = _flattened(arr, axis, obj, values)
+    extent = x.shape[axis]
+    numbers, printed = _insertion_points(obj, extent)
     if numbers.size == 1:
-        return _insert_run(arr, numbers, values, axis, given)
+        return _insert_run(x, numbers, values, axis, printed)
     if not numbers.size and not isinstance(obj, np.ndarray):
         numbers = numbers.astype(np.intp)
-    np.empty(0, bool)[numbers[:0]]  # raises what NumPy raises of what is no integer
+    np.empty(0, bool)[numbers[:0]]  # raises what NumPy raises for types that are not integers
     numbers = np.where(numbers < 0, numbers + extent, numbers)
     wrong = (numbers < 0) | (numbers > extent)
     if wrong.any():
         raise IndexError(
             f"index {numbers[wrong][0]} is out of bounds for axis {axis} with size {extent}"
         )
-    values = as_distarray(as_values(values, arr.dtype), arr.mesh)
-    return _insert_each(arr, numbers, values, axis)
+    return _insert_each(x, numbers, as_distarray(as_values(values, x.dtype), x.mesh), axis)
 
 
-def _insertion_points(obj: Any, extent: int) -> tuple[np.ndarray[Any, Any], Any]:
-    """The indices as NumPy reads them, and what its error messages print."""
+def _insertion_points(obj: ArrayLike | slice, extent: int) -> tuple[Array, Any]:
+    """The indices as NumPy reads them, and as its error messages print them."""
     if isinstance(obj, slice):
         return np.arange(*obj.indices(extent), dtype=np.intp), obj
     if isinstance(obj, DistArray):
@@ -256,26 +259,22 @@ def _insertion_points(obj: Any, extent: int) -> tuple[np.ndarray[Any, Any], Any]
 
 
 def _insert_run(
-    arr: DistArray, numbers: np.ndarray[Any, Any], values: Any, axis: int, obj: Any
+    arr: DistArray, numbers: Array, values: ArrayLike, axis: int, obj: ArrayLike | slice
 ) -> DistArray:
-    """Values, as many as there are, before a single index."""
+    """All the values before a single index."""
     extent = arr.shape[axis]
     number = numbers.item()
     if not -extent <= number <= extent:
         raise IndexError(f"index {obj} is out of bounds for axis {axis} with size {extent}")
     number = number + extent if number < 0 else number
-    values = as_distarray(as_values(values, arr.dtype), arr.mesh)
+    new: DistArray = as_distarray(as_values(values, arr.dtype), arr.mesh)
     if type(number) is not int:
         [][:number]  # raises what NumPy raises
-    whole = tuple([(0, 1, n) for n in values.shape])
-    values = values.sliced((None,) * (arr.ndim - values.ndim) + whole)
+    new = new.sliced((None,) * (arr.ndim - new.ndim) + _ends(new.shape))
     if numbers.ndim == 0:
-        values = moveaxis(values, 0, axis)
-    count = values.shape[axis]
-    cuts = list(arr.layout.cuts)
-    lengths = _grown(cuts[axis], np.full(count, number))
-    cut = cuts[axis]
-    cuts[axis] = recounted_cut(cut, lengths) if cut.mesh_dims else Cut.whole(extent + count)
+        new = moveaxis(new, 0, axis)
+    count = new.shape[axis]
+    layout = _with_lengths(arr.layout, axis, _grown(arr.layout.cuts[axis], np.full(count, number)))
     ends = [list(_ends(arr.shape)) for _ in range(2)]
     ends[0][axis], ends[1][axis] = (0, 1, number), (number, 1, extent - number)
     origin = [0] * arr.ndim
@@ -285,24 +284,25 @@ def _insert_run(
         (tuple(origin), arr.sliced(tuple(ends[1]))),
     ]
     shape = arr.shape[:axis] + (extent + count,) + arr.shape[axis + 1 :]
-    result = assemble(shape, arr.dtype, parts, arr.mesh, arr.layout.with_cuts(cuts))
+    result = assemble(shape, arr.dtype, parts, arr.mesh, layout)
     gap = list(_ends(shape))
     gap[axis] = (number, 1, count)
-    result.sliced(tuple(gap)).assign(values)
+    result.sliced(tuple(gap)).assign(new)
     return balanced(result, axis)
 
 
-def _ends(shape: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+def _ends(shape: Shape) -> tuple[tuple[int, int, int], ...]:
+    """The entries of :meth:`DistArray.sliced` that keep every dimension whole."""
     return tuple([(0, 1, extent) for extent in shape])
 
 
-def _grown(cut: Cut, numbers: np.ndarray[Any, Any]) -> list[int]:
+def _grown(cut: Cut, numbers: Array) -> list[int]:
     """Lengths of the blocks after insertion before these (sorted) indices."""
     return [stop - start + high - low for (start, stop), (low, high) in _shares(cut, numbers)]
 
 
-def _shares(cut: Cut, numbers: np.ndarray[Any, Any]) -> list[tuple[Interval, Interval]]:
-    """Each block's interval, and which of the sorted insertions fall to it.
+def _shares(cut: Cut, numbers: Array) -> list[tuple[Interval, Interval]]:
+    """Each block's interval, and the interval of the sorted insertions into it.
 
     An insertion goes to the block that holds the index it comes before; at the very end, to the
     last block.
@@ -319,9 +319,7 @@ def _shares(cut: Cut, numbers: np.ndarray[Any, Any]) -> list[tuple[Interval, Int
     return shares
 
 
-def _insert_each(
-    arr: DistArray, numbers: np.ndarray[Any, Any], values: DistArray, axis: int
-) -> DistArray:
+def _insert_each(arr: DistArray, numbers: Array, values: DistArray, axis: int) -> DistArray:
     """One value before each of several indices."""
     order = numbers.argsort(kind="stable")
     shape = arr.shape[:axis] + (len(numbers),) + arr.shape[axis + 1 :]
@@ -329,14 +327,14 @@ def _insert_each(
     cut, coords = arr.layout.cuts[axis], arr.mesh.coords
     shares = _shares(cut, numbers[order])
     lengths = [stop - start + high - low for (start, stop), (low, high) in shares]
-    there = list(arr.layout.cuts)
-    there[axis] = Cut.whole(len(numbers))
+    there = Cut.whole(len(numbers))
     along = axis - arr.ndim + values.ndim
-    if along >= 0 and values.shape[along] != 1 and cut.mesh_dims:  # else all ranks need them whole
-        there[axis] = recounted_cut(cut, [high - low for _, (low, high) in shares])
-    if along >= 0 and values.shape[along] != 1 and (np.diff(order) < 0).any():
+    several = along >= 0 and values.shape[along] != 1  # else all ranks need them whole
+    if several and cut.mesh_dims:
+        there = recounted_cut(cut, [high - low for _, (low, high) in shares])
+    if several and (np.diff(order) < 0).any():
         values = call(np.take, values, order, along)
-    layout = Layout.from_cuts(there, arr.mesh.shape)
+    layout = arr.layout.replace(axis, there)
     part = to_layout(values, restrict(layout, values.shape)).block
     (start, _), (low, high) = shares[cut.part(coords)] if coords is not None else ((0, 0), (0, 0))
     local = arr.mesh.xp.broadcast_to(part, _local(arr, axis, high - low))
@@ -344,7 +342,7 @@ def _insert_each(
     return _cut_anew(arr, block, axis, lengths)
 
 
-def _local(arr: DistArray, axis: int, count: int) -> tuple[int, ...]:
+def _local(arr: DistArray, axis: int, count: int) -> Shape:
     shape = list(arr.to_local().shape)
     shape[axis] = count
     return tuple(shape)
@@ -353,8 +351,8 @@ def _local(arr: DistArray, axis: int, count: int) -> tuple[int, ...]:
 # -- trim_zeros ----------------------------------------------------------------------------------
 
 
-@implements(np.trim_zeros, at=True)
-def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> DistArray:
+@implements(np.trim_zeros, at=True, computes=False)
+def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes = None) -> DistArray:
     """The array without the zeros at its ends; a view. See :func:`numpy.trim_zeros`.
 
     Parameters
@@ -362,9 +360,9 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> DistArray:
     filt : DistArray
         Any placement.
     trim : {"fb", "f", "b"}
-        Which ends, front and back.
+        The ends to trim, front and back.
     axis : int or tuple of int, optional
-        Along which dimensions; all by default.
+        The dimensions to trim; all by default.
 
     Returns
     -------
@@ -396,7 +394,7 @@ def _bounds_of_nonzero(x: DistArray) -> tuple[list[int], list[int]]:
     block = x.mesh.to_host(x.to_local())
     if block.dtype.names is None:
         block = block.astype(bool)
-    else:  # records cannot be cast to truth values
+    else:  # structured elements cannot be cast to truth values
         nonzero = np.nonzero(block)
         block = np.zeros(block.shape, bool)
         block[nonzero] = True

@@ -1,8 +1,10 @@
-"""NumPy's functions that treat each element by itself and are no ufuncs.
+"""NumPy's elementwise functions that are not ufuncs.
 
-Each is NumPy's own function, called on the blocks where the operands lie; what is said about the
-whole array (`allclose`, `array_equal`) is one small reduction more.
+Each calls NumPy's own function on the blocks where they are; answers about whole arrays
+(`allclose`, `array_equal`) take one small reduction more.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +13,9 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.array.portable import refuse_read_only
+from distarray.array.probes import result_types
 from distarray.engines.blockwise import apply_blockwise
+from distarray.typing import Array, ArrayLike, DTypeLike, UfuncOut
 
 __all__ = [
     "allclose",
@@ -39,21 +43,20 @@ _NO_VALUE: Any = np._NoValue
 
 
 def _blockwise(
-    function: Callable[..., Any], inputs: list[Any], out: Any = None, **keywords: Any
+    function: Callable[..., Any], inputs: list[Any], out: UfuncOut = None, **keywords: Any
 ) -> Any:
     """`function` block by block, into `out` if there is one."""
     if out is None:
         return apply_blockwise(function, inputs, **keywords)
+    into: Any = out
     if isinstance(out, tuple):
-        (out,) = out
-    refuse_read_only(getattr(out, "block", out), "output array is read-only")
-    # Asked of NumPy with empty arrays first: what it refuses is refused before any message.
-    probes = [np.empty((0,), x.dtype) if hasattr(x, "dtype") else x for x in inputs]
-    function(*probes, out=np.empty((0,), out.dtype), **keywords)
-    if isinstance(out, DistArray):
-        return apply_blockwise(function, inputs, (out,), **keywords)
-    np.copyto(out, apply_blockwise(function, inputs, **keywords).full(), casting="same_kind")
-    return out
+        (into,) = out
+    refuse_read_only(getattr(into, "block", into), "output array is read-only")
+    result_types(function, inputs, [into], keywords)  # raises what NumPy raises, before any message
+    if isinstance(into, DistArray):
+        return apply_blockwise(function, inputs, (into,), **keywords)
+    np.copyto(into, apply_blockwise(function, inputs, **keywords).full(), casting="same_kind")
+    return into
 
 
 # -- limits and rounding -------------------------------------------------------------------------
@@ -61,13 +64,13 @@ def _blockwise(
 
 @implements(np.clip, at=True)
 def clip(
-    a: Any,
-    a_min: Any = _NO_VALUE,
-    a_max: Any = _NO_VALUE,
-    out: Any = None,
+    a: ArrayLike,
+    a_min: ArrayLike = _NO_VALUE,
+    a_max: ArrayLike = _NO_VALUE,
+    out: UfuncOut = None,
     *,
-    min: Any = _NO_VALUE,
-    max: Any = _NO_VALUE,
+    min: ArrayLike = _NO_VALUE,
+    max: ArrayLike = _NO_VALUE,
     **kwargs: Any,
 ) -> Any:
     """The elements limited to an interval; see :func:`numpy.clip`.
@@ -79,25 +82,32 @@ def clip(
     No message, unless a limit is distributed otherwise than `a`.
     """
     low, high = _limits(a_min, a_max, min, max)
-    if not hasattr(a, "dtype"):
-        a = as_distarray(a, common_mesh(low, high, out))
-    if a.dtype.kind in "iu":  # Python integers beyond the type limit nothing
-        low = None if type(low) is int and low <= np.iinfo(a.dtype).min else low
-        high = None if type(high) is int and high >= np.iinfo(a.dtype).max else high
+    x: Any = a if hasattr(a, "dtype") else as_distarray(a, common_mesh(low, high, out))
+    into: Any = out
+    if x.dtype.kind in "iu":
+        low, high = _within(low, high, np.iinfo(x.dtype))
     if low is None and high is None:
-        return np.positive(a, out=out, **kwargs)
+        return np.positive(x, out=into, **kwargs)
     if low is None:
-        return np.minimum(a, high, out=out, **kwargs)
+        return np.minimum(x, high, out=into, **kwargs)
     if high is None:
-        return np.maximum(a, low, out=out, **kwargs)
+        return np.maximum(x, low, out=into, **kwargs)
     where = kwargs.pop("where", True)
     if where is True:
-        return _blockwise(np.clip, [a, low, high], out, **kwargs)
-    outs = () if out is None else out if isinstance(out, tuple) else (out,)
-    return apply_blockwise(np.clip, [a, low, high], outs, where, **kwargs)
+        return _blockwise(np.clip, [x, low, high], into, **kwargs)
+    outs: Any = () if out is None else out if isinstance(out, tuple) else (out,)
+    return apply_blockwise(np.clip, [x, low, high], outs, where, **kwargs)
 
 
-def _limits(a_min: Any, a_max: Any, low: Any, high: Any) -> tuple[Any, Any]:
+def _within(low: int | ArrayLike, high: int | ArrayLike, info: np.iinfo[Any]) -> tuple[Any, Any]:
+    """The limits of integers; None for a Python integer that excludes no value of their type."""
+    return (
+        None if type(low) is int and low <= info.min else low,
+        None if type(high) is int and high >= info.max else high,
+    )
+
+
+def _limits(a_min: ArrayLike, a_max: ArrayLike, low: ArrayLike, high: ArrayLike) -> tuple[Any, Any]:
     """The two limits, which have two names each; None where there is none."""
     if a_min is _NO_VALUE and a_max is _NO_VALUE:
         return None if low is _NO_VALUE else low, None if high is _NO_VALUE else high
@@ -113,38 +123,44 @@ def _limits(a_min: Any, a_max: Any, low: Any, high: Any) -> tuple[Any, Any]:
 
 
 @implements(np.round, np.around, at=True)
-def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
+def round(a: ArrayLike, decimals: int = 0, out: UfuncOut = None) -> Any:
     """The elements rounded to a number of decimals; see :func:`numpy.round`.
 
     Cost
     ----
     No message, unless `out` is distributed otherwise than `a`.
     """
-    given = out[0] if isinstance(out, tuple) else out
+    x: Any = a
+    given: Any = out[0] if isinstance(out, tuple) else out
     if given is not None:
-        if given.size != np.size(a):
+        if given.size != np.size(x):
             raise ValueError("invalid output shape")
-        if a.dtype.kind == "f" and type(decimals) is int and decimals == 0:
-            return np.rint(a, out=given)
-        if given.shape != np.shape(a):
+        if x.dtype.kind == "f" and type(decimals) is int and decimals == 0:
+            return np.rint(x, out=given)
+        if given.shape != np.shape(x):
             raise ValueError("invalid output shape")
-    return _blockwise(np.round, [a], given, decimals=decimals)
+    return _blockwise(np.round, [x], given, decimals=decimals)
 
 
 @implements(np.fix, at=True)
-def fix(x: Any, out: Any = None) -> Any:
+def fix(x: ArrayLike, out: UfuncOut = None) -> Any:
     """The elements rounded towards zero; see :func:`numpy.fix`.
 
     Cost
     ----
     No message, unless `out` is distributed otherwise than `x`.
     """
-    return np.trunc(x, out=out)
+    ufunc: Any = np.trunc
+    return ufunc(x, out=out)
 
 
 @implements(np.nan_to_num, at=True)
 def nan_to_num(
-    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+    x: ArrayLike,
+    copy: bool = True,
+    nan: ArrayLike = 0.0,
+    posinf: ArrayLike | None = None,
+    neginf: ArrayLike | None = None,
 ) -> Any:
     """NaN and infinities replaced by numbers; see :func:`numpy.nan_to_num`.
 
@@ -153,12 +169,13 @@ def nan_to_num(
     No message, unless replacements are arrays that are distributed otherwise than `x`.
     """
     if not copy and isinstance(x, DistArray) and x.dtype.kind not in "fc":
-        return x if x.ndim else x[()]  # there is nothing to replace, and nothing is written
+        return x if x.ndim else x[()]  # nothing to replace, and nothing is written
     given = {"nan": nan, "posinf": posinf, "neginf": neginf}
     names = [name for name, value in given.items() if value is not None]
 
-    def replaced(block: Any, *values: Any) -> Any:
-        return np.nan_to_num(block, **dict(zip(names, values, strict=True)))
+    def replaced(block: Array, *values: Array) -> Any:
+        named: Any = dict(zip(names, values, strict=True))
+        return np.nan_to_num(block, **named)
 
     result = apply_blockwise(replaced, [x, *[given[name] for name in names]])
     if copy or not isinstance(x, DistArray):
@@ -170,8 +187,8 @@ def nan_to_num(
 # -- complex numbers -----------------------------------------------------------------------------
 
 
-@implements(np.real, at=True)
-def real(val: Any) -> Any:
+@implements(np.real, at=True, computes=False)
+def real(val: DistArray) -> Any:
     """The real part, a view; see :func:`numpy.real`.
 
     Cost
@@ -181,8 +198,8 @@ def real(val: Any) -> Any:
     return val if val.dtype.kind != "c" else val.like(val.block.real)
 
 
-@implements(np.imag, at=True)
-def imag(val: Any) -> Any:
+@implements(np.imag, at=True, computes=False)
+def imag(val: DistArray) -> Any:
     """The imaginary part, a view of a complex array; see :func:`numpy.imag`.
 
     Cost
@@ -193,7 +210,7 @@ def imag(val: Any) -> Any:
 
 
 @implements(np.angle, at=True)
-def angle(z: Any, deg: bool = False) -> Any:
+def angle(z: ArrayLike, deg: bool = False) -> Any:
     """The angles of complex numbers; see :func:`numpy.angle`.
 
     Cost
@@ -203,8 +220,8 @@ def angle(z: Any, deg: bool = False) -> Any:
     return apply_blockwise(np.angle, [z], deg=deg)
 
 
-@implements(np.real_if_close)
-def real_if_close(a: Any, tol: float = 100) -> Any:
+@implements(np.real_if_close, at=True)
+def real_if_close(a: DistArray, tol: float = 100) -> Any:
     """The real part, if all imaginary parts are close to zero; see :func:`numpy.real_if_close`.
 
     Cost
@@ -218,7 +235,7 @@ def real_if_close(a: Any, tol: float = 100) -> Any:
 
 
 @implements(np.iscomplex, at=True)
-def iscomplex(x: Any) -> Any:
+def iscomplex(x: ArrayLike) -> Any:
     """Where the imaginary part is not zero; see :func:`numpy.iscomplex`.
 
     Cost
@@ -229,7 +246,7 @@ def iscomplex(x: Any) -> Any:
 
 
 @implements(np.isreal, at=True)
-def isreal(x: Any) -> Any:
+def isreal(x: ArrayLike) -> Any:
     """Where the imaginary part is zero; see :func:`numpy.isreal`.
 
     Cost
@@ -243,7 +260,7 @@ def isreal(x: Any) -> Any:
 
 
 @implements(np.isneginf, at=True)
-def isneginf(x: Any, out: Any = None) -> Any:
+def isneginf(x: ArrayLike, out: UfuncOut = None) -> Any:
     """Where an element is minus infinity; see :func:`numpy.isneginf`.
 
     Cost
@@ -254,7 +271,7 @@ def isneginf(x: Any, out: Any = None) -> Any:
 
 
 @implements(np.isposinf, at=True)
-def isposinf(x: Any, out: Any = None) -> Any:
+def isposinf(x: ArrayLike, out: UfuncOut = None) -> Any:
     """Where an element is plus infinity; see :func:`numpy.isposinf`.
 
     Cost
@@ -265,7 +282,7 @@ def isposinf(x: Any, out: Any = None) -> Any:
 
 
 @implements(np.sinc, at=True)
-def sinc(x: Any) -> Any:
+def sinc(x: ArrayLike) -> Any:
     """``sin(pi x) / (pi x)``; see :func:`numpy.sinc`.
 
     Cost
@@ -276,7 +293,7 @@ def sinc(x: Any) -> Any:
 
 
 @implements(np.i0, at=True)
-def i0(x: Any) -> Any:
+def i0(x: DistArray) -> Any:
     """The modified Bessel function of order 0; see :func:`numpy.i0`.
 
     Cost
@@ -284,14 +301,16 @@ def i0(x: Any) -> Any:
     No message.
     """
     if x.dtype.kind not in "fc":
-        x = x.astype(float)  # text is read there, which may fail on one rank
+        x = x.astype(float)  # which reads text as numbers, and so may fail on one rank
     result = apply_blockwise(np.i0, [x])
-    # NumPy's is no ufunc, and gives a 0-d array where a ufunc gives a scalar.
+    # NumPy's function gives a 0-d array where a ufunc gives a scalar.
     return result if x.ndim else result.like(result.mesh.asarray(result.block))
 
 
-@implements(np.astype)
-def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Any:
+@implements(np.astype, at=True)
+def astype(
+    x: DistArray, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None
+) -> Any:
     """The elements cast to a data type; see :func:`numpy.astype`.
 
     Cost
@@ -309,7 +328,13 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = Non
 
 
 @implements(np.isclose, at=True)
-def isclose(a: Any, b: Any, rtol: Any = 1.0e-5, atol: Any = 1.0e-8, equal_nan: bool = False) -> Any:
+def isclose(
+    a: ArrayLike,
+    b: ArrayLike,
+    rtol: ArrayLike = 1.0e-5,
+    atol: ArrayLike = 1.0e-8,
+    equal_nan: bool = False,
+) -> Any:
     """Where two arrays agree within a tolerance; see :func:`numpy.isclose`.
 
     Cost
@@ -321,7 +346,11 @@ def isclose(a: Any, b: Any, rtol: Any = 1.0e-5, atol: Any = 1.0e-8, equal_nan: b
 
 @implements(np.allclose)
 def allclose(
-    a: Any, b: Any, rtol: Any = 1.0e-5, atol: Any = 1.0e-8, equal_nan: bool = False
+    a: ArrayLike,
+    b: ArrayLike,
+    rtol: ArrayLike = 1.0e-5,
+    atol: ArrayLike = 1.0e-8,
+    equal_nan: bool = False,
 ) -> bool:
     """Whether two arrays agree within a tolerance; see :func:`numpy.allclose`.
 
@@ -333,7 +362,7 @@ def allclose(
 
 
 @implements(np.array_equal)
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> bool:
     """Whether two arrays have the same shape and elements; see :func:`numpy.array_equal`.
 
     Cost
@@ -353,7 +382,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
 
 
 @implements(np.array_equiv)
-def array_equiv(a1: Any, a2: Any) -> bool:
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> bool:
     """Whether two arrays are equal where they are broadcast; see :func:`numpy.array_equiv`.
 
     Cost
@@ -370,10 +399,10 @@ def array_equiv(a1: Any, a2: Any) -> bool:
     return bool(np.all(operands[0] == operands[1]))
 
 
-def _operands(a1: Any, a2: Any) -> tuple[DistArray, DistArray] | None:
-    """Both as arrays on one mesh; None if one is nothing that NumPy makes an array of."""
+def _operands(a1: ArrayLike, a2: ArrayLike) -> tuple[DistArray, DistArray] | None:
+    """Both as arrays on one mesh; None if NumPy cannot make an array of one."""
     mesh = common_mesh(a1, a2)
     try:
         return as_distarray(a1, mesh), as_distarray(a2, mesh)
-    except Exception:  # whatever it is: NumPy then calls the two unequal
+    except Exception:  # of any kind: NumPy then calls the two unequal
         return None

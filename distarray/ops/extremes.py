@@ -1,23 +1,26 @@
-"""Where the largest and smallest elements are: argmax, argmin, nanargmax, nanargmin.
+"""Indices of the largest and smallest elements: argmax, argmin, nanargmax, nanargmin.
 
-Ranks exchange pairs of (value, index) only: each rank's own winner, of which the best with the
-lowest index wins, as NumPy takes the first occurrence in C order, and NaN before everything.
+Ranks exchange only one pair (value, index) each, that of their own best element. Of the best values
+the lowest index is taken, since NumPy takes the first occurrence in C order, and NaN before all.
 """
 
+from __future__ import annotations
+
 import operator
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, as_distarray, implements, movement, wrap
+from distarray.array import DistArray, Objects, as_distarray, implements, movement, wrap
 from distarray.array.portable import contiguous
-from distarray.engines.folds import fold_rows
+from distarray.engines.folds import fold_with
 from distarray.engines.reducing import NoValue, Plan, place, write
 from distarray.layout import Layout
 from distarray.ops.scans import without_nan
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, Axis, Out
 
 __all__ = ["argmax", "argmin", "nanargmax", "nanargmin"]
 
@@ -25,8 +28,8 @@ _INDEX = np.dtype(np.int64)
 _NOWHERE = np.iinfo(_INDEX).max
 
 
-@implements(np.argmax)
-def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue) -> Any:
+@implements(np.argmax, objects=Objects.GATHER)
+def argmax(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool = NoValue) -> Any:
     """Index of the first largest element, along an axis or in C order; see :func:`numpy.argmax`.
 
     Returns
@@ -42,8 +45,8 @@ def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue
     return _search(np.argmax, a, axis, out, keepdims)
 
 
-@implements(np.argmin)
-def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue) -> Any:
+@implements(np.argmin, objects=Objects.GATHER)
+def argmin(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool = NoValue) -> Any:
     """Index of the first smallest element; see :func:`numpy.argmin` and :func:`argmax`.
 
     Cost
@@ -53,14 +56,14 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue
     return _search(np.argmin, a, axis, out, keepdims)
 
 
-@implements(np.nanargmax)
-def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue) -> Any:
+@implements(np.nanargmax, objects=Objects.GATHER)
+def nanargmax(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool = NoValue) -> Any:
     """Index of the first largest element that is not NaN; see :func:`numpy.nanargmax`.
 
     Raises
     ------
     ValueError
-        On all ranks, if a slice holds nothing but NaN.
+        On all ranks, if all elements of a slice are NaN.
 
     Cost
     ----
@@ -70,8 +73,8 @@ def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoVa
     return _search(np.argmax, x, axis, out, keepdims)
 
 
-@implements(np.nanargmin)
-def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue) -> Any:
+@implements(np.nanargmin, objects=Objects.GATHER)
+def nanargmin(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool = NoValue) -> Any:
     """Index of the first smallest element that is not NaN; see :func:`nanargmax`.
 
     Cost
@@ -82,7 +85,7 @@ def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoVa
     return _search(np.argmin, x, axis, out, keepdims)
 
 
-def _without_nan(a: Any, value: Any, axis: Any) -> DistArray:
+def _without_nan(a: ArrayLike, value: float, axis: Axis) -> DistArray:
     x, mask = without_nan(a, value)
     empty = mask is not None and x.size and bool(np.all(x.like(mask), axis=axis).any())
     if empty and x.mesh.coords is not None:
@@ -90,7 +93,9 @@ def _without_nan(a: Any, value: Any, axis: Any) -> DistArray:
     return x
 
 
-def _search(function: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+def _search(
+    function: Callable[..., Any], a: ArrayLike, axis: Axis, out: Out, keepdims: bool
+) -> Any:
     x = as_distarray(a)
     keepdims = keepdims is not NoValue and bool(keepdims)
     axis = None if axis is None else operator.index(axis)
@@ -99,7 +104,7 @@ def _search(function: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
         _check_out(function, plan, out)
     mesh = x.mesh
     if out is None and not plan.mesh_dims and x.block.size and mesh.coords is not None:
-        found = function(x.block, axis, keepdims=keepdims)  # no slice has a part elsewhere
+        found = function(x.block, axis, keepdims=keepdims)  # every slice is on one rank
         return wrap(found if plan.layout.shape else mesh.scalar(found), plan.layout, mesh)
     shape = plan.layout.local_shape(mesh.coords)
     if mesh.coords is None:
@@ -108,29 +113,35 @@ def _search(function: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
         value, part = _local(function, x, plan, axis)
         if plan.mesh_dims:
             pick = partial(_pick, function, x.dtype)
-            part = fold_rows(mesh.subgroup(plan.mesh_dims), _records(value, part), pick)
+            part = fold_with(mesh.subgroup(plan.mesh_dims), _records(value, part), pick)
         part = part.reshape(shape)
     return write(part if part.ndim else mesh.scalar(part), plan.layout, mesh, out)
 
 
 @lru_cache(maxsize=1024)
 def _planned(
-    function: Any, layout: Layout, dtype: np.dtype[Any], axis: int | None, keepdims: bool
+    function: Callable[..., Any],
+    layout: Layout,
+    dtype: np.dtype[Any],
+    axis: int | None,
+    keepdims: bool,
 ) -> tuple[int | None, Plan]:
-    """The axis counted from the front, and where the result goes; raises NumPy's errors."""
+    """The axis counted from the front, and the plan of the result; raises NumPy's errors."""
     function(np.zeros([min(extent, 1) for extent in layout.shape], dtype), axis=axis)
     axis = None if axis is None or not layout.ndim else normalize_axis_index(axis, layout.ndim)
     return axis, place(layout, axis, keepdims, _INDEX)
 
 
-def _check_out(function: Any, plan: Plan, out: Any) -> None:
+def _check_out(function: Callable[..., Any], plan: Plan, out: DistArray) -> None:
     """Raise what NumPy raises about an `out` of a wrong shape or kind."""
     if tuple(out.shape) != plan.layout.shape:
         raise ValueError(f"output array does not match result of np.{function.__name__}.")
     function(np.zeros((1, 1)), axis=0, out=np.zeros(1, out.dtype))
 
 
-def _local(function: Any, x: DistArray, plan: Plan, axis: int | None) -> tuple[Array, Array]:
+def _local(
+    function: Callable[..., Any], x: DistArray, plan: Plan, axis: int | None
+) -> tuple[Array, Array]:
     """The block's winners and their global indices, with all reduced dimensions kept."""
     block, layout, mesh = x.block, x.layout, x.mesh
     shape = [1 if dim in plan.axes else extent for dim, extent in enumerate(block.shape)]
@@ -158,7 +169,7 @@ def _records(value: Array, index: Array) -> Array:
     return rows
 
 
-def _pick(function: Any, dtype: np.dtype[Any], rows: Array) -> Array:
+def _pick(function: Callable[..., Any], dtype: np.dtype[Any], rows: Array) -> Array:
     """Of the ranks' records, the index of the best value, the lowest one among equals."""
     width = dtype.itemsize
     value = contiguous(rows[..., :width]).view(dtype)[..., 0]
@@ -166,7 +177,8 @@ def _pick(function: Any, dtype: np.dtype[Any], rows: Array) -> Array:
     order = np.argsort(index, axis=0, kind="stable")
     columns = np.arange(index.shape[1], like=index)
     index, value = index[order, columns], value[order, columns]
-    # A rank without elements stands last, with the value of the first, to which it then loses.
+    # A rank without elements is last, and gets the value of the first, which precedes it.
     value = np.where(index == _NOWHERE, value[:1], value)
     best = function(value, axis=0)
-    return index[best, columns]
+    picked: Array = index[best, columns]
+    return picked

@@ -1,27 +1,31 @@
-"""``x.flat``: the elements in C order, to be read, written and iterated over."""
+"""``x.flat``: the elements in C order, for reading, writing and iteration."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from distarray.array import DistArray, as_distarray, call, implements
+from distarray.array import DistArray, Objects, as_distarray, call, implements
 from distarray.array.keys import as_index
 from distarray.array.portable import refuse_read_only
 from distarray.engines.indexing.values import as_values
 from distarray.engines.reshaping import reshaped
 from distarray.ops.rearranging import resize
 from distarray.ops.reshape import ravel
+from distarray.typing import Array, ArrayLike, DTypeLike, Key, Shape
 
 __all__ = ["FlatIterator", "flat"]
 
 
 class FlatIterator(NDArrayOperatorsMixin):
-    """What :attr:`numpy.ndarray.flat` is for an array, with the same rules.
+    """The counterpart of :attr:`numpy.ndarray.flat`, with the same rules.
 
-    Indexing gives copies; what is assigned reaches the array, and too few values are repeated. In
-    a NumPy function it stands for the flattened array.
+    Indexing gives copies; assignment changes the array, and repeats values that are too few. NumPy
+    functions take it as the flattened array.
 
     Parameters
     ----------
@@ -30,8 +34,8 @@ class FlatIterator(NDArrayOperatorsMixin):
 
     Notes
     -----
-    Where the flattened array is a view (see :func:`~distarray.ops.reshape.ravel`), that is what
-    is read and written. Otherwise reading redistributes the array once, and writing once more to
+    Where the flattened array is a view (see :func:`~distarray.ops.reshape.ravel`), the view is
+    read and written. Otherwise reading redistributes the array once, and writing once more to
     bring it back.
     """
 
@@ -43,8 +47,8 @@ class FlatIterator(NDArrayOperatorsMixin):
         self._values: Iterator[Any] | None = None
 
     @property
-    def coords(self) -> tuple[int, ...]:
-        """The index, in the array, of the element that comes next."""
+    def coords(self) -> Shape:
+        """The index of the next element in the array."""
         return tuple([int(n) for n in np.unravel_index(self.index, self.base.shape)])
 
     def copy(self) -> DistArray:
@@ -54,7 +58,7 @@ class FlatIterator(NDArrayOperatorsMixin):
     def __len__(self) -> int:
         return self.base.size
 
-    def __iter__(self) -> "FlatIterator":
+    def __iter__(self) -> FlatIterator:
         return self
 
     def __next__(self) -> Any:
@@ -64,54 +68,62 @@ class FlatIterator(NDArrayOperatorsMixin):
         self.index += 1
         return value
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Array:
         return np.asarray(self.copy(), dtype)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: Any
+    ) -> Any:
         return getattr(ufunc, method)(*[_flattened(x) for x in inputs], **kwargs)
 
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> Any:
         named = {name: _flattened(value) for name, value in kwargs.items()}
         return call(func, *[_flattened(x) for x in args], **named)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Key) -> Any:
         found = ravel(self.base)[_single(key, self.base.size)]
         return found if isinstance(found.block, np.generic) else found.copy()
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Key, value: ArrayLike) -> None:
         base = self.base
         if type(key) is tuple and not key:
             raise IndexError("Assigning to a flat iterator with a 0-D index is not supported")
         refuse_read_only(base.block, "underlying array is read-only")
-        key = _single(key, base.size)
+        entry = _single(key, base.size)
         value = np.asarray(value) if isinstance(value, np.generic) else value  # cast as arrays are
         values = as_distarray(as_values(value, base.dtype), base.mesh).plain()
-        number = as_index(key)
+        number = as_index(entry)
         if number is not None:
             if not -base.size <= number < base.size:
                 raise IndexError(f"index {number} is out of bounds for size {base.size}")
             if values.ndim:
                 raise ValueError("Error setting single item of array.")
             call(np.put, base, [number], values)
-        elif values.size and getattr(key, "dtype", np.dtype(bool)).kind != "b":
-            call(np.put, base, key, values)
+        elif values.size and getattr(entry, "dtype", np.dtype(bool)).kind != "b":
+            call(np.put, base, entry, values)
         elif values.size:
-            self._set_many(key, _repeated(values, _selected(key, base.size)))
+            self._set_many(entry, _repeated(values, _selected(entry, base.size)))
 
-    def _set_many(self, key: Any, values: DistArray) -> None:
-        """Assign to a stretch, or to what a mask selects."""
+    def _set_many(self, entry: slice | EllipsisType | ArrayLike, values: DistArray) -> None:
+        """Assign to a stretch, or to the elements that a mask selects."""
         base = self.base
         try:
             line = reshaped(base, (base.size,), copy=False)
-        except ValueError:  # elements have to change rank
+        except ValueError:  # elements have to move to other ranks
             line = reshaped(base, (base.size,), copy=True)
-            line[key] = values
+            line[entry] = values
             base[...] = reshaped(line, base.shape)
         else:
-            line[key] = values
+            line[entry] = values
 
 
-def _flattened(x: Any) -> Any:
+def _flattened(x: ArrayLike) -> Any:
     if isinstance(x, FlatIterator):
         return ravel(x.base)
     if isinstance(x, (list, tuple)):
@@ -119,42 +131,43 @@ def _flattened(x: Any) -> Any:
     return x
 
 
-def _single(key: Any, size: int) -> Any:
+def _single(key: Key, size: int) -> Any:
     """The one entry of a key; a list as the array of positions, or mask, that it stands for."""
+    entry: Any = key
     if isinstance(key, tuple):
         if len(key) > 1:
             raise IndexError(
                 "too many indices for flat iterator: flat iterator is 1-dimensional, but "
                 f"{len(key)} were indexed"
             )
-        key = key[0] if key else slice(None)
-    if isinstance(key, list):
-        key = np.asarray(key) if key else np.zeros(0, np.intp)
-    kind = getattr(key, "dtype", np.dtype(np.intp)).kind
-    if kind == "b" and key.shape != (size,):
+        entry = key[0] if key else slice(None)
+    if isinstance(entry, list):
+        entry = np.asarray(entry) if entry else np.zeros(0, np.intp)
+    kind = getattr(entry, "dtype", np.dtype(np.intp)).kind
+    if kind == "b" and entry.shape != (size,):
         raise IndexError(
             "boolean index did not match indexed flat iterator along axis 0; size of axis is "
-            f"{size} but size of corresponding boolean axis is {len(key)}"
+            f"{size} but size of corresponding boolean axis is {len(entry)}"
         )
-    return key
+    return entry
 
 
-def _selected(key: Any, size: int) -> tuple[int, ...]:
-    """The shape of what a key selects."""
-    if key is Ellipsis:
+def _selected(entry: slice | EllipsisType | Array, size: int) -> Shape:
+    """The shape of what an entry selects."""
+    if entry is Ellipsis:
         return (size,)
-    if isinstance(key, slice):
-        return (len(range(*key.indices(size))),)
-    if key.dtype == bool:
-        return (int(np.count_nonzero(key)),)
-    return tuple(key.shape)
+    if isinstance(entry, slice):
+        return (len(range(*entry.indices(size))),)
+    if entry.dtype == bool:
+        return (int(np.count_nonzero(entry)),)
+    return tuple(entry.shape)
 
 
-def _repeated(values: DistArray, shape: tuple[int, ...]) -> DistArray:
+def _repeated(values: DistArray, shape: Shape) -> DistArray:
     return values if values.size == 1 else resize(values, shape)
 
 
-@implements(np.flatiter, at=True)
+@implements(np.flatiter, at=True, computes=False, objects=Objects.ENGINE)
 def flat(x: DistArray) -> FlatIterator:
     """The flat iterator of an array."""
     return FlatIterator(x)

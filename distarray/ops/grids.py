@@ -1,5 +1,7 @@
 """Coordinates of the points of a grid, and functions of them; each rank makes its own part."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from math import ceil
 from operator import index
@@ -23,6 +25,7 @@ from distarray.layout import Cut, Layout
 from distarray.ops.creation import ones, tri
 from distarray.ops.ranges import arange, positions
 from distarray.plan import propagate, restrict
+from distarray.typing import ArrayLike, DTypeLike, ShapeLike
 
 __all__ = [
     "diag_indices",
@@ -42,8 +45,8 @@ __all__ = [
 
 
 def indices(
-    dimensions: Any,
-    dtype: Any = int,
+    dimensions: ShapeLike,
+    dtype: DTypeLike = int,
     sparse: bool = False,
     *,
     mesh: DeviceMesh | None = None,
@@ -55,7 +58,7 @@ def indices(
     ----------
     placements : sequence of Placement, optional
         Of the result, whose first dimension numbers the grid's dimensions. With `sparse` of the
-        grid, of which each array of the tuple has one dimension.
+        grid; each array of the tuple extends along one dimension of it.
 
     Cost
     ----
@@ -74,7 +77,7 @@ def indices(
     return from_section(lambda section: _index_block(section, mesh, dtype), layout, mesh)
 
 
-def _index_block(section: Sequence[slice], mesh: DeviceMesh, dtype: Any) -> Any:
+def _index_block(section: Sequence[slice], mesh: DeviceMesh, dtype: DTypeLike) -> Any:
     first, *rest = section
     block = mesh.xp.empty([part.stop - part.start for part in section], dtype)
     for position, dim in enumerate(range(first.start, first.stop)):
@@ -83,7 +86,7 @@ def _index_block(section: Sequence[slice], mesh: DeviceMesh, dtype: Any) -> Any:
     return block
 
 
-def _axis_array(dim: int, grid: Layout, mesh: DeviceMesh, dtype: Any) -> DistArray:
+def _axis_array(dim: int, grid: Layout, mesh: DeviceMesh, dtype: DTypeLike) -> DistArray:
     """The indices along one dimension of a grid, of extent 1 in the others."""
     shape = tuple([extent if d == dim else 1 for d, extent in enumerate(grid.shape)])
     layout = restrict(grid, shape)
@@ -91,7 +94,7 @@ def _axis_array(dim: int, grid: Layout, mesh: DeviceMesh, dtype: Any) -> DistArr
     def block(section: Sequence[slice]) -> Any:
         values = mesh.asarray(positions(section[dim].start, section[dim].stop, dtype))
         values = values.reshape([-1 if d == dim else 1 for d in range(len(section))])
-        # A dimension of extent 1 may be cut as well, and its index be on another rank.
+        # A dimension of extent 1 may be cut as well, and its only index be on another rank.
         return values[tuple([slice(part.stop - part.start) for part in section])]
 
     return from_section(block, layout, mesh)
@@ -100,10 +103,10 @@ def _axis_array(dim: int, grid: Layout, mesh: DeviceMesh, dtype: Any) -> DistArr
 @creates(np.fromfunction)
 def fromfunction(
     function: Callable[..., Any],
-    shape: Any,
+    shape: ShapeLike,
     *,
-    dtype: Any = float,
-    like: Any = None,
+    dtype: DTypeLike = float,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
     **kwargs: Any,
@@ -130,9 +133,9 @@ def _spread(x: DistArray, grid: Layout, copy: bool) -> DistArray:
     return wrap(block.copy() if copy else block, grid, mesh)
 
 
-@creates(np.meshgrid)
+@creates(np.meshgrid, computes=False)
 def meshgrid(
-    *xi: Any,
+    *xi: ArrayLike,
     copy: bool = True,
     sparse: bool = False,
     indexing: str = "xy",
@@ -169,8 +172,8 @@ def meshgrid(
     return tuple([_cut_line(x, grid, copy) for x in lifted])
 
 
-def _as_line(x: Any, mesh: DeviceMesh) -> DistArray:
-    """An argument of meshgrid as a 1-d array; subtypes of it are flattened, as NumPy does."""
+def _as_line(x: ArrayLike, mesh: DeviceMesh) -> DistArray:
+    """An argument of meshgrid as a 1-d array, flattened as NumPy flattens it."""
     line = as_distarray(x if isinstance(x, DistArray) else np.asanyarray(x), mesh)
     if line.mesh is not mesh:
         line = distribute(line, mesh)
@@ -195,7 +198,7 @@ def _grid_layout(
 
 
 def _cut_line(x: DistArray, grid: Layout, copy: bool) -> DistArray:
-    """A line of an open grid, cut as the grid is where that takes no message."""
+    """A line of an open grid, cut as the grid is if that takes no message."""
     if x.layout.is_replicated:
         layout = restrict(grid, x.shape)
         x = wrap(movement.moved(x.block, x.layout, layout, x.mesh), layout, x.mesh)
@@ -204,8 +207,8 @@ def _cut_line(x: DistArray, grid: Layout, copy: bool) -> DistArray:
 
 @creates(np.vander)
 def vander(
-    x: Any,
-    N: Any = None,
+    x: ArrayLike,
+    N: int | None = None,
     increasing: bool = False,
     *,
     mesh: DeviceMesh | None = None,
@@ -235,7 +238,7 @@ def vander(
 
 
 class _Grid:
-    """What :data:`mgrid` and :data:`ogrid` are: a grid written as slices."""
+    """The type of :data:`mgrid` and :data:`ogrid`, which are indexed with the slices of a grid."""
 
     def __init__(self, sparse: bool) -> None:
         self.sparse = sparse
@@ -243,7 +246,7 @@ class _Grid:
     def __len__(self) -> int:
         return 0
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: slice | Sequence[slice]) -> Any:
         if isinstance(key, slice):
             return _interval(key)
         limits = [_limits(part) for part in key]
@@ -300,12 +303,12 @@ ogrid = _Grid(sparse=True)
 # -- indices of parts of a matrix ----------------------------------------------------------------
 
 
-def diag_indices(n: Any, ndim: int = 2) -> tuple[DistArray, ...]:
+def diag_indices(n: int, ndim: int = 2) -> tuple[DistArray, ...]:
     """The indices of the main diagonal; see :func:`numpy.diag_indices`."""
     return (arange(n),) * ndim
 
 
-def tril_indices(n: Any, k: int = 0, m: Any = None) -> Any:
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> Any:
     """The indices of the elements at and below a diagonal; see :func:`numpy.tril_indices`.
 
     Cost
@@ -315,7 +318,7 @@ def tril_indices(n: Any, k: int = 0, m: Any = None) -> Any:
     return np.nonzero(tri(n, m, k, bool))
 
 
-def triu_indices(n: Any, k: int = 0, m: Any = None) -> Any:
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> Any:
     """The indices of the elements at and above a diagonal; see :func:`numpy.triu_indices`.
 
     Cost
@@ -325,8 +328,8 @@ def triu_indices(n: Any, k: int = 0, m: Any = None) -> Any:
     return np.nonzero(~tri(n, m, k - 1, bool))
 
 
-def mask_indices(n: Any, mask_func: Callable[..., Any], k: Any = 0) -> Any:
-    """The indices that a function like `numpy.triu` leaves; see :func:`numpy.mask_indices`.
+def mask_indices(n: int, mask_func: Callable[..., Any], k: int = 0) -> Any:
+    """The indices where a function like `numpy.triu` is nonzero; see :func:`numpy.mask_indices`.
 
     Cost
     ----

@@ -1,13 +1,15 @@
 """Histograms: every rank counts its own elements, and the counts are added."""
 
+from __future__ import annotations
+
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import on_host
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
@@ -15,12 +17,18 @@ from distarray.engines.bin_widths import bin_count
 from distarray.engines.blockwise import prepare
 from distarray.engines.folds import identity
 from distarray.layout import Cut, Fold, Layout, Partial, Shard
+from distarray.typing import Array, ArrayLike
+
+#: The outer edges of a row of bins.
+_Range: TypeAlias = tuple[float, float]
+#: A number of bins, a rule that chooses it, or edges.
+_Bins: TypeAlias = "int | str | ArrayLike"
 
 __all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
 
-def _added(counts: Any, layout: Layout, mesh: DeviceMesh) -> DistArray:
-    """The sum of what the ranks have counted in blocks of a layout; pending if it is large."""
+def _added(counts: Array, layout: Layout, mesh: DeviceMesh) -> DistArray:
+    """The sum of the ranks' counts of their blocks of a layout; pending if it is large."""
     apart = [*layout.ats, *[m for dim in layout.cuts for m in dim.mesh_dims]]
     placed = Layout.from_cuts(
         [Cut.whole(extent) for extent in counts.shape], mesh.shape, {m: Partial() for m in apart}
@@ -30,10 +38,10 @@ def _added(counts: Any, layout: Layout, mesh: DeviceMesh) -> DistArray:
     return wrap(counts, placed, mesh)
 
 
-def _limits(a: DistArray, limits: Any) -> tuple[Any, Any]:
+def _limits(a: DistArray, limits: _Range | None) -> tuple[Any, Any]:
     """The outer edges: as asked, or the least and the greatest element."""
     if limits is not None:
-        return limits  # type: ignore[no-any-return]
+        return limits
     if not a.size:
         return 0, 1
     low, high = _extremes(a)
@@ -42,14 +50,14 @@ def _limits(a: DistArray, limits: Any) -> tuple[Any, Any]:
     return low, high
 
 
-def _countable(a: Any, mesh: DeviceMesh) -> DistArray:
-    a = as_distarray(a, mesh)
-    return a.astype(np.uint8) if a.dtype == bool else a  # type: ignore[no-any-return]
+def _countable(a: ArrayLike, mesh: DeviceMesh) -> DistArray:
+    x = as_distarray(a, mesh)
+    return x.astype(np.uint8) if x.dtype == bool else x
 
 
 def _extremes(a: DistArray) -> tuple[Any, Any]:
     """The least and the greatest element, as NumPy's scalars, by one small allgather."""
-    a = a.plain()  # a column of points may live on one rank
+    a = a.plain()  # a column of points may be on one rank
     block, mesh = a.block, a.mesh
     if mesh.coords is None:
         return a.dtype.type(0), a.dtype.type(0)
@@ -62,7 +70,7 @@ def _extremes(a: DistArray) -> tuple[Any, Any]:
     return found[:, 0].min(), found[:, 1].max()
 
 
-def _operands(a: Any, weights: Any) -> tuple[list[Any], Layout, DeviceMesh]:
+def _operands(a: DistArray, weights: ArrayLike | None) -> tuple[list[Any], Layout, DeviceMesh]:
     """Blocks of the array and of its weights, side by side."""
     if weights is None:
         return [a.block], a.layout, a.mesh
@@ -73,7 +81,11 @@ def _operands(a: Any, weights: Any) -> tuple[list[Any], Layout, DeviceMesh]:
 
 @implements(np.histogram)
 def histogram(
-    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+    a: ArrayLike,
+    bins: _Bins = 10,
+    range: _Range | None = None,
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
 ) -> Any:
     """The number of elements in each of a row of bins; see :func:`numpy.histogram`.
 
@@ -87,13 +99,13 @@ def histogram(
     One allgather of two numbers if no `range` is given, and one allreduce of the counts, when they
     are read; with a rule that chooses the number of bins, what the statistics that it needs cost.
     """
-    a = _countable(a, common_mesh(a, weights))
-    bins, limits = _settings(a, bins, range, weights)
-    edges = _listed_edges(a, bins, limits)
-    found, layout, mesh = _operands(a, weights)
-    # The edges come first: with all bins of one width NumPy finds the bin by a division. On the
-    # host also for a GPU: CuPy finds the bin otherwise, and counts edges elsewhere.
-    counts, _ = on_host(np.histogram, found[0], bins, limits, weights=_rest(found))
+    x = _countable(a, common_mesh(a, weights))
+    wanted, limits = _settings(x, bins, range, weights)
+    edges = _listed_edges(x, wanted, limits)
+    found, layout, mesh = _operands(x, weights)
+    # NumPy is given the number of bins, not the edges: it then finds the bin by a division. GPUs'
+    # blocks are counted on the host: CuPy finds the bin in another way, and counts edges elsewhere.
+    counts, _ = on_host(np.histogram, found[0], wanted, limits, weights=_rest(found))
     total = _added(counts, layout, mesh)
     if not density:
         return total, edges
@@ -105,9 +117,10 @@ def _rest(found: Sequence[Any]) -> Any:
     return found[1] if len(found) > 1 else None
 
 
-@implements(np.histogram_bin_edges)
-@as_numpy_on_one_rank(np.histogram_bin_edges, by_size=True)
-def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+@implements(np.histogram_bin_edges, alone=Alone(by_size=True))
+def histogram_bin_edges(
+    a: ArrayLike, bins: _Bins = 10, range: _Range | None = None, weights: ArrayLike | None = None
+) -> Any:
     """The edges of the bins of a histogram; see :func:`numpy.histogram_bin_edges`.
 
     Cost
@@ -115,22 +128,24 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     One allgather of two numbers if no `range` is given; and what a rule needs, as for
     :func:`histogram`.
     """
-    a = _countable(a, common_mesh(a, bins, weights))
-    if weights is not None and np.shape(weights) != a.shape:
+    x = _countable(a, common_mesh(a, bins, weights))
+    if weights is not None and np.shape(weights) != x.shape:
         raise ValueError("weights should have the same shape as a.")
-    return _listed_edges(a, *_settings(a, bins, range, weights))
+    return _listed_edges(x, *_settings(x, bins, range, weights))
 
 
-def _settings(a: DistArray, bins: Any, limits: Any, weights: Any) -> tuple[Any, Any]:
+def _settings(
+    a: DistArray, bins: _Bins, limits: _Range | None, weights: ArrayLike | None
+) -> tuple[Any, Any]:
     """Edges, or a number of bins and the outer edges; a rule for the number is carried out."""
-    if np.ndim(bins):
-        return np.asarray(bins), limits
+    given: Any = bins
+    if np.ndim(given):
+        return np.asarray(given), limits
     probe = np.empty((0,), a.dtype)
-    rule = isinstance(bins, str)
     # NumPy's complaints about a number of bins, a range, or a rule and weights.
-    np.histogram_bin_edges(probe, bins, limits, None if weights is None else np.empty((0,)))
+    np.histogram_bin_edges(probe, given, limits, None if weights is None else np.empty((0,)))
     outer = _limits(a, limits)
-    if rule:
+    if isinstance(bins, str):
         low, high = outer
         if low == high:
             low, high = low - 0.5, high + 0.5
@@ -138,14 +153,18 @@ def _settings(a: DistArray, bins: Any, limits: Any, weights: Any) -> tuple[Any, 
     return bins, outer
 
 
-def _listed_edges(a: DistArray, bins: Any, limits: Any) -> DistArray:
+def _listed_edges(a: DistArray, bins: int | Array, limits: _Range | None) -> DistArray:
     probe = np.empty((0,), a.dtype)
     return as_distarray(np.histogram_bin_edges(probe, bins, limits), a.mesh)
 
 
 @implements(np.histogramdd)
 def histogramdd(
-    sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+    sample: ArrayLike | Sequence[ArrayLike],
+    bins: int | Sequence[_Bins] = 10,
+    range: Sequence[_Range | None] | None = None,
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
 ) -> Any:
     """The number of points in each cell of a grid; see :func:`numpy.histogramdd`.
 
@@ -185,58 +204,67 @@ def histogramdd(
     return total, edges
 
 
-def _coordinates(sample: Any) -> list[Any]:
+def _coordinates(sample: ArrayLike | Sequence[ArrayLike]) -> list[Any]:
     """One array a coordinate: the columns of an array, or a sequence of arrays."""
-    if hasattr(sample, "ndim"):
-        columns = sample if sample.ndim == 2 else np.atleast_2d(sample).T
+    given: Any = sample
+    if hasattr(given, "ndim"):
+        columns = given if given.ndim == 2 else np.atleast_2d(given).T
         if isinstance(columns, DistArray) and columns.layout.cuts[1].parts > 1:
             placed = [Shard(0) if isinstance(p, Shard) else p for p in columns.placements]
             columns = columns.redistribute(placements=placed)  # a rank counts whole points
         return [columns[:, number] for number in np.arange(columns.shape[1]).tolist()]
-    return list(sample)
+    return list(given)
 
 
-def _length(bins: Any) -> int | None:
+def _length(bins: int | Sequence[Any]) -> int | None:
     """Number of entries of `bins`, None for a number."""
     return len(bins) if hasattr(bins, "__len__") and getattr(bins, "shape", None) != () else None
 
 
-def _edges(coordinates: Sequence[DistArray], bins: Any, limits: Any) -> list[Any]:
+def _edges(
+    coordinates: Sequence[DistArray],
+    bins: int | Sequence[_Bins],
+    limits: Sequence[_Range | None] | None,
+) -> list[Any]:
     """The edges along each coordinate."""
     count = len(coordinates)
-    if _length(bins) is None:
-        bins = [bins] * count
-    elif len(bins) != count:
+    wanted: Any = [bins] * count if _length(bins) is None else bins
+    if len(wanted) != count:
         raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")
-    if limits is None:
-        limits = [None] * count
-    elif len(limits) != count:
+    ranges = [None] * count if limits is None else limits
+    if len(ranges) != count:
         raise ValueError("range argument must have one entry per dimension")
     return [
-        _edges_along(x, wanted, limit)
-        for x, wanted, limit in zip(coordinates, bins, limits, strict=True)
+        _edges_along(x, number, limit)
+        for x, number, limit in zip(coordinates, wanted, ranges, strict=True)
     ]
 
 
-def _edges_along(x: DistArray, bins: Any, limit: Any) -> Any:
-    if np.ndim(bins):
-        values = np.asarray(bins)
+def _edges_along(x: DistArray, bins: int | ArrayLike, limit: _Range | None) -> Any:
+    given: Any = bins
+    if np.ndim(given):
+        values = np.asarray(given)
         if np.any(values[:-1] > values[1:]):
             raise ValueError("bins must be monotonically increasing, when an array")
         return values
-    if bins < 1:
+    if given < 1:
         raise ValueError("bins must be positive, when an integer")
     low, high = _limits(x, limit)
     if low > high:
         raise ValueError("max must be larger than min in range parameter.")
     if low == high:
         low, high = low - 0.5, high + 0.5
-    return np.linspace(low, high, operator.index(bins) + 1)
+    return np.linspace(low, high, operator.index(given) + 1)
 
 
 @implements(np.histogram2d)
 def histogram2d(
-    x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+    x: ArrayLike,
+    y: ArrayLike,
+    bins: int | Sequence[_Bins] = 10,
+    range: Sequence[_Range | None] | None = None,
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
 ) -> Any:
     """The number of points in each cell of a plane; see :func:`numpy.histogram2d`.
 
@@ -246,15 +274,14 @@ def histogram2d(
     """
     if np.shape(x) != np.shape(y):
         raise ValueError("x and y must have the same length.")
-    # A row of edges, unless it has as many entries as there could be settings for two axes.
-    edges_of_both = _length(bins) not in (None, 1, 2)
-    wanted = [bins, bins] if edges_of_both else bins
+    # Edges for both axes, unless there are so few entries that they are one for each axis.
+    wanted: Any = bins if _length(bins) in (None, 1, 2) else [bins, bins]
     counts, edges = histogramdd([x, y], wanted, range, density, weights)
     return counts, *edges
 
 
 @implements(np.bincount)
-def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0) -> Any:
     """How often each number occurs; see :func:`numpy.bincount`.
 
     Returns
@@ -266,21 +293,21 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     ----
     One allreduce to agree on errors, one of the length, and one of the counts when they are read.
     """
-    x = as_distarray(x, common_mesh(x, weights))
-    np.bincount(np.zeros((0,) * x.ndim, x.dtype), minlength=minlength)  # NumPy's complaints
-    if weights is not None and np.shape(weights) != x.shape:
+    array = as_distarray(x, common_mesh(x, weights))
+    np.bincount(np.zeros((0,) * array.ndim, array.dtype), minlength=minlength)  # NumPy's complaints
+    if weights is not None and np.shape(weights) != array.shape:
         raise ValueError("The weights and list don't have the same length.")
-    found, layout, mesh = _operands(x, weights)
+    found, layout, mesh = _operands(array, weights)
     counts: Any = None
     error = None
     try:
         counts = np.bincount(found[0], _rest(found), minlength)
-    except ValueError as caught:  # it finds the greatest element, and negative ones, by itself
+    except (ValueError, MemoryError) as caught:  # of negative elements, and of very great ones
         error = caught
     agree(mesh.group, error)
     length = int(mesh.group.allreduce(np.array(len(counts)), Fold.MAX))
     if len(counts) < length:
         counts = np.concatenate([counts, np.zeros(length - len(counts), counts.dtype, like=counts)])
-    if x.size and weights is not None:
-        counts = counts.astype(np.float64)  # NumPy counts integers where a rank has no element
+    if array.size and weights is not None:
+        counts = counts.astype(np.float64)  # NumPy gives integers where a rank has no element
     return _added(counts, layout, mesh)

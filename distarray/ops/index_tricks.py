@@ -1,6 +1,8 @@
 """``r_`` and ``c_``: arrays written as indices, joined along an axis."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -8,15 +10,20 @@ from distarray.array import DistArray
 from distarray.array.placing import plain
 from distarray.ops.conversion import array
 from distarray.ops.ranges import arange, linspace
+from distarray.typing import ArrayLike
 
 __all__ = ["c_", "r_"]
 
 
-class _Translator:
-    """Joins what stands between the brackets; see :class:`numpy.lib.index_tricks.AxisConcatenator`.
+#: An item between the brackets: an interval, values, or the directive in front of all.
+_Item: TypeAlias = "slice | str | ArrayLike"
 
-    A first item like ``"0,2,1"`` sets the axis, the least number of dimensions, and where those
-    of items with fewer go.
+
+class _Translator:
+    """Joins the items between the brackets; see :class:`numpy.lib.index_tricks.AxisConcatenator`.
+
+    A first item like ``"0,2,1"`` sets the axis, the least number of dimensions, and the place of
+    the dimensions of items that have fewer.
     """
 
     def __init__(self, axis: int, ndmin: int = 1, trans1d: int = -1) -> None:
@@ -25,7 +32,7 @@ class _Translator:
     def __len__(self) -> int:
         return 0
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: _Item | tuple[_Item, ...]) -> Any:
         items = key if isinstance(key, tuple) else (key,)
         axis, ndmin, trans1d = self._settings
         if items and isinstance(items[0], str):
@@ -56,7 +63,7 @@ def _directive(text: str, axis: int, ndmin: int, trans1d: int) -> tuple[int, int
     return (*numbers, *settings[len(numbers) :])  # type: ignore[return-value]
 
 
-def _part(item: Any, ndmin: int, trans1d: int) -> Any:
+def _part(item: _Item, ndmin: int, trans1d: int) -> Any:
     """One item as an array; NumPy's and Python's scalars stay, for the promotion of types."""
     if isinstance(item, slice):
         values = _interval(item)
@@ -64,10 +71,10 @@ def _part(item: Any, ndmin: int, trans1d: int) -> Any:
             values = array(values, copy=None, ndmin=ndmin)
             values = values if trans1d == -1 else values.swapaxes(-1, trans1d)
         return values
-    item = plain(item)
-    if type(item) in np.ScalarType:
-        return item
-    values = array(item, copy=None)
+    value = plain(item)
+    if type(value) in np.ScalarType:
+        return value
+    values = array(value, copy=None)
     missing = ndmin - values.ndim
     values = array(values, copy=None, ndmin=ndmin)
     if trans1d != -1 and missing > 0:

@@ -1,4 +1,6 @@
-"""interp: values between sample points, which every rank has or which are divided among them."""
+"""interp: values between sample points, which every rank has or which are cut."""
+
+from __future__ import annotations
 
 from typing import Any
 
@@ -11,7 +13,7 @@ from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.halos import spanning
 from distarray.layout import Cut, Layout
 from distarray.layout.cut import Interval
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["interp"]
 
@@ -22,14 +24,19 @@ GATHERED_BELOW = 1 << 22
 
 @implements(np.interp)
 def interp(
-    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+    x: ArrayLike,
+    xp: ArrayLike,
+    fp: ArrayLike,
+    left: float | None = None,
+    right: float | None = None,
+    period: float | None = None,
 ) -> Any:
     """Values between sample points, linearly interpolated; see :func:`numpy.interp`.
 
     Parameters
     ----------
     x : array_like
-        Where to interpolate; the values are where it is.
+        The positions to interpolate at.
     xp, fp : array_like
         Sample points in ascending order, and their values.
     left, right, period
@@ -50,24 +57,24 @@ def interp(
     x = as_distarray(x, mesh)
     if period is None:
         np.interp(np.empty(0, x.dtype), [0.0], [0.0])  # NumPy's complaints about its kind
-    if _are_many(xp) and period is None and np.shape(fp) == xp.shape:
+    if period is None and isinstance(xp, DistArray) and _are_many(xp) and np.shape(fp) == xp.shape:
         heights = as_distarray(fp, mesh)
         kind = np.interp(np.zeros(1), np.zeros(1), np.zeros(1, heights.dtype), left, right).dtype
         return _sent_around(x, xp, heights, (left, right), kind)
-    xp, fp = np.asarray(xp), np.asarray(fp)
-    if mesh.coords is None and not (xp.size and fp.size):  # whatever an outsider has of them
-        xp, fp = np.zeros(1), np.zeros(1, fp.dtype)
-    np.interp(np.empty(0), xp, fp, left, right, period)  # NumPy's complaints, on every rank
-    return apply_blockwise(
-        lambda block: np.interp(block, beside(xp, block), beside(fp, block), left, right, period),
-        [x.astype(float, copy=False)],
-    )
+    points, values = np.asarray(xp), np.asarray(fp)
+    if mesh.coords is None and not (points.size and values.size):  # outside there are no elements
+        points, values = np.zeros(1), np.zeros(1, values.dtype)
+    np.interp(np.empty(0), points, values, left, right, period)  # NumPy's complaints, on every rank
+
+    def local(block: Array) -> Array:
+        at, heights = beside(points, block), beside(values, block)
+        return np.interp(block, at, heights, left, right, period)
+
+    return apply_blockwise(local, [x.astype(float, copy=False)])
 
 
-def _are_many(xp: Any) -> bool:
-    if not isinstance(xp, DistArray) or xp.ndim != 1:
-        return False
-    return xp.nbytes >= GATHERED_BELOW and xp.layout.cuts[0].parts > 1
+def _are_many(xp: DistArray) -> bool:
+    return xp.ndim == 1 and xp.nbytes >= GATHERED_BELOW and xp.layout.cuts[0].parts > 1
 
 
 def _sent_around(
@@ -88,7 +95,7 @@ def _sent_around(
     arrived = group.alltoall_varied(np.split(asked[order], np.cumsum(counts)[:-1]))
     positions = np.concatenate(arrived)
     found = np.interp(positions, segment, heights, *ends) if positions.size else np.empty(0, kind)
-    if xp.size > 1:  # of a single point NumPy makes no NaN
+    if xp.size > 1:  # with a single point NumPy gives no NaN
         np.copyto(found, positions, where=np.isnan(positions))
     lengths = np.cumsum([len(part) for part in arrived])[:-1]
     returned = group.alltoall_varied(np.split(found.astype(kind, copy=False), lengths))
@@ -99,7 +106,7 @@ def _sent_around(
 
 
 def _with_next(line: DistArray, cut: Cut) -> Array:
-    """The block and the first point of the next one, up to which it is responsible."""
+    """The block and the first point of the next one, at which its interval ends."""
 
     def needs(part: int) -> Interval:
         start, stop = cut.interval(part)
@@ -112,10 +119,10 @@ def _with_next(line: DistArray, cut: Cut) -> Array:
 
 
 def _by_owner(asked: Array, points: Array, group: Group) -> tuple[Array, Array]:
-    """The order that puts positions by the ranks responsible for them; how many each gets.
+    """The order that sorts positions by their owners, and the number of each owner's.
 
-    A position belongs to the last block that begins at or before it, to the first one if none
-    does.
+    The owner of a position has the last block that begins at or before it, or the first block if
+    none does.
     """
     firsts = group.allgather_varied(points[:1])
     holders = np.array([rank for rank, first in enumerate(firsts) if first.size])

@@ -1,8 +1,11 @@
-"""Putting arrays together: concatenate and its relatives.
+"""concatenate, stack and their relatives.
 
-The result is laid out where that moves least (:func:`~distarray.plan.joining.joined_layout`), and
-each operand is assigned to its box of it, so that only what changes rank is sent.
+The layout of the result is the one for which least has to move
+(:func:`~distarray.plan.joining.joined_layout`), and each operand is assigned to its box of it, so
+that only elements that change rank are sent.
 """
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -18,7 +21,7 @@ from distarray.array import (
     implements,
     wrap,
 )
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.config import config
@@ -26,6 +29,7 @@ from distarray.engines.assembling import Part, assemble, fill_parts
 from distarray.engines.reshaping import in_line, reshaped
 from distarray.layout import Cut, Layout
 from distarray.ops.shape import atleast_1d, atleast_2d, atleast_3d, expand_dims, moveaxis
+from distarray.typing import Array, ArrayLike, Casting, DType, DTypeLike, Out, Shape
 
 __all__ = ["append", "concatenate", "stack"]
 
@@ -33,23 +37,26 @@ __all__ = ["append", "concatenate", "stack"]
 # -- along an axis that exists -------------------------------------------------------------------
 
 
-@implements(np.concatenate, at=True)
-@as_numpy_on_one_rank(np.concatenate, unless=lambda arrays, *_, **__: isinstance(arrays, DistArray))
+@implements(
+    np.concatenate,
+    at=True,
+    alone=Alone(unless=lambda arrays, *_, **__: isinstance(arrays, DistArray)),
+)
 def concatenate(
-    arrays: Any,
+    arrays: Sequence[ArrayLike],
     /,
     axis: int | None = 0,
-    out: Any = None,
+    out: Out = None,
     *,
-    dtype: Any = None,
-    casting: Any = "same_kind",
+    dtype: DTypeLike = None,
+    casting: Casting = "same_kind",
 ) -> DistArray:
     """The arrays one after another along a dimension.
 
     Parameters
     ----------
     arrays : sequence of array_like
-        DistArrays of any placement, and what NumPy takes, which counts as replicated.
+        DistArrays of any placement, and other arrays, which count as replicated.
     axis : int or None
         The dimension to join along. None flattens all arrays first, in C order.
     out : DistArray, optional
@@ -60,7 +67,7 @@ def concatenate(
     Returns
     -------
     DistArray
-        Where the arrays are not cut along `axis`, it is laid out as the operand for which least
+        Where the arrays are not cut along `axis`, it has the layout of the operand for which least
         has to move. Otherwise it gets the canonical cut along `axis`.
 
     Cost
@@ -82,13 +89,13 @@ def concatenate(
     return _joined(operands, axis, out, dtype, casting)
 
 
-def _operands(arrays: Any, out: Any = None) -> list[DistArray]:
+def _operands(arrays: Sequence[ArrayLike], out: Out = None) -> list[DistArray]:
     mesh = common_mesh(*arrays, out) if not isinstance(arrays, DistArray) else arrays.mesh
     return [as_distarray(x, mesh) for x in arrays]
 
 
-def _promoted(arrays: Any, operands: list[DistArray]) -> list[DistArray]:
-    """The operands, numbers of Python's among them in the data type that the others ask for."""
+def _promoted(arrays: Sequence[ArrayLike], operands: list[DistArray]) -> list[DistArray]:
+    """The operands, with Python's numbers in the data type that all of them promote to."""
     weak = [type(x) in (int, float, complex) for x in arrays]
     if not any(weak):
         return operands
@@ -97,8 +104,8 @@ def _promoted(arrays: Any, operands: list[DistArray]) -> list[DistArray]:
     return [operand.astype(kind) if number else operand for _, operand, number in pairs]
 
 
-def _merged(x: DistArray, axis: int, dtype: Any, casting: Any) -> DistArray:
-    """The subarrays of `x` one after another: a reshape, however many they are."""
+def _merged(x: DistArray, axis: int, dtype: DTypeLike, casting: Casting) -> DistArray:
+    """The subarrays of `x` one after another: a reshape, for any number of them."""
     axis = normalize_axis_index(axis, x.ndim - 1)
     probe = np.concatenate([np.empty((0,), x.dtype)], dtype=dtype, casting=casting)
     shape = list(x.shape[1:])
@@ -109,35 +116,39 @@ def _merged(x: DistArray, axis: int, dtype: Any, casting: Any) -> DistArray:
 
 
 def _joined(
-    operands: Sequence[DistArray], axis: int, out: Any, dtype: Any, casting: Any
+    operands: Sequence[DistArray],
+    axis: int,
+    out: Out = None,
+    dtype: DTypeLike = None,
+    casting: Casting = "same_kind",
 ) -> DistArray:
     layouts = tuple([x.layout for x in operands])
     dtypes = tuple([x.dtype for x in operands])
     if out is not None:
         return _joined_into(out, operands, layouts, dtypes, axis, dtype, casting)
-    dtype = None if dtype is None else np.dtype(dtype)
-    axis, dtype, alike = _fit(layouts, dtypes, axis, dtype, casting, config.replicate_below)
+    wanted = None if dtype is None else np.dtype(dtype)
+    axis, kind, alike = _fit(layouts, dtypes, axis, wanted, casting, config.replicate_below)
     mesh = common_mesh(*operands)
-    operands = _read(operands, dtype)
+    operands = _read(operands, kind)
     if alike is None:
         shape, parts = _in_a_row(operands, axis)
-        return assemble(shape, dtype, parts, mesh)
+        return assemble(shape, kind, parts, mesh)
     blocks = [mesh.asarray(x.block) for x in operands]
-    return wrap(mesh.xp.concatenate(blocks, axis, dtype=dtype, casting=casting), alike, mesh)
+    return wrap(mesh.xp.concatenate(blocks, axis, dtype=kind, casting=casting), alike, mesh)
 
 
-def _read(operands: Sequence[DistArray], dtype: np.dtype[Any]) -> Sequence[DistArray]:
-    """The operands, what is text among them as the numbers that it says, if these are wanted.
+def _read(operands: Sequence[DistArray], dtype: DType) -> Sequence[DistArray]:
+    """The operands; text among them is read as numbers if the result is of numbers.
 
-    A rank may hold some that says none: all ranks then raise.
+    If one rank's text does not name numbers, all ranks raise.
     """
     if dtype.kind in "SU":
         return operands
     return [x.astype(dtype) if x.dtype.kind in "SU" else x for x in operands]
 
 
-def _in_a_row(operands: Sequence[DistArray], axis: int) -> tuple[tuple[int, ...], list[Part]]:
-    """The shape of the operands one after another, and where each of them goes."""
+def _in_a_row(operands: Sequence[DistArray], axis: int) -> tuple[Shape, list[Part]]:
+    """The shape of the operands one after another, and the parts that they become."""
     shape = list(operands[0].shape)
     parts, position = [], 0
     for x in operands:
@@ -152,25 +163,23 @@ def _in_a_row(operands: Sequence[DistArray], axis: int) -> tuple[tuple[int, ...]
 @lru_cache(maxsize=2048)
 def _fit(
     layouts: tuple[Layout, ...],
-    dtypes: tuple[np.dtype[Any], ...],
+    dtypes: tuple[DType, ...],
     axis: int,
-    dtype: np.dtype[Any] | None,
-    casting: Any,
+    dtype: DType | None,
+    casting: Casting,
     limit: int,
-) -> tuple[int, np.dtype[Any], Layout | None]:
+) -> tuple[int, DType, Layout | None]:
     """Axis and data type of the result, and its layout if only blocks have to be joined.
 
-    `limit` is `config.replicate_below`, on which that depends.
+    `limit` is `config.replicate_below`, on which the layout depends.
     """
     probe = np.concatenate(_probes(layouts, dtypes, axis), axis, dtype=dtype, casting=casting)
     axis %= probe.ndim
     return axis, probe.dtype, _layout_if_alike(layouts, dtypes, axis, probe.dtype, limit)
 
 
-def _probes(
-    layouts: Sequence[Layout], dtypes: Sequence[np.dtype[Any]], axis: int
-) -> list[np.ndarray[Any, Any]]:
-    """NumPy arrays like the operands but of length 0 along the axis: NumPy's errors are theirs."""
+def _probes(layouts: Sequence[Layout], dtypes: Sequence[DType], axis: int) -> list[Array]:
+    """NumPy arrays like the operands, but of length 0 along the axis, to raise NumPy's errors."""
     probes = []
     for layout, dtype in zip(layouts, dtypes, strict=True):
         shape = list(layout.shape)
@@ -182,26 +191,24 @@ def _probes(
 
 def _layout_if_alike(
     layouts: Sequence[Layout],
-    dtypes: Sequence[np.dtype[Any]],
+    dtypes: Sequence[DType],
     axis: int,
-    dtype: np.dtype[Any],
+    dtype: DType,
     limit: int,
 ) -> Layout | None:
-    """The result's layout where the operands lie alike and are whole along the axis.
+    """The result's layout if the operands are laid out alike and whole along the axis.
 
-    Replicated ones are left to :func:`assemble` if their result alone is large enough to divide.
+    Replicated operands are left to :func:`assemble` if only their result is large enough to cut.
     """
     model = layouts[0]
     if model.cuts[axis].mesh_dims or not model.is_plain:
         return None
-    cuts = list(model.cuts)
     for layout in layouts[1:]:
         if layout is not model and layout.placements != model.placements:
             return None
         if any(a != b for d, (a, b) in enumerate(zip(model.cuts, layout.cuts)) if d != axis):
             return None
-    cuts[axis] = Cut.whole(sum([layout.shape[axis] for layout in layouts]))
-    result = model.with_cuts(cuts)
+    result = model.replace(axis, Cut.whole(sum([layout.shape[axis] for layout in layouts])))
     sizes = [x.size * d.itemsize for x, d in zip(layouts, dtypes, strict=True)]
     if result.is_replicated and max(sizes) < limit <= result.size * dtype.itemsize:
         return None
@@ -209,20 +216,20 @@ def _layout_if_alike(
 
 
 def _joined_into(
-    out: Any,
+    out: DistArray | Array,
     operands: Sequence[DistArray],
     layouts: tuple[Layout, ...],
-    dtypes: tuple[np.dtype[Any], ...],
+    dtypes: tuple[DType, ...],
     axis: int,
-    dtype: Any,
-    casting: Any,
+    dtype: DTypeLike,
+    casting: Casting,
 ) -> DistArray:
     probes = _probes(layouts, dtypes, axis)
     axis %= np.concatenate(probes, axis, casting="unsafe").ndim
     shape, parts = _in_a_row(operands, axis)
     if tuple(out.shape) != shape:
         raise ValueError("Output array is the wrong shape")
-    refuse_read_only(getattr(out, "block", out))
+    refuse_read_only(out.block if isinstance(out, DistArray) else out)
     into = np.empty(probes[0].shape, out.dtype)
     np.concatenate(probes, axis, out=into, dtype=dtype, casting=casting)
     _, parts = _in_a_row(_read(operands, out.dtype), axis)
@@ -230,29 +237,29 @@ def _joined_into(
     return written
 
 
-def _into(out: Any, shape: tuple[int, ...], parts: Sequence[Part], mesh: DeviceMesh) -> Any:
+def _into(out: DistArray | Array, shape: Shape, parts: Sequence[Part], mesh: DeviceMesh) -> Any:
     if not isinstance(out, DistArray):
         np.copyto(out, assemble(shape, out.dtype, parts, mesh).full())
         return out
     if any(np.may_share_memory(out.block, x.block) for _, x in parts):
-        # Each rank decides this for itself: the messages are the same either way.
+        # Each rank may decide this by itself: the messages are the same either way.
         out.block[...] = assemble(shape, out.dtype, parts, mesh, out.layout).block
     else:
         fill_parts(out, parts)
     return out
 
 
-# -- along a new axis, or as many as it takes ----------------------------------------------------
+# -- along a new axis, or after new axes have been added -----------------------------------------
 
 
 @implements(np.stack, at=True)
 def stack(
-    arrays: Any,
+    arrays: Sequence[ArrayLike],
     axis: int = 0,
-    out: Any = None,
+    out: Out = None,
     *,
-    dtype: Any = None,
-    casting: Any = "same_kind",
+    dtype: DTypeLike = None,
+    casting: Casting = "same_kind",
 ) -> DistArray:
     """The arrays side by side along a new dimension. See :func:`numpy.stack`.
 
@@ -269,14 +276,18 @@ def stack(
 
 
 @implements(np.vstack, at=True)
-def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> DistArray:
+def vstack(
+    tup: Sequence[ArrayLike], *, dtype: DTypeLike = None, casting: Casting = "same_kind"
+) -> DistArray:
     """The arrays below one another. See :func:`numpy.vstack`; costs as :func:`concatenate`."""
     operands = [atleast_2d(x) for x in _operands(tup)]
     return _joined(operands, 0, None, dtype, casting)
 
 
 @implements(np.hstack, at=True)
-def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> DistArray:
+def hstack(
+    tup: Sequence[ArrayLike], *, dtype: DTypeLike = None, casting: Casting = "same_kind"
+) -> DistArray:
     """The arrays beside one another. See :func:`numpy.hstack`; costs as :func:`concatenate`."""
     operands = [atleast_1d(x) for x in _operands(tup)]
     axis = 0 if operands and operands[0].ndim == 1 else 1
@@ -284,23 +295,22 @@ def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> DistAr
 
 
 @implements(np.dstack, at=True)
-def dstack(tup: Any) -> DistArray:
+def dstack(tup: Sequence[ArrayLike]) -> DistArray:
     """The arrays behind one another. See :func:`numpy.dstack`; costs as :func:`concatenate`."""
-    return _joined([atleast_3d(x) for x in _operands(tup)], 2, None, None, "same_kind")
+    return _joined([atleast_3d(x) for x in _operands(tup)], 2)
 
 
 @implements(np.column_stack, at=True)
-def column_stack(tup: Any) -> DistArray:
+def column_stack(tup: Sequence[ArrayLike]) -> DistArray:
     """The arrays as columns. See :func:`numpy.column_stack`; costs as :func:`concatenate`."""
     operands = [x if x.ndim > 1 else atleast_2d(x).transpose() for x in _operands(tup)]
-    return _joined(operands, 1, None, None, "same_kind")
+    return _joined(operands, 1)
 
 
 @implements(np.append, at=True)
-def append(arr: Any, values: Any, axis: int | None = None) -> DistArray:
+def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> DistArray:
     """The array with values after it. See :func:`numpy.append`; costs as :func:`concatenate`."""
-    arr, values = _operands([arr, values])
+    operands = _operands([arr, values])
     if axis is None:
-        arr, values = in_line(arr), in_line(values)
-        axis = 0
-    return _joined([arr, values], axis, None, None, "same_kind")
+        return _joined([in_line(x) for x in operands], 0)
+    return _joined(operands, axis)

@@ -1,38 +1,42 @@
 """Functions that look each element up in a small table, which every rank has.
 
-The table (bins, coefficients) is gathered on every rank if it is distributed: each
-element may need any entry of it. It obeys `config.gather_limit`.
+A distributed table (bins, coefficients) is gathered on every rank, within `config.gather_limit`,
+since each element may need any entry of it.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from distarray.array import as_distarray, common_mesh, implements
+from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.array.portable import beside
 from distarray.engines.blockwise import apply_blockwise
+from distarray.typing import ArrayLike
 
 __all__ = ["digitize", "piecewise", "polyval"]
 
 
 @implements(np.digitize)
-def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Any:
     """The bin that each element belongs to; see :func:`numpy.digitize`.
 
     Cost
     ----
     That of gathering `bins` if they are distributed; `x` stays where it is.
     """
-    bins = np.asarray(bins)
+    edges = np.asarray(bins)
     x = as_distarray(x, common_mesh(x))
     if x.dtype.kind == "c":
         raise TypeError("x may not be complex")
-    np.digitize(np.empty(0, x.dtype), bins, right)
-    return apply_blockwise(lambda block: np.digitize(block, beside(bins, block), right), [x])
+    np.digitize(np.empty(0, x.dtype), edges, right)  # NumPy's complaints
+    return apply_blockwise(lambda block: np.digitize(block, beside(edges, block), right), [x])
 
 
 @implements(np.polyval)
-def polyval(p: Any, x: Any) -> Any:
+def polyval(p: ArrayLike, x: ArrayLike) -> Any:
     """The values of a polynomial; see :func:`numpy.polyval`.
 
     Cost
@@ -49,7 +53,13 @@ def polyval(p: Any, x: Any) -> Any:
 
 
 @implements(np.piecewise)
-def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+def piecewise(
+    x: ArrayLike,
+    condlist: ArrayLike | Sequence[ArrayLike],
+    funclist: Sequence[Callable[..., Any] | complex],
+    *args: Any,
+    **kw: Any,
+) -> Any:
     """Different functions where different conditions hold; see :func:`numpy.piecewise`.
 
     Cost
@@ -78,10 +88,11 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
     return result
 
 
-def _conditions(x: Any, condlist: Any) -> list[Any]:
+def _conditions(x: DistArray, condlist: ArrayLike | Sequence[ArrayLike]) -> list[Any]:
     """The conditions as arrays; a single one need not be in a list."""
-    several = isinstance(condlist, (list, tuple)) or np.ndim(condlist) > 0
+    given: Any = condlist
+    several = isinstance(given, (list, tuple)) or np.ndim(given) > 0
     if several and x.ndim:
-        several = np.ndim(condlist[0]) > 0
-    listed = list(condlist) if several else [condlist]
+        several = np.ndim(given[0]) > 0
+    listed = list(given) if several else [given]
     return [as_distarray(condition, x.mesh).astype(bool) for condition in listed]

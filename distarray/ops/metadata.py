@@ -1,4 +1,6 @@
-"""Questions about arrays that their data types and memory answer, not their elements."""
+"""Questions about arrays that are answered from data types and memory, not from elements."""
+
+from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
@@ -8,6 +10,7 @@ import numpy as np
 from distarray.array import DistArray, common_mesh, implements, wrap
 from distarray.array.placing import plain
 from distarray.layout import Fold
+from distarray.typing import Array, ArrayLike, Casting, DTypeLike
 
 __all__ = [
     "can_cast",
@@ -24,25 +27,26 @@ __all__ = [
 _ANY_FOLD = tuple(Fold)
 
 
-def _typed(value: Any) -> Any:
-    """What NumPy has to see of an operand to know its data type."""
+def _typed(value: ArrayLike | DTypeLike) -> Any:
+    """The data type of a distributed operand; another operand as it is, for NumPy to read."""
     return value.dtype if isinstance(value, DistArray) else value
 
 
-@implements(np.result_type, through=_ANY_FOLD, at=True)
-def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
+@implements(np.result_type, through=_ANY_FOLD, at=True, computes=False)
+def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> np.dtype[Any]:
     """The data type that operands give together; see :func:`numpy.result_type`."""
     return np.result_type(*[_typed(value) for value in arrays_and_dtypes])
 
 
-@implements(np.can_cast, through=_ANY_FOLD, at=True)
-def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+@implements(np.can_cast, through=_ANY_FOLD, at=True, computes=False)
+def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, casting: Casting = "safe") -> bool:
     """Whether a cast between data types is allowed; see :func:`numpy.can_cast`."""
-    return np.can_cast(_typed(from_), to, casting)
+    target: Any = to
+    return np.can_cast(_typed(from_), target, casting)
 
 
-@implements(np.min_scalar_type)
-def min_scalar_type(a: Any, /) -> np.dtype[Any]:
+@implements(np.min_scalar_type, computes=False)
+def min_scalar_type(a: DistArray, /) -> np.dtype[Any]:
     """The data type of an array, or the smallest for a scalar; see :func:`numpy.min_scalar_type`.
 
     Cost
@@ -52,58 +56,60 @@ def min_scalar_type(a: Any, /) -> np.dtype[Any]:
     return np.min_scalar_type(plain(a)) if a.ndim == 0 else a.dtype
 
 
-@implements(np.common_type, through=_ANY_FOLD, at=True)
-def common_type(*arrays: Any) -> Any:
+@implements(np.common_type, through=_ANY_FOLD, at=True, computes=False)
+def common_type(*arrays: DistArray | Array) -> Any:
     """The inexact scalar type common to arrays; see :func:`numpy.common_type`."""
     return np.common_type(*[np.empty((0,), x.dtype) for x in arrays])
 
 
-@implements(np.iscomplexobj, through=_ANY_FOLD, at=True)
-def iscomplexobj(x: Any) -> bool:
+@implements(np.iscomplexobj, through=_ANY_FOLD, at=True, computes=False)
+def iscomplexobj(x: DistArray) -> bool:
     """Whether the data type is complex; see :func:`numpy.iscomplexobj`."""
     return np.iscomplexobj(x.dtype.type())
 
 
-@implements(np.isrealobj, through=_ANY_FOLD, at=True)
-def isrealobj(x: Any) -> bool:
+@implements(np.isrealobj, through=_ANY_FOLD, at=True, computes=False)
+def isrealobj(x: DistArray) -> bool:
     """Whether the data type is not complex; see :func:`numpy.isrealobj`."""
     return not iscomplexobj(x)
 
 
-def isscalar(element: Any) -> bool:
+def isscalar(element: ArrayLike) -> bool:
     """Whether something is a scalar, results of reductions included; see :func:`numpy.isscalar`."""
     if isinstance(element, DistArray):
         return isinstance(element.block, np.generic)
     return np.isscalar(element)
 
 
-@implements(np.may_share_memory, at=True)
-def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
+@implements(np.may_share_memory, at=True, computes=False)
+def may_share_memory(a: ArrayLike, b: ArrayLike, /, max_work: int = 0) -> bool:
     """Whether the bounds of two arrays' memory overlap; see :func:`numpy.may_share_memory`.
 
     Cost
     ----
     One allreduce of a truth value: the blocks may overlap on some ranks only.
     """
-    return _on_any_rank(np.may_share_memory(_memory(a), _memory(b), max_work), a, b)
+    function: Any = np.may_share_memory
+    return _on_any_rank(function(_memory(a), _memory(b), max_work), a, b)
 
 
-@implements(np.shares_memory, at=True)
-def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
+@implements(np.shares_memory, at=True, computes=False)
+def shares_memory(a: ArrayLike, b: ArrayLike, /, max_work: int = -1) -> bool:
     """Whether two arrays share memory on some rank; see :func:`numpy.shares_memory`.
 
     Cost
     ----
     One allreduce of a truth value.
     """
-    return _on_any_rank(np.shares_memory(_memory(a), _memory(b), max_work), a, b)
+    function: Any = np.shares_memory
+    return _on_any_rank(function(_memory(a), _memory(b), max_work), a, b)
 
 
-def _memory(x: Any) -> Any:
-    return x.block if isinstance(x, DistArray) else x  # a block of a view is one, too
+def _memory(x: ArrayLike) -> Any:
+    return x.block if isinstance(x, DistArray) else x  # the block of a view is a view
 
 
-def _on_any_rank(here: bool, a: Any, b: Any) -> bool:
+def _on_any_rank(here: bool, a: ArrayLike, b: ArrayLike) -> bool:
     group = common_mesh(a, b).group
     return bool(group.allreduce(np.array(here), Fold.ANY)) if group.size > 1 else here
 
@@ -113,15 +119,15 @@ def _on_any_rank(here: bool, a: Any, b: Any) -> bool:
 _API_VERSIONS = (None, "2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 
-@implements(DistArray.__array_namespace__)
+@implements(DistArray.__array_namespace__, computes=False)
 def _array_namespace(api_version: str | None = None) -> Any:
     if api_version not in _API_VERSIONS:
         raise ValueError(f"unknown version of the array API standard: {api_version!r}")
     return import_module("distarray.numpy")
 
 
-@implements(DistArray.to_device)
-def _to_device(x: DistArray, device: str, /, *, stream: Any = None) -> DistArray:
+@implements(DistArray.to_device, computes=False)
+def _to_device(x: DistArray, device: str, /, *, stream: None = None) -> DistArray:
     kind = str(device).partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise ValueError(f"unknown device {device!r}; it is 'cpu', 'cuda' or 'cuda:N'")

@@ -1,29 +1,30 @@
 """Reductions that leave NaN out: nansum, nanprod, nanmax, nanmin, nanmean, nanvar, nanstd."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout
 from distarray.engines.folds import Ufunc
-from distarray.engines.reducing import NoValue, check_out, local_mask, place, reduce
+from distarray.engines.reducing import NoValue, check_out, part_beside, place, reduce
 from distarray.ops import statistics
 from distarray.ops.scans import without_nan
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, Axes, DTypeLike
 
 __all__ = ["nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
 
 
 @implements(np.nansum)
 def nansum(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = NoValue,
-    initial: Any = NoValue,
-    where: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    out: DistArray | None = None,
+    keepdims: bool = NoValue,
+    initial: ArrayLike = NoValue,
+    where: ArrayLike = NoValue,
 ) -> Any:
     """Sum with NaN as zero; see :func:`numpy.nansum`.
 
@@ -36,13 +37,13 @@ def nansum(
 
 @implements(np.nanprod)
 def nanprod(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = NoValue,
-    initial: Any = NoValue,
-    where: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    out: DistArray | None = None,
+    keepdims: bool = NoValue,
+    initial: ArrayLike = NoValue,
+    where: ArrayLike = NoValue,
 ) -> Any:
     """Product with NaN as one; see :func:`numpy.nanprod`.
 
@@ -55,16 +56,16 @@ def nanprod(
 
 @implements(np.nanmax)
 def nanmax(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: Any = NoValue,
-    initial: Any = NoValue,
-    where: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    out: DistArray | None = None,
+    keepdims: bool = NoValue,
+    initial: ArrayLike = NoValue,
+    where: ArrayLike = NoValue,
 ) -> Any:
     """Largest element that is not NaN; see :func:`numpy.nanmax`.
 
-    A slice of nothing but NaN gives NaN, and a RuntimeWarning on the ranks that hold its result.
+    A slice of nothing but NaN gives NaN, with a RuntimeWarning on the ranks that hold its result.
 
     Cost
     ----
@@ -75,12 +76,12 @@ def nanmax(
 
 @implements(np.nanmin)
 def nanmin(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: Any = NoValue,
-    initial: Any = NoValue,
-    where: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    out: DistArray | None = None,
+    keepdims: bool = NoValue,
+    initial: ArrayLike = NoValue,
+    where: ArrayLike = NoValue,
 ) -> Any:
     """Smallest element that is not NaN; see :func:`numpy.nanmin` and :func:`nanmax`.
 
@@ -92,11 +93,17 @@ def nanmin(
 
 
 def _extreme(
-    ufunc: Ufunc, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any
+    ufunc: Ufunc,
+    a: ArrayLike,
+    axis: Axes,
+    out: DistArray | None,
+    keepdims: bool,
+    initial: ArrayLike,
+    where: ArrayLike,
 ) -> Any:
     result = reduce(ufunc, a, axis, None, out, keepdims, initial, where)
     block = result.block if isinstance(result, DistArray) else result
-    kind = getattr(block, "dtype", np.dtype(object)).kind  # an object is given out bare
+    kind = getattr(block, "dtype", np.dtype(object)).kind  # a Python object is no array
     if kind in "fcmM" and np.isnan(block).any():
         warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
     return result
@@ -104,13 +111,13 @@ def _extreme(
 
 @implements(np.nanmean)
 def nanmean(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    out: DistArray | None = None,
+    keepdims: bool = NoValue,
     *,
-    where: Any = NoValue,
+    where: ArrayLike = NoValue,
 ) -> Any:
     """Mean of the elements that are not NaN; see :func:`numpy.nanmean`.
 
@@ -137,16 +144,16 @@ def nanmean(
 
 @implements(np.nanvar)
 def nanvar(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    out: DistArray | None = None,
+    ddof: float = 0,
+    keepdims: bool = NoValue,
     *,
-    where: Any = NoValue,
-    mean: Any = NoValue,
-    correction: Any = NoValue,
+    where: ArrayLike = NoValue,
+    mean: ArrayLike = NoValue,
+    correction: float = NoValue,
 ) -> Any:
     """Variance of the elements that are not NaN; see :func:`numpy.nanvar`.
 
@@ -161,16 +168,16 @@ def nanvar(
 
 @implements(np.nanstd)
 def nanstd(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    out: DistArray | None = None,
+    ddof: float = 0,
+    keepdims: bool = NoValue,
     *,
-    where: Any = NoValue,
-    mean: Any = NoValue,
-    correction: Any = NoValue,
+    where: ArrayLike = NoValue,
+    mean: ArrayLike = NoValue,
+    correction: float = NoValue,
 ) -> Any:
     """Standard deviation of the elements that are not NaN; see :func:`numpy.nanstd`.
 
@@ -182,30 +189,30 @@ def nanstd(
     return statistics.root(result, out)
 
 
-def _check_inexact(dtype: Any, out: Any) -> None:
+def _check_inexact(dtype: DTypeLike | None, out: DistArray | None) -> None:
     if dtype is not None and np.dtype(dtype).kind not in "fc":
         raise TypeError("If a is inexact, then dtype must be inexact")
     if out is not None and out.dtype.kind not in "fc":
         raise TypeError("If a is inexact, then out must be inexact")
 
 
-def _count(x: DistArray, mask: Array, axis: Any, keepdims: Any, where: Any) -> DistArray:
+def _count(x: DistArray, mask: Array, axis: Axes, keepdims: bool, where: ArrayLike) -> DistArray:
     """How many elements that are not NaN go into each result."""
-    counts = reduce(np.add, x.like(~mask), axis, np.intp, None, keepdims, where=where)
-    return counts.plain()  # type: ignore[no-any-return]
+    counts: DistArray = reduce(np.add, x.like(~mask), axis, np.intp, None, keepdims, where=where)
+    return counts.plain()
 
 
 def _variance(
-    function: Any,
-    a: Any,
-    axis: Any,
-    dtype: Any,
-    out: Any,
-    ddof: Any,
-    keepdims: Any,
-    where: Any,
-    mean: Any,
-    correction: Any,
+    function: Callable[..., Any],
+    a: ArrayLike,
+    axis: Axes,
+    dtype: DTypeLike | None,
+    out: DistArray | None,
+    ddof: float,
+    keepdims: bool,
+    where: ArrayLike,
+    mean: ArrayLike,
+    correction: float,
 ) -> DistArray:
     x, mask = without_nan(as_distarray(a, common_mesh(a, out, where, mean)).plain(), 0)
     if mask is None:
@@ -216,16 +223,16 @@ def _variance(
     keepdims = keepdims is not NoValue and bool(keepdims)
     if out is not None:
         check_out(function, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
-    kind = statistics.kind_of(np.var, x.dtype, x.ndim, axis, dtype)
+    kind = statistics.kind_of(np.var, x.dtype, x.ndim, axis, dtype)  # type: ignore[arg-type]
     count = _count(x, mask, axis, True, where)
     if where is not NoValue and where is not True:
-        mask = mask | ~local_mask(as_distarray(where, x.mesh), x)
+        mask = mask | ~part_beside(as_distarray(where, x.mesh), x)
     plan = place(x.layout, axis, keepdims, kind)
     with np.errstate(invalid="ignore", divide="ignore"):
         if mean is NoValue:
             centre = statistics.centre_of(x, axis, dtype, where, count)
         else:
-            centre = local_mask(as_distarray(mean, x.mesh), x)
+            centre = part_beside(as_distarray(mean, x.mesh), x)
         total = statistics.squared_deviations(x, centre, plan, dtype, mask).plain()
         if out is not None:
             total = statistics.cast_for(total, out)

@@ -1,12 +1,14 @@
-"""The type that programs name in ``isinstance(x, np.ndarray)`` and in annotations."""
+"""`ndarray`: the type for ``isinstance(x, np.ndarray)`` and for annotations."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 
 from distarray.array import DistArray
 from distarray.ops.conversion import array
 from distarray.ops.creation import empty
+from distarray.typing import Array, DTypeLike, ShapeLike
 
 __all__ = ["ndarray"]
 
@@ -32,18 +34,18 @@ class ndarray(metaclass=_EitherArray):
 
     def __new__(
         cls,
-        shape: Any,
-        dtype: Any = float,
-        buffer: Any = None,
+        shape: ShapeLike,
+        dtype: DTypeLike = float,
+        buffer: bytes | bytearray | memoryview | Array | None = None,
         offset: int = 0,
-        strides: Any = None,
-        order: Any = None,
+        strides: Sequence[int] | None = None,
+        order: Literal["C", "F"] | None = None,
     ) -> Any:
-        """An uninitialized array, or one of what a buffer holds."""
+        """An uninitialized array, or an array of a buffer's elements."""
         if buffer is None and strides is None:
             return empty(shape, dtype, order or "C")
         return array(np.ndarray(shape, dtype, buffer, offset, strides, order), copy=None)
 
     def __class_getitem__(cls, item: Any) -> Any:
-        """As in annotations: ``np.ndarray[shape, dtype]``."""
+        """NumPy's generic alias, for annotations: ``np.ndarray[shape, dtype]``."""
         return np.ndarray[item]

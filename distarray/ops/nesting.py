@@ -1,18 +1,25 @@
 """block: an array put together from nested lists."""
 
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.array.views import everything
 from distarray.engines.assembling import Part, assemble
+from distarray.typing import ArrayLike, Shape
 
 __all__ = ["block"]
 
+#: An array, or lists of arrays nested to some depth.
+Nested: TypeAlias = "ArrayLike | list[Nested] | tuple[Nested, ...]"
 
-@implements(np.block, at=True)
-def block(arrays: Any) -> DistArray:
+
+@implements(np.block, at=True, computes=False)
+def block(arrays: Nested) -> DistArray:
     """An array put together from nested lists of blocks. See :func:`numpy.block`.
 
     Cost
@@ -29,8 +36,8 @@ def block(arrays: Any) -> DistArray:
     return assemble(shape, np.result_type(*[x.dtype for x in operands]), parts, mesh)
 
 
-def _depth(arrays: Any, name: str) -> int:
-    """How deep the lists are nested, which must be the same everywhere."""
+def _depth(arrays: Nested, name: str) -> int:
+    """How deep the lists are nested; the depth must be the same everywhere."""
     if type(arrays) is tuple:
         raise TypeError(
             f"{name} is a tuple. Only lists can be used to arrange blocks, and np.block does not "
@@ -50,7 +57,7 @@ def _depth(arrays: Any, name: str) -> int:
     return depths[0] + 1
 
 
-def _leaves(arrays: Any) -> Any:
+def _leaves(arrays: Nested) -> Iterator[Any]:
     if type(arrays) is list:
         for entry in arrays:
             yield from _leaves(entry)
@@ -58,8 +65,10 @@ def _leaves(arrays: Any) -> Any:
         yield arrays
 
 
-def _arranged(arrays: Any, axis: int, ndim: int, leaves: Any) -> tuple[tuple[int, ...], list[Part]]:
-    """Shape of a nested list, and where in it each leaf goes; `axis` is that of this level."""
+def _arranged(
+    arrays: Nested, axis: int, ndim: int, leaves: Iterator[DistArray]
+) -> tuple[Shape, list[Part]]:
+    """The shape of a nested list, and where each leaf goes in it; this level goes along `axis`."""
     if type(arrays) is not list:
         leaf = next(leaves)
         return leaf.shape, [((0,) * ndim, leaf)]

@@ -1,9 +1,11 @@
-"""pad: the array in the middle of a larger one, and its edges filled from views of it.
+"""pad: the array in the middle of a larger one, whose edges are filled from views of it.
 
-The edges are filled axis by axis, as NumPy does it, by assignments between views of the padded
-array. The layout of the result leaves the middle where it is, so that a pad is as local as the
-edge it is made from.
+As in NumPy, the edges are filled axis by axis, by assignments between views of the padded array.
+The layout of the result leaves the middle where it is, so that a pad is as local as the edge that
+it is made from.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,12 +13,15 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, empty, implements, to_layout, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.engines.assembling import fill_parts, placed_by_size
 from distarray.layout import Cut, Fold, Layout, stretched_cut
+from distarray.ops.rearranging import is_balanced
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["pad"]
 
+#: What belongs before and after, in one dimension.
 Pair = Sequence[Any]
 
 _KEYWORDS: dict[str, tuple[str, ...]] = {
@@ -40,9 +45,13 @@ _STATISTICS: dict[str, Callable[..., Any]] = {
 }
 
 
-@implements(np.pad)
-@as_numpy_on_one_rank(np.pad)
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> DistArray:
+@implements(np.pad, alone=Alone())
+def pad(
+    array: ArrayLike,
+    pad_width: ArrayLike | dict[int, Any],
+    mode: str | Callable[..., Any] = "constant",
+    **kwargs: Any,
+) -> DistArray:
     """The array with elements added at both ends of its dimensions.
 
     Parameters
@@ -52,7 +61,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Di
     pad_width : int, sequence or dict
         How many elements before and after, as in :func:`numpy.pad`.
     mode : str or callable
-        Any of NumPy's. A function is called with each padded vector, as NumPy array, in place.
+        Any of NumPy's. A function gets each padded vector, a NumPy array, and changes it in place.
     **kwargs
         `constant_values`, `end_values`, `stat_length` or `reflect_type`, or what the function
         takes.
@@ -60,21 +69,21 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Di
     Returns
     -------
     DistArray
-        What was there stays on its rank, and the first and last block of a dimension grow by
-        the pads; where that would make one more than twice as long as it need be, the dimension is
-        cut anew.
+        The elements of `array` stay on their ranks, and the first and last block of a dimension
+        grow by the pads; if one becomes more than twice as long as in an even cut, the dimension
+        is cut anew.
 
     Cost
     ----
     Along a dimension that is not sharded, and for "constant" and "edge", none. "reflect",
     "symmetric" and "wrap" send as many rows as the pads have where these come from another rank;
     "linear_ramp" and odd reflections send the edge to all ranks along the dimension, statistics
-    cost a reduction. A function wants whole vectors: the array is redistributed once a dimension.
+    cost a reduction. A function gets whole vectors: the array is redistributed once a dimension.
 
     Raises
     ------
     ValueError
-        If mode or keywords are none of NumPy's, or an empty dimension cannot be extended.
+        If NumPy has no such mode or keyword, or an empty dimension cannot be extended.
     """
     array = as_distarray(array)
     widths = _as_pairs(_given_widths(pad_width, array.ndim), array.ndim, as_index=True)
@@ -97,7 +106,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Di
     return padded
 
 
-def _check_keywords(mode: Any, kwargs: dict[str, Any]) -> None:
+def _check_keywords(mode: str, kwargs: dict[str, Any]) -> None:
     if mode not in _KEYWORDS:
         raise ValueError(f"mode '{mode}' is not supported")
     surplus = set(kwargs) - set(_KEYWORDS[mode])
@@ -113,20 +122,21 @@ def _check_nonempty(shape: tuple[int, ...], widths: Sequence[Pair]) -> None:
             )
 
 
-def _given_widths(pad_width: Any, ndim: int) -> Any:
+def _given_widths(pad_width: ArrayLike | dict[int, Any], ndim: int) -> Array:
     if isinstance(pad_width, dict):
         pairs: list[Any] = [(0, 0)] * ndim
         for axis, width in pad_width.items():
             pairs[axis] = (width, width) if isinstance(width, int) else tuple(width)
-        pad_width = pairs
-    widths = np.asarray(pad_width)
+        widths = np.asarray(pairs)
+    else:
+        widths = np.asarray(pad_width)
     if widths.dtype.kind != "i":
         raise TypeError("`pad_width` must be of integral type.")
     return widths
 
 
-def _as_pairs(x: Any, ndim: int, as_index: bool = False) -> Sequence[Pair]:
-    """One (before, after) a dimension out of what NumPy's callers may give."""
+def _as_pairs(x: ArrayLike | None, ndim: int, as_index: bool = False) -> Sequence[Pair]:
+    """One pair (before, after) for each dimension, from any form that NumPy takes."""
     if x is None:
         return ((None, None),) * ndim
     values = np.array(x)
@@ -135,7 +145,7 @@ def _as_pairs(x: Any, ndim: int, as_index: bool = False) -> Sequence[Pair]:
         if values.size and values.min() < 0:
             raise ValueError("index can't contain negative values")
     if values.ndim < 3 and (values.size == 1 or (values.size == 2 and values.shape != (2, 1))):
-        flat = values.ravel()  # NumPy scalars, which are cast without a check, unlike Python's
+        flat = values.ravel()  # of NumPy's scalars, which unlike Python's are cast without a check
         return ((flat[0], flat[-1]),) * ndim
     return np.broadcast_to(values, (ndim, 2)).tolist()  # type: ignore[no-any-return]
 
@@ -149,9 +159,8 @@ def _grown(array: DistArray, widths: Sequence[Pair]) -> DistArray:
             cuts.append(cut if cut.mesh_dims else Cut.whole(extent))
             continue
         longer = stretched_cut(cut, int(before), int(after))
-        longest = max([b - a for a, b in map(longer.interval, range(longer.parts))])
-        even = longest <= 2 * -(-extent // cut.parts)
-        cuts.append(longer if even else Cut.chunked(extent, cut.mesh_dims, cut.radix))
+        even = Cut.chunked(extent, cut.mesh_dims, cut.radix)
+        cuts.append(longer if is_balanced(longer) else even)
     layout = array.layout.with_cuts(cuts)
     if layout.is_replicated:
         layout = placed_by_size(layout.shape, array.dtype, [array], array.mesh)
@@ -163,9 +172,10 @@ def _place(padded: DistArray, array: DistArray, widths: Sequence[Pair]) -> None:
 
 
 def _regions(padded: DistArray, array: DistArray, widths: Sequence[Pair]) -> Any:
-    """Each axis with the part of the padded array in which its pads are to be set.
+    """Each axis, with the part of the padded array in which its pads are set.
 
-    Axes before it are padded already and belong to it whole, of those after it only the middle.
+    The part is whole along the axes before, which are padded already, and has only the middle of
+    those after.
     """
     for axis in range(padded.ndim):
         if not any(widths[axis]):
@@ -189,15 +199,17 @@ def _set_both(region: DistArray, axis: int, widths: Pair, values: Pair) -> None:
 # -- modes -----------------------------------------------------------------------------------------
 
 
-def _edge(padded: DistArray, array: DistArray, widths: Any, mode: str, kwargs: Any) -> None:
+def _edge(
+    padded: DistArray, array: DistArray, widths: Sequence[Pair], mode: str, kwargs: dict[str, Any]
+) -> None:
     for axis, region in _regions(padded, array, widths):
         _set_edges(region, axis, widths[axis])
 
 
 def _set_edges(region: DistArray, axis: int, widths: Pair) -> None:
-    """Fill the pads with the outermost rows, doubling what is filled at each step.
+    """Fill the pads with the outermost rows, doubling the filled part at each step.
 
-    An assignment of one row to many would send it to every rank along the axis.
+    Assigning one row to many would send it to every rank along the axis.
     """
     before, after = (int(width) for width in widths)
     extent = region.shape[axis]
@@ -220,7 +232,9 @@ def _edges(region: DistArray, axis: int, widths: Pair) -> tuple[DistArray, DistA
     return _along(region, axis, widths[0], widths[0] + 1), _along(region, axis, high - 1, high)
 
 
-def _linear_ramp(padded: DistArray, array: DistArray, widths: Any, mode: str, kwargs: Any) -> None:
+def _linear_ramp(
+    padded: DistArray, array: DistArray, widths: Sequence[Pair], mode: str, kwargs: dict[str, Any]
+) -> None:
     ends = _as_pairs(kwargs.get("end_values", 0), padded.ndim)
     for axis, region in _regions(padded, array, widths):
         first, last = _edges(region, axis, widths[axis])
@@ -229,20 +243,18 @@ def _linear_ramp(padded: DistArray, array: DistArray, widths: Any, mode: str, kw
         _set_both(region, axis, widths[axis], (left, _along(right, axis, -1, None, -1)))
 
 
-def _ramp(end: Any, edge: DistArray, width: int, axis: int) -> DistArray:
-    """From an end value towards the edge; each rank makes what belongs beside its part of it."""
+def _ramp(end: ArrayLike, edge: DistArray, width: int, axis: int) -> DistArray:
+    """From an end value towards the edge; each rank makes the part beside its part of the edge."""
     row = to_layout(edge, edge.layout.without_cut((axis,)))
     block = _linspace(end, row, int(width), axis)
-    cuts = list(row.layout.cuts)
-    cuts[axis] = Cut.whole(int(width))
-    return wrap(block, row.layout.with_cuts(cuts), edge.mesh)
+    return wrap(block, row.layout.replace(axis, Cut.whole(int(width))), edge.mesh)
 
 
-def _linspace(end: Any, row: DistArray, width: int, axis: int) -> Any:
+def _linspace(end: ArrayLike, row: DistArray, width: int, axis: int) -> Any:
     """NumPy's linspace, to the bit.
 
-    It takes another formula for all elements if one step is zero, on whatever rank that is; the
-    ranks that have none then add one and drop it again.
+    NumPy takes another formula for all elements if one step is zero. Where another rank has such a
+    step, a rank without one adds one and drops it again.
     """
     if row.mesh.coords is None:
         return row.block
@@ -260,7 +272,9 @@ def _linspace(end: Any, row: DistArray, width: int, axis: int) -> Any:
     return block
 
 
-def _statistics(padded: DistArray, array: DistArray, widths: Any, mode: str, kwargs: Any) -> None:
+def _statistics(
+    padded: DistArray, array: DistArray, widths: Sequence[Pair], mode: str, kwargs: dict[str, Any]
+) -> None:
     lengths = _as_pairs(kwargs.get("stat_length"), padded.ndim, as_index=True)
     for axis, region in _regions(padded, array, widths):
         low, extent = int(widths[axis][0]), array.shape[axis]
@@ -280,7 +294,9 @@ def _statistic(mode: str, chunk: DistArray, axis: int) -> Any:
     return np.round(value) if chunk.dtype.kind in "iu" else value
 
 
-def _reflect(padded: DistArray, array: DistArray, widths: Any, mode: str, kwargs: Any) -> None:
+def _reflect(
+    padded: DistArray, array: DistArray, widths: Sequence[Pair], mode: str, kwargs: dict[str, Any]
+) -> None:
     odd = kwargs.get("reflect_type", "even") == "odd"
     include_edge = mode == "symmetric"
     for axis, region in _regions(padded, array, widths):
@@ -290,7 +306,7 @@ def _reflect(padded: DistArray, array: DistArray, widths: Any, mode: str, kwargs
             _set_edges(padded, axis, widths[axis])
             continue
         while left or right:
-            # Several times where the pad is longer than what there is to reflect.
+            # Several times, where the pad is longer than the part that can be reflected.
             known = region.shape[axis] - left - right
             if include_edge:
                 known = known // period * period
@@ -303,7 +319,7 @@ def _reflect(padded: DistArray, array: DistArray, widths: Any, mode: str, kwargs
 def _reflect_left(
     region: DistArray, axis: int, width: int, known: int, odd: bool, include_edge: bool
 ) -> int:
-    """Reflect at the left edge as much as is known; returns how much is left to fill."""
+    """Reflect at the left edge as much as is known; returns how much remains to be filled."""
     count = min(known, width)
     if count:
         first = width if include_edge else width + 1
@@ -316,6 +332,7 @@ def _reflect_left(
 def _reflect_right(
     region: DistArray, axis: int, width: int, known: int, odd: bool, include_edge: bool
 ) -> int:
+    """The same at the right edge."""
     count = min(known, width)
     if count:
         end = region.shape[axis] - width
@@ -333,7 +350,9 @@ def _set_reflected(
     target[...] = 2 * edge - chunk if odd else chunk
 
 
-def _wrap(padded: DistArray, array: DistArray, widths: Any, mode: str, kwargs: Any) -> None:
+def _wrap(
+    padded: DistArray, array: DistArray, widths: Sequence[Pair], mode: str, kwargs: dict[str, Any]
+) -> None:
     for axis, region in _regions(padded, array, widths):
         left, right = (int(width) for width in widths[axis])
         period = array.shape[axis]
@@ -362,11 +381,13 @@ _FILLS: dict[str, Callable[..., None]] = {
 }
 
 
-# -- a function of the user's --------------------------------------------------------------------
+# -- the user's function -------------------------------------------------------------------------
 
 
-def _by_function(padded: DistArray, function: Any, widths: Any, kwargs: Any) -> DistArray:
-    """Let a function change every vector in place, axis by axis, where the vectors are whole."""
+def _by_function(
+    padded: DistArray, function: Callable[..., Any], widths: Sequence[Pair], kwargs: dict[str, Any]
+) -> DistArray:
+    """Let a function change every vector in place, axis by axis; each is whole on some rank."""
     final = padded.layout
     for axis in range(padded.ndim):
         layout = _whole_along(padded.layout, axis)
@@ -378,14 +399,13 @@ def _by_function(padded: DistArray, function: Any, widths: Any, kwargs: Any) -> 
 
 
 def _whole_along(layout: Layout, axis: int) -> Layout:
-    """The mesh dimensions that cut an axis cut the longest uncut one instead, if there is one."""
+    """The layout with the cut of an axis moved to the longest uncut one, if there is one."""
     cut = layout.cuts[axis]
     if not cut.mesh_dims:
         return layout
-    cuts = list(layout.cuts)
-    cuts[axis] = Cut.whole(cut.extent)
-    free = [d for d, c in enumerate(cuts) if d != axis and not c.mesh_dims]
-    if free:
-        dim = max(free, key=lambda d: cuts[d].extent)
-        cuts[dim] = Cut.chunked(cuts[dim].extent, cut.mesh_dims, cut.radix)
-    return layout.with_cuts(cuts)
+    free = [dim for dim, other in enumerate(layout.cuts) if not other.mesh_dims]
+    layout = layout.replace(axis, Cut.whole(cut.extent))
+    if not free:
+        return layout
+    dim = max(free, key=lambda d: layout.shape[d])
+    return layout.replace(dim, Cut.chunked(layout.shape[dim], cut.mesh_dims, cut.radix))

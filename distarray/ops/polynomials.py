@@ -1,9 +1,11 @@
 """Polynomials by their coefficients, the highest power first: polyadd, polymul, polyfit, roots.
 
-Arithmetic works on coefficients wherever they are. What NumPy computes coefficient by coefficient
-in an order that cannot be changed (`polydiv`, `roots`, `poly`) is done on every rank, with the
-coefficients gathered within `config.gather_limit`.
+Arithmetic works on coefficients wherever they are. `polydiv`, `roots` and `poly`, which NumPy
+computes coefficient by coefficient in a fixed order, are done on every rank, of coefficients that
+are gathered within `config.gather_limit`.
 """
+
+from __future__ import annotations
 
 import warnings
 from typing import Any
@@ -11,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.comm import DeviceMesh
 from distarray.ops.grids import vander
+from distarray.typing import ArrayLike
 
 __all__ = [
     "poly",
@@ -25,34 +29,40 @@ __all__ = [
     "roots",
 ]
 
+# NumPy's stubs know these by overloads that arguments handed on do not match.
+_convolve: Any = np.convolve
+_lstsq: Any = np.linalg.lstsq
 
-def _coefficients(p: Any, mesh: Any) -> Any:
-    return np.atleast_1d(as_distarray(np.asarray(p) if isinstance(p, np.poly1d) else p, mesh))
+
+def _coefficients(p: ArrayLike, mesh: DeviceMesh) -> DistArray:
+    x = as_distarray(np.asarray(p) if isinstance(p, np.poly1d) else p, mesh)
+    return np.atleast_1d(x)  # type: ignore[return-value]
 
 
-def _result(value: Any, *operands: Any) -> Any:
-    """Coefficients; a polynomial where an operand was one."""
+def _result(value: DistArray, *operands: ArrayLike) -> Any:
+    """The coefficients; a polynomial if an operand is one."""
     if any(isinstance(operand, np.poly1d) for operand in operands):
         return np.poly1d(value)
     return value
 
 
-def _padded(p: Any, length: int) -> Any:
-    """Coefficients with zeros for the powers that are missing."""
+def _padded(p: DistArray, length: int) -> DistArray:
+    """The coefficients, with zeros for higher powers."""
     missing = length - len(p)
-    return p if missing <= 0 else np.concatenate((np.zeros(missing, p.dtype), p))
+    if missing <= 0:
+        return p
+    return np.concatenate((np.zeros(missing, p.dtype), p))  # type: ignore[return-value]
 
 
-def _combined(operation: Any, a1: Any, a2: Any) -> Any:
+def _combined(operation: np.ufunc, a1: ArrayLike, a2: ArrayLike) -> Any:
     mesh = common_mesh(a1, a2)
     first, second = _coefficients(a1, mesh), _coefficients(a2, mesh)
     length = max(len(first), len(second))
-    # NumPy pads the shorter one with zeros of the type of the longer one or of its own alike.
     return _result(operation(_padded(first, length), _padded(second, length)), a1, a2)
 
 
 @implements(np.polyadd)
-def polyadd(a1: Any, a2: Any) -> Any:
+def polyadd(a1: ArrayLike, a2: ArrayLike) -> Any:
     """Sum of two polynomials; see :func:`numpy.polyadd`.
 
     Cost
@@ -63,7 +73,7 @@ def polyadd(a1: Any, a2: Any) -> Any:
 
 
 @implements(np.polysub)
-def polysub(a1: Any, a2: Any) -> Any:
+def polysub(a1: ArrayLike, a2: ArrayLike) -> Any:
     """Difference of two polynomials; see :func:`numpy.polysub`.
 
     Cost
@@ -74,7 +84,7 @@ def polysub(a1: Any, a2: Any) -> Any:
 
 
 @implements(np.polymul)
-def polymul(a1: Any, a2: Any) -> Any:
+def polymul(a1: ArrayLike, a2: ArrayLike) -> Any:
     """Product of two polynomials; see :func:`numpy.polymul`.
 
     Cost
@@ -83,20 +93,21 @@ def polymul(a1: Any, a2: Any) -> Any:
     """
     mesh = common_mesh(a1, a2)
     factors = [_trimmed(_coefficients(p, mesh)) for p in (a1, a2)]
-    return _result(np.convolve(*factors), a1, a2)
+    return _result(_convolve(*factors), a1, a2)
 
 
-def _trimmed(p: Any) -> Any:
+def _trimmed(p: DistArray) -> DistArray:
     """The coefficients without leading zeros; one zero if there is no other."""
     if p.ndim > 1:
         raise ValueError("Polynomial must be 1d only.")
     first = int(np.argmax(p != 0)) if len(p) else 0
-    nothing = not len(p) or not bool(np.any(p != 0))
-    return as_distarray(np.zeros(1, p.dtype), p.mesh) if nothing else p[first:]
+    if not len(p) or not bool(np.any(p != 0)):
+        return as_distarray(np.zeros(1, p.dtype), p.mesh)
+    return p[first:]  # type: ignore[no-any-return]
 
 
-@implements(np.polyder)
-def polyder(p: Any, m: Any = 1) -> Any:
+@implements(np.polyder, at=True)
+def polyder(p: ArrayLike, m: int = 1) -> Any:
     """Derivative of a polynomial; see :func:`numpy.polyder`.
 
     Cost
@@ -112,13 +123,13 @@ def polyder(p: Any, m: Any = 1) -> Any:
     return _result(value, p)
 
 
-@implements(np.polyint)
-def polyint(p: Any, m: Any = 1, k: Any = None) -> Any:
+@implements(np.polyint, at=True)
+def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Any:
     """Antiderivative of a polynomial; see :func:`numpy.polyint`.
 
     Cost
     ----
-    For each order, what it takes to append a coefficient.
+    For each order, that of appending a coefficient.
     """
     order = int(m)
     if order < 0:
@@ -128,14 +139,14 @@ def polyint(p: Any, m: Any = 1, k: Any = None) -> Any:
         constants = constants[0] * np.ones(order, float)
     if len(constants) < order:
         raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
-    value = _coefficients(p, common_mesh(p))
+    value: Any = _coefficients(p, common_mesh(p))
     for constant in constants[:order]:
         value = np.concatenate((value / np.arange(len(value), 0, -1), [constant]))
     return _result(value, p)
 
 
 @implements(np.polydiv)
-def polydiv(u: Any, v: Any) -> Any:
+def polydiv(u: ArrayLike, v: ArrayLike) -> Any:
     """Quotient and remainder of two polynomials; see :func:`numpy.polydiv`.
 
     Each coefficient of the quotient needs the one before it.
@@ -149,8 +160,8 @@ def polydiv(u: Any, v: Any) -> Any:
     return _replicated(np.polydiv(*operands), mesh)
 
 
-def _replicated(value: Any, mesh: Any) -> Any:
-    """What NumPy made on every rank."""
+def _replicated(value: Any, mesh: DeviceMesh) -> Any:
+    """NumPy's results, which every rank has computed, as replicated arrays."""
     if isinstance(value, tuple):
         return tuple([_replicated(part, mesh) for part in value])
     known = isinstance(value, (np.ndarray, np.generic))
@@ -158,30 +169,29 @@ def _replicated(value: Any, mesh: Any) -> Any:
 
 
 @implements(np.roots)
-def roots(p: Any) -> Any:
+def roots(p: ArrayLike) -> Any:
     """Roots of a polynomial; see :func:`numpy.roots`.
 
-    They are the eigenvalues of a matrix with as many rows as there are coefficients: so few that
-    it fits every rank.
+    They are the eigenvalues of a matrix with a row for each coefficient, which fits every rank.
 
     Cost
     ----
-    That of gathering the coefficients, within `config.gather_limit`; and again, since NumPy's own
-    dispatch looks at each of them.
+    That of gathering the coefficients twice, within `config.gather_limit`: NumPy's own dispatch
+    reads each of them.
     """
     return _replicated(np.roots(np.asarray(p)), common_mesh(p))
 
 
 @implements(np.poly)
-def poly(seq_of_zeros: Any) -> Any:
+def poly(seq_of_zeros: ArrayLike) -> Any:
     """Coefficients of the polynomial with given roots; see :func:`numpy.poly`.
 
-    Each root multiplies what the ones before it made.
+    Each root multiplies the product of those before it.
 
     Cost
     ----
-    That of gathering the roots, within `config.gather_limit`; of a matrix, that of
-    :func:`numpy.linalg.eigvals` and of gathering them.
+    That of gathering the roots, within `config.gather_limit`; for a matrix, that of
+    :func:`numpy.linalg.eigvals` as well.
     """
     mesh = common_mesh(seq_of_zeros)
     zeros = np.atleast_1d(as_distarray(seq_of_zeros, mesh))
@@ -197,50 +207,56 @@ def poly(seq_of_zeros: Any) -> Any:
 
 @implements(np.polyfit)
 def polyfit(
-    x: Any, y: Any, deg: Any, rcond: Any = None, full: Any = False, w: Any = None, cov: Any = False
+    x: ArrayLike,
+    y: ArrayLike,
+    deg: int,
+    rcond: float | None = None,
+    full: bool = False,
+    w: ArrayLike | None = None,
+    cov: bool | str = False,
 ) -> Any:
     """Least squares fit of a polynomial; see :func:`numpy.polyfit`.
 
     Parameters
     ----------
     x, y, w : array_like
-        Points, values, one column a fit or a single one, and weights; cut along the points.
+        Points, values (one line, or a column for each fit), and weights; cut along the points.
     deg, rcond, full, cov
         As in :func:`numpy.polyfit`.
 
     Returns
     -------
-    DistArray, or tuple of such
+    DistArray, or a tuple of them
         Replicated.
 
     Cost
     ----
-    That of :func:`numpy.linalg.lstsq` of a tall matrix with ``deg + 1`` columns, one small
-    allreduce, and what it takes to bring `y` and `w` to where `x` is.
+    That of :func:`numpy.linalg.lstsq` for a tall matrix with ``deg + 1`` columns, one small
+    allreduce, and an exchange of `y` and `w` where they are not laid out as `x`.
     """
     mesh = common_mesh(x, y, w)
-    x, y = as_distarray(x, mesh) + 0.0, as_distarray(y, mesh) + 0.0
-    _check_points(x, y, deg)
+    points, fitted = as_distarray(x, mesh) + 0.0, as_distarray(y, mesh) + 0.0
+    _check_points(points, fitted, deg)
     order = int(deg) + 1
     if rcond is None:
-        rcond = len(x) * np.finfo(x.dtype).eps
-    left: Any = vander(x, order)
+        rcond = len(points) * np.finfo(points.dtype).eps
+    left: Any = vander(points, order)
     if w is not None:
-        left, y = _weighed(left, y, as_distarray(w, mesh) + 0.0)
+        left, fitted = _weighted(left, fitted, as_distarray(w, mesh) + 0.0)
     scale = np.sqrt((left * left).sum(axis=0))
     left = left / scale
-    found, residuals, rank, values = np.linalg.lstsq(left, y, rcond)
+    found, residuals, rank, values = _lstsq(left, fitted, rcond)
     found = (found.T / scale).T
     if int(rank) != order and not full:
         text = "Polyfit may be poorly conditioned"
         warnings.warn(text, np.exceptions.RankWarning, stacklevel=3)
     if full:
         return found, residuals, rank, values, rcond
-    return (found, _spread(left, scale, residuals, y, cov)) if cov else found
+    return (found, _covariance(left, scale, residuals, fitted, cov)) if cov else found
 
 
-def _check_points(x: DistArray, y: DistArray, deg: Any) -> None:
-    """NumPy's complaints, in its order."""
+def _check_points(x: DistArray, y: DistArray, deg: int) -> None:
+    """Raise what NumPy raises, in its order."""
     if deg < 0:
         raise ValueError("expected deg >= 0")
     if x.ndim != 1:
@@ -253,8 +269,8 @@ def _check_points(x: DistArray, y: DistArray, deg: Any) -> None:
         raise TypeError("expected x and y to have same length")
 
 
-def _weighed(left: Any, y: Any, weights: Any) -> tuple[Any, Any]:
-    """Both sides of the equations times the weights of their rows."""
+def _weighted(left: DistArray, y: DistArray, weights: DistArray) -> tuple[Any, Any]:
+    """Both sides of the equations, times the weights of their rows."""
     if weights.ndim != 1:
         raise TypeError("expected a 1-d array for weights")
     if weights.shape[0] != y.shape[0]:
@@ -263,8 +279,10 @@ def _weighed(left: Any, y: Any, weights: Any) -> tuple[Any, Any]:
     return left * column, y * (column if y.ndim == 2 else weights)
 
 
-def _spread(left: Any, scale: Any, residuals: Any, y: DistArray, cov: Any) -> Any:
-    """The covariance matrix of the coefficients, one a fit."""
+def _covariance(
+    left: DistArray, scale: DistArray, residuals: DistArray, y: DistArray, cov: bool | str
+) -> Any:
+    """The covariance matrix of the coefficients, one for each fit."""
     points, order = left.shape
     base = np.linalg.inv(np.dot(left.T, left)) / np.outer(scale, scale)
     factor: Any = 1

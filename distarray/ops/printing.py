@@ -1,70 +1,76 @@
 """NumPy's functions that print arrays; none communicates unless `config.print_gathered` is set."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from distarray.array import implements, printing
+from distarray.array import DistArray, implements, printing
 from distarray.layout import Fold
+from distarray.typing import Array
 
 __all__ = ["array2string", "array_repr", "array_str"]
 
 _ANY_FOLD = tuple(Fold)
+_array2string: Any = np.array2string  # of which NumPy's stubs know each keyword's values
 
 
-@implements(np.array2string, through=_ANY_FOLD, at=True)
+@implements(np.array2string, through=_ANY_FOLD, at=True, computes=False)
 def array2string(
-    a: Any,
+    a: DistArray,
     max_line_width: int | None = None,
     precision: int | None = None,
     suppress_small: bool | None = None,
     separator: str = " ",
     prefix: str = "",
     *,
-    formatter: Any = None,
+    formatter: dict[str, Callable[..., str]] | None = None,
     threshold: int | None = None,
     edgeitems: int | None = None,
-    sign: Any = None,
-    floatmode: Any = None,
+    sign: str | None = None,
+    floatmode: str | None = None,
     suffix: str = "",
-    legacy: Any = None,
+    legacy: str | bool | None = None,
 ) -> str:
     """The elements as text; of a sharded array, the layout and this rank's block.
 
     See :func:`numpy.array2string`.
     """
-    whole = printing.whole(a)
-    text = np.array2string(
-        a.to_local() if whole is None else whole, max_line_width, precision, suppress_small,
-        separator, prefix, formatter=formatter, threshold=threshold, edgeitems=edgeitems,
-        sign=sign, floatmode=floatmode, suffix=suffix, legacy=legacy,
-    )  # fmt: skip
-    return printing.local_form(a, text) if whole is None else text
+
+    def text(values: Array) -> str:
+        found: str = _array2string(
+            values, max_line_width, precision, suppress_small, separator, prefix,
+            formatter=formatter, threshold=threshold, edgeitems=edgeitems, sign=sign,
+            floatmode=floatmode, suffix=suffix, legacy=legacy,
+        )  # fmt: skip
+        return found
+
+    return _printed(a, text)
 
 
-@implements(np.array_repr, through=_ANY_FOLD, at=True)
+@implements(np.array_repr, through=_ANY_FOLD, at=True, computes=False)
 def array_repr(
-    arr: Any,
+    arr: DistArray,
     max_line_width: int | None = None,
     precision: int | None = None,
     suppress_small: bool | None = None,
 ) -> str:
-    """What ``repr`` gives, with other settings; see :func:`numpy.array_repr`."""
-    whole = printing.whole(arr)
-    block = arr.to_local() if whole is None else whole
-    text = np.array_repr(block, max_line_width, precision, suppress_small)
-    return printing.local_form(arr, text) if whole is None else text
+    """As ``repr``, with other settings; see :func:`numpy.array_repr`."""
+    return _printed(arr, lambda x: np.array_repr(x, max_line_width, precision, suppress_small))
 
 
-@implements(np.array_str, through=_ANY_FOLD, at=True)
+@implements(np.array_str, through=_ANY_FOLD, at=True, computes=False)
 def array_str(
-    a: Any,
+    a: DistArray,
     max_line_width: int | None = None,
     precision: int | None = None,
     suppress_small: bool | None = None,
 ) -> str:
-    """What ``str`` gives, with other settings; see :func:`numpy.array_str`."""
-    whole = printing.whole(a)
-    block = a.to_local() if whole is None else whole
-    text = np.array_str(block, max_line_width, precision, suppress_small)
-    return printing.local_form(a, text) if whole is None else text
+    """As ``str``, with other settings; see :func:`numpy.array_str`."""
+    return _printed(a, lambda x: np.array_str(x, max_line_width, precision, suppress_small))
+
+
+def _printed(x: DistArray, text: Callable[[Array], str]) -> str:
+    """The text of a whole array, or of this rank's block together with its place."""
+    whole = printing.whole(x)
+    return printing.local_form(x, text(x.to_local())) if whole is None else text(whole)

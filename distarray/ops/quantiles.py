@@ -1,17 +1,20 @@
 """median, percentile, quantile, and their versions that leave NaN out."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.array import DistArray, Objects, as_distarray, common_mesh, implements
+from distarray.array.probes import tiny
 from distarray.engines.reducing import NoValue, place, write
 from distarray.engines.selecting.interpolation import Places, interpolated, places
 from distarray.engines.selecting.order_statistics import Statistic, along
 from distarray.engines.selecting.weighted_lines import WeightedCall, checked
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, Axes, DType
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 
@@ -30,8 +33,8 @@ class _Median(NamedTuple):
         """The statistic of the elements at these positions."""
         return self._of([found[position] for position in self.wanted(n)])
 
-    def unknown(self, nan: Any) -> Any:
-        """The statistic of a line without one."""
+    def unknown(self, nan: float) -> Any:
+        """The statistic of a line with NaN, or of nothing but NaN where NaN is left out."""
         return self._of([nan])
 
     def _of(self, middle: list[Any]) -> Any:
@@ -39,7 +42,7 @@ class _Median(NamedTuple):
 
 
 class _Quantiles(NamedTuple):
-    """The quantiles of a line at the shares `q` of it."""
+    """The quantiles of a line at the fractions `q`."""
 
     function: Callable[..., Any]
     method: str
@@ -58,8 +61,8 @@ class _Quantiles(NamedTuple):
             return previous
         return interpolated(previous, following, at.gamma)
 
-    def unknown(self, nan: Any) -> Any:
-        """The statistic of a line without one."""
+    def unknown(self, nan: float) -> Any:
+        """The statistic of a line with NaN, or of nothing but NaN where NaN is left out."""
         if self.function in (np.nanquantile, np.nanpercentile):
             self.function(np.array([nan]), 0)  # warns
         return np.full(self.q.shape, nan)
@@ -74,9 +77,13 @@ def _taken(found: dict[int, Any], index: Array) -> Any:
     return values.reshape(index.shape)[()]
 
 
-@implements(np.median)
+@implements(np.median, objects=Objects.GATHER)
 def median(
-    a: Any, axis: Any = None, out: Any = None, overwrite_input: Any = False, keepdims: Any = False
+    a: ArrayLike,
+    axis: Axes = None,
+    out: DistArray | None = None,
+    overwrite_input: bool = False,
+    keepdims: bool = False,
 ) -> Any:
     """Median over axes; see :func:`numpy.median`.
 
@@ -90,22 +97,26 @@ def median(
     Returns
     -------
     DistArray
-        The other dimensions are cut as in `a`, or by its ranks along another one where lines were
-        brought together; a scalar on every rank for ``axis=None``.
+        The dimensions that stay are cut as in `a`; where lines were brought together, the ranks
+        along `axis` cut another one. A scalar on every rank for ``axis=None``.
 
     Cost
     ----
-    Nothing if `axis` is not cut. Long lines, and the whole array: rounds of small allgathers, two
-    as a rule, then one of some thousand candidates, and about two passes over the block. Many
-    short lines: one exchange of `a` that puts each on one rank. Arrays of a few thousand elements
-    are gathered.
+    Nothing if `axis` is not cut. Long lines, and the whole array: rounds of small allgathers (two
+    as a rule), then one of some thousand candidates, and about two passes over the block. Many
+    short lines: one exchange of `a` that brings each to one rank. Arrays of a few thousand
+    elements are gathered.
     """
-    return _middle(np.median, a, axis, out, keepdims)
+    return _median(np.median, a, axis, out, keepdims)
 
 
-@implements(np.nanmedian)
+@implements(np.nanmedian, objects=Objects.GATHER)
 def nanmedian(
-    a: Any, axis: Any = None, out: Any = None, overwrite_input: Any = False, keepdims: Any = NoValue
+    a: ArrayLike,
+    axis: Axes = None,
+    out: DistArray | None = None,
+    overwrite_input: bool = False,
+    keepdims: bool = NoValue,
 ) -> Any:
     """Median over axes of what is not NaN; see :func:`numpy.nanmedian` and :func:`median`.
 
@@ -113,16 +124,18 @@ def nanmedian(
     ----
     As :func:`median`.
     """
-    return _middle(np.nanmedian, a, axis, out, keepdims)
+    return _median(np.nanmedian, a, axis, out, keepdims)
 
 
-def _middle(function: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+def _median(
+    function: Callable[..., Any], a: ArrayLike, axis: Axes, out: DistArray | None, keepdims: bool
+) -> Any:
     x = as_distarray(a, common_mesh(a, out))
     keepdims = keepdims is not NoValue and bool(keepdims)
     kind = _probed(function, x, (), axis, out, keepdims)
     rule = _Median(function, kind if out is None else out.dtype)
 
-    def whole(block: Array, axis: Any, keepdims: bool) -> Any:
+    def whole(block: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
         return function(block, axis, keepdims=keepdims)
 
     if out is not None:
@@ -131,17 +144,17 @@ def _middle(function: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     return _finished(statistic, x, axis, out, keepdims)
 
 
-@implements(np.quantile)
+@implements(np.quantile, objects=Objects.GATHER)
 def quantile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: Any = False,
-    method: Any = "linear",
-    keepdims: Any = False,
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axes = None,
+    out: DistArray | None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> Any:
     """Quantiles over axes; see :func:`numpy.quantile`.
 
@@ -154,33 +167,33 @@ def quantile(
     axis, out, overwrite_input, method, keepdims
         As in :func:`numpy.quantile`.
     weights : array_like, optional
-        Lie best as `a` does. They are summed exactly: where NumPy's sums, which it rounds, and a
-        quantile meet, it may take the next element.
+        Best laid out as `a`. They are summed exactly; NumPy rounds its sums, and may take the next
+        element where a sum meets a quantile.
 
     Returns
     -------
     DistArray
-        The dimensions of `q` come first, and are whole; the others as for :func:`median`.
+        The dimensions of `q` come first, and are whole; the others are cut as for :func:`median`.
 
     Cost
     ----
     As :func:`median`; all quantiles are found together.
     """
     arguments = {"method": method, "weights": weights}
-    return _shares(np.quantile, a, q, axis, out, keepdims, arguments)
+    return _quantiles(np.quantile, a, q, axis, out, keepdims, arguments)
 
 
-@implements(np.percentile)
+@implements(np.percentile, objects=Objects.GATHER)
 def percentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: Any = False,
-    method: Any = "linear",
-    keepdims: Any = False,
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axes = None,
+    out: DistArray | None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> Any:
     """Percentiles over axes; see :func:`numpy.percentile` and :func:`quantile`.
 
@@ -189,20 +202,20 @@ def percentile(
     As :func:`quantile`.
     """
     arguments = {"method": method, "weights": weights}
-    return _shares(np.percentile, a, q, axis, out, keepdims, arguments)
+    return _quantiles(np.percentile, a, q, axis, out, keepdims, arguments)
 
 
-@implements(np.nanquantile)
+@implements(np.nanquantile, objects=Objects.GATHER)
 def nanquantile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: Any = False,
-    method: Any = "linear",
-    keepdims: Any = NoValue,
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axes = None,
+    out: DistArray | None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = NoValue,
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> Any:
     """Quantiles over axes of what is not NaN; see :func:`numpy.nanquantile`, :func:`quantile`.
 
@@ -211,20 +224,20 @@ def nanquantile(
     As :func:`quantile`.
     """
     arguments = {"method": method, "weights": weights}
-    return _shares(np.nanquantile, a, q, axis, out, keepdims, arguments)
+    return _quantiles(np.nanquantile, a, q, axis, out, keepdims, arguments)
 
 
-@implements(np.nanpercentile)
+@implements(np.nanpercentile, objects=Objects.GATHER)
 def nanpercentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: Any = False,
-    method: Any = "linear",
-    keepdims: Any = NoValue,
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axes = None,
+    out: DistArray | None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = NoValue,
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> Any:
     """Percentiles over axes of what is not NaN; see :func:`numpy.nanpercentile`.
 
@@ -233,19 +246,19 @@ def nanpercentile(
     As :func:`quantile`.
     """
     arguments = {"method": method, "weights": weights}
-    return _shares(np.nanpercentile, a, q, axis, out, keepdims, arguments)
+    return _quantiles(np.nanpercentile, a, q, axis, out, keepdims, arguments)
 
 
-def _shares(
-    function: Any,
-    a: Any,
-    q: Any,
-    axis: Any,
-    out: Any,
-    keepdims: Any,
+def _quantiles(
+    function: Callable[..., Any],
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axes,
+    out: DistArray | None,
+    keepdims: bool,
     arguments: dict[str, Any],
 ) -> Any:
-    """Any of the four functions of shares; `arguments` are the method and the weights."""
+    """What the four functions of quantiles do; `arguments` are the method and the weights."""
     x = as_distarray(a, common_mesh(a, q, out, arguments["weights"]))
     keepdims = keepdims is not NoValue and bool(keepdims)
     q = np.asarray(q) if isinstance(q, DistArray) else q
@@ -256,22 +269,22 @@ def _shares(
         weights = checked(weights, x, axis, arguments["method"])
         arguments["weights"] = np.ones([min(extent, 1) for extent in x.shape])
     kind = _probed(function, x, (q,), axis, out, keepdims, **arguments)
-    shares, weak = _as_shares(function, q)
+    fractions, weak = _fractions(function, q)
     skips = function in (np.nanquantile, np.nanpercentile)
     if weights is not None and x.size:
         axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
-        parts = WeightedCall(function, shares).along(x, weights, axes, keepdims)
+        parts = WeightedCall(function, fractions).along(x, weights, axes, keepdims)
         return write(*parts, x.mesh, out)
-    rule = _Quantiles(function, arguments["method"], shares, weak)
+    rule = _Quantiles(function, arguments["method"], fractions, weak)
 
-    def whole(block: Array, axis: Any, keepdims: bool) -> Any:
+    def whole(block: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
         return function(block, q, axis, method=arguments["method"], keepdims=keepdims)
 
-    return _finished(Statistic(whole, rule, shares.shape, kind, skips), x, axis, out, keepdims)
+    return _finished(Statistic(whole, rule, fractions.shape, kind, skips), x, axis, out, keepdims)
 
 
-def _as_shares(function: Any, q: Any) -> tuple[Array, bool]:
-    """The quantiles from 0 to 1, and whether they are a number of Python's."""
+def _fractions(function: Callable[..., Any], q: ArrayLike) -> tuple[Array, bool]:
+    """The quantiles as fractions from 0 to 1, and whether they are one of Python's numbers."""
     weak = type(q) in (int, float)
     if function in (np.percentile, np.nanpercentile):
         return np.true_divide(q, 100, out=...), weak
@@ -279,31 +292,31 @@ def _as_shares(function: Any, q: Any) -> tuple[Array, bool]:
 
 
 def _probed(
-    function: Any,
+    function: Callable[..., Any],
     x: DistArray,
     given: tuple[Any, ...],
-    axis: Any,
-    out: Any,
+    axis: Axes,
+    out: DistArray | None,
     keepdims: bool,
-    **arguments: Any,
+    **arguments: ArrayLike | None,
 ) -> np.dtype[Any]:
     """The data type of the result; raises what NumPy raises about any of the arguments."""
-    tiny = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
-    value = np.asarray(function(tiny, *given, axis=axis, keepdims=keepdims, **arguments))
+    probe = tiny(x.shape, x.dtype)
+    value = np.asarray(function(probe, *given, axis=axis, keepdims=keepdims, **arguments))
     if out is not None:
         lead = value.shape[: np.ndim(given[0])] if given else ()
         wanted = (*lead, *place(x.layout, axis, keepdims, x.dtype).layout.shape)
         if tuple(out.shape) != wanted:
             raise ValueError(f"the result has shape {wanted}, and `out` has {tuple(out.shape)}")
         small = np.zeros(value.shape, out.dtype)
-        function(tiny, *given, axis=axis, out=small, keepdims=keepdims, **arguments)
+        function(probe, *given, axis=axis, out=small, keepdims=keepdims, **arguments)
     return value.dtype
 
 
-def _into(function: Any, dtype: Any, kind: Any) -> Any:
-    """The function with a result in a data type, which NumPy then also computes in."""
+def _into(function: Callable[..., Any], dtype: DType, kind: DType) -> Any:
+    """The function with an `out` of a data type, in which NumPy then computes."""
 
-    def whole(block: Array, axis: Any, keepdims: bool) -> Any:
+    def whole(block: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
         kept = [1 if dim in axis else extent for dim, extent in enumerate(block.shape)]
         shape = kept if keepdims else [e for dim, e in enumerate(block.shape) if dim not in axis]
         return function(block, axis, np.empty(shape, dtype), keepdims=keepdims)
@@ -311,7 +324,9 @@ def _into(function: Any, dtype: Any, kind: Any) -> Any:
     return whole
 
 
-def _finished(statistic: Statistic, x: DistArray, axis: Any, out: Any, keepdims: bool) -> Any:
+def _finished(
+    statistic: Statistic, x: DistArray, axis: Axes, out: DistArray | None, keepdims: bool
+) -> Any:
     """The statistic as an array, or written to `out`."""
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     if not x.size:

@@ -1,4 +1,6 @@
-"""Evenly spaced samples, with the very bits of NumPy's, each rank making its own part."""
+"""Evenly spaced samples, bit for bit NumPy's; each rank makes its own part."""
+
+from __future__ import annotations
 
 from math import ceil, copysign, inf, isnan
 from operator import index
@@ -7,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, distribute, from_section, wrap
-from distarray.array.placing import Placements, as_numpy_makes_them, creates, place, plain
+from distarray.array.placing import MadeAlone, creates, place, plain
 from distarray.comm import DeviceMesh
 from distarray.engines.blockwise import prepare
 from distarray.layout import Cut
+from distarray.typing import Array, ArrayLike, DType, DTypeLike, Placements
 
 __all__ = ["arange", "geomspace", "linspace", "logspace", "positions"]
 
@@ -22,16 +25,15 @@ _moveaxis: Any = np.moveaxis
 # -- arange --------------------------------------------------------------------------------------
 
 
-@creates(np.arange)
-@as_numpy_makes_them(np.arange)
+@creates(np.arange, alone=MadeAlone())
 def arange(
-    start: Any = None,
-    stop: Any = None,
-    step: Any = None,
-    dtype: Any = None,
+    start: ArrayLike | None = None,
+    stop: ArrayLike | None = None,
+    step: ArrayLike | None = None,
+    dtype: DTypeLike | None = None,
     *,
     device: str | None = None,
-    like: Any = None,
+    like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -57,7 +59,7 @@ def arange(
         return distribute(values, mesh, placements, src=None)
     extent = _arange_length(first, last, by, found.kind == "c")
     if found.kind == "b" and extent > 2:
-        np.arange(3, dtype=bool)  # NumPy's own words for why there is no such range
+        np.arange(3, dtype=bool)  # raises what NumPy raises: there is no such range
     ends = np.full(2, first, found)
     if extent > 1:
         ends[1] = first + by
@@ -73,9 +75,9 @@ def arange(
     return from_section(block, layout, mesh)
 
 
-def _arange_dtype(*values: Any) -> np.dtype[Any]:
-    """What NumPy finds for the limits of a range: at least the default integer."""
-    dtype: np.dtype[Any] = np.dtype(np.intp)
+def _arange_dtype(*values: ArrayLike) -> DType:
+    """The data type of a range with such limits: at least the default integer."""
+    dtype: DType = np.dtype(np.intp)
     for value in values:
         found = np.asarray(value).dtype
         if found.kind not in "iufcb":
@@ -84,10 +86,10 @@ def _arange_dtype(*values: Any) -> np.dtype[Any]:
     return dtype
 
 
-def _arange_length(start: Any, stop: Any, step: Any, is_complex: bool) -> int:
+def _arange_length(start: complex, stop: complex, step: complex, is_complex: bool) -> int:
     """Number of elements, rounded as NumPy's arithmetic on Python objects rounds it."""
     span = stop - start
-    ratio = span / step
+    ratio: Any = span / step
     if is_complex and isinstance(ratio, complex):
         return max(0, min(_ceiling(ratio.real), _ceiling(ratio.imag)))
     if ratio == 0 and span != 0:  # an underflow, or a step of infinity
@@ -103,7 +105,7 @@ def _ceiling(value: float) -> int:
     return ceil(value)
 
 
-def _arange_block(ends: Any, low: int, high: int) -> Any:
+def _arange_block(ends: Array, low: int, high: int) -> Any:
     """Elements `low` to `high` of the range whose first two elements are `ends`."""
     kind = ends.dtype.kind
     if kind == "b":
@@ -128,7 +130,7 @@ def _arange_block(ends: Any, low: int, high: int) -> Any:
     return block
 
 
-def _float_range(ends: Any, low: int, high: int) -> Any:
+def _float_range(ends: Array, low: int, high: int) -> Any:
     """``start + i * delta``, in the precision that NumPy computes in."""
     working = np.float32 if ends.dtype == np.float16 else ends.dtype
     start, following = ends.astype(working)
@@ -138,7 +140,7 @@ def _float_range(ends: Any, low: int, high: int) -> Any:
     return values
 
 
-def positions(low: int, high: int, dtype: Any) -> Any:
+def positions(low: int, high: int, dtype: DTypeLike) -> Any:
     """``numpy.arange(n, dtype=dtype)[low:high]``, without making the rest."""
     exact = high <= 1 << 53  # as float64, from which it takes one rounding to any other
     values = np.arange(float(low), float(high)) if exact else np.arange(low, high)
@@ -148,15 +150,14 @@ def positions(low: int, high: int, dtype: Any) -> Any:
 # -- linspace and its kin ------------------------------------------------------------------------
 
 
-@creates(np.linspace)
-@as_numpy_makes_them(np.linspace)
+@creates(np.linspace, alone=MadeAlone())
 def linspace(
-    start: Any,
-    stop: Any,
-    num: Any = 50,
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int | DistArray = 50,
     endpoint: bool = True,
     retstep: bool = False,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
     *,
     device: str | None = None,
@@ -187,21 +188,21 @@ def linspace(
     return (result, line.step) if retstep else result
 
 
-def _limit(value: Any) -> Any:
+def _limit(value: ArrayLike) -> Any:
     weak = isinstance(value, (int, float, complex, DistArray))
     return value if weak else np.asanyarray(value)
 
 
-def _probe(limit: Any) -> Any:
-    """Something of the same dtype and no size, to ask NumPy what comes out."""
+def _probe(limit: Array) -> Any:
+    """A limit without elements but with its data type, to ask NumPy about that of the result."""
     return limit if not np.ndim(limit) else np.empty((0,), limit.dtype)
 
 
 class _Line:
-    """Samples between limits that may be arrays, computed as NumPy computes them."""
+    """Samples between limits, which may be arrays, computed as NumPy computes them."""
 
     def __init__(
-        self, limits: list[Any], num: int, endpoint: bool, inexact: Any, mesh: DeviceMesh | None
+        self, limits: list[Any], num: int, endpoint: bool, inexact: DType, mesh: DeviceMesh | None
     ) -> None:
         start, stop = limits
         self.distributed = any(isinstance(limit, DistArray) for limit in limits)
@@ -216,11 +217,11 @@ class _Line:
         divisor = num - 1 if endpoint else num
         self.divisor = divisor
         self.step: Any = self.delta / divisor if divisor > 0 else np.nan
-        # Steps that underflow need another order of operations, for all elements alike.
+        # If one step underflows, NumPy takes another order of operations for all elements.
         self.underflows = divisor > 0 and bool(np.any(self.step == 0))
 
     def sampled(
-        self, dtype: np.dtype[Any], axis: int, device: str | None, placements: Placements | None
+        self, dtype: DType, axis: int, device: str | None, placements: Placements | None
     ) -> DistArray:
         """All samples, with the samples along `axis`."""
         if not self.distributed:
@@ -239,7 +240,7 @@ class _Line:
         moves = placements is not None or self.asked not in (None, mesh)
         return distribute(result, self.asked, placements) if moves else result
 
-    def _block(self, parts: list[Any], low: int, high: int, dtype: np.dtype[Any], axis: int) -> Any:
+    def _block(self, parts: list[Any], low: int, high: int, dtype: DType, axis: int) -> Any:
         start, stop, delta, step = parts
         block = positions(low, high, self.inexact).reshape((-1,) + (1,) * len(self.shape))
         if self.distributed:
@@ -259,7 +260,7 @@ class _Line:
 
 
 def _part(x: Any, shape: tuple[int, ...], section: list[tuple[int, int]]) -> Any:
-    """The elements of an array that broadcasts to `shape`, for a section of that."""
+    """The elements of an array, which broadcasts to `shape`, for a section of that shape."""
     if not np.ndim(x):
         return x
     key = []
@@ -269,15 +270,14 @@ def _part(x: Any, shape: tuple[int, ...], section: list[tuple[int, int]]) -> Any
     return x[tuple(key)]
 
 
-@creates(np.logspace)
-@as_numpy_makes_them(np.logspace)
+@creates(np.logspace, alone=MadeAlone())
 def logspace(
-    start: Any,
-    stop: Any,
-    num: Any = 50,
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int | DistArray = 50,
     endpoint: bool = True,
-    base: Any = 10.0,
-    dtype: Any = None,
+    base: ArrayLike = 10.0,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
     *,
     mesh: DeviceMesh | None = None,
@@ -287,31 +287,31 @@ def logspace(
 
     Cost
     ----
-    No message, unless distributed arguments lie differently.
+    No message, unless arguments are distributed differently.
     """
     if np.ndim(base):
         ndmax = max(np.ndim(value) for value in (start, stop, base))
-        start, stop, base = (_deepened(value, ndmax) for value in (start, stop, base))
+        start, stop, deep = (_deepened(value, ndmax) for value in (start, stop, base))
         place_of_base = np.lib.array_utils.normalize_axis_index(axis, ndmax + 1)
-        base = base[(slice(None),) * place_of_base + (None,)]
+        base = deep[(slice(None),) * place_of_base + (None,)]
     exponents = linspace(start, stop, num, endpoint, axis=axis, mesh=mesh, placements=placements)
     result: DistArray = np.power(plain(base), exponents)
     return result if dtype is None else result.astype(dtype, copy=False)
 
 
-def _deepened(value: Any, ndim: int) -> Any:
-    value = value if isinstance(value, DistArray) else np.asanyarray(value)
-    return value[(None,) * (ndim - value.ndim) + (...,)]
+def _deepened(value: ArrayLike, ndim: int) -> Any:
+    """The value as an array with so many dimensions, new ones first."""
+    x = value if isinstance(value, DistArray) else np.asanyarray(value)
+    return x[(None,) * (ndim - x.ndim) + (...,)]
 
 
-@creates(np.geomspace)
-@as_numpy_makes_them(np.geomspace)
+@creates(np.geomspace, alone=MadeAlone())
 def geomspace(
-    start: Any,
-    stop: Any,
-    num: Any = 50,
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int | DistArray = 50,
     endpoint: bool = True,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
     *,
     mesh: DeviceMesh | None = None,
@@ -333,7 +333,7 @@ def geomspace(
     working = np.result_type(*probes, float(num), np.zeros((), dtype))
     wanted = working if dtype is None else np.dtype(dtype)
     first, last = (limit.astype(working) for limit in limits)
-    # Rotated to the positive real axis, so that negative and complex limits have logarithms.
+    # Rotated to the positive real axis, where negative and complex limits have logarithms.
     sign = np.sign(first)
     first, last = first / sign, last / sign
     result = logspace(np.log10(first), np.log10(last), num, endpoint, 10.0, working, mesh=mesh)

@@ -1,4 +1,4 @@
-"""roll, tile, repeat, resize and copy: the same elements elsewhere, or more than once."""
+"""roll, tile, repeat, resize and copy: the same elements in other places, or more than once."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -10,22 +10,22 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, default_layout, implements, to_layout, wrap
 from distarray.array import portable as blocks
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.probes import as_axis
+from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.engines.assembling import Part, assemble
 from distarray.engines.reshaping import in_line, refitted, reshaped
 from distarray.layout import Cut, Layout, recounted_cut, rescaled_cut
 from distarray.ops.broadcasting import stretched
 from distarray.ops.joining import concatenate
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, Axes, Order, ShapeLike
 
-__all__ = ["balanced", "copy", "repeat", "resize", "roll", "tile"]
+__all__ = ["balanced", "copy", "is_balanced", "repeat", "resize", "roll", "tile"]
 
 
-@implements(np.roll, at=True)
-@as_numpy_on_one_rank(np.roll)
-def roll(a: Any, shift: Any, axis: Any = None) -> DistArray:
+@implements(np.roll, at=True, computes=False, alone=Alone())
+def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> DistArray:
     """The array with its elements shifted along some dimensions, round the end.
 
     Parameters
@@ -50,12 +50,12 @@ def roll(a: Any, shift: Any, axis: Any = None) -> DistArray:
     a = as_distarray(a)
     if axis is None:
         flat = np.broadcast_to(np.False_, (a.size,))
-        np.roll(flat[:0], shift, 0)  # raises for a shift that is none
+        np.roll(flat[:0], shift, 0)  # raises NumPy's error about the shift
         total = sum([int(amount) for amount in np.atleast_1d(shift)])
         return _assembled(a, _flat_runs(a.shape, total % (a.size or 1)))
     axes = normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
     if not a.ndim:
-        np.roll(np.empty((), bool), shift, axes)  # raises, for no axes, too
+        np.roll(np.empty((), bool), shift, axes)  # raises what NumPy raises
     pairs = np.broadcast(shift, axes)
     if pairs.ndim > 1:
         raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
@@ -66,7 +66,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> DistArray:
 
 
 def _shifted_runs(extent: int, shift: int) -> list[tuple[int, int, int, int]]:
-    """(origin in the result, start, length, times round the end) of one dimension's two parts."""
+    """One dimension's two parts: (origin in the result, start, length, times round the end)."""
     parts = [(shift, 0, extent - shift, 0), (0, extent - shift, shift, 1)]
     return [part for part in parts if part[2]] or parts[:1]
 
@@ -77,7 +77,7 @@ def _rolled(a: DistArray, shifts: dict[int, int]) -> DistArray:
 
 
 def _flat_runs(shape: tuple[int, ...], shift: int) -> list[Any]:
-    """The boxes that a shift of the flattened array moves, each as a whole."""
+    """The boxes that a shift of the flattened array moves as wholes."""
     found: list[Any] = [((), (), (), 0)]
     row = 1
     for extent in reversed(shape):
@@ -100,9 +100,8 @@ def _assembled(a: DistArray, runs: Sequence[Any]) -> DistArray:
     return assemble(a.shape, a.dtype, parts, a.mesh, a.layout)
 
 
-@implements(np.tile, at=True)
-@as_numpy_on_one_rank(np.tile)
-def tile(A: Any, reps: Any) -> DistArray:
+@implements(np.tile, at=True, computes=False, alone=Alone())
+def tile(A: ArrayLike, reps: int | Sequence[int]) -> DistArray:
     """The array repeated as a whole along each dimension.
 
     Parameters
@@ -110,12 +109,12 @@ def tile(A: Any, reps: Any) -> DistArray:
     A : DistArray
         Any placement.
     reps : int or sequence of int
-        How often along each dimension, the last ones if there are fewer.
+        How often along each dimension; fewer numbers are those of the last dimensions.
 
     Returns
     -------
     DistArray
-        A dimension that is sharded stays so, cut canonically. A large result of a replicated
+        A sharded dimension stays sharded, with the canonical cut. A large result of a replicated
         array is sharded.
 
     Cost
@@ -146,9 +145,9 @@ def tile(A: Any, reps: Any) -> DistArray:
 
 
 def _whole_where_often(a: DistArray, times: Sequence[int]) -> DistArray:
-    """Dimensions whole on all ranks of which every rank's new block holds all indices.
+    """The array, whole along dimensions of which every rank's new block holds all indices.
 
-    One copy of each element then goes to each rank, and not one for each repetition.
+    Each rank then receives each element once, and not once for each repetition.
     """
     often = [
         dim
@@ -160,9 +159,8 @@ def _whole_where_often(a: DistArray, times: Sequence[int]) -> DistArray:
     return to_layout(a, a.layout.without_cut(often))
 
 
-@implements(np.repeat)
-@as_numpy_on_one_rank(np.repeat)
-def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
+@implements(np.repeat, computes=False, alone=Alone())
+def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> DistArray:
     """The array with each index along a dimension repeated.
 
     Parameters
@@ -178,26 +176,26 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
     -------
     DistArray
         Every element stays on its rank, with its repetitions; blocks differ in length where the
-        counts do. If one then is more than twice as long as it need be, the result is cut anew.
+        counts do. If one is more than twice as long as in an even cut, the result is cut anew.
 
     Cost
     ----
     None where `repeats` is known on all ranks. A sharded `repeats` is brought to where the
-    elements are, the ranks agree that none is negative, and one integer a rank is gathered along
-    the mesh dimensions that cut `axis`.
+    elements are, the ranks agree that no count is negative, and one integer a rank is gathered
+    along the mesh dimensions that cut `axis`.
 
     Raises
     ------
     ValueError
-        If a count is negative, or there are not as many as indices; on all ranks alike.
+        If a count is negative, or there are not as many counts as indices; on all ranks alike.
     """
     x = as_distarray(a)
     axis = axis if axis is None else as_axis(axis)
     counts = _as_counts(repeats)
     if axis is None:
-        x, axis = in_line(x).plain(), 0  # may lie on one rank, if it is short
+        x, axis = in_line(x).plain(), 0  # a short one may lie on one rank
     elif not x.ndim:
-        x = in_line(x)  # NumPy takes a number for a line of one, with an axis as well
+        x = in_line(x)  # NumPy takes a number for a line of one
     axis = normalize_axis_index(axis, x.ndim)
     _check_counts(counts, x.shape[axis])
     if isinstance(counts, DistArray):
@@ -209,7 +207,8 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
         times = max(counts.item(), 0)
         scaled = rescaled_cut(cut, times) if times else None
         nothing = Cut.chunked(0, cut.mesh_dims, cut.radix)
-        return _with_cut(x, x.to_local().repeat(times, axis), axis, scaled or nothing)
+        layout = x.layout.replace(axis, scaled or nothing)
+        return wrap(x.to_local().repeat(times, axis), layout, x.mesh)
     if cut.mesh_dims:
         below = np.concatenate(([0], np.cumsum(counts)))
         ends = [cut.interval(part) for part in range(cut.parts)]
@@ -217,12 +216,11 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> DistArray:
     else:
         found = Cut.whole(int(counts.sum()))
     start, stop = x.layout.section(x.mesh.coords)[axis]
-    return balanced(
-        _with_cut(x, blocks.repeat(x.to_local(), counts[start:stop], axis), axis, found), axis
-    )
+    block = blocks.repeat(x.to_local(), counts[start:stop], axis)
+    return balanced(wrap(block, x.layout.replace(axis, found), x.mesh), axis)
 
 
-def _times(reps: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _times(reps: int | Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...]:
     """How often to repeat along each dimension; raises what :func:`numpy.tile` raises."""
     times = tuple(reps) if np.iterable(reps) else (reps,)
     if all(n == 1 for n in times):
@@ -232,8 +230,8 @@ def _times(reps: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(map(index, times))
 
 
-def _as_counts(repeats: Any) -> Any:
-    """Counts as integers, by the rules of :func:`numpy.repeat`; a DistArray stays one."""
+def _as_counts(repeats: ArrayLike) -> Any:
+    """Counts as integers, by the rules of :func:`numpy.repeat`; a DistArray stays distributed."""
     if isinstance(repeats, DistArray):
         _check_depth(repeats)
         np.empty(0, repeats.dtype).astype(np.intp, casting="safe")
@@ -241,17 +239,17 @@ def _as_counts(repeats: Any) -> Any:
     if isinstance(repeats, np.ndarray):
         _check_depth(repeats)
         return repeats.astype(np.intp, casting="safe", copy=False)
-    counts = np.asarray(repeats, np.intp)  # numbers of Python's and lists of them are rounded down
+    counts = np.asarray(repeats, np.intp)  # Python's numbers, and lists of them, are rounded down
     _check_depth(counts)
     return counts
 
 
-def _check_depth(counts: Any) -> None:
+def _check_depth(counts: DistArray | Array) -> None:
     if counts.ndim > 1:
         raise ValueError("object too deep for desired array")
 
 
-def _check_counts(counts: Any, extent: int) -> None:
+def _check_counts(counts: DistArray | Array, extent: int) -> None:
     if counts.size != 1 and counts.shape[0] != extent:
         raise ValueError(
             f"operands could not be broadcast together with shape ({extent},) ({counts.shape[0]},)"
@@ -265,47 +263,45 @@ def _repeated_by_distributed(a: DistArray, repeats: DistArray, axis: int) -> Dis
     agree(mesh.group, negative if (counts < 0).any() else None)
     lengths = shared_lengths(int(counts.sum()), cut, mesh)
     found = recounted_cut(cut, lengths) if cut.mesh_dims else Cut.whole(lengths[0])
-    return balanced(_with_cut(a, blocks.repeat(a.to_local(), counts, axis), axis, found), axis)
+    block = blocks.repeat(a.to_local(), counts, axis)
+    return balanced(wrap(block, a.layout.replace(axis, found), mesh), axis)
 
 
-def shared_lengths(length: int, cut: Cut, mesh: Any) -> list[int]:
-    """The length of each block of a dimension, of which every rank knows its own."""
+def shared_lengths(length: int, cut: Cut, mesh: DeviceMesh) -> list[int]:
+    """The length of each block of a dimension, where every rank knows the length of its own."""
     if not cut.mesh_dims:
         return [length]
     group = mesh.subgroup(cut.mesh_dims)
     return [int(n) for n in group.allgather(np.array(length), "lengths of blocks").ravel()]
 
 
-def _with_cut(a: DistArray, block: Array, axis: int, cut: Cut) -> DistArray:
-    cuts = list(a.layout.cuts)
-    cuts[axis] = cut
-    return wrap(block, a.layout.with_cuts(cuts), a.mesh)
-
-
 def balanced(x: DistArray, axis: int) -> DistArray:
-    """`x` itself, or cut anew if a block along `axis` is more than twice as long as it need be.
+    """`x` itself, or cut anew if a block along `axis` is much longer than it need be.
 
-    Ragged blocks cost nothing to keep, but what follows takes as long as the longest.
+    Ragged blocks cost nothing to keep, but later work takes as long as the longest of them.
     """
     cut = x.layout.cuts[axis]
+    if is_balanced(cut):
+        return x
+    even = Cut.chunked(cut.extent, cut.mesh_dims, cut.radix)
+    return to_layout(x, x.layout.replace(axis, even))
+
+
+def is_balanced(cut: Cut) -> bool:
+    """Whether no part is more than twice as long as the parts of an even cut."""
     if cut.parts == 1:
-        return x
-    longest = max([b - a for a, b in map(cut.interval, range(cut.parts))])
-    if longest <= 2 * -(-cut.extent // cut.parts):
-        return x
-    cuts = list(x.layout.cuts)
-    cuts[axis] = Cut.chunked(cut.extent, cut.mesh_dims, cut.radix)
-    return to_layout(x, x.layout.with_cuts(cuts))
+        return True
+    longest = max([stop - start for start, stop in map(cut.interval, range(cut.parts))])
+    return longest <= 2 * -(-cut.extent // cut.parts)
 
 
-@implements(np.resize, at=True)
-@as_numpy_on_one_rank(np.resize)
-def resize(a: Any, new_shape: Any) -> DistArray:
+@implements(np.resize, at=True, computes=False, alone=Alone())
+def resize(a: ArrayLike, new_shape: ShapeLike) -> DistArray:
     """The array's elements in C order, over and over, in another shape. See :func:`numpy.resize`.
 
     Cost
     ----
-    One message a pair of ranks for what changes rank, twice where the array is there more than
+    One message a pair of ranks for what changes rank, two where the array is repeated more than
     twice, and what :func:`reshape` costs.
     """
     shape = (new_shape,) if isinstance(new_shape, (int, np.integer)) else tuple(new_shape)
@@ -325,9 +321,8 @@ def resize(a: Any, new_shape: Any) -> DistArray:
     return refitted(concatenate([repeated, flat[:rest]]), shape)
 
 
-@implements(np.copy, at=True)
-@as_numpy_on_one_rank(np.copy)
-def copy(a: Any, order: Any = "K", subok: bool = False) -> DistArray:
+@implements(np.copy, at=True, computes=False, alone=Alone())
+def copy(a: ArrayLike, order: Order = "K", subok: bool = False) -> DistArray:
     """A copy with memory of its own and the canonical cut.
 
     Parameters
@@ -345,7 +340,7 @@ def copy(a: Any, order: Any = "K", subok: bool = False) -> DistArray:
 
     Cost
     ----
-    None for an array with the canonical cut. For a view, what the canonical blocks lack.
+    None for an array with the canonical cut. For a view, the elements that canonical blocks lack.
     """
     a = as_distarray(a)
     layout = a.layout.settled().canonical()
@@ -356,14 +351,12 @@ def copy(a: Any, order: Any = "K", subok: bool = False) -> DistArray:
 
 
 def _spread(a: DistArray) -> Layout:
-    """Where an array goes that one coordinate of a mesh dimension holds: over all of them."""
+    """The layout of the copy of an array that one coordinate holds: over all coordinates."""
     wanted = default_layout(a.shape, a.itemsize, a.mesh)
     settled = a.layout.settled().canonical()
     free = [d for d, cut in enumerate(settled.cuts) if not cut.mesh_dims]
     if wanted.is_replicated or not free:
         return settled
     dim = max(free, key=lambda d: a.shape[d])
-    cuts = list(settled.cuts)
     radix = tuple([a.mesh.shape[m] for m in a.layout.ats])
-    cuts[dim] = Cut.chunked(a.shape[dim], a.layout.ats, radix)
-    return Layout.from_cuts(cuts, a.mesh.shape)
+    return settled.replace(dim, Cut.chunked(a.shape[dim], a.layout.ats, radix))

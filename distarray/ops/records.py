@@ -3,24 +3,25 @@
 import operator
 from typing import Any
 
-from distarray.array import implements
+from distarray.array import Objects, implements
 from distarray.engines.blockwise import apply_blockwise
+from distarray.typing import ArrayLike
 
 __all__ = ["equal_records", "unequal_records"]
 
 
-@implements(operator.eq)
-def equal_records(a: Any, b: Any) -> Any:
+@implements(operator.eq, objects=Objects.ENGINE)
+def equal_records(a: ArrayLike, b: ArrayLike) -> Any:
     """Whether records are equal, field by field; operands broadcast.
 
     Cost
     ----
-    Nothing where the operands lie alike; else one message a pair of ranks for what has to move.
+    Nothing if the operands are laid out alike; else one message a pair of ranks for what moves.
     """
     return apply_blockwise(operator.eq, (a, b))
 
 
-@implements(operator.ne)
-def unequal_records(a: Any, b: Any) -> Any:
+@implements(operator.ne, objects=Objects.ENGINE)
+def unequal_records(a: ArrayLike, b: ArrayLike) -> Any:
     """Whether records differ in a field; as :func:`equal_records`."""
     return apply_blockwise(operator.ne, (a, b))

@@ -1,6 +1,6 @@
 """Reductions: sum, prod, max, min, any, all, count_nonzero, ptp.
 
-Each is one ufunc handed to the engine in :mod:`distarray.engines.reducing`.
+Each is one ufunc, reduced by the engine in :mod:`distarray.engines.reducing`.
 """
 
 from functools import lru_cache
@@ -8,22 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import as_distarray, implements
+from distarray.array import DistArray, as_distarray, implements
 from distarray.engines.reducing import NoValue, Plan, finish, place, reduce
 from distarray.layout import Fold, Layout
+from distarray.typing import ArrayLike, Axes, DTypeLike
 
 __all__ = ["all", "amax", "amin", "any", "count_nonzero", "max", "min", "prod", "ptp", "sum"]
 
 
 @implements(np.sum, through={Fold.SUM}, at=True)
 def sum(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = NoValue,
-    initial: Any = NoValue,
-    where: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    out: DistArray | None = None,
+    keepdims: bool = NoValue,
+    initial: ArrayLike = NoValue,
+    where: ArrayLike = NoValue,
 ) -> Any:
     """Sum of the elements over axes; see :func:`numpy.sum`.
 
@@ -42,13 +43,13 @@ def sum(
 
 @implements(np.prod, through={Fold.PROD}, at=True)
 def prod(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = NoValue,
-    initial: Any = NoValue,
-    where: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    out: DistArray | None = None,
+    keepdims: bool = NoValue,
+    initial: ArrayLike = NoValue,
+    where: ArrayLike = NoValue,
 ) -> Any:
     """Product of the elements over axes; see :func:`numpy.prod`.
 
@@ -61,12 +62,12 @@ def prod(
 
 @implements(np.max, through={Fold.MAX}, at=True)
 def max(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: Any = NoValue,
-    initial: Any = NoValue,
-    where: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    out: DistArray | None = None,
+    keepdims: bool = NoValue,
+    initial: ArrayLike = NoValue,
+    where: ArrayLike = NoValue,
 ) -> Any:
     """Largest element over axes, NaN first; see :func:`numpy.max`.
 
@@ -79,12 +80,12 @@ def max(
 
 @implements(np.amax, through={Fold.MAX}, at=True)
 def amax(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: Any = NoValue,
-    initial: Any = NoValue,
-    where: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    out: DistArray | None = None,
+    keepdims: bool = NoValue,
+    initial: ArrayLike = NoValue,
+    where: ArrayLike = NoValue,
 ) -> Any:
     """:func:`max` under its other name."""
     return reduce(np.maximum, a, axis, None, out, keepdims, initial, where)
@@ -92,12 +93,12 @@ def amax(
 
 @implements(np.min, through={Fold.MIN}, at=True)
 def min(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: Any = NoValue,
-    initial: Any = NoValue,
-    where: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    out: DistArray | None = None,
+    keepdims: bool = NoValue,
+    initial: ArrayLike = NoValue,
+    where: ArrayLike = NoValue,
 ) -> Any:
     """Smallest element over axes, NaN first; see :func:`numpy.min`.
 
@@ -110,12 +111,12 @@ def min(
 
 @implements(np.amin, through={Fold.MIN}, at=True)
 def amin(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: Any = NoValue,
-    initial: Any = NoValue,
-    where: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    out: DistArray | None = None,
+    keepdims: bool = NoValue,
+    initial: ArrayLike = NoValue,
+    where: ArrayLike = NoValue,
 ) -> Any:
     """:func:`min` under its other name."""
     return reduce(np.minimum, a, axis, None, out, keepdims, initial, where)
@@ -123,7 +124,12 @@ def amin(
 
 @implements(np.any, through={Fold.ANY}, at=True)
 def any(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NoValue, *, where: Any = NoValue
+    a: ArrayLike,
+    axis: Axes = None,
+    out: DistArray | None = None,
+    keepdims: bool = NoValue,
+    *,
+    where: ArrayLike = NoValue,
 ) -> Any:
     """Whether any element is true, over axes; see :func:`numpy.any`.
 
@@ -136,7 +142,12 @@ def any(
 
 @implements(np.all, through={Fold.ALL}, at=True)
 def all(
-    a: Any, axis: Any = None, out: Any = None, keepdims: Any = NoValue, *, where: Any = NoValue
+    a: ArrayLike,
+    axis: Axes = None,
+    out: DistArray | None = None,
+    keepdims: bool = NoValue,
+    *,
+    where: ArrayLike = NoValue,
 ) -> Any:
     """Whether all elements are true, over axes; see :func:`numpy.all`.
 
@@ -148,7 +159,7 @@ def all(
 
 
 @implements(np.count_nonzero, at=True)
-def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
+def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Any:
     """Number of elements that are not zero, over axes; see :func:`numpy.count_nonzero`.
 
     Cost
@@ -156,11 +167,11 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     As :func:`sum`, with integers.
     """
     x = as_distarray(a)
-    plan = _counting(x.layout, axis, bool(keepdims))
     if axis is not None:
-        np.zeros((), x.dtype).astype(bool)  # raises what NumPy raises of records
+        np.zeros((), x.dtype).astype(bool)  # raises what NumPy raises about records
+    plan = _counting(x.layout, axis, bool(keepdims))
     if x.block.size and x.layout.holds(x.mesh.coords):
-        # Of all axes NumPy counts much faster than of those that it is told.
+        # Over all axes NumPy counts much faster if they are not named.
         axes = None if len(plan.axes) == x.ndim else plan.axes
         part = x.mesh.asarray(np.count_nonzero(x.block, axis=axes))
         if plan.keepdims:
@@ -171,14 +182,16 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _counting(layout: Layout, axis: Any, keepdims: bool) -> Plan:
+def _counting(layout: Layout, axis: Axes, keepdims: bool) -> Plan:
     """The plan of a count; raises NumPy's errors about the axis."""
     np.count_nonzero(np.zeros([0] * layout.ndim), axis)
     return place(layout, axis, keepdims, np.dtype(np.intp))
 
 
 @implements(np.ptp)
-def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NoValue) -> Any:
+def ptp(
+    a: ArrayLike, axis: Axes = None, out: DistArray | None = None, keepdims: bool = NoValue
+) -> Any:
     """Largest minus smallest element over axes; see :func:`numpy.ptp`.
 
     Cost
@@ -186,4 +199,5 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NoValue) -> A
     As :func:`max` and :func:`min`.
     """
     largest = reduce(np.maximum, a, axis, None, out, keepdims)
-    return np.subtract(largest, reduce(np.minimum, a, axis, None, None, keepdims), out)
+    smallest = reduce(np.minimum, a, axis, None, None, keepdims)
+    return np.subtract(largest, smallest, out)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""reshape and ravel: views where every element can stay on its rank, one redistribution else."""
+"""reshape and ravel: a view if every element can stay on its rank, else one redistribution."""
 
 from math import prod
 from typing import Any
@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, implements
-from distarray.array.storage import (
-    is_contiguous,
-    stored_order,
-)
+from distarray.array.storage import is_contiguous, stored_order
 from distarray.array.views import permuted
 from distarray.engines.reshaping import Groups, reshaped
+from distarray.typing import ArrayLike, Order, Shape, ShapeLike
 
 __all__ = ["ravel", "reshape"]
 
 _FLAG = np.empty((), np.bool_)
 
 
-@implements(np.reshape, at=True)
-def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None) -> DistArray:
+@implements(np.reshape, at=True, computes=False)
+def reshape(
+    a: ArrayLike, /, shape: ShapeLike, order: Order = "C", *, copy: bool | None = None
+) -> DistArray:
     """The array's elements, in the same order, in another shape.
 
     Parameters
@@ -29,7 +29,7 @@ def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None
     shape : int or tuple of int
         The new shape; one extent may be -1 and follows from the others.
     order : {"C", "F", "A"}
-        In which order elements are read and placed. "A" is "F" where the blocks are stored so.
+        The order in which elements are read and placed. "A" is "F" if the blocks are stored so.
     copy : bool, optional
         True copies always, False never. By default the result is a view where that is possible.
 
@@ -46,8 +46,8 @@ def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None
     ----
     None for a view. For a copy that moves, each rank sends what it holds of another's new block
     and nothing else, in up to 2 k - 1 messages a pair where k dimensions are merged; memory for
-    source and result. Where dimensions are merged and some rank has a single index of one of them,
-    ranks agree by one allreduce of an integer on whether it is a view; for ``order="A"``, too.
+    source and result. If dimensions are merged of which some rank has a single index, and for
+    ``order="A"``, the ranks agree by one allreduce of an integer on whether it is a view.
 
     Raises
     ------
@@ -56,17 +56,17 @@ def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None
         ranks alike.
     """
     a = as_distarray(a)
-    shape = _new_shape(a.size, shape, order)
+    wanted = _new_shape(a.size, shape, order)
     if order in ("A", "a"):
         order = "F" if _is_fortran(a) else "C"
     if order in ("F", "f"):
-        turned = reshaped(permuted(a, range(a.ndim)[::-1]), shape[::-1], copy)
+        turned = reshaped(permuted(a, range(a.ndim)[::-1]), wanted[::-1], copy)
         return permuted(turned, range(turned.ndim)[::-1])
-    return reshaped(a, shape, copy)
+    return reshaped(a, wanted, copy)
 
 
-@implements(np.ravel, at=True)
-def ravel(a: Any, order: Any = "C") -> DistArray:
+@implements(np.ravel, at=True, computes=False)
+def ravel(a: ArrayLike, order: Order = "C") -> DistArray:
     """The array in one dimension; a view where it is contiguous and :func:`reshape` gives one.
 
     Parameters
@@ -86,11 +86,11 @@ def ravel(a: Any, order: Any = "C") -> DistArray:
     As :func:`reshape`.
     """
     a = as_distarray(a)
-    _FLAG.ravel(order)  # raises for an order that is none
-    order = order.upper()
-    if order == "K":
+    _FLAG.ravel(order)  # raises NumPy's error about the order
+    letter = order.upper()
+    if letter == "K":
         a = permuted(a, stored_order(a))
-    elif order == "F" or (order == "A" and _is_fortran(a)):
+    elif letter == "F" or (letter == "A" and _is_fortran(a)):
         a = permuted(a, range(a.ndim)[::-1])
     return reshaped(a, (a.size,), viewable=_is_contiguous)
 
@@ -100,20 +100,30 @@ def _is_contiguous(x: DistArray, groups: Groups, everywhere: bool) -> bool:
 
 
 def _is_fortran(x: DistArray) -> bool:
-    """Whether an array is stored in Fortran order and not in C order, too."""
+    """Whether an array is stored in Fortran order, and not in C order as well."""
     return x.ndim > 1 and is_contiguous(x, "F") and not is_contiguous(x, "C")
 
 
-def _new_shape(size: int, shape: Any, order: Any) -> tuple[int, ...]:
-    """The new shape with -1 filled in; for all but the plainest, NumPy is asked."""
+def _new_shape(size: int, shape: ShapeLike, order: Order) -> Shape:
+    """The new shape with -1 filled in; NumPy is asked about all but the plainest."""
     dims = (shape,) if type(shape) is int else shape
+    found = None
     if type(dims) is tuple and size and order == "C":
-        known = abs(prod(dims)) if all(type(n) is int and n for n in dims) else 0
-        if known and not size % known:
-            negative = [n for n in dims if n < 0]
-            if not negative and known == size:
-                return dims
-            if negative == [-1]:
-                return tuple([size // known if n < 0 else n for n in dims])
-    found = np.broadcast_to(_FLAG, (size,)).reshape(shape, order=order)
-    return tuple(found.shape)
+        found = _filled_in(size, dims)
+    if found is None:
+        flat: Any = np.broadcast_to(_FLAG, (size,))
+        found = flat.reshape(shape, order=order).shape
+    return found
+
+
+def _filled_in(size: int, dims: tuple[int, ...]) -> Shape | None:
+    """Positive extents of the right product, of which one may be -1; None for anything else."""
+    known = abs(prod(dims)) if all(type(n) is int and n for n in dims) else 0
+    if not known or size % known:
+        return None
+    negative = [n for n in dims if n < 0]
+    if not negative and known == size:
+        return dims
+    if negative == [-1]:
+        return tuple([size // known if n < 0 else n for n in dims])
+    return None

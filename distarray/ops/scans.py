@@ -1,13 +1,13 @@
 """Scans: cumsum, cumprod, their nan- versions, and ``ufunc.accumulate``.
 
-Each rank scans its own block; the fold of all that lies before it then comes by one exclusive
-scan over the ranks along the axis (Blelloch, Prefix Sums and Their Applications, CMU-CS-90-190,
-1990), and is folded into the block in place.
+Each rank scans its own block. One exclusive scan over the ranks along the axis gives it the fold of
+everything before its block (Blelloch, Prefix Sums and Their Applications, CMU-CS-90-190, 1990),
+which it folds into the block in place.
 """
 
 import operator
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -20,27 +20,42 @@ from distarray.array import (
     implements,
     movement,
 )
-from distarray.array.portable import refuse_read_only, ufunc_method
+from distarray.array.portable import ufunc_method
+from distarray.array.probes import hollow, tiny
 from distarray.config import config
 from distarray.engines import chains, reproducible
 from distarray.engines.folds import RULES, Ufunc, exclusive, neutral
-from distarray.engines.reducing import loop_dtype, write
+from distarray.engines.reducing import check_target, loop_dtype, write
 from distarray.engines.reshaping import in_line
-from distarray.layout import Cut, Fold, Layout
-from distarray.typing import Array
+from distarray.layout import Cut, Fold, Layout, Partial
+from distarray.typing import Array, ArrayLike, Axis, DType, DTypeLike
 
 __all__ = [
+    "AxisOfUfunc",
     "accumulate",
     "cumprod",
     "cumsum",
     "cumulative_prod",
     "cumulative_sum",
+    "from_front",
     "nancumprod",
     "nancumsum",
+    "one_axis",
+    "order_matters",
+    "without_nan",
 ]
 
+#: The axis of a ufunc's method: one alone, as an integer or in a tuple.
+AxisOfUfunc: TypeAlias = int | tuple[int, ...] | None
 
-def accumulate(ufunc: Ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+
+def accumulate(
+    ufunc: Ufunc,
+    a: ArrayLike,
+    axis: AxisOfUfunc = 0,
+    dtype: DTypeLike | None = None,
+    out: DistArray | tuple[DistArray, ...] | None = None,
+) -> Any:
     """``ufunc.accumulate`` of a distributed array.
 
     Parameters
@@ -63,69 +78,91 @@ def accumulate(ufunc: Ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any 
     Cost
     ----
     Nothing if `axis` is not cut; else one exclusive scan of a slab of extent 1 over the ranks
-    along it, about log2(p) rounds. Ufuncs whose order matters: the ranks take turns, and agree on
-    errors by one allreduce of an integer.
+    along it, about log2(p) rounds. If the order of operations matters, the ranks take turns, and
+    one allreduce of an integer makes errors known to all.
     """
-    x: DistArray = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out))
-    if type(axis) is not int and axis is not None and type(axis) is not tuple:
-        axis = operator.index(axis)
-    out = out[0] if type(out) is tuple else out
-    kind, axis = _checked(ufunc, x, axis, dtype, out)
+    x = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out))
+    out = out[0] if isinstance(out, tuple) else out
+    dtype, kind, axis = _checked(ufunc, x, axis, dtype, out)
     if out is not None and not x.size:
         return out  # which may then have another shape
     if not x.layout.is_plain and not _passes(ufunc, x, kind):
         x = x.plain()
-    rule = RULES.get(ufunc)
-    if rule is None or (rule.rounds and kind.kind in "fc" and config.settings.reproducible):
+    if order_matters(ufunc, kind):
         block = _in_order(ufunc, x, axis, dtype, kind)
     else:
         block = _scanned(ufunc, x, axis, kind)
     return write(block, x.layout, x.mesh, out)
 
 
-def _passes(ufunc: Ufunc, x: DistArray, kind: np.dtype[Any]) -> bool:
+def _passes(ufunc: Ufunc, x: DistArray, kind: DType) -> bool:
+    """Whether the scan of a sum that is pending is the sum of the contributions' scans."""
     layout = x.layout
-    sums = all(layout.placements[m].op is Fold.SUM for m in layout.partials)  # type: ignore[attr-defined]
+    sums = all(layout.placements[m] == Partial(Fold.SUM) for m in layout.partials)
     linear = ufunc is np.add and sums and not layout.ats and kind == x.dtype
     return linear and not config.settings.reproducible
 
 
+def order_matters(ufunc: Ufunc, kind: DType) -> bool:
+    """Whether the result depends on the order of operations, which then is NumPy's."""
+    rule = RULES.get(ufunc)
+    if rule is None:
+        return True
+    return rule.rounds and kind.kind in "fc" and config.settings.reproducible
+
+
 def _checked(
-    ufunc: Ufunc, x: DistArray, axis: Any, dtype: Any, out: Any
-) -> tuple[np.dtype[Any], int]:
-    """The data type that is computed in and the axis counted from the front; NumPy's errors."""
+    ufunc: Ufunc, x: DistArray, axis: AxisOfUfunc, dtype: DTypeLike | None, out: DistArray | None
+) -> tuple[DTypeLike | None, DType, int]:
+    """The data types to ask for and of the result, and the axis counted from the front.
+
+    Raises NumPy's errors about them and about an `out`.
+    """
+    axis = one_axis(axis)
     if out is None:
-        kind = _probed(ufunc, x.layout, x.dtype, axis, dtype)
+        kind = _probed(ufunc, x.layout, x.dtype, axis, dtype)  # type: ignore[arg-type]
     else:
-        if isinstance(getattr(out, "block", out), np.generic):
-            raise TypeError("return arrays must be of ArrayType")
-        block = out.block if isinstance(out, DistArray) else out
-        refuse_read_only(block, "output array is read-only")
-        tiny = np.zeros([min(extent, 1) for extent in x.shape], x.dtype)
-        ufunc.accumulate(tiny, axis, dtype, np.zeros(tiny.shape, out.dtype))
-        if out.shape != x.shape and x.ndim == 1 and (x.size or not out.ndim):
-            # Not asked of NumPy, which dies of it where there are no elements.
-            raise ValueError("provided out is the wrong size for the accumulation.")
-        if out.shape != x.shape:
-            hollow = np.lib.stride_tricks.as_strided(np.zeros(1, x.dtype), x.shape, (0,) * x.ndim)
-            ufunc.accumulate(hollow, axis, dtype, np.empty(out.shape, out.dtype))
-        dtype = loop_dtype(ufunc, x, out) if dtype is None else dtype
-        kind = ufunc.accumulate(tiny, axis, dtype).dtype
-    axis = axis[0] if type(axis) is tuple else 0 if axis is None else axis
-    return kind, normalize_axis_index(axis, x.ndim)
+        dtype = _checked_out(ufunc, x, axis, dtype, out)
+        kind = ufunc.accumulate(tiny(x.shape, x.dtype), axis, dtype).dtype
+    return dtype, kind, from_front(axis, x.ndim)
+
+
+def _checked_out(
+    ufunc: Ufunc, x: DistArray, axis: AxisOfUfunc, dtype: DTypeLike | None, out: DistArray | Array
+) -> DTypeLike | None:
+    """The data type to compute in for an `out`; NumPy's errors about it."""
+    check_target(out)
+    probe = tiny(x.shape, x.dtype)
+    ufunc.accumulate(probe, axis, dtype, np.zeros(probe.shape, out.dtype))
+    if out.shape != x.shape and x.ndim == 1 and (x.size or not out.ndim):
+        # Not asked of NumPy, which crashes here where there are no elements.
+        raise ValueError("provided out is the wrong size for the accumulation.")
+    if out.shape != x.shape:
+        ufunc.accumulate(hollow(x.shape, x.dtype), axis, dtype, np.empty(out.shape, out.dtype))
+    return loop_dtype(ufunc, x, out) if dtype is None else dtype
+
+
+def one_axis(axis: AxisOfUfunc) -> AxisOfUfunc:
+    """An axis as methods of ufuncs read it: anything but None and a tuple is an integer."""
+    return axis if axis is None or isinstance(axis, tuple) else operator.index(axis)
+
+
+def from_front(axis: AxisOfUfunc, ndim: int) -> int:
+    """The axis of a ufunc's method counted from the front; None is the first."""
+    axis = axis[0] if isinstance(axis, tuple) else 0 if axis is None else axis
+    return normalize_axis_index(axis, ndim)
 
 
 @lru_cache(maxsize=1024)
 def _probed(
-    ufunc: Ufunc, layout: Layout, source: np.dtype[Any], axis: Any, dtype: Any
-) -> np.dtype[Any]:
-    tiny = np.zeros([min(extent, 1) for extent in layout.shape], source)
-    kind: np.dtype[Any] = ufunc.accumulate(tiny, axis, dtype).dtype
+    ufunc: Ufunc, layout: Layout, source: DType, axis: AxisOfUfunc, dtype: DTypeLike | None
+) -> DType:
+    kind: DType = ufunc.accumulate(tiny(layout.shape, source), axis, dtype).dtype
     return kind
 
 
-def _scanned(ufunc: Ufunc, x: DistArray, axis: int, kind: np.dtype[Any]) -> Array:
-    """This rank's part scanned by itself, then what lies before it folded in."""
+def _scanned(ufunc: Ufunc, x: DistArray, axis: int, kind: DType) -> Array:
+    """This rank's part, scanned by itself, with the fold of all earlier parts folded in."""
     dtype = None if kind.kind in "mM" else kind
     block: Array = ufunc_method(ufunc, "accumulate", x.block, axis, dtype)
     mesh, cut = x.mesh, x.layout.cuts[axis]
@@ -146,8 +183,8 @@ def _scanned(ufunc: Ufunc, x: DistArray, axis: int, kind: np.dtype[Any]) -> Arra
     return block
 
 
-def _in_order(ufunc: Ufunc, x: DistArray, axis: int, dtype: Any, kind: Any) -> Array:
-    """This rank's part of a scan whose order of operations counts."""
+def _in_order(ufunc: Ufunc, x: DistArray, axis: int, dtype: DTypeLike | None, kind: DType) -> Array:
+    """This rank's part of a scan whose result depends on the order of operations."""
     if ufunc in RULES:
         work = reproducible.in_order_dtype(ufunc, kind)
         return chains.accumulate(ufunc, x, axis, work).astype(kind, copy=False)
@@ -159,14 +196,10 @@ def _in_order(ufunc: Ufunc, x: DistArray, axis: int, dtype: Any, kind: Any) -> A
     return movement.moved(block, layout, x.layout, x.mesh)
 
 
-def _flat(a: Any) -> Any:
-    """The operand in one dimension, in C order."""
-    x = as_distarray(a)
-    return x if x.ndim == 1 else in_line(x)
-
-
 @implements(np.cumsum, through={Fold.SUM})
-def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+def cumsum(
+    a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: DistArray | None = None
+) -> Any:
     """Running total along an axis; see :func:`numpy.cumsum`.
 
     Returns
@@ -188,7 +221,9 @@ def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
 
 
 @implements(np.cumprod)
-def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+def cumprod(
+    a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: DistArray | None = None
+) -> Any:
     """Running product along an axis; see :func:`numpy.cumprod` and :func:`cumsum`.
 
     Cost
@@ -199,7 +234,9 @@ def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any
 
 
 @implements(np.nancumsum)
-def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+def nancumsum(
+    a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: DistArray | None = None
+) -> Any:
     """Running total with NaN as zero; see :func:`numpy.nancumsum`.
 
     Cost
@@ -210,7 +247,9 @@ def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> A
 
 
 @implements(np.nancumprod)
-def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+def nancumprod(
+    a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: DistArray | None = None
+) -> Any:
     """Running product with NaN as one; see :func:`numpy.nancumprod`.
 
     Cost
@@ -220,7 +259,7 @@ def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> 
     return _cumulated(np.multiply, without_nan(a, 1)[0], axis, dtype, out)
 
 
-def without_nan(a: Any, value: Any) -> tuple[DistArray, Array | None]:
+def without_nan(a: ArrayLike, value: float) -> tuple[DistArray, Array | None]:
     """The operand with NaN replaced, and where this rank's block had any; None for integers."""
     x = as_distarray(a)
     if x.dtype.kind not in "fc":
@@ -229,10 +268,12 @@ def without_nan(a: Any, value: Any) -> tuple[DistArray, Array | None]:
     return x.like(np.where(mask, x.dtype.type(value), x.block)), mask
 
 
-def _cumulated(ufunc: Ufunc, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
+def _cumulated(
+    ufunc: Ufunc, a: ArrayLike, axis: Axis, dtype: DTypeLike | None, out: DistArray | None
+) -> Any:
     x = as_distarray(a)
     if axis is None:
-        x, axis = _flat(x), 0
+        x, axis = x if x.ndim == 1 else in_line(x), 0
         if out is not None and out.shape != x.shape and x.size:
             raise ValueError("provided out is the wrong size for the accumulation.")
     elif not x.ndim:
@@ -245,7 +286,13 @@ def _cumulated(ufunc: Ufunc, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
 
 @implements(np.cumulative_sum, through={Fold.SUM})
 def cumulative_sum(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: Any = False
+    x: ArrayLike,
+    /,
+    *,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: DistArray | None = None,
+    include_initial: bool = False,
 ) -> Any:
     """Running total along an axis; see :func:`numpy.cumulative_sum`.
 
@@ -259,7 +306,13 @@ def cumulative_sum(
 
 @implements(np.cumulative_prod)
 def cumulative_prod(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: Any = False
+    x: ArrayLike,
+    /,
+    *,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: DistArray | None = None,
+    include_initial: bool = False,
 ) -> Any:
     """Running product along an axis; see :func:`numpy.cumulative_prod`.
 
@@ -270,7 +323,14 @@ def cumulative_prod(
     return _cumulative(np.multiply, x, axis, dtype, out, include_initial)
 
 
-def _cumulative(ufunc: Ufunc, a: Any, axis: Any, dtype: Any, out: Any, include_initial: Any) -> Any:
+def _cumulative(
+    ufunc: Ufunc,
+    a: ArrayLike,
+    axis: Axis,
+    dtype: DTypeLike | None,
+    out: DistArray | None,
+    include_initial: bool,
+) -> Any:
     x = as_distarray(a)
     if not x.ndim:
         x = x[..., None]
@@ -283,21 +343,20 @@ def _cumulative(ufunc: Ufunc, a: Any, axis: Any, dtype: Any, out: Any, include_i
     if not include_initial:
         return accumulate(ufunc, x, axis, dtype, out)
     axis = normalize_axis_index(operator.index(axis), x.ndim)
-    rest, first = [slice(None)] * x.ndim, [slice(None)] * x.ndim
-    rest[axis], first[axis] = slice(1, None), slice(0, 1)
+    before = (slice(None),) * axis
+    first, rest = (*before, slice(0, 1)), (*before, slice(1, None))
     if out is None:
         scanned = accumulate(ufunc, x, axis, dtype)
         out = empty(_longer(scanned.layout, axis), scanned.dtype, scanned.mesh)
-        out[tuple(rest)] = scanned
+        out[rest] = scanned
     else:
-        accumulate(ufunc, x, axis, dtype, out[tuple(rest)])
-    out[tuple(first)] = ufunc.identity
+        accumulate(ufunc, x, axis, dtype, out[rest])
+    out[first] = ufunc.identity
     return out
 
 
 def _longer(layout: Layout, axis: int) -> Layout:
     """The layout with one index more along an axis."""
-    cuts = list(layout.cuts)
-    cut = cuts[axis]
-    cuts[axis] = Cut.chunked(cut.extent + 1, cut.mesh_dims, cut.radix)
-    return Layout.from_cuts(cuts, layout.mesh_shape)
+    cut = layout.cuts[axis]
+    longer = Cut.chunked(cut.extent + 1, cut.mesh_dims, cut.radix)
+    return layout.settled().replace(axis, longer)

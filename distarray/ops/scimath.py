@@ -6,31 +6,32 @@ import numpy as np
 from numpy.lib import scimath
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.typing import ArrayLike
 
 __all__ = ["arccos", "arcsin", "arctanh", "log", "log10", "log2", "logn", "power", "sqrt"]
 
 _TO_SINGLE = frozenset("fbhBHF")
 
 
-def _complex_if(x: Any, outside: Any) -> DistArray:
+def _complex_if(x: DistArray, outside: DistArray) -> DistArray:
     """`x`, made complex if any of its elements is outside of the function's real domain."""
     if x.dtype.kind == "c" or not bool(np.any(outside)):
-        return x  # type: ignore[no-any-return]
+        return x
     return x.astype(np.complex64 if x.dtype.char in _TO_SINGLE else np.complex128)  # type: ignore[no-any-return]
 
 
-def _unless_negative(x: Any) -> DistArray:
+def _unless_negative(x: ArrayLike) -> DistArray:
     x = as_distarray(x)
     return x if x.dtype.kind == "c" else _complex_if(x, x < 0)
 
 
-def _unless_beyond_one(x: Any) -> DistArray:
+def _unless_beyond_one(x: ArrayLike) -> DistArray:
     x = as_distarray(x)
     return x if x.dtype.kind == "c" else _complex_if(x, abs(x) > 1)
 
 
 @implements(scimath.sqrt)
-def sqrt(x: Any) -> Any:
+def sqrt(x: ArrayLike) -> Any:
     """The square root, complex if any element is negative.
 
     Cost
@@ -41,32 +42,32 @@ def sqrt(x: Any) -> Any:
 
 
 @implements(scimath.log)
-def log(x: Any) -> Any:
+def log(x: ArrayLike) -> Any:
     """The natural logarithm, complex if any element is negative."""
     return np.log(_unless_negative(x))
 
 
 @implements(scimath.log10)
-def log10(x: Any) -> Any:
+def log10(x: ArrayLike) -> Any:
     """The logarithm of base 10, complex if any element is negative."""
     return np.log10(_unless_negative(x))
 
 
 @implements(scimath.log2)
-def log2(x: Any) -> Any:
+def log2(x: ArrayLike) -> Any:
     """The logarithm of base 2, complex if any element is negative."""
     return np.log2(_unless_negative(x))
 
 
 @implements(scimath.logn)
-def logn(n: Any, x: Any) -> Any:
+def logn(n: ArrayLike, x: ArrayLike) -> Any:
     """The logarithm of base n, complex if any element is negative."""
     mesh = common_mesh(n, x)
     return log(as_distarray(x, mesh)) / log(as_distarray(n, mesh))
 
 
 @implements(scimath.power)
-def power(x: Any, p: Any) -> Any:
+def power(x: ArrayLike, p: ArrayLike) -> Any:
     """Powers, complex if any base is negative; real if any exponent is a negative integer."""
     mesh = common_mesh(x, p)
     base, exponent = _unless_negative(as_distarray(x, mesh)), as_distarray(p, mesh)
@@ -76,18 +77,18 @@ def power(x: Any, p: Any) -> Any:
 
 
 @implements(scimath.arccos)
-def arccos(x: Any) -> Any:
+def arccos(x: ArrayLike) -> Any:
     """The inverse cosine, complex if any element is beyond 1 or -1."""
     return np.arccos(_unless_beyond_one(x))
 
 
 @implements(scimath.arcsin)
-def arcsin(x: Any) -> Any:
+def arcsin(x: ArrayLike) -> Any:
     """The inverse sine, complex if any element is beyond 1 or -1."""
     return np.arcsin(_unless_beyond_one(x))
 
 
 @implements(scimath.arctanh)
-def arctanh(x: Any) -> Any:
+def arctanh(x: ArrayLike) -> Any:
     """The inverse hyperbolic tangent, complex if any element is beyond 1 or -1."""
     return np.arctanh(_unless_beyond_one(x))

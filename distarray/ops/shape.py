@@ -1,10 +1,9 @@
-"""Views with the dimensions in another order, number or direction: nothing is ever sent.
+"""Views with the dimensions in another order, number or direction; nothing is sent.
 
-Each leaves every element on the rank that holds it and gives an array that shares memory with its
-operand.
+Every element stays on its rank, and the result shares memory with the operand.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import index
 from typing import Any
 
@@ -14,6 +13,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.array.views import everything, permuted
 from distarray.layout import Fold
+from distarray.typing import ArrayLike, Axes
 
 __all__ = [
     "expand_dims",
@@ -31,8 +31,8 @@ _ALL_FOLDS = tuple(Fold)
 # -- order of the dimensions ---------------------------------------------------------------------
 
 
-@implements(np.transpose, at=True)
-def transpose(a: Any, axes: Any = None) -> DistArray:
+@implements(np.transpose, at=True, computes=False)
+def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> DistArray:
     """The array with its dimensions reversed, or in a given order; a view.
 
     Parameters
@@ -53,23 +53,19 @@ def transpose(a: Any, axes: Any = None) -> DistArray:
     Raises
     ------
     ValueError
-        If `axes` is no permutation of the dimensions.
+        If `axes` is not a permutation of the dimensions.
     """
     x = as_distarray(a)
     if axes is None:
         return permuted(x, range(x.ndim)[::-1])
-    # NumPy's own reading of axes, with its errors, on an array without elements.
-    order = hollow(range(x.ndim)).transpose(axes).shape
+    # NumPy reads the axes, and raises its errors, of an array without elements; no two of its
+    # extents are equal, so that the new shape says where each dimension went.
+    order = np.empty(tuple(range(x.ndim)), np.bool_).transpose(axes).shape
     return permuted(x, order)
 
 
-def hollow(extents: Iterable[int]) -> np.ndarray[Any, Any]:
-    """A NumPy array of this shape that takes no memory."""
-    return np.broadcast_to(np.empty((), np.bool_), tuple(extents))
-
-
-@implements(np.swapaxes, at=True)
-def swapaxes(a: Any, axis1: int, axis2: int) -> DistArray:
+@implements(np.swapaxes, at=True, computes=False)
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> DistArray:
     """The array with two dimensions exchanged; a view. See :func:`numpy.swapaxes`."""
     x = as_distarray(a)
     first = normalize_axis_index(axis1, x.ndim, "axis1")
@@ -79,8 +75,10 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> DistArray:
     return permuted(x, order)
 
 
-@implements(np.moveaxis, at=True)
-def moveaxis(a: Any, source: Any, destination: Any) -> DistArray:
+@implements(np.moveaxis, at=True, computes=False)
+def moveaxis(
+    a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]
+) -> DistArray:
     """The array with some dimensions moved to other places; a view. See :func:`numpy.moveaxis`."""
     x = as_distarray(a)
     origins = normalize_axis_tuple(source, x.ndim, "source")
@@ -95,8 +93,8 @@ def moveaxis(a: Any, source: Any, destination: Any) -> DistArray:
     return permuted(x, order)
 
 
-@implements(np.rollaxis, at=True)
-def rollaxis(a: Any, axis: int, start: int = 0) -> DistArray:
+@implements(np.rollaxis, at=True, computes=False)
+def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> DistArray:
     """The array with one dimension moved before another; a view. See :func:`numpy.rollaxis`."""
     x = as_distarray(a)
     axis = normalize_axis_index(axis, x.ndim)
@@ -112,8 +110,8 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> DistArray:
     return permuted(x, order)
 
 
-@implements(np.matrix_transpose, at=True)
-def matrix_transpose(x: Any, /) -> DistArray:
+@implements(np.matrix_transpose, at=True, computes=False)
+def matrix_transpose(x: ArrayLike, /) -> DistArray:
     """The array with its last two dimensions exchanged; a view.
 
     See :func:`numpy.matrix_transpose`.
@@ -127,8 +125,8 @@ def matrix_transpose(x: Any, /) -> DistArray:
 # -- number of the dimensions --------------------------------------------------------------------
 
 
-@implements(np.expand_dims, at=True)
-def expand_dims(a: Any, axis: Any) -> DistArray:
+@implements(np.expand_dims, at=True, computes=False)
+def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> DistArray:
     """The array with dimensions of extent 1 added; a view. See :func:`numpy.expand_dims`."""
     x = as_distarray(a)
     added = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
@@ -138,14 +136,14 @@ def expand_dims(a: Any, axis: Any) -> DistArray:
     return x.sliced(tuple(entries))
 
 
-@implements(np.squeeze, at=True)
-def squeeze(a: Any, axis: Any = None) -> DistArray:
+@implements(np.squeeze, at=True, computes=False)
+def squeeze(a: ArrayLike, axis: int | tuple[int, ...] | None = None) -> DistArray:
     """The array without dimensions of extent 1: a view, or `a` itself where nothing is dropped.
 
     Parameters
     ----------
     a : DistArray
-        Where a dropped dimension is sharded, the array stays on the ranks that hold its one index.
+        Where a dropped dimension is sharded, the result stays on the ranks that hold its one index.
     axis : int or tuple of int, optional
         Which dimensions to drop; all of extent 1 by default.
 
@@ -175,15 +173,15 @@ def squeeze(a: Any, axis: Any = None) -> DistArray:
     return x.sliced(tuple(entries))
 
 
-def _no_axes(axis: Any) -> tuple[int, ...]:
-    """Axes of a 0-d array: NumPy lets a lone 0 or -1 pass here."""
+def _no_axes(axis: int | tuple[int, ...]) -> tuple[int, ...]:
+    """The axes to drop from a 0-d array: none; NumPy lets a lone 0 or -1 pass."""
     if isinstance(axis, tuple) or index(axis) not in (0, -1):
         return normalize_axis_tuple(axis, 0, "axis")
     return ()
 
 
 def _at_least(name: str, ndim: int) -> Any:
-    def at_least(*arys: Any) -> Any:
+    def at_least(*arys: ArrayLike) -> Any:
         mesh = common_mesh(*arys)
         found = [_with_dims(as_distarray(x, mesh), ndim) for x in arys]
         return found[0] if len(found) == 1 else tuple(found)
@@ -210,8 +208,8 @@ atleast_3d = implements(np.atleast_3d, at=True)(_at_least("atleast_3d", 3))
 # -- direction -----------------------------------------------------------------------------------
 
 
-@implements(np.flip, at=True)
-def flip(m: Any, axis: Any = None) -> DistArray:
+@implements(np.flip, at=True, computes=False)
+def flip(m: ArrayLike, axis: Axes = None) -> DistArray:
     """The array with the order along some dimensions reversed; a view. See :func:`numpy.flip`."""
     x = as_distarray(m)
     axes = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim)
@@ -228,8 +226,8 @@ def flipped(x: DistArray, axes: Sequence[int]) -> DistArray:
     return x.sliced(tuple(entries))
 
 
-@implements(np.fliplr, at=True)
-def fliplr(m: Any) -> DistArray:
+@implements(np.fliplr, at=True, computes=False)
+def fliplr(m: ArrayLike) -> DistArray:
     """The array reversed along axis 1; a view. See :func:`numpy.fliplr`."""
     x = as_distarray(m)
     if x.ndim < 2:
@@ -237,8 +235,8 @@ def fliplr(m: Any) -> DistArray:
     return flipped(x, (1,))
 
 
-@implements(np.flipud, at=True)
-def flipud(m: Any) -> DistArray:
+@implements(np.flipud, at=True, computes=False)
+def flipud(m: ArrayLike) -> DistArray:
     """The array reversed along axis 0; a view. See :func:`numpy.flipud`."""
     x = as_distarray(m)
     if x.ndim < 1:
@@ -246,8 +244,8 @@ def flipud(m: Any) -> DistArray:
     return flipped(x, (0,))
 
 
-@implements(np.rot90, at=True)
-def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> DistArray:
+@implements(np.rot90, at=True, computes=False)
+def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> DistArray:
     """The array turned by quarter turns in a plane; a view. See :func:`numpy.rot90`."""
     x = as_distarray(m)
     plane = tuple(axes)
@@ -270,23 +268,23 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> DistArray:
     return flipped(permuted(x, order), (second,))
 
 
-# -- what is known without looking at elements -----------------------------------------------------
+# -- shape and size, which need no element ---------------------------------------------------------
 
 
-@implements(np.shape, through=_ALL_FOLDS, at=True)
-def shape(a: Any) -> tuple[int, ...]:
+@implements(np.shape, through=_ALL_FOLDS, at=True, computes=False)
+def shape(a: ArrayLike) -> tuple[int, ...]:
     """The shape of an array, as a tuple of int."""
     return as_distarray(a).shape
 
 
-@implements(np.ndim, through=_ALL_FOLDS, at=True)
-def ndim(a: Any) -> int:
+@implements(np.ndim, through=_ALL_FOLDS, at=True, computes=False)
+def ndim(a: ArrayLike) -> int:
     """The number of dimensions of an array."""
     return as_distarray(a).ndim
 
 
-@implements(np.size, through=_ALL_FOLDS, at=True)
-def size(a: Any, axis: Any = None) -> int:
+@implements(np.size, through=_ALL_FOLDS, at=True, computes=False)
+def size(a: ArrayLike, axis: Axes = None) -> int:
     """The number of elements of an array, in all or along some dimensions."""
     x = as_distarray(a)
     if axis is None:

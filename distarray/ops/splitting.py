@@ -1,5 +1,6 @@
-"""Taking arrays apart: every piece is a view, and nothing is sent."""
+"""array_split, split, unstack and their kin: every piece is a view, and nothing is sent."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -8,12 +9,15 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements
 from distarray.ops.shape import moveaxis
+from distarray.typing import ArrayLike
 
 __all__ = ["array_split", "split", "unstack"]
 
 
-@implements(np.array_split, at=True)
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[DistArray]:
+@implements(np.array_split, at=True, computes=False)
+def array_split(
+    ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0
+) -> list[DistArray]:
     """Pieces of nearly equal length, or between given indices. See :func:`numpy.array_split`.
 
     Parameters
@@ -35,11 +39,12 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[DistA
     None.
     """
     ary = as_distarray(ary)
+    given: Any = indices_or_sections  # which of the two it is, NumPy too finds out by trying
     total = ary.shape[axis]
     try:
-        points = [0, *list(indices_or_sections), total]
+        points = [0, *list(given), total]
     except TypeError:
-        sections = int(indices_or_sections)
+        sections = int(given)
         if sections <= 0:
             raise ValueError("number sections must be larger than 0.") from None
         each, extras = divmod(total, sections)
@@ -49,20 +54,23 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[DistA
     return [ary[(*before, slice(start, stop))] for start, stop in pairwise(points)]
 
 
-@implements(np.split, at=True)
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[DistArray]:
+@implements(np.split, at=True, computes=False)
+def split(
+    ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0
+) -> list[DistArray]:
     """Pieces of equal length, or between given indices, as views. See :func:`numpy.split`."""
     ary = as_distarray(ary)
+    given: Any = indices_or_sections
     try:
-        len(indices_or_sections)
+        len(given)
     except TypeError:
-        if ary.shape[axis] % indices_or_sections:
+        if ary.shape[axis] % given:
             raise ValueError("array split does not result in an equal division") from None
     return array_split(ary, indices_or_sections, axis)
 
 
 def _split_along(name: str, least: int, axis: int) -> Any:
-    def split_along(ary: Any, indices_or_sections: Any) -> list[DistArray]:
+    def split_along(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[DistArray]:
         ary = as_distarray(ary)
         if ary.ndim < least:
             raise ValueError(f"{name} only works on arrays of {least} or more dimensions")
@@ -78,11 +86,11 @@ vsplit = implements(np.vsplit, at=True)(_split_along("vsplit", 2, 0))
 dsplit = implements(np.dsplit, at=True)(_split_along("dsplit", 3, 2))
 
 
-@implements(np.unstack, at=True)
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[DistArray, ...]:
+@implements(np.unstack, at=True, computes=False)
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[DistArray, ...]:
     """The subarrays along a dimension, without it; views. See :func:`numpy.unstack`.
 
-    Costs nothing, except that the elements of a 1-d array are scalars, which every rank receives.
+    Costs nothing; but the elements of a 1-d array are scalars, which every rank receives.
     """
     x = as_distarray(x)
     if x.ndim == 0:

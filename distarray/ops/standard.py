@@ -1,9 +1,10 @@
-"""What the array API standard asks beyond NumPy's own functions.
+"""Names of the array API standard that NumPy lacks, or gives another signature.
 
-NumPy's names, dtypes and signatures satisfy it but for the keyword `descending` of sort and
-argsort, and for devices, of which NumPy knows one.
+NumPy's names, data types and signatures satisfy the standard, except for the keyword `descending`
+of sort and argsort, and for devices, of which NumPy knows one.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,21 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray
 from distarray.comm import default_mesh
 from distarray.engines.reshaping import in_line
+from distarray.typing import ArrayLike, Axis
 
 __all__ = ["API_VERSION", "NamespaceInfo", "argsort", "sort"]
 
 #: The latest version of the standard that distarray.numpy satisfies.
 API_VERSION = "2025.12"
 
+# NumPy's stubs know these by overloads that arguments handed on do not match.
+_sort: Any = np.sort
+_argsort: Any = np.argsort
 _Info: Any = np.__array_namespace_info__
 
 
 class NamespaceInfo(_Info):  # type: ignore[misc]
-    """What the namespace can do, and on which devices; see the array API standard."""
+    """Capabilities, devices and data types of the namespace; see the array API standard."""
 
     __module__ = "distarray.numpy"
 
@@ -35,17 +40,19 @@ class NamespaceInfo(_Info):  # type: ignore[misc]
         own = default_mesh().device
         return ("cpu",) if own == "cpu" else ("cpu", own)
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
-        """The data types of arrays for which none is asked, by kind."""
+    def default_dtypes(self, *, device: str | None = None) -> dict[str, Any]:
+        """The data types of new arrays where none is given, by kind."""
         self._check(device)
         return super().default_dtypes()  # type: ignore[no-any-return]
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
-        """The data types of the standard, by name; those of one kind or of several."""
+    def dtypes(
+        self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None
+    ) -> dict[str, Any]:
+        """The data types of the standard by name: all, or those of one kind or several."""
         self._check(device)
         return super().dtypes(kind=kind)  # type: ignore[no-any-return]
 
-    def _check(self, device: Any) -> None:
+    def _check(self, device: str | None) -> None:
         if device not in (None, *self.devices()):
             raise ValueError(
                 f"Device not understood. There is {', '.join(map(repr, self.devices()))}, but "
@@ -54,12 +61,12 @@ class NamespaceInfo(_Info):  # type: ignore[misc]
 
 
 def sort(
-    a: Any,
-    axis: Any = -1,
-    kind: Any = None,
-    order: Any = None,
+    a: ArrayLike,
+    axis: Axis = -1,
+    kind: str | None = None,
+    order: str | Sequence[str] | None = None,
     *,
-    stable: Any = None,
+    stable: bool | None = None,
     descending: bool = False,
 ) -> Any:
     """A sorted copy; see :func:`numpy.sort`.
@@ -73,17 +80,17 @@ def sort(
     ----
     That of :func:`numpy.sort`.
     """
-    ascending = np.sort(a, axis, kind, order, stable=stable)
+    ascending = _sort(a, axis, kind, order, stable=stable)
     return np.flip(ascending, 0 if axis is None else axis) if descending else ascending
 
 
 def argsort(
-    a: Any,
-    axis: Any = -1,
-    kind: Any = None,
-    order: Any = None,
+    a: ArrayLike,
+    axis: Axis = -1,
+    kind: str | None = None,
+    order: str | Sequence[str] | None = None,
     *,
-    stable: Any = None,
+    stable: bool | None = None,
     descending: bool = False,
 ) -> Any:
     """The indices that sort an array; see :func:`numpy.argsort`.
@@ -92,19 +99,19 @@ def argsort(
     ----------
     descending : bool
         The array API standard's: from the largest element to the smallest, NaN first. Equal
-        elements keep their order, unless stable=False is asked.
+        elements keep their order, unless ``stable=False``.
 
     Cost
     ----
-    That of :func:`numpy.argsort`, and of reversing an array twice where `descending`.
+    That of :func:`numpy.argsort`; with `descending`, of reversing an array twice as well.
     """
     if not descending:
-        return np.argsort(a, axis, kind, order, stable=stable)
-    a = a if isinstance(a, DistArray) else np.asarray(a)
+        return _argsort(a, axis, kind, order, stable=stable)
+    x: Any = a if isinstance(a, DistArray) else np.asarray(a)
     if axis is None:
-        a, axis = in_line(a), 0
-    axis = normalize_axis_index(axis, a.ndim)
-    # Sorted from the far end and read backwards, equal elements come in their own order.
+        x, axis = in_line(x), 0
+    axis = normalize_axis_index(axis, x.ndim)
+    # Sorted from the far end and read backwards, equal elements keep their order.
     stable = True if stable is None and kind is None else stable
-    order = np.argsort(np.flip(a, axis), axis, kind, order, stable=stable)
-    return a.shape[axis] - 1 - np.flip(order, axis)
+    found = _argsort(np.flip(x, axis), axis, kind, order, stable=stable)
+    return x.shape[axis] - 1 - np.flip(found, axis)

@@ -6,7 +6,10 @@ and deviations in one round, but the deviations of a pass about the global mean 
 however large the offset of the data is, and the second message is small against the two passes.
 """
 
+from __future__ import annotations
+
 import warnings
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -14,7 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout, wrap
+from distarray.array import (
+    DistArray,
+    Objects,
+    as_distarray,
+    common_mesh,
+    implements,
+    to_layout,
+    wrap,
+)
 from distarray.array.portable import as_array
 from distarray.config import config
 from distarray.engines import reproducible
@@ -23,7 +34,7 @@ from distarray.engines.reducing import (
     Plan,
     check_out,
     finish,
-    local_mask,
+    part_beside,
     place,
     reduce,
     reduced,
@@ -31,23 +42,23 @@ from distarray.engines.reducing import (
 )
 from distarray.engines.tiles import TILE, PairwiseSum, restricted, spot, tiles
 from distarray.layout import Fold, Layout
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike
 
 __all__ = ["average", "mean", "std", "var", "variance"]
 
-#: Bytes of a block up to which NumPy's variance, which copies it, takes less than our own.
+#: Up to so many bytes of a block, NumPy's variance, which copies it, takes less time than ours.
 _LONG = 1 << 22
 
 
-@implements(np.mean, through={Fold.SUM}, at=True)
+@implements(np.mean, through={Fold.SUM}, at=True, objects=Objects.GATHER)
 def mean(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    out: DistArray | None = None,
+    keepdims: bool = NoValue,
     *,
-    where: Any = NoValue,
+    where: ArrayLike = NoValue,
 ) -> Any:
     """Arithmetic mean over axes; see :func:`numpy.mean`.
 
@@ -57,7 +68,7 @@ def mean(
     """
     x = as_distarray(a, common_mesh(a, out, where))
     keepdims = keepdims is not NoValue and bool(keepdims)
-    kind = kind_of(np.mean, x.dtype, x.ndim, axis, dtype)
+    kind = kind_of(np.mean, x.dtype, x.ndim, axis, dtype)  # type: ignore[arg-type]
     if out is not None:
         check_out(np.mean, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     if dtype is None and x.dtype.kind in "iub":
@@ -75,18 +86,18 @@ def mean(
     return result if result.dtype == kind else result.like(result.block.astype(kind))
 
 
-@implements(np.var, through={Fold.SUM}, at=True)
+@implements(np.var, through={Fold.SUM}, at=True, objects=Objects.GATHER)
 def var(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    out: DistArray | None = None,
+    ddof: float = 0,
+    keepdims: bool = NoValue,
     *,
-    where: Any = NoValue,
-    mean: Any = NoValue,
-    correction: Any = NoValue,
+    where: ArrayLike = NoValue,
+    mean: ArrayLike = NoValue,
+    correction: float = NoValue,
 ) -> Any:
     """Variance over axes; see :func:`numpy.var`.
 
@@ -100,18 +111,18 @@ def var(
     return result if out is None else copied(result, out)
 
 
-@implements(np.std, through={Fold.SUM}, at=True)
+@implements(np.std, through={Fold.SUM}, at=True, objects=Objects.GATHER)
 def std(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = NoValue,
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    out: DistArray | None = None,
+    ddof: float = 0,
+    keepdims: bool = NoValue,
     *,
-    where: Any = NoValue,
-    mean: Any = NoValue,
-    correction: Any = NoValue,
+    where: ArrayLike = NoValue,
+    mean: ArrayLike = NoValue,
+    correction: float = NoValue,
 ) -> Any:
     """Standard deviation over axes; see :func:`numpy.std` and :func:`var`.
 
@@ -124,31 +135,31 @@ def std(
     return root(result, out)
 
 
-def root(variance: DistArray, out: Any) -> Any:
+def root(variance: DistArray, out: DistArray | None) -> Any:
     """The square root of a variance, in its data type."""
     variance = variance.plain()
     part = np.sqrt(variance.block).astype(variance.dtype, copy=False)
     return copied(variance.like(part), out) if out is not None else variance.like(part)
 
 
-def cast_for(total: DistArray, out: Any) -> DistArray:
-    """A sum as NumPy finds it in the `out` that it has added up in."""
+def cast_for(total: DistArray, out: DistArray) -> DistArray:
+    """A sum in the data type of `out`, in which NumPy would have added up."""
     total = total.plain()
     return total.like(total.mesh.asarray(total.block).astype(out.dtype))
 
 
-def copied(result: DistArray, out: Any) -> Any:
-    """`out`, filled."""
+def copied(result: DistArray, out: DistArray) -> Any:
+    """`out`, with the result written to it."""
     return write(result.block, result.layout, result.mesh, out)
 
 
-def chosen_ddof(ddof: Any, correction: Any) -> Any:
-    """The one of the two names of the divisor's correction that was given.
+def chosen_ddof(ddof: float, correction: float) -> Any:
+    """The correction of the divisor, which has two names.
 
     Raises
     ------
     ValueError
-        If both are.
+        If both are given.
     """
     if correction is NoValue:
         return ddof
@@ -158,23 +169,31 @@ def chosen_ddof(ddof: Any, correction: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def kind_of(function: Any, source: np.dtype[Any], ndim: int, axis: Any, dtype: Any) -> Any:
+def kind_of(
+    function: Callable[..., Any],
+    source: DType,
+    ndim: int,
+    axis: Axes,
+    dtype: DTypeLike | None,
+) -> DType:
     """The data type of a statistic; raises what NumPy raises about data type and axis."""
-    return function(np.ones((1,) * ndim, source), axis=axis, dtype=dtype).dtype
+    kind: DType = function(np.ones((1,) * ndim, source), axis=axis, dtype=dtype).dtype
+    return kind
 
 
-def counted(x: DistArray, axis: Any, keepdims: bool, where: Any) -> Any:
-    """Number of elements a result is made of: one for all, or an array where there is a mask."""
+def counted(x: DistArray, axis: Axes, keepdims: bool, where: ArrayLike) -> DistArray | np.intp:
+    """How many elements go into a result: one number for all, or an array where there is a mask."""
     if where is NoValue or where is True:
         plan = place(x.layout, axis, keepdims, x.dtype)
         return np.intp(prod([x.layout.shape[dim] for dim in plan.axes]))
     plan = place(x.layout, axis, keepdims, np.dtype(np.intp))
-    mask = np.broadcast_to(local_mask(as_distarray(where, x.mesh), x), x.block.shape)
+    mask = np.broadcast_to(part_beside(as_distarray(where, x.mesh), x), x.block.shape)
     part = reduced(np.add, mask, plan.axes, np.intp, keepdims)
-    return finish(part, plan, np.add, x.mesh).plain()
+    count: DistArray = finish(part, plan, np.add, x.mesh)
+    return count.plain()
 
 
-def warn_if(count: Any, limit: Any, text: str) -> None:
+def warn_if(count: DistArray | np.intp, limit: float, text: str) -> None:
     """Warn where no more than `limit` elements go into a result that this rank holds."""
     if isinstance(count, DistArray) and count.mesh.coords is None:
         return
@@ -183,32 +202,35 @@ def warn_if(count: Any, limit: Any, text: str) -> None:
         warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
-def divided(total: DistArray, count: Any) -> DistArray:
-    """A sum divided by a count, in the sum's data type and memory; a pending sum stays one."""
+def divided(total: DistArray, count: DistArray | np.intp) -> DistArray:
+    """A sum divided by a count, in the sum's data type and memory; a pending sum stays pending."""
     if isinstance(count, DistArray):
         total = total.plain()
-        count = to_layout(count, total.layout).block
-    block = total.block
+        divisor: Any = to_layout(count, total.layout).block
+    else:
+        divisor = count
+    block: Any = total.block
     if isinstance(block, np.generic):
-        return total.like(block.dtype.type(block / count))
-    return total.like(np.true_divide(block, count, out=block, casting="unsafe"))
+        quotient: Any = block.dtype.type(block / divisor)
+        return total.like(quotient)
+    return total.like(np.true_divide(block, divisor, out=block, casting="unsafe"))
 
 
 def variance(
-    function: Any,
-    a: Any,
-    axis: Any,
-    dtype: Any,
-    out: Any,
-    ddof: Any,
-    keepdims: Any,
-    where: Any,
-    mean: Any,
+    function: Callable[..., Any],
+    a: ArrayLike,
+    axis: Axes,
+    dtype: DTypeLike | None,
+    out: DistArray | None,
+    ddof: float,
+    keepdims: bool,
+    where: ArrayLike,
+    mean: ArrayLike | None,
 ) -> DistArray:
     """The variance, in the data type of `out` if there is one; `function` is what was called."""
     x = as_distarray(a, common_mesh(a, out, where, mean)).plain()
     keepdims = keepdims is not NoValue and bool(keepdims)
-    kind = kind_of(function, x.dtype, x.ndim, axis, dtype)
+    kind = kind_of(function, x.dtype, x.ndim, axis, dtype)  # type: ignore[arg-type]
     if out is not None:
         check_out(function, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     if dtype is None and x.dtype.kind in "iub":
@@ -222,9 +244,16 @@ def variance(
 
 
 def _in_two_passes(
-    x: DistArray, plan: Plan, axis: Any, dtype: Any, out: Any, ddof: Any, where: Any, mean: Any
+    x: DistArray,
+    plan: Plan,
+    axis: Axes,
+    dtype: DTypeLike | None,
+    out: DistArray | None,
+    ddof: float,
+    where: ArrayLike,
+    mean: ArrayLike,
 ) -> DistArray:
-    """The variance of what may be spread, masked or given a mean."""
+    """The variance of an array that may be cut or masked, or whose mean is given."""
     count = counted(x, axis, True, where)
     warn_if(count, ddof, "Degrees of freedom <= 0 for slice")
     if mean is NoValue:
@@ -232,10 +261,10 @@ def _in_two_passes(
     else:
         if type(mean) in (int, float, complex):
             mean = np.asarray(mean, np.result_type(x.dtype, mean))
-        centre = local_mask(as_distarray(mean, x.mesh), x)
+        centre = part_beside(as_distarray(mean, x.mesh), x)
     skip = None
     if where is not NoValue and where is not True:
-        skip = ~local_mask(as_distarray(where, x.mesh), x)
+        skip = ~part_beside(as_distarray(where, x.mesh), x)
     total = squared_deviations(x, centre, plan, dtype, skip)
     if out is not None:
         total = cast_for(total, out)
@@ -245,16 +274,18 @@ def _in_two_passes(
 
 
 def _is_numpys(x: DistArray, plan: Plan) -> bool:
-    """Whether NumPy does it at once: slices lie whole, and a copy of them is not too large."""
+    """Whether one call of NumPy's is all: no slice is cut, and a copy of the block is small."""
     block = x.block
     whole = type(block) is np.ndarray and not plan.mesh_dims and 0 < block.nbytes <= _LONG
     return whole and not config.settings.reproducible
 
 
-def centre_of(x: DistArray, axis: Any, dtype: Any, where: Any, count: Any) -> Array:
-    """The mean that this rank's block, of a plain array, is to be compared with."""
+def centre_of(
+    x: DistArray, axis: Axes, dtype: DTypeLike | None, where: ArrayLike, count: DistArray | np.intp
+) -> Array:
+    """The mean that is subtracted from this rank's block, of a plain array."""
     total = reduce(np.add, x, axis, dtype, None, True, where=where)
-    return local_mask(divided(total, count), x)
+    return part_beside(divided(total, count), x)
 
 
 def squeezed(kept: DistArray, axes: tuple[int, ...]) -> DistArray:
@@ -268,7 +299,7 @@ def squeezed(kept: DistArray, axes: tuple[int, ...]) -> DistArray:
 
 
 def squared_deviations(
-    x: DistArray, centre: Array, plan: Plan, dtype: Any, skip: Array | None
+    x: DistArray, centre: Array, plan: Plan, dtype: DTypeLike | None, skip: Array | None
 ) -> DistArray:
     """Sums of the squared distances of a plain array from the centre.
 
@@ -277,13 +308,13 @@ def squared_deviations(
     x : DistArray
         The values.
     centre : array
-        What they are compared with; broadcasts onto the block.
+        What is subtracted from them; broadcasts onto the block.
     plan : Plan
         Of the sum.
     dtype : dtype or None
-        That is summed in.
+        What the sums are computed in.
     skip : array of bool, optional
-        Elements that do not count; broadcasts onto the block.
+        Where elements are left out; broadcasts onto the block.
     """
     block, mesh = x.block, x.mesh
     shape = plan.layout.local_shape(mesh.coords)
@@ -299,7 +330,9 @@ def squared_deviations(
     return finish(part, plan, np.add, mesh)  # type: ignore[no-any-return]
 
 
-def _summed_squares(block: Array, centre: Array, plan: Plan, dtype: Any, skip: Any) -> Array:
+def _summed_squares(
+    block: Array, centre: Array, plan: Plan, dtype: DTypeLike | None, skip: Array | None
+) -> Array:
     """The block's own sums, tile by tile: no temporary as large as the block."""
     if block.size <= TILE:
         return reduced(np.add, _squares(block, centre, skip), plan.axes, dtype, True)
@@ -319,7 +352,7 @@ def _summed_squares(block: Array, centre: Array, plan: Plan, dtype: Any, skip: A
 
 
 def _squares(block: Array, centre: Array, skip: Array | None) -> Array:
-    """The squared distances; zero where they do not count."""
+    """The squared distances; zero where elements are left out."""
     difference = as_array(np.subtract(block, centre))
     if difference.dtype.kind == "c":
         square = as_array(np.square(difference.real))
@@ -331,9 +364,14 @@ def _squares(block: Array, centre: Array, skip: Array | None) -> Array:
     return square
 
 
-@implements(np.average)
+@implements(np.average, objects=Objects.GATHER)
 def average(
-    a: Any, axis: Any = None, weights: Any = None, returned: Any = False, *, keepdims: Any = NoValue
+    a: ArrayLike,
+    axis: Axes = None,
+    weights: ArrayLike | None = None,
+    returned: bool = False,
+    *,
+    keepdims: bool = NoValue,
 ) -> Any:
     """Weighted average over axes; see :func:`numpy.average`.
 
@@ -344,15 +382,15 @@ def average(
 
     Cost
     ----
-    As :func:`mean`; with weights one allreduce for their sum, one for the weighted sum, and what
-    it takes to bring weights that lie otherwise to where `a` is.
+    As :func:`mean`; with weights one allreduce for their sum, one for the weighted sum, and an
+    exchange of weights that are not laid out as `a`.
     """
     x = as_distarray(a, common_mesh(a, weights))
     if axis is not None:
         axis = normalize_axis_tuple(axis, x.ndim, argname="axis")
     if weights is None:
         found = mean(x, axis, keepdims=keepdims)
-        scale: Any = found.dtype.type(x.size / found.size)  # NumPy too divides by zero here
+        scale: Any = found.dtype.type(x.size / found.size)  # divides by zero where NumPy does
         return (found, _filled_like(found, scale)) if returned else found
     weight = _weights(as_distarray(weights, x.mesh), x, axis)
     kind = np.result_type(x.dtype, weight.dtype, *(["f8"] if x.dtype.kind in "iub" else []))
@@ -383,7 +421,7 @@ def _weights(weight: DistArray, x: DistArray, axis: tuple[int, ...] | None) -> D
     return ordered[key]  # type: ignore[no-any-return]
 
 
-def _filled_like(found: DistArray, scale: Any) -> DistArray:
+def _filled_like(found: DistArray, scale: Array) -> DistArray:
     """The sum of the weights in the shape of the average."""
     found = found.plain()
     if found.block.ndim == 0:

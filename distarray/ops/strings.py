@@ -1,11 +1,11 @@
-"""The functions of `numpy.strings` and `numpy.char` that are no ufuncs.
+"""The functions of `numpy.strings` and `numpy.char` that are not ufuncs.
 
-Each rank does its own elements; then the ranks agree on the width of the text, which is that of
-the longest element wherever it is.
+Each rank computes its own elements; then the ranks agree on the width of the text, which is that of
+the longest element on any rank.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.char
@@ -17,7 +17,7 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.engines.blockwise import prepare
 from distarray.layout import Fold, Layout
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, DType, DTypeLike
 
 __all__ = [
     "by_element",
@@ -43,18 +43,18 @@ __all__ = [
 
 
 def by_element(
-    function: Callable[..., Any], operands: Sequence[Any], types: Sequence[Any]
+    function: Callable[..., Any], operands: Sequence[ArrayLike], types: Sequence[DTypeLike]
 ) -> list[DistArray]:
-    """A function of one element of each operand, on every rank's elements.
+    """Apply a function to the elements of operands that broadcast, each rank to its own.
 
     Parameters
     ----------
     function : callable
-        Takes blocks that broadcast, in place of the operands; gives an array, or a tuple of them.
+        Takes blocks that broadcast, one for each operand; gives an array, or a tuple of them.
     operands : sequence
-        Arrays are brought together; single texts and numbers are handed on.
+        Arrays, which are brought to one layout, and single texts and numbers.
     types : sequence of dtype
-        Of the results; where one is text, the ranks agree on its length.
+        The data types of the results; where one is text, the ranks agree on its length.
 
     Returns
     -------
@@ -88,32 +88,34 @@ def by_element(
     ]
 
 
-def _is_single(x: Any) -> bool:
+def _is_single(x: ArrayLike) -> TypeGuard[str | bytes | int]:
+    """Whether an operand is one of Python's texts or numbers."""
     return isinstance(x, (str, bytes, int)) and not isinstance(x, np.generic)
 
 
 def _agreed(
     types: Sequence[Any], found: Sequence[Array] | None, layout: Layout, mesh: DeviceMesh
-) -> list[np.dtype[Any]]:
-    """The data types of the results, of any rank's length."""
-    types = [np.dtype(kind) for kind in types]
-    if mesh.coords is None or not any(kind.kind in "US" for kind in types):
-        return [part.dtype for part in found] if found is not None else types
-    own = [0] * len(types) if found is None else [part.dtype.itemsize for part in found]
-    widths = own if not layout.sharded_dims else mesh.group.allreduce(np.array(own), Fold.MAX)
+) -> list[DType]:
+    """The data types of the results, with the length of the longest text on any rank."""
+    kinds = [np.dtype(kind) for kind in types]
+    if mesh.coords is None or not any(kind.kind in "US" for kind in kinds):
+        return [part.dtype for part in found] if found is not None else kinds
     if found is not None and not layout.sharded_dims:
         return [part.dtype for part in found]
+    own = [0] * len(kinds) if found is None else [part.dtype.itemsize for part in found]
+    widths = mesh.group.allreduce(np.array(own), Fold.MAX) if layout.sharded_dims else own
     return [
         _text(kind, int(width)) if kind.kind in "US" else kind
-        for kind, width in zip(types, widths, strict=True)
+        for kind, width in zip(kinds, widths, strict=True)
     ]
 
 
-def _text(kind: np.dtype[Any], width: int) -> np.dtype[Any]:
+def _text(kind: DType, width: int) -> DType:
     return np.dtype((kind.type, width // np.dtype((kind.type, 1)).itemsize))
 
 
-def _widened(part: Array, dtype: np.dtype[Any]) -> Array:
+def _widened(part: Any, dtype: DType) -> Any:
+    """A text block with room for longer texts; any other block, or a scalar, as it is."""
     if isinstance(part, np.generic) or part.dtype.kind not in "US":
         return part
     result = np.empty(part.shape, dtype)
@@ -121,14 +123,14 @@ def _widened(part: Array, dtype: np.dtype[Any]) -> Array:
     return result
 
 
-def _text_of(function: Callable[..., Any], a: Any, *others: Any, kind: str = "") -> Any:
-    """One text an element of `a`, of its kind if none is named."""
+def _texts(function: Callable[..., Any], a: ArrayLike, *others: ArrayLike, kind: str = "") -> Any:
+    """One text for each element of `a`; of the kind of `a` unless another is given."""
     a = a if hasattr(a, "dtype") else np.asarray(a)
     return by_element(function, [a, *others], [kind or a.dtype.kind])[0]
 
 
-def _operand(x: Any) -> Any:
-    """Lists as arrays; single values and arrays are what they are."""
+def _operand(x: ArrayLike) -> Any:
+    """An operand with lists as arrays; single values and arrays stay as they are."""
     return x if _is_single(x) or hasattr(x, "dtype") else np.asarray(x)
 
 
@@ -136,124 +138,124 @@ def _operand(x: Any) -> Any:
 
 
 @implements(np.strings.capitalize)
-def capitalize(a: Any) -> Any:
+def capitalize(a: ArrayLike) -> Any:
     """The first character upper case, others lower; see :func:`numpy.strings.capitalize`."""
-    return _text_of(np.strings.capitalize, a)
+    return _texts(np.strings.capitalize, a)
 
 
 @implements(np.strings.lower)
-def lower(a: Any) -> Any:
+def lower(a: ArrayLike) -> Any:
     """Lower case; see :func:`numpy.strings.lower`."""
-    return _text_of(np.strings.lower, a)
+    return _texts(np.strings.lower, a)
 
 
 @implements(np.strings.swapcase)
-def swapcase(a: Any) -> Any:
+def swapcase(a: ArrayLike) -> Any:
     """Upper for lower case and lower for upper; see :func:`numpy.strings.swapcase`."""
-    return _text_of(np.strings.swapcase, a)
+    return _texts(np.strings.swapcase, a)
 
 
 @implements(np.strings.title)
-def title(a: Any) -> Any:
+def title(a: ArrayLike) -> Any:
     """Words with capitals; see :func:`numpy.strings.title`."""
-    return _text_of(np.strings.title, a)
+    return _texts(np.strings.title, a)
 
 
 @implements(np.strings.upper)
-def upper(a: Any) -> Any:
+def upper(a: ArrayLike) -> Any:
     """Upper case; see :func:`numpy.strings.upper`."""
-    return _text_of(np.strings.upper, a)
+    return _texts(np.strings.upper, a)
 
 
 @implements(np.strings.expandtabs)
-def expandtabs(a: Any, tabsize: Any = 8) -> Any:
+def expandtabs(a: ArrayLike, tabsize: ArrayLike = 8) -> Any:
     """Tabs replaced by spaces; see :func:`numpy.strings.expandtabs`."""
-    return _text_of(np.strings.expandtabs, a, _operand(tabsize))
+    return _texts(np.strings.expandtabs, a, _operand(tabsize))
 
 
 @implements(np.strings.center)
-def center(a: Any, width: Any, fillchar: Any = " ") -> Any:
-    """Text in the middle of lines; see :func:`numpy.strings.center`."""
-    return _text_of(np.strings.center, a, _operand(width), _operand(fillchar))
+def center(a: ArrayLike, width: ArrayLike, fillchar: ArrayLike = " ") -> Any:
+    """Text in the middle of a line; see :func:`numpy.strings.center`."""
+    return _texts(np.strings.center, a, _operand(width), _operand(fillchar))
 
 
 @implements(np.strings.ljust)
-def ljust(a: Any, width: Any, fillchar: Any = " ") -> Any:
-    """Text at the left of lines; see :func:`numpy.strings.ljust`."""
-    return _text_of(np.strings.ljust, a, _operand(width), _operand(fillchar))
+def ljust(a: ArrayLike, width: ArrayLike, fillchar: ArrayLike = " ") -> Any:
+    """Text at the left of a line; see :func:`numpy.strings.ljust`."""
+    return _texts(np.strings.ljust, a, _operand(width), _operand(fillchar))
 
 
 @implements(np.strings.rjust)
-def rjust(a: Any, width: Any, fillchar: Any = " ") -> Any:
-    """Text at the right of lines; see :func:`numpy.strings.rjust`."""
-    return _text_of(np.strings.rjust, a, _operand(width), _operand(fillchar))
+def rjust(a: ArrayLike, width: ArrayLike, fillchar: ArrayLike = " ") -> Any:
+    """Text at the right of a line; see :func:`numpy.strings.rjust`."""
+    return _texts(np.strings.rjust, a, _operand(width), _operand(fillchar))
 
 
 @implements(np.strings.zfill)
-def zfill(a: Any, width: Any) -> Any:
+def zfill(a: ArrayLike, width: ArrayLike) -> Any:
     """Numbers with leading zeros; see :func:`numpy.strings.zfill`."""
-    return _text_of(np.strings.zfill, a, _operand(width))
+    return _texts(np.strings.zfill, a, _operand(width))
 
 
 @implements(np.strings.multiply)
-def multiply(a: Any, i: Any) -> Any:
+def multiply(a: ArrayLike, i: ArrayLike) -> Any:
     """Text several times over; see :func:`numpy.strings.multiply`."""
-    return _text_of(np.strings.multiply, a, _operand(i))
+    return _texts(np.strings.multiply, a, _operand(i))
 
 
 @implements(np.strings.mod)
-def mod(a: Any, values: Any) -> Any:
+def mod(a: ArrayLike, values: ArrayLike) -> Any:
     """Text with values filled in; see :func:`numpy.strings.mod`."""
-    return _text_of(np.strings.mod, a, _operand(values))
+    return _texts(np.strings.mod, a, _operand(values))
 
 
 @implements(np.strings.replace)
-def replace(a: Any, old: Any, new: Any, count: Any = -1) -> Any:
+def replace(a: ArrayLike, old: ArrayLike, new: ArrayLike, count: ArrayLike = -1) -> Any:
     """Parts of text replaced; see :func:`numpy.strings.replace`."""
     a = a if hasattr(a, "dtype") else np.asarray(a)
     parts = [_operand(part) for part in (old, new)]
-    # NumPy cuts what has no data type of its own to the length of `a`'s.
+    # NumPy cuts texts without a data type of their own to the length of the elements of `a`.
     parts = [
         part.astype(a.dtype) if given is not part else part
         for given, part in zip((old, new), parts, strict=True)
     ]
-    return _text_of(np.strings.replace, a, *parts, _operand(count))
+    return _texts(np.strings.replace, a, *parts, _operand(count))
 
 
 @implements(np.strings.translate)
-def translate(a: Any, table: Any, deletechars: Any = None) -> Any:
+def translate(a: ArrayLike, table: str, deletechars: str | None = None) -> Any:
     """Characters replaced by a table; see :func:`numpy.strings.translate`."""
-    return _text_of(lambda block: np.strings.translate(block, table, deletechars), a)
+    return _texts(lambda block: np.strings.translate(block, table, deletechars), a)
 
 
 @implements(np.strings.encode)
-def encode(a: Any, encoding: Any = None, errors: Any = None) -> Any:
+def encode(a: ArrayLike, encoding: str | None = None, errors: str | None = None) -> Any:
     """Text as bytes; see :func:`numpy.strings.encode`."""
-    return _text_of(lambda block: np.strings.encode(block, encoding, errors), a, kind="S")
+    return _texts(lambda block: np.strings.encode(block, encoding, errors), a, kind="S")
 
 
 @implements(np.strings.decode)
-def decode(a: Any, encoding: Any = None, errors: Any = None) -> Any:
+def decode(a: ArrayLike, encoding: str | None = None, errors: str | None = None) -> Any:
     """Bytes as text; see :func:`numpy.strings.decode`."""
-    return _text_of(lambda block: np.strings.decode(block, encoding, errors), a, kind="U")
+    return _texts(lambda block: np.strings.decode(block, encoding, errors), a, kind="U")
 
 
 # -- several texts made of one --------------------------------------------------------------------
 
 
 @implements(np.strings.partition)
-def partition(a: Any, sep: Any) -> Any:
-    """What is before, at and after the first separator; see :func:`numpy.strings.partition`."""
+def partition(a: ArrayLike, sep: ArrayLike) -> Any:
+    """The text before, at and after the first separator; see :func:`numpy.strings.partition`."""
     return _parted(np.strings.partition, a, sep)
 
 
 @implements(np.strings.rpartition)
-def rpartition(a: Any, sep: Any) -> Any:
-    """What is before, at and after the last separator; see :func:`numpy.strings.rpartition`."""
+def rpartition(a: ArrayLike, sep: ArrayLike) -> Any:
+    """The text before, at and after the last separator; see :func:`numpy.strings.rpartition`."""
     return _parted(np.strings.rpartition, a, sep)
 
 
-def _parted(function: Callable[..., Any], a: Any, sep: Any) -> Any:
+def _parted(function: Callable[..., Any], a: ArrayLike, sep: ArrayLike) -> Any:
     a = a if hasattr(a, "dtype") else np.asarray(a)
     return tuple(by_element(function, [a, _operand(sep)], [a.dtype.kind] * 3))
 
@@ -262,34 +264,34 @@ def _parted(function: Callable[..., Any], a: Any, sep: Any) -> Any:
 
 
 @implements(np.char.equal)
-def _equal(x1: Any, x2: Any) -> Any:
+def _equal(x1: ArrayLike, x2: ArrayLike) -> Any:
     return _compared(np.char.equal, x1, x2)
 
 
 @implements(np.char.not_equal)
-def _not_equal(x1: Any, x2: Any) -> Any:
+def _not_equal(x1: ArrayLike, x2: ArrayLike) -> Any:
     return _compared(np.char.not_equal, x1, x2)
 
 
 @implements(np.char.greater)
-def _greater(x1: Any, x2: Any) -> Any:
+def _greater(x1: ArrayLike, x2: ArrayLike) -> Any:
     return _compared(np.char.greater, x1, x2)
 
 
 @implements(np.char.greater_equal)
-def _greater_equal(x1: Any, x2: Any) -> Any:
+def _greater_equal(x1: ArrayLike, x2: ArrayLike) -> Any:
     return _compared(np.char.greater_equal, x1, x2)
 
 
 @implements(np.char.less)
-def _less(x1: Any, x2: Any) -> Any:
+def _less(x1: ArrayLike, x2: ArrayLike) -> Any:
     return _compared(np.char.less, x1, x2)
 
 
 @implements(np.char.less_equal)
-def _less_equal(x1: Any, x2: Any) -> Any:
+def _less_equal(x1: ArrayLike, x2: ArrayLike) -> Any:
     return _compared(np.char.less_equal, x1, x2)
 
 
-def _compared(function: Callable[..., Any], x1: Any, x2: Any) -> Any:
+def _compared(function: Callable[..., Any], x1: ArrayLike, x2: ArrayLike) -> Any:
     return by_element(function, [_operand(x1), _operand(x2)], [np.bool_])[0]

@@ -1,26 +1,27 @@
 """Methods of ufuncs other than the call: reduce, accumulate, reduceat, outer."""
 
-import operator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import UFUNC_METHODS, DistArray, as_distarray, common_mesh, to_layout
+from distarray.array import DistArray, as_distarray, common_mesh, implements_method, to_layout
 from distarray.array.portable import ufunc_method
-from distarray.config import config
+from distarray.array.probes import tiny
 from distarray.engines.chains import whole_along
-from distarray.engines.folds import RULES, Ufunc, neutral
-from distarray.engines.reducing import Plan, finish, loop_dtype, reduce, write
-from distarray.layout import Cut, Layout
-from distarray.ops.scans import accumulate
-from distarray.typing import Array
+from distarray.engines.folds import Ufunc, neutral
+from distarray.engines.reducing import Plan, check_target, finish, loop_dtype, reduce, write
+from distarray.layout import Cut
+from distarray.ops.scans import AxisOfUfunc, accumulate, from_front, one_axis, order_matters
+from distarray.typing import Array, ArrayLike, DType, DTypeLike
 
 __all__ = ["outer", "reduceat"]
 
 
-def outer(ufunc: Ufunc, a: Any, b: Any, /, **kwargs: Any) -> Any:
+@implements_method("outer")
+def outer(
+    ufunc: Ufunc, a: ArrayLike, b: ArrayLike, /, **kwargs: DTypeLike | DistArray | bool | None
+) -> Any:
     """``ufunc.outer(a, b)``: the ufunc for all pairs of an element of `a` and one of `b`.
 
     Returns
@@ -36,12 +37,21 @@ def outer(ufunc: Ufunc, a: Any, b: Any, /, **kwargs: Any) -> Any:
     if ufunc.nin != 2 or ufunc.signature is not None:
         return ufunc.outer(np.zeros(1), np.zeros(1))  # raises what NumPy raises
     mesh = common_mesh(a, b)
-    first, second = as_distarray(a, mesh), as_distarray(b, mesh)  # also numbers, with their types
+    first, second = (
+        as_distarray(a, mesh),
+        as_distarray(b, mesh),
+    )  # numbers too, with their types
     return ufunc(first[(..., *(None,) * second.ndim)], second, **kwargs)
 
 
+@implements_method("reduceat")
 def reduceat(
-    ufunc: Ufunc, a: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None
+    ufunc: Ufunc,
+    a: ArrayLike,
+    indices: ArrayLike,
+    axis: AxisOfUfunc = 0,
+    dtype: DTypeLike | None = None,
+    out: DistArray | tuple[DistArray, ...] | None = None,
 ) -> Any:
     """``ufunc.reduceat``: reductions of slices of one axis.
 
@@ -66,24 +76,21 @@ def reduceat(
 
     Cost
     ----
-    Nothing if `axis` is not cut. Else associative ufuncs allreduce the result; those whose order
-    matters need each slice on one rank, and as any rank's may be any, the axis is made whole: by
-    an exchange that cuts another dimension, or, of a 1-d array, by gathering it on every rank.
+    Nothing if `axis` is not cut. Else one allreduce of the result; or, if the order of operations
+    matters and each slice has to be on one rank, `axis` is made whole: by an exchange that cuts
+    another dimension, or, for a 1-d array, by gathering it on every rank.
     """
-    x: DistArray = a if isinstance(a, DistArray) else as_distarray(a, common_mesh(a, indices, out))
-    out = out[0] if type(out) is tuple else out
-    named = axis if axis is None or type(axis) is tuple else operator.index(axis)
-    axis = _axis_of_slices(ufunc, x.ndim, named)
+    x = a if isinstance(a, DistArray) else as_distarray(a, common_mesh(a, indices, out))
+    out = out[0] if isinstance(out, tuple) else out
+    axis = _axis_of_slices(ufunc, x.ndim, one_axis(axis))
     starts = _starts(ufunc, indices, x.shape[axis])
     if out is not None:
         dtype = _checked_dtype(ufunc, x, axis, len(starts), dtype, out)
-    kind = _kind_of_slices(ufunc, x.shape, x.dtype, axis, dtype)
+    kind = _kind_of_slices(ufunc, x.shape, x.dtype, axis, dtype)  # type: ignore[arg-type]
     x = x.plain()
     if x.layout.cuts[axis].parts > 1 and not _may_be_split(ufunc, kind):
         x = to_layout(x, whole_along(x.layout, axis))
-    cuts, cut = list(x.layout.cuts), x.layout.cuts[axis]
-    cuts[axis] = Cut.whole(len(starts))
-    layout = Layout.from_cuts(cuts, x.layout.mesh_shape)
+    cut, layout = x.layout.cuts[axis], x.layout.replace(axis, Cut.whole(len(starts)))
     if x.mesh.coords is None:
         return write(x.mesh.xp.zeros(layout.local_shape(None), kind), layout, x.mesh, out)
     if cut.parts == 1:
@@ -94,26 +101,31 @@ def reduceat(
 
 
 @lru_cache(maxsize=1024)
-def _axis_of_slices(ufunc: Ufunc, ndim: int, axis: Any) -> int:
+def _axis_of_slices(ufunc: Ufunc, ndim: int, axis: AxisOfUfunc) -> int:
     """The axis counted from the front; raises NumPy's errors about it and about the ufunc."""
-    binary = ufunc if ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature else np.add
+    binary: Ufunc = ufunc if ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature else np.add
     binary.reduceat(np.zeros((1,) * ndim), np.zeros(0, np.intp), axis)
-    axis = axis[0] if type(axis) is tuple else 0 if axis is None else axis
-    return normalize_axis_index(axis, ndim)
+    return from_front(axis, ndim)
 
 
 @lru_cache(maxsize=1024)
 def _kind_of_slices(
-    ufunc: Ufunc, shape: tuple[int, ...], source: np.dtype[Any], axis: int, dtype: Any
-) -> np.dtype[Any]:
+    ufunc: Ufunc, shape: tuple[int, ...], source: DType, axis: int, dtype: DTypeLike | None
+) -> DType:
     """The data type of the result; raises NumPy's errors about the data types."""
-    tiny = np.zeros([min(extent, 1) for extent in shape], source)
-    return ufunc.reduceat(tiny, np.zeros(0, np.intp), axis, dtype).dtype  # type: ignore[no-any-return]
+    kind: DType = ufunc.reduceat(tiny(shape, source), np.zeros(0, np.intp), axis, dtype).dtype
+    return kind
 
 
-def _checked_dtype(ufunc: Ufunc, x: DistArray, axis: int, count: int, dtype: Any, out: Any) -> Any:
+def _checked_dtype(
+    ufunc: Ufunc, x: DistArray, axis: int, count: int, dtype: DTypeLike | None, out: DistArray
+) -> Any:
     """The data type to compute in for an `out`, which must have the shape of the result."""
+    check_target(out)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    tiny = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
+    small = np.zeros([min(extent, 1) for extent in shape], out.dtype)
+    ufunc.reduceat(tiny, np.zeros(min(count, 1), np.intp), axis, dtype, small)
     if tuple(out.shape) != shape:
         raise ValueError(
             f"operands could not be broadcast together with shapes {out.shape} {shape}"
@@ -121,25 +133,17 @@ def _checked_dtype(ufunc: Ufunc, x: DistArray, axis: int, count: int, dtype: Any
     return loop_dtype(ufunc, x, out) if dtype is None else dtype
 
 
-def _may_be_split(ufunc: Ufunc, kind: np.dtype[Any]) -> bool:
-    """Whether a slice that lies on several ranks can be folded of their parts."""
-    if not _takes_identity(ufunc, kind):
-        return False
-    rounds = RULES[ufunc].rounds and kind.kind in "fc"
-    return not (rounds and config.settings.reproducible)
+def _may_be_split(ufunc: Ufunc, kind: DType) -> bool:
+    """Whether a slice that lies on several ranks can be folded from their parts.
 
-
-def _takes_identity(ufunc: Ufunc, kind: np.dtype[Any]) -> bool:
-    """Whether folding in the identity leaves every single number as it is.
-
-    It does not where the ufunc takes magnitudes, nor in products of infinite complex numbers.
+    Not where the order of operations matters, nor where folding in the identity changes a number:
+    hypot and gcd take magnitudes, and an infinite complex number times one has a NaN in it.
     """
-    if ufunc in (np.hypot, np.gcd) or (ufunc is np.multiply and kind.kind == "c"):
-        return False
-    return ufunc in RULES
+    changes = ufunc in (np.hypot, np.gcd) or (ufunc is np.multiply and kind.kind == "c")
+    return not (changes or order_matters(ufunc, kind))
 
 
-def _starts(ufunc: Ufunc, indices: Any, extent: int) -> Array:
+def _starts(ufunc: Ufunc, indices: ArrayLike, extent: int) -> Array:
     """The indices as integers, checked."""
     if isinstance(indices, DistArray):
         indices = indices.full()
@@ -147,7 +151,7 @@ def _starts(ufunc: Ufunc, indices: Any, extent: int) -> Array:
     if starts.ndim != 1 or not isinstance(indices, (list, tuple)):
         np.add.reduceat(np.zeros(1), starts[:0] if starts.ndim == 1 else starts)
     starts = starts.astype(np.intp, copy=False)
-    wrong = starts.astype(np.uintp, copy=False) >= extent  # negative ones are very large so
+    wrong = starts.astype(np.uintp, copy=False) >= extent  # negative ones are large as unsigned
     if wrong.any():
         first = starts[np.argmax(wrong)]
         raise IndexError(f"index {first} out-of-bounds in {ufunc.__name__}.reduceat [0, {extent})")
@@ -155,7 +159,7 @@ def _starts(ufunc: Ufunc, indices: Any, extent: int) -> Array:
 
 
 def _pieces(
-    ufunc: Ufunc, x: DistArray, starts: Array, axis: int, dtype: Any, kind: np.dtype[Any]
+    ufunc: Ufunc, x: DistArray, starts: Array, axis: int, dtype: DTypeLike | None, kind: DType
 ) -> Array:
     """What this rank's block contributes to each slice; the identity where it has no part."""
     block = x.block
@@ -166,7 +170,7 @@ def _pieces(
     high = np.clip(stops, first, last) - first
     start = neutral(ufunc, kind)
     shape = [*block.shape[:axis], len(starts), *block.shape[axis + 1 :]]
-    result = x.mesh.xp.full(shape, start, kind)
+    result: Array = x.mesh.xp.full(shape, start, kind)
     own = np.flatnonzero(low < high)
     if not len(own) or not block.size:
         return result
@@ -177,13 +181,12 @@ def _pieces(
     ends = np.stack([low[own], high[own]], axis=1).reshape(-1)
     if ends[-1] == block.shape[axis]:
         ends = ends[:-1]
-    found = ufunc_method(ufunc, "reduceat", block, ends, axis, dtype)
-    head = (slice(None),) * axis
+    # Starts and stops alternate: every second result is of what lies between two slices.
+    found: Array = ufunc_method(ufunc, "reduceat", block, ends, axis, dtype)
+    head: tuple[Any, ...] = (slice(None),) * axis
     result[(*head, x.mesh.asarray(own))] = found[(*head, slice(None, None, 2))]
     return result
 
 
-UFUNC_METHODS["reduce"] = reduce
-UFUNC_METHODS["reduceat"] = reduceat
-UFUNC_METHODS["accumulate"] = accumulate
-UFUNC_METHODS["outer"] = outer
+implements_method("reduce")(reduce)
+implements_method("accumulate")(accumulate)

@@ -1,26 +1,34 @@
-"""NumPy's ufuncs: the call itself, and through which calls a pending fold is kept."""
+"""The call of NumPy's ufuncs, and the calls through which a fold stays pending."""
+
+from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from distarray.array import UFUNC_METHODS, DistArray, faults, wrap
+from distarray.array import DistArray, faults, implements_method, single, wrap
 from distarray.array.portable import refuse_read_only
-from distarray.array.probes import check_shapes, result_types
+from distarray.array.probes import check_shapes, check_writeable, condition, result_types
+from distarray.comm import DeviceMesh
 from distarray.engines.blockwise import alike, apply_blockwise
 from distarray.engines.mapping.foreign_ufuncs import call_foreign
 from distarray.layout import Fold, Layout, Partial, Replicate
 from distarray.plan import broadcast_shapes
+from distarray.typing import Array, ArrayLike, Casting, DType, DTypeLike
 
 __all__ = ["call_ufunc"]
 
-_SCALARS = frozenset({int, float, complex, bool})
+#: An array to write a result to, or None for a new one.
+Out: TypeAlias = DistArray | Array | None
+
+#: Python's numbers, with NumPy's letters for their kinds.
+_KINDS: dict[type, str] = {int: "i", float: "f", complex: "c", bool: "b"}
 #: Ufuncs that work element by element in C.
 _PLAIN = frozenset([f for f in vars(np).values() if isinstance(f, np.ufunc) and not f.signature])
-#: Through which operands (their positions) a call is linear, one at a time: the other operands
-#: are plain factors. `None`: all operands together, which must then be pending alike.
+#: The positions of the operands in which a call is linear, one at a time: the others are plain
+#: factors. None: it is linear in all operands together, if they are pending alike.
 _LINEAR: dict[np.ufunc, tuple[int, ...] | None] = {
     np.negative: (0,),
     np.positive: (0,),
@@ -32,10 +40,15 @@ _LINEAR: dict[np.ufunc, tuple[int, ...] | None] = {
 }
 
 
+@implements_method("__call__")
 def call_ufunc(
-    ufunc: np.ufunc, *inputs: Any, out: Any = None, where: Any = True, **kwargs: Any
+    ufunc: np.ufunc,
+    *inputs: ArrayLike,
+    out: Out | tuple[Out, ...] = None,
+    where: ArrayLike | bool = True,
+    **kwargs: Any,
 ) -> Any:
-    """What ``ufunc(*inputs, out=..., where=..., dtype=..., casting=...)`` does to DistArrays."""
+    """``ufunc(*inputs, out=..., where=..., dtype=..., casting=...)`` of distributed arrays."""
     if ufunc is np.power:
         _refuse_negative_powers(inputs, out, where, kwargs)
     if where is True and not kwargs and ufunc in _PLAIN:
@@ -51,13 +64,17 @@ def call_ufunc(
 
 
 def _call_general(
-    ufunc: np.ufunc, inputs: Sequence[Any], out: Any, where: Any, kwargs: dict[str, Any]
+    ufunc: np.ufunc,
+    inputs: Sequence[Any],
+    out: Out | tuple[Out, ...],
+    where: ArrayLike | bool,
+    kwargs: dict[str, Any],
 ) -> Any:
     if any(_is_foreign(kind) for kind in map(type, inputs)):
         return NotImplemented
     if len(inputs) > ufunc.nin:
-        out, inputs = inputs[ufunc.nin :], inputs[: ufunc.nin]
-    outs = out if isinstance(out, tuple) else () if out is None else (out,)
+        out, inputs = tuple(inputs[ufunc.nin :]), inputs[: ufunc.nin]
+    outs: tuple[Any, ...] = out if isinstance(out, tuple) else () if out is None else (out,)
     inputs = tuple([_settled(x) for x in inputs])
     if ufunc not in _PLAIN:
         found = call_foreign(ufunc, inputs, outs, _settled(where), kwargs)
@@ -68,7 +85,7 @@ def _call_general(
     return apply_blockwise(ufunc, inputs, outs, _settled(where), **kwargs)
 
 
-def _settled(x: Any) -> Any:
+def _settled(x: ArrayLike) -> Any:
     if isinstance(x, DistArray) and x.layout.partials:
         x.settle()
     return x
@@ -76,14 +93,17 @@ def _settled(x: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _is_foreign(kind: Hashable) -> bool:
-    """Whether a type has ufuncs of its own, other than the arrays that we compute with."""
+    """Whether a type carries out ufuncs itself, and is none of the arrays that we compute with."""
     override = getattr(kind, "__array_ufunc__", None)
     known = (np.ndarray.__array_ufunc__, DistArray.__array_ufunc__)
     return override not in (None, *known) and not hasattr(kind, "__cuda_array_interface__")
 
 
 def _refuse_negative_powers(
-    inputs: Sequence[Any], out: Any, where: Any, keywords: dict[str, Any]
+    inputs: Sequence[Any],
+    out: Out | tuple[Out, ...],
+    where: ArrayLike | bool,
+    keywords: dict[str, Any],
 ) -> None:
     """Raise what NumPy raises for an integer to a negative integer power, on all ranks.
 
@@ -93,37 +113,45 @@ def _refuse_negative_powers(
     ----
     One allreduce of a truth value for distributed arrays of signed exponents; else nothing.
     """
-    if len(inputs) < 2 or _kind(inputs[0]) not in "bui" or _kind(inputs[1]) != "i":
+    asked = keywords.get("dtype")
+    exponent = _integers(inputs, asked) if len(inputs) > 1 else None
+    if exponent is None:
         return
-    exponent = inputs[1]
     negative = exponent < 0 if type(exponent) is int else np.less(exponent, 0)
-    if negative is False or 0 in broadcast_shapes(np.shape(inputs[0]), np.shape(exponent)):
+    if negative is False:
         return
     (given,) = out if isinstance(out, tuple) else (out,)
-    if hasattr(given, "dtype"):
-        keywords = {**keywords, "out": np.empty((0,), given.dtype)}
-    # What NumPy says about the types comes first; and the loop may be one for other types.
-    found = np.power(*[_probe(x) for x in inputs[:2]], **keywords)
-    if found.dtype.kind != "i" and keywords.get("dtype") is not None:
+    outs = [given] if hasattr(given, "dtype") else []
+    operands = [np.asarray(x) if isinstance(x, (list, tuple)) else x for x in inputs[:2]]
+    # NumPy's errors about types come first; and with `dtype` it may compute in another type.
+    (kind,) = result_types(np.power, operands, outs, keywords)
+    if kind.kind != "i" and asked is not None:
+        return
+    if 0 in broadcast_shapes(np.shape(inputs[0]), np.shape(exponent)):
         return
     if bool(np.any(negative if where is True else np.logical_and(negative, where))):
         raise ValueError("Integers to negative integer powers are not allowed.")
 
 
-def _probe(x: Any) -> Any:
-    if isinstance(x, (list, tuple)):
-        x = np.asarray(x)
-    return np.empty((0,), x.dtype) if hasattr(x, "dtype") else x
+def _integers(inputs: Sequence[Any], asked: DTypeLike) -> Any:
+    """The exponents as they are for integers, in the type that is asked for; else None."""
+    exponent = inputs[1]
+    if asked is not None and np.dtype(asked).kind == "i" and _kind(exponent) in "buifc":
+        return getattr(exponent, "astype", np.asarray(exponent).astype)(asked)
+    return exponent if _kind(inputs[0]) in "bui" and _kind(exponent) == "i" else None
 
 
-def _kind(x: Any) -> str:
-    if type(x) in (int, float, complex, bool):
-        return {int: "i", float: "f", complex: "c", bool: "b"}[type(x)]
-    return x.dtype.kind if hasattr(x, "dtype") else np.asarray(x).dtype.kind
+def _kind(x: ArrayLike) -> str:
+    """The letter of NumPy's for an operand's kind of data type."""
+    known = _KINDS.get(type(x))
+    if known is not None:
+        return known
+    kind: str = x.dtype.kind if hasattr(x, "dtype") else np.asarray(x).dtype.kind
+    return kind
 
 
 def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
-    """The result when all arrays lie alike, with no more overhead than it takes; else None."""
+    """The result if all arrays are laid out alike, with the least overhead; else None."""
     found = alike(inputs)
     if found is None:
         return None
@@ -132,13 +160,13 @@ def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
         return None
     value = ufunc(*blocks)
     if ufunc.nout == 1:
-        return wrap(value if layout.shape else mesh.scalar(value), layout, mesh)
+        return wrap(value if layout.shape else single(value, layout, mesh), layout, mesh)
     return tuple([wrap(v if layout.shape else mesh.scalar(v), layout, mesh) for v in value])
 
 
-def _aligned_into(ufunc: np.ufunc, inputs: Sequence[Any], outs: Any) -> Any:
-    """`outs` with the result written to them, where they lie as all arrays do; else None."""
-    if type(outs) is not tuple or not all(type(out) is DistArray for out in outs):
+def _aligned_into(ufunc: np.ufunc, inputs: Sequence[Any], outs: Out | tuple[Out, ...]) -> Any:
+    """`outs` with the result written to them, if all arrays are laid out alike; else None."""
+    if not isinstance(outs, tuple) or not all(type(out) is DistArray for out in outs):
         return None
     found = alike((*inputs, *outs))
     if found is None or len(inputs) != ufunc.nin or len(outs) != ufunc.nout:
@@ -150,40 +178,54 @@ def _aligned_into(ufunc: np.ufunc, inputs: Sequence[Any], outs: Any) -> Any:
     return outs[0] if len(outs) == 1 else outs
 
 
-def _lacks(mesh: Any, ufunc: np.ufunc) -> bool:
+def _lacks(mesh: DeviceMesh, ufunc: np.ufunc) -> bool:
     return mesh.device_type != "cpu" and not hasattr(mesh.xp, ufunc.__name__)
 
 
-def _into_numpy(ufunc: np.ufunc, inputs: Any, outs: Any, where: Any, kwargs: Any) -> Any:
-    """Results for NumPy arrays, which are replicated: every rank receives everything."""
+def _into_numpy(
+    ufunc: np.ufunc,
+    inputs: Sequence[Any],
+    outs: tuple[Out, ...],
+    where: ArrayLike | bool,
+    kwargs: dict[str, Any],
+) -> Any:
+    """Results in NumPy arrays, which are replicated: every rank receives everything."""
     ours = tuple([o if isinstance(o, DistArray) else None for o in outs])
     for out in outs:
         if isinstance(out, np.ndarray):
             refuse_read_only(out, "output array is read-only")
-    types = [x if type(x) in _SCALARS or hasattr(x, "dtype") else np.asarray(x) for x in inputs]
-    result_types(ufunc, types, outs, kwargs)
+        elif out is not None:
+            check_writeable([out])
+    typed = [x if type(x) in _KINDS or hasattr(x, "dtype") else np.asarray(x) for x in inputs]
+    result_types(ufunc, typed, outs, kwargs)
+    where = condition(where)
     check_shapes(
         [x for x in (*inputs, where) if np.ndim(x)], [out for out in outs if out is not None]
     )
     masked = where if any(o is not None for o in ours) else True
     value = apply_blockwise(ufunc, inputs, ours, masked, **kwargs)
     values = value if isinstance(value, tuple) else (value,)
-    mask = np.asarray(where)
-    found = []
-    for out, result in zip(outs, values, strict=True):
-        if isinstance(out, np.ndarray):
-            np.copyto(out, result.full(), kwargs.get("casting", "same_kind"), mask)
-        found.append(result if out is None else out)
+    _copy_to_numpy(outs, values, kwargs.get("casting", "same_kind"), where)
+    found = [value if out is None else out for out, value in zip(outs, values, strict=True)]
     return tuple(found) if len(found) > 1 else found[0]
 
 
+def _copy_to_numpy(
+    outs: tuple[Out, ...], values: Sequence[DistArray], casting: Casting, where: ArrayLike | bool
+) -> None:
+    mask = np.asarray(where)
+    for out, value in zip(outs, values, strict=True):
+        if isinstance(out, np.ndarray):
+            np.copyto(out, value.full(), casting, mask)
+
+
 def _through(ufunc: np.ufunc, inputs: Sequence[Any]) -> DistArray | None:
-    """The result with its fold still pending, where the call is linear; else None."""
+    """The result with its fold still pending, if the call is linear; else None."""
     pending = [x for x in inputs if isinstance(x, DistArray) and x.layout.partials]
     if not pending or len(inputs) != ufunc.nin or not _linear(ufunc, inputs, pending):
         return None
     layout = pending[0].layout
-    # Contributions are computed with as if they were values: the map is linear.
+    # The call is linear: contributions can stand for values.
     result = apply_blockwise(ufunc, [_bare(x) if isinstance(x, DistArray) else x for x in inputs])
     if not all(isinstance(result.layout.placements[m], Replicate) for m in layout.partials):
         return None
@@ -194,10 +236,9 @@ def _through(ufunc: np.ufunc, inputs: Sequence[Any]) -> DistArray | None:
 
 def _linear(ufunc: np.ufunc, inputs: Sequence[Any], pending: Sequence[DistArray]) -> bool:
     """Whether the call commutes with the sum that is pending; every rank answers alike."""
-    layout, dtype = pending[0].layout, pending[0].dtype
-    sums = all(layout.placements[m] == Partial(Fold.SUM) for m in layout.partials)
-    if ufunc not in _LINEAR or not sums or layout.ats or dtype.kind not in "iufc":
+    if ufunc not in _LINEAR or not _is_sum(pending[0]):
         return False
+    dtype = pending[0].dtype
     # Sums of integers wrap around: in a wider type, or divided, the contributions would not.
     if dtype.kind in "iu" and (ufunc is np.true_divide or not _keeps(dtype, inputs)):
         return False
@@ -210,20 +251,29 @@ def _linear(ufunc: np.ufunc, inputs: Sequence[Any], pending: Sequence[DistArray]
     return all(_is_regular(x, ufunc is np.true_divide) for x in others)
 
 
-def _keeps(dtype: np.dtype[Any], inputs: Sequence[Any]) -> bool:
+def _is_sum(x: DistArray) -> bool:
+    """Whether a sum of numbers is pending, and nothing else."""
+    layout = x.layout
+    sums = all(layout.placements[m] == Partial(Fold.SUM) for m in layout.partials)
+    return sums and not layout.ats and x.dtype.kind in "iufc"
+
+
+def _keeps(dtype: DType, inputs: Sequence[Any]) -> bool:
+    """Whether the result has the data type of the pending operand."""
     return all(type(x) is int or getattr(x, "dtype", None) == dtype for x in inputs)
 
 
-def _is_regular(factor: Any, divides: bool) -> bool:
-    """Whether a factor is finite, and no divisor zero: infinite contributions add up to NaN.
+def _is_regular(factor: ArrayLike, divides: bool) -> bool:
+    """Whether a factor is finite and, if it divides, nowhere zero.
 
-    It has to be at hand on every rank, so that all decide alike.
+    Infinite contributions would add up to NaN. Every rank must have the factor, so that all decide
+    alike.
     """
     if isinstance(factor, DistArray):
         if not factor.layout.is_replicated:
             return False
         factor = factor.block
-    values = np.asarray(factor)
+    values: Array = np.asarray(factor)
     if values.dtype.kind not in "biufc":
         return False
     return bool(np.isfinite(values).all() and not (divides and (values == 0).any()))
@@ -231,6 +281,3 @@ def _is_regular(factor: Any, divides: bool) -> bool:
 
 def _bare(x: DistArray) -> DistArray:
     return wrap(x.block, x.layout.settled(), x.mesh)
-
-
-UFUNC_METHODS["__call__"] = call_ufunc

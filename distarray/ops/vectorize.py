@@ -9,9 +9,9 @@ from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.array.divergence import verify
 from distarray.comm import DeviceMesh, alone
 from distarray.comm.agree import agree
-from distarray.engines.mapping.calls import Loop, attempted, looped, make_loop, placed, unlooped
+from distarray.engines.mapping.loops import Loop, attempted, looped, make_loop, placed, unlooped
 from distarray.plan import broadcast_shapes
-from distarray.typing import Array
+from distarray.typing import Array, DType
 
 __all__ = ["vectorize"]
 
@@ -97,7 +97,9 @@ def _note_sizes(
 class _Checked:
     """A call of a function with a signature, whose results are checked against it."""
 
-    def __init__(self, func: Function, loop: Loop, outputs: Sequence[Any], sizes: Any) -> None:
+    def __init__(
+        self, func: Function, loop: Loop, outputs: Sequence[Any], sizes: dict[str, int]
+    ) -> None:
         self._func, self._loop, self._outputs = func, loop, outputs
         self._sizes: dict[str, int] | None = sizes
 
@@ -123,7 +125,9 @@ def _replicated(values: Any, like: DistArray) -> Any:
     return as_distarray(values, like.mesh)
 
 
-def _elementwise(func: Function, operands: list[DistArray], otypes: Any, cache: bool) -> Any:
+def _elementwise(
+    func: Function, operands: list[DistArray], otypes: Sequence[str | DType] | None, cache: bool
+) -> Any:
     shape = broadcast_shapes(*[x.shape for x in operands])
     if otypes is None and any(x.size == 0 for x in operands):
         raise ValueError(_EMPTY)
@@ -137,7 +141,7 @@ def _elementwise(func: Function, operands: list[DistArray], otypes: Any, cache: 
 
     def call() -> list[Array]:
         with alone(loop.mesh):
-            values = ufunc(*blocks)
+            values: Any = ufunc(*blocks)
         listed = values if isinstance(values, tuple) else (values,)
         return [np.asanyarray(v, kind) for v, kind in zip(listed, otypes, strict=True)]
 
@@ -174,7 +178,7 @@ def _types(func: Function, blocks: list[Array], loop: Loop, cache: bool) -> tupl
     return types, cached
 
 
-def _is_open(kind: Any) -> bool:
+def _is_open(kind: str | DType) -> bool:
     """Whether a type, given by its letter alone, leaves size or unit to the elements."""
     return isinstance(kind, str) and kind in _FLEXIBLE
 

@@ -1,7 +1,9 @@
-"""Window functions and sample frequencies, with NumPy's bits; each rank makes its own part.
+"""Window functions and sample frequencies, with NumPy's bits.
 
-None of them communicates.
+Each rank makes its own part; nothing is sent.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
@@ -9,17 +11,18 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, wrap
-from distarray.array.placing import Placements, as_shape, place, plain
+from distarray.array.placing import as_shape, place, plain
 from distarray.comm import DeviceMesh
 from distarray.ops.creation import empty, ones
 from distarray.ops.ranges import arange
+from distarray.typing import Array, DTypeLike, Placements
 
 __all__ = ["bartlett", "blackman", "fftfreq", "hamming", "hanning", "kaiser", "rfftfreq"]
 
 
 def _window(
     samples: Callable[[Any, Any], Any],
-    M: Any,
+    M: float | DistArray,
     mesh: DeviceMesh | None,
     placements: Placements | None,
 ) -> DistArray:
@@ -34,7 +37,7 @@ def _window(
 
 
 def bartlett(
-    M: Any, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
+    M: float | DistArray, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
 ) -> DistArray:
     """The triangular window; see :func:`numpy.bartlett`."""
     return _window(
@@ -46,32 +49,36 @@ def bartlett(
 
 
 def blackman(
-    M: Any, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
+    M: float | DistArray, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
 ) -> DistArray:
     """The Blackman window; see :func:`numpy.blackman`."""
 
-    def samples(n: Any, last: Any) -> Any:
+    def samples(n: Array, last: float) -> Any:
         return 0.42 + 0.5 * np.cos(np.pi * n / last) + 0.08 * np.cos(2.0 * np.pi * n / last)
 
     return _window(samples, M, mesh, placements)
 
 
 def hamming(
-    M: Any, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
+    M: float | DistArray, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
 ) -> DistArray:
     """The Hamming window; see :func:`numpy.hamming`."""
     return _window(lambda n, last: 0.54 + 0.46 * np.cos(np.pi * n / last), M, mesh, placements)
 
 
 def hanning(
-    M: Any, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
+    M: float | DistArray, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
 ) -> DistArray:
     """The Hann window; see :func:`numpy.hanning`."""
     return _window(lambda n, last: 0.5 + 0.5 * np.cos(np.pi * n / last), M, mesh, placements)
 
 
 def kaiser(
-    M: Any, beta: Any, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
+    M: float | DistArray,
+    beta: float | DistArray,
+    *,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
 ) -> DistArray:
     """The Kaiser window; see :func:`numpy.kaiser`."""
     _, points, shape = np.array([0.0, plain(M), plain(beta)])
@@ -84,11 +91,11 @@ def kaiser(
 
 
 def fftfreq(
-    n: Any,
-    d: Any = 1.0,
+    n: int | DistArray,
+    d: float | DistArray = 1.0,
     device: str | None = None,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -106,11 +113,11 @@ def fftfreq(
 
 
 def rfftfreq(
-    n: Any,
-    d: Any = 1.0,
+    n: int | DistArray,
+    d: float | DistArray = 1.0,
     device: str | None = None,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
@@ -123,11 +130,11 @@ def rfftfreq(
     return line.like(_cast(line.block * scale, dtype))
 
 
-def _cast(block: Any, dtype: Any) -> Any:
+def _cast(block: Array, dtype: DTypeLike | None) -> Any:
     return block if dtype is None else block.astype(dtype, copy=False)
 
 
-def _scale(n: Any, d: Any) -> tuple[int, Any]:
+def _scale(n: int | DistArray, d: float | DistArray) -> tuple[int, Any]:
     n, d = plain(n), plain(d)
     if not isinstance(n, (int, np.integer)):
         raise ValueError("n should be an integer")

@@ -1,4 +1,4 @@
-"""Plans: which rank sends what to whom, and which layout an operation should work in."""
+"""Plans, made from layouts alone: the layout an operation works in, and who sends what to whom."""
 
 from distarray.plan.contraction import (
     Contraction,
@@ -23,6 +23,7 @@ from distarray.plan.exchange import (
 )
 from distarray.plan.halo import Halo, Patch, Reach, plan_halo
 from distarray.plan.propagate import Propagation, broadcast_shapes, propagate, restrict, shape_text
+from distarray.plan.reduction import ReductionPlan, plan_reduction
 
 __all__ = [
     "Contraction",
@@ -33,6 +34,7 @@ __all__ = [
     "Patch",
     "Propagation",
     "Reach",
+    "ReductionPlan",
     "Route",
     "Slices",
     "Transfer",
@@ -47,6 +49,7 @@ __all__ = [
     "plan_across",
     "plan_exchange",
     "plan_halo",
+    "plan_reduction",
     "propagate",
     "rank_of",
     "restrict",

@@ -1,10 +1,10 @@
-"""Where a contraction works: a product of arrays, summed over some of their index labels.
+"""The plan of a contraction: a product of arrays, summed over some of their index labels.
 
 Every dimension of every operand carries a label; equal labels run together. For each mesh
 dimension one label is chosen to be cut: operands that carry it are cut along it, the others are
 whole there. A label of the result leaves the result cut; a label that is summed over leaves a
-pending sum. Among the choices the one that costs least is taken: bytes that change rank, then
-arithmetic, in bytes that could have been sent in that time.
+pending sum. The choice that costs least is taken, where arithmetic counts as the bytes that could
+have been sent in that time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ _MOST_CHOICES = 400
 class Contraction:
     """A product of operands, summed over the labels that the result does not carry.
 
-    Compared by identity, so that plans are found fast: make one where it is cached.
+    Compared by identity, so that plans are found fast: make one in a cached function.
 
     Attributes
     ----------
@@ -65,18 +65,18 @@ class Contraction:
 
 
 class ContractionPlan(NamedTuple):
-    """What becomes of the operands, of each rank's product, and of the result.
+    """The layouts of the operands, of each rank's product and of the result.
 
     Attributes
     ----------
     operands : tuple of Layout
-        Wanted of each operand.
+        The layout that each operand is brought to.
     pending : tuple of int
         Mesh dimensions along which the products are contributions to a sum.
     local : Layout
-        Of the products; `pending` is marked in it.
+        Of the products, with `pending` marked in it.
     result : Layout
-        Of the result, finished.
+        Of the finished result.
     cuts : tuple of Cut
         Of each label.
     moved : float
@@ -99,20 +99,20 @@ def plan_contraction(
     out_itemsize: int,
     small: int,
 ) -> ContractionPlan:
-    """The cheapest way to contract operands that lie as they do.
+    """The cheapest way to contract operands of given layouts.
 
     Parameters
     ----------
     spec : Contraction
         What is multiplied and summed.
     layouts : tuple of Layout
-        Of the operands, on one mesh, nothing pending.
+        Of the operands, on one mesh, no fold pending.
     itemsizes : tuple of int
         Bytes an element of each operand.
     out_itemsize : int
         Bytes an element of the result.
     small : int
-        Bytes below which a result is whole on every rank when nothing suggests otherwise.
+        Bytes below which a result is whole on every rank, unless operands are cut already.
 
     Returns
     -------
@@ -179,7 +179,7 @@ def _choices(
         return [*cut_now[:1]] or [None]
     summed = [label for label in range(len(spec.extents)) if label not in spec.out]
     summed.sort(key=lambda label: -spec.extents[label])
-    # What is whole everywhere already stays so, unless the result is worth dividing.
+    # Operands that are whole everywhere stay so, unless the result is worth dividing.
     carried = {label for term in spec.terms for label in term}
     free = [label for label in spec.out if label in carried and (cut_now or not is_small)]
     last = [label for label in summed if label not in cut_now]
@@ -200,7 +200,7 @@ def _variants(
     return list(dict.fromkeys((*found, canonical)))
 
 
-# -- what a candidate comes to ------------------------------------------------------------------
+# -- the plan and the cost of a candidate -------------------------------------------------------
 
 
 def _planned(
@@ -233,7 +233,8 @@ def _finished(
     out_itemsize: int,
     small: int,
 ) -> Layout:
-    """Where the folded result goes: whole along `pending` if small, else cut along it too."""
+    """The layout of the folded result: whole along `pending` if small, else cut along it, too."""
+    layout = Layout.from_cuts(cuts, mesh_shape)
     size = out_itemsize * prod([_longest(cut) for cut in cuts])
     if pending and cuts and size >= small:
         ranks = prod([mesh_shape[m] for m in pending])
@@ -243,14 +244,12 @@ def _finished(
             dim = next((d for d in whole if cuts[d].extent >= ranks), None)
             if dim is None:
                 dim = max(whole, key=lambda d: cuts[d].extent)
-            divided = list(cuts)
-            divided[dim] = Cut.chunked(cuts[dim].extent, pending, radix)
-            return Layout.from_cuts(divided, mesh_shape)
-    return Layout.from_cuts(cuts, mesh_shape)
+            return layout.replace(dim, Cut.chunked(cuts[dim].extent, pending, radix))
+    return layout
 
 
 def _longest(cut: Cut) -> int:
-    """Length of the longest block of a cut, looked for among some sixteen of them."""
+    """Length of the longest block of a cut, estimated from some sixteen of them."""
     if cut.parts == 1 or not cut.extent:
         return cut.extent
     step = max(1, cut.parts // 16)
@@ -276,7 +275,7 @@ def _cost(
 
 
 class Panels(NamedTuple):
-    """A contraction done in stretches of one label, so that operands need not be whole at once.
+    """A contraction done in stretches of one label, to hold only parts of the operands at a time.
 
     Attributes
     ----------
@@ -337,7 +336,7 @@ def parts_of(
     out_itemsize: int,
     limit: int,
 ) -> int:
-    """In how many parts to make a result that is scattered, so that none of them is large.
+    """The number of parts in which to make a result that is scattered, so that none is large.
 
     A part has at most `limit` bytes, or those of the largest operand or of the result on a rank.
     """

@@ -1,4 +1,4 @@
-"""What moving an array from one layout to another costs, known alike on every rank."""
+"""The cost of moving an array from one layout to another; every rank computes the same."""
 
 from functools import lru_cache
 
@@ -30,8 +30,8 @@ def _shifted_overlap(a: Cut, b: Cut) -> float:
     step, shift = abs(b.step), abs(a.offset - b.offset)
     if shift >= block:
         return 0.0
-    # Of the base's indices, the view that is ahead has those in another block that are among the
-    # last `shift` ones of theirs in the view that is behind.
+    # An index of the base changes its block if it is among the last `shift` of its block in the
+    # view that is behind.
     ends = [min(cut.offset, cut.offset + (cut.extent - 1) * cut.step) for cut in (a, b)]
     start = min(ends)
     stop = start + (b.extent - 1) * step + 1
@@ -42,7 +42,7 @@ def _shifted_overlap(a: Cut, b: Cut) -> float:
 
 
 def _sampled_overlap(a: Cut, b: Cut) -> float:
-    """Share of some evenly chosen blocks of `b`, or all, that `a` has in the same place."""
+    """Share of `b`'s elements that `a` has in the same block, by all blocks or a sample."""
     step = 1 if b.parts <= _MOST_BLOCKS else b.parts // (_MOST_BLOCKS // 4)
     kept = total = 0
     for part in range(0, b.parts, step):
@@ -55,9 +55,9 @@ def _sampled_overlap(a: Cut, b: Cut) -> float:
 def moved_elements(src: Layout, dst: Layout) -> float:
     """Estimated number of elements that change rank, over all ranks.
 
-    Exact for equal and replicated layouts, for shifted views, and for those that differ along one
-    dimension, if it is cut into 64 blocks at most; for others it supposes that independent cuts
-    meet evenly. It is computed from the layouts alone, so every rank gets the same number.
+    Exact for equal and replicated layouts, for shifted views, and for layouts that differ along
+    one dimension of at most 64 blocks; for others it supposes that independent cuts meet evenly.
+    It is computed from the layouts alone, so every rank gets the same number.
     """
     if src is dst or src.is_replicated or not dst.size:
         return 0.0
@@ -78,9 +78,9 @@ def moved_elements(src: Layout, dst: Layout) -> float:
 
 @lru_cache(maxsize=4096)
 def stays(src: Layout, dst: Layout) -> bool:
-    """Whether every rank has all that it is to have already; the same answer on all ranks.
+    """Whether every rank has its block of `dst` already; the same answer on all ranks.
 
-    Where it takes more than a look at each dimension by itself to see that, the answer is no.
+    Each dimension is compared by itself: where that does not suffice to tell, the answer is no.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def stays(src: Layout, dst: Layout) -> bool:
 
 
 def _is_within(inner: Cut, outer: Cut) -> bool:
-    """Whether each block of a cut lies within the block that the same rank has of another."""
+    """Whether each block of one cut lies within the same rank's block of the other."""
     if outer.parts == 1 or inner == outer:
         return True
     if inner.mesh_dims != outer.mesh_dims:
@@ -111,6 +111,7 @@ def _is_within(inner: Cut, outer: Cut) -> bool:
 
 
 def _copies(layout: Layout) -> int:
+    """How many ranks hold each element."""
     copies = 1
     cut_dims = {m for cut in layout.cuts for m in cut.mesh_dims} | set(layout.ats)
     for mesh_dim, size in enumerate(layout.mesh_shape):

@@ -1,10 +1,10 @@
-"""Plan the one primitive that moves data: from a layout to another layout of the same shape.
+"""The plan of an exchange, which moves an array from one layout to another of the same shape.
 
-Every rank works out its own part of the plan, from the two layouts alone: the box that it needs
-is met with the blocks of the source, dimension by dimension, and the box that it has with the
-blocks of the target. What a rank already owns is never sent. When the source holds replicas,
-each receiver reads from one of them, itself first, and distinct receivers from distinct replicas
-as far as there are any, so that no replica becomes a bottleneck.
+Every rank works out its own part of the plan, from the two layouts alone: it intersects the box
+that it needs with the blocks of the source, dimension by dimension, and the box that it has with
+the blocks of the target. What a rank already owns is never sent. When the source holds replicas,
+each receiver reads from one of them, from itself first, and distinct receivers from distinct
+replicas as far as there are any, so that no replica becomes a bottleneck.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -55,7 +55,7 @@ class Transfer(NamedTuple):
 
 
 class Route(NamedTuple):
-    """From which layout to which an exchange goes; printed in the communication ledger."""
+    """The layouts that an exchange goes from and to; printed in the communication ledger."""
 
     src: Layout
     dst: Layout
@@ -68,7 +68,7 @@ class Route(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """What one rank does to bring an array from one layout to another.
+    """One rank's part of bringing an array from one layout to another.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ def _choices(cut: Cut, interval: Interval) -> list[dict[int, int]]:
 
 
 def _owners_of(layout: Layout, box: Box) -> Iterable[dict[int, int]]:
-    """Coordinates, along the mesh dimensions that decide it, of the blocks that meet a box."""
+    """Coordinates of the blocks that meet a box, along the mesh dimensions that cut the array."""
     lone = {m: layout.placements[m].coordinate for m in layout.ats}  # type: ignore[attr-defined]
     ranges: list[list[dict[int, int]]] = []
     for cut, interval in zip(layout.cuts, box, strict=True):
@@ -189,7 +189,7 @@ def _combined(ranges: list[list[dict[int, int]]]) -> Iterable[dict[int, int]]:
 def _receives(
     src: Layout, needed: Box, target: Box, reader: Coords, rank: Callable[[Coords], int]
 ) -> Iterator[tuple[int, Coords, Box]]:
-    """Whom a rank reads what from: (peer, coordinates of the peer in the source, box)."""
+    """What a rank reads: (peer, coordinates of the peer in the source, box)."""
     for fixed in _owners_of(src, needed):
         owner = _source_of(src, fixed, reader)
         common = intersect(src.section(owner), target)
@@ -294,6 +294,7 @@ def _sends(src: Layout, dst: Layout, have: Box, coords: Coords, me: int) -> Iter
 
 
 def _wanted(layout: Layout, section: Box, coords: Coords) -> bool:
+    """Whether a rank has elements of a layout, in its section."""
     return layout.holds(coords) and all(start < stop for start, stop in section)
 
 
@@ -321,7 +322,7 @@ def plan_across(
     src_ranks, dst_ranks : tuple of int
         The ranks of each mesh, in row-major order of its coordinates, in a common numbering.
     me : int
-        This rank in that numbering; it may belong to one mesh, to both or to none.
+        This rank in that numbering; it may belong to one mesh, to both or to neither.
 
     Returns
     -------
@@ -330,8 +331,8 @@ def plan_across(
 
     Notes
     -----
-    A reader that is no member of the source mesh reads as if it stood at a coordinate chosen by
-    its number, so that readers outside spread over the replicas too.
+    A reader outside the source mesh reads as if it were at a coordinate chosen by its number, so
+    that such readers spread over the replicas, too.
     """
     _check(src, dst)
     place = {rank: number for number, rank in enumerate(src_ranks)}

@@ -1,9 +1,9 @@
-"""Plan a reshape that moves data: from a layout to a layout of another shape, in C order.
+"""The plan of a reshape that moves data: to a layout of another shape, in C order.
 
-Both shapes are the same elements in one order, so what a rank needs of a peer is where a stretch
+Both shapes have the same elements in one order, so what a rank needs of a peer is where a stretch
 of the flattened index space meets a box. A stretch is at most 2 k - 1 boxes of a k-dimensional
 shape (:func:`~distarray.layout.flat_boxes`), and where such a box lands in a freshly made target
-block is again a strided view of it. Nothing is therefore packed, and the elements go straight
+block is again a strided view of it. Therefore nothing is packed, and the elements go straight
 from the source block into the target block.
 
 Dimensions are taken in groups (:func:`~distarray.layout.reshape_groups`): the groups whose cut
@@ -99,10 +99,10 @@ def plan_reshape(
     Parameters
     ----------
     src, dst : Layout
-        Without pending folds. Cuts of a group are either such that no element of the group moves,
-        or use the same mesh dimensions before and after, one dimension alone after.
+        Without pending folds. Either no element of a group moves; or its cuts use the same mesh
+        dimensions before and after, and in `dst` they cut one dimension alone.
     groups : tuple of ReshapeGroup
-        Which dimensions of the one are which of the other.
+        The dimensions of `src` that become those of `dst`.
     coords : tuple of int or None
         This rank's mesh coordinate.
     """
@@ -129,6 +129,7 @@ def plan_reshape(
 
 
 def _moves(src: Layout, dst: Layout, group: ReshapeGroup) -> bool:
+    """Whether elements of a group change rank."""
     old, new = slice(*group[0]), slice(*group[1])
     return regrouped_cut(src.cuts[old], dst.shape[new]) != list(dst.cuts[new])
 
@@ -141,7 +142,7 @@ def _pieces(
     owner: Coords,
     reader: Coords,
 ) -> tuple[FlatPiece, ...]:
-    """What one rank sends another, in an order that both work out alike."""
+    """What one rank sends another, in the same order on both."""
     have, want = src.local_shape(owner), dst.local_shape(reader)
     choices: list[list[tuple[Slices, tuple[int, ...], slice, tuple[int, ...], Slices]]] = []
     for (old, new), moves in zip(groups, moving, strict=True):
@@ -202,6 +203,7 @@ def _stretches(cuts: Sequence[Cut], coords: Coords) -> Iterator[Interval]:
 
 
 def _cut_dim(cuts: Sequence[Cut]) -> int:
+    """The dimension that is cut; the first if none is."""
     return next((dim for dim, cut in enumerate(cuts) if cut.mesh_dims), 0)
 
 
@@ -212,7 +214,7 @@ def _owners(
     moving: Sequence[bool],
     me: Coords,
 ) -> Iterator[Coords]:
-    """The ranks that may own something of what this one is to have, each once."""
+    """The ranks that may own elements of this rank's target block, each once."""
     choices: list[list[dict[int, int]]] = []
     for (old, new), moves in zip(groups, moving, strict=True):
         if moves:
@@ -232,7 +234,7 @@ def _readers(
     moving: Sequence[bool],
     me: Coords,
 ) -> Iterator[Coords]:
-    """The ranks that may need something of what this one owns, each once."""
+    """The ranks that may need elements of this rank's source block, each once."""
     choices: list[list[dict[int, int]]] = []
     for (old, new), moves in zip(groups, moving, strict=True):
         if moves:
@@ -276,6 +278,7 @@ def _parts(cut: Cut, parts: Iterable[int]) -> list[tuple[tuple[int, int], ...]]:
 
 
 def _coordinates(me: Coords, choices: Sequence[Sequence[dict[int, int]]]) -> Iterator[Coords]:
+    """This rank's coordinates with some of them replaced, for each combination of choices."""
     for choice in product(*choices):
         coords = list(me)
         for fixed in choice:

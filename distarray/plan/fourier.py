@@ -1,11 +1,11 @@
-"""Plan a Fourier transform along several dimensions: what is transformed when, and cut where.
+"""The plan of a Fourier transform along several dimensions: their order, and the moves between.
 
 A rank transforms a dimension when it has it whole. So the dimensions that are whole are done
 first, then cuts are moved from dimensions still to do to others, and so on: one redistribution
 for a slab, one or two for a pencil (Dalcin, Mortensen, Keyes, Fast parallel multidimensional FFT
 using advanced MPI, JPDC 128, 2019). Where no other dimension is long enough to be cut instead, a
-dimension is transformed as it lies, in steps (:class:`Line`). Among all the ways that there are,
-the one is taken for which the busiest rank is done first, by the constants below.
+dimension is transformed although it is cut, in steps (:class:`Line`). The plan taken is the one
+in which the busiest rank finishes first, by the constants below.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _LATENCY, _LATENCY_EACH = 3e-5, 3e-6
 _PER_BYTE, _PER_ELEMENT = 4e-10, 1.2e-9
 #: Seconds for the bookkeeping of a transform in steps.
 _LINE = 6e-4
-#: Bytes from which an array is not brought to all ranks, however few they are.
+#: Arrays of this many bytes are not brought to all ranks, however few there are.
 _REPLICATED = 1 << 21
 
 
@@ -93,12 +93,12 @@ class Move(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A dimension is transformed as it is cut, and the result is cut likewise (`layout`).
+    """A dimension is transformed although it is cut, and the result is cut alike (`layout`).
 
     Attributes
     ----------
     split : Split or None
-        How the length is divided; None if it cannot be, and takes a detour (Bluestein's).
+        How the length is divided; None if it cannot be, which takes Bluestein's detour.
     """
 
     step: Pass
@@ -119,15 +119,15 @@ def plan_transform(
     Parameters
     ----------
     layout : Layout
-        Of the operand. With pending folds or lone coordinates if all dimensions in question are
-        whole; what is planned otherwise wants them settled.
+        Of the operand. It may have pending folds or lone coordinates if all dimensions to be
+        transformed are whole.
     passes : tuple of Pass
         In NumPy's order.
     sizes : tuple of int
-        Bytes an element of the operand, of what is between, and of the result.
+        Bytes an element of the operand, of intermediate results, and of the result.
     in_order : bool
-        Keep NumPy's order, and transform every line on one rank, so that its very bits come out.
-        An array with no other dimension to cut is then brought to all ranks.
+        Keep NumPy's order, and transform every line on one rank, which gives NumPy's bits. An
+        array with no other dimension to cut is then brought to all ranks.
     """
     return _Search(sizes, in_order).best(layout, passes, True)[1]
 
@@ -138,7 +138,7 @@ def _whole(cut: Cut) -> bool:
 
 
 class _Search:
-    """Looks through the ways to do some passes, all of them."""
+    """The search for the cheapest way to do some passes, through all ways."""
 
     def __init__(self, sizes: tuple[int, int, int], in_order: bool) -> None:
         self._sizes = sizes
@@ -154,20 +154,13 @@ class _Search:
         return found
 
     def _cheapest(self, layout: Layout, todo: tuple[Pass, ...], fresh: bool) -> _Plan:
-        cost, steps = 0.0, []
-        while True:
-            here = [p for p in _allowed(todo, self._in_order) if _whole(layout.cuts[p.axis])]
-            if not here:
-                break
-            chosen = here[0]
-            todo = _without(todo, chosen)
-            layout = _after(layout, chosen, Cut.whole(chosen.given))
-            cost += _PER_ELEMENT * _block(layout) * effort(chosen.length)
-            fresh = False
-            steps.append(Local(chosen, layout))
+        cost, steps = self._local(layout, todo)
+        for done in steps:
+            layout, todo = done.layout, _without(todo, done.step)
         if not todo:
-            return cost, tuple(steps)
+            return cost, steps
         best: _Plan | None = None
+        fresh = fresh and not steps
         for toll, step in self._ways_on(layout, todo, fresh):
             moves = isinstance(step, Move)
             left = todo if isinstance(step, Move) else _without(todo, step.step)
@@ -180,8 +173,22 @@ class _Search:
             raise ValueError(f"{layout} cannot be transformed by {todo}")
         return cost + best[0], (*steps, *best[1])
 
+    def _local(self, layout: Layout, todo: tuple[Pass, ...]) -> tuple[float, tuple[Local, ...]]:
+        """The passes along dimensions that are whole, as far as they can come next."""
+        cost = 0.0
+        steps: list[Local] = []
+        while True:
+            here = [p for p in _allowed(todo, self._in_order) if _whole(layout.cuts[p.axis])]
+            if not here:
+                return cost, tuple(steps)
+            chosen = here[0]
+            todo = _without(todo, chosen)
+            layout = _after(layout, chosen, Cut.whole(chosen.given))
+            cost += _PER_ELEMENT * _block(layout) * effort(chosen.length)
+            steps.append(Local(chosen, layout))
+
     def _at_least(self, layout: Layout, todo: tuple[Pass, ...]) -> float:
-        """What no way on can cost less than; it saves looking at most of them."""
+        """A lower bound of the cost of what is left; it spares the search most ways."""
         elements = layout.size / prod(layout.mesh_shape)
         elements *= prod([min(1.0, p.given / max(layout.shape[p.axis], 1)) for p in todo])
         cost = _PER_ELEMENT * elements * sum([effort(p.length) for p in todo])
@@ -192,7 +199,7 @@ class _Search:
     def _ways_on(
         self, layout: Layout, todo: tuple[Pass, ...], fresh: bool
     ) -> Iterator[tuple[float, Move | Line]]:
-        """Where no dimension in question is whole: move cuts, or transform one as it is cut."""
+        """Next steps where no dimension left is whole: move cuts, or transform along a cut."""
         size = self._sizes[0] if fresh else self._sizes[1]
         allowed = _allowed(todo, self._in_order)
         for count in range(len(allowed), 0, -1):
@@ -208,7 +215,7 @@ class _Search:
 
 
 def _allowed(todo: tuple[Pass, ...], in_order: bool) -> list[Pass]:
-    """The passes that can come next: what takes real numbers first, what gives them last."""
+    """The passes that can come next: one from real numbers is first, one to real numbers last."""
     if in_order or (todo and todo[0].kind.gives_half):
         return list(todo[:1])
     found: dict[int, Pass] = {}
@@ -225,19 +232,17 @@ def _without(todo: tuple[Pass, ...], done: Pass) -> tuple[Pass, ...]:
 
 
 def _after(layout: Layout, done: Pass, cut: Cut) -> Layout:
-    """The layout with another extent, cut as said, along the dimension of a pass."""
-    cuts = list(layout.cuts)
-    idle = cuts[done.axis]
-    if not cut.mesh_dims and idle.mesh_dims:  # they divide nothing, but the placement stays
+    """The layout with another cut of the dimension of a pass."""
+    idle = layout.cuts[done.axis]
+    if not cut.mesh_dims and idle.mesh_dims:  # of size 1: they divide nothing, but stay noted
         cut = Cut.chunked(cut.extent, idle.mesh_dims, idle.radix)
-    cuts[done.axis] = cut
-    return layout.with_cuts(cuts)
+    return layout.replace(done.axis, cut)
 
 
 def _moved(layout: Layout, freed: tuple[int, ...], replicate: bool) -> Iterator[tuple[Layout, int]]:
     """Layouts in which some dimensions are whole, and how many ranks exchange for each.
 
-    With `replicate`, also such in which mesh dimensions cut nothing any more.
+    With `replicate`, also those in which mesh dimensions no longer cut anything.
     """
     if layout.others:
         raise ValueError(f"{layout} has to be settled before dimensions {freed} can be whole")

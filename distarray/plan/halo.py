@@ -1,9 +1,9 @@
-"""Plan a halo exchange: every block grown by some elements of the blocks around it.
+"""The plan of a halo exchange: every block grows by some elements of the blocks around it.
 
-As in :mod:`distarray.plan.exchange` each rank works out its own part from the layout alone. What a
-grown block wants beyond the ends of the array is mapped back into it, where the boundary says so:
-the index space is continued by images of the array, shifted or reversed, and a grown block is cut
-along their edges into stretches. A stretch may lie on any ranks, however thin their blocks are.
+As in :mod:`distarray.plan.exchange` each rank works out its own part from the layout alone. Where
+the boundary asks for it, elements beyond the ends of the array are mapped back into it: the index
+space is continued by images of the array, shifted or reversed, and a grown block is cut along
+their edges into stretches. A stretch may lie on any ranks, however thin their blocks are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,15 +21,15 @@ IMAGED = ("periodic", "reflect", "mirror")
 
 
 class Reach(NamedTuple):
-    """How far blocks grow along one dimension, and what is beyond the ends of the array.
+    """How far blocks grow along one dimension, and what lies beyond the ends of the array.
 
     Attributes
     ----------
     before, after : int
         Elements.
     boundary : str
-        One of `IMAGED`; "fill", where the grown block has room that is filled where it is; or
-        "none", where it ends with the array.
+        One of `IMAGED`; "fill", where the grown block has room that its rank fills; or "none",
+        where it ends with the array.
     """
 
     before: int
@@ -38,7 +38,7 @@ class Reach(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Consecutive indices of a grown block, and where in the array they are."""
+    """Consecutive indices of a grown block, and their place in the array."""
 
     position: int
     start: int
@@ -52,9 +52,9 @@ class Patch(NamedTuple):
     Attributes
     ----------
     source : tuple of slice
-        In the block that it comes from.
+        Its place in the block that it comes from.
     target : tuple of slice
-        In the grown block.
+        Its place in the grown block.
     reverse : tuple of slice
         An index that turns the target around along reversed dimensions.
     shape : tuple of int
@@ -68,20 +68,20 @@ class Patch(NamedTuple):
 
 
 class Halo(NamedTuple):
-    """What one rank does to grow its block.
+    """One rank's part of growing the blocks.
 
     Attributes
     ----------
     sends, receives : tuple of (int, tuple of Patch)
         Peer, and the boxes of the one message in their order.
     kept : tuple of Patch
-        What comes from this rank's own block.
+        The boxes that come from this rank's own block.
     shape : tuple of int
         Of the grown block.
     own : tuple of slice
-        Where the block is in it.
+        The place of the block in it.
     fills : tuple of (int, int)
-        A pair a dimension: how many elements at both ends lie beyond the array.
+        For each dimension, how many elements at both ends lie beyond the array.
     """
 
     sends: tuple[tuple[int, tuple[Patch, ...]], ...]
@@ -145,7 +145,7 @@ def _dims(
 
 
 def _ends(reach: Reach, extent: int, start: int, stop: int) -> tuple[int, int, int, int]:
-    """Ends of a grown interval, and how many of its elements at both ends are to be filled."""
+    """Ends of a grown interval, and the numbers of elements to fill at both of them."""
     low, high = start - reach.before, stop + reach.after
     if reach.boundary == "none":
         return max(low, 0), min(high, extent), 0, 0
@@ -170,7 +170,7 @@ def _stretches(reach: Reach, extent: int, start: int, stop: int) -> list[Stretch
 def _images(
     boundary: str, extent: int, low: int, high: int
 ) -> Iterator[tuple[int, int, int, bool]]:
-    """What continues the array between two indices: (first index, start, stop, reversed)."""
+    """The array and its images between two indices: (first index, start, stop, reversed)."""
     if boundary not in IMAGED:
         yield 0, 0, extent, False
         return
@@ -196,7 +196,7 @@ def _mirrored(extent: int, low: int, high: int) -> Iterator[tuple[int, int, int,
 def _wanted(
     layout: Layout, reaches: Sequence[Reach], reader: Coords, only: Box | None = None
 ) -> Iterator[tuple[Coords, Patch]]:
-    """What a rank's grown block is made of: (owner, patch); of the part `only` if given."""
+    """The patches of a rank's grown block, each with its owner; within the box `only`, if given."""
     parts = [
         _stretches(reach, cut.extent, *part)
         for reach, cut, part in _dims(layout, reaches, layout.section(reader))

@@ -1,4 +1,4 @@
-"""Where an array goes that is put together from others: where that moves the fewest bytes."""
+"""The layout of an array that is joined from others: the one that moves the fewest bytes."""
 
 from functools import lru_cache
 
@@ -17,9 +17,7 @@ _MOST_MODELS = 4
 def joined_layout(shape: tuple[int, ...], parts: tuple[Placed, ...]) -> Layout | None:
     """The layout of an array of `shape` that consists of parts, boxes of its index space.
 
-    Each operand's layout is tried as the model: dimensions in which the operand is as long as the
-    result keep its cut, others that it cuts get the canonical one. Mesh dimensions of which one
-    coordinate alone holds the operand cut the first of those other dimensions.
+    Each operand's layout is tried as the model (see :func:`_after`).
 
     Returns
     -------
@@ -39,6 +37,12 @@ def joined_layout(shape: tuple[int, ...], parts: tuple[Placed, ...]) -> Layout |
 
 
 def _after(model: Layout, shape: tuple[int, ...]) -> Layout:
+    """A layout of the result after the model of an operand's.
+
+    Dimensions in which the operand is as long as the result keep its cut, others that it cuts get
+    the canonical one. Mesh dimensions of which a lone coordinate holds the operand cut the longest
+    whole dimension in which the result is longer than the operand.
+    """
     cuts: list[Cut] = []
     for cut, extent in zip(model.cuts, shape, strict=True):
         if cut.extent == extent:
@@ -54,14 +58,10 @@ def _after(model: Layout, shape: tuple[int, ...]) -> Layout:
         Shard(dim) if isinstance(p, At) else kept
         for p, kept in zip(model.placements, layout.placements, strict=True)
     ]
-    return layout.with_cuts(
-        [
-            Layout.chunked(shape, model.mesh_shape, placements).cuts[d] if d == dim else cut
-            for d, cut in enumerate(cuts)
-        ]
-    )
+    return layout.replace(dim, Layout.chunked(shape, model.mesh_shape, placements).cuts[dim])
 
 
 def _box(result: Layout, layout: Layout, origin: tuple[int, ...]) -> Layout:
+    """The layout of the box of the result that an operand fills."""
     entries = tuple([(start, 1, n) for start, n in zip(origin, layout.shape, strict=True)])
     return view_layout(result, entries)

@@ -1,4 +1,4 @@
-"""Lengths of Fourier transforms: what they cost, and how a long one is divided among ranks."""
+"""Lengths of Fourier transforms: their cost, and the division of a long one among ranks."""
 
 from functools import lru_cache
 from math import log2
@@ -6,21 +6,21 @@ from typing import NamedTuple
 
 __all__ = ["Split", "effort", "good_length", "split_length"]
 
-#: A prime factor above this costs a transform of its own kind, twice as long at the least.
+#: Lengths with a prime factor above this may be transformed by Bluestein's algorithm.
 _LARGEST_PRIME = 50
-#: Effort is compared with this much of it saved; less does not pay for a longer transform.
+#: A split that gives some rank more than this times its even share of the work is not taken.
 _IDLE_MOST = 2.0
 
 
 class Split(NamedTuple):
-    """A length as a product: `rows` lines of `columns` elements each, and what that costs.
+    """A length as a product: `rows` lines of `columns` elements each, and the cost of that.
 
     Attributes
     ----------
     rows, columns : int
         The two factors; each is at least the number of parts where possible.
     effort : float
-        Operations for each element, the idle ranks' share included.
+        Operations for each element, with the time in which ranks are idle.
     """
 
     rows: int
@@ -56,10 +56,10 @@ def effort(n: int) -> float:
 
 @lru_cache(maxsize=1024)
 def split_length(n: int, parts: int) -> Split | None:
-    """The best way to make a transform of length `n` of shorter ones on `parts` ranks.
+    """The best way to make a transform of length `n` out of shorter ones on `parts` ranks.
 
-    None if there is none by which most ranks have something to do: `n` is prime, say, or has no
-    two factors that are both large enough.
+    None if most ranks would be idle: `n` is prime, say, or has no two factors that are both large
+    enough.
     """
     best: Split | None = None
     for divisor in _divisors(n):
@@ -67,9 +67,9 @@ def split_length(n: int, parts: int) -> Split | None:
         idle = _idle(rows, parts) * _idle(columns, parts)
         if idle > _IDLE_MOST or min(rows, columns) == 1:
             continue
-        # Lines far from equal in length do not fit into caches any more than a single one does.
+        # If one factor is much larger than the other, its lines are too long for the caches.
         uneven = 0.1 * abs(log2(rows / columns))
-        # Blocks of rows that are blocks of the array, too, need not be shifted first.
+        # Where whole rows make up the blocks of the array, nothing is shifted first.
         shifted = 0.0 if rows % parts == 0 else 1.0
         cost = (effort(rows) + effort(columns) + uneven + shifted) * idle
         if best is None or cost < best.effort:
@@ -78,7 +78,7 @@ def split_length(n: int, parts: int) -> Split | None:
 
 
 def _divisors(n: int) -> list[int]:
-    """All divisors but `n` itself, made of the prime factors."""
+    """All divisors but `n` itself, in ascending order."""
     found = {1}
     for prime in _primes(n):
         found |= {divisor * prime for divisor in found}

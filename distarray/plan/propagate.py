@@ -1,9 +1,9 @@
-"""Which layout an elementwise operation works in, and what each operand has to become for it.
+"""The common layout that an elementwise operation works in, to which operands are brought.
 
 The operands' own layouts are the candidates; the one for which the fewest bytes change rank is
-taken. Views of one base that differ by a shift (``u[:-2]``, ``u[2:]``) give one candidate more:
-their common middle. It moves no more than either, and where a program writes an interior
-(``u[1:-1] = ...``) it is the layout of what is written, so the shift is paid once.
+taken. Views of one base that differ by a shift (``u[:-2]``, ``u[2:]``) add a candidate, their
+common middle. It moves no more than either, and where a program writes an interior
+(``u[1:-1] = ...``) it is the layout of the interior, so the shift is paid once.
 """
 
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ __all__ = ["Propagation", "broadcast_shapes", "propagate", "restrict", "shape_te
 
 
 class Propagation(NamedTuple):
-    """Layouts of an elementwise operation: of its result, and wanted of each operand."""
+    """Layouts of an elementwise operation: of its result, and of each operand meanwhile."""
 
     result: Layout
     operands: tuple[Layout, ...]
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """A shape as NumPy writes it in its errors, without blanks."""
+    """A shape as NumPy's errors have it, without blanks."""
     return str(tuple(shape)).replace(" ", "")
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The common shape of operands; the error is NumPy's."""
+    """The common shape of operands; raises NumPy's error."""
     ndim = max([len(shape) for shape in shapes], default=0)
     common = [1] * ndim
     for shape in shapes:
@@ -52,7 +52,7 @@ def restrict(layout: Layout, shape: tuple[int, ...]) -> Layout:
     cuts = []
     for extent, cut in zip(shape, layout.cuts[layout.ndim - len(shape) :], strict=True):
         cuts.append(cut if extent == cut.extent else Cut.whole(extent))
-    return Layout.from_cuts(cuts, layout.mesh_shape, layout.others)
+    return layout.with_cuts(cuts)
 
 
 @lru_cache(maxsize=4096)
@@ -94,9 +94,9 @@ def _cost(
 
 
 def _middle(layouts: Sequence[Layout]) -> Layout | None:
-    """The middle of distinct, slightly shifted views of one base; None of anything else.
+    """The middle of distinct, slightly shifted views of one base; None for other layouts.
 
-    If all have elements of one size, no other layout moves fewer bytes.
+    If the elements of all operands have one size, no other layout moves fewer bytes.
     """
     first = layouts[0]
     if len(set(layouts)) < len(layouts) or not first.is_plain:
@@ -109,7 +109,7 @@ def _middle(layouts: Sequence[Layout]) -> Layout | None:
 
 
 def _is_slight(cut: Cut, other: Cut) -> bool:
-    """Whether one view is the other one shifted by half a block at most."""
+    """Whether two views of one base are shifted by half a block at most."""
     shift = abs(cut.offset - other.offset)
     return cut.is_shift_of(other) and (
         not shift or (cut.bounds is None and 2 * shift * cut.parts <= cut.base)
@@ -144,7 +144,7 @@ def _free(others: dict[int, Placement], cuts: Sequence[Cut]) -> dict[int, Placem
 
 
 def _lift(layout: Layout, shape: tuple[int, ...]) -> list[Cut | None]:
-    """Cuts of an operand in the dimensions of the result; None where it has nothing to say."""
+    """Cuts of an operand in the dimensions of the result; None where it is whole or stretched."""
     lifted: list[Cut | None] = [None] * (len(shape) - layout.ndim)
     for cut, extent in zip(layout.cuts, shape[len(lifted) :], strict=True):
         lifted.append(cut if cut.mesh_dims and cut.extent == extent else None)
@@ -157,7 +157,7 @@ def _merge(
     shape: tuple[int, ...],
     taken: set[int],
 ) -> list[Cut]:
-    """The cuts of one operand, completed by those of others on mesh dimensions still free."""
+    """The cuts of one operand, completed by others' cuts along mesh dimensions still free."""
     merged = list(first)
     taken = taken | {m for cut in first if cut for m in cut.mesh_dims}
     for other in others:
@@ -171,8 +171,8 @@ def _merge(
 def _centred(cuts: list[Cut], lifted: Sequence[Sequence[Cut | None]]) -> list[Cut]:
     """Each cut shifted to the middle of the operands' shifted views of the same base.
 
-    Any offset between the two middle ones moves equally many rows; of those the one whose margins
-    in the base are equal is taken, as that is where programs write interiors.
+    Any offset between the two middle ones moves equally many rows. Of these offsets the one that
+    leaves equal margins in the base is taken, since programs write interiors there.
     """
     centred = cuts
     for dim, cut in enumerate(cuts):

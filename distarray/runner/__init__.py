@@ -6,3 +6,6 @@ streams, ``alike`` and ``chance`` give all ranks one clock and the same random n
 ``pools``, ``locks``, ``children``, ``commands`` and ``jobs`` are about threads and processes.
 ``ending`` ends all ranks with one status, and ``main`` reads the command line.
 """
+
+#: Its functions stand for those that the program calls (see :mod:`distarray.comm.waits.stacks`).
+SHOWN_AS = None

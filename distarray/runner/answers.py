@@ -18,6 +18,9 @@ from distarray.runner.step import place
 
 __all__ = ["Answers", "Talk"]
 
+#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+WAITS_FOR_RANKS = True
+
 _HEAD = struct.Struct("<QQQ")
 #: Bytes of a message, of which the answer takes what the head leaves, if it fits.
 _BLOCK = 128

@@ -6,7 +6,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from distarray.comm.watch import elsewhere
+from distarray.comm.waits.watch import elsewhere
 from distarray.config import config
 from distarray.runner.answers import Answers
 from distarray.runner.talk import Line

@@ -4,12 +4,15 @@ from collections.abc import Callable
 from time import monotonic, sleep  # as they are: the program's own are replaced
 from typing import Any, TypeVar
 
-from distarray.comm import calls, watch
+from distarray.comm import calls
 from distarray.comm.mesh import default_mesh
+from distarray.comm.waits import watch
 from distarray.runner.answers import Answers
 
 __all__ = ["Line", "open_answers", "open_line"]
 
+#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+WAITS_FOR_RANKS = True
 T = TypeVar("T")
 
 

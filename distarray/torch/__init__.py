@@ -103,6 +103,8 @@ _WHERE = {
 }
 
 __all__ = list(_WHERE)
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+SHOWN_AS = "distarray.torch."
 _load, __dir__ = lazy_names(__name__, _WHERE)
 
 

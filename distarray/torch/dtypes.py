@@ -51,7 +51,7 @@ _NATIVE = {
 }
 
 
-def numpy_view(t: Tensor, call: str = "distarray.torch") -> Array:
+def numpy_view(t: Tensor, call: str = "a tensor") -> Array:
     """A NumPy array over a strided CPU tensor that needs no gradient.
 
     Raises

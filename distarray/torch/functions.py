@@ -6,8 +6,8 @@ between its modules are rows of their own. A function in neither table is refuse
 nothing is gathered unasked.
 """
 
+import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import torch
@@ -28,8 +28,9 @@ Operand: TypeAlias = "DistTensor | Tensor | complex"
 
 #: The others: name -> function(func, args, kwargs), registered where it is defined.
 _OTHERS: dict[str, Callable[..., Any]] = {}
-#: Modules that build on distributed tensors, and are imported when one of these is called.
-_ROOMS = {"cross_entropy": "distarray.torch.loss", "dropout": "distarray.torch.dropout"}
+#: Functions whose rules build on distributed tensors, and a public name that stands beside each:
+#: asked for it, the package imports the module of both.
+_LATE = {"cross_entropy": "parallel_cross_entropy", "dropout": "manual_seed"}
 
 
 def handles(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -45,7 +46,7 @@ def handles(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 def knows(name: str) -> bool:
     """Whether a function of this name takes distributed tensors."""
-    return name in ELEMENTWISE or name in _OTHERS or name in _ROOMS
+    return name in ELEMENTWISE or name in _OTHERS or name in _LATE
 
 
 def call(kind: type, func: Func, args: Args, kwargs: Kwargs) -> Any:
@@ -61,8 +62,8 @@ def call(kind: type, func: Func, args: Args, kwargs: Kwargs) -> Any:
         What it was called with.
     """
     name = getattr(func, "__name__", "")
-    if name in _ROOMS:
-        import_module(_ROOMS[name])
+    if name in _LATE:
+        getattr(sys.modules[__package__], _LATE[name])
     if name in _OTHERS:
         return _OTHERS[name](func, args, kwargs)
     if name not in ELEMENTWISE:

@@ -68,6 +68,8 @@ def test_reductions(world, ranks, around, ufunc):
                     assert ufunc.reduce(y, axis=axis, out=out) is out
                     close(out, expected)
             close(ufunc.reduce(x[:, 1]), in_order(ufunc, values[:, 1], 0))
+            if ufunc is np.power:
+                close(ufunc.reduce(x, axis=0, dtype="i8"), np.ones(5, "i8"))
             if ufunc is not np.ldexp:  # which has no reduceat, and casts what it starts from
                 pieces = [in_order(ufunc, values[a:b], 0) for a, b in ((2, 7), (7, 8), (3, 13))]
                 close(ufunc.reduceat(x, [2, 7, 3]), np.stack(pieces))

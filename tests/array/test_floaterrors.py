@@ -127,6 +127,8 @@ def test_other_modes_and_replicated_arrays_say_nothing(world, ranks):
             with pytest.raises(FloatingPointError, match="divide by zero encountered in divide"):
                 1 / whole
             assert x.T.shape == np.shape(x) and x.real[1:].shape == (5,)
+            assert np.broadcast_to(x, (2, 6)).shape == np.zeros_like(x[None].repeat(2, 0)).shape
+            assert np.copy(x[:, None]).shape == (6, 1) == np.tile(x, 1)[:, None].shape
         with np.errstate(divide="raise", over="call", call=lambda kind, flag: heard.append(kind)):
             x * x
         with np.errstate(all="raise"), trace() as book:

@@ -12,16 +12,16 @@ def test_an_out_that_is_a_view_of_one_coordinate_is_written_through(world, ranks
 
     def program(group):
         mesh = DeviceMesh(group, (group.size,))
-        base = distribute(np.zeros((3, 7)), mesh, [Shard(1)], src=None)
+        base = distribute(np.zeros((7, 3)), mesh, [Shard(0)], src=None)
         a = distribute(np.arange(9.0).reshape(3, 3), mesh, [Shard(0)], src=None)
-        for column in range(7):
+        for row in range(7):
             if give == "by name":
-                np.dot(a, np.full(3, column), out=base[:, column])
+                np.dot(a, np.full(3, row), out=base[row])
             else:
-                np.dot(a, np.full(3, column), base[:, column])
+                np.dot(a, np.full(3, row), base[row])
         return base.full()
 
-    expected = np.outer(np.arange(9.0).reshape(3, 3).sum(1), np.arange(7.0))
+    expected = np.outer(np.arange(7.0), np.arange(9.0).reshape(3, 3).sum(1))
     for found in world.run(ranks, program):
         np.testing.assert_array_equal(found, expected)
 

@@ -17,7 +17,7 @@ from distarray import Shard, default_mesh
 
 def split_into_nodes():
     """Let ranks 0 and 1 take 2 and 3 for another node's, before they watch one another."""
-    from distarray.comm import scope, wire
+    from distarray.comm.waits import scope, wire
 
     scope._near = lambda comm: comm.Split(comm.rank // 2)
     scope.addresses = lambda: ["127.0.0.1"]

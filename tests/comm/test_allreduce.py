@@ -105,7 +105,7 @@ def test_a_broadcast_goes_on_while_its_root_computes(world, ranks, tmp_path):
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "f2", "?", "D", "M8[s]", "u1"])
 def test_much_data(world, ranks, dtype, monkeypatch):
     """The segments of large blocks, with few elements; NaN wins; the operand stays as it is."""
-    from distarray.comm import large
+    from distarray.comm import shared_memory as large
 
     monkeypatch.setattr(large, "FROM", 64 * ranks)
     monkeypatch.setattr(large, "SEGMENT", 64 * ranks)
@@ -141,7 +141,7 @@ def test_much_data(world, ranks, dtype, monkeypatch):
 @pytest.mark.mpi
 def test_much_data_that_is_not_alike(world, ranks, monkeypatch):
     """Blocks of other lengths or data types on one rank: all ranks raise, and go on together."""
-    from distarray.comm import large
+    from distarray.comm import shared_memory as large
     from distarray.errors import DivergenceError
 
     def program(group):

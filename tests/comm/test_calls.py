@@ -11,8 +11,10 @@ import pytest
 
 import distarray
 from distarray import Fold, Shard
-from distarray.comm import calls, lines, stacks
+from distarray.comm import calls
+from distarray.comm import user_lines as lines
 from distarray.comm.describing import described, named, ranks_in_words
+from distarray.comm.waits import stacks
 
 HERE = Path(__file__).name
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from distarray.comm import channel as channels
-from distarray.comm.channel import SLOT, Channel, create_file
-from distarray.comm.wire import Node, Wire, listener
+from distarray.comm.waits import channel as channels
+from distarray.comm.waits.channel import SLOT, Channel, create_file
+from distarray.comm.waits.wire import Node, Wire, listener
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER = """
 import os, sys
-from distarray.comm.channel import Channel
+from distarray.comm.waits.channel import Channel
 there = Channel(os.open(sys.argv[1], os.O_RDWR), (0, 1), 1)
 there.write(7, {"doing": "waits", "moves": 7, "since": 0.0})
 print("ready", flush=True)

@@ -9,8 +9,17 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distarray.comm.verdict import LONG, SLOWEST, Entry, Report, alike, hopeless, parting, spans
-from distarray.comm.words import told
+from distarray.comm.waits.report_text import told
+from distarray.comm.waits.verdict import (
+    LONG,
+    SLOWEST,
+    Entry,
+    Report,
+    alike,
+    hopeless,
+    parting,
+    spans,
+)
 
 LIMIT = 60.0
 

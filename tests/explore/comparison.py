@@ -41,11 +41,16 @@ class Comparison:
     def after(self, line: str, found: Any, wanted: Any) -> Difference | None:
         """The difference that there is after a line, if there is one; the same on all ranks."""
         difference = self._agreed(self._of_outcomes(found, wanted))
+        if difference is not None and "C-Array" in str(wanted):
+            self.over = not self._stored_alike(out_of(line))
+            return None if self.over else difference
         if difference is None:
             difference = self._of_memory(line)
         if difference is None and not self.over:
             difference = self._agreed(self._of_values())
-        return difference
+        if difference is not None and difference[0] == "value" and "'A'" in line:
+            self.over = not self._stored_alike(operand_of(line))
+        return None if self.over else difference
 
     def _agreed(self, difference: Difference | None) -> Difference | None:
         """What the first rank with a difference says."""
@@ -102,7 +107,7 @@ class Comparison:
             if wanted and line.startswith(f"{other} =") and self._may_copy(line, one, other):
                 self._let_go(other)
                 return self._of_memory(line)
-            if line.startswith(f"{other} =") and not self._stored_alike(line):
+            if line.startswith(f"{other} =") and not self._stored_alike(operand_of(line)):
                 self.over = True
                 return None
             return "memory", f"{one} and {other} share memory: {found}; NumPy: {wanted}"
@@ -118,13 +123,12 @@ class Comparison:
         moved = plain and not isinstance(self.ours[other], np.ndarray)
         return moved or any(name in line for name in MAY_COPY)
 
-    def _stored_alike(self, line: str) -> bool:
-        """Whether what a line converts is stored in the same order as in NumPy.
+    def _stored_alike(self, text: str | None) -> bool:
+        """Whether an array that a line mentions is stored in the same order as in NumPy.
 
         What a function gives may be stored in another order than NumPy's result, and a view that is
         cut may have no gaps where NumPy's has.
         """
-        text = operand_of(line)
         if text is None:
             return True
         plain, ours = (eval(text, dict(world)) for world in (self.plain, self.ours))
@@ -149,6 +153,13 @@ def operand_of(line: str) -> str | None:
     if method:
         return ast.unparse(call.func.value)
     return ast.unparse(call.args[0]) if call.args else None
+
+
+def out_of(line: str) -> str | None:
+    """What a line of the form ``v1 = function(..., out=array)`` writes to."""
+    call = getattr(ast.parse(line).body[0], "value", None)
+    named = {word.arg: word.value for word in getattr(call, "keywords", ())}
+    return ast.unparse(named["out"]) if "out" in named else None
 
 
 def words(error: BaseException) -> str:
@@ -226,6 +237,8 @@ def _bits(values: Any, signs: bool) -> bytes:
     values = np.array(values)
     if values.dtype.names:
         return b"".join([_bits(values[name], signs) for name in values.dtype.names])
+    if values.dtype.hasobject:
+        return repr([(type(item), item) for item in values.ravel()]).encode()
     if values.dtype.kind == "c":
         return _bits(values.real, signs) + _bits(values.imag, signs)
     if values.dtype.kind == "f":

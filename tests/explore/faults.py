@@ -7,12 +7,13 @@ partitions float16 wrongly, and some unary ufuncs write wrong elements into what
 On all CPUs, the method `at` of ufuncs writes to read-only arrays unless its key is basic, and reads
 wrong elements of values with fewer dimensions than its index; what is left out by ``where=`` is
 lost where operands overlap the result, and ``copyto`` reads its condition while it writes over it;
-what a mask selects is written while it is still to be read, and so is what `concatenate` and its
-kin read where they write ``out=``; powers of integers that are refused
-half-way leave some written; what is read-only is copied onto itself; `accumulate` into an array
-without dimensions ends the process, and so does comparing integers with one beyond their type
-``where=``. A reduction keeps what it has so far in ``out=``, and loses of it what that type has no
-room for.
+what a mask selects, or the mask, is written while it is still to be read, and so is what
+`concatenate` and its kin read where they write ``out=``, and a line that is assigned to an
+overlapping one of another step; powers of integers that are refused half-way leave some written,
+and so do arrays that are joined into one of a type that the last cannot be cast to; what is
+read-only is copied onto itself; sorts give NaNs other bits; `accumulate` into an array without
+dimensions ends the process, and so does comparing integers with one beyond their type ``where=``. A
+reduction keeps what it has so far in ``out=``, and loses of it what that type has no room for.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _REFUSED_HALF_WAY = re.compile(r"np\.power(?:\.at\(|\(.*(?:out=|, v\d))")
 _FATAL = re.compile(r"np\.(?:equal|not_equal|less|greater)\w*\(.*where=")
 #: Not into another type.
 _REDUCED = re.compile(r"np\.(?:\w+\.reduce(?:at)?|max|min|sum|prod|amax|amin)\(.*out=")
-#: Not into what overlaps an operand.
+#: Not into what overlaps an operand, is read-only, or of a type that an operand is not cast to.
 _JOINED = re.compile(r"np\.\w*(?:concatenate|stack)\(.*out=")
-#: Not asked of float16.
+#: Not asked of float16, nor of NaNs that carry something.
 _SORTED_WRONGLY = re.compile(r"sort|unique|partition|searchsorted|isin|median")
 
 
@@ -49,32 +50,68 @@ def concern(line: str, env: dict[str, Any]) -> bool:
     named = [v for name, v in env.items() if name in line and isinstance(v, np.ndarray)]
     if ".at(" in line and not all(value.flags.writeable for value in named):
         return True
-    if "copyto(" in line and not all(value.flags.writeable for value in named):
+    onto_itself = "copyto(" in line or _JOINED.search(line)
+    if onto_itself and not all(value.flags.writeable for value in named):
         return True
     if ".accumulate(" in line and any(not value.ndim for value in named):
         return True
-    if _SORTED_WRONGLY.search(line) and any(value.dtype == np.float16 for value in named):
+    if _SORTED_WRONGLY.search(line) and any(map(_is_sorted_wrongly, named)):
         return True
     if _REDUCED.search(line) and _is_narrow(line, env):
         return True
+    if _JOINED.search(line) and _is_refused_half_way(line, env):
+        return True
     reads_late = "where=" in line or _JOINED.search(line)
-    return _masked(line, env) or (bool(reads_late) and _overlaps(line, env))
+    return _assigned_wrongly(line, env) or (bool(reads_late) and _overlaps(line, env))
 
 
-def _masked(line: str, env: dict[str, Any]) -> bool:
-    """Whether elements that a mask selects get values that overlap them."""
+def _is_sorted_wrongly(values: Any) -> bool:
+    """Whether there are halves, or NaNs of other bits than NumPy's own."""
+    if values.dtype.kind not in "fc":
+        return False
+    parts = (values.real, values.imag) if values.dtype.kind == "c" else (values,)
+    for part in parts:
+        plain = np.full(1, np.nan, part.dtype).tobytes()
+        if part.dtype == np.float16 or any(x.tobytes() != plain for x in part[np.isnan(part)]):
+            return True
+    return False
+
+
+def _is_refused_half_way(line: str, env: dict[str, Any]) -> bool:
+    """Whether one of the arrays that are joined cannot be cast to the type of the result."""
+    call: Any = getattr(ast.parse(line).body[0], "value", None)
+    (into,) = [_value(word.value, env) for word in call.keywords if word.arg == "out"]
+    parts = _value(call.args[0], env) or []
+    kinds = [np.asarray(part).dtype for part in parts]
+    return not all(np.can_cast(kind, np.asarray(into).dtype, "same_kind") for kind in kinds)
+
+
+def _assigned_wrongly(line: str, env: dict[str, Any]) -> bool:
+    """Whether elements get values that overlap them, in a way that NumPy does not look for."""
     if "] = " not in line:
         return False
     written = ast.parse(line).body[0]
     target = written.targets[0] if isinstance(written, ast.Assign) else None
     if not isinstance(target, ast.Subscript):
         return False
-    key = _value(target.slice, env)
-    parts = key if isinstance(key, tuple) else (key,)
-    masks = [part for part in parts if isinstance(part, (list, np.ndarray)) and len(np.shape(part))]
-    if not any(np.asarray(mask).dtype == bool for mask in masks):
+    key, value = _value(target.slice, env), _value(written.value, env)
+    into = _value(target.value, env)
+    if _is_mask(key) or (isinstance(key, tuple) and any(map(_is_mask, key))):
+        masks = key if isinstance(key, tuple) else (key,)
+        return any(_tangled(into, read) for read in (value, *masks))
+    return _is_skewed(_value(target, env), value)
+
+
+def _is_mask(part: Any) -> bool:
+    return isinstance(part, (list, np.ndarray)) and np.ndim(part) and np.asarray(part).dtype == bool
+
+
+def _is_skewed(into: Any, value: Any) -> bool:
+    """Whether two lines overlap and run the same way with different steps."""
+    if not _tangled(into, value) or into.ndim != 1 or value.ndim != 1:
         return False
-    return _tangled(_value(target.value, env), _value(written.value, env))
+    (one,), (other,) = into.strides, value.strides
+    return bool(one * other > 0 and one != other)
 
 
 def _is_narrow(line: str, env: dict[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import re
 from collections.abc import Iterator
@@ -22,8 +23,12 @@ __all__ = ["THRESHOLDS", "Failure", "Program", "draw_program", "follow", "on_thr
 THRESHOLDS = (1 << 18, 0, 64)
 #: Arrays and lists longer than this are dropped: programs would become slow.
 LARGEST = 400
-#: After what the sign of a zero says nothing: contributions to a sum, and products by BLAS.
-UNSIGNED = re.compile(r", P\b|np\.(?:dot|inner|matmul|einsum|tensordot|kron|outer|vdot)\b| @ ")
+#: After what the sign of a zero says nothing: contributions to a sum, products by BLAS, and sorts,
+#: which leave equal elements in any order.
+UNSIGNED = re.compile(
+    r", P\b|np\.(?:dot|inner|matmul|einsum|tensordot|kron|outer|vdot)\b| @ "
+    r"|sort\(|partition|unique|intersect1d|union1d|setdiff1d|median|quantile"
+)
 
 #: What rounds each contribution to a sum.
 DIVISION = re.compile(r"divide|reciprocal|mean| / | /= ")
@@ -89,7 +94,7 @@ def _drawn(
         if line.startswith("v = "):
             count += 1
             line = f"v{count}{line[1:]}"
-            if _is_plain(line, drawing.plain):
+            if _is_plain(ast.parse(line).body[0].value, drawing.plain):
                 drawing.plain.add(f"v{count}")
         pending = pending or ", P" in line
         notes = _Notes()
@@ -111,10 +116,23 @@ def _drawn(
             yield f"del {name}"
 
 
-def _is_plain(line: str, known: set[str]) -> bool:
-    """Whether a line gives an array of NumPy's, also where arrays are distributed."""
-    names = set(re.findall(r"\bv\d+\b", line)[1:])
-    return "lay(" not in line and names <= known and not re.search(rf"np\.(?:{CREATORS})\(", line)
+def _is_plain(node: ast.AST, known: set[str]) -> bool:
+    """Whether an expression gives an array of NumPy's, also where arrays are distributed."""
+    if isinstance(node, ast.Name):
+        return node.id in known or not node.id.startswith("v")
+    if isinstance(node, (ast.Subscript, ast.Attribute)):
+        return _is_plain(node.value, known)
+    if isinstance(node, ast.Call):
+        name = ast.unparse(node.func)
+        if name == "lay" or re.fullmatch(rf"np\.(?:{CREATORS})", name):
+            return False
+        if name.startswith("numpy."):
+            return True
+        if not name.startswith("np."):
+            return _is_plain(node.func, known)
+        read = node.args[:1] if name == "np.take" else [*node.args, *node.keywords]
+        return all(_is_plain(part, known) for part in read)
+    return all(_is_plain(part, known) for part in ast.iter_child_nodes(node))
 
 
 class _Notes:
@@ -127,7 +145,10 @@ class _Notes:
 
 
 #: Functions that make arrays on the default mesh.
-CREATORS = "zeros|ones|full|arange|eye|tri|linspace|array|asarray|asanyarray|require|meshgrid"
+CREATORS = (
+    "zeros|ones|full|arange|eye|tri|linspace|array|asarray|asanyarray|require|meshgrid|zeros_like|"
+    "asfortranarray|ascontiguousarray|ones_like|full_like|vander|busday_offset|char.upper"
+)
 
 
 def _has_records(value: Any) -> bool:

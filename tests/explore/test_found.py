@@ -291,6 +291,183 @@ PROGRAMS = {
         np.dot(v1, numpy.array(2), out=v2[:, 0])
         np.dot(v1, numpy.array(2), out=lay(make((3,), '?', 3), S(0)))
     """,
+    "functions that give back what they get": """
+        v1 = lay(make((3, 3, 3), 'f8', 1), S(0))
+        v2 = v1[1]
+        v3 = np.real_if_close(v2)
+        v4 = np.linalg.matrix_transpose(v2)
+        v5 = np.astype(v2, 'f8', copy=False)
+        v6 = np.apply_over_axes(np.sum, v2, [])
+        v7 = np.polyder(v2[0], 0)
+        v8 = np.polyint(v2[0], 0)
+        v9 = np.linalg.matrix_power(v2, 1)
+        v4[0] = 7
+        v10 = np.polyint(v2[0], 2)
+        v11 = np.linalg.matrix_power(v2, 3)
+        v2[:] = 2 * numpy.eye(3)
+        v12 = np.linalg.matrix_power(v2, -2)
+    """,
+    "one of several results into a scalar": """
+        v1 = lay(make((), 'i8', 1))
+        v2 = make((2,), 'f8', 2)
+        np.divmod(v1, 2, out=(v2[0], v2[...]))
+        np.divmod(v1, 2, out=(v2[...], v2[0]))
+        np.modf(lay(make((2,), 'f8', 1), S(0)), out=(v2, v1[()]))
+    """,
+    "closeness of text": """
+        v1 = lay(make((2,), 'f8', 1), S(0))
+        v2 = np.isclose(v1, make((0,), 'U3'))
+        v2 = np.isclose(v1, make((3,), 'f8'))
+    """,
+    "read-only diagonals": """
+        v1 = lay(make((3, 3)), S(0))
+        v2 = np.broadcast_to(v1, (2, 3, 3))
+        np.fill_diagonal(v2[0], 1)
+        np.fill_diagonal(v2[0], [])
+        np.fill_diagonal(np.broadcast_to(v1[0, 0], (1, 0, 0))[0], 1)
+        np.fill_diagonal(v1[::-1], [1, 2])
+    """,
+    "gaps in the blocks of some ranks": """
+        v1 = lay(make((2, 5)), S(1))
+        v2 = np.asarray(v1[:, 1:], order='C')
+        v2[:] = 7
+        v3 = v1[:, :4].reshape(8)
+        v3[:] = 8
+        v4 = np.asfortranarray(v1.T[:4])
+        v4[:] = 9
+        v5 = v1.T[1:].reshape(8, order='F')
+        v5[:] = 6
+        v6 = np.ascontiguousarray(v1[:, 1:].T)
+    """,
+    "scans and slices into other types": """
+        v1 = lay(make((5,), '?', 1), S(0))
+        v2 = lay(make((2,), 'm8[s]', 2), S(0))
+        np.bitwise_and.reduceat(v1, [0, 2], out=v2)
+        np.multiply.reduceat(v1, [0, 2], out=v2)
+        np.add.reduceat(v1, [0, 2], out=v2)
+        np.add.reduceat(v1, [0, 2], out=v2[:1])
+        np.add.reduceat(v1, [0, 2], out=np.broadcast_to(v2[0], (2,)))
+        v3 = np.subtract.accumulate(v1, out=lay(make((5,), 'i4'), S(0)))
+        v4 = np.subtract.accumulate(v1, out=make((5,), 'f8'))
+    """,
+    "a text that one rank has": """
+        v1 = lay(make(4, 'U3', 1), S(0))
+        v2 = v1[..., 3]
+        v3 = np.strings.find(v2, 'a')
+        v4 = np.strings.str_len(v2)
+        v5 = np.strings.add(v2, v2)
+        v6 = v2 + v2
+        v7 = np.strings.add(v2, 'abc')
+        v8 = np.strings.add(v2, v1)
+        v9 = np.strings.isalpha(np.resize(v1, ()))
+        np.strings.add(v2, v2, out=lay(make(4, 'U6'), S(0))[..., 1])
+        v10 = np.where(v2 == v2, v2, 'abcdef')
+        v11 = np.strings.replace(v2, 'a', 'bb')
+    """,
+    "too many counts": """
+        v1 = lay(make(4, 'i8', 1), S(0))
+        v2 = np.bincount(abs(v1[:2].byteswap()))
+        v3 = np.bincount(abs(v1))
+    """,
+    "numbers for which there is no room": """
+        v1 = lay(make(3, 'i1'), S(0))
+        v1[..., 0] = numpy.uint8(200)
+        v1[1] = numpy.uint8(200)
+        v1[1:2] = numpy.uint8(200)
+        v1[1:2] = lay(make(3, 'i8') * 100, S(0)).sum()
+        v1[..., 0] = numpy.array(300)
+        v1[1:2] = numpy.array(300)
+        v1[1:1] = numpy.int64(300)
+        v1[..., 2] = numpy.float64(3.5)
+        v1[[0, 1]] = numpy.int64(300)
+    """,
+    "text for no elements": """
+        v1 = lay(make(3, 'c8'), S(0))
+        v1[:0] = lay(make(1, 'U3', 1), S(0))
+        v1[:0] = make(1, 'U3', 1)
+        v1[:0] = 'ab'
+        v1[:0] = make(2, 'U3', 1)
+        v1[:0] = lay(make(1, 'rec'), S(0))
+        v1[:1] = lay(make(1, 'U3', 1), S(0))
+    """,
+    "records for one field": """
+        v1 = lay(make(3, 'rec'), S(0))
+        v1['y'] = make(0, 'rec')
+        v1['y'] = lay(make(2, 'rec'), S(0))
+        v1['x'] = v1[['y']]
+    """,
+    "scalars take no elements": """
+        v1 = np.lexsort(lay(make(1)))
+        v1[0] = make(0)
+        v2 = np.sum(lay(make(3), S(0)))
+        v2[0] = 1
+        v2['x'] = 1
+    """,
+    "records where shapes do not broadcast": """
+        v1 = lay(make((0, 0)), S(0))
+        v2 = make(2, 'rec')
+        v3 = np.logical_or(v1, v2)
+        v3 = np.add(v1, v2)
+        v3 = np.where(lay(v2, S(0))[:0], make(2), 0)
+        v3 = np.where(v2, v1, make(2, 'M8[D]'))
+        v3 = np.logical_or(v1, v2, out=lay(make(3)))
+    """,
+    "stored order where blocks have a single index": """
+        v1 = lay(make((2, 2, 2), 'f8', 1), S(1)).T
+        v2 = v1.ravel('K')
+        v3 = v1.flatten('K')
+        v4 = lay(make((2, 3), 'f8', 1), S(0)).T
+        v5 = v4.tobytes('A'), v4.tobytes('F'), v4.tobytes('C'), v4.tobytes('K')
+        v6 = v4[::2].tobytes('A'), v1.tobytes('A'), v1[1].tobytes('A')
+        v7 = v1.transpose(1, 0, 2).ravel('K')
+        v8 = v1.transpose(1, 2, 0)[:, ::-1].ravel('K')
+    """,
+    "choices without a common type": """
+        v1 = lay(make(2, 'rec'), S(0))
+        v2 = np.choose(lay(make(2), S(0)), [v1, 0])
+        v2 = np.choose(lay(make(2), S(0)), ['a', 0])
+        v2 = np.choose(lay(make(2), S(0)), [1, v1['y']])
+        v3 = np.choose(v1['x'] > 0, [1, v1['y']])
+        v4 = np.choose(v1['x'] > 0, [[1, 2], 3])
+    """,
+    "powers in a type that is asked for": """
+        v1 = make(())
+        v2 = np.power(v1, lay(make(2, 'i8', 20), S(0)), dtype='i1', casting='unsafe')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), [1,2], dtype='i1', casting='unsafe')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), [1,-2], dtype='i1', casting='unsafe')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), [1,2], dtype='i1')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), -1, dtype='i1')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), -1.5, dtype='i1', casting='unsafe')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), -1.5, dtype='i1')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), [1,-2,3], dtype='i1')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), [1,-2], dtype='f8')
+        v2 = np.power(lay(make(2, 'i8', 20), S(0)), -1)
+    """,
+    "conditions for NumPy's arrays": """
+        v3 = lay(make(()))
+        v8 = make(0)
+        np.logical_or(v3, 0, out=v8, where=0)
+        v8 = make(2)
+        np.logical_or(v3, 0, out=v8, where=[True, False])
+        np.logical_or(lay(make(2),S(0)), 0, out=v8, where=lay(numpy.array([True, False]), S(0)))
+        np.logical_or(v3, 0, out=v8, where=[1.5, 0])
+    """,
+    "counts of records": """
+        np.logical_or(v3, 0, out=v8, where=numpy.array([1, 0]))
+    """,
+    "products go into what is stored in C order": """
+        v1 = lay(make((4, 4), 'f8', 1), S(0))
+        v2 = lay(make((4, 4), 'f8', 2), S(1))
+        np.dot(v1, v1, out=v2.T)
+        np.dot(v1, numpy.array(2.0), out=v2.T)
+        np.dot(v1, v1[0], out=lay(make((4, 4)), S(0))[:, 0])
+        v3 = lay(make((4, 8)), S(0))
+        v1.dot(v1, out=v3[:, ::2])
+        np.linalg.multi_dot([v1, v1, v1], out=np.asfortranarray(v2))
+        np.dot(v1, v1, out=v2)
+        np.matmul(v1, v1, out=v3[:, ::2])
+        np.outer(v1[0], v1[1], out=v2.T)
+    """,
     "flags of views that run backwards": """
         v0 = lay(make(1), S(0))
         v1 = np.flip(v0)

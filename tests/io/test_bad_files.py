@@ -15,7 +15,7 @@ import pytest
 import distarray.io as io
 from distarray import DeviceMesh, Shard, distribute
 from distarray.errors import LayoutError
-from tests.io.shared import chosen
+from tests.io.helpers import chosen
 
 h5py = pytest.importorskip("h5py")
 pytest.importorskip("netCDF4")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from distarray.io.swallowing import SwallowingFile
+from distarray.io.deferred_errors import ErrorDeferringFile
 from tests.io.jobs import ROOT
 
 for module in ("h5py", "netCDF4", "zarr", "google_crc32c"):
@@ -87,7 +87,7 @@ def test_one_error_and_the_old_file(tmp_path: Path) -> None:
 
 def test_a_file_that_takes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not written any more can be read back, as far as it is the library's own."""
-    file = SwallowingFile(str(tmp_path / "x"), "shown")
+    file = ErrorDeferringFile(str(tmp_path / "x"), "shown")
     assert (file.write(b"abcdef"), file.tell(), file.seek(0, os.SEEK_END)) == (6, 6, 6)
 
     def full(*args: object) -> int:
@@ -111,4 +111,4 @@ def test_a_file_that_takes_everything(tmp_path: Path, monkeypatch: pytest.Monkey
         file.check()
     assert (tmp_path / "x").read_bytes() == b"abcdef"
     with pytest.raises(FileExistsError):
-        SwallowingFile(str(tmp_path / "x"), "shown")
+        ErrorDeferringFile(str(tmp_path / "x"), "shown")

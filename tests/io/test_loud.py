@@ -16,8 +16,7 @@ import distarray.io as io
 from distarray import DeviceMesh, Replicate, Shard
 from distarray.errors import DamagedFileError
 from distarray.testing import assert_matches
-from tests.io.kept import cut_small
-from tests.io.shared import chosen, tiny
+from tests.io.helpers import chosen, cut_small, tiny
 
 __all__ = ["tiny"]
 

@@ -15,8 +15,8 @@ import distarray
 import distarray.numpy as np
 from distarray import DistArray, Replicate, Shard
 from distarray.comm.files import SharedFile
-from distarray.io.rows import HOMES
-from tests.io.shared import (
+from distarray.io.numpy_functions import HOMES
+from tests.io.helpers import (
     VALUES,
     chosen,
     common,
@@ -283,7 +283,7 @@ def test_signatures_are_numpys(function):
     if function is DistArray.tofile:
         function = numpy.ndarray.tofile
     found = getattr(
-        importlib.import_module(HOMES.get(function, "distarray.io.raw")), function.__name__
+        importlib.import_module(HOMES.get(function, "distarray.io.raw_binary")), function.__name__
     )
     ours = inspect.signature(found).parameters
     assert ours["placements"].default is None if "placements" in ours else True

@@ -12,7 +12,7 @@ import pytest
 import distarray
 import distarray.numpy as np
 from distarray import Shard
-from tests.io.shared import VALUES, common, content, raised, reference, tiny
+from tests.io.helpers import VALUES, common, content, raised, reference, tiny
 
 __all__ = ["tiny"]
 

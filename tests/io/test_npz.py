@@ -10,7 +10,7 @@ import pytest
 import distarray
 import distarray.numpy as np
 from distarray import DistArray, Shard
-from tests.io.shared import VALUES, common, content, meshes, raised, reference, tiny
+from tests.io.helpers import VALUES, common, content, meshes, raised, reference, tiny
 
 __all__ = ["tiny"]
 

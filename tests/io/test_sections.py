@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from distarray.array.keys import basic_entries
 from distarray.comm import DeviceMesh, trace
 from distarray.errors import DistArrayError
-from distarray.io import rounds
-from distarray.io import shares as shares_module
-from distarray.io.parts import Part
-from distarray.io.portions import pieces_of
+from distarray.io import storage_layout as division
+from distarray.io import two_phase
+from distarray.io.box_pieces import pieces_of
+from distarray.io.hyperslabs import Hyperslab
 from distarray.io.sections import read_array, write_array
-from distarray.io.shares import shares
+from distarray.io.storage_layout import storage_layout
 from distarray.layout import Layout, Replicate, Shard
 from distarray.testing import assert_matches, mesh_shapes, recipes, shapes
 
@@ -86,10 +86,10 @@ def test_any_layout_is_written_and_read_once(world: Any, data: Any) -> None:
         assert_matches(y, values)
         assert y.layout == Layout.chunked(shape, mesh_shape, wanted)
 
-    with patch.object(rounds, "_ROUND", room), patch.object(shares_module, "_GRAIN", room // 4):
-        shares.cache_clear()
+    with patch.object(two_phase, "_ROUND", room), patch.object(division, "_GRAIN", room // 4):
+        storage_layout.cache_clear()
         world.run(ranks, program)
-    shares.cache_clear()
+    storage_layout.cache_clear()
 
 
 @settings(max_examples=60)
@@ -105,7 +105,7 @@ def test_parts_are_what_indexing_selects(world: Any, data: Any) -> None:
 
     def program(group: Any) -> None:
         mesh = DeviceMesh(group, (group.size,))
-        part = Part.of(Store(values, chunks), basic_entries(key, values.shape))
+        part = Hyperslab.of(Store(values, chunks), basic_entries(key, values.shape))
         x = read_array(part or Store(values, chunks), mesh, [Replicate()])
         assert_matches(x, np.asarray(values[key]))
 
@@ -114,7 +114,7 @@ def test_parts_are_what_indexing_selects(world: Any, data: Any) -> None:
 
 def test_parts_read_no_more_than_they_need() -> None:
     store = Store(np.zeros((8, 9, 10)))
-    part = Part.of(store, ((1, 3, 3), 4, (9, -1, 5)))
+    part = Hyperslab.of(store, ((1, 3, 3), 4, (9, -1, 5)))
     part.read(((0, 3), (0, 5)), np.empty((3, 5)))
     assert sum(store.values[key].size for key in store.touched) == 3 * 5
 
@@ -172,20 +172,20 @@ def test_blocks_that_end_with_chunks_send_nothing(world: Any, ranks: int) -> Non
 def test_shares_stay_even_where_chunks_are_long() -> None:
     # A chunk holds all times of some places; the program wants some times of all places.
     layout = Layout.chunked((1000, 64, 64), (4,), [Shard(0)])
-    found = shares(layout, (1000, 8, 8), 4)
+    found = storage_layout(layout, (1000, 8, 8), 4)
     sizes = [prod(b - a for a, b in found.section((rank,))) for rank in range(4)]
     assert sizes == [1000 * 16 * 64] * 4
 
 
 def test_one_chunk_for_all_is_not_one_ranks_burden() -> None:
     layout = Layout.chunked((4000, 100), (4,), [Shard(0)])
-    strict = shares(layout, (4000, 100), 8, strict=True)
+    strict = storage_layout(layout, (4000, 100), 8, strict=True)
     assert sorted(prod(b - a for a, b in strict.section((r,))) for r in range(4))[-1] == 400_000
     for mesh_shape in product([1, 2, 5], [1, 3]):
         layout = Layout.chunked((10, 20), mesh_shape, [Shard(1), Replicate()])
         seen = np.zeros((10, 20), int)
         for coords in np.ndindex(mesh_shape):
-            part = shares(layout, (3, 7), 8, strict=True)
+            part = storage_layout(layout, (3, 7), 8, strict=True)
             if part.holds(coords):
                 seen[tuple([slice(*span) for span in part.section(coords)])] += 1
         assert (seen == 1).all()

@@ -11,9 +11,9 @@ import pytest
 import distarray
 import distarray.numpy as np
 from distarray import Shard
-from distarray.io import lines
-from distarray.io.origins import Origin
-from tests.io.shared import VALUES, chosen, common, content, meshes, placements, reference, tiny
+from distarray.io import text_lines
+from distarray.io.input_files import Origin
+from tests.io.helpers import VALUES, chosen, common, content, meshes, placements, reference, tiny
 
 __all__ = ["tiny"]
 
@@ -222,11 +222,11 @@ def test_every_rank_parses_the_lines_in_its_share(world, ranks, tmp_path, tiny):
         mesh = distarray.DeviceMesh(group, (group.size,))
         words = {"comments": "#", "ndmin": 2}
         origin = Origin(str(path), True)
-        found = lines.parsed(origin, numpy.loadtxt, words, 0, "skiprows", mesh)
+        found = text_lines.parsed(origin, numpy.loadtxt, words, 0, mesh)
         if group.size == 1:
             return found is None
         shares = [
-            lines.share_of(io.BytesIO(TABLE.encode()), len(TABLE), rank, group.size)
+            text_lines.share_of(io.BytesIO(TABLE.encode()), len(TABLE), rank, group.size)
             for rank in range(group.size)
         ]
         assert [stop for _, stop in shares[:-1]] == [start for start, _ in shares[1:]]

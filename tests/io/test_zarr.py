@@ -13,10 +13,10 @@ import pytest
 import distarray as da
 import distarray.io as io
 from distarray import DeviceMesh, Partial, Replicate, Shard
-from distarray.io import grids, portions
+from distarray.io import box_pieces, chunk_grids
 from distarray.layout import Layout
 from distarray.testing import assert_matches
-from tests.io.kept import cut_small, hidden
+from tests.io.helpers import cut_small, hidden
 
 zarr = pytest.importorskip("zarr")
 fsspec = pytest.importorskip("fsspec")
@@ -44,8 +44,8 @@ NUMBERS = {
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny arrays in shards of several chunks, which are read in several pieces."""
     cut_small(monkeypatch)
-    monkeypatch.setattr(grids, "FILE", 600)
-    monkeypatch.setattr(portions, "PORTION", 600)
+    monkeypatch.setattr(chunk_grids, "FILE", 600)
+    monkeypatch.setattr(box_pieces, "PIECE", 600)
 
 
 class Elsewhere(fsspec.get_filesystem_class("local")):  # type: ignore[misc]
@@ -223,8 +223,8 @@ def test_reading_takes_little_more_than_the_block(
     world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Zarr has all of what it is asked for in memory, beside the elements."""
-    monkeypatch.setattr(grids, "FILE", 1 << 17)
-    monkeypatch.setattr(portions, "PORTION", 1 << 17)
+    monkeypatch.setattr(chunk_grids, "FILE", 1 << 17)
+    monkeypatch.setattr(box_pieces, "PIECE", 1 << 17)
     values = np.arange(1 << 18, dtype="f8")
 
     def program(group: Any) -> None:
@@ -249,9 +249,9 @@ def test_writing_takes_little_besides_the_block(
     world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file at a time is put together, also where blocks do not end with files."""
-    monkeypatch.setattr(grids, "FILE", 1 << 17)
-    monkeypatch.setattr(portions, "PORTION", 1 << 17)
-    monkeypatch.setattr(grids, "LEAST", 1 << 20)
+    monkeypatch.setattr(chunk_grids, "FILE", 1 << 17)
+    monkeypatch.setattr(box_pieces, "PIECE", 1 << 17)
+    monkeypatch.setattr(chunk_grids, "LEAST", 1 << 20)
     values = np.random.default_rng(3).integers(0, 255, (4 * 1021, 1000), "u1")
 
     def program(group: Any) -> None:
@@ -281,7 +281,7 @@ def test_shards_follow_the_layout() -> None:
         (Layout.replicated((300, 5), (6,)), 8),
         (Layout.chunked((3,), (6,), [Shard(0)]), 8),
     ):
-        grid, writing = grids.plan_shards(layout, itemsize)
+        grid, writing = chunk_grids.plan_shards(layout, itemsize)
         assert all(s % c == 0 for s, c in zip(grid.shard, grid.chunk))
         assert itemsize * np.prod(grid.chunk) <= 256
         found = np.zeros(layout.shape, int)
@@ -297,6 +297,6 @@ def test_shards_follow_the_layout() -> None:
 
 def test_planning_costs_no_more_on_very_many_ranks() -> None:
     layout = Layout.chunked((1 << 40,), (1 << 12,), [Shard(0)])
-    grid, writing = grids.plan_shards(layout, 8)
+    grid, writing = chunk_grids.plan_shards(layout, 8)
     assert grid.shards == (1 << 12,)
     assert writing is layout

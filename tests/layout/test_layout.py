@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from distarray.errors import LayoutError
 from distarray.layout import (
     At,
+    Cut,
     Fold,
     Layout,
     Partial,
@@ -84,6 +85,16 @@ def test_an_integer_leaves_the_rest_where_its_row_is():
     assert row.placements == (At(1), Shard(0))
     assert row.local_shape((0, 0)) == (0,)
     assert row.local_shape((1, 1)) == (2,)
+
+
+def test_another_cut_of_one_dimension_keeps_what_does_not_cut():
+    layout = chunked((4, 6), (2, 2), Shard(0), Partial("max"))
+    assert layout.replace(0, layout.cuts[0]) is layout
+    assert layout.replace(0, Cut.whole(9)) is chunked((9, 6), (2, 2), Replicate(), Partial("max"))
+    columns = Cut.chunked(6, (1,), (2,))  # by the mesh dimension of the fold
+    assert layout.replace(-1, columns) is chunked((4, 6), (2, 2), Shard(0), Shard(1))
+    row = Layout.lone((4, 6), (2, 1), (1, 0))
+    assert row.replace(1, Cut.whole(3)) is Layout.lone((4, 3), (2, 1), (1, 0))
 
 
 @given(st.data())

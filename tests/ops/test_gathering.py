@@ -14,7 +14,7 @@ import distarray
 import distarray.numpy as dnp
 from distarray.comm import DeviceMesh
 from distarray.config import config
-from distarray.coverage_ledger import entries
+from distarray.coverage import entries
 from distarray.layout import Shard
 
 N = 1 << 15

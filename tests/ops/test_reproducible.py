@@ -189,3 +189,18 @@ def test_price_of_a_sum(world, ranks):
         assert t.bytes <= 8 + 4 * 8
 
     world.run(ranks, program)
+
+
+@pytest.mark.parametrize("ufunc", [np.multiply, np.hypot, np.add])
+def test_no_axes_under_a_mask(world, ranks, ufunc):
+    """Elements outside of the mask are the identity."""
+    values = np.arange(1.0, 13.0).reshape(6, 2)
+    expected = ufunc.reduce(values, axis=(), where=values > 3)
+
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        x = distarray.distribute(values, mesh, [Shard(0)], src=None)
+        with distarray.config.override(reproducible=True):
+            assert_matches(ufunc.reduce(x, axis=(), where=x > 3), expected)
+
+    world.run(ranks, program)

@@ -13,7 +13,7 @@ import distarray
 import distarray.numpy as dnp
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
-from distarray.coverage_ledger import ufuncs
+from distarray.coverage import ufuncs
 from distarray.layout import Shard
 from distarray.testing import assert_matches, mesh_shapes, recipes, shapes
 from distarray.testing.strategies import make_values

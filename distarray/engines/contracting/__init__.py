@@ -1,1 +1,1 @@
-"""Sums of products: operands brought together, multiplied on each rank, folded."""
+"""Contractions: operands are brought together, multiplied on each rank, and folded."""

@@ -1,8 +1,8 @@
 """The engine of all contractions: bring the operands, multiply on each rank, fold.
 
-:func:`distarray.plan.plan_contraction` decides where; this file does it. An operand that would
-have to be whole on a rank, and is large, comes in panels, and a large result that is a sum over
-ranks is made part by part: a rank never holds more of either than it owns itself, or
+:func:`distarray.plan.plan_contraction` decides where; this file does it. A large operand that is
+needed whole on a rank comes in panels, and a large result that is a sum over ranks is computed in
+parts: of either, a rank never holds more than its own share, or
 :data:`~distarray.engines.contracting.program.PANEL_BYTES`.
 """
 
@@ -32,12 +32,12 @@ def execute(
     Parameters
     ----------
     program : Program
-        What to do; made for operands that lie as these do.
+        The contraction, planned for operands of these layouts.
     operands : sequence of DistArray
-        On one mesh, nothing pending.
+        On one mesh, without pending folds.
     out : DistArray, optional
-        An array of the result's shape that the kernel may write into if it lies as the result
-        does. It is a hint: compare the array that is returned.
+        An array of the result's shape that the kernel may write into if it has the result's
+        layout. It is a hint: the array that is returned may be another one.
 
     Returns
     -------
@@ -45,8 +45,8 @@ def execute(
 
     Cost
     ----
-    What the plan says: one exchange for each operand that has to move (one a panel if it is
-    large), and one allreduce or reduce-scatter (one a part) if a summed label is cut.
+    That of the plan: one exchange for each operand that has to move (one a panel if it is large),
+    and one allreduce or reduce-scatter (one a part) if a summed label is cut.
     """
     plan, kernel, dtype = program.plan, program.kernel, program.dtype
     mesh = operands[0].mesh
@@ -83,11 +83,12 @@ def _takes(out: DistArray, plan: ContractionPlan, dtype: np.dtype[Any]) -> bool:
 
 
 def _brought(x: DistArray, want: Layout) -> Array:
+    """This rank's block of the operand in the layout that the plan wants."""
     return movement.moved(x.block, x.layout, want, x.mesh)
 
 
 def _by_panels(program: Program, operands: Sequence[DistArray], panels: Panels) -> Array:
-    """The product in stretches of one label, moving one stretch of the operands at a time."""
+    """The product in stretches of one label; the operands move one stretch at a time."""
     mesh = operands[0].mesh
     kernel, spec, plan, dtype = program.kernel, program.spec, program.plan, program.work
     label = panels.label
@@ -96,7 +97,7 @@ def _by_panels(program: Program, operands: Sequence[DistArray], panels: Panels) 
         if label not in labels:
             whole[position] = _brought(x, plan.operands[position])
     shape = plan.local.local_shape(mesh.coords)
-    total = mesh.xp.zeros(shape, dtype)
+    total: Array = mesh.xp.zeros(shape, dtype)
     for stretch in panels.stretches:
         blocks = []
         for position, x in enumerate(operands):
@@ -116,6 +117,7 @@ def _by_panels(program: Program, operands: Sequence[DistArray], panels: Panels) 
 
 
 def _panel(x: DistArray, want: Layout, dim: int, stretch: tuple[int, int]) -> Array:
+    """One stretch of a dimension of the operand, in the layout that the plan wants."""
     start, stop = stretch
     entries: list[Any] = [(0, 1, extent) for extent in x.shape]
     entries[dim] = (start, 1, stop - start)
@@ -135,6 +137,7 @@ def _folded(program: Program, block: Array, mesh: DeviceMesh) -> Array:
 
 
 def _scattered(program: Program, contributions: Sequence[Array], mesh: DeviceMesh) -> Array:
+    """This rank's part of the sum of contributions, one for each rank of the fold."""
     group, plan = mesh.subgroup(program.plan.pending), program.plan
     return group.reduce_scatter(contributions, _fold(program), Route(plan.local, plan.result))
 
@@ -159,13 +162,13 @@ def _keys(plan: ContractionPlan, mesh: DeviceMesh) -> list[Key]:
 
 
 def _by_parts(program: Program, blocks: Sequence[Array], mesh: DeviceMesh) -> Array:
-    """The folded product, made and folded in parts, so that it is never whole on a rank.
+    """The product computed and folded in parts, so that it is never whole on a rank.
 
-    Each part takes as much of every rank's share of the result.
+    Each part takes an equal piece of every rank's share of the result.
     """
     plan, spec = program.plan, program.spec
     dim = divided_dim(plan)
-    total = mesh.xp.empty(plan.result.local_shape(mesh.coords), program.work)
+    total: Array = mesh.xp.empty(plan.result.local_shape(mesh.coords), program.work)
     filled = 0
     for part in range(program.parts):
         made = []
@@ -185,14 +188,15 @@ def _by_parts(program: Program, blocks: Sequence[Array], mesh: DeviceMesh) -> Ar
 
 
 def _at(labels: Sequence[int], label: int, stretch: slice) -> Key:
-    """The key that takes a stretch of one label, wherever it is."""
+    """The key that takes a stretch of one label, in whichever dimension it is."""
     return tuple([stretch if own == label else slice(None) for own in labels])
 
 
-def deliver(result: DistArray, out: Any) -> Any:
-    """Put a result where the caller wants it; its shape and dtype have been found to fit.
+def deliver(result: DistArray, out: DistArray | Array | None) -> Any:
+    """The result, copied into `out` if that is given and not the result itself.
 
-    A NumPy array given as `out` is replicated, so every rank receives everything.
+    Shapes and data types are known to fit. A NumPy array given as `out` is replicated: every rank
+    receives all elements.
     """
     if out is None or out is result:
         return result

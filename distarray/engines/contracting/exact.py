@@ -1,19 +1,20 @@
 """Contractions with the same bits on every mesh: ``config.reproducible``.
 
-Floating-point operands are cut into slices of so few bits that products of slices are integers
-whose sum over all summands is exact, in any order, on any number of ranks, by any BLAS (Ozaki,
+Floating-point operands are cut into slices of so few bits that products of slices are integers,
+whose sum over all summands is exact in any order, on any number of ranks, by any BLAS (Ozaki,
 Ogita, Oishi and Rump, Error-free transformations of matrix multiplication by using fast routines
 of matrix multiplication and its applications, Numerical Algorithms 59, 2012). Products of equal
-weight are added exactly, the weights from the lightest to the heaviest in one order everywhere.
-How many slices there are follows from the range of the operands' exponents, so that the error is no
-larger than a plain product's: three or four slices for numbers of similar size, more, at a price,
-for numbers of very different sizes.
+weight are added exactly, and then the weights from the lightest to the heaviest, everywhere in the
+same order. The range of the operands' exponents determines the number of slices, so that the error
+is no larger than a plain product's: three or four slices for numbers of similar magnitude, more,
+which take longer, for numbers of very different magnitudes.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import product
 from math import prod
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,14 +34,14 @@ __all__ = ["contract"]
 def contract(
     program: Program, operands: Sequence[DistArray], out: DistArray | None = None
 ) -> DistArray:
-    """Carry out a contraction, in the way that the settings ask for.
+    """Carry out a contraction; with the same bits on every mesh if ``config.reproducible`` is set.
 
     Parameters
     ----------
     program : Program
-        What to do; made for operands that lie as these do.
+        The contraction, planned for operands of these layouts.
     operands : sequence of DistArray
-        On one mesh, nothing pending.
+        On one mesh, without pending folds.
     out : DistArray, optional
         A hint as for :func:`~distarray.engines.contracting.contract.execute`.
 
@@ -50,8 +51,8 @@ def contract(
 
     Cost
     ----
-    That of the plan. With ``config.reproducible`` and rounding numbers about ten times the
-    arithmetic and the result, and two small allreduces more.
+    That of the plan. With ``config.reproducible``, for numbers that round, about ten times the
+    arithmetic and the size of the result, and two more small allreduces.
     """
     if program.rounds and config.settings.reproducible:
         return _reproducible(program, operands)
@@ -59,16 +60,16 @@ def contract(
 
 
 class _Slicing(NamedTuple):
-    """How operands are cut into slices.
+    """The slices that operands are cut into.
 
     Attributes
     ----------
     bits : int
-        Of a slice.
+        The bits of a slice.
     slices : tuple of int
-        Of each operand.
+        The number of slices of each operand.
     last : int
-        The last weight that is computed: a product of slices i, j, ... weighs i + j + ...
+        The last weight that is computed: a product of slices i, j, ... has weight i + j + ...
     """
 
     bits: int
@@ -84,18 +85,18 @@ class _Slicing(NamedTuple):
 class _Scaled(NamedTuple):
     """An operand times powers of two, so that its largest elements reach :func:`_top` at most.
 
-    That leaves the most room below: elements of any size keep all their bits.
+    This leaves the most room below: elements of any magnitude keep all their bits.
 
     Attributes
     ----------
     array : DistArray
-        The operand, scaled; what is not finite is zero.
+        The scaled operand; elements that are not finite are zero.
     exponents : DistArray
         The powers of two; summed dimensions have extent 1.
     spread : int
-        Bits between the largest and the smallest element that meet in a sum, on this rank.
+        The bits between the largest and the smallest element of one sum, on this rank.
     finite : bool
-        Whether all its elements on this rank are.
+        Whether all elements on this rank are finite.
     """
 
     array: DistArray
@@ -105,6 +106,7 @@ class _Scaled(NamedTuple):
 
 
 def _reproducible(program: Program, operands: Sequence[DistArray]) -> DistArray:
+    """The contraction from exact sums of products of slices, one for each weight."""
     spec, mesh = program.spec, operands[0].mesh
     work = np.promote_types(program.dtype, np.float64)
     scaled = [_scaled(x, term, spec, work) for x, term in zip(operands, spec.terms, strict=True)]
@@ -118,10 +120,9 @@ def _reproducible(program: Program, operands: Sequence[DistArray]) -> DistArray:
     sums = execute(inner, [s.array for s in scaled])
     sums = to_layout(sums, sums.layout.without_cut([sums.ndim - 1]))
     layout = Layout.from_cuts(sums.layout.cuts[:-1], sums.layout.mesh_shape)
-    shift: Array = 0
-    for s, term in zip(scaled, spec.terms, strict=True):
-        shift = shift + _spread_out(s.exponents, term, spec, layout)
-    total = mesh.xp.zeros(layout.local_shape(mesh.coords), work)
+    pairs = zip(scaled, spec.terms, strict=True)
+    shift = reduce(add, [_spread_out(s.exponents, term, spec, layout) for s, term in pairs])
+    total: Array = mesh.xp.zeros(layout.local_shape(mesh.coords), work)
     for position, weight in reversed(list(enumerate(slicing.weights))):
         total += _shifted(sums.block[..., position], shift - slicing.bits * weight)
     total = total.astype(program.dtype)
@@ -136,7 +137,7 @@ def _reproducible(program: Program, operands: Sequence[DistArray]) -> DistArray:
 
 
 def _scaled(x: DistArray, term: Sequence[int], spec: Contraction, work: np.dtype[Any]) -> _Scaled:
-    """The operand scaled along the dimensions that are summed over."""
+    """The operand scaled, with one power of two for all elements of a sum."""
     summed = tuple([d for d, label in enumerate(term) if label not in spec.out and label >= 0])
     mesh_dims = {m for d in summed for m in x.layout.cuts[d].mesh_dims}
     parts = _parts(as_array(x.block).astype(work, order="C"))
@@ -169,7 +170,8 @@ def _scaled(x: DistArray, term: Sequence[int], spec: Contraction, work: np.dtype
 def _largest(sizes: Array, axes: tuple[int, ...], otherwise: float) -> Array:
     """The maximum over dimensions, which are kept; CuPy's has no `initial`."""
     if all(sizes.shape[axis] for axis in axes):
-        return np.max(sizes, axis=axes, keepdims=True)
+        largest: Array = np.max(sizes, axis=axes, keepdims=True)
+        return largest
     shape = tuple([1 if axis in axes else n for axis, n in enumerate(sizes.shape)])
     return np.full_like(sizes, otherwise, shape=shape)
 
@@ -180,13 +182,13 @@ def _top(work: np.dtype[Any]) -> int:
 
 
 def _parts(block: Array) -> Array:
-    """A block with a last dimension of one real part, or of a real and an imaginary one."""
+    """A block with its real parts, or real and imaginary ones, along a new last dimension."""
     block = block[..., None]
     return block.view(block.real.dtype) if block.dtype.kind == "c" else block
 
 
 def _shifted(block: Array, shift: Array) -> Array:
-    """Numbers times powers of two."""
+    """The numbers times powers of two."""
     if block.dtype.kind != "c":
         return np.ldexp(block, shift)
     parts = np.ldexp(_parts(contiguous(block).reshape(block.shape)), shift[..., None])
@@ -194,13 +196,13 @@ def _shifted(block: Array, shift: Array) -> Array:
 
 
 def _spread_out(x: DistArray, term: Sequence[int], spec: Contraction, layout: Layout) -> Array:
-    """Exponents of an operand, with the dimensions of the result."""
+    """An operand's exponents as blocks that broadcast onto the result's."""
     cut = dict(zip(spec.out, layout.cuts, strict=True))
     wanted = [cut.get(label, have) for label, have in zip(term, x.layout.cuts, strict=True)]
     wanted = [want if want.extent == n else Cut.whole(n) for want, n in zip(wanted, x.shape)]
-    block = to_layout(x, Layout.from_cuts(wanted, layout.mesh_shape)).block
+    block: Array = to_layout(x, Layout.from_cuts(wanted, layout.mesh_shape)).block
     if x.mesh.coords is None:
-        return x.mesh.xp.zeros(layout.local_shape(None), block.dtype)
+        return np.zeros_like(block, shape=layout.local_shape(None))
     block = block[tuple([slice(None) if label in cut else 0 for label in term])]
     labels = [label for label in term if label in cut]
     block = block.transpose([labels.index(label) for label in spec.out if label in labels])
@@ -213,12 +215,12 @@ def _spread_out(x: DistArray, term: Sequence[int], spec: Contraction, layout: La
 def _slicing(
     spec: Contraction, dtype: np.dtype[Any], work: np.dtype[Any], spreads: Sequence[int]
 ) -> _Slicing:
-    """How many bits a slice may have so that sums are exact, and how many slices there are."""
+    """The most bits of a slice for which sums are exact, and the number of slices they make."""
     summands = prod([n for label, n in enumerate(spec.extents) if label not in spec.out])
     summands = max(1, summands * (2 if dtype.kind == "c" else 1))
     digits = np.finfo(dtype).nmant + 1
     pairs = 4
-    while True:  # until as many pairs of slices as there are of one weight fit in the sum
+    while True:  # until all pairs of slices of one weight fit in the sum
         levels = (summands * pairs - 1).bit_length()
         bits = (np.finfo(work).nmant + 1 - levels) // len(spreads)
         slices = [-(-(digits + spread + 1) // bits) for spread in spreads]
@@ -231,7 +233,7 @@ def _slicing(
 
 @lru_cache(maxsize=256)
 def _sliced(kernel: Kernel, slicing: _Slicing) -> Kernel:
-    """The exact sums of products of slices, the weights as a last dimension."""
+    """The kernel of exact sums of products of slices, with the weights as a last dimension."""
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], out: Array | None) -> Array:
         cut = [_slices(b, n, slicing.bits) for b, n in zip(blocks, slicing.slices, strict=True)]
@@ -248,9 +250,9 @@ def _sliced(kernel: Kernel, slicing: _Slicing) -> Kernel:
 
 
 def _slices(block: Array, count: int, bits: int) -> dict[int, Array]:
-    """Integers of so many bits that are the digits of scaled numbers, by position.
+    """The digits of scaled numbers, integers of so many bits, by position.
 
-    Those of which all are zero are left out, save the first.
+    A slice of zeros is left out unless it is the first.
     """
     slices = {}
     top = _top(block.dtype)
@@ -264,9 +266,10 @@ def _slices(block: Array, count: int, bits: int) -> dict[int, Array]:
 
 
 def _times_two_to(block: Array, power: int) -> Array:
+    """The numbers times a power of two, in two steps: the power itself may be out of range."""
     one, half = block.real.dtype.type(1), power // 2
-    # In two steps: the power itself may be too large a number.
-    return block * np.ldexp(one, half) * np.ldexp(one, power - half)
+    result: Array = block * np.ldexp(one, half) * np.ldexp(one, power - half)
+    return result
 
 
 @lru_cache(maxsize=1024)

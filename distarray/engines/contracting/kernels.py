@@ -1,4 +1,4 @@
-"""What one rank does: multiplying blocks, with BLAS wherever the labels allow it."""
+"""Kernels: the product of one rank's blocks, by BLAS wherever the labels allow it."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distarray.array.portable import call_ufunc
+from distarray.comm.devices import on_device
 from distarray.engines.contracting.program import Kernel
 from distarray.plan import Contraction
 from distarray.typing import Array
@@ -25,23 +26,29 @@ def ufunc_kernel(ufunc: np.ufunc, subscripts: str) -> Kernel:
     Parameters
     ----------
     ufunc : ufunc
-        matmul or one of its relatives.
+        `matmul` or one of its relatives.
     subscripts : str
-        What it does to real numbers, as einsum says it.
+        The subscripts with which einsum does the same to real numbers.
     """
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], out: Array | None) -> Array:
         a, b = [_cast(block, dtype) for block in blocks]
         if _slow(dtype, a):
-            return np.einsum(subscripts, a, b)
+            return _summed(subscripts, a, b)
         return call_ufunc(ufunc, a, b) if out is None else call_ufunc(ufunc, a, b, out=out)
 
     return multiply
 
 
 def _slow(dtype: np.dtype[Any], block: Array) -> bool:
-    """Whether einsum is the faster product: NumPy's of integers has no blocks and no SIMD."""
+    """Whether einsum is faster: NumPy's product of integer matrices has no blocks and no SIMD."""
     return dtype.kind in "iu" and type(block) is np.ndarray
+
+
+def _summed(subscripts: str, *blocks: Array) -> Array:
+    """The sum of products by einsum."""
+    result: Array = np.einsum(subscripts, *blocks)
+    return result
 
 
 def _cast(block: Array, dtype: np.dtype[Any]) -> Array:
@@ -50,10 +57,10 @@ def _cast(block: Array, dtype: np.dtype[Any]) -> Array:
 
 @lru_cache(maxsize=1024)
 def labelled_kernel(spec: Contraction, zero: bool = False) -> Kernel:
-    """The product of blocks by their labels: a matrix product if it is one, else einsum.
+    """The product of blocks by their labels: a matrix product if the labels make one, else einsum.
 
-    Integers are exact either way; both wrap around as NumPy's do. With `zero` products are added to
-    zero, where there is no other sum: einsum's are.
+    Integers are exact either way, and wrap around as NumPy's do. With `zero`, products without a
+    sum are added to zero, as einsum does.
     """
     terms = tuple([tuple([label for label in term if label >= 0]) for term in spec.terms])
     product = _kernel(terms, spec.out, zero)
@@ -69,6 +76,7 @@ def labelled_kernel(spec: Contraction, zero: bool = False) -> Kernel:
 
 
 def _kernel(terms: Sequence[Labels], out: Labels, zero: bool) -> Kernel:
+    """The fastest kernel for terms without broadcast dimensions."""
     if len(terms) != 2:
         return _einsum(terms, out)
     if all(label in out for term in terms for label in term):
@@ -88,7 +96,7 @@ def _elementwise(terms: Sequence[Labels], out: Labels) -> Kernel:
     keys = [tuple([slice(None) if label in term else None for label in out]) for term in terms]
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
-        # A block without dimensions broadcasts as it is; a scalar meets blocks on any device.
+        # A block without dimensions broadcasts unchanged: a scalar goes with blocks on any device.
         a, b = [
             _cast(block, dtype).transpose(order)[(*key, ...)] if order else _cast(block, dtype)
             for block, order, key in zip(blocks, orders, keys, strict=True)
@@ -99,10 +107,10 @@ def _elementwise(terms: Sequence[Labels], out: Labels) -> Kernel:
 
 
 def _added_to_zero(product: Kernel, einsum: Kernel) -> Kernel:
-    """A product without a sum, as einsum has it: with no negative zeros."""
+    """A product without a sum as einsum makes it: without negative zeros."""
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
-        if all(isinstance(block, (np.ndarray, np.generic)) for block in blocks):
+        if not any(on_device(block) for block in blocks):
             return einsum(blocks, dtype, into)
         found = product(blocks, dtype, into)
         found += 0
@@ -112,33 +120,35 @@ def _added_to_zero(product: Kernel, einsum: Kernel) -> Kernel:
 
 
 def _einsum(terms: Sequence[Labels], out: Labels) -> Kernel:
+    """The sum of products of any number of blocks."""
     seen = dict.fromkeys(label for term in (*terms, out) for label in term)
     letter = dict(zip(seen, ascii_letters, strict=False))
     left = ",".join(["".join([letter[label] for label in term]) for term in terms])
     subscripts = f"{left}->{''.join([letter[label] for label in out])}"
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
-        return np.einsum(subscripts, *[_cast(block, dtype) for block in blocks])
+        return _summed(subscripts, *[_cast(block, dtype) for block in blocks])
 
     return multiply
 
 
 class _Arrangement(NamedTuple):
-    """Two operands as stacks of matrices: the order of their axes, and of the product's.
+    """A pair of operands as stacks of matrices: the order of their axes and of the product's.
 
     Attributes
     ----------
     swapped : bool
-        Whether the second operand comes first, because its rows do in the result.
+        Whether the operands change places, because the second one's labels come first in the
+        result.
     left, right : tuple of int
-        Axes of the first operand as (stack, rows, summed), of the second as (stack, summed,
+        The axes of the first operand as (stack, rows, summed), of the second as (stack, summed,
         columns).
     stack, rows, summed, columns : int
-        How many labels are of each kind.
+        The number of labels of each kind.
     result : tuple of int
-        Axes that bring (stack, rows, columns) into the order of the result.
+        The axes that bring (stack, rows, columns) into the order of the result.
     subscripts : str
-        The product of the matrices, or vectors, as einsum says it.
+        The product of the matrices, or vectors, in einsum's subscripts.
     """
 
     swapped: bool
@@ -153,13 +163,13 @@ class _Arrangement(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the operands are such matrices or vectors as they lie, and so is the result."""
+        """Whether operands and result are such matrices or vectors without any rearrangement."""
         orders = (self.left, self.right, self.result)
-        as_they_lie = all(order == tuple(range(len(order))) for order in orders)
-        return as_they_lie and not self.swapped and max(self.rows, self.summed, self.columns) == 1
+        in_order = all(order == tuple(range(len(order))) for order in orders)
+        return in_order and not self.swapped and max(self.rows, self.summed, self.columns) == 1
 
     def multiply(self, blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
-        """One product of (stacks of) matrices; blocks that are matrices already are not copied."""
+        """The product as one of (stacks of) matrices; blocks that are matrices are not copied."""
         a, b = reversed(blocks) if self.swapped else blocks
         a = _cast(a, dtype).transpose(self.left)
         b = _cast(b, dtype).transpose(self.right)
@@ -170,7 +180,8 @@ class _Arrangement(NamedTuple):
             a = a.reshape(*stack, *([prod(rows)] if rows else []), depth)
         if self.columns > 1 or self.summed > 1:
             b = b.reshape(*stack, depth, *([prod(columns)] if columns else []))
-        product = np.einsum(self.subscripts, a, b) if _slow(dtype, a) else np.matmul(a, b)
+        slow = _slow(dtype, a)
+        product = _summed(self.subscripts, a, b) if slow else np.matmul(a, b)
         if self.rows > 1 or self.columns > 1:
             product = product.reshape(*stack, *rows, *columns)
         if self.result != tuple(range(len(self.result))):
@@ -179,19 +190,18 @@ class _Arrangement(NamedTuple):
 
 
 def _arrangement(terms: Sequence[Labels], out: Labels) -> _Arrangement | None:
-    """How a pair becomes a matrix product; None if it does not, or gains nothing by it."""
+    """A pair as a matrix product; None if it is none, or is not faster as one."""
     a, b = terms
-    stack = [label for label in out if label in a and label in b]
-    free = [label for label in out if label not in stack]
+    shared = set(a) & set(b)
+    free = [label for label in out if label not in shared]
     swapped = bool(free) and free[0] in b
     if swapped:
         a, b = b, a
+    stack = [label for label in out if label in shared]
     rows = [label for label in free if label in a]
     columns = [label for label in free if label in b]
-    summed = [label for label in a if label in b and label not in out]
-    alone = len(a) - len(stack) - len(rows) - len(summed)
-    alone += len(b) - len(stack) - len(columns) - len(summed)
-    if alone or not summed or (stack and not (rows and columns)):
+    summed = [label for label in a if label in shared and label not in out]
+    if not _is_matrix_product(len(a) + len(b), stack, rows, summed, columns):
         return None
     made = [*stack, *rows, *columns]
     i, k = "i" if rows else "", "k" if columns else ""
@@ -206,3 +216,13 @@ def _arrangement(terms: Sequence[Labels], out: Labels) -> _Arrangement | None:
         tuple([made.index(label) for label in out]),
         f"...{i}j,...j{k}->...{i}{k}",
     )
+
+
+def _is_matrix_product(
+    labels: int, stack: list[int], rows: list[int], summed: list[int], columns: list[int]
+) -> bool:
+    """Whether a pair with so many labels in all is a matrix product, and faster as one."""
+    used = 2 * len(stack) + len(rows) + 2 * len(summed) + len(columns)
+    if used < labels or not summed:  # a label that one operand alone sums over is not used
+        return False
+    return not stack or bool(rows and columns)

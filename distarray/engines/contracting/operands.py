@@ -1,4 +1,4 @@
-"""What contractions do to their arguments before any element is touched."""
+"""The arguments of contractions: operands as distributed arrays, and NumPy's errors about them."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -6,20 +6,24 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, wrap
+from distarray.array import DistArray, as_distarray, common_mesh
+from distarray.array.views import permuted
 from distarray.comm import DeviceMesh
 from distarray.plan import broadcast_shapes
+from distarray.typing import Array, ArrayLike, DType, Shape
 
 __all__ = ["common_shape", "moved_axes", "numbers", "probe", "raise_as_numpy", "read", "shadow"]
 
 
-def read(*operands: Any, out: Any = None) -> tuple[list[DistArray], DeviceMesh]:
-    """Operands as distributed arrays of numbers, and the mesh they share with `out`.
+def read(
+    *operands: ArrayLike, out: DistArray | Array | None = None
+) -> tuple[list[DistArray], DeviceMesh]:
+    """The operands as distributed arrays of numbers, and the mesh that they share with `out`.
 
     Raises
     ------
     TypeError
-        If an operand holds Python objects, which have no place in a message.
+        If an operand holds Python objects.
     """
     mesh = common_mesh(*operands, out)
     found = [as_distarray(x, mesh) for x in operands]
@@ -28,7 +32,7 @@ def read(*operands: Any, out: Any = None) -> tuple[list[DistArray], DeviceMesh]:
     return found, mesh
 
 
-def numbers(dtype: np.dtype[Any]) -> None:
+def numbers(dtype: DType) -> None:
     """Refuse a dtype of Python objects."""
     if dtype.hasobject:
         raise TypeError(
@@ -37,37 +41,36 @@ def numbers(dtype: np.dtype[Any]) -> None:
 
 
 @lru_cache(maxsize=1024)
-def probe(function: Callable[..., Any], *dtypes: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that a function of NumPy gives for arrays of these dtypes; its own errors else."""
-    return function(*[np.ones(1, dtype) for dtype in dtypes]).dtype  # type: ignore[no-any-return]
+def probe(function: Callable[..., Any], *dtypes: DType) -> DType:
+    """The data type of a NumPy function's result for these operands; or NumPy's error."""
+    found: DType = function(*[np.ones(1, dtype) for dtype in dtypes]).dtype
+    return found
 
 
-def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape that shapes broadcast to; None if they do not."""
+def common_shape(*shapes: Shape) -> Shape | None:
+    """The shape that the shapes broadcast to; None if they do not."""
     try:
         return broadcast_shapes(*shapes)
     except ValueError:
         return None
 
 
-def shadow(x: DistArray) -> np.ndarray[Any, Any]:
-    """An array of the same shape and dtype that takes no memory, for checks of metadata."""
+def shadow(x: DistArray) -> Array:
+    """An array of the same shape and data type that takes no memory, for checks of metadata."""
     return _shadow(x.layout.shape, x.block.dtype)
 
 
 @lru_cache(maxsize=256)
-def _shadow(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    return np.broadcast_to(np.zeros((), dtype), shape)  # cannot be written to
+def _shadow(shape: Shape, dtype: DType) -> Array:
+    return np.broadcast_to(np.zeros((), dtype), shape)  # read-only
 
 
 def raise_as_numpy(function: Callable[..., Any], *args: Any, **kwargs: Any) -> NoReturn:
-    """Let NumPy word the error for a call whose metadata is known to be wrong."""
+    """Raise NumPy's error for a call whose metadata is known to be wrong."""
     function(*[shadow(x) if isinstance(x, DistArray) else x for x in args], **kwargs)
     raise ValueError(f"{function.__name__}: the operands do not fit together")
 
 
 def moved_axes(x: DistArray, axes: Sequence[int]) -> DistArray:
-    """The array with its dimensions permuted; a view."""
-    if tuple(axes) == tuple(range(x.ndim)):
-        return x
-    return wrap(x.block.transpose(axes), x.layout.transpose(axes), x.mesh)
+    """A view of the array with its dimensions in another order; the array itself for the same."""
+    return x if tuple(axes) == tuple(range(x.ndim)) else permuted(x, axes)

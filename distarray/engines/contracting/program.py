@@ -1,4 +1,4 @@
-"""A contraction decided down to the last message, before the first one."""
+"""Programs: contractions decided from metadata, down to the last message."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -21,16 +21,15 @@ from distarray.typing import Array
 
 __all__ = ["PANEL_BYTES", "Kernel", "Program", "program_for"]
 
-#: kernel(blocks, dtype, out): the product of this rank's blocks, in `out` if that is an array.
+#: ``kernel(blocks, dtype, out)``: the product of this rank's blocks, in `out` if that is an array.
 Kernel = Callable[[Sequence[Array], np.dtype[Any], Array | None], Array]
 
-#: An operand of fewer bytes than this comes at once, however little of it is here; and so does
-#: the result of a sum over ranks.
+#: An operand of fewer bytes moves at once, and a result of fewer bytes is folded at once.
 PANEL_BYTES = 1 << 25
 
 
 class Program(NamedTuple):
-    """A contraction that is decided down to the last message, for operands that lie so.
+    """A contraction of operands of given layouts, decided down to the last message.
 
     Attributes
     ----------
@@ -39,19 +38,19 @@ class Program(NamedTuple):
     spec : Contraction
         The labels.
     plan : ContractionPlan
-        Where the operands and the result go.
+        The layouts of the operands and of the result.
     panels : Panels or None
-        The stretches in which large operands come.
+        The stretches in which large operands move.
     dtype, work : dtype
-        Of the result, and of the products that are folded into it.
+        The data type of the result, and of the products that are folded into it.
     scalar : bool
         Whether the result is a NumPy scalar.
     direct : bool
-        Whether nothing has to be said between ranks.
+        Whether no message is needed.
     rounds : bool
-        Whether it is a sum of numbers that round, so that its order shows in the result.
+        Whether it is a sum of numbers that round, so that the result depends on the order.
     parts : int
-        In how many parts, one after the other, a large pending result is computed and folded.
+        The number of parts in which a large pending result is computed and folded.
     """
 
     kernel: Kernel
@@ -99,7 +98,7 @@ def program_for(
     scalar: bool = True,
     small: int | None = None,
 ) -> Program:
-    """Decide a contraction of operands of these layouts and dtypes; does not communicate.
+    """The program of a contraction of operands of these layouts; does not communicate.
 
     Parameters
     ----------
@@ -107,16 +106,14 @@ def program_for(
         Multiplies blocks as `spec` says.
     spec : Contraction
         The labels of the operands and of the result.
-    layouts : sequence of Layout
-        Of the operands: plain ones, on one mesh.
-    dtypes : sequence of dtype
-        Of the operands.
+    layouts, dtypes : sequence of Layout and of dtype
+        The operands' layouts, which are plain and on one mesh, and their data types.
     dtype : dtype
-        Of the result.
+        The data type of the result.
     scalar : bool
-        Whether a 0-d result is a scalar, as NumPy's functions mostly give.
+        Whether a 0-d result is a scalar, as most of NumPy's functions return.
     small : int, optional
-        Bytes below which a result is replicated; `config.replicate_below` if not given.
+        Bytes below which a result is replicated; `config.replicate_below` by default.
     """
     itemsizes = tuple([given.itemsize for given in dtypes])
     small = config.settings.replicate_below if small is None else small

@@ -1,9 +1,9 @@
-"""What a call of einsum comes to: its checks, its diagonals, its contractions in order.
+"""Recipes: a call of einsum as checks, diagonals, and contractions in order.
 
-Made from metadata alone, and kept, so that a call in a loop is read once.
+They are made from metadata alone and cached, so that a call in a loop is parsed once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
@@ -11,23 +11,25 @@ import numpy as np
 
 from distarray.engines.contracting.subscripts import Label, Subscripts, Term, parse
 from distarray.plan import Contraction
+from distarray.typing import Array, DType, Shape
 
 __all__ = ["Recipe", "Step", "recipe"]
 
-Shape = tuple[int, ...]
+#: The shape and the data type of the array given for the result.
+_Out = tuple[Shape, DType]
 
 
 class Step(NamedTuple):
-    """One contraction: its operands leave the list, and its result joins it at the end.
+    """One contraction: its operands leave the list of operands, and its result is appended.
 
     Attributes
     ----------
     positions : tuple of int
-        Of the operands in the list, in the order of the labels.
+        The positions of the operands in the list, in the order of the labels.
     spec : Contraction or None
         The labels.
     axes : tuple of int
-        Without `spec`: one operand, with its dimensions in this order.
+        Without `spec`: the order of the dimensions of the one operand.
     """
 
     positions: tuple[int, ...]
@@ -36,7 +38,7 @@ class Step(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """A call of einsum, understood.
+    """A call of einsum that has been checked and planned.
 
     Attributes
     ----------
@@ -45,9 +47,9 @@ class Recipe(NamedTuple):
     steps : tuple of Step
         The contractions.
     shape : tuple of int
-        Of the result.
+        The shape of the result.
     dtype : dtype
-        To work in.
+        The data type to compute in.
     scalar : bool
         Whether a 0-d result is a scalar.
     """
@@ -55,7 +57,7 @@ class Recipe(NamedTuple):
     diagonals: tuple[tuple[tuple[int, int], ...], ...]
     steps: tuple[Step, ...]
     shape: Shape
-    dtype: np.dtype[Any]
+    dtype: DType
     scalar: bool
 
     @property
@@ -68,25 +70,25 @@ class Recipe(NamedTuple):
 def recipe(
     subscripts: tuple[Any, ...],
     shapes: tuple[Shape, ...],
-    dtypes: tuple[np.dtype[Any], ...],
-    out: tuple[Shape, np.dtype[Any]] | None,
-    optimize: Any,
+    dtypes: tuple[DType, ...],
+    out: _Out | None,
+    optimize: Hashable,
     keywords: tuple[tuple[str, Any], ...],
 ) -> Recipe:
-    """Understand a call of einsum.
+    """The recipe of a call of einsum.
 
     Parameters
     ----------
     subscripts : tuple
-        The string alone, or the lists of labels as tuples, the result's last if given.
+        The string alone, or the lists of labels as tuples, with the result's last if it is given.
     shapes, dtypes : tuple
-        Of the operands.
+        The shapes and data types of the operands.
     out : (shape, dtype), optional
-        Of the array given for the result.
+        The shape and data type of the array given for the result.
     optimize : hashable
-        As given, lists as tuples.
+        As in the call, but with lists as tuples.
     keywords : tuple of (str, object)
-        The others: dtype, casting, order.
+        The other keywords: dtype, casting, order.
 
     Raises
     ------
@@ -94,13 +96,13 @@ def recipe(
         NumPy's own.
     """
     call = _Call(subscripts, shapes, dtypes, dict(keywords))
-    # NumPy itself says what is wrong with all but the extents, on single elements.
+    # On single elements NumPy raises its error about everything but the extents.
     path = optimize if isinstance(optimize, (bool, str)) else False
     into = None if out is None else np.ones((1,) * len(out[0]), out[1])
     small = [np.ones((1,) * len(shape), t) for shape, t in zip(shapes, dtypes)]
     try:
         made = call.on(small, path, into)
-    except TypeError:  # NumPy looks at the extents before the types
+    except TypeError:  # NumPy checks the extents before the types
         call.refuse(out)
     parsed = parse(subscripts, [len(shape) for shape in shapes])
     extents = _extents(parsed, shapes)
@@ -119,23 +121,25 @@ def recipe(
 
 
 class _Call(NamedTuple):
-    """The call as it was written, for NumPy to judge."""
+    """The call in the form that the caller gave it, for NumPy to check."""
 
     subscripts: tuple[Any, ...]
     shapes: tuple[Shape, ...]
-    dtypes: tuple[np.dtype[Any], ...]
+    dtypes: tuple[DType, ...]
     keywords: dict[str, Any]
 
-    def on(self, arrays: Sequence[Any], optimize: Any = False, out: Any = None) -> Any:
-        """NumPy's einsum on these arrays."""
+    def on(
+        self, arrays: Sequence[Array], optimize: bool | str = False, out: Array | None = None
+    ) -> Any:
+        """NumPy's einsum of other arrays."""
         how = {**self.keywords, "optimize": optimize, "out": out}
         if isinstance(self.subscripts[0], str):
             return np.einsum(self.subscripts[0], *arrays, **how)
         mixed = [item for pair in zip(arrays, self.subscripts) for item in pair]
         return np.einsum(*mixed, *self.subscripts[len(arrays) :], **how)
 
-    def refuse(self, out: tuple[Shape, np.dtype[Any]] | None) -> NoReturn:
-        """Let NumPy say that the extents do not fit; the arrays take no memory."""
+    def refuse(self, out: _Out | None) -> NoReturn:
+        """Raise NumPy's error about extents that do not fit, with arrays that take no memory."""
         pairs = zip(self.shapes, self.dtypes, strict=True)
         into = None if out is None else np.empty(*out)
         self.on(
@@ -150,7 +154,7 @@ def _extents(parsed: Subscripts, shapes: Sequence[Shape]) -> dict[Label, int] | 
     for term, shape in zip(parsed.terms, shapes, strict=True):
         own: dict[Label, int] = {}
         for label, extent in zip(term, shape, strict=True):
-            if own.setdefault(label, extent) != extent:  # the diagonal of what is no square
+            if own.setdefault(label, extent) != extent:  # a diagonal needs equal extents
                 return None
             known = extents.get(label, 1)
             if extent != known and 1 not in (extent, known):
@@ -160,7 +164,7 @@ def _extents(parsed: Subscripts, shapes: Sequence[Shape]) -> dict[Label, int] | 
 
 
 def _merges(term: Term) -> tuple[tuple[int, int], ...]:
-    """Which dimensions to merge, one pair after the other, until no label occurs twice."""
+    """The pairs of dimensions to merge, one after the other, until no label occurs twice."""
     labels, pairs = list(term), []
     for label in dict.fromkeys(term):
         while labels.count(label) > 1:
@@ -171,7 +175,8 @@ def _merges(term: Term) -> tuple[tuple[int, int], ...]:
     return tuple(pairs)
 
 
-def _steps(terms: list[Term], shapes: list[Shape], out: Term, optimize: Any) -> list[Step]:
+def _steps(terms: list[Term], shapes: list[Shape], out: Term, optimize: Hashable) -> list[Step]:
+    """The contractions along the path, and the labels that each one keeps."""
     steps = []
     for positions in _by_pairs(_path(terms, shapes, out, optimize), len(terms)):
         now = [terms[p] for p in positions], [shapes[p] for p in positions]
@@ -189,7 +194,7 @@ def _steps(terms: list[Term], shapes: list[Shape], out: Term, optimize: Any) -> 
 
 
 def _by_pairs(path: Sequence[Sequence[int]], count: int) -> list[tuple[int, ...]]:
-    """A path that contracts at most two operands at a time; a given one may name more."""
+    """The path with at most two operands a step; the given one may have more."""
     planned, real, pairs = list(range(count)), list(range(count)), []
     for positions in path:
         members = [planned[p] for p in positions]
@@ -208,12 +213,12 @@ def _by_pairs(path: Sequence[Sequence[int]], count: int) -> list[tuple[int, ...]
 
 
 def _path(
-    terms: Sequence[Term], shapes: Sequence[Shape], out: Term, optimize: Any
+    terms: Sequence[Term], shapes: Sequence[Shape], out: Term, optimize: Hashable
 ) -> list[tuple[int, ...]]:
-    """Which operands to contract in which step."""
+    """The positions of the operands to contract in each step, as einsum_path gives them."""
     if len(terms) <= 2:
         return [tuple(range(len(terms)))]
-    how = "greedy" if isinstance(optimize, bool) else optimize
+    how: Any = "greedy" if isinstance(optimize, bool) else optimize
     number = {
         label: n for n, label in enumerate(dict.fromkeys(label for term in terms for label in term))
     }

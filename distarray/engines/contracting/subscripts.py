@@ -1,4 +1,4 @@
-"""Reading einsum's subscripts, as a string or as lists, into labels."""
+"""The labels in einsum's subscripts, given as a string or as lists."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["Subscripts", "parse"]
 
-#: A letter, a number, or the place of a dimension that an ellipsis stands for.
+#: A letter, a number, or the position of a dimension that an ellipsis covers.
 Label = str | int | tuple[str, int]
 Term = tuple[Label, ...]
 
@@ -14,7 +14,7 @@ Term = tuple[Label, ...]
 class Subscripts(NamedTuple):
     """One label for each dimension of each operand and of the result.
 
-    Labels of dimensions that an ellipsis stands for are ``("...", n)``, n counted from the last.
+    Labels of dimensions that an ellipsis covers are ``("...", n)``, n counted from the last.
     """
 
     terms: tuple[Term, ...]
@@ -22,14 +22,14 @@ class Subscripts(NamedTuple):
 
 
 def parse(operands: Sequence[Any], ndims: Sequence[int]) -> Subscripts:
-    """Labels of a call of einsum that NumPy has found to be valid.
+    """The labels of a call of einsum that NumPy accepts.
 
     Parameters
     ----------
     operands : sequence
-        The subscripts string alone, or the lists of labels in order, the result's last if given.
+        The string alone, or the lists of labels in order, with the result's last if it is given.
     ndims : sequence of int
-        Number of dimensions of each operand.
+        The number of dimensions of each operand.
     """
     if isinstance(operands[0], str):
         return _parse_string(operands[0], tuple(ndims))
@@ -52,11 +52,11 @@ def _letters(text: str) -> list[Any]:
 
 def _expanded(labels: Sequence[Any], ndim: int) -> Term:
     """The labels of one operand, with its ellipsis written out."""
-    covered = ndim - sum([label is not Ellipsis for label in labels])
-    return _replaced(labels, covered)
+    return _replaced(labels, ndim - sum([label is not Ellipsis for label in labels]))
 
 
 def _replaced(labels: Sequence[Any], covered: int) -> Term:
+    """The labels with an ellipsis that covers so many dimensions written out."""
     term: list[Label] = []
     for label in labels:
         if label is Ellipsis:
@@ -67,7 +67,7 @@ def _replaced(labels: Sequence[Any], covered: int) -> Term:
 
 
 def _with_result(terms: Sequence[Term], out: Sequence[Any] | None) -> Subscripts:
-    """The result: as given, or broadcast dimensions and then the labels that occur once, sorted."""
+    """The terms and the result: the given one, or covered dimensions and labels that occur once."""
     labels = [label for term in terms for label in term]
     covered = max([label[1] for label in labels if isinstance(label, tuple)], default=0)
     if out is None:

@@ -1,1 +1,1 @@
-"""Factorizations of matrices over all ranks."""
+"""Factorizations of one large matrix over all ranks, and of stacks of matrices rank by rank."""

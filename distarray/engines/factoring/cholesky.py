@@ -7,7 +7,7 @@ import numpy as np
 
 from distarray.array import DistArray, empty, wrap
 from distarray.comm.pending import FINISHED, Pending
-from distarray.engines.factoring.cyclic import Dealing, dealt, panel_width
+from distarray.engines.factoring.cyclic import Dealing, dealt
 from distarray.engines.factoring.lapack import divide_by_adjoint, subtract_product
 from distarray.engines.factoring.triangular import inverse_of_lower
 from distarray.layout import Box, Interval, Layout
@@ -16,23 +16,23 @@ from distarray.typing import Array
 __all__ = ["factor"]
 
 
-@np.errstate(all="ignore")  # as NumPy: what is not a number stays silent
+@np.errstate(all="ignore")  # as NumPy, which is silent about NaN
 def factor(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
-    """The lower Cholesky factor of a large matrix, of which the lower triangle is read.
+    """The lower Cholesky factor of a large matrix; only the lower triangle is read.
 
-    Right-looking, on columns dealt out in panels: the rank that has a panel factors its diagonal
-    block on the host, and broadcasts the panel; each rank keeps what is its own of the result as
-    the panels pass by, and updates the columns that it has, from their diagonals down. The next
-    panel comes first in that, and is factored and on its way while the others are updated.
+    The algorithm is right-looking, on columns dealt out in panels. The owner of a panel factors its
+    diagonal block on the host and broadcasts the panel. Each rank copies its own part of the
+    result out of every panel, and updates its own columns from their diagonals down. The next panel
+    is updated first, so that it is factored and sent while the others are updated.
 
     Parameters
     ----------
     a : DistArray, shape (n, n)
-        Placed as it may be.
+        In any layout.
     dtype : dtype
-        In which to compute: float64 or complex128.
+        The data type to compute in: float64 or complex128.
     layout : Layout
-        Of the result.
+        The layout of the result.
 
     Raises
     ------
@@ -41,13 +41,13 @@ def factor(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
 
     Cost
     ----
-    1/3 n**3 operations over all ranks. After the exchange that deals out the columns each rank
-    receives n**2 / 2 elements in n / PANEL broadcasts; nothing is sent after them.
+    1/3 n**3 operations over all ranks. After the exchange that deals out the columns, each rank
+    receives n**2 / 2 elements in n / PANEL broadcasts.
     """
     mesh = a.mesh
     if mesh.coords is None:
         return empty(layout, dtype, mesh)
-    dealing = Dealing(mesh, a.shape[1], panel_width(a.shape[1], mesh))
+    dealing = Dealing.in_panels(mesh, a.shape[1])
     work = dealt(a, dealing, dealing.empty(len(a), dtype), lower=True)
     found = mesh.xp.empty(layout.local_shape(mesh.coords), dtype)
     coming = _begun(work, dealing, 0)
@@ -66,11 +66,11 @@ def factor(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
 
 
 def _begun(work: Array, dealing: Dealing, panel: int) -> tuple[Array, Pending]:
-    """The panel of the factor on its way to every rank: factored where it is, then sent."""
+    """A panel of the factor, computed by its owner, and its broadcast, which is under way."""
     mesh = dealing.mesh
     start, stop = dealing.interval(panel)
     width = stop - start
-    # One row more: whether it is positive definite.
+    # The last row tells whether the matrix is positive definite.
     message = mesh.xp.empty((len(work) - start + 1, width), work.dtype)
     if mesh.rank == dealing.owner(panel):
         place = dealing.place(panel)
@@ -93,6 +93,7 @@ def _arrived(message: Array, coming: Pending) -> Array | None:
 
 
 def _lower(block: Array) -> Array | None:
+    """The factor of a diagonal block; None if it is not positive definite."""
     try:
         return np.linalg.cholesky(block)
     except np.linalg.LinAlgError:
@@ -100,13 +101,13 @@ def _lower(block: Array) -> Array | None:
 
 
 def _keep(found: Array, own: Box, columns: Interval, column: Array) -> None:
-    """Copy what belongs into this rank's block of the result out of a panel that passes by."""
+    """Copy the part of a panel that belongs to this rank's block of the result."""
     (top, _), (left, right) = own
     start, stop = max(columns[0], left), min(columns[1], right)
     if stop <= start:
         return
     into, edge = found[:, start - left : stop - left], columns[0]
-    above = min(max(edge - top, 0), len(into))  # rows over the panel's diagonal block
+    above = min(max(edge - top, 0), len(into))  # rows above the panel's diagonal block
     into[:above] = 0
     into[above:] = column[max(top - edge, 0) :][: len(into) - above, start - edge : stop - edge]
 
@@ -119,10 +120,10 @@ def _update(
     column: Array,
     coming: Pending,
 ) -> None:
-    """Subtract what a panel of the factor contributes from later ones, from their diagonals down.
+    """Subtract the contribution of a panel of the factor from later ones, below their diagonals.
 
-    These lie side by side: between two diagonals one product serves all whose diagonal is above,
-    since the wider a product is, the faster. What is on its way goes on in between.
+    The later panels lie side by side. Between two diagonals one product updates all panels whose
+    diagonal is above, since wider products are faster. The broadcast `coming` goes on in between.
     """
     first = dealing.interval(panel)[0]
     spans = [dealing.interval(number) for number in later]

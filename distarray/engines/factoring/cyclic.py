@@ -1,26 +1,24 @@
-"""A matrix dealt out in panels of columns: what the blocked factorizations work on.
+"""Matrices dealt out in panels of columns, on which the blocked factorizations work.
 
-Rank r of p has the panels r, r + p, r + 2p, ...: while a factorization eats its way through the
-matrix, every rank keeps a share of what is left. All columns of a rank form one array in C order,
-so that exchanging rows, and subtracting a product from the rows below, touch long runs of memory.
+Rank r of p has the panels r, r + p, r + 2p, ..., so that every rank has a share of the remaining
+columns at every step of a factorization. All columns of a rank form one array in C order, so that
+exchanging rows, and subtracting a product from the rows below, touch long runs of memory.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray, movement, to_layout, wrap
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout, Shard
-from distarray.typing import Array
+from distarray.typing import Array, DTypeLike
 
 __all__ = [
     "PANEL",
     "Dealing",
     "collected",
     "dealt",
-    "panel_width",
     "row_layout",
 ]
 
@@ -33,29 +31,35 @@ _LINE, _CLASH = 64, 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class Dealing:
-    """How a number of columns is dealt out over the ranks of a mesh.
+    """The distribution of columns over the ranks of a mesh, panel by panel.
 
     Attributes
     ----------
     mesh : DeviceMesh
-        Whose ranks take turns.
+        The ranks.
     columns : int
-        Number of columns.
+        The number of columns.
     width : int
-        Columns in a panel; the last may have fewer.
+        The columns in a panel; the last may have fewer.
     """
 
     mesh: DeviceMesh
     columns: int
     width: int
 
+    @classmethod
+    def in_panels(cls, mesh: DeviceMesh, columns: int, most: int | None = None) -> "Dealing":
+        """Panels of `most` columns; of fewer where ranks would have less than two panels each."""
+        most = PANEL if most is None else most
+        return cls(mesh, columns, max(1, min(most, -(-columns // (2 * mesh.size())))))
+
     @property
     def panels(self) -> int:
-        """Number of panels."""
+        """The number of panels."""
         return -(-self.columns // self.width)
 
     def owner(self, panel: int) -> int:
-        """The rank that has a panel."""
+        """The rank that owns a panel."""
         return panel % self.mesh.size()
 
     def interval(self, panel: int) -> tuple[int, int]:
@@ -64,16 +68,16 @@ class Dealing:
         return start, min(start + self.width, self.columns)
 
     def place(self, panel: int) -> int:
-        """Where the panel, or the next one that is this rank's, starts among its columns."""
+        """The position of a panel, or of this rank's next one, among this rank's columns."""
         before = -(-max(panel - self.mesh.rank, 0) // self.mesh.size())
         return min(before * self.width, self.count(self.mesh.rank))
 
     def count(self, rank: int) -> int:
-        """Number of columns that a rank has."""
+        """The number of columns of a rank."""
         return self.reach(rank, self.columns)
 
     def stretches(self, rank: int) -> list[tuple[slice, slice]]:
-        """The global columns of each of a rank's panels, and which of its own they are."""
+        """For each panel of a rank its global columns, and its place among the rank's columns."""
         found, place = [], 0
         for panel in range(rank, self.panels, self.mesh.size()):
             start, stop = self.interval(panel)
@@ -81,32 +85,27 @@ class Dealing:
             place += stop - start
         return found
 
-    def empty(self, rows: int, dtype: Any, extra: int = 0) -> Array:
-        """Room for so many rows of this rank's columns, and of `extra` columns after them."""
+    def empty(self, rows: int, dtype: DTypeLike, extra: int = 0) -> Array:
+        """An array for rows of this rank's columns, and of `extra` columns after them."""
         dtype, columns = np.dtype(dtype), self.count(self.mesh.rank) + extra
         # Rows begin on cache lines, but not all of them on the same ones.
         line = max(1, _LINE // dtype.itemsize)
         length = -(-columns // line) * line
         length += 0 if length * dtype.itemsize % _CLASH else line
-        return self.mesh.xp.empty((rows, length), dtype)[:, :columns]
+        padded: Array = self.mesh.xp.empty((rows, length), dtype)
+        return padded[:, :columns]
 
     def reach(self, rank: int, below: int) -> int:
-        """How many of a rank's columns are in panels that start left of a global column."""
+        """The number of a rank's columns in panels that start before a global column."""
         return sum([own.stop - own.start for c, own in self.stretches(rank) if c.start < below])
 
     def indices(self, rank: int) -> Array:
         """The global columns of a rank, in its order."""
-        every = np.arange(self.columns)
-        return every[every // self.width % self.mesh.size() == rank]
-
-
-def panel_width(columns: int, mesh: DeviceMesh) -> int:
-    """Columns in a panel: narrower where the ranks would not have some panels each."""
-    return max(1, min(PANEL, -(-columns // (2 * mesh.size()))))
+        return np.flatnonzero(np.arange(self.columns) // self.width % self.mesh.size() == rank)
 
 
 def row_layout(x: DistArray) -> Layout:
-    """The layout of a matrix in which every rank has some rows, whole: its own if it is one."""
+    """A layout in which every rank has whole rows; the matrix's own if it is one."""
     layout, mesh = x.layout, x.mesh
     cut = layout.cuts[0]
     idle = [m for m, size in enumerate(mesh.shape) if size > 1 and m not in cut.mesh_dims]
@@ -116,23 +115,23 @@ def row_layout(x: DistArray) -> Layout:
 
 
 def dealt(x: DistArray, dealing: Dealing, target: Array, lower: bool = False) -> Array:
-    """Fill an array with this rank's columns of a matrix, all rows of them; returns it.
+    """Fill an array with all rows of this rank's columns of a matrix; returns the array.
 
     Parameters
     ----------
     x : DistArray, shape (n, dealing.columns)
-        Placed as it may be.
+        In any layout.
     dealing : Dealing
-        Which columns are whose.
+        The distribution of the columns.
     target : array, shape (n, own columns)
         May be a part of a larger array.
     lower : bool
-        Whether what stands above the diagonal may be left out.
+        Whether elements above the diagonal may be left out.
 
     Cost
     ----
-    Of a replicated matrix nothing is sent. One exchange if each rank has whole rows, two
-    otherwise; each moves what a rank does not have yet.
+    Nothing if the matrix is replicated, one exchange if each rank has whole rows, two otherwise;
+    each moves only the elements that a rank does not have yet.
     """
     mesh = x.mesh
     if x.layout.is_replicated:
@@ -160,20 +159,20 @@ def dealt(x: DistArray, dealing: Dealing, target: Array, lower: bool = False) ->
 
 
 def _take(into: Array, block: Array, dealing: Dealing, rank: int) -> None:
-    """A rank's first columns out of whole rows, panel by panel: faster than by indices."""
+    """Copy a rank's first columns out of whole rows, panel by panel, which beats indices."""
     for columns, own in dealing.stretches(rank):
         if own.start < into.shape[1]:
             into[:, own] = block[:, columns]
 
 
 def _put(block: Array, part: Array, dealing: Dealing, rank: int) -> None:
-    """A rank's columns into whole rows."""
+    """Copy a rank's columns into whole rows."""
     for columns, own in dealing.stretches(rank):
         block[:, columns] = part[:, own]
 
 
 def collected(own: Array, dealing: Dealing, layout: Layout) -> DistArray:
-    """The matrix of which each rank has dealt columns, in a layout of its shape; as `dealt`."""
+    """The matrix that was dealt out, in a layout of its shape; the inverse of :func:`dealt`."""
     mesh = dealing.mesh
     rows = Layout.chunked(layout.shape, mesh.shape, [Shard(0)] * mesh.ndim)
     first, last = rows.section(mesh.coords)[0]

@@ -1,9 +1,9 @@
-"""Eigenvalues and vectors of a real symmetric tridiagonal matrix, divided and conquered.
+"""Divide and conquer: eigenvalues and vectors of a real symmetric tridiagonal matrix.
 
-The matrix is torn in two by taking a matrix of rank one away, the halves are solved, and joined
-again (:mod:`.secular`). What every rank keeps is the eigenvalues, and of the vectors the first and
-last element, which is what joining takes; of the other elements it keeps some rows, for all
-vectors, and joining multiplies them, where they are, by matrices.
+Subtracting a matrix of rank one tears the matrix in two; the halves are solved and joined again
+(:mod:`.secular`). Every rank keeps the eigenvalues, and the first and last element of each vector,
+which is all that joining needs. Of the other elements it keeps some rows of all vectors, which
+joining multiplies by matrices in place.
 
 References
 ----------
@@ -24,9 +24,9 @@ from distarray.typing import Array
 __all__ = ["tridiagonal_eigen"]
 
 
-#: A matrix of so many rows is not torn further.
+#: Matrices of up to so many rows are solved by LAPACK.
 LEAF = 48
-#: From so many eigenvalues on, the ranks share the work of finding them.
+#: From so many eigenvalues on, the ranks share the work of computing them.
 SHARED_FROM = 256
 
 
@@ -40,20 +40,20 @@ def tridiagonal_eigen(
     diagonal, below : ndarray
         The matrix, equal on every rank; elements beside the diagonal not negative.
     rows : tuple of int
-        First and last of the rows that this rank wants; an empty range for eigenvalues alone.
+        The range of rows for this rank; an empty one for eigenvalues alone.
     mesh : DeviceMesh
         The ranks that share the work.
 
     Returns
     -------
     tuple of array
-        Eigenvalues, on the host; the rows as columns: shape (n, last - first).
+        Eigenvalues, on the host, and the rows as columns: shape (n, last - first).
 
     Cost
     ----
-    4/3 n**3 operations over all ranks for the vectors, fewer the more eigenvalues cluster; n**2
-    on each rank, and a broadcast and two gathers of n elements at each joining of some hundred rows
-    or more.
+    4/3 n**3 operations over all ranks for the vectors, fewer where eigenvalues cluster, and n**2 on
+    each rank; a broadcast and two gathers of n elements for each joining of some hundred rows or
+    more.
     """
     size = len(diagonal)
     scale = max(np.abs(diagonal).max(initial=0), np.abs(below).max(initial=0))
@@ -64,16 +64,16 @@ def tridiagonal_eigen(
 
 
 class _Problem:
-    """A tridiagonal matrix while it is torn and joined; `solve` solves a stretch of it.
+    """A tridiagonal matrix that is torn and joined; `solve` solves a stretch of it.
 
     Attributes
     ----------
     values : ndarray, shape (n,)
-        Eigenvalues of the stretches solved so far, ascending in each; before, the diagonal.
+        The diagonal; of the stretches solved so far, the eigenvalues, each in ascending order.
     edges : ndarray, shape (2, n)
-        First and last element of each of their vectors.
+        The first and last element of each of their vectors.
     rows : array, shape (n, last - first)
-        The elements of the vectors, one a line, that belong to this rank's rows.
+        This rank's rows of the vectors, one vector a line.
     """
 
     def __init__(self, values: Array, below: Array, rows: tuple[int, int], mesh: DeviceMesh):
@@ -97,11 +97,12 @@ class _Problem:
         self._join(start, middle, stop, float(rho))
 
     def _columns(self, start: int, stop: int) -> slice:
-        """Which of this rank's rows lie in a stretch, counted from its first."""
+        """This rank's rows that lie in a stretch, counted from its first one."""
         low, high = max(start, self.first), min(stop, self.last)
         return slice(low - self.first, max(low, high) - self.first)
 
     def _leaf(self, start: int, stop: int) -> None:
+        """Solve a short stretch by LAPACK."""
         matrix = np.diag(self.values[start:stop])
         if stop - start > 1:
             matrix += np.diag(self.below[start : stop - 1], -1)  # the lower triangle is read
@@ -114,15 +115,16 @@ class _Problem:
         self.rows[start:stop, columns] = self.mesh.asarray(vectors[here].T)
 
     def _join(self, start: int, middle: int, stop: int, rho: float) -> None:
+        """Join two solved halves."""
         half, stretch = middle - start, slice(start, stop)
         z = np.concatenate([self.edges[1, start:middle], self.edges[0, middle:stop]]) * 0.5**0.5
         edges = self.edges[:, stretch]
         edges[1, :half] = edges[0, half:] = 0
         parts = secular.deflated(self.values[stretch], z, 2 * rho)
         if self._is_shared(stop - start):
-            # Ranks of unlike processors may have rounded otherwise: all go by what one has found.
+            # Unlike processors may round differently: all ranks use the result of one.
             parts = self.mesh.group.broadcast_object(parts, 0, "what is deflated")
-        sides = np.zeros((2, stop - start), bool)  # where a vector is not zero: above, below
+        sides = np.zeros((2, stop - start), bool)  # halves in which a vector is not zero
         sides[0, :half] = sides[1, half:] = True
         self._rotate(parts.rotations, stretch, sides)
         kept = parts.kept
@@ -142,6 +144,7 @@ class _Problem:
     def _rotate(
         self, rotations: list[tuple[int, int, float, float]], stretch: slice, sides: Array
     ) -> None:
+        """Rotate pairs of vectors."""
         rows, edges = self.rows[stretch], self.edges[:, stretch]
         for one, two, c, s in rotations:
             rows[one], rows[two] = c * rows[one] + s * rows[two], c * rows[two] - s * rows[one]
@@ -160,7 +163,7 @@ class _Problem:
         sides: Array,
         pieces: Callable[[], Any] | None,
     ) -> None:
-        """Put the joined stretch's vectors, in the order of their eigenvalues, into their place."""
+        """Compute the joined stretch's vectors, in the order of their eigenvalues."""
         mesh, kept = self.mesh, parts.kept
         old_edges, old = self.edges[:, start:stop].copy(), self.rows[start:stop]
         stay = places[len(kept) :]
@@ -181,10 +184,11 @@ class _Problem:
         old[...] = new
 
     def _is_shared(self, count: int) -> bool:
+        """Whether the ranks share the work for so many eigenvalues."""
         return count >= SHARED_FROM and self.mesh.size() > 1
 
     def _share(self, count: int, compute: Callable[[int, int], Array]) -> Array:
-        """All of what `compute` gives from parts that the ranks compute, joined in the last dim."""
+        """``compute(0, count)``, from parts that the ranks compute; see :data:`.secular.Share`."""
         if not self._is_shared(count):
             return compute(0, count)
         ranks = self.mesh.size()

@@ -10,14 +10,14 @@ from distarray.engines.factoring.cyclic import Dealing, dealt
 from distarray.engines.factoring.divide_and_conquer import tridiagonal_eigen
 from distarray.engines.factoring.tridiagonal import Tridiagonal, reduced
 from distarray.layout import Fold, Layout, Shard
-from distarray.typing import Array
+from distarray.typing import Array, DTypeLike
 
 __all__ = ["eigen"]
 
 
-#: Columns that are reduced before the rest of the matrix is updated, if the matrix is large.
+#: Columns in a panel, after which the rest of a large matrix is updated.
 WIDTH = 32
-#: Largest elements outside of these bounds are scaled to 1, lest their squares leave the range.
+#: A largest element outside of these bounds is scaled to 1, lest its square leave the range.
 _SAFE = 1e-120, 1e120
 
 
@@ -26,19 +26,19 @@ def eigen(
 ) -> tuple[Array, DistArray | None]:
     """Eigenvalues in ascending order, and eigenvectors as the columns of a matrix.
 
-    The matrix is reduced to tridiagonal form (:mod:`.tridiagonal`), whose eigenvalues are found by
-    dividing and conquering (:mod:`.divide`); its eigenvectors are reflected back.
+    The matrix is reduced to tridiagonal form (:mod:`.tridiagonal`); divide and conquer
+    (:mod:`.divide_and_conquer`) solves that, and its eigenvectors are reflected back.
 
     Parameters
     ----------
     a : DistArray, shape (n, n)
-        Placed as it may be; only one triangle is read.
+        In any layout; only one triangle is read.
     lower : bool
-        Which.
+        Whether that is the lower triangle.
     dtype : dtype
-        In which to compute: float64 or complex128.
+        The data type to compute in: float64 or complex128.
     layout : Layout or None
-        Of the eigenvectors; None if they are not wanted.
+        The layout of the eigenvectors; None for eigenvalues alone.
 
     Returns
     -------
@@ -53,14 +53,13 @@ def eigen(
     Cost
     ----
     2 n**3 operations over all ranks for the eigenvalues, half of them at the speed of memory, with
-    n gathers of n elements; with the vectors up to 10/3 n**3 more, and n**2 elements broadcast.
-    No rank has more than a few times its share of the n**2 elements.
+    n gathers of n elements; for the vectors up to 10/3 n**3 more, and n**2 elements broadcast.
+    No rank holds more than a few times its share of the n**2 elements.
     """
     mesh = a.mesh
     if mesh.coords is None:
         return np.empty(0), None if layout is None else empty(layout, dtype, mesh)
-    width = max(1, min(WIDTH, -(-a.shape[1] // (2 * mesh.size()))))
-    dealing = Dealing(mesh, a.shape[1], width)
+    dealing = Dealing.in_panels(mesh, a.shape[1], WIDTH)
     own = _both_triangles(a, lower, dealing, dtype)
     scale = _scale(own, dealing)
     if scale != 1:
@@ -80,8 +79,8 @@ def eigen(
     return values, _restored(form, vectors, rows, layout, mesh)
 
 
-def _both_triangles(a: DistArray, lower: bool, dealing: Dealing, dtype: Any) -> Array:
-    """This rank's columns of the Hermitian matrix of which `a` has one triangle."""
+def _both_triangles(a: DistArray, lower: bool, dealing: Dealing, dtype: DTypeLike) -> Array:
+    """This rank's columns of the Hermitian matrix that one triangle of `a` determines."""
     mesh = a.mesh
     stored = dealt(a, dealing, dealing.empty(len(a), dtype))
     mirrored = np.conjugate(dealt(a.T, dealing, dealing.empty(len(a), dtype)))
@@ -94,7 +93,7 @@ def _both_triangles(a: DistArray, lower: bool, dealing: Dealing, dtype: Any) -> 
 
 
 def _scale(own: Array, dealing: Dealing) -> float:
-    """What to divide the matrix by; LinAlgError on all ranks if it is not finite."""
+    """The number to divide the matrix by; LinAlgError on all ranks if the matrix is not finite."""
     largest = np.zeros(1)
     if own.size:
         largest[0] = max(float(abs(own.real).max()), float(abs(own.imag).max()))
@@ -107,7 +106,7 @@ def _scale(own: Array, dealing: Dealing) -> float:
 def _restored(
     form: Tridiagonal, vectors: Array, rows: Layout, layout: Layout, mesh: DeviceMesh
 ) -> DistArray:
-    """The vectors of the matrix from those of the tridiagonal one, of which ranks have rows."""
+    """The vectors of the matrix from those of the tridiagonal one, which is cut along its rows."""
     columns = Layout.chunked(rows.shape, mesh.shape, [Shard(1)] * mesh.ndim)
     block = movement.moved(vectors, rows, columns, mesh)
     block = mesh.xp.array(block, order="C")

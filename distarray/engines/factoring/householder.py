@@ -1,9 +1,9 @@
-"""The orthogonal factorization of any large matrix that is cut along its rows, panel by panel.
+"""The QR factorization of any large matrix that is cut along its rows, panel by panel.
 
-Each panel of columns is factored as a tall matrix (:mod:`distarray.engines.factoring.tsqr`), turned
-into Householder reflections as LAPACK has them, and these are applied to the columns on its right
-with matrix products. What is left is what LAPACK leaves: the triangle in the upper part of the
-matrix, the reflections' vectors below.
+Each panel of columns is factored as a tall matrix (:mod:`distarray.engines.factoring.tsqr`) and
+converted to Householder reflections in LAPACK's form, which are applied to the columns on its right
+with matrix products. The result is LAPACK's: the triangle in the upper part of the matrix, the
+vectors of the reflections below it.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from distarray.typing import Array
 __all__ = ["Factored", "by_rows", "factored", "set_ones"]
 
 
-#: Columns that are factored at once.
+#: Columns in a panel.
 PANEL = 64
 
 
@@ -33,7 +33,7 @@ class Factored:
     block : array of shape (m_i, n)
         The triangle and, below it, the vectors of the reflections.
     layout : Layout
-        Of the whole matrix; rows are cut, columns are not.
+        The layout of the whole matrix; its rows are cut, its columns are not.
     panels : list of (int, array)
         The first column of each panel and its T, on every rank.
     """
@@ -55,10 +55,10 @@ class Factored:
         return np.concatenate([np.diagonal(t) for _, t in self.panels])
 
     def vectors(self, j: int, width: int) -> tuple[int, Array]:
-        """This rank's rows of the vectors of a panel, and the first of its rows that has any."""
+        """The first of this rank's rows in the vectors of a panel, and its rows of them."""
         low = min(max(j - self.start, 0), len(self.block))
         y = self.block[low:, j : j + width].copy()
-        first = self.start + low - j  # the row of the panel's triangle that y begins with
+        first = self.start + low - j  # the row of the panel's triangle at which y begins
         rows = min(max(width - first, 0), len(y))
         if rows:
             y[:rows] = np.tril(y[:rows], first - 1)
@@ -66,16 +66,16 @@ class Factored:
         return low, y
 
     def apply(self, c: Array, adjoint: bool, corner: bool = False) -> None:
-        """Multiply by the orthogonal matrix, or its adjoint, in place; collective.
+        """Multiply by the orthogonal matrix or its adjoint, in place; collective.
 
         Parameters
         ----------
         c : array of shape (m_i, k)
             This rank's rows.
         adjoint : bool
-            Which.
+            Whether to multiply by the adjoint.
         corner : bool
-            Whether `c` has nothing but its diagonal before the columns that a panel has reached.
+            Whether `c` is zero, except for its diagonal, in the columns before each panel.
         """
         for j, t in self.panels if adjoint else reversed(self.panels):
             low, y = self.vectors(j, len(t))
@@ -96,8 +96,8 @@ class Factored:
         return result
 
     def _unit(self, columns: int) -> DistArray:
-        """The first columns of the unit matrix, cut as this one's rows."""
-        layout = self.layout.with_cuts([self.layout.cuts[0], Cut.whole(columns)])
+        """The first columns of the unit matrix, cut along the rows as the factored matrix is."""
+        layout = self.layout.replace(1, Cut.whole(columns))
         block = np.zeros_like(self.block, order="C", shape=layout.local_shape(self.mesh.coords))
         start, stop = layout.section(self.mesh.coords)[0]
         set_ones(block, start, max(0, min(stop, columns) - start))
@@ -119,7 +119,7 @@ def reflect(c: Array, y: Array, t: Array, group: Group) -> None:
 
 
 def by_rows(layout: Layout) -> Layout:
-    """The layout itself if its columns are whole, else rows cut by all that cuts anything."""
+    """The layout if its columns are whole; else rows cut by all mesh dimensions that cut it."""
     if layout.cuts[1].parts == 1:
         return layout
     used = {m for cut in layout.cuts for m in cut.mesh_dims}
@@ -133,16 +133,15 @@ def factored(block: Array, layout: Layout, mesh: DeviceMesh) -> Factored:
     Parameters
     ----------
     block : array of shape (m_i, n)
-        This rank's rows, in the dtype to compute in; overwritten.
+        This rank's rows, in the data type to compute in; overwritten.
     layout : Layout
-        Of the matrix; only its rows are cut.
+        The layout of the matrix; only its rows are cut.
 
     Cost
     ----
-    For each panel of 64 columns, of which there are min(m, n) / 64: about log2(p) messages of 64^2
-    elements and an allreduce of 64 (n - j) elements, j columns being done. The rank with the last
-    rows works all the time, others less: about two thirds of an even division's speed for a square
-    matrix.
+    For each of min(m, n) / 64 panels of 64 columns: about log2(p) messages of 64^2 elements, and an
+    allreduce of 64 (n - j) elements after j columns. The rank with the last rows works all the
+    time, the others less: for a square matrix about two thirds of the speed of an even division.
     """
     m, n = layout.shape
     result = Factored(block, layout, mesh, mesh.subgroup(layout.cuts[0].mesh_dims))

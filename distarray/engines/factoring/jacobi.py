@@ -1,12 +1,12 @@
 """Singular values of a large matrix by one-sided Jacobi rotations of blocks of columns.
 
-The columns are dealt to the ranks, two blocks to each. In every round a rank makes the columns of
-its two blocks orthogonal to one another and passes blocks on, in the order of a tournament, so that
-in a sweep each block meets every other. When no pair needs to be touched any more the columns are
-the singular vectors times the singular values (Drmac and Veselic, New fast and accurate Jacobi SVD
-algorithm, SIAM J. Matrix Anal. Appl. 29, 2008; Becka, Oksa and Vajtersic, Dynamic ordering for a
-parallel block-Jacobi SVD algorithm, Parallel Computing 28, 2002). The larger columns of a pair go
-to the block with the lower number: without an order that all pairs share it does not converge.
+Each rank has two blocks of columns. In every round it makes the columns of both blocks orthogonal
+to one another and passes blocks on, in the order of a tournament, so that in a sweep each block
+meets every other one. When no pair needs a rotation any more, the columns are the singular vectors
+times the singular values (Drmac and Veselic, New fast and accurate Jacobi SVD algorithm, SIAM J.
+Matrix Anal. Appl. 29, 2008; Becka, Oksa and Vajtersic, Dynamic ordering for a parallel block-Jacobi
+SVD algorithm, Parallel Computing 28, 2002). The larger columns of a pair go to the block with the
+lower number: without an order common to all pairs the iteration does not converge.
 """
 
 from dataclasses import dataclass
@@ -27,27 +27,27 @@ __all__ = ["values_and_vectors"]
 
 
 _MOST_SWEEPS = 40
-#: What became of a pair of blocks, or of all in a sweep; the worst counts.
+#: The outcome for a pair of blocks, or for all pairs of a sweep, of which the highest counts.
 _SETTLED, _ROTATED, _FAILED = range(3)
 
 
 @dataclass(slots=True)
 class _Block:
-    """Columns on their way through the ranks: those of the matrix, and of the rotations so far."""
+    """A block of columns that moves through the ranks: the matrix above the rotations so far."""
 
     number: int
     columns: Array
 
 
 def values_and_vectors(x: DistArray, vectors: bool = True) -> Any:
-    """The decomposition of a large square matrix, most usefully of a triangular one.
+    """The decomposition of a large square matrix, which is fastest for a triangular one.
 
     Parameters
     ----------
     x : DistArray, shape (n, n)
-        Its rows are cut, its columns are not. In the dtype to compute in.
+        In the data type to compute in. Its rows are cut, its columns are not.
     vectors : bool
-        Whether vectors are wanted.
+        Whether to compute vectors.
 
     Returns
     -------
@@ -57,12 +57,12 @@ def values_and_vectors(x: DistArray, vectors: bool = True) -> Any:
     Raises
     ------
     LinAlgError
-        If an element is not finite, or after 40 sweeps; on all ranks.
+        On all ranks, if an element is not finite, or after 40 sweeps.
 
     Cost
     ----
-    For each of some 5 to 10 sweeps 2 p - 1 rounds, in each of which a rank sends two messages of
-    n^2 / p elements (half of it without vectors), and one small allreduce.
+    5 to 10 sweeps of 2 p - 1 rounds, in each of which a rank sends two messages of n^2 / p elements
+    (half of that without vectors), and one small allreduce for each sweep.
     """
     mesh, cut = x.mesh, x.layout.cuts[0]
     group = mesh.subgroup(cut.mesh_dims)
@@ -87,7 +87,7 @@ def values_and_vectors(x: DistArray, vectors: bool = True) -> Any:
 
 
 def _scaled(block: Array, group: Group) -> tuple[Array, int]:
-    """The block times a power of two, so that squares neither overflow nor vanish."""
+    """The block times a power of two, so that squares neither overflow nor underflow."""
     here = np.array(float(np.max(np.abs(block))) if block.size else 0.0)
     largest = float(group.allreduce(here, Fold.MAX))
     if not np.isfinite(largest):
@@ -97,7 +97,7 @@ def _scaled(block: Array, group: Group) -> tuple[Array, int]:
 
 
 def _orthonormal(x: DistArray) -> DistArray:
-    """Orthogonal columns, those of tiny size included, as orthonormal ones of equal direction."""
+    """Orthonormal columns of the same directions, also for orthogonal columns of tiny length."""
     q, r = call(np.linalg.qr, x)
     signs = np.where(call(np.diagonal, r).full().real < 0, -1.0, 1.0)
     result: DistArray = apply_blockwise(np.multiply, [q, signs])
@@ -105,18 +105,18 @@ def _orthonormal(x: DistArray) -> DistArray:
 
 
 class _Tournament:
-    """The rounds that one rank plays; collective over the group.
+    """The rounds of one rank; collective over the group.
 
     Parameters
     ----------
     columns : array of shape (n, w)
-        Those that this rank begins with.
+        The columns that this rank has at first.
     cut : Cut
-        How many each rank begins with.
+        The division of the columns among the ranks at first.
     group : Group
-        The players.
+        The ranks.
     vectors : bool
-        Whether the rotations are collected.
+        Whether to keep the rotations.
     """
 
     def __init__(self, columns: Array, cut: Cut, group: Group, vectors: bool) -> None:
@@ -134,7 +134,7 @@ class _Tournament:
             _Block(2 * group.rank, contiguous(both[:, :middle])),
             _Block(2 * group.rank + 1, contiguous(both[:, middle:])),
         ]
-        # The numbers in the upper and the lower row of the tournament.
+        # The numbers of the blocks in the upper and the lower row of the tournament.
         self._upper = list(range(0, 2 * group.size, 2))
         self._lower = list(range(1, 2 * group.size, 2))
         squares = np.array(float(np.sum(np.abs(columns) ** 2)))
@@ -159,7 +159,7 @@ class _Tournament:
         raise np.linalg.LinAlgError("SVD did not converge")
 
     def _meet(self, first: bool) -> int:
-        """Make the columns of both blocks orthogonal, if they are not yet."""
+        """Make the columns of both blocks orthogonal unless they are."""
         low, high = sorted(self.blocks, key=lambda block: block.number)
         n, middle = self._rows, low.columns.shape[1]
         if not first and self._coupling(low.columns[:n], high.columns[:n]) <= self._enough:
@@ -174,10 +174,10 @@ class _Tournament:
         return _ROTATED
 
     def _coupling(self, a: Array, b: Array) -> float:
-        """What two blocks contribute to the error if they are left as they are.
+        """The error if two blocks are not rotated, over the size of the matrix.
 
-        The largest component of a column along another one that is larger, over the size of the
-        matrix: LAPACK promises no smaller errors.
+        That is the largest component of a column along a larger one; LAPACK guarantees no smaller
+        error.
         """
         if not a.shape[1] or not b.shape[1]:
             return 0.0
@@ -188,7 +188,7 @@ class _Tournament:
         return float(np.max(products / larger)) / (self._size or 1.0)
 
     def _pass_on(self) -> None:
-        """Pass blocks of the upper row to the right, of the lower to the left; the first stays."""
+        """Pass the upper row to the right and the lower row to the left; the first block stays."""
         rank, last = self._group.rank, self._group.size - 1
         upper, lower = self._upper, self._lower
         mine = {block.number: block for block in self.blocks}
@@ -216,5 +216,6 @@ class _Tournament:
 
 
 def _halves(interval: tuple[int, int]) -> tuple[int, int]:
+    """The widths of the two blocks that an interval of columns is divided into."""
     length = interval[1] - interval[0]
     return (length + 1) // 2, length // 2

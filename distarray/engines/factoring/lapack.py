@@ -1,10 +1,10 @@
-"""What NumPy's library of linear algebra can do and NumPy has no function for.
+"""Routines of BLAS and LAPACK for which NumPy has no function.
 
-The factors of an LU factorization, and a product that is subtracted where the result lies: the
-extension module of ``numpy.linalg`` is linked with a library that has both. It is asked for the
-routines by their names, of which there are few spellings; where none is found (no such library, a
-static link, another platform, an array on a device), the same is made of NumPy's operations, which
-takes longer: ten times as long for a panel of an LU factorization.
+These are LU factorization, products subtracted in place, and triangular systems solved in place.
+The extension module of ``numpy.linalg`` is linked with a library that has them; they are looked up
+there under the usual spellings of their names. Where none is found (no such library, a static link,
+another platform, an array on a device), NumPy's operations do the same, which takes longer: ten
+times as long for a panel of an LU factorization.
 """
 
 import ctypes
@@ -26,7 +26,13 @@ __all__ = [
 ]
 
 
-#: Names under which Fortran routines are exported: before, after, and the width of an integer.
+#: A routine of the library, and the type of its integers.
+_Routine = tuple[Callable[..., None], type]
+#: A matrix in memory: whether it is stored in columns, and elements from one row or column to the
+#: next.
+_Storage = tuple[bool, int]
+
+#: Spellings of Fortran names: a prefix, a suffix, and the type of the integers.
 _SPELLINGS: tuple[tuple[str, str, type], ...] = (
     ("scipy_", "_64_", ctypes.c_int64),  # the wheels of NumPy
     ("", "_64_", ctypes.c_int64),
@@ -34,29 +40,29 @@ _SPELLINGS: tuple[tuple[str, str, type], ...] = (
 )
 _LETTERS = {np.dtype(np.float64): "d", np.dtype(np.complex128): "z"}
 
-#: Columns of a panel that are factored one by one before the rest of it is updated by a product.
+#: Columns of a panel that are factored one by one before a product updates the rest of it.
 _NARROW = 8
-#: Rows of a product that are subtracted at a time: the product then is still in cache.
+#: Rows of a product that are subtracted at a time, while the product is in cache.
 _TILE_ROWS = 256
 
 
 def factor_panel(columns: Array) -> Array:
-    """Factor a panel of columns in place, rows exchanged lest multipliers grow.
+    """The LU factorization of a panel of columns in place, with partial pivoting.
 
     Parameters
     ----------
     columns : ndarray, shape (w, m)
         The panel's columns one after another, C-contiguous, float64 or complex128, w <= m.
-        Afterwards L (unit lower triangular, its diagonal not stored) and U, as LAPACK leaves them.
+        Overwritten by L (unit lower triangular, without its diagonal) and U, as by LAPACK.
 
     Returns
     -------
     ndarray of int, shape (w,)
-        The row with which each row was exchanged, in this order.
+        The row with which each row was exchanged, in order.
 
     Notes
     -----
-    A column without a nonzero pivot leaves a zero on the diagonal of U, and is not divided by it.
+    A column without a nonzero pivot has a zero on the diagonal of U, and is not divided by it.
     """
     routine = _getrf(columns.dtype)
     if routine is None:
@@ -68,7 +74,7 @@ def factor_panel(columns: Array) -> Array:
 
 
 def row_order(pivots: Array) -> tuple[Array, Array]:
-    """What exchanging rows comes to: the rows that change, and the rows they are taken from."""
+    """The effect of row exchanges: the rows that change, and the rows that replace them."""
     order: dict[int, int] = {}
     for row, other in enumerate(pivots.tolist()):
         if row != other:
@@ -77,14 +83,14 @@ def row_order(pivots: Array) -> tuple[Array, Array]:
 
 
 def subtract_product(target: Array, left: Array, right: Array) -> None:
-    """``target -= left @ right`` without a temporary of the size of `target`; all of one dtype."""
+    """``target -= left @ right`` without a temporary of the size of `target`, in one data type."""
     if not right.size or not target.size:
         return
     if type(target) is np.ndarray and target.strides[1] == target.itemsize:
-        operands = _operand(left), _operand(right), _operand(target)
+        first, second, into = _storage(left), _storage(right), _storage(target)
         routine = _gemm(target.dtype)
-        if routine is not None and all(operands):
-            routine(target, left, right, operands)
+        if routine is not None and first and second and into:
+            routine(target, left, right, (first, second, into))
             return
     for start in range(0, len(target), _TILE_ROWS):
         tile = slice(start, start + _TILE_ROWS)
@@ -92,50 +98,52 @@ def subtract_product(target: Array, left: Array, right: Array) -> None:
 
 
 def solve_unit_lower(columns: Array, sides: Array) -> bool:
-    """Solve a system with the L of a factored panel in place, if the library is there to do it.
+    """Solve a system with the L of a factored panel in place; returns whether BLAS could.
 
     Parameters
     ----------
     columns : ndarray, shape (w, m)
-        As :func:`factor_panel` leaves it; L is in its first w rows.
+        The result of :func:`factor_panel`; L is in its first w rows.
     sides : array, shape (w, r)
-        Right-hand sides, of the same dtype.
+        Right-hand sides, of the same data type.
     """
     return _solve_in_place(b"RLTU", columns, sides)
 
 
 def solve_by_upper(upper: Array, sides: Array) -> bool:
-    """Solve an upper triangular system in place, if the library is there to do it.
+    """Solve an upper triangular system in place; returns whether BLAS could.
 
     Parameters
     ----------
     upper : array, shape (w, w)
-        What stands below its diagonal is not read.
+        Elements below the diagonal are not read.
     sides : array, shape (w, r)
-        Right-hand sides, of the same dtype.
+        Right-hand sides, of the same data type.
     """
-    lies = _operand(upper) if type(upper) is np.ndarray and upper.dtype == sides.dtype else None
-    return lies is not None and not lies[0] and _solve_in_place(b"RLNN", upper, sides)
+    if type(upper) is not np.ndarray or upper.dtype != sides.dtype:
+        return False
+    return _in_rows(upper) and _solve_in_place(b"RLNN", upper, sides)
 
 
 def divide_by_adjoint(sides: Array, lower: Array) -> bool:
-    """``sides @ inv(lower.conj().T)`` in place, if the library is there to do it.
+    """``sides @ inv(lower.conj().T)`` in place; returns whether BLAS could.
 
     Parameters
     ----------
     sides : array, shape (r, w)
-        Of the dtype of `lower`.
+        The matrix, of the data type of `lower`.
     lower : ndarray, shape (w, w)
-        C-contiguous; what stands above its diagonal is not read.
+        C-contiguous; elements above the diagonal are not read.
     """
     return _solve_in_place(b"LUCN", lower, sides)
 
 
 def _solve_in_place(how: bytes, triangle: Array, sides: Array) -> bool:
+    """Solve a triangular system by :func:`_call_trsm`; returns whether BLAS could."""
     if type(sides) is not np.ndarray or not sides.size:
         return False
-    routine, place = _trsm(sides.dtype), _operand(sides)
-    if routine is None or place is None or place[0]:
+    routine = _trsm(sides.dtype)
+    if routine is None or not _in_rows(sides):
         return False
     routine(how, triangle, sides)
     return True
@@ -146,7 +154,7 @@ def _solve_in_place(how: bytes, triangle: Array, sides: Array) -> bool:
 
 @cache
 def _library() -> Any:
-    """The library behind ``numpy.linalg``, if it can be asked for routines."""
+    """The library behind ``numpy.linalg``, if it can be loaded."""
     path = getattr(getattr(np.linalg, "_umath_linalg", None), "__file__", None)
     try:
         return None if path is None else ctypes.CDLL(path)
@@ -154,8 +162,8 @@ def _library() -> Any:
         return None
 
 
-def _routine(name: str) -> tuple[Any, type] | None:
-    """A routine by its name in LAPACK, and the type of its integers."""
+def _routine(name: str) -> _Routine | None:
+    """The routine of a name in LAPACK, if the library has it."""
     for before, after, integer in _SPELLINGS:
         found = getattr(_library(), f"{before}{name}{after}", None)
         if found is not None:
@@ -165,24 +173,26 @@ def _routine(name: str) -> tuple[Any, type] | None:
 
 
 def _address(array: Array) -> ctypes.c_void_p:
+    """The address of the first element."""
     return ctypes.c_void_p(array.ctypes.data)
 
 
 @cache
 def _getrf(dtype: np.dtype[Any]) -> Callable[[Array], Array] | None:
-    """LAPACK's LU factorization for a data type, if there is one that is as it should be."""
+    """LAPACK's LU factorization for a data type, if a trial gives the right result."""
     found = _routine(f"{_LETTERS[dtype]}getrf")
     if found is None:
         return None
     factor = partial(_call_getrf, *found)
-    # A library of this name may mean integers of another width.
+    # A library of this spelling may have integers of another width.
     columns = np.array([[1, 4, 2], [2, 8, 6]], dtype)
     wanted = np.array([[4, 0.5, 0.25], [8, 2, 0]], dtype)
     right = factor(columns).tolist() == [1, 2] and np.array_equal(columns, wanted)
     return factor if right else None
 
 
-def _call_getrf(routine: Any, integer: type, columns: Array) -> Array:
+def _call_getrf(routine: Callable[..., None], integer: type, columns: Array) -> Array:
+    """Factor a panel by LAPACK."""
     width, rows = columns.shape
     pivots = np.empty(width, np.dtype(integer))
     if columns.size:
@@ -194,7 +204,7 @@ def _call_getrf(routine: Any, integer: type, columns: Array) -> Array:
 
 @cache
 def _gemm(dtype: np.dtype[Any]) -> Callable[..., None] | None:
-    """BLAS's product of matrices for a data type, if there is one that is as it should be."""
+    """BLAS's product of matrices for a data type, if a trial gives the right result."""
     found = _routine(f"{_LETTERS[dtype]}gemm") if dtype in _LETTERS else None
     if found is None:
         return None
@@ -207,7 +217,7 @@ def _gemm(dtype: np.dtype[Any]) -> Callable[..., None] | None:
 
 @cache
 def _trsm(dtype: np.dtype[Any]) -> Callable[[bytes, Array, Array], None] | None:
-    """BLAS's solver of triangular systems, if there is one that is as it should be."""
+    """BLAS's solver of triangular systems for a data type, if a trial gives the right result."""
     found = _routine(f"{_LETTERS[dtype]}trsm") if dtype in _LETTERS else None
     if found is None:
         return None
@@ -220,12 +230,14 @@ def _trsm(dtype: np.dtype[Any]) -> Callable[[bytes, Array, Array], None] | None:
     return solve if np.array_equal(sides, [[1, 2, 3], [2, 2, 2]]) else None
 
 
-def _call_trsm(routine: Any, integer: type, how: bytes, triangle: Array, sides: Array) -> None:
-    """Solve for the transposed sides, which is how Fortran sees rows.
+def _call_trsm(
+    routine: Callable[..., None], integer: type, how: bytes, triangle: Array, sides: Array
+) -> None:
+    """Solve for the transposed sides, since Fortran takes rows for columns.
 
-    `how` says from which side the triangle multiplies them, whether it is the lower or the upper
-    one as Fortran sees it, whether it is transposed (and conjugated), and whether it has a unit
-    diagonal.
+    The letters of `how` are BLAS's SIDE, UPLO, TRANSA and DIAG: the side from which the triangle
+    multiplies, whether it is upper or lower for Fortran, transposed (and conjugated), and whether
+    its diagonal is one.
     """
     one = np.ones(1, sides.dtype)
     by = ctypes.byref
@@ -241,8 +253,14 @@ def _call_trsm(routine: Any, integer: type, how: bytes, triangle: Array, sides: 
     )
 
 
-def _operand(x: Array) -> tuple[bool, int] | None:
-    """Whether a matrix lies in columns instead of rows, and elements from one to the next."""
+def _in_rows(x: Array) -> bool:
+    """Whether BLAS can read a matrix, and it is stored in rows."""
+    storage = _storage(x)
+    return storage is not None and not storage[0]
+
+
+def _storage(x: Array) -> _Storage | None:
+    """The storage of a matrix; None if BLAS cannot read it."""
     down, right = x.strides
     if right == x.itemsize and down >= x.shape[1] * right and not down % right:
         return False, max(1, down // right)
@@ -252,15 +270,18 @@ def _operand(x: Array) -> tuple[bool, int] | None:
 
 
 def _call_gemm(
-    routine: Any,
+    routine: Callable[..., None],
     integer: type,
     target: Array,
     left: Array,
     right: Array,
-    operands: tuple[tuple[bool, int], ...],
+    storage: tuple[_Storage, _Storage, _Storage],
 ) -> None:
-    """Fortran sees rows as columns: the product of the transposes, in the other order."""
-    (turned_left, rows_left), (turned_right, rows_right), (_, rows) = operands
+    """Subtract a product: of the transposes, since Fortran takes rows for columns.
+
+    `storage` is that of `left`, `right` and `target`.
+    """
+    (turned_left, rows_left), (turned_right, rows_right), (_, rows) = storage
     number = np.array([-1, 1], target.dtype)
     m, n, k = (integer(x) for x in (target.shape[1], target.shape[0], left.shape[1]))
     by = ctypes.byref
@@ -285,7 +306,7 @@ def _call_gemm(
 
 
 def _factor(columns: Array, first: int, last: int, pivots: Array) -> None:
-    """Factor columns `first` to `last`, which are up to date, by halves."""
+    """Factor columns `first` to `last`, which earlier columns have updated already, by halves."""
     if last - first <= _NARROW:
         for column in range(first, last):
             _eliminate(columns, column, first, last, pivots)
@@ -302,7 +323,7 @@ def _factor(columns: Array, first: int, last: int, pivots: Array) -> None:
 
 
 def _eliminate(columns: Array, column: int, first: int, last: int, pivots: Array) -> None:
-    """Choose a pivot and subtract its row from those below, in a narrow strip of columns."""
+    """Choose a pivot, and subtract its row from those below in a narrow strip of columns."""
     own = columns[column]
     pivot = column + int(np.argmax(np.abs(own[column:])))
     pivots[column] = pivot
@@ -316,6 +337,7 @@ def _eliminate(columns: Array, column: int, first: int, last: int, pivots: Array
 
 
 def _exchange(columns: Array, pivots: Array, first: int, last: int) -> None:
+    """Exchange the elements of some columns as the pivots say."""
     for row in range(first, last):
         other = int(pivots[row])
         if other != row:

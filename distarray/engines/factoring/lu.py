@@ -1,10 +1,10 @@
-"""LU factorization of one large matrix over all ranks, and what is made of it.
+"""LU factorization of one large matrix over all ranks: solutions, inverses, determinants.
 
-Right-looking, with partial pivoting, on columns dealt out in panels (:mod:`.cyclic`). The rank that
-has a panel factors it in LAPACK, on the host, alone, so that the search for pivots costs no
-messages, and broadcasts it with its pivots; every rank then updates its own columns by a product,
-those of the next panel first, which is factored and on its way meanwhile.
-Right-hand sides ride along as further columns, so that L is used at once and never kept.
+The algorithm is right-looking, with partial pivoting, on columns dealt out in panels
+(:mod:`.cyclic`). The owner of a panel factors it alone, by LAPACK on the host, so that the search
+for pivots costs no messages, and broadcasts it with its pivots. Every rank then updates its own
+columns by a product, those of the next panel first, which is factored and sent meanwhile.
+Right-hand sides are further columns of the matrix, so that L is used at once and never kept.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import numpy as np
 
 from distarray.array import DistArray, empty, to_layout, wrap
 from distarray.comm.pending import Pending
-from distarray.engines.factoring.cyclic import Dealing, collected, dealt, panel_width
+from distarray.engines.factoring.cyclic import Dealing, collected, dealt
 from distarray.engines.factoring.lapack import (
     factor_panel,
     row_order,
@@ -28,23 +28,23 @@ from distarray.typing import Array
 __all__ = ["inverse", "log_determinant", "solution"]
 
 
-#: Right-hand sides up to this many are kept on every rank.
+#: Up to this many right-hand sides are kept on every rank.
 FEW = 64
 #: Rows of a panel that are transposed at a time.
 _TILE = 64
 
 
 class _Elimination:
-    """A matrix and right-hand sides on their way to an upper triangle.
+    """The elimination of a matrix, with right-hand sides, to an upper triangle.
 
     Attributes
     ----------
     work : array, shape (n, own columns of the matrix + right-hand sides)
-        Of this rank.
+        This rank's columns.
     diagonal : list of ndarray
         The diagonals of the panels' U, on the host of every rank.
     swaps : int
-        How many rows have been exchanged.
+        The number of row exchanges.
     """
 
     def __init__(self, work: Array, dealing: Dealing) -> None:
@@ -54,11 +54,11 @@ class _Elimination:
         self.diagonal: list[Array] = []
         self.swaps = 0
 
-    @np.errstate(all="ignore")  # as NumPy: what is not a number stays silent
+    @np.errstate(all="ignore")  # as NumPy, which is silent about NaN
     def run(self, stops: Callable[[Array], bool]) -> bool:
-        """Eliminate panel by panel until `stops(diagonal of a panel)`; whether it came to the end.
+        """Eliminate panel by panel until ``stops(diagonal of a panel)``.
 
-        All ranks see the same diagonals, and stop together.
+        Returns whether all panels are done. All ranks see the same diagonals, and stop together.
         """
         dealing = self.dealing
         coming = self._begun(0)
@@ -80,10 +80,10 @@ class _Elimination:
         return True
 
     def _begun(self, panel: int) -> tuple[Array, Pending]:
-        """A panel and its pivots on their way to every rank: factored where it is, then sent."""
+        """A panel with its pivots, factored by its owner, and its broadcast, which is under way."""
         start, stop = self.dealing.interval(panel)
         width, rows = stop - start, len(self.work) - start
-        # The pivots are one more column, as long as the others: one message, whole numbers in it.
+        # The pivots are one more column of the same message, as whole numbers.
         message = np.empty((width + 1, rows), self.work.dtype)
         owner = self.dealing.owner(panel)
         if self.mesh.rank == owner:
@@ -97,7 +97,7 @@ class _Elimination:
         return message, self.mesh.group.begin_broadcast(message, owner, "factored panel")
 
     def _update(self, panel: int, columns: Array, order: tuple[Array, Array], own: slice) -> None:
-        """Exchange rows, and subtract what the panel contributes from some of the columns here."""
+        """Exchange rows, and subtract the panel's contribution from some of this rank's columns."""
         start, stop = self.dealing.interval(panel)
         width = stop - start
         rest = self.work[start:, own]
@@ -125,17 +125,18 @@ def _is_singular(diagonal: Array) -> bool:
 
 
 def _eliminate(work: Array, dealing: Dealing) -> None:
+    """Eliminate all columns; LinAlgError on all ranks if a pivot is zero."""
     if not _Elimination(work, dealing).run(_is_singular):
         raise np.linalg.LinAlgError("Singular matrix")
 
 
 def log_determinant(a: DistArray, dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Sign and logarithm of the absolute value of a matrix's determinant, on every rank.
+    """The sign of a determinant and the logarithm of its absolute value, on every rank.
 
     Returns
     -------
     tuple of scalar
-        The first of the given dtype, the second real.
+        The sign in the given data type, and the logarithm, which is real.
 
     Cost
     ----
@@ -145,7 +146,7 @@ def log_determinant(a: DistArray, dtype: np.dtype[Any]) -> tuple[Any, Any]:
     mesh = a.mesh
     if mesh.coords is None:
         return dtype.type(1), 0.0
-    dealing = Dealing(mesh, a.shape[1], panel_width(a.shape[1], mesh))
+    dealing = Dealing.in_panels(mesh, a.shape[1])
     elimination = _Elimination(dealt(a, dealing, dealing.empty(len(a), dtype)), dealing)
     if not elimination.run(_is_singular):
         return dtype.type(0), -np.inf
@@ -161,7 +162,7 @@ def inverse(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
     """The inverse of a large matrix, in the given layout; costs as :func:`solution`."""
     if a.mesh.coords is None:
         return empty(layout, dtype, a.mesh)
-    dealing = Dealing(a.mesh, a.shape[1], panel_width(a.shape[1], a.mesh))
+    dealing = Dealing.in_panels(a.mesh, a.shape[1])
     columns = dealing.indices(a.mesh.rank)
     work = dealing.empty(len(a), dtype, extra=len(columns))
     dealt(a, dealing, work[:, : len(columns)])
@@ -177,13 +178,13 @@ def solution(a: DistArray, b: DistArray, dtype: np.dtype[Any], layout: Layout) -
     Parameters
     ----------
     a : DistArray, shape (n, n)
-        Placed as it may be.
+        In any layout.
     b : DistArray, shape (n, r)
         Right-hand sides.
     dtype : dtype
-        In which to compute: float64 or complex128.
+        The data type to compute in: float64 or complex128.
     layout : Layout
-        Of the solution.
+        The layout of the solution.
 
     Raises
     ------
@@ -192,18 +193,18 @@ def solution(a: DistArray, b: DistArray, dtype: np.dtype[Any], layout: Layout) -
 
     Cost
     ----
-    2/3 n**3 + 2 n**2 r operations over all ranks. After the exchange that deals out the columns
-    each rank receives n**2 / 2 elements in n / PANEL broadcasts. If there are more than some dozens
-    of right-hand sides they are dealt out as well, and as much is broadcast once more; else every
-    rank has all of them, and a round for each panel adds up what the ranks contribute.
+    2/3 n**3 + 2 n**2 r operations over all ranks. After the exchange that deals out the columns,
+    each rank receives n**2 / 2 elements in n / PANEL broadcasts. More than some dozens of
+    right-hand sides are dealt out as well, and as much is broadcast once more. Fewer are held by
+    every rank, and one allreduce for each panel adds up the contributions of the ranks.
     """
     mesh = a.mesh
     if mesh.coords is None:
         return empty(layout, dtype, mesh)
-    dealing = Dealing(mesh, a.shape[1], panel_width(a.shape[1], mesh))
+    dealing = Dealing.in_panels(mesh, a.shape[1])
     count = dealing.count(mesh.rank)
     if b.shape[1] > FEW:
-        sides = Dealing(mesh, b.shape[1], panel_width(b.shape[1], mesh))
+        sides = Dealing.in_panels(mesh, b.shape[1])
         work = dealing.empty(len(a), dtype, extra=sides.count(mesh.rank))
         dealt(a, dealing, work[:, :count])
         dealt(b, sides, work[:, count:])
@@ -215,9 +216,9 @@ def solution(a: DistArray, b: DistArray, dtype: np.dtype[Any], layout: Layout) -
     return to_layout(wrap(_narrow(work, count, dealing), whole, mesh), layout)
 
 
-@np.errstate(all="ignore")  # as NumPy: what is not a number stays silent
+@np.errstate(all="ignore")  # as NumPy, which is silent about NaN
 def _wide(work: Array, count: int, dealing: Dealing) -> Array:
-    """Solve for this rank's own right-hand sides, from column `count` on: panels of U pass by."""
+    """Solve for this rank's own right-hand sides, from column `count` on; U is broadcast."""
     mesh = dealing.mesh
     _eliminate(work, dealing)
     found = work[:, count:]
@@ -234,14 +235,14 @@ def _wide(work: Array, count: int, dealing: Dealing) -> Array:
     return found
 
 
-@np.errstate(all="ignore")  # as NumPy: what is not a number stays silent
+@np.errstate(all="ignore")  # as NumPy, which is silent about NaN
 def _narrow(work: Array, count: int, dealing: Dealing) -> Array:
-    """Solve for a few right-hand sides, the last columns of every rank: U stays where it is."""
+    """Solve for a few right-hand sides, the last columns of every rank; U stays where it is."""
     mesh = dealing.mesh
     _eliminate(work, dealing)
     given = work[:, count:]
-    found = mesh.xp.zeros(given.shape, given.dtype)
-    taken = np.zeros_like(found)  # what this rank's columns of U take from each equation
+    found: Array = mesh.xp.zeros(given.shape, given.dtype)
+    taken = np.zeros_like(found)  # the terms of each equation in this rank's columns of U
     coming = _sum_begun(taken, dealing, dealing.panels - 1)
     for panel in reversed(range(dealing.panels)):
         (start, stop), (parts, pending) = dealing.interval(panel), coming
@@ -255,14 +256,14 @@ def _narrow(work: Array, count: int, dealing: Dealing) -> Array:
             taken[next_start:start] += upper[next_start:start] @ found[start:stop]
         if panel:
             coming = _sum_begun(taken, dealing, panel - 1)
-        if upper is not None:  # while the next ones are solved for elsewhere
+        if upper is not None:  # while another rank solves for the next ones
             taken[:next_start] += upper[:next_start] @ found[start:stop]
         pending.wait()
     return mesh.group.allreduce(found, Fold.SUM, "solution")
 
 
 def _sum_begun(taken: Array, dealing: Dealing, panel: int) -> tuple[Array, Pending]:
-    """What all ranks take from a panel's equations, on its way to them."""
+    """The terms of a panel's equations that are known, and their sum, which is under way."""
     start, stop = dealing.interval(panel)
     parts = dealing.mesh.to_host(taken[start:stop]).copy()
     return parts, dealing.mesh.group.begin_allreduce(parts, Fold.SUM, "solution")

@@ -1,45 +1,44 @@
 """Linear algebra with the same bits on every mesh: ``config.reproducible``.
 
-How a factorization rounds depends on how it is divided into blocks, and in LAPACK on the number
-of threads. So every rank factors a copy of a matrix, with one thread; of a stack of matrices each
-is factored by one rank. Products of matrices need no copies: they are summed without regard to
+The rounding of a factorization depends on its division into blocks, and in LAPACK on the number of
+threads. Every rank therefore factors a copy of a matrix, with one thread; each matrix of a stack is
+factored by one rank. Products of matrices need no copies, since their sums do not depend on the
 order (:mod:`distarray.engines.contracting.exact`).
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from inspect import signature
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from distarray.array import DistArray, to_layout
 from distarray.comm.tune import one_blas_thread
 from distarray.config import config
-from distarray.engines.factoring.small import at_once, read, stackwise
+from distarray.engines.factoring.small import at_once, read, stackwise, tuple_like
+from distarray.typing import Function
 
 __all__ = ["repeatable"]
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def repeatable(
     numpy_function: Callable[..., Any], operands: int = 1, stacks: bool = True
 ) -> Callable[[Function], Function]:
-    """Let LAPACK on whole matrices take the place of a function where bits must not differ.
+    """A decorator: under ``config.reproducible`` call LAPACK on whole matrices instead.
 
     Parameters
     ----------
     numpy_function : callable
-        Of :mod:`numpy.linalg`; the signature is the decorated function's.
+        The function of :mod:`numpy.linalg`, of the same signature as the decorated one.
     operands : int
-        How many of its first parameters are arrays.
+        The number of its first parameters that are arrays.
     stacks : bool
-        Whether of a stack NumPy gives the same for each matrix, whichever are beside it. If not,
-        the decorated function treats whole matrices of a stack anyway.
+        Whether NumPy's result for a matrix does not depend on the other matrices of its stack. If
+        it does, the decorated function is called, which treats whole matrices of a stack anyway.
 
     Notes
     -----
-    Costs a gather of each operand that is a single matrix. Results of the shape of an operand are
-    laid out as that, others are replicated.
+    Costs a gather of each operand that is a single matrix. A result of the shape of an operand gets
+    the operand's layout; others are replicated.
     """
 
     def decorate(function: Function) -> Function:
@@ -68,10 +67,9 @@ def repeatable(
 
 
 def _placed(value: Any, operands: Sequence[DistArray]) -> Any:
-    """Results of an operand's shape laid out as the operand, in memory of their own."""
+    """Results, those of an operand's shape in its layout, in memory of their own."""
     if isinstance(value, tuple):
-        items = [_placed(item, operands) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+        return tuple_like(value, [_placed(item, operands) for item in value])
     if isinstance(value, DistArray) and value.ndim == 2:
         for x in operands:
             if x.shape == value.shape and not x.layout.is_replicated:

@@ -1,9 +1,9 @@
-"""Eigenvalues and vectors of a diagonal matrix plus one of rank one.
+"""Eigenvalues and vectors of a diagonal matrix plus one of rank one, ``D + rho z z*``.
 
-What two halves of a tridiagonal matrix come to when they are joined again: ``D + rho z z*``. The
-eigenvalues are the roots of a rational function between the elements of D, all of them found at
-once by an iteration that models the function by its two nearest poles. The vectors follow from z
-computed anew, so that the roots found are exact for it; without this they would not be orthogonal.
+Joining two halves of a tridiagonal matrix gives such a matrix. The eigenvalues are the roots of a
+rational function between the elements of D; an iteration that models the function by its two
+nearest poles finds all of them at once. The vectors follow from another z, for which the computed
+roots are exact; with the given z they would not be orthogonal.
 
 References
 ----------
@@ -13,33 +13,35 @@ stably and efficiently, LAPACK Working Note 89 (1993).
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from distarray.typing import Array
+
 __all__ = ["Deflation", "Roots", "deflated", "roots", "vectors"]
 
-Array = np.ndarray[Any, Any]
-#: Joins the parts of an array that ranks have computed: (first index, last index, compute).
+#: ``share(n, compute)``: ``compute(0, n)`` from parts that the ranks compute, joined along the last
+#: dimension.
 Share = Callable[[int, Callable[[int, int], Array]], Array]
 
 _EPS = float(np.finfo(float).eps)
-#: Elements of a table of differences that is worked on at a time.
+#: Elements of a table of differences that is computed at a time.
 _TABLE = 1 << 17
-#: Steps after which an eigenvalue is as near as bisection has brought it.
+#: Steps after which bisection has brought every eigenvalue near enough.
 _STEPS = 100
 
 
 class Deflation(NamedTuple):
-    """Which eigenvalues stay as they are.
+    """The eigenvalues that do not change, and the others.
 
     Attributes
     ----------
     kept, deflated : ndarray of int
-        Positions in D, of those that take part and of those that do not; the first with their
-        elements in ascending order.
+        The positions in D of the eigenvalues that change, in ascending order of the elements, and
+        of those that do not.
     diagonal, z : ndarray
-        D and z after rotations, in their first order.
+        D and z after the rotations, in their original order.
     rotations : list of (int, int, float, float)
         Pairs of positions whose vectors are rotated first, with cosine and sine.
     """
@@ -52,7 +54,7 @@ class Deflation(NamedTuple):
 
 
 def deflated(diagonal: Array, z: Array, rho: float) -> Deflation:
-    """Leave out elements of D whose eigenvalue and vector do not change to working precision.
+    """The elements of D whose eigenvalue and vector do not change to working precision.
 
     Parameters
     ----------
@@ -94,14 +96,14 @@ def deflated(diagonal: Array, z: Array, rho: float) -> Deflation:
 
 
 class Roots(NamedTuple):
-    """Eigenvalues as differences from elements of D, which keeps them exact to the last bit.
+    """Eigenvalues as differences from elements of D, which are accurate to the last bit.
 
     Attributes
     ----------
     origin : ndarray of int
-        The element of D that each is measured from.
+        The element of D from which each eigenvalue is measured.
     offset : ndarray
-        What has to be added to it.
+        The eigenvalue minus that element.
     """
 
     origin: Array
@@ -112,7 +114,7 @@ class Roots(NamedTuple):
         return d[self.origin] + self.offset
 
     def beyond(self, d: Array, rows: slice, columns: slice) -> Array:
-        """Table of ``d[i] - root[j]``."""
+        """The table of ``d[i] - root[j]``."""
         table = d[rows, None] - d[self.origin[columns]]
         table -= self.offset[columns]
         return table
@@ -128,8 +130,7 @@ def roots(d: Array, z: Array, rho: float, share: Share) -> Roots:
     rho : float
         Positive.
     share : callable
-        ``share(n, compute)`` gives ``compute(0, n)`` from parts that ranks compute, joined along
-        the last dimension.
+        Divides the computation among the ranks; see `Share`.
     """
     weights = rho * z * z
     ends = np.append(d, d[-1] + weights.sum())
@@ -145,13 +146,14 @@ def roots(d: Array, z: Array, rho: float, share: Share) -> Roots:
 
 
 def _strips(first: int, last: int, length: int) -> Iterator[tuple[int, int]]:
+    """Ranges of rows, whose tables of so many columns stay in cache."""
     step = max(1, _TABLE // max(1, length))
     for start in range(first, last, step):
         yield start, min(start + step, last)
 
 
 def _solve(d: Array, weights: Array, ends: Array, start: int, stop: int) -> Array:
-    """The roots number `start` to `stop`: origins and offsets."""
+    """The origins and offsets of the roots `start` to `stop`."""
     which = np.arange(start, stop)
     half = (ends[which + 1] - ends[which]) / 2
     final = which == len(d) - 1
@@ -187,18 +189,18 @@ def _solve(d: Array, weights: Array, ends: Array, start: int, stop: int) -> Arra
 class _Sums:
     """The sums over the poles below and above each of some roots, and their derivatives.
 
-    Apart, because those below are negative and those above positive: what is left of their sum at
-    a root says nothing about either.
+    They are apart because the terms below are negative and those above positive: at a root they
+    cancel, and the total tells nothing about either.
     """
 
     def __init__(self, table: Array, weights: Array, start: int, stop: int) -> None:
-        self.table = table  # a line for each root: poles minus its origin
+        self.table = table  # poles minus the origin, a line for each root
         self.weights = weights
         self.start, self.stop = start, stop
         self.below = np.tri(stop - start)  # of the poles between the first root and the last
 
     def at(self, offsets: Array, active: Array) -> tuple[Array, Array, Array, Array]:
-        """Sum below, sum above, derivative of either, at offsets from the origins."""
+        """The sums below and above, and their derivatives, at offsets from the origins."""
         terms = self.table[active]
         terms -= offsets[:, None]
         np.reciprocal(terms, out=terms)
@@ -207,6 +209,7 @@ class _Sums:
         return psi, phi, *self._apart(terms, active)
 
     def _apart(self, terms: Array, active: Array) -> tuple[Array, Array]:
+        """The weighted sums of the terms of the poles below, and of those above."""
         first, last, weights = self.start, self.stop, self.weights
         between = terms[:, first:last] * weights[first:last]
         lower = between * self.below[active]
@@ -220,7 +223,7 @@ class _Sums:
 def _step(
     f: Array, state: tuple[Array, Array, Array, Array], lower: Array, upper: Array, final: Array
 ) -> Array:
-    """To the root of the function that has the two nearest poles alone, and is tangent to ours."""
+    """The step to the root of the tangent function that has the two nearest poles alone."""
     _, _, dpsi, dphi = state
     with np.errstate(all="ignore"):
         c = f - lower * dpsi - upper * dphi
@@ -248,7 +251,7 @@ def vectors(
     Returns
     -------
     callable
-        Gives an iterator over (columns, the vectors as columns of unit length).
+        Returns an iterator over (columns, the vectors as columns of unit length).
     """
 
     def compute(first: int, last: int) -> Array:

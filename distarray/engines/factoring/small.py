@@ -1,14 +1,14 @@
-"""What all of linear algebra shares: NumPy's checks, and when LAPACK does a problem at once.
+"""NumPy's checks of linear algebra, and its functions on whole matrices, alone or in stacks.
 
 There are three ways to treat an array of one or more matrices:
 
-* *at once*: every rank has all of it, or it is so small that one gather costs less than the first
-  message of a distributed algorithm; each rank then calls ``np.linalg`` on its copy
+* *at once*: every rank holds the whole array, or the array is so small that one gather costs less
+  than the first message of a distributed algorithm; each rank then calls ``np.linalg`` on its copy
   (:func:`is_small`, :func:`at_once`);
-* *stackwise*: many matrices, of which every rank takes some, whole; nothing has to be said between
-  ranks (:func:`is_stack`, :func:`stackwise`), or, when they are few and large, one after the other
+* *stackwise*: there are many matrices, and every rank takes some of them, whole, without messages
+  (:func:`is_stack`, :func:`stackwise`); a few large ones go one after the other
   (:func:`one_by_one`);
-* *distributed*: one large matrix, which a blocked algorithm factors where it lies.
+* *distributed*: one large matrix is factored by a blocked algorithm, where it lies.
 
 An error that depends on the elements (a singular matrix) is agreed on before it is raised.
 """
@@ -33,15 +33,14 @@ from distarray.array import (
 )
 from distarray.array.portable import on_host
 from distarray.comm import DeviceMesh
-from distarray.comm.agree import agree
+from distarray.comm.agree import agreed
 from distarray.comm.devices import on_device
 from distarray.layout import Cut, Layout, Shard
 from distarray.plan import broadcast_shapes, propagate, restrict
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = [
     "SMALL_BYTES",
-    "agreed",
     "at_once",
     "call_linalg",
     "check_2d",
@@ -55,15 +54,16 @@ __all__ = [
     "replicated",
     "real_type",
     "stackwise",
+    "tuple_like",
 ]
 
 LinAlgError = np.linalg.LinAlgError
 
-#: Operands of fewer bytes together are gathered, and every rank calls LAPACK on its copy. A
-#: caller whose algorithm costs more or fewer messages passes a limit of its own.
+#: Operands of fewer bytes together are gathered, and every rank calls LAPACK on its copy. Callers
+#: whose algorithms cost more or fewer messages pass their own limits.
 SMALL_BYTES = 1 << 22
 
-#: What CuPy does for stacks of matrices as NumPy does it, and the keywords that it takes.
+#: Functions that CuPy has for stacks of matrices as NumPy has, and the keywords that it takes.
 _ON_DEVICE: dict[str, tuple[str, ...]] = {
     "cholesky": (),
     "det": (),
@@ -76,11 +76,11 @@ _ON_DEVICE: dict[str, tuple[str, ...]] = {
 }
 
 
-# -- what NumPy checks -----------------------------------------------------------------------------
+# -- NumPy's checks --------------------------------------------------------------------------------
 
 
-def read(*operands: Any) -> list[DistArray]:
-    """Operands as distributed arrays on their common mesh, in native byte order."""
+def read(*operands: ArrayLike) -> list[DistArray]:
+    """The operands as distributed arrays on their common mesh, in native byte order."""
     mesh = common_mesh(*operands)
     found = [as_distarray(x, mesh) for x in operands]
     return [x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("=")) for x in found]
@@ -111,7 +111,7 @@ def check_square(*operands: DistArray) -> None:
 
 
 def common_type(*dtypes: np.dtype[Any]) -> tuple[np.dtype[Any], np.dtype[Any]]:
-    """The dtype LAPACK computes in, and that of the result; NumPy's TypeError for others.
+    """The data types to compute in and of the result; NumPy's TypeError for unsupported ones.
 
     As in NumPy everything is computed in double precision, and rounded to single at the end if no
     operand is wider.
@@ -132,7 +132,7 @@ def common_type(*dtypes: np.dtype[Any]) -> tuple[np.dtype[Any], np.dtype[Any]]:
 
 
 def real_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of the real part of numbers."""
+    """The data type of the real parts."""
     return np.empty(0, dtype).real.dtype
 
 
@@ -140,9 +140,9 @@ def real_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def is_small(*operands: DistArray, limit: int | None = None) -> bool:
-    """Whether LAPACK does it at once: all of it is on every rank, or `limit` bytes at most are not.
+    """Whether LAPACK is called at once: at most `limit` bytes are not on every rank.
 
-    The same on all ranks.
+    The answer is the same on all ranks.
     """
     if operands[0].mesh.size() == 1:
         return True
@@ -152,20 +152,20 @@ def is_small(*operands: DistArray, limit: int | None = None) -> bool:
 
 
 def at_once(function: Callable[..., Any], *operands: DistArray) -> Any:
-    """Call a function of NumPy's on whole copies of its operands, on every rank.
+    """Call a function of NumPy's on whole copies of the operands, on every rank.
 
     Parameters
     ----------
     function : callable
-        ``np.linalg.inv`` or a function that takes and gives (tuples of) arrays as it does. Its
-        keywords are bound to it beforehand, as with :func:`functools.partial`.
+        ``np.linalg.inv``, or another function of arrays to one array or a tuple of them; keywords
+        are bound to it, as by :func:`functools.partial`.
     *operands : DistArray
-        On one mesh, nothing pending.
+        On one mesh, without pending folds.
 
     Returns
     -------
     DistArray or tuple of DistArray
-        Replicated; what NumPy gives as a scalar is one. Named tuples stay what they are.
+        Replicated; scalars where NumPy returns scalars, and named tuples where NumPy does.
 
     Raises
     ------
@@ -179,8 +179,8 @@ def at_once(function: Callable[..., Any], *operands: DistArray) -> Any:
 
     Notes
     -----
-    A rank outside of the mesh learns the shape of the result from unit matrices; where it depends
-    on the elements, as the residuals of ``lstsq`` do, it does not know better.
+    On a rank outside of the mesh the result has the shape of that for unit matrices, also where
+    the shape depends on the elements, as that of ``lstsq``'s residuals does.
     """
     mesh = operands[0].mesh
     if mesh.coords is None:
@@ -188,45 +188,28 @@ def at_once(function: Callable[..., Any], *operands: DistArray) -> Any:
     if all(x.layout.is_replicated for x in operands):
         return _wrapped(call_linalg(function, *[x.to_local() for x in operands]), mesh)
     copies = [_whole(x) for x in operands]
-    return _wrapped(agreed(mesh, lambda: call_linalg(function, *copies)), mesh)
-
-
-def agreed(mesh: DeviceMesh, compute: Callable[[], Any], collective: bool = True) -> Any:
-    """The value of `compute()`, or, on all ranks of the mesh, the error it raises on any of them.
-
-    With ``collective=False`` it is known that all ranks compute the same, and nothing is said.
-    """
-    if not collective or mesh.coords is None:
-        return compute()
-    error, value = None, None
-    try:
-        value = compute()
-    except (LinAlgError, ValueError, TypeError) as caught:
-        error = caught
-    agree(mesh.group, error)
-    return value
+    return _wrapped(agreed(mesh.group, lambda: call_linalg(function, *copies)), mesh)
 
 
 def call_linalg(function: Callable[..., Any], *blocks: Array) -> Any:
-    """Call a function of NumPy's on blocks; what CuPy does not have goes through the host."""
+    """Call a function of NumPy's on blocks; through the host where CuPy has none."""
     if not on_device(blocks[0]):
         return function(*blocks)
     name = getattr(getattr(function, "func", function), "__name__", "")
     keywords = getattr(function, "keywords", {})  # of a partial
     if name not in _ON_DEVICE or not set(keywords) <= set(_ON_DEVICE[name]):
         return on_host(function, *blocks)
-    # cuSOLVER's word about a singular matrix is left unread unless CuPy is told to raise.
+    # CuPy ignores cuSOLVER's report of a singular matrix unless it is told to raise.
     extras = sys.modules.get("cupyx")
     with nullcontext() if extras is None else extras.errstate(linalg="raise"):
         return function(*blocks)
 
 
 def _whole(x: DistArray) -> Array:
-    layout = x.layout
-    block = movement.moved(
-        x.block, layout, Layout.replicated(layout.shape, layout.mesh_shape), x.mesh
-    )
-    return x.mesh.asarray(block)
+    """The whole array, on this rank."""
+    whole = Layout.replicated(x.shape, x.mesh.shape)
+    block: Array = x.mesh.asarray(movement.moved(x.block, x.layout, whole, x.mesh))
+    return block
 
 
 def _unit(x: DistArray) -> Array:
@@ -237,15 +220,19 @@ def _unit(x: DistArray) -> Array:
 
 
 def _wrapped(value: Any, mesh: DeviceMesh) -> Any:
-    """What NumPy gave on every rank as replicated arrays, in the tuple it came in."""
+    """NumPy's results, which are equal on every rank, as replicated arrays."""
     if isinstance(value, tuple):
-        items = [_wrapped(item, mesh) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+        return tuple_like(value, [_wrapped(item, mesh) for item in value])
     return replicated(value, mesh) if hasattr(value, "dtype") else value
 
 
-def replicated(value: Any, mesh: DeviceMesh) -> DistArray:
-    """What every rank has computed alike, an array or a scalar, as a distributed array."""
+def tuple_like(model: tuple[Any, ...], items: Sequence[Any]) -> tuple[Any, ...]:
+    """Items in a tuple of the type of another one, which may be a named tuple."""
+    return type(model)(*items) if hasattr(model, "_fields") else tuple(items)
+
+
+def replicated(value: Array | np.generic, mesh: DeviceMesh) -> DistArray:
+    """An array or scalar that is equal on every rank, as a distributed array."""
     layout = Layout.replicated(tuple(value.shape), mesh.shape)
     if isinstance(value, np.generic) or (not value.ndim and on_device(value)):
         return wrap(mesh.scalar(value), layout, mesh)  # a device has no scalars of its own
@@ -258,7 +245,7 @@ def replicated(value: Any, mesh: DeviceMesh) -> DistArray:
 
 
 def is_stack(*operands: DistArray, core: int = 2) -> bool:
-    """Whether there are matrices enough for every rank to have some; `core` dimensions are one."""
+    """Whether there is at least one matrix, of `core` dimensions, for every rank."""
     stack = max([prod(x.shape[: x.ndim - core]) for x in operands if x.ndim >= core], default=0)
     return stack >= operands[0].mesh.size() or stack == 0
 
@@ -269,19 +256,20 @@ def stackwise(
     cores: Sequence[int] | None = None,
     anywhere: bool = False,
 ) -> Any:
-    """Call a function of NumPy's on stacks of matrices, each matrix on the rank that has it.
+    """Call a function of NumPy's on stacks of matrices, for each matrix on the rank that holds it.
 
     Parameters
     ----------
     function : callable
-        A generalized ufunc in effect: stacks broadcast, and the results have the stack's dimensions
-        first. It must take empty stacks.
+        A function that acts as a generalized ufunc: stacks broadcast, the results have the stack's
+        dimensions first, and stacks may be empty.
     *operands : DistArray
-        On one mesh, nothing pending.
+        On one mesh, without pending folds.
     cores : sequence of int, optional
-        How many last dimensions of each operand belong to the matrix or vector; 2 by default.
+        The number of last dimensions of each operand that belong to the matrix or vector; 2 by
+        default.
     anywhere : bool
-        Whether it is made of operations that blocks on a device have, and raises nothing.
+        Whether the function also takes blocks on a device, and never raises.
 
     Returns
     -------
@@ -291,8 +279,8 @@ def stackwise(
     Raises
     ------
     LinAlgError
-        On all ranks: NumPy's own about shapes before anything is sent, and what NumPy raises about
-        a matrix on any rank.
+        On all ranks: NumPy's error about shapes before anything is sent, or about a matrix of any
+        rank.
 
     Cost
     ----
@@ -305,7 +293,7 @@ def stackwise(
         return _wrapped((function if anywhere else partial(call_linalg, function))(*blocks), mesh)
     cores = [2] * len(operands) if cores is None else cores
     empty = [_empty_stack(x, core) for x, core in zip(operands, cores, strict=True)]
-    made = function(*empty)  # NumPy's words about shapes; shapes and dtypes of the results
+    made = function(*empty)  # raises NumPy's error about shapes; has the results' data types
     stack = _stack_layout(operands, cores)
     if mesh.coords is None:
         return _cut(made, stack, mesh, None)
@@ -316,19 +304,21 @@ def stackwise(
         blocks.append(mesh.asarray(movement.moved(x.block, x.layout, target, mesh)))
     if anywhere:
         return _cut(made, stack, mesh, function(*blocks))
-    value = agreed(mesh, lambda: call_linalg(function, *blocks), not stack.is_replicated)
+    compute = partial(call_linalg, function, *blocks)
+    value = compute() if stack.is_replicated else agreed(mesh.group, compute)
     return _cut(made, stack, mesh, value)
 
 
 def _empty_stack(x: DistArray, core: int) -> Array:
-    """An array of no matrices of the kind that `x` has many of; a lone matrix stays alone."""
+    """An array of no matrices of the shape of those in `x`; of a single one, ones."""
     lead = x.ndim - core
     return np.ones(x.shape, x.dtype) if lead < 0 else np.ones((0, *x.shape[lead:]), x.dtype)
 
 
 def _stack_layout(operands: Sequence[DistArray], cores: Sequence[int]) -> Layout:
-    """Where each matrix of the broadcast stack is computed."""
-    layouts, used = [], set()
+    """The layout of the broadcast stack, which tells where each matrix is computed."""
+    layouts: list[Layout] = []
+    used: set[int] = set()
     mesh_shape = operands[0].layout.mesh_shape
     for x, core in zip(operands, cores, strict=True):
         cuts = x.layout.cuts
@@ -345,15 +335,21 @@ def _stack_layout(operands: Sequence[DistArray], cores: Sequence[int]) -> Layout
 
 
 def _with_core(stack: Layout, core: Sequence[int]) -> Layout:
+    """The layout of the stack of whole matrices of a shape."""
     return stack.with_cuts([*stack.cuts, *[Cut.whole(extent) for extent in core]])
 
 
-def _cut(made: Any, stack: Layout, mesh: DeviceMesh, value: Any) -> Any:
-    """This rank's results as arrays; `made` is what the function gives for an empty stack."""
+def _cut(
+    made: Array | tuple[Array, ...],
+    stack: Layout,
+    mesh: DeviceMesh,
+    value: Any,
+) -> Any:
+    """This rank's results as arrays; `made` are the results for an empty stack."""
     if isinstance(made, tuple):
         values = [None] * len(made) if value is None else value
-        items = [_cut(one, stack, mesh, block) for one, block in zip(made, values, strict=True)]
-        return type(made)(*items) if hasattr(made, "_fields") else tuple(items)
+        parts = zip(made, values, strict=True)
+        return tuple_like(made, [_cut(one, stack, mesh, block) for one, block in parts])
     layout = _with_core(stack, made.shape[1:])
     if value is None:
         value = mesh.xp.empty(layout.local_shape(None), made.dtype)
@@ -366,11 +362,11 @@ def one_by_one(function: Callable[[DistArray], Any], x: DistArray, core: int = 2
     Parameters
     ----------
     function : callable
-        Takes a matrix and gives an array or a tuple of arrays.
+        Maps a matrix to an array or a tuple of arrays.
     x : DistArray
         The stack.
     core : int
-        How many last dimensions are the matrix.
+        The number of last dimensions that belong to the matrix.
 
     Returns
     -------
@@ -380,7 +376,7 @@ def one_by_one(function: Callable[[DistArray], Any], x: DistArray, core: int = 2
     lead = x.ndim - core
     stack = x.shape[:lead]
     if any(cut.mesh_dims for cut in x.layout.cuts[:lead]):
-        # A matrix that one rank has alone would have to be whole on all: cut the matrices instead.
+        # A matrix that one rank holds alone would be needed whole on all: cut the matrices instead.
         longest = lead + int(np.argmax(x.shape[lead:]))
         placed = [Shard(longest)] * len(x.layout.mesh_shape)
         x = to_layout(x, Layout.chunked(x.shape, x.layout.mesh_shape, placed))
@@ -388,11 +384,11 @@ def one_by_one(function: Callable[[DistArray], Any], x: DistArray, core: int = 2
     if not isinstance(results[0], tuple):
         return _restacked(results, stack)
     items = [_restacked(column, stack) for column in zip(*results, strict=True)]
-    kind = type(results[0])
-    return kind(*items) if hasattr(kind, "_fields") else tuple(items)
+    return tuple_like(results[0], items)
 
 
 def _restacked(parts: Sequence[DistArray], stack: tuple[int, ...]) -> DistArray:
+    """The results for all matrices, with the dimensions of the stack first."""
     joined = call(np.stack, list(parts))
     result: DistArray = call(np.reshape, joined, (*stack, *parts[0].shape))
     return result

@@ -1,4 +1,4 @@
-"""Small triangular systems: by the library, or by halves and products of matrices."""
+"""Small triangular systems: by BLAS where it can be called, else by halves and products."""
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def solve_upper(upper: Array, sides: Array) -> Array:
     Parameters
     ----------
     upper : array, shape (n, n)
-        What stands below its diagonal is not read.
+        Elements below the diagonal are not read.
     sides : array, shape (n, r)
         Right-hand sides.
     """

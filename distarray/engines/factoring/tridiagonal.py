@@ -1,10 +1,9 @@
-"""Hermitian matrices to tridiagonal form by reflections, and vectors back again.
+"""Reduction of Hermitian matrices to tridiagonal form by reflections, and back again for vectors.
 
-The columns of the matrix are dealt out in panels. In a panel every rank has the reflections, and
-what they have done to the matrix so far, as two narrow matrices; each column takes one product of
-the matrix, where it lies, with a vector, whose parts are gathered. After the panel the matrix is
-updated by a product of matrices. Both triangles are kept, so that the product with a vector reads
-whole columns.
+The columns of the matrix are dealt out in panels. Within a panel every rank holds the reflections,
+and their effect on the matrix so far, as two narrow matrices. Each column takes one product of the
+distributed matrix with a vector, whose parts are gathered. After the panel a product of matrices
+updates the matrix. Both triangles are kept, so that the product with a vector reads whole columns.
 """
 
 from typing import Any, NamedTuple
@@ -26,11 +25,11 @@ class Tridiagonal(NamedTuple):
     diagonal, below : ndarray
         The tridiagonal matrix, on every rank.
     phases : ndarray
-        Complex numbers of size 1 by which vectors are multiplied before they are reflected.
+        Complex numbers of absolute value 1 by which vectors are multiplied before the reflections.
     reflections : dict of int to array
-        Directions of the reflections of this rank's panels, as columns of unit length or zero.
+        The directions of the reflections of this rank's panels, as columns of unit length or zero.
     dealing : Dealing
-        Of the panels.
+        The distribution of the panels.
     """
 
     diagonal: Array
@@ -45,12 +44,12 @@ class Tridiagonal(NamedTuple):
         Parameters
         ----------
         vectors : array, shape (n, any)
-            Whole columns, of which each rank has its own; the phases are in them already.
+            Whole columns, other ones on each rank, already multiplied by the phases.
 
         Cost
         ----
-        2 n**2 operations for each vector; each rank receives n**2 / 2 elements in as many
-        broadcasts as there are panels.
+        2 n**2 operations for each vector; each rank receives n**2 / 2 elements, in one broadcast
+        for each panel.
         """
         mesh = self.dealing.mesh
         for panel in reversed(range(self.dealing.panels)):
@@ -76,12 +75,12 @@ def reduced(own: Array, dealing: Dealing) -> Tridiagonal:
     own : array, shape (n, own columns)
         This rank's columns of the whole matrix, float64 or complex128; overwritten.
     dealing : Dealing
-        Which these are.
+        The distribution of the columns.
 
     Cost
     ----
     2 n**3 operations over all ranks, half of them in products with a vector, which take as long as
-    reading the matrix. n gathers of n elements, and a broadcast for each panel.
+    reading the matrix; n gathers of n elements, and a broadcast for each panel.
     """
     size = dealing.columns
     diagonal = np.zeros(size)
@@ -105,8 +104,8 @@ class _Panel:
     Attributes
     ----------
     left, right : ndarray, shape (n - start, width)
-        The matrix from `start` on, after the columns done so far, is the one that `own` still
-        holds minus ``left @ right* + right @ left*``. `left` is the reflections.
+        After the columns done so far, the matrix from `start` on is the one in `own` minus
+        ``left @ right* + right @ left*``. The columns of `left` are the reflections.
     """
 
     def __init__(self, own: Array, dealing: Dealing, panel: int) -> None:
@@ -123,7 +122,7 @@ class _Panel:
             block = own[self.start :, place : place + self.width]
             self.columns[...] = self.mesh.to_host(block)
         self.mesh.group.broadcast(self.columns, owner, "panel to reduce")
-        #: This rank's columns from `start` on, and where each rank's belong.
+        #: This rank's columns from `start` on.
         self.rest = own[self.start :, place:]
         places = []
         for rank in range(self.mesh.size()):
@@ -134,7 +133,7 @@ class _Panel:
         self.mine = places[self.mesh.rank]
 
     def reduce(self, diagonal: Array, below: Array) -> None:
-        """Find the reflections, and the panel's part of the tridiagonal matrix."""
+        """Compute the reflections, and the panel's part of the tridiagonal matrix."""
         for j in range(self.width):
             column = self.columns[j:, j]
             if j:
@@ -150,11 +149,11 @@ class _Panel:
             self.right[j + 1 :, j] = product
 
     def _times(self, direction: Array, j: int) -> Array:
-        """The rest of the matrix, from column j + 1 of the panel on, times a vector."""
+        """The remaining matrix, from column j + 1 of the panel on, times a vector."""
         vector = self.mesh.asarray(direction.conj())
         here = self.mesh.to_host(vector @ self.rest[j + 1 :]).conj()
         parts = self.mesh.group.allgather_varied(here, self.counts, "matrix times vector")
-        result = np.empty_like(here, shape=len(self.left))
+        result: Array = np.empty_like(here, shape=len(self.left))
         result[self.order] = np.concatenate(parts)
         result = result[j + 1 :]
         if j:
@@ -164,7 +163,7 @@ class _Panel:
         return result
 
     def update(self) -> None:
-        """Subtract from the rest of the matrix what the panel's reflections do to it."""
+        """Apply the panel's reflections to the remaining matrix."""
         later = self.mine >= self.width
         own = self.mine[later]
         if not len(own):
@@ -176,9 +175,9 @@ class _Panel:
 
 
 def _reflection(column: Array) -> tuple[Array, Any]:
-    """The direction v for which ``column - 2 v (v* column)`` has one nonzero element, the first.
+    """The direction v for which only the first element of ``column - 2 v (v* column)`` is not zero.
 
-    Returns that element, too. Where the column has no other already, v is zero.
+    Returns that element, too. If it is the only nonzero one already, v is zero.
     """
     rest = np.linalg.norm(column[1:])
     if rest == 0:

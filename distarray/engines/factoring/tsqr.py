@@ -1,21 +1,23 @@
-"""The orthogonal factorization of a matrix that is much taller than wide and cut along its rows.
+"""TSQR: the QR factorization of a matrix that is much taller than wide and cut along its rows.
 
-Every rank factors its own rows, in chunks that fit in cache; then the triangular factors of the
-ranks are merged in pairs, in about log2(p) rounds (Demmel, Grigori, Hoemmen and Langou,
+Every rank factors its own rows, in chunks that fit in cache. The triangular factors of the ranks
+are then merged in pairs, in about log2(p) rounds (Demmel, Grigori, Hoemmen and Langou,
 Communication-optimal parallel and sequential QR and LU factorizations, SIAM J. Sci. Comput. 34,
 2012). Both partners of a round compute the same merge, so that every rank ends with the triangular
-factor and with its own share of the way back, and nothing has to be sent down again.
+factor and with its own share of the orthonormal one, and no second pass of messages is needed.
 
-The signs are those of LAPACK: the pivots of an elimination of the orthonormal factor's first rows
-say which way each Householder reflection goes (Ballard, Demmel, Grigori, Jacquelin, Knight and
-Nguyen, Reconstructing Householder vectors from tall-skinny QR, J. Parallel Distrib. Comput. 85,
-2015). The result therefore does not depend on the number of ranks, except to rounding.
+The signs are LAPACK's: the pivots of an elimination of the orthonormal factor's first rows give the
+sign of each Householder reflection (Ballard, Demmel, Grigori, Jacquelin, Knight and Nguyen,
+Reconstructing Householder vectors from tall-skinny QR, J. Parallel Distrib. Comput. 85, 2015).
+Up to rounding, the result therefore does not depend on the number of ranks.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from distarray.array.portable import on_host
+from distarray.comm.devices import on_device
 from distarray.comm.group import Group
 from distarray.layout import Fold
 from distarray.typing import Array
@@ -23,12 +25,12 @@ from distarray.typing import Array
 __all__ = ["MOST_COLUMNS", "Reflections", "TallQR", "signed_elimination"]
 
 
-#: Rows of a chunk that is factored at once; at least `_CHUNK_WIDTHS` times as many as columns.
+#: Rows of a chunk; at least `_CHUNK_WIDTHS` times the number of columns.
 _CHUNK_ROWS = 512
 _CHUNK_WIDTHS = 4
-#: Wider matrices are not factored in chunks; see also :func:`distarray.ops.linalg.qr.is_tall`.
+#: Wider matrices are not factored in chunks; see :func:`distarray.ops.linalg.qr.is_tall`.
 MOST_COLUMNS = 128
-#: Up to this order an elimination goes column by column.
+#: Matrices of up to so many rows are eliminated column by column.
 _LEAF = 32
 
 
@@ -38,26 +40,29 @@ class _Rows:
     Parameters
     ----------
     block : array of shape (m, n)
-        Any number of rows, also none.
+        Any number of rows, zero included.
     keep : int
-        How many of the first rows of the orthonormal factor will be asked for.
+        The number of first rows of the orthonormal factor that will be needed.
     """
 
     def __init__(self, block: Array, keep: int) -> None:
         self.triangle: Array
+        self._q: Array
+        self._second: Array
         self.rows, self.columns = m, n = block.shape
         chunk = max(_CHUNK_ROWS, _CHUNK_WIDTHS * n)
         self._count = m // chunk if n <= MOST_COLUMNS and type(block) is np.ndarray else 0
         if m < n:
             self.triangle = block
         elif self._count < 2 and not keep:
-            self.triangle = np.linalg.qr(block, mode="r")
+            self.triangle = _triangle(block)
         elif self._count < 2:
             self._q, self.triangle = np.linalg.qr(block)
         else:
             self._in_chunks(block, keep)
 
     def _in_chunks(self, block: Array, keep: int) -> None:
+        """Factor chunks of rows, and then their triangles."""
         count, n = self._count, self.columns
         chunk = self.rows // count
         self._used = count * chunk
@@ -66,9 +71,8 @@ class _Rows:
         self._q, triangles = np.linalg.qr(stack[:kept])
         parts = [triangles.reshape(-1, n)]
         if kept < count:
-            others: Array = np.linalg.qr(stack[kept:], mode="r")
-            parts.append(others.reshape(-1, n))
-        # The few rows that fill no chunk go to the second level as they are.
+            parts.append(_triangle(stack[kept:]).reshape(-1, n))
+        # The last rows, fewer than a chunk, go to the second level unfactored.
         self._second, self.triangle = np.linalg.qr(np.concatenate([*parts, block[self._used :]]))
 
     def times(self, right: Array, rows: int) -> Array:
@@ -76,8 +80,9 @@ class _Rows:
         if self.rows < self.columns:
             return right[:rows]
         if self._count < 2:
-            return np.matmul(self._q[:rows], right)
-        inner = np.matmul(self._second, right)
+            product: Array = np.matmul(self._q[:rows], right)
+            return product
+        inner: Array = np.matmul(self._second, right)
         width = right.shape[1]
         chunk = self._q.shape[1]
         first = min(-(-rows // chunk), self._count)
@@ -91,17 +96,22 @@ class _Rows:
         return result[:rows]
 
 
+def _triangle(block: Array) -> Array:
+    """The triangular factors of (a stack of) matrices."""
+    return cast("Array", np.linalg.qr(block, mode="r"))
+
+
 class TallQR:
-    """A distributed tall matrix as an orthonormal factor times a triangle; see the module.
+    """The factorization of a distributed tall matrix: an orthonormal factor times a triangle.
 
     Making one is collective over the group.
 
     Parameters
     ----------
     block : array of shape (m_i, n)
-        This rank's rows, in the dtype to compute in.
+        This rank's rows, in the data type to compute in.
     start : int
-        The global index of the first of them.
+        The global index of the first one.
     total : int
         The number of rows of the whole matrix; at least n.
     group : Group
@@ -112,13 +122,13 @@ class TallQR:
     Attributes
     ----------
     r : array of shape (n, n)
-        The triangular factor, the same on every rank, with LAPACK's signs.
+        The triangular factor with LAPACK's signs, equal on every rank.
     reflections : Reflections
-        The Householder reflections that LAPACK would have used.
+        The Householder reflections that LAPACK would use.
 
     Cost
     ----
-    About log2(p) rounds of one message of n**2 elements each, and one allreduce of as many.
+    About log2(p) rounds of one message of n**2 elements, and one allreduce of as many.
     """
 
     def __init__(
@@ -158,44 +168,45 @@ class TallQR:
         return top if self._group.size == 1 else self._group.allreduce(top, Fold.SUM)
 
     def _trivial(self, top: Array, block: Array) -> Array:
-        """Columns that are exactly zero below the first n rows: LAPACK leaves some as they are.
+        """Columns that are exactly zero below the first n rows, which LAPACK may not reflect.
 
-        Decided on every rank alike. Only a column whose norm is in its first rows can be one, and
-        then all ranks look at theirs.
+        The answer is equal on all ranks. Only a column whose norm is that of its first rows can be
+        zero below; then all ranks check their own rows.
         """
         if self._total == self._width:
             return np.ones(self._width, bool)
         inside = np.sum(np.abs(top) ** 2, axis=0)
-        likely = np.asarray(self._host(inside) > 1 - 1e-12)
+        likely: Array = np.asarray(_on_host(inside) > 1 - 1e-12)
         if not likely.any():
             return likely
         rows = self._rows if self._with_q else _Rows(block, len(block))
         below = rows.times(self._share, len(block))[self._top_rows :]
-        filled = np.asarray(self._host((below != 0).any(axis=0)))
+        filled: Array = np.asarray(_on_host((below != 0).any(axis=0)))
         if self._group.size > 1:
             filled = self._group.allreduce(filled, Fold.ANY)
         return likely & ~filled
 
-    @staticmethod
-    def _host(block: Array) -> Array:
-        return block if isinstance(block, (np.ndarray, np.generic)) else block.get()
+
+def _on_host(block: Any) -> Any:
+    """The block in host memory."""
+    return block.get() if on_device(block) else block
 
 
 # -- merging ---------------------------------------------------------------------------------------
 
 
 def _merged(triangle: Array, group: Group) -> tuple[Array, Array]:
-    """The triangle of all ranks' triangles, and what this rank's factor is to be multiplied by.
+    """The triangle of all ranks' triangles, and the matrix to multiply this rank's factor by.
 
-    Ranks with fewer rows than columns bring their rows as they are. Nothing is padded: rows that do
-    not exist would take part in the factor of a matrix of lower rank.
+    Ranks with fewer rows than columns contribute the rows themselves. They are not padded: if the
+    matrix has lower rank, rows of zeros would change the factor.
     """
     share = _unit(triangle)
     rank, size = group.rank, group.size
     if size == 1:
         return triangle, share
     n = triangle.shape[1]
-    core = 1 << (size.bit_length() - 1)  # the rounds are among so many ranks
+    core = 1 << (size.bit_length() - 1)  # the number of ranks in the rounds
     if rank >= core:
         group.exchange([(rank - core, _packed(triangle))], [])
         got = np.empty_like(triangle, shape=(n + len(triangle), n))
@@ -223,7 +234,7 @@ def _merged(triangle: Array, group: Group) -> tuple[Array, Array]:
 
 
 def _stacked(upper: Array, lower: Array) -> tuple[Array, Array, Array]:
-    """The triangle of two triangles and their factors; of few rows, the rows themselves."""
+    """The triangle of two triangles, and their factors; few rows are not factored."""
     both = np.concatenate([upper, lower])
     if len(both) < both.shape[1]:
         factor = _unit(both)
@@ -233,7 +244,7 @@ def _stacked(upper: Array, lower: Array) -> tuple[Array, Array, Array]:
 
 
 def _unit(rows: Array) -> Array:
-    """A unit matrix as large as there are rows."""
+    """The unit matrix with as many rows."""
     count = len(rows)
     unit = np.zeros_like(rows, shape=(count * count,))
     unit[:: count + 1] = 1
@@ -241,7 +252,7 @@ def _unit(rows: Array) -> Array:
 
 
 def _packed(triangle: Array) -> Array:
-    """A message of known size: how many rows there are, and these."""
+    """A message of known size: the number of rows, and the rows."""
     rows, n = triangle.shape
     buffer = np.zeros_like(triangle, shape=(n + 1, n))
     buffer[0, 0] = rows
@@ -250,6 +261,7 @@ def _packed(triangle: Array) -> Array:
 
 
 def _unpacked(buffer: Array) -> Array:
+    """The rows in a message."""
     return buffer[1 : 1 + round(float(buffer[0, 0].real))]
 
 
@@ -257,10 +269,10 @@ def _unpacked(buffer: Array) -> Array:
 
 
 class Reflections(NamedTuple):
-    """How LAPACK's reflections make the columns of an orthonormal matrix.
+    """LAPACK's reflections for the columns of an orthonormal matrix Q.
 
-    ``Q * signs`` is the first columns of ``I - Y T Y^H``, whose Y is unit lower triangular in its
-    first rows; ``Q - [diag(signs); 0] = Y U``.
+    ``Q * signs`` are the first columns of ``I - Y T Y^H``, where the first rows of Y are unit lower
+    triangular, and ``Q - [diag(signs); 0] = Y U``.
 
     Attributes
     ----------
@@ -269,7 +281,7 @@ class Reflections(NamedTuple):
     first : array of shape (n, n)
         The first rows of Y.
     right : array of shape (n, n)
-        Inverse of U: the rows of Y further down are those of Q times it.
+        The inverse of U: the other rows of Y are those of Q times it.
     t : array of shape (n, n)
         T, upper triangular; its diagonal is LAPACK's tau.
     """
@@ -281,19 +293,24 @@ class Reflections(NamedTuple):
 
 
 def signed_elimination(top: Array, trivial: Array, deep: bool = True) -> Reflections:
-    """Reflections of an orthonormal matrix, from its first rows.
+    """The reflections for an orthonormal matrix, from its first rows.
 
     Parameters
     ----------
     top : array of shape (n, n)
-        The first rows. The triangle that goes with it has a diagonal that is not negative.
+        The first rows; the diagonal of the triangular factor is not negative.
     trivial : array of bool
-        Columns that are zero further down, exactly.
+        Columns that are exactly zero below these rows.
     deep : bool
-        Whether there are rows further down.
+        Whether there are more rows.
     """
-    device = None if isinstance(top, np.ndarray) else top
-    work = np.array(top if device is None else top.get())
+    found: Reflections = on_host(_signed_elimination, top, trivial, deep)
+    return found
+
+
+def _signed_elimination(top: Array, trivial: Array, deep: bool) -> Reflections:
+    """As :func:`signed_elimination`, in host memory."""
+    work = np.array(top)
     n = len(work)
     signs, skipped = np.ones(n), np.zeros(n, bool)
     _eliminate(work, (signs, skipped), trivial, deep)
@@ -303,19 +320,11 @@ def signed_elimination(top: Array, trivial: Array, deep: bool = True) -> Reflect
     # T = -U S Y1^-H
     t = -np.linalg.solve(unit, (upper * signs).conj().T).conj().T
     upper[skipped, skipped] = 1
-    found = signs, unit, np.linalg.inv(upper), np.triu(t)
-    if device is not None:
-        made = []
-        for array in found:
-            there: Array = np.empty_like(device, dtype=array.dtype, shape=array.shape)
-            there.set(np.ascontiguousarray(array))
-            made.append(there)
-        return Reflections(*made)
-    return Reflections(*found)
+    return Reflections(signs, unit, np.linalg.inv(upper), np.triu(t))
 
 
 def _eliminate(work: Array, found: tuple[Array, Array], trivial: Array, deep: bool) -> None:
-    """Eliminate in place without pivoting, moving each pivot away from zero by its sign."""
+    """Eliminate in place without pivoting; each sign moves a pivot away from zero."""
     n = len(work)
     if n > _LEAF:
         _eliminate_halves(work, found, trivial, deep)
@@ -323,10 +332,10 @@ def _eliminate(work: Array, found: tuple[Array, Array], trivial: Array, deep: bo
     signs, skipped = found
     for j in range(n):
         pivot, below = work[j, j], work[j + 1 :, j]
-        # Rows further down stay zero where nothing was subtracted from them.
+        # The other rows are still zero if nothing was subtracted from them.
         still = trivial[j] and not (deep and work[:j, j].any())
         if still and not pivot.imag and not below.any():
-            # LAPACK reflects nothing where nothing is to be eliminated.
+            # LAPACK does not reflect a column that is zero below its pivot.
             signs[j] = -1.0 if pivot.real < 0 else 1.0
             skipped[j] = True
             work[j, j] = 1
@@ -338,8 +347,10 @@ def _eliminate(work: Array, found: tuple[Array, Array], trivial: Array, deep: bo
 
 
 def _eliminate_halves(work: Array, found: tuple[Array, Array], trivial: Array, deep: bool) -> None:
+    """Eliminate the left half of the columns, then the right one."""
     h = len(work) // 2
-    upper, lower = [tuple([part[half] for part in found]) for half in (slice(h), slice(h, None))]
+    signs, skipped = found
+    upper, lower = (signs[:h], skipped[:h]), (signs[h:], skipped[h:])
     _eliminate(work[:h, :h], upper, trivial[:h] & ~work[h:, :h].any(axis=0), True)
     first = work[:h, :h]
     unit = np.tril(first, -1) + np.eye(h, dtype=work.dtype)

@@ -1,14 +1,15 @@
 """The normal form of an advanced key: a basic view, then index arrays on some of its dimensions.
 
-NumPy's rules are written down here once. Slices, new axes and what is left out become a view,
-which is free. What remains is one index array for each of some dimensions of the view (or one
-mask over consecutive ones), and the position at which the dimensions of the index arrays appear
-in the result: where the first of them stood if they stood side by side, else in front.
+Slices, new axes and dimensions that the key leaves out become a view, which is free. What remains
+is one index array for each of some dimensions of the view (or one mask over consecutive ones), and
+the position at which the dimensions of the index arrays appear in the result: where the first of
+them stood if they stood side by side, else in front.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import index
-from typing import Any, NamedTuple
+from types import EllipsisType
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,16 +17,21 @@ from distarray.array import DistArray
 from distarray.array.keys import INVALID, as_index
 from distarray.layout import Cut, Entries, Layout
 from distarray.plan import shape_text
-from distarray.typing import Array
+from distarray.typing import Array, Shape
 
-__all__ = ["AdvancedKey", "advanced_key", "index_shape"]
+__all__ = ["AdvancedKey", "IndexArray", "advanced_key", "index_shape"]
+
+#: An array of indices or a mask: distributed, or whole on every rank.
+IndexArray: TypeAlias = DistArray | Array
+#: One entry of a key once it is read: an array has one or more dimensions, a bool is a 0-d mask.
+_Entry: TypeAlias = "slice | EllipsisType | bool | int | IndexArray | None"
 
 _FULL = slice(None)
 _ARRAYS = (np.ndarray, DistArray)
 
 
 class AdvancedKey(NamedTuple):
-    """What an advanced key selects.
+    """A key in normal form.
 
     Attributes
     ----------
@@ -47,7 +53,7 @@ class AdvancedKey(NamedTuple):
     entries: Entries
     dims: tuple[int, ...]
     axes: tuple[int, ...]
-    indices: tuple[Array, ...]
+    indices: tuple[IndexArray, ...]
     at: int
     alone: bool = False
 
@@ -58,7 +64,7 @@ class AdvancedKey(NamedTuple):
 
 
 def advanced_key(
-    key: Any, layout: Layout, nonzero: Callable[[Array], Sequence[Array]]
+    key: Any, layout: Layout, nonzero: Callable[[IndexArray], Sequence[IndexArray]]
 ) -> AdvancedKey:
     """Read a key that is not basic.
 
@@ -69,7 +75,7 @@ def advanced_key(
     layout : Layout
         Of the indexed array.
     nonzero : callable
-        Turns a mask into index arrays; called when the mask is not the only index array.
+        Turns a mask into index arrays; called for a mask beside other index arrays.
 
     Raises
     ------
@@ -82,26 +88,26 @@ def advanced_key(
     masks = any(array.dtype == bool for array in arrays)
     if masks:
         _check_masks(entries, layout.shape)
-    lone = masks and len(arrays) == 1 and not _keeps_from_being_lone(entries, layout)
+    stays = masks and len(arrays) == 1 and _stays_mask(entries, layout)
     builder = _Builder(layout)
     for entry in entries:
-        builder.add(entry, nonzero, lone)
-    shape = arrays[0].shape if lone else () if type(entries[0]) is bool else None
+        builder.add(entry, nonzero, stays)
+    shape = arrays[0].shape if stays else () if type(entries[0]) is bool else None
     return builder.finish(len(parts) == 1 and shape == layout.shape)
 
 
-def _keeps_from_being_lone(entries: Sequence[Any], layout: Layout) -> bool:
-    """Whether there are index arrays beside the mask: 0-d masks, integers on cut dimensions.
+def _stays_mask(entries: Sequence[_Entry], layout: Layout) -> bool:
+    """Whether the only array of a key, a mask, need not become index arrays.
 
-    Or the mask has no elements, and another length than what it stands for.
+    It must where it is beside one (a 0-d mask, an integer on a dimension that is cut), and where
+    it is empty and the dimensions that it covers are not.
     """
-    if any(type(entry) is bool for entry in entries):
-        return True
     for entry, dim in _with_dims(entries):
+        if type(entry) is bool or (type(entry) is int and _is_cut(layout.cuts[dim])):
+            return False
         if isinstance(entry, _ARRAYS) and entry.shape != layout.shape[dim : dim + entry.ndim]:
-            return True
-    numbers = [dim for entry, dim in _with_dims(entries) if type(entry) is int]
-    return any(_is_cut(layout.cuts[dim]) for dim in numbers)
+            return False
+    return True
 
 
 class _Builder:
@@ -112,26 +118,31 @@ class _Builder:
         self.entries: list[Any] = []
         self.dims: list[int] = []
         self.axes: list[int] = []
-        self.indices: list[Array] = []
+        self.indices: list[IndexArray] = []
         self.dim = 0  # of the array
         self.kept = 0  # dimensions of the result that come from slices and new axes
         self.first: int | None = None  # where the index dimensions would go
         self.gap = False  # something basic stood after an index array
         self.apart = False
 
-    def add(self, entry: Any, nonzero: Callable[[Array], Sequence[Array]], lone: bool) -> None:
-        """Take the next entry."""
-        if not _is_fancy(entry):
+    def add(
+        self,
+        entry: _Entry,
+        nonzero: Callable[[IndexArray], Sequence[IndexArray]],
+        stays: bool,
+    ) -> None:
+        """Take the next entry; a mask that `stays` is not turned into index arrays."""
+        if entry is None or entry is Ellipsis or isinstance(entry, slice):
             self._add_basic(entry)
             return
         if self.first is None:
             self.first = self.kept
         self.apart |= self.gap
-        if type(entry) is bool:
+        if isinstance(entry, bool):
             self._add_flag(entry)
-        elif type(entry) is int:
+        elif isinstance(entry, int):
             self._add_integer(entry)
-        elif entry.dtype == bool and lone:
+        elif entry.dtype == bool and stays:
             self.indices.append(entry)
             for _ in range(entry.ndim):
                 self._whole_dim()
@@ -152,10 +163,10 @@ class _Builder:
             alone,
         )
 
-    def _add_basic(self, entry: Any) -> None:
+    def _add_basic(self, entry: slice | EllipsisType | None) -> None:
         self.gap = self.first is not None
-        if entry is Ellipsis:  # its slices follow; an empty one still keeps index arrays apart
-            return
+        if isinstance(entry, EllipsisType):
+            return  # its slices follow; an empty one still keeps index arrays apart
         self.kept += 1
         if entry is None:
             self.entries.append(None)
@@ -195,18 +206,15 @@ class _Builder:
         self.axes.append(axis)
 
 
-def _is_fancy(entry: Any) -> bool:
-    return entry is not None and entry is not Ellipsis and type(entry) is not slice
-
-
 def _is_cut(cut: Cut) -> bool:
     return cut.parts > 1
 
 
-def _read(part: Any) -> Any:
-    """An entry as an int, a bool, an array of one or more dimensions, or what is basic."""
+def _read(part: Any) -> _Entry:
+    """A part of a key as an entry."""
     if part is None or part is Ellipsis or type(part) is slice:
-        return part
+        entry: slice | EllipsisType | None = part
+        return entry
     if isinstance(part, (bool, np.bool_)):
         return bool(part)
     if isinstance(part, DistArray):
@@ -217,7 +225,7 @@ def _read(part: Any) -> Any:
     return _read_sequence(part) if number is None else number
 
 
-def _read_sequence(part: Any) -> Any:
+def _read_sequence(part: Any) -> bool | int | IndexArray:
     if not hasattr(part, "__len__") or isinstance(part, (str, bytes, dict, set)):
         raise IndexError(INVALID)
     array = np.asarray(part)
@@ -228,7 +236,7 @@ def _read_sequence(part: Any) -> Any:
     return _read_array(array)
 
 
-def _read_array(array: Array) -> Any:
+def _read_array(array: IndexArray) -> bool | int | IndexArray:
     if array.dtype.kind not in "biu":
         raise IndexError("arrays used as indices must be of integer (or boolean) type")
     if array.ndim:
@@ -236,7 +244,7 @@ def _read_array(array: Array) -> Any:
     return bool(array) if array.dtype == bool else index(array)
 
 
-def _width(entry: Any) -> int:
+def _width(entry: _Entry) -> int:
     """Dimensions of the array that an entry takes."""
     if entry is None or entry is Ellipsis or type(entry) is bool:
         return 0
@@ -245,7 +253,7 @@ def _width(entry: Any) -> int:
     return 1
 
 
-def _spelled_out(entries: list[Any], ndim: int) -> list[Any]:
+def _spelled_out(entries: list[_Entry], ndim: int) -> list[_Entry]:
     """The entries with the slices that an ellipsis stands for after it, or at the end."""
     used = sum([_width(entry) for entry in entries])
     places = [place for place, entry in enumerate(entries) if entry is Ellipsis]
@@ -259,7 +267,7 @@ def _spelled_out(entries: list[Any], ndim: int) -> list[Any]:
     return [*entries[:after], *[_FULL] * (ndim - used), *entries[after:]]
 
 
-def _with_dims(entries: Sequence[Any]) -> Iterator[tuple[Any, int]]:
+def _with_dims(entries: Sequence[_Entry]) -> Iterator[tuple[_Entry, int]]:
     """Entries, each with the dimension it begins at."""
     dim = 0
     for entry in entries:
@@ -267,7 +275,7 @@ def _with_dims(entries: Sequence[Any]) -> Iterator[tuple[Any, int]]:
         dim += _width(entry)
 
 
-def _check_masks(entries: Sequence[Any], shape: tuple[int, ...]) -> None:
+def _check_masks(entries: Sequence[_Entry], shape: Shape) -> None:
     for entry, dim in _with_dims(entries):
         if not isinstance(entry, _ARRAYS) or entry.dtype != bool:
             continue
@@ -279,7 +287,7 @@ def _check_masks(entries: Sequence[Any], shape: tuple[int, ...]) -> None:
                 )
 
 
-def index_shape(indices: Sequence[Array]) -> tuple[int, ...]:
+def index_shape(indices: Sequence[IndexArray]) -> Shape:
     """The shape to which index arrays broadcast.
 
     Raises
@@ -288,8 +296,7 @@ def index_shape(indices: Sequence[Array]) -> tuple[int, ...]:
         With NumPy's text, if they do not.
     """
     if len(indices) == 1:
-        shape: tuple[int, ...] = indices[0].shape
-        return shape
+        return indices[0].shape
     try:
         return np.broadcast_shapes(*[array.shape for array in indices])
     except ValueError:

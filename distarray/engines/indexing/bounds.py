@@ -1,4 +1,4 @@
-"""Indices checked against the bounds and counted from the front, on all ranks alike."""
+"""Indices checked against the bounds and counted from the front, alike on all ranks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -44,8 +44,8 @@ def in_bounds(
 
     Cost
     ----
-    One allreduce of a number, unless every rank has all indices or their data type has no values
-    that are out of bounds.
+    One allreduce of a number, unless every rank has all indices or no value of their data type is
+    out of bounds.
     """
     results: list[Array] = []
     wrong: tuple[int, str] | None = None

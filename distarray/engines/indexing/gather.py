@@ -1,8 +1,8 @@
-"""Taking rows by global position from dimensions that are cut: one conversation, or two.
+"""Taking rows by global position from dimensions that are cut: one exchange, or two.
 
-If every rank has the index arrays, each knows who needs what of its rows, and sends it: one
-exchange. Otherwise each rank asks the owners for the rows that its part of the index names, and
-they reply: two. Rows are slabs of the other dimensions, which keep their cuts.
+If every rank has the index arrays, each knows which of its rows the others need, and sends them:
+one exchange. Otherwise each rank asks the owners for the rows that its part of the index names,
+and they reply: two. Rows are slabs of the other dimensions, which keep their cuts.
 """
 
 from collections.abc import Sequence
@@ -80,21 +80,21 @@ def fetch(rows: Rows, index: Located, at: int) -> DistArray:
         return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), y.dtype), layout, mesh)
     if not rows.mesh_dims:
         return wrap(_take_here(rows, index.blocks, at), layout, mesh)
-    local = [b - a for a, b in Layout.from_cuts(cuts, mesh.shape).section(mesh.coords)]
+    lengths = Layout.from_cuts(cuts, mesh.shape).local_shape(mesh.coords)
     kept = list(rows.block.shape[len(rows.dims) :])
-    block = mesh.xp.empty((*kept[:at], prod(local), *kept[at:]), y.dtype)
+    block = mesh.xp.empty((*kept[:at], prod(lengths), *kept[at:]), y.dtype)
     target = np.moveaxis(block, at, 0) if at else block
     if not index.known:
-        _ask(rows, index.flat(local), target)
+        _ask(rows, index.flat(lengths), target)
     elif cuts and any(cut.mesh_dims for cut in cuts):
         _send_parts(rows, index.blocks, cuts, target)
     else:
         _send_to_all(rows, index.flat(shape), target)
-    return wrap(block.reshape((*kept[:at], *local, *kept[at:])), layout, mesh)
+    return wrap(block.reshape((*kept[:at], *lengths, *kept[at:])), layout, mesh)
 
 
 def _cuts_of_result(rows: Rows, shape: tuple[int, ...]) -> list[Cut]:
-    """Where the rows go if the index arrays are everywhere: spread, unless they are few."""
+    """Where the rows go if every rank has the index arrays: spread, unless they are few."""
     cuts = [Cut.whole(extent) for extent in shape]
     width = prod([rows.y.shape[d] for d in rows.rest])
     if shape and prod(shape) * width * rows.y.itemsize >= config.replicate_below:
@@ -106,7 +106,7 @@ def _cuts_of_result(rows: Rows, shape: tuple[int, ...]) -> list[Cut]:
 def _take_here(rows: Rows, blocks: Sequence[Array], at: int) -> Array:
     block = rows.y.block
     if len(rows.dims) == 1 and rows.dims[0] == at and block.flags.c_contiguous:
-        return take(block, rows.local(blocks)[0], at)
+        return take(block, rows.in_block(blocks)[0], at)
     found = rows.take(blocks)
     return placed(found, found.ndim - len(rows.rest), at)
 
@@ -150,7 +150,7 @@ def _send_parts(rows: Rows, blocks: Sequence[Array], cuts: Sequence[Cut], target
 
 
 def part_of_index(cuts: Sequence[Cut], rank: int) -> tuple[slice, ...]:
-    """The part of the index that a rank has, where the index is cut by all ranks of the rows."""
+    """The part of the index that a rank has, where all ranks that have rows cut the index."""
     return tuple([slice(*cut.interval(rank if cut.mesh_dims else 0)) for cut in cuts])
 
 
@@ -178,7 +178,7 @@ def swap(group: Group, parts: Sequence[Array], landing: Array, counts: Sequence[
     its place already.
     """
     if group.size > 1 and group.guarded:
-        # Also where this rank has nothing to send, lest it wait for those that refuse.
+        # Also where this rank has nothing to send, lest it wait for ranks that refuse.
         group.check_exchange(sum([part.nbytes for part in parts]), "rows by index")
     others = [rank for rank in range(group.size) if rank != group.rank]
     spaces = segments(landing, counts)

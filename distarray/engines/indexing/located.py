@@ -8,14 +8,14 @@ import numpy as np
 
 from distarray.array import DistArray, movement
 from distarray.comm import DeviceMesh
-from distarray.engines.indexing.advanced_keys import index_shape
+from distarray.engines.indexing.advanced_keys import IndexArray, index_shape
 from distarray.engines.indexing.bounds import in_bounds
 from distarray.engines.indexing.owners import Rows
 from distarray.layout import Cut, Layout
 from distarray.plan import propagate, restrict
 from distarray.typing import Array
 
-__all__ = ["Located", "flattened", "local_part", "locate"]
+__all__ = ["Located", "block_in", "flattened", "locate"]
 
 
 class Located(NamedTuple):
@@ -43,7 +43,7 @@ class Located(NamedTuple):
 
 
 def flattened(block: Array, shape: Sequence[int]) -> Array:
-    """An index block in one dimension, after broadcasting it."""
+    """An index block broadcast to a shape, in one dimension."""
     if block.shape != tuple(shape):
         block = np.broadcast_to(block, shape)
     return block.reshape(-1)
@@ -51,7 +51,7 @@ def flattened(block: Array, shape: Sequence[int]) -> Array:
 
 def locate(
     rows: Rows,
-    indices: Sequence[Array],
+    indices: Sequence[IndexArray],
     axes: Sequence[int],
     *,
     mode: str = "raise",
@@ -74,7 +74,7 @@ def locate(
         Bounds; by default those of the indexed dimensions.
     for_writing : bool
         Cut the index along its first dimension, by the mesh dimensions that cut the indexed
-        dimensions and by no other, so that every replica of a row learns of all that is written.
+        dimensions and by no other, so that every replica of a row receives all that is written.
 
     Raises
     ------
@@ -95,14 +95,14 @@ def locate(
         taken = {m for d in rows.rest for m in rows.y.layout.cuts[d].mesh_dims}
         layout = _without_mesh_dims(layout, taken | set(rows.y.layout.ats))
     layouts = [restrict(layout, array.shape) for array in indices]
-    blocks = [local_part(x, part, mesh) for x, part in zip(indices, layouts, strict=True)]
+    blocks = [block_in(x, part, mesh) for x, part in zip(indices, layouts, strict=True)]
     bounds = rows.extents if extents is None else extents
     if 0 not in shape:
         blocks = in_bounds(blocks, layouts, bounds, axes, mesh, mode)
     return Located([block.astype(np.intp, copy=False) for block in blocks], layout)
 
 
-def _layout_of(indices: Sequence[Array], shape: tuple[int, ...], mesh: DeviceMesh) -> Layout:
+def _layout_of(indices: Sequence[IndexArray], shape: tuple[int, ...], mesh: DeviceMesh) -> Layout:
     found = [array for array in indices if isinstance(array, DistArray)]
     if all(array.layout.is_replicated for array in found):
         return _replicated(shape, mesh.shape)
@@ -116,7 +116,7 @@ _replicated = lru_cache(maxsize=1024)(Layout.replicated)
 
 
 def _without_mesh_dims(layout: Layout, taken: set[int]) -> Layout:
-    """A layout that leaves some mesh dimensions to others."""
+    """The layout with no dimension cut by the mesh dimensions `taken`."""
     if taken.isdisjoint([m for cut in layout.cuts for m in cut.mesh_dims]):
         return layout
     cuts = []
@@ -139,11 +139,11 @@ def _for_writing(layout: Layout, rows: Rows) -> Layout:
     return Layout.from_cuts(cuts, layout.mesh_shape)
 
 
-def local_part(array: Array, layout: Layout, mesh: DeviceMesh) -> Array:
-    """This rank's part of an array that is to be laid out so; communicates if it is elsewhere."""
+def block_in(array: IndexArray, layout: Layout, mesh: DeviceMesh) -> Array:
+    """This rank's block of an array in a layout; communicates if the array lies otherwise."""
     if isinstance(array, DistArray):
         return movement.moved(mesh.asarray(array.block), array.layout, layout, mesh)
-    array = mesh.asarray(array)
+    whole: Array = mesh.asarray(array)
     if layout.is_replicated:
-        return array
-    return array[tuple([slice(a, b) for a, b in layout.section(mesh.coords)])]
+        return whole
+    return whole[tuple([slice(a, b) for a, b in layout.section(mesh.coords)])]

@@ -7,16 +7,23 @@ interior of a field, say) are worked on in tiles that fit the cache.
 
 from collections.abc import Iterator, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from distarray.array.portable import take
+from distarray.comm.devices import on_device
 from distarray.typing import Array
 
-__all__ = ["from_linear", "is_set", "places", "selected", "set_selected"]
+__all__ = ["from_linear", "is_set", "key_of", "places", "selected", "set_selected"]
 
 #: Elements of a tile.
 _TILE = 1 << 15
+
+
+def key_of(mask: Array, first: int) -> tuple[Any, ...]:
+    """The key of a mask over the dimensions from `first` on."""
+    return (*[slice(None)] * first, mask)
 
 
 def selected(block: Array, first: int, mask: Array) -> Array:
@@ -26,7 +33,8 @@ def selected(block: Array, first: int, mask: Array) -> Array:
         lined = block.reshape(*lead, mask.size, *rest)
         return take(lined, np.flatnonzero(mask), first)
     if not _in_tiles(block, mask):
-        return block[(slice(None),) * first + (mask,)]
+        found: Array = block[key_of(mask, first)]
+        return found
     result = np.empty(np.count_nonzero(mask), block.dtype)
     done = 0
     for tile in _tiles(block.shape):
@@ -38,14 +46,14 @@ def selected(block: Array, first: int, mask: Array) -> Array:
 
 
 def set_selected(block: Array, first: int, mask: Array, values: Array) -> None:
-    """``block[..., mask, ...] = values``, with the dimension that the mask makes in front."""
+    """``block[..., mask, ...] = values``, where the dimension that the mask makes is in front."""
     if block.flags.c_contiguous and not first:
         lined = block.reshape(mask.size, *block.shape[mask.ndim :])
         lined[np.flatnonzero(mask)] = values
     elif _in_tiles(block, mask) and not np.may_share_memory(block, values):
         _set_in_tiles(block, mask, values)
     else:
-        block[(*[slice(None)] * first, mask)] = np.moveaxis(values, 0, first)
+        block[key_of(mask, first)] = np.moveaxis(values, 0, first)
 
 
 def _set_in_tiles(block: Array, mask: Array, values: Array) -> None:
@@ -62,7 +70,7 @@ def _set_in_tiles(block: Array, mask: Array, values: Array) -> None:
 
 
 def _in_tiles(block: Array, mask: Array) -> bool:
-    return isinstance(block, np.ndarray) and block.ndim == mask.ndim > 0
+    return not on_device(block) and block.ndim == mask.ndim > 0
 
 
 def _tiles(shape: Sequence[int]) -> Iterator[slice]:
@@ -76,7 +84,7 @@ def is_set(block: Array) -> Array:
     """A mask of the elements that :func:`numpy.nonzero` names."""
     if block.dtype.kind in "biufc":
         return block.astype(bool, copy=False)
-    mask = np.zeros_like(block, bool)  # dates and text: not zero in ways of their own
+    mask = np.zeros_like(block, bool)  # dates and strings have zeros of their own
     mask[np.nonzero(block)] = True
     return mask
 

@@ -1,17 +1,20 @@
 """Reading and writing the elements that a mask selects, where they are."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray, wrap
+from distarray.engines.indexing.advanced_keys import IndexArray
 from distarray.engines.indexing.gather import placed, result_layout
-from distarray.engines.indexing.located import local_part
+from distarray.engines.indexing.located import block_in
 from distarray.engines.indexing.mask_in_block import (
     from_linear,
     is_set,
+    key_of,
     places,
     selected,
     set_selected,
@@ -21,44 +24,49 @@ from distarray.engines.indexing.packing import Packing
 from distarray.engines.indexing.scatter import Apply, assign
 from distarray.engines.indexing.values import MISMATCH, Values
 from distarray.layout import Layout
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["check_lone", "coordinates", "is_known", "nonzero_arrays", "select", "stays", "write"]
 
 
-def stays(y: DistArray, dims: Sequence[int], mask: Array) -> bool:
-    """Whether a mask that every rank has leaves what it selects where it is."""
+def stays(y: DistArray, dims: Sequence[int], mask: IndexArray) -> bool:
+    """Whether what a mask that every rank has selects stays on its rank."""
     cutting = [i for i, d in enumerate(dims) if y.layout.cuts[d].parts > 1]
     return not cutting or (len(cutting) == 1 and prod(mask.shape[: cutting[0]]) <= 1)
 
 
-def is_known(mask: Array) -> bool:
+def is_known(mask: IndexArray) -> bool:
     """Whether every rank has the whole mask."""
     return not isinstance(mask, DistArray) or mask.layout.is_replicated
 
 
-def _whole(mask: Array) -> Array | None:
-    if isinstance(mask, DistArray):
-        return mask.block if mask.layout.is_replicated else None
-    return mask
+def _whole(mask: IndexArray) -> Array | None:
+    """The mask, if every rank has it whole."""
+    if not isinstance(mask, DistArray):
+        return mask
+    block: Array = mask.block
+    return block if mask.layout.is_replicated else None
 
 
-def _spread(y: DistArray, dims: Sequence[int], mask: Array) -> DistArray:
-    """An array whose masked dimensions are whole, cut as the mask is, if that moves nothing."""
+def _spread(y: DistArray, dims: Sequence[int], mask: IndexArray) -> DistArray:
+    """The array with its masked dimensions, if they are whole, cut as the mask is.
+
+    The array as it is where something would have to move.
+    """
     layout = y.layout
-    if is_known(mask) or any(layout.cuts[d].mesh_dims for d in dims):
+    if not isinstance(mask, DistArray) or mask.layout.is_replicated:
+        return y
+    if any(layout.cuts[d].mesh_dims for d in dims):
         return y
     taken = {m for cut in layout.cuts for m in cut.mesh_dims} | set(layout.ats)
     if not taken.isdisjoint([m for cut in mask.layout.cuts for m in cut.mesh_dims]):
         return y
-    cuts = list(layout.cuts)
     for d, cut in zip(dims, mask.layout.cuts, strict=True):
-        cuts[d] = cut
-    target = layout.with_cuts(cuts)
-    return wrap(local_part(y, target, y.mesh), target, y.mesh)
+        layout = layout.replace(d, cut)
+    return wrap(block_in(y, layout, y.mesh), layout, y.mesh)
 
 
-def select(y: DistArray, dims: Sequence[int], mask: Array, at: int) -> DistArray:
+def select(y: DistArray, dims: Sequence[int], mask: IndexArray, at: int) -> DistArray:
     """The elements that a mask over consecutive dimensions selects.
 
     Parameters
@@ -87,7 +95,7 @@ def select(y: DistArray, dims: Sequence[int], mask: Array, at: int) -> DistArray
     """
     y = _spread(y, dims, mask)
     rows, mesh = Rows(y, dims), y.mesh
-    part = local_part(mask, Layout.from_cuts(rows.cuts, mesh.shape), mesh)
+    part = block_in(mask, Layout.from_cuts(rows.cuts, mesh.shape), mesh)
     packing = Packing(part, rows.cuts, mesh, _whole(mask))
     layout = result_layout(rows, [packing.cut], at)
     if not rows.holds:
@@ -102,15 +110,28 @@ def select(y: DistArray, dims: Sequence[int], mask: Array, at: int) -> DistArray
 def write(
     y: DistArray,
     dims: Sequence[int],
-    mask: Array,
+    mask: IndexArray,
     at: int,
-    value: Any,
+    value: ArrayLike | None,
     *,
     alone: bool = False,
     apply: Apply = assign,
     text: str = MISMATCH,
 ) -> None:
     """Write values into the elements that a mask over consecutive dimensions selects.
+
+    Parameters
+    ----------
+    y, dims, mask, at
+        As for :func:`select`.
+    value : array_like or None
+        What is written; None for an operation in place that takes no values.
+    alone : bool
+        Whether the mask is over the whole array, by NumPy's rules for such assignments.
+    apply : callable
+        How it is written; a ufunc's ``at`` for instance.
+    text : str
+        As for :class:`~distarray.engines.indexing.values.Values`.
 
     Cost
     ----
@@ -122,14 +143,17 @@ def write(
         return
     if alone:
         check_lone(value)
-    part = local_part(mask, Layout.from_cuts(rows.cuts, mesh.shape), mesh)
-    values = _same_for_all(value, [y.shape[d] for d in rows.rest], at, text)
+    part = block_in(mask, Layout.from_cuts(rows.cuts, mesh.shape), mesh)
+    rest = [y.shape[d] for d in rows.rest]
+    values = _same_for_all(value, rest, at, text)
     if values is not None:
         one = Layout.replicated((1,), mesh.shape).cuts
         found = values.rows(result_layout(rows, one, at), mesh)
     else:
         packing = Packing(part, rows.cuts, mesh, _whole(mask))
-        values = _one_each(value, rows, packing.count, at, alone, text)
+        if alone:
+            check_lone(value, packing.count)
+        values = Values(value, (*rest[:at], packing.count, *rest[at:]), at, 1, text)
         found = values.rows(result_layout(rows, [packing.cut], at), mesh)
         if rows.holds and found is not None:
             found = packing.backward(found)
@@ -137,24 +161,19 @@ def write(
         _assign(y.mesh.asarray(y.block), dims[0], part, found, apply)
 
 
-def _same_for_all(value: Any, rest: Sequence[int], at: int, text: str) -> Values | None:
-    """The values, if they are surely the same for all selected elements."""
+def _same_for_all(
+    value: ArrayLike | None, rest: Sequence[int], at: int, text: str
+) -> Values | None:
+    """The values, if their shape says that they are the same for all selected elements."""
     try:
         return Values(value, (*rest[:at], 1, *rest[at:]), at, 1, text)
     except ValueError:
         return None
 
 
-def _one_each(value: Any, rows: Rows, count: int, at: int, alone: bool, text: str) -> Values:
-    if alone:
-        check_lone(value, count)
-    rest = [rows.y.shape[d] for d in rows.rest]
-    return Values(value, (*rest[:at], count, *rest[at:]), at, 1, text)
-
-
-def check_lone(value: Any, count: int | None = None) -> None:
+def check_lone(value: ArrayLike | None, count: int | None = None) -> None:
     """Refuse, in NumPy's words, what cannot be assigned to a mask over the whole array."""
-    shape = value.shape if isinstance(value, DistArray) else np.shape(value)
+    shape = value.shape if isinstance(value, DistArray) else np.shape(value)  # type: ignore[arg-type]
     if len(shape) > 1:
         raise TypeError(
             "NumPy boolean array indexing assignment requires a 0 or 1-dimensional input, input "
@@ -168,12 +187,12 @@ def check_lone(value: Any, count: int | None = None) -> None:
 
 
 def _assign(block: Array, first: int, mask: Array, values: Array | None, apply: Apply) -> None:
-    if apply is assign:
+    if apply is assign and values is not None:
         set_selected(block, first, mask, values)
         return
     if values is not None:
         values = np.moveaxis(values, 0, first)
-    apply(block, (*[slice(None)] * first, mask), values)
+    apply(block, key_of(mask, first), values)
 
 
 def coordinates(x: DistArray) -> tuple[DistArray, ...]:
@@ -199,7 +218,8 @@ def coordinates(x: DistArray) -> tuple[DistArray, ...]:
     return tuple([wrap(array, result, mesh) for array in found])
 
 
-def nonzero_arrays(mask: Array) -> Sequence[Array]:
-    """The index arrays that a mask stands for."""
-    whole = _whole(mask)
-    return coordinates(mask) if whole is None else places(whole)
+def nonzero_arrays(mask: IndexArray) -> Sequence[IndexArray]:
+    """The index arrays of what a mask selects."""
+    if isinstance(mask, DistArray):
+        return places(mask.block) if mask.layout.is_replicated else coordinates(mask)
+    return places(mask)

@@ -1,4 +1,4 @@
-"""Who owns the rows that index arrays name: the vectorized form of :meth:`Cut.owner`."""
+"""The ranks that own the rows that index arrays name: :meth:`Cut.owner`, vectorized."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.array.portable import take
+from distarray.array.portable import beside, take
 from distarray.comm.group import Group
 from distarray.engines.indexing.mask_in_block import from_linear
 from distarray.layout import Coords, Cut, Layout
-from distarray.typing import Array
+from distarray.typing import Array, Shape
 
 __all__ = ["Rows", "grouped_by_owner"]
 
@@ -21,7 +21,7 @@ _FEW = 16
 
 
 class Rows:
-    """An array seen as rows: its indexed dimensions in front, the others behind them.
+    """An array as rows: its indexed dimensions in front, the others behind them.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Rows:
     # -- index arrays: one for each indexed dimension, within bounds, broadcasting ---------------
 
     def mine(self, indices: Sequence[Array]) -> Array:
-        """Which of the indexed rows this rank owns; a boolean array."""
+        """A mask of the indexed rows that this rank owns."""
         own: Any = True
         for array, cut, start, stop in zip(
             indices, self.cuts, self.starts, self.stops, strict=True
@@ -75,7 +75,7 @@ class Rows:
                 own = (array < stop) & own if own is not True else array < stop
         if own is True:
             return np.ones_like(indices[0], bool, shape=_common(indices))
-        return own if own.shape == _common(indices) else np.broadcast_to(own, _common(indices))
+        return _broadcast(own, _common(indices))
 
     def owners(self, indices: Sequence[Array]) -> Array:
         """The rank in `group` that owns each of the indexed rows."""
@@ -86,10 +86,9 @@ class Rows:
             part = owning_parts(cut, array)
             table = _ranks_of_parts(cut, self.mesh_dims, self.radix)
             if table is not None:
-                part = np.take(_like(table, part), part)
+                part = np.take(beside(table, part), part)
             found = part if found is None else found + part
-        shape = _common(indices)
-        return found if found.shape == shape else np.broadcast_to(found, shape)
+        return _broadcast(found, _common(indices))
 
     def linear(self, indices: Sequence[Array]) -> Array:
         """Positions of rows, counted in C order over the indexed dimensions of the array."""
@@ -99,25 +98,24 @@ class Rows:
         return total
 
     def from_linear(self, positions: Array) -> list[Array]:
-        """The index arrays that :meth:`linear` made positions of."""
+        """The index arrays of positions: the inverse of :meth:`linear`."""
         return list(from_linear(positions, self.extents))
 
     # -- this rank's rows ------------------------------------------------------------------------
 
-    def local(self, indices: Sequence[Array]) -> tuple[Array, ...]:
+    def in_block(self, indices: Sequence[Array]) -> tuple[Array, ...]:
         """Index arrays of rows of this rank, counted from the beginning of its block."""
         pairs = zip(indices, self.starts, strict=True)
         return tuple([array - start if start else array for array, start in pairs])
 
     def take(self, indices: Sequence[Array], out: Array | None = None) -> Array:
         """Rows of this rank, stacked along the dimensions of the index arrays."""
-        indices = self.local(indices)
+        indices = self.in_block(indices)
         flat = self._flat(indices)
         if flat is not None:
             rows, position = flat
-            # The positions are known to be within bounds; "clip" spares a pass and a buffer.
             return take(rows, position, 0, out)
-        found = self.block[tuple(indices)]
+        found: Array = self.block[tuple(indices)]
         if out is None:
             return found
         out[...] = found
@@ -153,20 +151,20 @@ def _geometry(layout: Layout, dims: tuple[int, ...], coords: Coords | None) -> t
     return rest, cuts, mesh_dims, radix, starts, stops, extents, holds, rank, order
 
 
-def _common(indices: Sequence[Array]) -> tuple[int, ...]:
-    return (
-        indices[0].shape if len(indices) == 1 else np.broadcast_shapes(*[a.shape for a in indices])
-    )
+def _common(indices: Sequence[Array]) -> Shape:
+    if len(indices) == 1:
+        return indices[0].shape
+    return np.broadcast_shapes(*[array.shape for array in indices])
 
 
-def _like(table: Array, array: Array) -> Array:
-    """A host table where `array` is."""
-    return table if isinstance(array, np.ndarray) else np.asarray(table, like=array)
+def _broadcast(array: Array, shape: Shape) -> Array:
+    return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
 def owning_parts(cut: Cut, array: Array) -> Array:
     """The block of a cut that owns each index."""
     parts = cut.parts
+    found: Array
     if parts <= _FEW or cut.bounds is not None or len(cut.radix) > 1:
         starts, descending = _boundaries(cut)
         if parts == 2:
@@ -176,7 +174,7 @@ def owning_parts(cut: Cut, array: Array) -> Array:
             for start in starts.tolist():
                 found += array >= start
         else:
-            found = np.searchsorted(_like(starts, array), array, side="right")
+            found = np.searchsorted(beside(starts, array), array, side="right")
         return parts - 1 - found if descending else found
     block = -(-cut.base // parts)
     if cut.offset or cut.step != 1:
@@ -194,7 +192,7 @@ def _boundaries(cut: Cut) -> tuple[Array, bool]:
 
 @lru_cache(maxsize=256)
 def _ranks_of_parts(cut: Cut, mesh_dims: tuple[int, ...], radix: tuple[int, ...]) -> Array | None:
-    """What each block number of a cut contributes to a rank's number; None if it is that."""
+    """What each block number of a cut adds to a rank's number; None if it is that number."""
     if cut.mesh_dims == mesh_dims:
         return None
     strides = {m: prod(radix[i + 1 :]) for i, m in enumerate(mesh_dims)}

@@ -1,9 +1,9 @@
-"""Where the elements that a mask selects go, in C order.
+"""Packing: the order of the elements that a mask selects, and their way there.
 
 If only the leading dimension of the mask is cut, the selected elements of one rank follow those of
 the ranks before it: they stay where they are, and counting them gives the layout. Otherwise each
-rank's elements are interleaved with others'; then their positions are counted out, a scan for each
-dimension that is cut, and the elements are sent to where their positions lie.
+rank's elements are interleaved with others'; then their positions are counted, by a scan for each
+dimension that is cut, and the elements are sent to the ranks that hold these positions.
 """
 
 from collections.abc import Sequence
@@ -95,7 +95,7 @@ class Packing:
         self._places = [part.astype(np.intp) - start for part in named]
 
     def numbers(self, selected: int) -> Array:
-        """Position in the result of each of the elements that this rank selects, in C order."""
+        """Positions in the result of the elements that this rank selects, in C order."""
         if not self.in_place:
             return self._positions
         coords = self.mesh.coords
@@ -103,31 +103,27 @@ class Packing:
         return np.arange(start, start + selected)
 
     def forward(self, rows: Array) -> Array:
-        """This rank's block of the result, given what it selects of its own, in C order."""
+        """This rank's block of the result, given the elements that it selects, in C order."""
         if self.in_place:
             return rows
-        parts = segments(contiguous(rows), self._sent)
-        landing = np.empty_like(
-            rows, order="C", shape=(sum(self._received), *rows.shape[1:]), subok=False
-        )
-        me = self._group.rank
-        segments(landing, self._received)[me][...] = parts[me]
-        swap(self._group, parts, landing, self._received)
+        landing = self._swapped(segments(contiguous(rows), self._sent), self._received)
         result = np.empty_like(landing)
         result[np.concatenate(self._places)] = landing
         return result
 
     def backward(self, rows: Array) -> Array:
-        """What belongs to the elements that this rank selects, given its block of the result."""
+        """The values for the elements that this rank selects, given its block of the result."""
         if self.in_place:
             return rows
-        parts = [np.take(rows, places, axis=0) for places in self._places]
-        landing = np.empty_like(
-            rows, order="C", shape=(sum(self._sent), *rows.shape[1:]), subok=False
-        )
-        me = self._group.rank
-        segments(landing, self._sent)[me][...] = parts[me]
-        swap(self._group, parts, landing, self._sent)
+        return self._swapped([np.take(rows, places, axis=0) for places in self._places], self._sent)
+
+    def _swapped(self, parts: Sequence[Array], counts: Sequence[int]) -> Array:
+        """The parts that the ranks send to this one, one after the other."""
+        rank, part = self._group.rank, parts[self._group.rank]
+        shape = (sum(counts), *part.shape[1:])
+        landing = np.empty_like(part, order="C", shape=shape, subok=False)
+        segments(landing, counts)[rank][...] = part
+        swap(self._group, parts, landing, counts)
         return landing
 
 
@@ -160,7 +156,7 @@ def _cut_by_counts(
 
 
 def _positions(mask: Array, cuts: Sequence[Cut], mesh: DeviceMesh) -> tuple[Array, int]:
-    """Position in the result of each element that this rank selects, and how many there are."""
+    """Positions in the result of the elements that this rank selects; the count on all ranks."""
     if mesh.coords is None:
         return mesh.xp.zeros(0, np.intp), 0
     last = max([dim for dim, cut in enumerate(cuts) if cut.parts > 1])
@@ -173,9 +169,9 @@ def _positions(mask: Array, cuts: Sequence[Cut], mesh: DeviceMesh) -> tuple[Arra
 
 
 def _before(totals: Array, cuts: Sequence[Cut], mesh: DeviceMesh) -> tuple[Array, int]:
-    """For each line along the last, cut dimension: what precedes this rank's part of it; the sum.
+    """For each line along the last, cut dimension, the count before this rank's part; the sum.
 
-    `totals` has one number for each line: the sum over this rank's part of the line.
+    `totals` has one number for each line: the count in this rank's part of it.
     """
     cut, prefix = cuts[-1], cuts[:-1]
     group = mesh.subgroup(cut.mesh_dims)

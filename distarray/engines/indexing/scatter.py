@@ -1,8 +1,8 @@
 """Writing rows by global position into dimensions that are cut, in C order of the index.
 
-Every owner writes what it owns. If every rank has index arrays and values nothing is sent;
-otherwise each rank sends what its part of the index names to the owners, who write it in the order
-of the index, so that the last of several values for one element is the one that stays.
+Every rank writes the rows that it owns. If every rank has index arrays and values nothing is sent;
+otherwise each rank sends the values for its part of the index to the owners. They write in the
+order of the index, so that of several values for one element the last stays.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,17 +50,17 @@ def store(rows: Rows, index: Located, values: Values, apply: Apply = assign) -> 
     every rank has the index.
     """
     mesh, cuts, constant = rows.y.mesh, index.layout.cuts, values.is_constant
-    here = not rows.mesh_dims or (index.known and (values.is_local or constant))
+    here = not rows.mesh_dims or (index.known and (values.known or constant))
     if not here and index.known:
         cuts = (Cut.chunked(cuts[0].extent, rows.mesh_dims, rows.radix), *cuts[1:])
-    # One value for all positions is wanted on every rank, also where the index is of length 1.
+    # Every rank needs one value for all positions, also where the index is of length 1.
     index_cuts = Layout.replicated(index.layout.shape, mesh.shape).cuts if constant else cuts
     found = values.rows(result_layout(rows, index_cuts, values.index_dims.start), mesh)
     if not rows.holds:
         return
     if not rows.mesh_dims:
         keys = [in_c_order(block) for block in index.blocks]
-        apply(rows.block, rows.local(keys), None if found is None else in_c_order(found))
+        apply(rows.block, rows.in_block(keys), None if found is None else in_c_order(found))
     elif here:
         _write_here(rows, index, found, constant, apply)
     else:
@@ -76,13 +76,13 @@ def in_c_order(array: Array) -> Array:
 def _write_here(
     rows: Rows, index: Located, values: Array | None, constant: bool, apply: Apply
 ) -> None:
-    """Write what this rank owns; nobody has to be asked."""
+    """Write the rows that this rank owns, without a message."""
     shape = index.layout.shape
     flat = [flattened(block, shape) for block in index.blocks]
     own = np.flatnonzero(rows.mine(flat))
     if values is not None:
         values = _constant(values, shape) if constant else _picked(values, shape, own)
-    apply(rows.block, rows.local([np.take(array, own) for array in flat]), values)
+    apply(rows.block, rows.in_block([np.take(array, own) for array in flat]), values)
 
 
 def _constant(values: Array, shape: Sequence[int]) -> Array:
@@ -104,14 +104,14 @@ def _send(
     values: Array | None,
     apply: Apply,
 ) -> None:
-    """Send positions (unless they are known) and values to the owners; write what comes."""
+    """Send positions (unless they are known) and values to the owners; write what arrives."""
     section = Layout.from_cuts(cuts, rows.y.mesh.shape).section(rows.y.mesh.coords)
-    local = [stop - start for start, stop in section]
+    shape = [stop - start for start, stop in section]
     blocks: Sequence[Array] = index.blocks
     if index.known:
         key = tuple([slice(start, stop) for start, stop in section])
         blocks = [np.broadcast_to(block, index.layout.shape)[key] for block in blocks]
-    flat = [flattened(block, local) for block in blocks]
+    flat = [flattened(block, shape) for block in blocks]
     order, counts = grouped_by_owner(rows.owners(flat), rows.size)
     if index.known:
         named = _named_by_all(rows, index, cuts)
@@ -119,22 +119,22 @@ def _send(
         named = _named(rows, [np.take(array, order) for array in flat], counts)
     lengths = [len(arrays[0]) for arrays in named]
     if varied is not None:
-        parts = segments(_picked(varied, local, order), counts)
+        parts = segments(_picked(varied, shape, order), counts)
         landing = np.empty_like(parts[0], order="C", shape=(sum(lengths), *parts[0].shape[1:]))
         segments(landing, lengths)[rows.rank][...] = parts[rows.rank]
         swap(rows.group, parts, landing, lengths)
         values = landing
     elif values is not None:
-        values = _constant(values, local)
+        values = _constant(values, shape)
     if cuts[0].step < 0:  # higher ranks have the earlier part of the index
         named.reverse()
         values = values if varied is None else np.concatenate(segments(landing, lengths)[::-1])
     picked = [np.concatenate(arrays) for arrays in zip(*named, strict=True)]
-    apply(rows.block, rows.local(picked), values)
+    apply(rows.block, rows.in_block(picked), values)
 
 
 def _named(rows: Rows, wanted: Sequence[Array], counts: Sequence[int]) -> list[list[Array]]:
-    """Rows of this rank that each rank names; they say so in one all-to-all."""
+    """Rows of this rank that each rank names, in one all-to-all."""
     kind = np.int32 if prod(rows.extents) <= np.iinfo(np.int32).max else np.int64
     positions = segments(rows.linear(wanted).astype(kind, copy=False), counts)
     named = rows.group.alltoall_varied(positions, "positions of rows")

@@ -1,4 +1,6 @@
-"""What is assigned to indexed elements: checked against their shape, brought to where they are."""
+"""Values for indexed elements: checked against their shape, brought to their ranks."""
+
+from __future__ import annotations
 
 from typing import Any
 
@@ -9,7 +11,7 @@ from distarray.array.assigning import fitted
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.plan import restrict, shape_text
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, DType, Shape
 
 __all__ = [
     "MISMATCH",
@@ -29,43 +31,43 @@ MISMATCH = (
 
 
 def plain(x: Any) -> Any:
-    """An operand with its pending folds carried out, and held by more than one coordinate."""
+    """An operand, a distributed one in a plain layout."""
     return x.plain() if isinstance(x, DistArray) else x
 
 
-def is_scalar(value: Any) -> bool:
-    """Whether a value is a scalar of NumPy's, also one that an operation has given."""
+def is_scalar(value: object) -> bool:
+    """Whether a value is a NumPy scalar, or the distributed scalar of an operation."""
     return isinstance(getattr(value, "block", value), np.generic)
 
 
-def check_array(a: Any, name: str) -> None:
-    """Raise what NumPy's functions that write raise for what is no array, a scalar among it."""
+def check_array(a: object, name: str) -> None:
+    """Raise what NumPy's functions that write raise for scalars and whatever is no array."""
     if is_scalar(a) or not isinstance(a, (DistArray, np.ndarray)):
         kind = type(getattr(a, "block", a)).__name__
         raise TypeError(f"{name}() argument 1 must be a numpy.ndarray, not {kind}")
 
 
-def as_values(value: Any, dtype: Any) -> Any:
-    """Values for an array of a data type; what has no data type of its own is converted to it."""
+def as_values(value: ArrayLike, dtype: DType) -> Any:
+    """Values for an array of a data type; lists and numbers are converted to it."""
     if isinstance(value, (DistArray, np.ndarray, np.generic)):
         return fitted(plain(value), dtype)
     return np.asarray(value, dtype)
 
 
 class Values:
-    """What is written, and how it broadcasts onto the indexed elements.
+    """Values to write, and how they broadcast onto the indexed elements.
 
     Parameters
     ----------
     value : array_like or DistArray or None
-        None for a unary operation in place, which has no values.
+        None for a unary operation in place, which takes no values.
     shape : tuple of int
         Of the indexed elements.
     at, ndim : int
         Position and number of the dimensions that come from the index.
     text : str
-        The error if it does not broadcast; ``{0}`` and ``{1}`` stand for the shapes. With another
-        text than assignment's, dimensions of length 1 in excess count as an error, too.
+        The error if it does not broadcast; ``{0}`` and ``{1}`` stand for the shapes. With any text
+        but assignment's, surplus dimensions of length 1 are an error, too.
 
     Raises
     ------
@@ -74,26 +76,24 @@ class Values:
     """
 
     def __init__(
-        self, value: Any, shape: tuple[int, ...], at: int, ndim: int, text: str = MISMATCH
+        self, value: ArrayLike | None, shape: Shape, at: int, ndim: int, text: str = MISMATCH
     ) -> None:
         self.shape = shape
         self.index_dims = range(at, at + ndim)
-        self.value = value
+        self.value: DistArray | Array | None = None
         if value is None:
             return
-        if not isinstance(value, (DistArray, np.ndarray)):
-            value = np.asarray(value)
-        value = plain(value)
-        given = value.shape
+        array = plain(value if isinstance(value, (DistArray, np.ndarray)) else np.asarray(value))
+        given = array.shape
         if text is MISMATCH:
-            value = without_surplus(value, len(shape), shape if 0 in shape else None)
-        pairs = zip(reversed(value.shape), reversed(shape), strict=False)
-        if value.ndim > len(shape) or any(have not in (want, 1) for have, want in pairs):
+            array = without_surplus(array, len(shape), shape if 0 in shape else None)
+        pairs = zip(reversed(array.shape), reversed(shape), strict=False)
+        if array.ndim > len(shape) or any(have not in (want, 1) for have, want in pairs):
             raise ValueError(text.format(shape_text(given), shape_text(shape)))
-        self.value = value
+        self.value = array
 
     @property
-    def is_local(self) -> bool:
+    def known(self) -> bool:
         """Whether every rank has all values."""
         return not isinstance(self.value, DistArray) or self.value.layout.is_replicated
 
@@ -109,7 +109,7 @@ class Values:
         """This rank's values, of as many dimensions as the indexed elements, index in front.
 
         Each dimension has extent 1 or that of this rank's part. `layout` is that of the indexed
-        elements. Communicates if the values are elsewhere.
+        elements. Communicates if the values lie otherwise.
         """
         if self.value is None:
             return None
@@ -120,10 +120,10 @@ class Values:
         return np.moveaxis(block, list(self.index_dims), list(range(len(self.index_dims))))
 
 
-def without_surplus(value: Any, ndim: int, empty: tuple[int, ...] | None = None) -> Any:
-    """Values without leading dimensions in excess, of length 1.
+def without_surplus(value: Any, ndim: int, empty: Shape | None = None) -> Any:
+    """Values without surplus leading dimensions of length 1.
 
-    NumPy takes those of any length for an `empty` target of the shape that the others make.
+    For an `empty` target, whose shape the other dimensions make, NumPy takes those of any length.
     """
     surplus = value.ndim - ndim
     if empty is not None and surplus > 0 and value.shape[surplus:] == empty:

@@ -1,1 +1,1 @@
-"""Functions of the program's own on blocks, lines and elements."""
+"""Functions of the caller's own, called on blocks, lines and elements."""

@@ -1,4 +1,6 @@
-"""Ufuncs that are not NumPy's: made of Python functions, or with a signature of their own."""
+"""Ufuncs of others than NumPy: made of Python functions, or with a signature of their own."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -9,10 +11,11 @@ import numpy as np
 from distarray.array import DistArray, as_distarray, common_mesh, fall_back, wrap
 from distarray.array.portable import call_ufunc
 from distarray.comm import alone
-from distarray.comm.agree import agree
+from distarray.comm.agree import agreed
 from distarray.engines.blockwise import prepare
-from distarray.engines.mapping.calls import attempted, make_loop, placed, unlooped
+from distarray.engines.mapping.loops import make_loop, placed, unlooped
 from distarray.plan import broadcast_shapes
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["call_foreign", "is_python"]
 
@@ -26,15 +29,19 @@ def is_python(ufunc: np.ufunc) -> bool:
 
 
 def call_foreign(
-    ufunc: np.ufunc, inputs: Sequence[Any], outs: Sequence[Any], where: Any, keywords: Any
+    ufunc: np.ufunc,
+    inputs: Sequence[ArrayLike],
+    outs: Sequence[DistArray | Array | None],
+    where: ArrayLike | bool,
+    keywords: dict[str, Any],
 ) -> Any:
-    """A ufunc that is not NumPy's own; NotImplemented where it is like those.
+    """A call of a ufunc that is not NumPy's own; NotImplemented if it can be called as NumPy's.
 
     Cost
     ----
-    Of a Python function: what brings the operands together, and one allreduce of an integer to
-    agree on errors. With a signature: dimensions that it takes whole and that are cut are made
-    whole by redistribution.
+    Of a Python function: an exchange for each operand that lies otherwise, and one allreduce of an
+    integer to agree on errors. With a signature: dimensions that it takes whole and that are cut
+    are made whole by redistribution.
     """
     if ufunc in _NUMPYS:
         return NotImplemented
@@ -44,29 +51,34 @@ def call_foreign(
 
 
 def _of_python(
-    ufunc: np.ufunc, inputs: Sequence[Any], outs: Sequence[Any], where: Any, keywords: Any
+    ufunc: np.ufunc,
+    inputs: Sequence[ArrayLike],
+    outs: Sequence[DistArray | Array | None],
+    where: ArrayLike | bool,
+    keywords: dict[str, Any],
 ) -> Any:
-    """Calls for each element, where the elements are."""
+    """Calls for each element, on the ranks that hold the elements."""
     masked = where is not True
+    # A single element is on all ranks, or each would call with what it has in its place.
+    inputs = [x if np.ndim(x) or not isinstance(x, DistArray) else x.plain() for x in inputs]
     blocks, layout, mesh = prepare(*inputs, *([where] if masked else []))
     blocks = [mesh.to_host(block) for block in blocks]
     if masked:
         keywords = {**keywords, "where": blocks.pop()}
         if outs:
-            keywords["out"] = None  # NumPy warns of what is left unset where nothing is said
+            keywords["out"] = None  # without it NumPy warns of elements that stay unset
 
     def call() -> Any:
         with alone(mesh):
             return ufunc(*blocks, **keywords)
 
-    value, error = attempted(call)
-    agree(mesh.group, error)
+    value = agreed(mesh.group, call)
     values = value if ufunc.nout > 1 else (value,)
     if layout.shape:
         values = [wrap(block, layout, mesh) for block in values]
     found = []
     for number, result in enumerate(values):
-        out = outs[number] if number < len(outs) else None
+        out: Any = outs[number] if number < len(outs) else None
         if out is not None:
             np.copyto(out, result, keywords.get("casting", "same_kind"), where)
         found.append(result if out is None else out)
@@ -77,7 +89,10 @@ def _of_python(
 
 
 def _generalized(
-    ufunc: np.ufunc, inputs: Sequence[Any], outs: Sequence[Any], keywords: dict[str, Any]
+    ufunc: np.ufunc,
+    inputs: Sequence[ArrayLike],
+    outs: Sequence[DistArray | Array | None],
+    keywords: dict[str, Any],
 ) -> Any:
     """A ufunc of whole vectors or matrices, called once on each rank's stack of them."""
     if outs or not keywords.keys() <= {"dtype", "casting", "order", "subok", "signature"}:
@@ -94,8 +109,7 @@ def _generalized(
     if not shape:
         operands = [x[None] for x in operands]
     loop = make_loop(operands, cores, divide=False)
-    value, error = attempted(lambda: call_ufunc(ufunc, *loop.blocks, **keywords))
-    agree(mesh.group, error)
+    value: Any = agreed(mesh.group, lambda: call_ufunc(ufunc, *loop.blocks, **keywords))
     found = [placed(loop, block) for block in (value if ufunc.nout > 1 else (value,))]
     found = [_scalar(unlooped(result)) for result in found] if not shape else found
     return tuple(found) if ufunc.nout > 1 else found[0]

@@ -1,37 +1,39 @@
-"""local_map: a program for one rank's blocks, with the placements it takes and gives."""
+"""local_map: a function of one rank's blocks, with the placements of its arguments and results."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, TypeAlias
 
 from distarray.array import DistArray, from_local
 from distarray.array.base import Base
 from distarray.array.divergence import verify
 from distarray.comm import DeviceMesh
-from distarray.comm.agree import agree
-from distarray.engines.mapping.calls import attempted
+from distarray.comm.agree import agreed
 from distarray.errors import LayoutError
 from distarray.layout import Layout, Placement
+from distarray.typing import Placements
 
 __all__ = ["local_map"]
 
-#: What one argument or result is placed as; None for what is no distributed array.
-Placed = Sequence[Placement] | None
+#: Placements of one argument or result; None if it is no distributed array.
+Placed: TypeAlias = Sequence[Placement] | None
 
 
 def local_map(
     func: Callable[..., Any] | None = None,
-    out_placements: Any = None,
+    out_placements: Sequence[Placed] | Placements | None = None,
     in_placements: Sequence[Placed] | None = None,
     in_grad_placements: Any = None,
     device_mesh: DeviceMesh | None = None,
     *,
     redistribute_inputs: bool = False,
 ) -> Callable[..., Any]:
-    """Make a function of local blocks one of distributed arrays.
+    """Turn a function of local blocks into one of distributed arrays, as DTensor's of that name.
 
-    DTensor's function of that name. Other than in :func:`distarray.map_blocks` the function may
-    communicate: every rank of the mesh calls it once.
+    Unlike in :func:`distarray.map_blocks` the function may communicate: every rank of the mesh
+    calls it once.
 
     Parameters
     ----------
@@ -39,18 +41,18 @@ def local_map(
         Takes blocks where the returned function takes distributed arrays. Without it a decorator
         is returned.
     out_placements : sequence
-        Placements of the result: one a mesh dimension, of all results; or a tuple of such, one a
-        result, in which None stands for what is no array.
+        Placements of all results, one a mesh dimension; or a tuple of such sequences, one a
+        result, None for a result that is no array.
     in_placements : sequence, optional
-        Placements wanted of each argument, None for what is no distributed array. Lists, tuples
-        and dictionaries of arguments are counted item by item, positional arguments alone.
+        Placements of each positional argument, None for one that is no distributed array. Lists,
+        tuples and dictionaries count item by item.
     in_grad_placements
-        Of no meaning here; taken for the sake of programs that pass it.
+        Ignored; programs written for DTensor pass it.
     device_mesh : DeviceMesh, optional
-        That of the arguments if not given.
+        By default that of the arguments.
     redistribute_inputs : bool
-        Whether arguments that are placed otherwise are brought to `in_placements`; else that is
-        an error.
+        Whether arguments that are placed otherwise are brought to `in_placements`; without it
+        they are an error.
 
     Returns
     -------
@@ -59,15 +61,15 @@ def local_map(
     Raises
     ------
     LayoutError
-        If arguments are not placed as wanted, or results do not fit `out_placements`; everywhere.
+        If arguments are not placed as wanted, or results do not fit `out_placements`; on all
+        ranks.
     Exception
         What `func` raises, on all ranks, unless it communicates and leaves the others waiting.
 
     Cost
     ----
-    What `redistribute_inputs` moves; then one allreduce to agree on errors, and a result one small
-    allreduce and one small allgather of lengths. Blocks of any length are put together right, also
-    uneven ones.
+    The exchanges of `redistribute_inputs`; then one allreduce to agree on errors, and for each
+    result one small allreduce and one small allgather of lengths, since blocks may be uneven.
 
     Examples
     --------
@@ -100,9 +102,8 @@ def local_map(
         blocks = iter(
             [_block(x, p, redistribute_inputs) for x, p in zip(flat, wanted, strict=True)]
         )
-        local = _rebuilt(args, blocks)
-        value, error = attempted(lambda: function(*local, **kwargs))
-        agree(mesh.group, error)
+        arguments = _rebuilt(args, blocks)
+        value = agreed(mesh.group, lambda: function(*arguments, **kwargs))
         results = list(_leaves(value))
         placed = _out_placements(out_placements, len(results))
         made = [
@@ -159,7 +160,7 @@ def _checked(values: Sequence[Any], wanted: Sequence[Placed] | None) -> list[Pla
 
 
 def _block(value: Any, placed: Placed, redistribute: bool) -> Any:
-    """What the function is handed for an argument."""
+    """An argument as the function takes it: of an array, this rank's block."""
     if not isinstance(value, DistArray):
         return value
     if placed is not None:
@@ -176,13 +177,15 @@ def _block(value: Any, placed: Placed, redistribute: bool) -> Any:
     return value.to_local()
 
 
-def _out_placements(placements: Any, count: int) -> list[Placed]:
+def _out_placements(
+    placements: Sequence[Placed] | Placements | None, count: int
+) -> Sequence[Placed]:
     """One entry a result."""
     if isinstance(placements, Placement):
         return [[placements]] * count
     if placements is None:
         return [None] * count
-    listed = list(placements)
+    listed: list[Any] = list(placements)
     if listed and all(isinstance(entry, Placement) for entry in listed):
         return [listed] * count
     if len(listed) != count:

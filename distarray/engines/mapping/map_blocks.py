@@ -1,4 +1,6 @@
-"""map_blocks: a function of local blocks that lie side by side."""
+"""map_blocks: a function of blocks that lie side by side."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,44 +12,44 @@ from distarray.array.divergence import verify
 from distarray.comm import DeviceMesh, alone
 from distarray.engines.blockwise import prepare
 from distarray.engines.folds import RULES, neutral
-from distarray.engines.mapping.calls import attempted
-from distarray.engines.mapping.results import concluded
+from distarray.engines.mapping.loops import attempted, own_block
+from distarray.engines.mapping.results import common_dtype
 from distarray.errors import LayoutError
 from distarray.layout import Cut, Layout, Placement, normalize_placements, recounted_cut
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, DType, DTypeLike, Placements
 
 __all__ = ["map_blocks"]
 
-#: The ufunc that a fold is made of, for what it takes no notice of.
-_NEUTRAL = {rule.fold: ufunc for ufunc, rule in RULES.items() if rule.fold is not None}
+#: The ufunc of a fold, whose neutral element a rank contributes that has computed nothing.
+_UFUNCS = {rule.fold: ufunc for ufunc, rule in RULES.items() if rule.fold is not None}
 
 
 def map_blocks(
     function: Callable[..., Any],
-    *arrays: Any,
-    dtype: Any = None,
+    *arrays: ArrayLike,
+    dtype: DTypeLike | None = None,
     shape: Sequence[int] | None = None,
-    placements: Sequence[Placement] | Placement | None = None,
+    placements: Placements | None = None,
     **kwargs: Any,
 ) -> DistArray:
-    """Call a function on the ranks' blocks, and put what it gives together again.
+    """Call a function on the ranks' blocks, and make an array of the blocks that it gives.
 
     Parameters
     ----------
     function : callable
         Called once on every rank that holds elements, with NumPy (or CuPy) arrays that broadcast
-        against one another, in the order of `arrays`. It must not need other ranks.
+        against one another, in the order of `arrays`. It must not communicate.
     *arrays : DistArray or array_like
         They broadcast, and are brought to one layout where they lie differently.
     dtype : dtype, optional
         Of the result; the common type of what `function` gives by default.
     shape : sequence of int, optional
-        Of the result, if it is known; then the blocks' lengths are not asked for.
+        Of the result, if it is known; then the ranks need not exchange the blocks' lengths.
     placements : sequence of Placement, optional
-        Of the result, one a mesh dimension; those of the arrays by default. `Partial` says that
+        Of the result, one a mesh dimension; those of the arrays by default. `Partial` means that
         the blocks are contributions.
     **kwargs
-        Passed on to `function`.
+        For `function`.
 
     Returns
     -------
@@ -63,8 +65,8 @@ def map_blocks(
 
     Cost
     ----
-    What brings the arrays to one layout. Then one allreduce of a few integers, and if blocks
-    changed shape, and no `shape` is given, an allgather of their shapes.
+    An exchange for each array that lies otherwise than the rest. Then one allreduce of a few
+    integers, and if blocks changed shape, and no `shape` is given, an allgather of their shapes.
 
     Examples
     --------
@@ -78,32 +80,47 @@ def map_blocks(
     verify(map_blocks, arrays, kwargs)
     operands = [x.plain() if isinstance(x, DistArray) else np.asarray(x) for x in arrays]
     blocks, layout, mesh = prepare(*operands)
-    local = layout.local_shape(mesh.coords)
-    runs = mesh.coords is not None and (0 not in local or not layout.size)
 
     def call() -> Array:
         with alone(mesh):
-            value = function(*blocks, **kwargs)
-            value = mesh.asarray(value.to_local() if isinstance(value, DistArray) else value)
-            return value if dtype is None else value.astype(dtype, copy=False)
+            value = mesh.asarray(own_block(function(*blocks, **kwargs)))
+        made: Array = value if dtype is None else value.astype(dtype, copy=False)
+        return made
 
-    value, error = attempted(call) if runs else (None, None)
+    value, error = attempted(call) if _runs(layout, mesh) else (None, None)
     target = _wanted(layout, shape, placements, mesh)
     if target is not None and error is None:
         error = _misfit(value, target, mesh)
-    differs = value is not None and value.shape != local
-    found, changed = concluded(mesh, error, None if value is None else value.dtype, differs)
+    kind, target = _described(value, error, layout, target, placements, mesh)
+    kind = kind if dtype is None else np.dtype(dtype)
+    if value is None:
+        value = _absent(target, kind, mesh)
+    return wrap(value.astype(kind, copy=False), target, mesh)
+
+
+def _runs(layout: Layout, mesh: DeviceMesh) -> bool:
+    """Whether this rank calls the function: it holds elements, or no rank does."""
+    return mesh.coords is not None and (0 not in layout.local_shape(mesh.coords) or not layout.size)
+
+
+def _described(
+    value: Array | None,
+    error: Exception | None,
+    layout: Layout,
+    target: Layout | None,
+    placements: Placements | None,
+    mesh: DeviceMesh,
+) -> tuple[DType, Layout]:
+    """Data type and layout of the result, equal on all ranks; raises what any rank raised."""
+    differs = value is not None and value.shape != layout.local_shape(mesh.coords)
+    kind, changed = common_dtype(mesh, error, None if value is None else value.dtype, differs)
     if target is None and not changed and placements is None:
         target = layout
-    if target is None:
-        target = _put_together(value, layout, placements, mesh)
-    if value is None:
-        value = _absent(target, np.dtype(dtype or found), mesh)
-    return wrap(value.astype(dtype or found, copy=False), target, mesh)
+    return kind, _layout_of_blocks(value, layout, placements, mesh) if target is None else target
 
 
-def _misfit(value: Any, target: Layout, mesh: DeviceMesh) -> LayoutError | None:
-    """What is wrong with a block for a layout that the caller asks for."""
+def _misfit(value: Array | None, target: Layout, mesh: DeviceMesh) -> LayoutError | None:
+    """The error if a block does not fit a layout that the caller asks for."""
     wanted = target.local_shape(mesh.coords)
     if value is None:
         return _lacking(mesh.rank, target) if 0 not in wanted and mesh.coords is not None else None
@@ -116,9 +133,9 @@ def _misfit(value: Any, target: Layout, mesh: DeviceMesh) -> LayoutError | None:
 
 
 def _lacking(rank: int, target: Layout) -> LayoutError | None:
-    """The error of a rank that holds no elements, but has to give some; a fold needs none."""
+    """The error if a rank that holds no elements has to give some; to a fold it need not."""
     folds = {target.placements[m].op for m in target.partials}  # type: ignore[attr-defined]
-    if len(folds) == 1 and folds <= _NEUTRAL.keys():
+    if len(folds) == 1 and folds <= _UFUNCS.keys():
         return None
     return LayoutError(
         f"map_blocks: rank {rank} holds no elements and computes nothing, but {target} puts some "
@@ -126,27 +143,30 @@ def _lacking(rank: int, target: Layout) -> LayoutError | None:
     )
 
 
-def _absent(target: Layout, dtype: np.dtype[Any], mesh: DeviceMesh) -> Array:
-    """The block of a rank that has computed nothing: empty, or what a fold takes no notice of."""
+def _absent(target: Layout, dtype: DType, mesh: DeviceMesh) -> Array:
+    """The block of a rank that has computed nothing: empty, or neutral elements of a fold."""
     shape = target.local_shape(mesh.coords)
-    if not target.partials:
-        return mesh.xp.empty(shape, dtype)
-    fold = target.placements[target.partials[0]].op  # type: ignore[attr-defined]
-    return mesh.xp.full(shape, neutral(_NEUTRAL[fold], dtype), dtype)
+    block: Array = mesh.xp.empty(shape, dtype)
+    if target.partials:
+        fold = target.placements[target.partials[0]].op  # type: ignore[attr-defined]
+        block.fill(neutral(_UFUNCS[fold], dtype))
+    return block
 
 
 def _wanted(
-    layout: Layout, shape: Sequence[int] | None, placements: Any, mesh: DeviceMesh
+    layout: Layout, shape: Sequence[int] | None, placements: Placements | None, mesh: DeviceMesh
 ) -> Layout | None:
-    """The layout of the result, where the caller says enough."""
+    """The layout of the result, if the caller gives its shape."""
     if shape is None:
         return None
     placed = layout.placements if placements is None else placements
-    return Layout.chunked(tuple(shape), mesh.shape, placed)
+    return Layout.chunked(tuple(shape), mesh.shape, placed)  # type: ignore[arg-type]
 
 
-def _put_together(value: Any, layout: Layout, placements: Any, mesh: DeviceMesh) -> Layout:
-    """The layout of blocks of new shapes: what they have become in length stays where it is."""
+def _layout_of_blocks(
+    value: Array | None, layout: Layout, placements: Placements | None, mesh: DeviceMesh
+) -> Layout:
+    """The layout of blocks of new shapes, each on the rank that has made it."""
     shapes = mesh.group.allgather_object(None if value is None else value.shape, "block shapes")
     ndims = {len(found) for found in shapes if found is not None}
     if len(ndims) > 1:
@@ -164,10 +184,12 @@ def _put_together(value: Any, layout: Layout, placements: Any, mesh: DeviceMesh)
     return target
 
 
-def _cuts(layout: Layout, placements: Any, ndim: int, mesh: DeviceMesh) -> tuple[list[Cut], Any]:
-    """By which mesh dimensions each dimension of the result is cut, and the other placements."""
+def _cuts(
+    layout: Layout, placements: Placements | None, ndim: int, mesh: DeviceMesh
+) -> tuple[list[Cut], dict[int, Placement]]:
+    """Cuts of any extents by the mesh dimensions that cut the result, and the other placements."""
     if placements is not None:
-        placed = normalize_placements(placements, ndim, mesh.shape)
+        placed = normalize_placements(placements, ndim, mesh.shape)  # type: ignore[arg-type]
         template = Layout.chunked((0,) * ndim, mesh.shape, placed)
         return list(template.cuts), template.others
     lost = [dim for dim in layout.sharded_dims if dim >= ndim]
@@ -182,7 +204,7 @@ def _cuts(layout: Layout, placements: Any, ndim: int, mesh: DeviceMesh) -> tuple
 def _lengths(
     dim: int, cut: Cut, shapes: Sequence[tuple[int, ...] | None], mesh: DeviceMesh
 ) -> list[int]:
-    """The length of each block along a dimension; 0 where no rank had anything to compute."""
+    """The length of each block along a dimension; 0 where no rank has computed anything."""
     counts: dict[int, int] = {}
     for rank, shape in enumerate(shapes):
         if shape is None:

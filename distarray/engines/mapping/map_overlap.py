@@ -1,8 +1,11 @@
-"""map_overlap: a function of blocks that see some elements of the blocks around them."""
+"""map_overlap: a function of blocks that overlap the blocks around them."""
 
-from collections.abc import Callable, Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from operator import index
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -10,25 +13,30 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray, as_distarray, movement, wrap
 from distarray.array.divergence import verify
 from distarray.comm import DeviceMesh, alone
-from distarray.engines.mapping.calls import attempted
-from distarray.engines.mapping.results import concluded
+from distarray.engines.mapping.loops import attempted, own_block
+from distarray.engines.mapping.results import common_dtype
 from distarray.layout import Layout
 from distarray.plan import Halo, Patch, Reach, plan_halo
 from distarray.plan.halo import IMAGED
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, DTypeLike, Shape
 
 __all__ = ["map_overlap"]
 
 _NAMES = (*IMAGED, "nearest", "none")
+T = TypeVar("T")
+#: By how many elements blocks grow along a dimension, at both ends or at each.
+_Depth: TypeAlias = int | tuple[int, int]
+#: What is beyond the ends of a dimension: the name of a rule, or a value.
+_Boundary: TypeAlias = str | complex | None
 
 
 def map_overlap(
     function: Callable[..., Any],
-    x: Any,
-    depth: Any,
-    boundary: Any = "none",
+    x: ArrayLike,
+    depth: _Depth | Sequence[_Depth] | Mapping[int, _Depth],
+    boundary: _Boundary | Sequence[_Boundary] | Mapping[int, _Boundary] = "none",
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     **kwargs: Any,
 ) -> DistArray:
     """Call a function on every block, grown by the elements around it.
@@ -38,26 +46,26 @@ def map_overlap(
     function : callable
         Called once on every rank that holds elements, with its grown block as NumPy (or CuPy)
         array, which it may change. It gives an array of the grown shape, whose margins are
-        dropped, or of the shape of the block without them. It must not need other ranks.
+        dropped, or of the shape of the block without them. It must not communicate.
     x : DistArray
         Any placement. It need not be cut along the dimensions that grow.
     depth : int, tuple or dict
-        By how many elements: one number for all dimensions, or one a dimension, or
-        ``{axis: number}`` with 0 for the rest. A number may be a pair, (before, after).
+        Numbers of elements: one for all dimensions, or one a dimension, or ``{axis: number}``
+        with 0 for the rest. A number may be a pair, (before, after).
     boundary : str, scalar, tuple or dict
-        What is beyond the ends of the array, for all dimensions or one a dimension, as for
+        The elements beyond the ends of the array, for all dimensions or one a dimension, as for
         `depth`:
 
         - "none": nothing, the blocks at the ends grow inwards only;
         - "periodic": the other end;
-        - "reflect": the array reflected, ``b a | a b c``, as :mod:`scipy.ndimage` has it;
+        - "reflect": the array reflected, ``b a | a b c``, as in :mod:`scipy.ndimage`;
         - "mirror": the same without repeating the last element, ``c b | a b c``;
         - "nearest": the last element;
         - a number: that number.
     dtype : dtype, optional
-        Of the result; that of what `function` gives by default.
+        Of the result; the common type of what `function` gives by default.
     **kwargs
-        Passed on to `function`.
+        For `function`.
 
     Returns
     -------
@@ -73,9 +81,9 @@ def map_overlap(
 
     Cost
     ----
-    One message to each rank that lacks elements of this one, of exactly those: in one dimension
-    the two neighbours, unless their blocks are thinner than `depth`. Then one allreduce of a few
-    integers. A copy of the block in memory.
+    One message to each rank that lacks elements of this one, of exactly those elements: in one
+    dimension to the two neighbours, unless their blocks are thinner than `depth`. Then one
+    allreduce of a few integers. A copy of the block in memory.
 
     Examples
     --------
@@ -88,13 +96,14 @@ def map_overlap(
     """
     verify(map_overlap, (x, depth, boundary), kwargs)
     array: DistArray = as_distarray(x).plain()
-    depths = [_pair(value) for value in _per_axis(depth, array.ndim, 0, "depth")]
-    beyond = _per_axis(boundary, array.ndim, "none", "boundary")
+    wanted: list[_Depth] = _per_axis(depth, array.ndim, 0, "depth")
+    depths = [_pair(pair) for pair in wanted]
+    beyond: list[_Boundary] = _per_axis(boundary, array.ndim, "none", "boundary")
     reaches = tuple([_reach(d, b) for d, b in zip(depths, beyond, strict=True)])
     _check_reaches(reaches, array.shape)
     mesh = array.mesh
     plan = plan_halo(array.layout, reaches, mesh.coords)
-    grown = _grown(array, plan, _talks(array.layout, reaches))
+    grown = _grown(array, plan, _communicates(array.layout, reaches))
     _fill(grown, plan, beyond)
     held = mesh.coords is not None and bool(array.block.size)
     runs = held or (not array.size and mesh.coords is not None)
@@ -106,14 +115,14 @@ def map_overlap(
     value, error = attempted(call) if runs else (None, None)
     if dtype is not None and value is not None:
         value = value.astype(dtype, copy=False)
-    found, _ = concluded(mesh, error, None if value is None else value.dtype)
+    found, _ = common_dtype(mesh, error, None if value is None else value.dtype)
     if value is None:
         value = mesh.xp.empty(array.block.shape, found if dtype is None else dtype)
     return wrap(value.astype(found, copy=False) if dtype is None else value, array.layout, mesh)
 
 
-def _per_axis(value: Any, ndim: int, default: Any, name: str) -> list[Any]:
-    """One entry a dimension out of what a caller may give."""
+def _per_axis(value: Any, ndim: int, default: T, name: str) -> list[T]:
+    """One entry a dimension, from any form that a caller may give."""
     if isinstance(value, Mapping):
         entries = [default] * ndim
         for axis, entry in value.items():
@@ -129,7 +138,7 @@ def _per_axis(value: Any, ndim: int, default: Any, name: str) -> list[Any]:
     return [value] * ndim
 
 
-def _pair(depth: Any) -> tuple[int, int]:
+def _pair(depth: _Depth) -> tuple[int, int]:
     before, after = depth if isinstance(depth, (tuple, list)) else (depth, depth)
     pair = index(before), index(after)
     if min(pair) < 0:
@@ -137,7 +146,7 @@ def _pair(depth: Any) -> tuple[int, int]:
     return pair
 
 
-def _reach(depth: tuple[int, int], boundary: Any) -> Reach:
+def _reach(depth: tuple[int, int], boundary: _Boundary) -> Reach:
     if boundary is None:
         return Reach(*depth, "none")
     if isinstance(boundary, str):
@@ -152,27 +161,27 @@ def _reach(depth: tuple[int, int], boundary: Any) -> Reach:
     return Reach(*depth, "fill")
 
 
-def _check_reaches(reaches: tuple[Reach, ...], shape: tuple[int, ...]) -> None:
+def _check_reaches(reaches: tuple[Reach, ...], shape: Shape) -> None:
     for axis, (reach, extent) in enumerate(zip(reaches, shape, strict=True)):
         if not extent and reach.boundary != "none" and (reach.before or reach.after):
             raise ValueError(f"map_overlap: axis {axis} is empty, there is nothing to continue")
 
 
-def _talks(layout: Layout, reaches: tuple[Reach, ...]) -> bool:
-    """Whether any rank has rows that another one wants."""
+def _communicates(layout: Layout, reaches: tuple[Reach, ...]) -> bool:
+    """Whether any rank needs elements of another one."""
     return any(
         (reach.before or reach.after) and len(cut.owners(0, cut.extent)) > 1
         for cut, reach in zip(layout.cuts, reaches, strict=True)
     )
 
 
-def _grown(x: DistArray, plan: Halo, talks: bool) -> Array:
-    """The grown block, save what is to be filled; sends and receives the rest."""
+def _grown(x: DistArray, plan: Halo, communicates: bool) -> Array:
+    """The grown block, except elements beyond the array; sends and receives the margins."""
     block, mesh = x.block, x.mesh
-    grown = mesh.xp.empty(plan.shape, block.dtype)
+    grown: Array = mesh.xp.empty(plan.shape, block.dtype)
     sends = [(peer, _packed(block, patches, mesh)) for peer, patches in plan.sends]
     receives = [(peer, _landing(grown, patches, mesh)) for peer, patches in plan.receives]
-    if talks and mesh.group.guarded:  # whoever has nothing to send refuses like the others
+    if communicates and mesh.group.guarded:  # ranks that have nothing to send refuse as well
         mesh.group.check_exchange(sum([view.nbytes for _, view in sends]), "halo")
     if sends or receives:
         mesh.group.exchange(sends, receives, "halo")
@@ -192,25 +201,27 @@ def _is_direct(patches: tuple[Patch, ...]) -> bool:
 def _packed(block: Array, patches: tuple[Patch, ...], mesh: DeviceMesh) -> Array:
     if len(patches) == 1:
         return block[patches[0].source]
-    return mesh.xp.concatenate([block[patch.source].ravel() for patch in patches])
+    packed: Array = mesh.xp.concatenate([block[patch.source].ravel() for patch in patches])
+    return packed
 
 
 def _landing(grown: Array, patches: tuple[Patch, ...], mesh: DeviceMesh) -> Array:
     if _is_direct(patches):
         return grown[patches[0].target]
-    return mesh.xp.empty(sum([int(np.prod(patch.shape)) for patch in patches]), grown.dtype)
+    landing: Array = mesh.xp.empty(sum([prod(patch.shape) for patch in patches]), grown.dtype)
+    return landing
 
 
 def _unpack(grown: Array, patches: tuple[Patch, ...], landed: Array) -> None:
     start = 0
     for patch in patches:
-        stop = start + int(np.prod(patch.shape))
+        stop = start + prod(patch.shape)
         grown[patch.target][patch.reverse] = landed[start:stop].reshape(patch.shape)
         start = stop
 
 
-def _fill(grown: Array, plan: Halo, beyond: list[Any]) -> None:
-    """Set what lies beyond the array, axis by axis, as :func:`numpy.pad` does."""
+def _fill(grown: Array, plan: Halo, beyond: Sequence[_Boundary]) -> None:
+    """Set the elements beyond the array, axis by axis, as :func:`numpy.pad` does."""
     for axis, ((before, after), value) in enumerate(zip(plan.fills, beyond, strict=True)):
         if not before and not after:
             continue
@@ -222,15 +233,14 @@ def _fill(grown: Array, plan: Halo, beyond: list[Any]) -> None:
             lines[high:] = lines[high - 1] if isinstance(value, str) else value
 
 
-def _trimmed(
-    mesh: DeviceMesh, value: Any, grown: tuple[int, ...], plan: Halo, shape: tuple[int, ...]
-) -> Array:
-    value = mesh.asarray(value.to_local() if isinstance(value, DistArray) else value)
-    if value.shape == shape:
-        return value
-    if value.shape == grown:
-        return value[plan.own].copy()
+def _trimmed(mesh: DeviceMesh, value: Any, grown: Shape, plan: Halo, shape: Shape) -> Array:
+    """A result of the function without its margins."""
+    block: Array = mesh.asarray(own_block(value))
+    if block.shape == shape:
+        return block
+    if block.shape == grown:
+        return block[plan.own].copy()
     raise ValueError(
-        f"map_overlap: the function gave an array of shape {value.shape} for a block of shape "
+        f"map_overlap: the function gave an array of shape {block.shape} for a block of shape "
         f"{shape}, grown to {grown}; it must give one of these shapes"
     )

@@ -1,4 +1,4 @@
-"""What all ranks have to know of results that each made by itself."""
+"""The data type of results that each rank has made by itself."""
 
 from typing import Any
 
@@ -7,21 +7,22 @@ import numpy as np
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.layout import Fold
+from distarray.typing import DType
 
-__all__ = ["concluded"]
+__all__ = ["common_dtype"]
 
-#: Types by their number, which is equal on all ranks; others are told by name.
+#: Data types by their number, which is equal on all ranks; others are sent as they are.
 _NUMBERED: dict[int, np.dtype[Any]] = {
     np.dtype(char).num: np.dtype(char) for char in np.typecodes["All"] if char not in "SUVMm"
 }
-_NAMED = 1 << 20
+_UNNUMBERED = 1 << 20
 _NONE = -1
 
 
-def concluded(
-    mesh: DeviceMesh, error: Exception | None, dtype: Any, differs: bool = False
-) -> tuple[np.dtype[Any], bool]:
-    """Raise what any rank raised; else the type that all results have together.
+def common_dtype(
+    mesh: DeviceMesh, error: Exception | None, dtype: DType | None, differs: bool = False
+) -> tuple[DType, bool]:
+    """The data type that the results of all ranks have together; raises what any rank raised.
 
     Parameters
     ----------
@@ -32,38 +33,33 @@ def concluded(
     dtype : dtype or None
         Of this rank's result; None if it has none.
     differs : bool
-        Something that any rank may find.
+        A flag for the caller's purposes.
 
     Returns
     -------
     dtype : dtype
         The common type, float64 if no rank has a result.
     differs : bool
-        Whether any rank found it.
+        Whether any rank set the flag.
 
     Cost
     ----
-    One allreduce of three integers; an allgather of names where types differ, or are none of
-    NumPy's numbers.
+    One allreduce of four integers; an allgather of the types where they differ, or have no number.
     """
     number = _NONE if dtype is None else dtype.num
     if number >= 0 and _NUMBERED.get(number) != dtype:
-        number = _NAMED
+        number = _UNNUMBERED
     group = mesh.group
-    mine = np.array(
-        [-number, number if number != _NONE else _NAMED + 1, -(error is not None), -differs]
-    )
-    low = (
-        group.allreduce(mine, Fold.MIN, "agreement on results").tolist()
-        if group.size > 1
-        else mine.tolist()
-    )
-    if low[2]:
+    lowest = _UNNUMBERED + 1 if dtype is None else number
+    found = np.array([-number, lowest, -(error is not None), -differs])
+    if group.size > 1:
+        found = group.allreduce(found, Fold.MIN, "agreement on results")
+    highest, lowest, failed, differing = -int(found[0]), int(found[1]), found[2], bool(found[3])
+    if failed:
         agree(group, error)
-    highest, lowest = -low[0], low[1]
     if highest == _NONE:
-        return np.dtype(float), bool(low[3])
-    if highest == lowest and highest != _NAMED:
-        return _NUMBERED[highest], bool(low[3])
-    texts = group.allgather_object(None if dtype is None else dtype, "types of results")
-    return np.result_type(*[d for d in texts if d is not None]), bool(low[3])
+        return np.dtype(float), differing
+    if highest == lowest and highest != _UNNUMBERED:
+        return _NUMBERED[highest], differing
+    dtypes = group.allgather_object(dtype, "types of results")
+    return np.result_type(*[d for d in dtypes if d is not None]), differing

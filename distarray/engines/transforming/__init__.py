@@ -1,6 +1,6 @@
 """Fourier transforms: slabs and pencils by redistribution, one long dimension in steps.
 
-``passes`` checks what is asked for, :mod:`distarray.plan.fourier` says how it is done, and
-``transform`` does it; ``whole_line`` transforms blocks, ``cut_line`` a dimension that stays cut, by
-``four_steps`` or the detour of ``bluestein``.
+``passes`` checks a call, :mod:`distarray.plan.fourier` plans it, and ``transform`` carries it out;
+``whole_line`` transforms blocks along a whole dimension, ``cut_line`` arrays along a cut one, by
+``four_steps`` or by ``bluestein``.
 """

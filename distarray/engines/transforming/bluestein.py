@@ -1,11 +1,12 @@
-"""Lengths without suitable factors: Bluestein's algorithm, over transforms of another length.
+"""Bluestein's algorithm: lengths without suitable factors, by transforms of another length.
 
-With j * k = (j**2 + k**2 - (k - j)**2) / 2, a transform is a convolution with a chirp,
-exp(1j * pi * j**2 / n), of the operand times a chirp, times a chirp. The convolution is made by
-transforms of a length that factors well, and since both its ends may be out of order, each of these
-needs two redistributions only. (L. I. Bluestein, IEEE Trans. AU-18, 1970.)
+Since j * k = (j**2 + k**2 - (k - j)**2) / 2, a transform is the operand times a chirp,
+exp(1j * pi * j**2 / n), convolved with a chirp, times a chirp. The convolution consists of
+transforms of a length that factors well. As the order of their frequencies does not matter, each of
+them needs only two redistributions. (L. I. Bluestein, IEEE Trans. AU-18, 1970.)
 """
 
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,27 +24,27 @@ from distarray.typing import Array
 
 __all__ = ["transformed_awkward"]
 
-#: Elements of which the chirp is computed at a time.
+#: Elements of the chirp that are computed at a time.
 TILE = 1 << 14
 
 
 def transformed_awkward(
-    x: DistArray, kind: Kind, n: int, norm: Any, dtype: np.dtype[Any]
+    x: DistArray, kind: Kind, n: int, norm: str | None, dtype: np.dtype[Any]
 ) -> DistArray:
-    """The transform along the last dimension, which is cut; the result is cut likewise.
+    """The transform along the last dimension, which is cut, as it is in the result.
 
     Parameters
     ----------
     x : DistArray
         Without pending folds.
     kind : Kind
-        What to do.
+        The transform.
     n : int
-        Number of points.
+        The number of points.
     norm : str or None
-        As NumPy's, for the transform that `kind` is made of.
+        NumPy's `norm` of the complex transform that computes `kind`.
     dtype : dtype
-        Complex; what is computed in.
+        The data type to compute in; complex.
     """
     cut = x.layout.cuts[-1]
     chunked = Cut.chunked(n, cut.mesh_dims, cut.radix)
@@ -62,7 +63,8 @@ def transformed_awkward(
     return half if kind is Kind.RFFT else half.like(np.conjugate(half.block))
 
 
-def _scaled(x: DistArray, n: int, norm: Any, inverse: bool) -> DistArray:
+def _scaled(x: DistArray, n: int, norm: str | None, inverse: bool) -> DistArray:
+    """The transform scaled in place."""
     real = x.block.real.dtype.type
     if norm == "ortho":
         x.block /= np.sqrt(real(n))
@@ -72,9 +74,9 @@ def _scaled(x: DistArray, n: int, norm: Any, inverse: bool) -> DistArray:
 
 
 def _whole_spectrum(x: DistArray, n: int, cut: Cut, dtype: np.dtype[Any]) -> DistArray:
-    """All n frequencies of real numbers, of the first half of them."""
+    """All n frequencies of real numbers from the first half of them."""
     extent = n // 2 + 1
-    layout = Layout.from_cuts([*x.layout.cuts[:-1], cut], x.layout.mesh_shape)
+    layout = x.layout.replace(-1, cut)
     result = empty(layout, dtype, x.mesh)
     result.block[...] = 0
     x = fitted_view(x, extent)
@@ -86,7 +88,7 @@ def _whole_spectrum(x: DistArray, n: int, cut: Cut, dtype: np.dtype[Any]) -> Dis
         other = x.like(np.conjugate(x.block)).sliced((*lead, (mirrored, -1, mirrored)))
         parts.append(((*origin, n - mirrored), other))
     fill_parts(result, parts)
-    # What is not real of the frequencies that have no counterpart is no part of the spectrum.
+    # Frequencies without a counterpart are real; NumPy ignores their imaginary parts.
     for place in (0, n // 2) if n % 2 == 0 else (0,):
         alone = result.sliced((*lead, (place, 1, 1)))
         alone.block.imag[...] = 0
@@ -101,7 +103,7 @@ def _convolved(x: DistArray, n: int, sign: int, dtype: np.dtype[Any]) -> DistArr
     length = good_length(2 * n - 1, cut.parts)
     split = split_length(length, cut.parts) or Split(length, 1, 0.0)
     grid = Grid(split.rows, split.columns, cut.mesh_dims, cut.radix)
-    # One name for what is between: each is twice as large as the array and more.
+    # One name for all intermediate arrays, each of which is more than twice as large as `x`.
     y = fitted(x.like(x.block * chirp), length, grid.flat)
     y = grid.forward(grid.by_rows(y), Kind.FFT, None)
     y.block *= _kernel(grid, n, -sign, dtype, mesh).block
@@ -111,12 +113,12 @@ def _convolved(x: DistArray, n: int, sign: int, dtype: np.dtype[Any]) -> DistArr
 
 
 def _kernel(grid: Grid, n: int, sign: int, dtype: np.dtype[Any], mesh: DeviceMesh) -> DistArray:
-    """The transform of the chirp that is convolved with, out of order as the operand's is."""
+    """The transform of the chirp in the convolution, out of order as the operand's is."""
     layout = Layout.from_cuts([grid.flat], mesh.shape)
     line = empty(layout, dtype, mesh)
     start, stop = layout.section(mesh.coords)[-1]
     line.block[...] = 0
-    # Indices up to n - 1, and those from the end that stand for negative ones.
+    # Indices up to n - 1, and those at the end, which stand for negative ones.
     ahead = max(min(stop, n) - start, 0)
     if ahead:
         line.block[:ahead] = _chirp(start, start + ahead, n, sign, dtype, mesh.xp)
@@ -127,9 +129,9 @@ def _kernel(grid: Grid, n: int, sign: int, dtype: np.dtype[Any], mesh: DeviceMes
     return grid.forward(grid.by_rows(line), Kind.FFT, None)
 
 
-def _chirp(start: int, stop: int, n: int, sign: int, dtype: np.dtype[Any], xp: Any) -> Array:
+def _chirp(start: int, stop: int, n: int, sign: int, dtype: np.dtype[Any], xp: ModuleType) -> Array:
     """``exp(sign * 1j * pi * j**2 / n)`` for j from start to stop."""
-    found = xp.empty(max(stop - start, 0), dtype)
+    found: Array = xp.empty(max(stop - start, 0), dtype)
     steps = xp.arange(min(TILE, len(found)))
     squares = roots(steps * steps % (2 * n), 2 * n, dtype)
     for first in range(start, stop, TILE):

@@ -1,6 +1,4 @@
-"""One dimension transformed as it is cut: by the four steps, or by Bluestein's detour."""
-
-from typing import Any
+"""Transforms along a dimension that is cut: by the four steps, or by Bluestein's algorithm."""
 
 import numpy as np
 
@@ -9,12 +7,15 @@ from distarray.array.views import permuted
 from distarray.engines.transforming.bluestein import transformed_awkward
 from distarray.engines.transforming.four_steps import Grid, conjugate, fitted
 from distarray.plan.fourier import Kind, Line, Pass
-from distarray.typing import Array
+from distarray.typing import Array, DType
 
 __all__ = ["transformed_line"]
 
+#: The `norm` of the complex transform that computes a Hermitian one, in the other direction.
+_OPPOSITE: dict[str | None, str] = {"forward": "backward", "ortho": "ortho"}
 
-def transformed_line(x: DistArray, line: Line, norm: Any, dtype: np.dtype[Any]) -> Array:
+
+def transformed_line(x: DistArray, line: Line, norm: str | None, dtype: DType) -> Array:
     """This rank's block of the transform of `x` along a dimension that is cut.
 
     Parameters
@@ -22,11 +23,11 @@ def transformed_line(x: DistArray, line: Line, norm: Any, dtype: np.dtype[Any]) 
     x : DistArray
         Without pending folds.
     line : Line
-        What to do, and where the result is to be.
+        The transform, and the layout of the result.
     norm : str or None
-        As NumPy's.
+        As in NumPy.
     dtype : dtype
-        Of the result.
+        The data type of the result.
     """
     step = line.step
     axis, last = step.axis, x.ndim - 1
@@ -36,19 +37,19 @@ def transformed_line(x: DistArray, line: Line, norm: Any, dtype: np.dtype[Any]) 
     complex_dtype = np.result_type(dtype, np.complex64)
     turned = permuted(x, order)
     if step.kind in (Kind.HFFT, Kind.IHFFT):
-        norm = {"forward": "backward", "ortho": "ortho"}.get(norm, "forward")
+        norm = _OPPOSITE.get(norm, "forward")
     if line.split is None:
         result = transformed_awkward(turned, step.kind, step.length, norm, complex_dtype)
     else:
         cut = x.layout.cuts[axis]
         grid = Grid(line.split.rows, line.split.columns, cut.mesh_dims, cut.radix)
         result = _in_steps(turned, step, grid, norm, complex_dtype)
-    moved = to_layout(permuted(result, back), line.layout)
-    return moved.block.astype(dtype, copy=False)
+    block: Array = to_layout(permuted(result, back), line.layout).block
+    return block.astype(dtype, copy=False)
 
 
-def _in_steps(x: DistArray, step: Pass, grid: Grid, norm: Any, dtype: np.dtype[Any]) -> DistArray:
-    """The transform by the steps above."""
+def _in_steps(x: DistArray, step: Pass, grid: Grid, norm: str | None, dtype: DType) -> DistArray:
+    """The transform along the last dimension by the four steps."""
     kind = step.kind
     if kind.takes_half:
         given = _cast(x, dtype)
@@ -56,7 +57,7 @@ def _in_steps(x: DistArray, step: Pass, grid: Grid, norm: Any, dtype: np.dtype[A
             given = given.like(np.conjugate(given.block))
         half = grid.half_spectrum(given, step.taken)
         return grid.flattened(grid.backward(half, Kind.IRFFT, norm))
-    # Nothing here holds on to what is between, which is as large as the array.
+    # No name here keeps an intermediate array, since each is as large as the operand.
     if not kind.gives_half:
         x = grid.forward(grid.by_rows(_cast(fitted(x, grid.length, grid.flat), dtype)), kind, norm)
         return grid.in_order(x)
@@ -68,5 +69,5 @@ def _in_steps(x: DistArray, step: Pass, grid: Grid, norm: Any, dtype: np.dtype[A
     return x
 
 
-def _cast(x: DistArray, dtype: Any) -> DistArray:
+def _cast(x: DistArray, dtype: DType) -> DistArray:
     return x if x.dtype == dtype else x.like(x.block.astype(dtype))

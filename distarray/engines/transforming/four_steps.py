@@ -1,14 +1,14 @@
-"""A dimension as rows and columns, cut along the one or the other: the four steps.
+"""The four steps: a long dimension transformed as rows and columns, cut along one or the other.
 
-A length n = n1 * n2 is seen as n1 rows of n2 elements. With j = j1 * n2 + j2 and
-k = k1 + n1 * k2, the transform is one along the columns (j1 to k1), a factor
-exp(-2j * pi * j2 * k1 / n) for each element, and one along the rows (j2 to k2). Columns are whole
-when the array is cut along j2, rows when it is cut along k1, and the result is in order when it is
-cut along k2: three redistributions (D. H. Bailey, FFTs in external or hierarchical memory, J.
+A length n = n1 * n2 is taken as n1 rows of n2 elements. With j = j1 * n2 + j2 and
+k = k1 + n1 * k2, the steps are a transform along the columns (j1 to k1), a factor
+exp(-2j * pi * j2 * k1 / n) for each element, and a transform along the rows (j2 to k2). Columns are
+whole when the array is cut along j2, rows when it is cut along k1, and the result is in order when
+it is cut along k2: three redistributions (D. H. Bailey, FFTs in external or hierarchical memory, J.
 Supercomputing 4, 1990). Real numbers have half a spectrum along the columns, k1 up to n1 / 2, and
-the other half of the result is found there by symmetry, so all but the last step is half the work.
+the other half of the result follows by symmetry, so that all steps but the last are half the work.
 
-Arrays here have the dimension in question last.
+In all arrays here the dimension to transform is the last one.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from distarray.array import DistArray, empty, to_layout, wrap
 from distarray.array.views import everything
 from distarray.engines.assembling import fill_parts
 from distarray.engines.reshaping import reshaped
-from distarray.engines.transforming import whole_line as local
+from distarray.engines.transforming import whole_line
 from distarray.engines.transforming.twiddles import Twiddles
 from distarray.layout import Cut, Layout, rescaled_cut
 from distarray.plan.fourier import Kind, Pass
@@ -28,17 +28,14 @@ from distarray.typing import Array
 
 __all__ = ["Grid", "conjugate", "fitted", "fitted_view"]
 
-#: Elements of a tile: what stays in cache on the host, and fills a device.
+#: Elements of a tile, which stays in cache on the host, and fills a device.
 TILE, TILE_ON_DEVICE = 1 << 16, 1 << 22
 
 
 def fitted(x: DistArray, extent: int, cut: Cut) -> DistArray:
-    """`x` with its last dimension cropped or padded with zeros to `extent`, and cut as said."""
-    entries = everything(x)
-    if x.shape[-1] > extent:
-        entries[-1] = (0, 1, extent)
-        x = x.sliced(tuple(entries))
-    layout = _with_last(x.layout, [cut])
+    """`x` with its last dimension cropped or padded with zeros to `extent`, and cut by `cut`."""
+    x = fitted_view(x, extent)
+    layout = x.layout.replace(-1, cut)
     if x.shape[-1] == extent:
         return to_layout(x, layout)
     result = empty(layout, x.dtype, x.mesh)
@@ -47,20 +44,25 @@ def fitted(x: DistArray, extent: int, cut: Cut) -> DistArray:
     return result
 
 
-def _with_last(layout: Layout, cuts: list[Cut]) -> Layout:
-    """The layout with other dimensions for the last one."""
-    return Layout.from_cuts([*layout.cuts[:-1], *cuts], layout.mesh_shape)
+def _with_last(layout: Layout, count: int, *cuts: Cut) -> Layout:
+    """The layout with other dimensions instead of the last `count` ones."""
+    return layout.with_cuts([*layout.cuts[:-count], *cuts])
+
+
+def _reshaped_block(x: DistArray, layout: Layout) -> DistArray:
+    """The array in a layout of another shape for which no element moves."""
+    return wrap(x.block.reshape(layout.local_shape(x.mesh.coords)), layout, x.mesh)
 
 
 class Grid:
-    """A length as rows and columns, cut by some mesh dimensions one way or the other.
+    """A length as rows and columns, cut along either of them by the same mesh dimensions.
 
     Attributes
     ----------
     length : int
         Rows times columns.
     flat : Cut
-        Of the length, between rows.
+        The cut of the length, between rows.
     """
 
     def __init__(
@@ -72,22 +74,23 @@ class Grid:
         self.flat = self._flat(rows, columns)
 
     def _cut(self, extent: int) -> Cut:
+        """The cut of rows or of columns."""
         return Cut.chunked(extent, self._mesh_dims, self._radix)
 
     def _flat(self, rows: int, columns: int) -> Cut:
+        """The cut of rows times columns, between rows."""
         cut = rescaled_cut(self._cut(rows), columns)
-        if cut is None:  # whole numbers times a whole number
+        if cut is None:  # never: every bound is a multiple of the columns
             raise ValueError(f"{rows} rows of {columns} elements")
         return cut
 
     def by_rows(self, x: DistArray) -> DistArray:
-        """(..., length) cut as `flat`, as (..., rows, columns) cut along the rows; all stays."""
-        layout = _with_last(x.layout, [self._cut(self._rows), Cut.whole(self._columns)])
-        block = x.block.reshape(layout.local_shape(x.mesh.coords))
-        return wrap(block, layout, x.mesh)
+        """(..., length) cut by `flat`, as (..., rows, columns) cut along rows; nothing moves."""
+        cuts = self._cut(self._rows), Cut.whole(self._columns)
+        return _reshaped_block(x, _with_last(x.layout, 1, *cuts))
 
-    def forward(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
-        """The transform of (..., j1, j2), as (..., k2, k1) cut along k1; both ends out of order.
+    def forward(self, x: DistArray, kind: Kind, norm: str | None) -> DistArray:
+        """The transform of (..., j1, j2), as (..., k2, k1) cut along k1; out of order.
 
         Of real numbers (RFFT), k1 goes up to half of the rows.
         """
@@ -96,8 +99,8 @@ class Grid:
         x = self._cut_anew(x, Cut.whole(n2), self._cut(x.shape[-1]))
         return self._along_rows(x, Kind.IFFT if kind is Kind.IFFT else Kind.FFT, norm)
 
-    def backward(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
-        """The inverse of :meth:`forward`: of (..., k2, k1) cut along k1 to (..., j1, j2)."""
+    def backward(self, x: DistArray, kind: Kind, norm: str | None) -> DistArray:
+        """The inverse of :meth:`forward`: from (..., k2, k1) cut along k1 to (..., j1, j2)."""
         n1, n2 = self._rows, self._columns
         x = self._along_rows(x, Kind.IFFT, norm)
         x = self._cut_anew(x, self._cut(n2), Cut.whole(x.shape[-1]))
@@ -106,9 +109,7 @@ class Grid:
 
     def flattened(self, x: DistArray) -> DistArray:
         """(..., rows, columns) cut along the rows, as (..., length); nothing moves."""
-        layout = Layout.from_cuts([*x.layout.cuts[:-2], self.flat], x.layout.mesh_shape)
-        block = x.block.reshape(layout.local_shape(x.mesh.coords))
-        return wrap(block, layout, x.mesh)
+        return _reshaped_block(x, _with_last(x.layout, 2, self.flat))
 
     def in_order(self, x: DistArray) -> DistArray:
         """(..., k2, k1) cut along k1, as (..., k), cut by the same mesh dimensions."""
@@ -128,11 +129,7 @@ class Grid:
             parts.append(((*origin, 0, width), x.sliced((*lead, *mirrored))))
         fill_parts(result, parts)
         conjugate(result.block[..., width:])  # X[n - k] is the conjugate of X[k]
-        flat = Layout.from_cuts(
-            [*result.layout.cuts[:-2], self._flat(height, n1)], result.layout.mesh_shape
-        )
-        block = result.block.reshape(flat.local_shape(x.mesh.coords))
-        whole = wrap(block, flat, x.mesh)
+        whole = _reshaped_block(result, _with_last(result.layout, 2, self._flat(height, n1)))
         return whole.sliced((*lead, (0, 1, extent)))
 
     def half_spectrum(self, x: DistArray, extent: int) -> DistArray:
@@ -140,10 +137,8 @@ class Grid:
         n1, n2 = self._rows, self._columns
         width, height = n1 // 2 + 1, (extent - 1) // n1 + 1
         flat = fitted(fitted_view(x, extent), height * n1, self._flat(height, n1))
-        layout = Layout.from_cuts(
-            [*flat.layout.cuts[:-1], self._cut(height), Cut.whole(n1)], flat.layout.mesh_shape
-        )
-        rows = wrap(flat.block.reshape(layout.local_shape(x.mesh.coords)), layout, x.mesh)
+        layout = _with_last(flat.layout, 1, self._cut(height), Cut.whole(n1))
+        rows = _reshaped_block(flat, layout)
         result = empty(self._layout(rows, Cut.whole(n2), self._cut(width)), x.dtype, x.mesh)
         lead = everything(rows)[:-2]
         origin = (0,) * len(lead)
@@ -163,13 +158,14 @@ class Grid:
     # -- the work of one rank --------------------------------------------------------------------
 
     def _layout(self, x: DistArray, second_last: Cut, last: Cut) -> Layout:
-        """`x`'s layout with these cuts of its last two dimensions."""
-        return Layout.from_cuts([*x.layout.cuts[:-2], second_last, last], x.layout.mesh_shape)
+        """The layout of `x` with other cuts of its last two dimensions."""
+        return _with_last(x.layout, 2, second_last, last)
 
     def _cut_anew(self, x: DistArray, second_last: Cut, last: Cut) -> DistArray:
+        """`x` with other cuts of its last two dimensions; one redistribution."""
         return to_layout(x, self._layout(x, second_last, last))
 
-    def _along_columns(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
+    def _along_columns(self, x: DistArray, kind: Kind, norm: str | None) -> DistArray:
         """(..., j1, j2) cut along j2 as (..., j2, k1), times the factors."""
         width = self._rows // 2 + 1 if kind.gives_half else self._rows
         layout = self._layout(x, self._cut(self._columns), Cut.whole(width))
@@ -178,12 +174,12 @@ class Grid:
         sign = 1 if kind is Kind.IFFT else -1
         for key, row, twiddles in self._tiles(result, sign):
             tile = target[key]
-            local.across(kind, source[key], self._rows, norm, tile)
+            whole_line.across(kind, source[key], self._rows, norm, tile)
             twiddles.multiply(tile, row)
         return result
 
-    def _back_along_columns(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
-        """(..., j2, k1) cut along j2, times the factors, as (..., j1, j2); `x` is spoilt."""
+    def _back_along_columns(self, x: DistArray, kind: Kind, norm: str | None) -> DistArray:
+        """(..., j2, k1) cut along j2, times the factors, as (..., j1, j2); overwrites `x`."""
         layout = self._layout(x, Cut.whole(self._rows), self._cut(self._columns))
         dtype = x.dtype if kind is Kind.IFFT else x.block.real.dtype
         result = empty(layout, dtype, x.mesh)
@@ -191,7 +187,7 @@ class Grid:
         for key, row, twiddles in self._tiles(x, 1):
             tile = source[key]
             twiddles.multiply(tile, row)
-            local.across(kind, tile, self._rows, norm, target[key])
+            whole_line.across(kind, tile, self._rows, norm, target[key])
         return result
 
     def _tiles(self, x: DistArray, sign: int) -> Iterator[tuple[Any, int, Twiddles]]:
@@ -207,11 +203,11 @@ class Grid:
             for first in range(0, rows, height):
                 yield (*lead, slice(first, first + height)), start + first, twiddles
 
-    def _along_rows(self, x: DistArray, kind: Kind, norm: Any) -> DistArray:
-        """A transform along the last dimension but one, which is whole."""
+    def _along_rows(self, x: DistArray, kind: Kind, norm: str | None) -> DistArray:
+        """The transform along the last dimension but one, which is whole."""
         step = Pass(kind, x.ndim - 2, self._columns)
         shape = x.layout.local_shape(x.mesh.coords)
-        return x.like(local.transformed(x.block, step, norm, shape, x.dtype, x.mesh.xp))
+        return x.like(whole_line.transformed(x.block, step, norm, shape, x.dtype, x.mesh.xp))
 
 
 def conjugate(block: Array) -> None:

@@ -1,74 +1,84 @@
-"""What NumPy's Fourier transforms are asked for, as passes along one dimension each.
+"""Calls of NumPy's Fourier transforms, checked, as passes along one dimension each.
 
-NumPy is asked to do each pass on a tiny array, so that what it refuses is refused in its words,
-and the data types are those it gives; all before anything is sent.
+NumPy does each pass on a tiny array, which raises its errors and gives the data types, before
+anything is sent.
 """
 
 import operator
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray
-from distarray.engines.reducing import hollow
+from distarray.array.probes import check_out, hollow
 from distarray.plan.fourier import Kind, Pass
+from distarray.typing import Array, DType, Shape
 
 __all__ = ["Request", "along_axes", "along_axis"]
 
-#: A pass as the caller asks for it: n and axis are whatever was given.
+#: What NumPy takes for the length of a transform: an integer, or None as an element of `s`.
+Points = SupportsIndex | None
+#: A pass as the caller asks for it, n and axis unchecked.
 _Asked = tuple[Kind, Any, Any]
 
 
 class Request(NamedTuple):
-    """A transform that has been checked.
+    """A checked call of a transform.
 
     Attributes
     ----------
     passes : tuple of Pass
-        In NumPy's order.
+        The passes in NumPy's order.
     norm : str or None
-        As NumPy's.
+        As in NumPy.
     between, dtype : dtype
-        Of what is between the passes, and of the result.
+        The data types between the passes, and of the result.
     """
 
     passes: tuple[Pass, ...]
-    norm: Any
-    between: np.dtype[Any]
-    dtype: np.dtype[Any]
+    norm: str | None
+    between: DType
+    dtype: DType
 
-    def shape_of(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of the result."""
+    def shape_of(self, shape: Sequence[int]) -> Shape:
+        """The shape of the result for an operand's shape."""
         extents = list(shape)
         for step in self.passes:
             extents[step.axis] = step.given
         return tuple(extents)
 
 
-def along_axis(x: DistArray, kind: Kind, n: Any, axis: Any, norm: Any, out: Any) -> Request:
-    """The request of a transform along one dimension."""
+def along_axis(
+    x: DistArray, kind: Kind, n: Points, axis: int, norm: str | None, out: DistArray | Array | None
+) -> Request:
+    """The request for a transform along one dimension."""
     if n is None:
         n = (x.shape[axis] - 1) * 2 if kind.takes_half else x.shape[axis]
     return _request(x, ((kind, n, axis),), norm, out)
 
 
 def along_axes(
-    x: DistArray, kinds: tuple[Kind, Kind], s: Any, axes: Any, norm: Any, out: Any
+    x: DistArray,
+    kinds: tuple[Kind, Kind],
+    s: Sequence[Points] | None,
+    axes: Sequence[int] | None,
+    norm: str | None,
+    out: DistArray | Array | None,
 ) -> Request:
-    """The request of a transform along several dimensions.
+    """The request for a transform along several dimensions.
 
     Parameters
     ----------
     x : DistArray
         The operand.
     kinds : tuple of Kind
-        What is done along all dimensions but the last, and along the last.
+        The transforms along all dimensions but the last, and along the last.
     s, axes, norm
-        As NumPy's.
+        As in NumPy.
     out : DistArray or ndarray or None
         Receives the result.
     """
@@ -87,16 +97,16 @@ def along_axes(
 
 
 def _shape_and_axes(
-    shape: tuple[int, ...], s: Any, axes: Any, takes_half: bool
-) -> tuple[list[Any], list[Any]]:
+    shape: Shape, s: Sequence[Points] | None, axes: Sequence[int] | None, takes_half: bool
+) -> tuple[list[Any], list[int]]:
     """The length of each transform and its dimension, by NumPy's rules."""
-    shapeless = s is None
-    if shapeless:
-        extents = list(shape) if axes is None else [int(n) for n in np.take(shape, axes)]
-    else:
+    extents: list[Any]
+    if s is not None:
         extents = list(s)
+    else:
+        extents = list(shape) if axes is None else [int(n) for n in np.take(shape, axes)]
     if axes is None:
-        if not shapeless:
+        if s is not None:
             _warn(
                 "`axes` should not be `None` if `s` is not `None` (Deprecated in NumPy 2.0). In a "
                 "future version of NumPy, this will raise an error and `s[i]` will correspond to "
@@ -107,7 +117,7 @@ def _shape_and_axes(
     dims = list(axes)
     if len(extents) != len(dims):
         raise ValueError("Shape and axes have different lengths.")
-    if takes_half and shapeless:
+    if takes_half and s is None:
         extents[-1] = (shape[dims[-1]] - 1) * 2
     if None in extents:
         _warn(
@@ -121,10 +131,14 @@ def _shape_and_axes(
 
 
 def _warn(text: str) -> None:
+    """Warn of a deprecated call, at the caller's line."""
     warnings.warn(text, DeprecationWarning, stacklevel=6)
 
 
-def _request(x: DistArray, asked: tuple[_Asked, ...], norm: Any, out: Any) -> Request:
+def _request(
+    x: DistArray, asked: tuple[_Asked, ...], norm: str | None, out: DistArray | Array | None
+) -> Request:
+    """The checked call; from the cache where all arguments can be keys."""
     if out is not None or not (norm is None or type(norm) is str):
         return _checked(x.shape, x.dtype, asked, norm, out)
     for _, n, axis in asked:
@@ -134,15 +148,16 @@ def _request(x: DistArray, asked: tuple[_Asked, ...], norm: Any, out: Any) -> Re
 
 
 def _checked(
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
+    shape: Shape,
+    dtype: DType,
     asked: tuple[_Asked, ...],
-    norm: Any,
-    out: Any = None,
+    norm: str | None,
+    out: DistArray | Array | None = None,
 ) -> Request:
+    """The request, or NumPy's error about any of its passes."""
     between, ndim = dtype, len(shape)
     passes = []
-    # Real results need an array of another kind than what is between: it alone goes into `out`.
+    # A real result is of another kind than the arrays before it, and then alone goes into `out`.
     first_written = len(asked) - 1 if asked and asked[-1][0].takes_half else 0
     for number, (kind, n, axis) in enumerate(asked):
         if n is None:  # as an element of `s`, where it is deprecated
@@ -161,24 +176,20 @@ def _checked(
 _known = lru_cache(maxsize=1024)(_checked)
 
 
-def _probe(
-    kind: Kind, n: Any, axis: Any, norm: Any, ndim: int, dtype: np.dtype[Any]
-) -> np.dtype[Any]:
-    """The data type that a pass gives; or NumPy's exception."""
+def _probe(kind: Kind, n: int, axis: int, norm: str | None, ndim: int, dtype: DType) -> DType:
+    """The data type of a pass's result; or NumPy's error."""
     tiny = np.zeros((1,) * ndim, dtype)
     points = n if n < 1 else 2 - operator.index(n) % 2
-    return getattr(np.fft, kind.value)(tiny, points, axis, norm).dtype  # type: ignore[no-any-return]
+    found: DType = getattr(np.fft, kind.value)(tiny, points, axis, norm).dtype
+    return found
 
 
-def _check_out(shape: tuple[int, ...], dtype: np.dtype[Any], step: Pass, out: Any) -> None:
-    """Raise what NumPy raises about an `out` of a wrong shape or kind."""
-    if not isinstance(out, (DistArray, np.ndarray)) or (
-        isinstance(out, DistArray) and isinstance(out.block, np.generic)
-    ):
-        raise TypeError("return arrays must be of ArrayType")
+def _check_out(shape: Shape, dtype: DType, step: Pass, out: DistArray | Array) -> None:
+    """Raise NumPy's error about an `out` of a wrong shape or kind."""
+    check_out(out)
     if out.ndim != len(shape) or out.shape[step.axis] != step.given:
         raise ValueError("output array has wrong shape.")
-    # NumPy's halves of spectra are conjugated only after they are written.
+    # NumPy conjugates half of a spectrum only after it has written it.
     function = np.fft.irfft if step.kind is Kind.HFFT else getattr(np.fft, step.kind.value)
     others = [
         (have, want)

@@ -1,6 +1,6 @@
-"""The engine of the Fourier transforms: check, plan, then transform and move by turns.
+"""The engine of the Fourier transforms: blocks are transformed and moved by turns.
 
-Where everything goes is decided by :mod:`distarray.plan.fourier` from the layout alone.
+:mod:`distarray.plan.fourier` decides all layouts beforehand, from that of the operand alone.
 """
 
 from collections.abc import Sequence
@@ -11,37 +11,40 @@ import numpy as np
 from distarray.array import DistArray, default_layout, empty, movement, wrap
 from distarray.config import config
 from distarray.engines.reducing import write
-from distarray.engines.transforming import whole_line as local
+from distarray.engines.transforming import whole_line
 from distarray.engines.transforming.cut_line import transformed_line
 from distarray.engines.transforming.passes import Request
 from distarray.plan.fourier import Kind, Line, Move, Pass, plan_transform
+from distarray.typing import Array
 
 __all__ = ["transform"]
 
-#: Numbers whose sums can be transformed before they are added up: nothing is rounded or wrapped.
+#: Data types whose pending sums can be transformed: casts to the result's type neither round nor
+#: wrap.
 _SUMMABLE = "fdgFDG"
 
 
-def transform(x: DistArray, request: Request, out: Any = None) -> Any:
-    """The array transformed as asked for, in `out` if there is one.
+def transform(x: DistArray, request: Request, out: DistArray | Array | None = None) -> Any:
+    """The requested transform of an array, in `out` if that is given.
 
     Parameters
     ----------
     x : DistArray
-        Any placement; what lives at one coordinate stays there if nothing has to move, and so
-        does a small pending sum.
+        In any layout. An array at one coordinate, or a small pending sum, is transformed there if
+        no element has to move.
     request : Request
         The passes in NumPy's order, checked.
     out : DistArray or ndarray, optional
         Receives the result.
     """
-    if not request.passes:  # NumPy gives back what it was handed, as an array
+    if not request.passes:  # NumPy returns the operand, as an array
         return x.like(x.mesh.asarray(x.block)) if isinstance(x.block, np.generic) else x
     result = _result(x, request)
     return result if out is None else write(result.block, result.layout, result.mesh, out)
 
 
 def _result(x: DistArray, request: Request) -> DistArray:
+    """The transform, of the request's data type."""
     shape = request.shape_of(x.shape)
     if not x.size or 0 in shape:
         return _zeros(shape, request.dtype, x)
@@ -63,15 +66,15 @@ def _result(x: DistArray, request: Request) -> DistArray:
             block = transformed_line(wrap(block, layout, mesh), step, request.norm, dtype)
         else:
             held = step.layout.local_shape(mesh.coords)
-            block = local.transformed(block, step.step, request.norm, held, dtype, mesh.xp)
+            block = whole_line.transformed(block, step.step, request.norm, held, dtype, mesh.xp)
         layout = step.layout
     return wrap(block, layout, mesh)
 
 
 def _half_precision(x: DistArray, request: Request) -> DistArray:
-    """As NumPy has it: computed in single precision, but scaled by a factor of half precision.
+    """The transform in single precision, scaled by a factor of half precision, as NumPy does.
 
-    The factor is that of the first pass, whichever comes first here.
+    Half precision is that of the first pass in NumPy's order, whichever is first in the plan.
     """
     kinds = {step.kind for step in request.passes}
     forward = bool(kinds & {Kind.FFT, Kind.RFFT, Kind.HFFT})
@@ -91,9 +94,9 @@ def _half_precision(x: DistArray, request: Request) -> DistArray:
 
 
 def _stays(x: DistArray, passes: Sequence[Pass]) -> bool:
-    """Whether an array that is not plain can be transformed where it is, and is better so.
+    """Whether an array that is not plain is transformed where it is.
 
-    Of a large pending sum every rank would transform all; it is carried out first, and divided.
+    A large pending sum is not: every rank would transform all of it. It is folded and cut first.
     """
     layout = x.layout
     if any(layout.cuts[step.axis].parts > 1 for step in passes):
@@ -105,7 +108,7 @@ def _stays(x: DistArray, passes: Sequence[Pass]) -> bool:
 
 
 def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any], x: DistArray) -> DistArray:
-    """What becomes of an array without elements: nothing, or what it is padded with."""
+    """The transform of an array without elements: empty, or zeros where it is padded."""
     result = empty(default_layout(shape, dtype.itemsize, x.mesh), dtype, x.mesh)
     result.block[...] = 0
     return result

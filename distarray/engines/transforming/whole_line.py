@@ -1,12 +1,13 @@
-"""Transforms of blocks along a dimension that they have whole.
+"""Transforms of blocks along a dimension that is whole.
 
-NumPy's own functions do the work (CuPy's on a device). Where SciPy is installed, large blocks of
-single precision go to it, which takes half the time or less; double precision gains nothing there.
+NumPy's functions do the work, or CuPy's on a device. Where SciPy is installed, it transforms large
+blocks of single precision, in half the time or less; double precision is not faster there.
 """
 
 import importlib
 from collections.abc import Callable
 from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,42 +18,46 @@ from distarray.typing import Array
 
 __all__ = ["across", "transformed"]
 
-#: Bytes from which SciPy is worth its import.
+#: From so many bytes on, SciPy is worth its import.
 SCIPY_FROM = 1 << 20
 
 
 def transformed(
-    block: Array, step: Pass, norm: Any, shape: tuple[int, ...], dtype: np.dtype[Any], xp: Any
+    block: Array,
+    step: Pass,
+    norm: str | None,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    xp: ModuleType,
 ) -> Array:
-    """A block transformed; a new array.
+    """The transform of a block, a new array.
 
     Parameters
     ----------
     block : array
-        Its dimension `step.axis` is whole.
+        Whole along `step.axis`.
     step : Pass
-        What to do.
+        The transform.
     norm : str or None
-        As NumPy's.
+        As in NumPy.
     shape, dtype
-        Of the result: what a rank without elements has of it, it makes itself.
+        The shape and data type of the result, for ranks without elements.
     xp : module
-        Where the blocks are.
+        The array module of the blocks.
     """
-    if 0 in shape:
-        return xp.empty(shape, dtype)
-    if not block.size:  # there is nothing but what is padded
-        return xp.zeros(shape, dtype)
+    if 0 in shape or not block.size:  # then all elements of the result come from padding
+        zeros: Array = xp.zeros(shape, dtype)
+        return zeros
     large = block.nbytes >= SCIPY_FROM and type(block) is np.ndarray
     function = _function(step.kind, block.dtype, large)
     return function(block, step.length, step.axis, norm=norm)
 
 
-def across(kind: Kind, tile: Array, length: int, norm: Any, target: Array) -> None:
-    """A part of a large block transformed along its last dimension, into given memory.
+def across(kind: Kind, tile: Array, length: int, norm: str | None, target: Array) -> None:
+    """Transform a part of a large block along its last dimension into given memory.
 
-    Whichever of the two lies across memory, NumPy reads or writes it a number at a time, which
-    takes less than a copy.
+    Where lines of either are not contiguous, NumPy reads or writes them number by number, which is
+    faster than a copy.
     """
     function = _function(kind, tile.dtype, type(tile) is np.ndarray)
     if type(tile) is np.ndarray and function is getattr(np.fft, kind.value):
@@ -62,16 +67,17 @@ def across(kind: Kind, tile: Array, length: int, norm: Any, target: Array) -> No
 
 
 def _function(kind: Kind, dtype: np.dtype[Any], large: bool) -> Callable[..., Array]:
-    """The function that transforms blocks of this dtype fastest."""
+    """The fastest transform of blocks of this data type."""
+    module: ModuleType = np.fft
     if large and dtype.char in "fF" and not config.settings.reproducible:
-        scipy_fft = _scipy_fft()
-        if scipy_fft is not None:
-            return getattr(scipy_fft, kind.value)  # type: ignore[no-any-return]
-    return getattr(np.fft, kind.value)  # type: ignore[no-any-return]
+        module = _scipy_fft() or module
+    function: Callable[..., Array] = getattr(module, kind.value)
+    return function
 
 
 @lru_cache(maxsize=1)
-def _scipy_fft() -> Any:
+def _scipy_fft() -> ModuleType | None:
+    """SciPy's transforms, if it is installed."""
     try:
         return importlib.import_module("scipy.fft")
     except ImportError:

@@ -1,7 +1,9 @@
-"""Einstein summation: every syntax of NumPy's, two operands at a time."""
+"""einsum and einsum_path: Einstein summation, two operands at a time."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,13 +15,22 @@ from distarray.engines.contracting.kernels import labelled_kernel
 from distarray.engines.contracting.operands import read, shadow
 from distarray.engines.contracting.program import program_for
 from distarray.engines.contracting.recipes import Recipe, recipe
-from distarray.ops.contractions.diagonals import merged
+from distarray.ops.contractions.traces import merged
+from distarray.typing import ArrayLike, Out
 
 __all__ = ["einsum", "einsum_path"]
 
+#: How the order of contractions is found, or the order itself.
+_Path: TypeAlias = bool | str | Sequence[Any]
+
 
 @implements(np.einsum, at=True)
-def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
+def einsum(
+    *operands: ArrayLike,
+    out: Out = None,
+    optimize: _Path = False,
+    **kwargs: Any,
+) -> Any:
     """As :func:`numpy.einsum`, with its keywords; integers are exact.
 
     More than two operands are contracted pair by pair, in the order that
@@ -57,7 +68,7 @@ def _split(operands: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
     return tuple(lists), list(operands[0 : 2 * pairs : 2])
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: _Path) -> Any:
     return tuple([_hashable(v) for v in value]) if isinstance(value, (list, tuple)) else value
 
 
@@ -75,7 +86,7 @@ def _followed(made: Recipe, arrays: list[DistArray]) -> DistArray:
             continue
         last = not arrays
         layouts, dtypes = [x.layout for x in now], [x.dtype for x in now]
-        # Without a sum NumPy adds each product to a zero, which leaves no negative zeros.
+        # NumPy adds each product to a zero even if nothing is summed, so that no zero is negative.
         kernel = labelled_kernel(step.spec, zero=made.dtype.kind in "fc")
         scalar = made.scalar or not last
         program = program_for(kernel, step.spec, layouts, dtypes, made.dtype, scalar)
@@ -87,7 +98,7 @@ def _followed(made: Recipe, arrays: list[DistArray]) -> DistArray:
 
 
 @implements(np.einsum_path)
-def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
+def einsum_path(*operands: ArrayLike, optimize: _Path = "greedy", einsum_call: bool = False) -> Any:
     """As :func:`numpy.einsum_path`: the order of contractions, from the shapes alone."""
     stand_ins = [shadow(x) if isinstance(x, DistArray) else x for x in operands]
     return np.einsum_path(*stand_ins, optimize=optimize, einsum_call=einsum_call)  # type: ignore[arg-type]

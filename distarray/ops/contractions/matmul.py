@@ -1,5 +1,7 @@
 """The generalized ufuncs that multiply matrices and vectors: matmul, vecdot, matvec, vecmat."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -23,12 +25,13 @@ from distarray.engines.contracting.operands import (
 from distarray.engines.contracting.program import Program, program_for
 from distarray.layout import Layout
 from distarray.plan import Contraction
+from distarray.typing import Array, ArrayLike, DType, Out, UfuncOut
 
 __all__ = ["matmul"]
 
-#: Keywords that say which dimensions are meant.
+#: Keywords that name the core dimensions.
 _AXES = ("axes", "axis", "keepdims")
-#: Keywords that have no say in the result's values, or only in its dtype.
+#: Keywords that change nothing but the dtype of the result, or nothing at all.
 _OTHERS = ("casting", "order", "dtype", "subok", "signature")
 
 #: Core dimensions of the operands and of the result, as letters.
@@ -42,33 +45,39 @@ for _name, _letters in (
         _CORES[getattr(np, _name)] = _letters
 
 
-def _gufunc(ufunc: np.ufunc, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
+def _gufunc(ufunc: np.ufunc, *inputs: Any, out: UfuncOut = None, **keywords: Any) -> Any:
     if len(inputs) == 2 and out is None and not keywords:
         a, b = inputs
         if type(a) is DistArray and type(b) is DistArray and a.mesh is b.mesh:
             return _product(ufunc, a, b)
-    elif len(inputs) > 2:
+    return _with_keywords(ufunc, inputs, out, keywords)
+
+
+def _with_keywords(
+    ufunc: np.ufunc, inputs: Sequence[Any], out: UfuncOut, keywords: dict[str, Any]
+) -> Any:
+    """The product of operands of any kind, with the keywords of ufuncs."""
+    if len(inputs) > 2:
         inputs, out = inputs[:2], inputs[2]
-    if isinstance(out, tuple):
-        out = out[0]
+    into: Any = out[0] if isinstance(out, tuple) else out
     if any(type(x) in (bool, int, float, complex) for x in inputs):
         ufunc(*[x if not isinstance(x, DistArray) else shadow(x) for x in inputs])  # raises
-    (a, b), _ = read(*inputs, out=out)
-    if out is None and not keywords:
+    (a, b), _ = read(*inputs, out=into)
+    if into is None and not keywords:
         return _product(ufunc, a, b)
-    dtype = _dtype(ufunc, a.dtype, b.dtype, out, keywords)
+    dtype = _dtype(ufunc, a.dtype, b.dtype, into, keywords)
     how: dict[str, Any] = {name: keywords[name] for name in _AXES if name in keywords}
     if how:
         result = _along_axes(ufunc, a, b, dtype, how)
     else:
-        result = _product(ufunc, a, b, dtype, out)
-    return _delivered(ufunc, (a, b), result, out, how)
+        result = _product(ufunc, a, b, dtype, into)
+    return _delivered(ufunc, (a, b), result, into, how)
 
 
 def _dtype(
-    ufunc: np.ufunc, a: np.dtype[Any], b: np.dtype[Any], out: Any, keywords: dict[str, Any]
-) -> np.dtype[Any]:
-    """Of the result before it is cast to `out`; raises as NumPy does."""
+    ufunc: np.ufunc, a: DType, b: DType, out: DistArray | Array | None, keywords: dict[str, Any]
+) -> DType:
+    """The data type of the result before it is cast to `out`; raises as NumPy does."""
     for name in keywords:
         if name not in (*_AXES, *_OTHERS):
             raise TypeError(f"{ufunc.__name__}() got an unexpected keyword argument '{name}'")
@@ -83,7 +92,11 @@ def _dtype(
 
 
 def _product(
-    ufunc: np.ufunc, a: DistArray, b: DistArray, dtype: np.dtype[Any] | None = None, out: Any = None
+    ufunc: np.ufunc,
+    a: DistArray,
+    b: DistArray,
+    dtype: DType | None = None,
+    out: Out = None,
 ) -> DistArray:
     """The product over the last dimensions, stacks broadcast."""
     small = config.settings.replicate_below
@@ -99,9 +112,9 @@ def _program(
     ufunc: np.ufunc,
     first: Layout,
     second: Layout,
-    a: np.dtype[Any],
-    b: np.dtype[Any],
-    dtype: np.dtype[Any] | None,
+    a: DType,
+    b: DType,
+    dtype: DType | None,
     small: int,
 ) -> Program:
     if dtype is None:
@@ -113,7 +126,7 @@ def _program(
 
 
 def _core(ufunc: np.ufunc, *ndims: int) -> tuple[str, str, str]:
-    """Core dimensions; of those of matmul, rows and columns may be missing."""
+    """Core dimensions; those of matmul have no rows or columns where an operand is a vector."""
     left, right, made = _CORES[ufunc]
     if ufunc is np.matmul and ndims[0] == 1:
         left, made = "k", made.replace("n", "")
@@ -124,7 +137,7 @@ def _core(ufunc: np.ufunc, *ndims: int) -> tuple[str, str, str]:
 
 @lru_cache(maxsize=4096)
 def _spec(ufunc: np.ufunc, a: tuple[int, ...], b: tuple[int, ...]) -> Contraction:
-    """The labels of a call; what does not fit together NumPy says itself."""
+    """The labels of a call; NumPy's error if the shapes do not fit."""
     left, right, made = _core(ufunc, len(a), len(b))
     core: dict[str, int] = {}
     fits = len(a) >= len(left) and len(b) >= len(right)
@@ -149,7 +162,7 @@ def _delivered(
     ufunc: np.ufunc,
     operands: Sequence[DistArray],
     result: DistArray,
-    out: Any,
+    out: DistArray | Array | None,
     how: dict[str, Any],
 ) -> Any:
     if out is None or out is result:
@@ -163,10 +176,10 @@ def _delivered(
 
 
 def _along_axes(
-    ufunc: np.ufunc, a: DistArray, b: DistArray, dtype: np.dtype[Any], how: dict[str, Any]
+    ufunc: np.ufunc, a: DistArray, b: DistArray, dtype: DType, how: dict[str, Any]
 ) -> DistArray:
-    """The product over dimensions that `axes` or `axis` name, put back where they say."""
-    # The dimensions named are wrong or right whatever the extents: NumPy says which.
+    """The product over dimensions that `axes` or `axis` name, with the result's where they say."""
+    # NumPy raises if wrong dimensions are named, which does not depend on extents.
     made = ufunc(np.ones((1,) * a.ndim), np.ones((1,) * b.ndim), **how)
     core = _core(ufunc, a.ndim, b.ndim)
     named = how.get("axes")
@@ -192,7 +205,7 @@ def _core_last(x: DistArray, axes: Sequence[int]) -> DistArray:
 
 
 @implements(np.matmul)
-def matmul(*args: Any, **kwargs: Any) -> Any:
+def matmul(*args: ArrayLike, **kwargs: Any) -> Any:
     """As :func:`numpy.matmul`, with its keywords.
 
     Cost
@@ -200,14 +213,14 @@ def matmul(*args: Any, **kwargs: Any) -> Any:
     Nothing where the operands' cuts already fit (rows of `x1` cut, `x2` whole; equal stacks cut
     alike) or make partial products (columns of `x1` and rows of `x2` cut alike), which are then
     folded: one allreduce of a small result, one reduce-scatter of a large one, which comes out
-    cut. Otherwise the operand that is cheapest to move is brought, in panels if it is large.
+    cut. Otherwise the operand that is cheaper to move is sent, in panels if it is large.
     """
     return _gufunc(np.matmul, *args, **kwargs)
 
 
 def _implement(ufunc: np.ufunc) -> None:
     @implements(ufunc)
-    def multiply(*args: Any, **kwargs: Any) -> Any:
+    def multiply(*args: ArrayLike, **kwargs: Any) -> Any:
         return _gufunc(ufunc, *args, **kwargs)
 
 
@@ -217,10 +230,10 @@ for _ufunc in _CORES:
 
 
 @implements(np.linalg.matmul)
-def _linalg_matmul(x1: Any, x2: Any, /) -> Any:
+def _linalg_matmul(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     return matmul(x1, x2)
 
 
 @implements(np.linalg.vecdot)
-def _linalg_vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def _linalg_vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Any:
     return _gufunc(np.vecdot, x1, x2, axis=axis)

@@ -1,4 +1,6 @@
-"""Products by position of the dimensions: dot, vdot, inner, outer, tensordot, kron."""
+"""dot, vdot, inner, outer, tensordot and kron: products by position of the dimensions."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -7,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, implements, to_layout
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import conjugated
+from distarray.array.storage import is_contiguous
 from distarray.config import config
 from distarray.engines.contracting.contract import deliver
 from distarray.engines.contracting.exact import contract
@@ -23,17 +26,18 @@ from distarray.engines.contracting.program import Program, program_for
 from distarray.engines.reshaping import in_line, refitted
 from distarray.layout import Layout
 from distarray.plan import Contraction
+from distarray.typing import Array, ArrayLike, DType, Out, Shape
 
 __all__ = ["dot", "inner", "kron", "outer", "tensordot", "vdot"]
 
-#: Dimensions of the first and of the second operand that run together.
+#: Pairs of dimensions of the first and of the second operand that are summed over.
 Pairs = tuple[tuple[int, int], ...]
 #: Types of elements that NumPy multiplies by BLAS.
 _OF_BLAS = "fdFD"
 
 
 def _paired(
-    a: DistArray, b: DistArray, pairs: Pairs, dtype: np.dtype[Any], scalar: bool = True
+    a: DistArray, b: DistArray, pairs: Pairs, dtype: DType, scalar: bool = True
 ) -> DistArray:
     """Sum of products over pairs of dimensions; the others follow in order."""
     small = config.settings.replicate_below
@@ -46,10 +50,10 @@ def _paired(
 def _program(
     first: Layout,
     second: Layout,
-    a: np.dtype[Any],
-    b: np.dtype[Any],
+    a: DType,
+    b: DType,
     pairs: Pairs,
-    dtype: np.dtype[Any],
+    dtype: DType,
     scalar: bool,
     small: int,
 ) -> Program:
@@ -57,7 +61,7 @@ def _program(
     return program_for(labelled_kernel(spec), spec, (first, second), (a, b), dtype, scalar, small)
 
 
-def _spec(a: tuple[int, ...], b: tuple[int, ...], pairs: Pairs) -> Contraction:
+def _spec(a: Shape, b: Shape, pairs: Pairs) -> Contraction:
     partner = {right: left for left, right in pairs}
     extents, labels = list(a), []
     for dim, extent in enumerate(b):
@@ -71,41 +75,55 @@ def _spec(a: tuple[int, ...], b: tuple[int, ...], pairs: Pairs) -> Contraction:
     return Contraction((tuple(range(len(a))), tuple(labels)), tuple(out), tuple(extents))
 
 
-def _are_not_vectors(a: Any, b: Any, out: Any = None) -> bool:
-    """Whether a product is not left to NumPy: that of integers is slower than ours."""
-    return any(getattr(x, "ndim", 0) != 1 or x.dtype.kind not in "fc" for x in (a, b))
+def _are_not_vectors(a: ArrayLike, b: ArrayLike, out: Out = None) -> bool:
+    """Whether a product is not left to NumPy, whose products of integers are slower than ours."""
+    operands: tuple[Any, Any] = (a, b)
+    return any(getattr(x, "ndim", 0) != 1 or x.dtype.kind not in "fc" for x in operands)
 
 
-@implements(np.dot)
-@as_numpy_on_one_rank(np.dot, unless=_are_not_vectors)
-def dot(a: Any, b: Any, out: Any = None) -> Any:
+@implements(np.dot, alone=Alone(unless=_are_not_vectors))
+def dot(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
     """As :func:`numpy.dot`: sum over the last dimension of `a` and the last but one of `b`.
 
     Cost
     ----
-    As :func:`numpy.matmul`.
+    As :func:`numpy.matmul`. NumPy wants `out` stored in C order without gaps: one allreduce of an
+    integer where a block of `out` leaves that open.
     """
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.dot, x.dtype, y.dtype)
-    if not x.ndim or not y.ndim:
-        if out is not None and dtype.char not in _OF_BLAS:
-            scaled = np.multiply(x, y, out=out)  # as NumPy: whatever can be cast and broadcast
-            return scaled if out.ndim else scaled[()]
-        result: Any = _scaled(x, y)
-    else:
-        axis = y.ndim - 1 if y.ndim == 1 else y.ndim - 2
-        if x.shape[-1] != y.shape[axis]:
-            raise _not_aligned(x.shape, y.shape, x.ndim - 1, axis)
-        result = _paired(x, y, ((x.ndim - 1, axis),), dtype)
-    if out is not None and (out.ndim != result.ndim or out.dtype != dtype):
+    scaling = not x.ndim or not y.ndim
+    if scaling and out is not None and dtype.char not in _OF_BLAS:
+        multiply: Any = np.multiply
+        scaled = multiply(x, y, out=out)  # as NumPy: whatever can be cast and broadcast
+        return scaled if out.ndim else scaled[()]
+    result = _scaled(x, y) if scaling else _dot(x, y, dtype)
+    if out is None:
+        return result
+    if not _is_acceptable(out, result.ndim, dtype):
         raise ValueError(
             "output array is not acceptable (must have the right datatype, number of dimensions, "
             "and be a C-Array)"
         )
-    if out is not None and out.shape != result.shape:
+    if out.shape != result.shape:
         raise ValueError("output array has wrong dimensions")
     delivered = deliver(result, out)
-    return delivered if out is None or out.ndim else delivered[()]  # as NumPy, a scalar
+    return delivered if out.ndim else delivered[()]  # as NumPy, a scalar
+
+
+def _dot(x: DistArray, y: DistArray, dtype: DType) -> DistArray:
+    axis = y.ndim - 1 if y.ndim == 1 else y.ndim - 2
+    if x.shape[-1] != y.shape[axis]:
+        raise _not_aligned(x.shape, y.shape, x.ndim - 1, axis)
+    return _paired(x, y, ((x.ndim - 1, axis),), dtype)
+
+
+def _is_acceptable(out: DistArray | Array, ndim: int, dtype: DType) -> bool:
+    if out.ndim != ndim or out.dtype != dtype:
+        return False
+    if isinstance(out, DistArray):
+        return is_contiguous(out, "C")
+    return bool(out.flags.c_contiguous)
 
 
 def _scaled(x: DistArray, y: DistArray) -> Any:
@@ -123,27 +141,25 @@ def _not_aligned(a: Sequence[int], b: Sequence[int], left: int, right: int) -> V
     )
 
 
-@implements(np.inner)
-@as_numpy_on_one_rank(np.inner, unless=_are_not_vectors)
-def inner(a: Any, b: Any, /) -> Any:
+@implements(np.inner, alone=Alone(unless=_are_not_vectors))
+def inner(a: ArrayLike, b: ArrayLike, /) -> Any:
     """As :func:`numpy.inner`: sum over the last dimension of both."""
     (x, y), _ = read(a, b)
     dtype = probe(np.inner, x.dtype, y.dtype)
     if not x.ndim or not y.ndim:
         return _scaled(x, y)
     if x.shape[-1] != y.shape[-1]:
-        # NumPy says it of the transposed second operand.
+        # NumPy's text is about the transposed second operand.
         flipped = y.shape if y.ndim == 1 else (*y.shape[:-2], y.shape[-1], y.shape[-2])
         raise _not_aligned(x.shape, flipped, x.ndim - 1, max(0, y.ndim - 2))
     return _paired(x, y, ((x.ndim - 1, y.ndim - 1),), dtype)
 
 
-@implements(np.vdot)
-@as_numpy_on_one_rank(np.vdot, unless=_are_not_vectors)
-def vdot(a: Any, b: Any, /) -> Any:
+@implements(np.vdot, alone=Alone(unless=_are_not_vectors))
+def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
     """As :func:`numpy.vdot`: sum of ``conj(a) * b`` over all elements; one allreduce.
 
-    Operands of equal shape are not flattened, so nothing moves where they lie alike.
+    Operands of equal shape are not flattened, so nothing moves where they are laid out alike.
     """
     (x, y), _ = read(a, b)
     dtype = probe(np.vdot, x.dtype, y.dtype)
@@ -155,7 +171,7 @@ def vdot(a: Any, b: Any, /) -> Any:
 
 
 @implements(np.outer)
-def outer(a: Any, b: Any, out: Any = None) -> Any:
+def outer(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
     """As :func:`numpy.outer`; cut as `a` is, or as `b` is."""
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.outer, x.dtype, y.dtype)
@@ -169,7 +185,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
 
 
 @implements(np.linalg.outer)
-def _linalg_outer(x1: Any, x2: Any, /) -> Any:
+def _linalg_outer(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     (x, y), _ = read(x1, x2)
     if x.ndim != 1 or y.ndim != 1:
         raise ValueError(
@@ -180,7 +196,7 @@ def _linalg_outer(x1: Any, x2: Any, /) -> Any:
 
 
 @implements(np.tensordot)
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2) -> Any:
     """As :func:`numpy.tensordot`: sum over pairs of dimensions."""
     (x, y), _ = read(a, b)
     dtype = probe(np.dot, x.dtype, y.dtype)
@@ -188,13 +204,14 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return _paired(x, y, pairs, dtype, scalar=False)
 
 
-def _pairs(a: DistArray, b: DistArray, axes: Any) -> Pairs:
+def _pairs(a: DistArray, b: DistArray, axes: int | Sequence[Any]) -> Pairs:
+    named: Any = axes
     try:
-        iter(axes)
+        iter(named)
     except TypeError:
-        left, right = list(range(-axes, 0)), list(range(axes))
+        left, right = list(range(-named, 0)), list(range(named))
     else:
-        left, right = [list(e) if np.iterable(e) else [e] for e in axes]
+        left, right = [list(e) if np.iterable(e) else [e] for e in named]
     fits = len(left) == len(right) and len(set(left)) == len(left) and len(set(right)) == len(right)
     if fits:
         for d, e in zip(left, right, strict=True):
@@ -206,12 +223,12 @@ def _pairs(a: DistArray, b: DistArray, axes: Any) -> Pairs:
 
 
 @implements(np.linalg.tensordot)
-def _linalg_tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+def _linalg_tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | Sequence[Any] = 2) -> Any:
     return tensordot(x1, x2, axes=axes)
 
 
 @implements(np.kron)
-def kron(a: Any, b: Any) -> Any:
+def kron(a: ArrayLike, b: ArrayLike) -> Any:
     """As :func:`numpy.kron`: each element of `a` times the whole of `b`.
 
     Returns
@@ -221,7 +238,7 @@ def kron(a: Any, b: Any) -> Any:
 
     Cost
     ----
-    `a` stays where it is and `b` becomes whole on every rank, which is less than a rank holds of
+    `a` stays where it is and `b` becomes whole on every rank, which is less than a rank's part of
     the result. If `a` has fewer elements than there are ranks, `b` stays where it is and the
     result is put in order by one exchange.
     """
@@ -241,8 +258,8 @@ def kron(a: Any, b: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _crossed(a: tuple[int, ...], b: tuple[int, ...]) -> Contraction:
-    """All products, the dimensions of the operands in turns."""
+def _crossed(a: Shape, b: Shape) -> Contraction:
+    """The labels of all products, with the dimensions of the operands in turns."""
     first = tuple(range(0, 2 * len(a), 2))
     second = tuple(range(1, 2 * len(a), 2))
     extents = tuple([extent for pair in zip(a, b, strict=True) for extent in pair])

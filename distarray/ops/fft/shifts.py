@@ -1,5 +1,8 @@
-"""fftshift and ifftshift: rolls by half of each dimension."""
+"""fftshift and ifftshift: rolls by half the extent of each dimension."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from operator import neg, pos
 from typing import Any
 
@@ -7,11 +10,12 @@ import numpy as np
 
 from distarray.array import as_distarray, implements
 from distarray.ops.rearranging import roll
+from distarray.typing import ArrayLike, Axes
 
 __all__ = ["fftshift", "ifftshift"]
 
 
-def _shifted(sign: Any, x: Any, axes: Any) -> Any:
+def _shifted(sign: Callable[[int], int], x: ArrayLike, axes: Axes) -> Any:
     x = as_distarray(x)
     if axes is None:
         axes = tuple(range(x.ndim))
@@ -21,8 +25,8 @@ def _shifted(sign: Any, x: Any, axes: Any) -> Any:
     return roll(x, [sign(x.shape[axis] // 2) for axis in axes], axes)
 
 
-@implements(np.fft.fftshift, at=True)
-def fftshift(x: Any, axes: Any = None) -> Any:
+@implements(np.fft.fftshift, at=True, computes=False)
+def fftshift(x: ArrayLike, axes: Axes = None) -> Any:
     """The zero frequency moved to the middle; see :func:`numpy.fft.fftshift`.
 
     Parameters
@@ -45,8 +49,8 @@ def fftshift(x: Any, axes: Any = None) -> Any:
     return _shifted(pos, x, axes)
 
 
-@implements(np.fft.ifftshift, at=True)
-def ifftshift(x: Any, axes: Any = None) -> Any:
+@implements(np.fft.ifftshift, at=True, computes=False)
+def ifftshift(x: ArrayLike, axes: Axes = None) -> Any:
     """The inverse of :func:`fftshift`, from which it differs for odd extents.
 
     See :func:`numpy.fft.ifftshift`; placements and cost are those of :func:`fftshift`.

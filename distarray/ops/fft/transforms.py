@@ -1,14 +1,18 @@
-"""The fourteen transforms under NumPy's names and signatures."""
+"""The fourteen Fourier transforms of :mod:`numpy.fft`."""
 
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.engines.transforming.passes import Request, along_axes, along_axis
+from distarray.engines.transforming.passes import along_axes, along_axis
 from distarray.engines.transforming.transform import transform
 from distarray.layout import Fold
 from distarray.plan.fourier import Kind
+from distarray.typing import ArrayLike, Axes, UfuncOut
 
 __all__ = [
     "fft",
@@ -27,24 +31,30 @@ __all__ = [
     "rfftn",
 ]
 
+#: Which of the two directions is scaled, and how; the inverse by default.
+Norm: TypeAlias = Literal["backward", "ortho", "forward"] | None
+#: Lengths of the transforms along several dimensions.
+Lengths: TypeAlias = Sequence[int] | None
+
 #: A transform of a sum is the sum of the transforms.
 _LINEAR = (Fold.SUM,)
 
 
-def _operands(a: Any, out: Any) -> tuple[DistArray, Any]:
-    out = out[0] if type(out) is tuple and len(out) == 1 else out
-    return as_distarray(a, common_mesh(a, out)), out
+def _operands(a: ArrayLike, out: UfuncOut) -> tuple[DistArray, Any]:
+    given: Any = out[0] if type(out) is tuple and len(out) == 1 else out
+    return as_distarray(a, common_mesh(a, given)), given
 
 
-def _one(kind: Kind, a: Any, n: Any, axis: Any, norm: Any, out: Any) -> Any:
-    x, out = _operands(a, out)
-    request: Request = along_axis(x, kind, n, axis, norm, out)
-    return transform(x, request, out)
+def _one(kind: Kind, a: ArrayLike, n: int | None, axis: int, norm: Norm, out: UfuncOut) -> Any:
+    x, into = _operands(a, out)
+    return transform(x, along_axis(x, kind, n, axis, norm, into), into)
 
 
-def _several(kinds: tuple[Kind, Kind], a: Any, s: Any, axes: Any, norm: Any, out: Any) -> Any:
-    x, out = _operands(a, out)
-    return transform(x, along_axes(x, kinds, s, axes, norm, out), out)
+def _several(
+    kinds: tuple[Kind, Kind], a: ArrayLike, s: Lengths, axes: Axes, norm: Norm, out: UfuncOut
+) -> Any:
+    x, into = _operands(a, out)
+    return transform(x, along_axes(x, kinds, s, axes, norm, into), into)
 
 
 _COMPLEX, _INVERSE = (Kind.FFT, Kind.FFT), (Kind.IFFT, Kind.IFFT)
@@ -52,7 +62,9 @@ _REAL, _REAL_INVERSE = (Kind.FFT, Kind.RFFT), (Kind.IFFT, Kind.IRFFT)
 
 
 @implements(np.fft.fft, through=_LINEAR, at=True)
-def fft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+def fft(
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
+) -> Any:
     """The discrete Fourier transform along a dimension.
 
     Parameters
@@ -101,7 +113,9 @@ def fft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None
 
 
 @implements(np.fft.ifft, through=_LINEAR, at=True)
-def ifft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+def ifft(
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
+) -> Any:
     """The inverse discrete Fourier transform along a dimension; see :func:`numpy.fft.ifft`.
 
     Placements and cost are those of :func:`fft`.
@@ -110,7 +124,9 @@ def ifft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = Non
 
 
 @implements(np.fft.rfft, through=_LINEAR, at=True)
-def rfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+def rfft(
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
+) -> Any:
     """Half of the spectrum of real numbers along a dimension; see :func:`numpy.fft.rfft`.
 
     Placements and cost are those of :func:`fft`.
@@ -119,7 +135,9 @@ def rfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = Non
 
 
 @implements(np.fft.irfft, through=_LINEAR, at=True)
-def irfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+def irfft(
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
+) -> Any:
     """Real numbers of half of their spectrum; see :func:`numpy.fft.irfft`.
 
     Placements and cost are those of :func:`fft`.
@@ -128,7 +146,9 @@ def irfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = No
 
 
 @implements(np.fft.hfft, through=_LINEAR, at=True)
-def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+def hfft(
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
+) -> Any:
     """The spectrum of a signal symmetric along a dimension; see :func:`numpy.fft.hfft`.
 
     Placements and cost are those of :func:`fft`.
@@ -137,7 +157,9 @@ def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = Non
 
 
 @implements(np.fft.ihfft, through=_LINEAR, at=True)
-def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+def ihfft(
+    a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
+) -> Any:
     """The inverse of :func:`hfft`: half of the signal; see :func:`numpy.fft.ihfft`.
 
     Placements and cost are those of :func:`fft`.
@@ -146,7 +168,9 @@ def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = No
 
 
 @implements(np.fft.fftn, through=_LINEAR, at=True)
-def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+def fftn(
+    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: UfuncOut = None
+) -> Any:
     """The discrete Fourier transform along several dimensions.
 
     Parameters
@@ -191,7 +215,9 @@ def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = N
 
 
 @implements(np.fft.ifftn, through=_LINEAR, at=True)
-def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+def ifftn(
+    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: UfuncOut = None
+) -> Any:
     """The inverse discrete Fourier transform along several dimensions; see :func:`numpy.fft.ifftn`.
 
     Placements and cost are those of :func:`fftn`.
@@ -200,7 +226,9 @@ def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = 
 
 
 @implements(np.fft.rfftn, through=_LINEAR, at=True)
-def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+def rfftn(
+    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: UfuncOut = None
+) -> Any:
     """The transform of real numbers along several dimensions; see :func:`numpy.fft.rfftn`.
 
     Placements and cost are those of :func:`fftn`.
@@ -209,7 +237,9 @@ def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = 
 
 
 @implements(np.fft.irfftn, through=_LINEAR, at=True)
-def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+def irfftn(
+    a: ArrayLike, s: Lengths = None, axes: Axes = None, norm: Norm = None, out: UfuncOut = None
+) -> Any:
     """The inverse of :func:`rfftn`; see :func:`numpy.fft.irfftn`.
 
     Placements and cost are those of :func:`fftn`.
@@ -218,7 +248,9 @@ def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any =
 
 
 @implements(np.fft.fft2, through=_LINEAR, at=True)
-def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+def fft2(
+    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: UfuncOut = None
+) -> Any:
     """The discrete Fourier transform along two dimensions; see :func:`numpy.fft.fft2`.
 
     Placements and cost are those of :func:`fftn`.
@@ -227,7 +259,9 @@ def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any
 
 
 @implements(np.fft.ifft2, through=_LINEAR, at=True)
-def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+def ifft2(
+    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: UfuncOut = None
+) -> Any:
     """The inverse discrete Fourier transform along two dimensions; see :func:`numpy.fft.ifft2`.
 
     Placements and cost are those of :func:`fftn`.
@@ -236,7 +270,9 @@ def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: An
 
 
 @implements(np.fft.rfft2, through=_LINEAR, at=True)
-def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+def rfft2(
+    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: UfuncOut = None
+) -> Any:
     """The transform of real numbers along two dimensions; see :func:`numpy.fft.rfft2`.
 
     Placements and cost are those of :func:`fftn`.
@@ -245,7 +281,9 @@ def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: An
 
 
 @implements(np.fft.irfft2, through=_LINEAR, at=True)
-def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+def irfft2(
+    a: ArrayLike, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None, out: UfuncOut = None
+) -> Any:
     """The inverse of :func:`rfft2`; see :func:`numpy.fft.irfft2`.
 
     Placements and cost are those of :func:`fftn`.

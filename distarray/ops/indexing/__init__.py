@@ -1,25 +1,25 @@
 """Indexing and selection under NumPy's names; :mod:`distarray.engines.indexing` does the work."""
 
 from distarray.ops.indexing import (
-    along,
     conditions,
     diagonals,
-    getset,
+    getitem,
+    multi_index,
     nonzeros,
-    positions,
-    selection,
     take,
+    take_along_axis,
     triangles,
+    where,
 )
 
 __all__ = [
-    "along",
     "conditions",
     "diagonals",
-    "getset",
+    "getitem",
+    "multi_index",
     "nonzeros",
-    "positions",
-    "selection",
     "take",
+    "take_along_axis",
     "triangles",
+    "where",
 ]

@@ -1,4 +1,6 @@
-"""What a condition selects, read and written: ``compress``, ``extract``, ``place``, ``putmask``."""
+"""compress, extract, place and putmask: elements that a condition selects, read and written."""
+
+from __future__ import annotations
 
 from typing import Any
 
@@ -14,7 +16,7 @@ from distarray.array import (
     to_layout,
     wrap,
 )
-from distarray.array.one_rank import as_numpy_on_one_rank, names_scalar
+from distarray.array.one_rank import Alone, names_scalar
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import as_axis
 from distarray.comm import DeviceMesh
@@ -24,21 +26,20 @@ from distarray.engines.indexing.values import as_values, check_array, is_scalar,
 from distarray.engines.reshaping import in_line, refitted
 from distarray.layout import Layout
 from distarray.ops.indexing.nonzeros import flatnonzero
-from distarray.ops.indexing.selection import copyto
 from distarray.ops.indexing.take import finished, take
-from distarray.typing import Array
+from distarray.ops.indexing.where import copyto
+from distarray.typing import Array, ArrayLike, Out
 
 __all__ = ["compress", "extract", "place", "putmask"]
 
 
-def _as_mask(condition: Any, mesh: DeviceMesh) -> DistArray:
+def _as_mask(condition: ArrayLike, mesh: DeviceMesh) -> Any:
     mask = as_distarray(condition, mesh)
     return mask if mask.dtype == bool else mask.astype(bool)
 
 
-@implements(np.compress)
-@as_numpy_on_one_rank(np.compress, by_size=True)
-def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
+@implements(np.compress, computes=False, alone=Alone(by_size=True))
+def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: Out = None) -> Any:
     """The slices along an axis for which a 1-d condition holds.
 
     Parameters
@@ -73,7 +74,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     extent = x.shape[axis]
     if mask.size > extent:
         beyond = flatnonzero(mask[extent:])
-        if beyond.size and 0 in x.shape[:axis]:  # NumPy does not look then
+        if beyond.size and 0 in x.shape[:axis]:  # NumPy does not look at the indices then
             shape = (*x.shape[:axis], int(np.count_nonzero(mask)), *x.shape[axis + 1 :])
             return finished(
                 wrap(np.empty(shape, x.dtype), Layout.replicated(shape, mesh.shape), mesh), out
@@ -87,14 +88,14 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     return finished(masks.select(x, (axis,), mask, axis), out)
 
 
-@implements(np.extract)
-def extract(condition: Any, arr: Any) -> DistArray:
+@implements(np.extract, computes=False)
+def extract(condition: ArrayLike, arr: ArrayLike) -> DistArray:
     """The elements for which a condition of the same shape holds, in C order.
 
     Parameters
     ----------
     condition : array_like or DistArray of bool
-        Condition; if its shape is another, both are read in C order.
+        If its shape is another, both are read in C order.
     arr : DistArray or array_like
         The array.
 
@@ -116,8 +117,8 @@ def extract(condition: Any, arr: Any) -> DistArray:
 
 
 @implements(np.place, at=True)
-def place(arr: DistArray, mask: Any, vals: Any) -> None:
-    """Write values in turn into the elements that a mask selects, from the front again if few.
+def place(arr: DistArray, mask: ArrayLike, vals: ArrayLike) -> None:
+    """Write values in turn into the elements that a mask selects; too few values are repeated.
 
     Parameters
     ----------
@@ -130,7 +131,7 @@ def place(arr: DistArray, mask: Any, vals: Any) -> None:
 
     Cost
     ----
-    None for one value and a mask that lies as the array; else as ``arr[mask] = values``.
+    None for one value and a mask laid out as the array; else as ``arr[mask] = values``.
     """
     check_array(arr, "place")
     mesh = common_mesh(arr, mask, vals)
@@ -150,8 +151,8 @@ def place(arr: DistArray, mask: Any, vals: Any) -> None:
     masks.write(x, range(x.ndim), chosen, 0, values)
 
 
-def _mask_like(x: DistArray, mask: Any, name: str) -> DistArray:
-    """A mask of as many elements, in the shape of an array and where that is."""
+def _mask_like(x: DistArray, mask: ArrayLike, name: str) -> Any:
+    """A mask of as many elements, in the shape and the layout of an array."""
     chosen: Any = _as_mask(plain(mask), x.mesh)
     if chosen.size != x.size:
         raise ValueError(f"{name}: mask and data must be the same size")
@@ -160,10 +161,10 @@ def _mask_like(x: DistArray, mask: Any, name: str) -> DistArray:
     return to_layout(chosen, Layout.from_cuts(x.layout.cuts, x.mesh.shape))
 
 
-def _safe_values(values: Any, x: DistArray) -> Any:
-    """Values that these functions, unlike assignment, take only if no cast can change them.
+def _safe_values(values: ArrayLike, x: DistArray) -> Any:
+    """Values as an array; refused, unlike in assignment, if a cast could change them.
 
-    Scalars are cast all the same, as in NumPy.
+    Scalars are cast in any case, as in NumPy.
     """
     kind = getattr(values, "dtype", x.dtype)
     if not is_scalar(values) and not np.can_cast(kind, x.dtype, "safe"):
@@ -174,7 +175,7 @@ def _safe_values(values: Any, x: DistArray) -> Any:
 
 
 def _in_turn(values: Array, mask: DistArray) -> DistArray:
-    """The value for each element that a mask selects, laid out as those."""
+    """The value for each element that a mask selects, laid out as these elements."""
     mesh = mask.mesh
     packing = Packing(mask.block, mask.layout.cuts, mesh)
     layout = Layout.from_cuts([packing.cut], mesh.shape)
@@ -184,10 +185,9 @@ def _in_turn(values: Array, mask: DistArray) -> DistArray:
     return result
 
 
-@implements(np.putmask, at=True)
-@as_numpy_on_one_rank(np.putmask, unless=lambda a, *_, **__: names_scalar(a))
-def putmask(a: DistArray, /, mask: Any, values: Any) -> None:
-    """Write, where a mask holds, the value at the same place in C order; few values are repeated.
+@implements(np.putmask, at=True, alone=Alone(unless=lambda a, *_, **__: names_scalar(a)))
+def putmask(a: DistArray, /, mask: ArrayLike, values: ArrayLike) -> None:
+    """Write, where a mask holds, the value at the same position; too few values are repeated.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def putmask(a: DistArray, /, mask: Any, values: Any) -> None:
 
     Cost
     ----
-    None if mask and values lie as the array, or there is one value.
+    None if mask and values are laid out as the array, or there is one value.
     """
     check_array(a, "putmask")
     mesh = common_mesh(a, mask, values)
@@ -212,18 +212,19 @@ def putmask(a: DistArray, /, mask: Any, values: Any) -> None:
         copyto(x, _repeated(source, x), "unsafe", chosen)
 
 
-def _repeated(values: Any, x: DistArray) -> Any:
+def _repeated(values: DistArray | Array, x: DistArray) -> Any:
     """Values in the shape of `x`, repeated if they are few; a single one as a scalar."""
     if values.size == 1:
         return np.reshape(values, ())
     if values.size == x.size:
-        same = isinstance(values, DistArray)
-        return refitted(values, x.shape) if same else np.reshape(values, x.shape)
+        if isinstance(values, DistArray):
+            return refitted(values, x.shape)
+        return np.reshape(values, x.shape)
     return values if values.shape == x.shape else _at_places(in_line(values), x)
 
 
 def _at_places(values: Array, x: DistArray) -> DistArray:
-    """For each element of `x` the value at its position in C order, modulo their number."""
+    """The value for each element of `x`: that at its position in C order, modulo their number."""
     layout = Layout.from_cuts(x.layout.cuts, x.layout.mesh_shape)
 
     def number(section: tuple[slice, ...]) -> Array:

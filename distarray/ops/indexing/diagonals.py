@@ -1,4 +1,6 @@
-"""Diagonals: read as views where the layout allows it, written and made where they lie."""
+"""Diagonals: read as views where the layout allows it, written and made on their ranks."""
+
+from __future__ import annotations
 
 import operator
 from functools import lru_cache
@@ -8,27 +10,28 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, default_layout, implements, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
+from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
 from distarray.engines.indexing.gather import fetch
-from distarray.engines.indexing.located import Located, local_part
+from distarray.engines.indexing.located import Located, block_in
 from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.values import as_values
 from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Layout
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["diag", "diagflat", "diagonal", "fill_diagonal"]
 
 
-@implements(np.linalg.diagonal, at=True)
-def last_diagonal(x: Any, /, *, offset: int = 0) -> DistArray:
+@implements(np.linalg.diagonal, at=True, computes=False)
+def last_diagonal(x: ArrayLike, /, *, offset: int = 0) -> DistArray:
     """The diagonals of the last two dimensions; see :func:`diagonal`."""
     return diagonal(x, offset, -2, -1)
 
 
-@implements(np.diagonal, at=True)
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> DistArray:
+@implements(np.diagonal, at=True, computes=False)
+def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> DistArray:
     """The diagonal of two axes, along a new last axis.
 
     Parameters
@@ -38,12 +41,12 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> DistArr
     offset : int
         How far the diagonal is above the main one.
     axis1, axis2 : int
-        Its axes.
+        The two axes.
 
     Returns
     -------
     DistArray
-        Read-only, as NumPy's; a view if one of the axes alone is cut. It is cut as that axis.
+        Read-only, as NumPy's. If at most one of the axes is cut, a view that is cut as this axis.
 
     Cost
     ----
@@ -78,7 +81,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> DistArr
 def _geometry(
     layout: Layout, offset: int, first: int, second: int
 ) -> tuple[tuple[int, int], int, Layout | None]:
-    """Where a diagonal begins, how long it is, and its layout; None if both of its axes are cut."""
+    """Start and length of a diagonal, and its layout; None if both of its axes are cut."""
     down, right = max(0, -offset), max(0, offset)
     length = max(0, min(layout.shape[first] - down, layout.shape[second] - right))
     cuts = layout.cuts[first], layout.cuts[second]
@@ -89,9 +92,8 @@ def _geometry(
     return (down, right), length, layout.with_cuts([*rest, cut])
 
 
-@implements(np.diag, at=True)
-@as_numpy_on_one_rank(np.diag)
-def diag(v: Any, k: int = 0) -> DistArray:
+@implements(np.diag, at=True, computes=False, alone=Alone())
+def diag(v: ArrayLike, k: int = 0) -> DistArray:
     """The diagonal of a matrix, or the matrix with a given diagonal.
 
     Parameters
@@ -99,7 +101,7 @@ def diag(v: Any, k: int = 0) -> DistArray:
     v : DistArray or array_like
         Of two dimensions or one.
     k : int
-        Which diagonal.
+        How far the diagonal is above the main one.
 
     Returns
     -------
@@ -112,7 +114,7 @@ def diag(v: Any, k: int = 0) -> DistArray:
     None for a matrix of a replicated or main diagonal; otherwise one exchange of at most `k`
     elements a rank. For a diagonal as :func:`numpy.diagonal`.
     """
-    x = as_distarray(v)
+    x: Any = as_distarray(v)
     if x.ndim == 2:
         return diagonal(x, k)
     if x.ndim != 1:
@@ -126,7 +128,7 @@ def diag(v: Any, k: int = 0) -> DistArray:
         rows = cut if not k else Cut.chunked(size, cut.mesh_dims, cut.radix)
     layout = Layout.from_cuts([rows, Cut.whole(size)], mesh.shape)
     wanted = Layout.from_cuts([rows.view(down, 1, x.size)], mesh.shape)
-    values = local_part(x, wanted, mesh)
+    values = block_in(x, wanted, mesh)
     block = mesh.xp.zeros(layout.local_shape(mesh.coords), x.dtype)
     first = wanted.section(mesh.coords)[0][0] + down
     place = mesh.xp.arange(first, first + len(values))
@@ -134,9 +136,8 @@ def diag(v: Any, k: int = 0) -> DistArray:
     return wrap(block, layout, mesh)
 
 
-@implements(np.diagflat)
-@as_numpy_on_one_rank(np.diagflat)
-def diagflat(v: Any, k: int = 0) -> DistArray:
+@implements(np.diagflat, computes=False, alone=Alone())
+def diagflat(v: ArrayLike, k: int = 0) -> DistArray:
     """The matrix with the elements of an array, in C order, on a diagonal; as :func:`numpy.diag`.
 
     Cost
@@ -147,9 +148,8 @@ def diagflat(v: Any, k: int = 0) -> DistArray:
     return result
 
 
-@implements(np.fill_diagonal, at=True)
-@as_numpy_on_one_rank(np.fill_diagonal)
-def fill_diagonal(a: DistArray, val: Any, wrap: bool = False) -> None:
+@implements(np.fill_diagonal, at=True, alone=Alone())
+def fill_diagonal(a: DistArray, val: ArrayLike, wrap: bool = False) -> None:
     """Write into the main diagonal, in place.
 
     Parameters
@@ -157,13 +157,13 @@ def fill_diagonal(a: DistArray, val: Any, wrap: bool = False) -> None:
     a : DistArray
         At least two dimensions, all of one length if more than two.
     val : scalar or array_like or DistArray
-        Values in turn, in C order, from the front again if there are too few.
+        Values in turn, in C order; too few are repeated.
     wrap : bool
-        Whether the diagonal begins anew below a square of a tall matrix.
+        Whether the diagonal begins again below each square of a tall matrix.
 
     Cost
     ----
-    None, unless `val` is sharded: it is then brought to every rank, as each may need any of it.
+    None, unless `val` is sharded: it is then sent to every rank, as each may need any part of it.
     """
     mesh = common_mesh(a, val)
     x = as_distarray(a, mesh)
@@ -171,9 +171,10 @@ def fill_diagonal(a: DistArray, val: Any, wrap: bool = False) -> None:
         raise ValueError("array must be at least 2-d")
     if x.ndim > 2 and len(set(x.shape)) > 1:
         raise ValueError("All dimensions of input must be of equal length")
+    refuse_read_only(x.block, "underlying array is read-only")
     values: Any = in_line(as_values(val, x.dtype))
     if isinstance(values, DistArray):
-        values = local_part(values, Layout.replicated(values.shape, mesh.shape), mesh)
+        values = block_in(values, Layout.replicated(values.shape, mesh.shape), mesh)
     if not values.size or not x.layout.holds(mesh.coords):
         return
     number, places = _own_diagonal(x, wrap)
@@ -182,7 +183,7 @@ def fill_diagonal(a: DistArray, val: Any, wrap: bool = False) -> None:
 
 
 def _own_diagonal(x: DistArray, wrap: bool) -> tuple[Array, list[Array]]:
-    """Which elements of the main diagonal this rank owns, and where in its block."""
+    """The numbers of the elements of the main diagonal that this rank owns; their local indices."""
     section = x.layout.section(x.mesh.coords)
     if x.ndim > 2:
         number = np.arange(max([a for a, _ in section]), min([b for _, b in section]))

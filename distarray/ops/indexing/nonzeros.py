@@ -1,19 +1,20 @@
-"""Where an array is not zero."""
+"""nonzero, flatnonzero and argwhere: positions of the elements that are not zero."""
 
-from typing import Any
+from __future__ import annotations
 
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, implements, wrap
 from distarray.engines.indexing.masks import coordinates
 from distarray.layout import Cut, Layout
+from distarray.typing import ArrayLike
 
 __all__ = ["argwhere", "flatnonzero", "nonzero"]
 
 
-@implements(np.nonzero)
-def nonzero(a: Any) -> tuple[DistArray, ...]:
-    """The positions of the elements that are not zero, an array a dimension, in C order.
+@implements(np.nonzero, computes=False)
+def nonzero(a: ArrayLike) -> tuple[DistArray, ...]:
+    """The positions of the elements that are not zero, one array a dimension, in C order.
 
     Parameters
     ----------
@@ -23,13 +24,13 @@ def nonzero(a: Any) -> tuple[DistArray, ...]:
     Returns
     -------
     tuple of DistArray
-        Cut into blocks as long as each rank has such elements if the leading dimension alone is
-        cut; else cut evenly.
+        If the leading dimension alone is cut, each rank has the positions of its own elements; else
+        they are cut evenly.
 
     Cost
     ----
     One allgather of a number if the leading dimension alone is cut. Otherwise the positions are
-    counted out and exchanged, see :class:`~distarray.engines.indexing.packing.Packing`.
+    counted and exchanged, see :class:`~distarray.engines.indexing.packing.Packing`.
     """
     x = as_distarray(a)
     if not x.ndim:
@@ -46,8 +47,8 @@ def nonzero(a: Any) -> tuple[DistArray, ...]:
     return coordinates(x)
 
 
-@implements(np.flatnonzero)
-def flatnonzero(a: Any) -> DistArray:
+@implements(np.flatnonzero, computes=False)
+def flatnonzero(a: ArrayLike) -> DistArray:
     """The positions in the flattened array of the elements that are not zero.
 
     Parameters
@@ -72,9 +73,9 @@ def flatnonzero(a: Any) -> DistArray:
     return wrap(total, found[0].layout, x.mesh)
 
 
-@implements(np.argwhere)
-def argwhere(a: Any) -> DistArray:
-    """The positions of the elements that are not zero, a row each.
+@implements(np.argwhere, computes=False)
+def argwhere(a: ArrayLike) -> DistArray:
+    """The positions of the elements that are not zero, one row each.
 
     Parameters
     ----------

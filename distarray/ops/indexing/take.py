@@ -1,4 +1,6 @@
-"""Functions that read and write elements by position: ``take`` and ``put``."""
+"""take and put: elements read and written by position."""
+
+from __future__ import annotations
 
 from math import prod
 from typing import Any
@@ -7,7 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import as_axis
 from distarray.engines.indexing.gather import fetch
@@ -16,25 +18,28 @@ from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.scatter import store
 from distarray.engines.indexing.values import Values, as_values, check_array, is_scalar, plain
 from distarray.engines.reshaping import in_line
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, Casting, Out
 
 __all__ = ["finished", "flat_rows", "put", "take"]
 
-#: Positions up to which NumPy's own function writes faster than ours on one rank.
+#: The number of positions up to which NumPy's own function writes faster than ours on one rank.
 _FEW = 1 << 14
 
 
-def _names_many(a: Any, ind: Any, *args: Any, **kwargs: Any) -> bool:
-    """Whether positions are many, or cut as many are."""
+def _names_many(a: ArrayLike, ind: ArrayLike, *_: Any, **__: Any) -> bool:
+    """Whether there are many positions, or they are cut."""
     if isinstance(ind, DistArray):
         return ind.size > _FEW or not ind.layout.is_replicated
     return isinstance(ind, np.ndarray) and ind.size > _FEW
 
 
-@implements(np.take)
-@as_numpy_on_one_rank(np.take, by_size=True)
+@implements(np.take, computes=False, alone=Alone(by_size=True))
 def take(
-    a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+    a: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = None,
+    out: Out = None,
+    mode: str = "raise",
 ) -> Any:
     """Elements by position along an axis, or in the flattened array.
 
@@ -82,7 +87,7 @@ def take(
     return finished(result, out)
 
 
-def finished(result: DistArray, out: Any) -> Any:
+def finished(result: DistArray, out: DistArray | Array | None) -> Any:
     """A result as NumPy returns it: a scalar if it has no dimensions, or written into `out`."""
     if out is None:
         if not result.ndim:
@@ -99,20 +104,21 @@ def finished(result: DistArray, out: Any) -> Any:
     return out
 
 
-def _named_mode(mode: Any) -> str:
+def _named_mode(mode: str | int | bytes | None) -> str:
     """What to do with positions out of bounds: NumPy takes None, numbers and bytes as well."""
     if mode is None:
         return "raise"
     if isinstance(mode, str) and mode in ("raise", "wrap", "clip"):
         return mode
-    np.choose(0, [0], mode=mode)  # NumPy's error
+    given: Any = mode
+    np.choose(0, [0], mode=given)  # NumPy's error
     try:
-        return "clip" if np.choose(4, [0, 1, 2], mode=mode) == 2 else "wrap"
+        return "clip" if np.choose(4, [0, 1, 2], mode=given) == 2 else "wrap"
     except ValueError:
         return "raise"
 
 
-def _positions(indices: Any, casting: Any) -> Array:
+def _positions(indices: ArrayLike, casting: Casting) -> Array:
     """Index arrays as NumPy's functions read them: what is no array is converted."""
     if not isinstance(indices, (DistArray, np.ndarray, np.generic)):
         return np.array(indices, np.intp)
@@ -139,9 +145,8 @@ def flat_rows(
     return rows, Located(blocks, found.layout)
 
 
-@implements(np.put, at=True)
-@as_numpy_on_one_rank(np.put, unless=_names_many)
-def put(a: DistArray, ind: Any, v: Any, mode: str = "raise") -> None:
+@implements(np.put, at=True, alone=Alone(unless=_names_many))
+def put(a: DistArray, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None:
     """Write values at positions in the flattened array; too few values are repeated.
 
     Parameters
@@ -181,8 +186,8 @@ def put(a: DistArray, ind: Any, v: Any, mode: str = "raise") -> None:
     store(rows, found, Values(values, index.shape, 0, 1))
 
 
-def _first_outside(index: Any, size: int) -> int:
-    """How many positions there are before the first one that is out of bounds."""
+def _first_outside(index: DistArray | Array, size: int) -> int:
+    """The number of positions before the first one that is out of bounds."""
     return int(np.argmax((index < -size) | (index >= size)))
 
 

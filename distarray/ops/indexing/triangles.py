@@ -1,20 +1,24 @@
 """Triangles of matrices, and the positions of their elements."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from math import floor
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, implements, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.engines.indexing.masks import coordinates
 from distarray.layout import Layout
 from distarray.ops.creation import triangle
+from distarray.typing import ArrayLike
 
 __all__ = ["diag_indices_from", "tril", "tril_indices_from", "triu", "triu_indices_from"]
 
 
-def _triangle(function: Any, m: Any, k: int) -> DistArray:
+def _triangle(function: Callable[..., Any], m: ArrayLike, k: int) -> DistArray:
     x: Any = as_distarray(m)
     if not x.ndim:
         function(np.zeros(()), k)  # NumPy's error
@@ -31,8 +35,8 @@ def _triangle(function: Any, m: Any, k: int) -> DistArray:
     return wrap(part, x.layout, x.mesh)
 
 
-@implements(np.tril, at=True)
-def tril(m: Any, k: int = 0) -> DistArray:
+@implements(np.tril, at=True, computes=False)
+def tril(m: ArrayLike, k: int = 0) -> DistArray:
     """The elements on and below a diagonal of the last two axes; zero above it.
 
     Parameters
@@ -54,8 +58,8 @@ def tril(m: Any, k: int = 0) -> DistArray:
     return _triangle(np.tril, m, k)
 
 
-@implements(np.triu, at=True)
-def triu(m: Any, k: int = 0) -> DistArray:
+@implements(np.triu, at=True, computes=False)
+def triu(m: ArrayLike, k: int = 0) -> DistArray:
     """The elements on and above a diagonal of the last two axes; zero below it.
 
     Parameters
@@ -77,7 +81,7 @@ def triu(m: Any, k: int = 0) -> DistArray:
     return _triangle(np.triu, m, k)
 
 
-def _indices(arr: Any, k: int, function: Any) -> tuple[DistArray, ...]:
+def _indices(arr: ArrayLike, k: int, function: Callable[..., Any]) -> tuple[DistArray, ...]:
     """Positions of a triangle, where the elements of `arr` are that they name."""
     x = as_distarray(arr)
     if x.ndim != 2:
@@ -87,9 +91,8 @@ def _indices(arr: Any, k: int, function: Any) -> tuple[DistArray, ...]:
     return coordinates(function(wrap(ones, layout, x.mesh), k))
 
 
-@implements(np.tril_indices_from)
-@as_numpy_on_one_rank(np.tril_indices_from)
-def tril_indices_from(arr: Any, k: int = 0) -> tuple[DistArray, ...]:
+@implements(np.tril_indices_from, computes=False, alone=Alone())
+def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[DistArray, ...]:
     """The positions of the elements on and below a diagonal of a matrix, in C order.
 
     Cost
@@ -99,9 +102,8 @@ def tril_indices_from(arr: Any, k: int = 0) -> tuple[DistArray, ...]:
     return _indices(arr, k, tril)
 
 
-@implements(np.triu_indices_from)
-@as_numpy_on_one_rank(np.triu_indices_from)
-def triu_indices_from(arr: Any, k: int = 0) -> tuple[DistArray, ...]:
+@implements(np.triu_indices_from, computes=False, alone=Alone())
+def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[DistArray, ...]:
     """The positions of the elements on and above a diagonal of a matrix, in C order.
 
     Cost
@@ -111,8 +113,8 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[DistArray, ...]:
     return _indices(arr, k, triu)
 
 
-@implements(np.diag_indices_from)
-def diag_indices_from(arr: Any) -> tuple[DistArray, ...]:
+@implements(np.diag_indices_from, computes=False)
+def diag_indices_from(arr: ArrayLike) -> tuple[DistArray, ...]:
     """The positions of the main diagonal of an array whose dimensions are of one length.
 
     Cost

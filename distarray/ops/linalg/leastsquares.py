@@ -1,11 +1,14 @@
 """Least squares and pseudo-inverses."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray, call, implements, movement
+from distarray.comm.agree import agreed
 from distarray.engines.factoring import small
 from distarray.engines.factoring.householder import factored
 from distarray.engines.factoring.repeatable import repeatable
@@ -14,6 +17,7 @@ from distarray.layout import Cut
 from distarray.ops.linalg.qr import is_tall, rows_of, triangle_of
 from distarray.ops.linalg.svd import SQUARE_BYTES, adjoint, svd
 from distarray.ops.ufuncs import call_ufunc
+from distarray.typing import ArrayLike
 
 __all__ = ["lstsq", "pinv"]
 
@@ -22,7 +26,7 @@ LinAlgError = np.linalg.LinAlgError
 
 @implements(np.linalg.lstsq)
 @repeatable(np.linalg.lstsq, 2)
-def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None) -> Any:
     """As :func:`numpy.linalg.lstsq`, rank-deficient matrices included.
 
     Parameters
@@ -96,7 +100,7 @@ def _by_triangle(a: DistArray, b: DistArray, rcond: float) -> Any:
     else:
         whole = layout.with_cuts([layout.cuts[0], Cut.whole(both.shape[1])])
         r = triangle_of(factored(both, whole, mesh), work).full()
-    found = small.agreed(mesh, lambda: np.linalg.lstsq(r[:n, :n], r[:n, n:], rcond))
+    found = agreed(mesh.group, lambda: np.linalg.lstsq(r[:n, :n], r[:n, n:], rcond))
     x, _, rank, s = found
     outside = np.sum(np.abs(r[n:, n:]) ** 2, axis=0) if rank == n else np.empty(0)
     real = small.real_type(dtype)
@@ -140,7 +144,13 @@ def _by_values(a: DistArray, b: DistArray, rcond: float) -> Any:
 
 
 @implements(np.linalg.pinv)
-def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
+def pinv(
+    a: ArrayLike,
+    rcond: ArrayLike | None = None,
+    hermitian: bool = False,
+    *,
+    rtol: ArrayLike = np._NoValue,
+) -> Any:
     """As :func:`numpy.linalg.pinv`: from the singular value decomposition.
 
     Returns

@@ -1,5 +1,7 @@
 """Norms of vectors and matrices, of what each rank has, with one fold across the ranks."""
 
+from __future__ import annotations
+
 from functools import partial
 from math import inf
 from typing import Any
@@ -8,23 +10,25 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, call, implements, wrap
-from distarray.array.one_rank import as_numpy_on_one_rank
+from distarray.array.one_rank import Alone
 from distarray.config import config
 from distarray.engines.factoring import small
 from distarray.ops.linalg.svd import svdvals
 from distarray.ops.ufuncs import call_ufunc
+from distarray.typing import ArrayLike, Axis
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]
 
 
-def _has_dimensions(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> bool:
+def _has_dimensions(
+    x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False
+) -> bool:
     """Whether the norm is cut as the array is, or needs the singular values of a matrix."""
     return axis is not None or keepdims or ord in (2, -2, "nuc")
 
 
-@implements(np.linalg.norm)
-@as_numpy_on_one_rank(np.linalg.norm, unless=_has_dimensions)
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+@implements(np.linalg.norm, alone=Alone(unless=_has_dimensions))
+def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
     """As :func:`numpy.linalg.norm`: every `ord`, of vectors and of matrices.
 
     Parameters
@@ -87,7 +91,7 @@ def _squares(a: DistArray) -> Any:
     return call_ufunc(np.sqrt, total)
 
 
-def _axes(axis: Any, ndim: int) -> tuple[Any, ...]:
+def _axes(axis: Axis, ndim: int) -> tuple[Any, ...]:
     if axis is None:
         return tuple(range(ndim))
     if isinstance(axis, tuple):
@@ -167,13 +171,13 @@ def _of_values(a: DistArray, ord: Any, row: int, column: int) -> Any:
 
 
 @implements(np.linalg.matrix_norm)
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     """As :func:`numpy.linalg.matrix_norm`; see :func:`norm`."""
     return norm(x, axis=(-2, -1), keepdims=keepdims, ord=ord)
 
 
 @implements(np.linalg.vector_norm)
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """As :func:`numpy.linalg.vector_norm`.
 
     Several axes are reduced as they are, without flattening them, so that nothing moves.

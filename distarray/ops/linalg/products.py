@@ -1,6 +1,9 @@
 """Products of several matrices, and of vectors in space."""
 
+from __future__ import annotations
+
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,13 +12,13 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray, as_distarray, call, common_mesh, implements, wrap
 from distarray.engines.factoring import small
 from distarray.engines.reshaping import in_line
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, Out
 
 __all__ = ["cross", "multi_dot"]
 
 
 @implements(np.linalg.multi_dot)
-def multi_dot(arrays: Any, *, out: Any = None) -> Any:
+def multi_dot(arrays: Sequence[ArrayLike], *, out: Out = None) -> Any:
     """As :func:`numpy.linalg.multi_dot`: the product of several matrices in the cheapest order.
 
     Parameters
@@ -73,7 +76,7 @@ def _order(extents: list[int]) -> _Order:
     return best[0, count - 1][1]
 
 
-def _product(factors: list[DistArray], order: _Order, out: Any = None) -> DistArray:
+def _product(factors: list[DistArray], order: _Order, out: Out = None) -> DistArray:
     if order is None:
         return factors[0]
     split, left, right = order
@@ -87,7 +90,7 @@ def _product(factors: list[DistArray], order: _Order, out: Any = None) -> DistAr
 
 
 @implements(np.linalg.cross)
-def _linalg_cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def _linalg_cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Any:
     a, b = small.read(x1, x2)
     if a.shape[axis] != 3 or b.shape[axis] != 3:
         raise ValueError(
@@ -99,8 +102,8 @@ def _linalg_cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 @implements(np.cross)
 def cross(
-    a: Any,
-    b: Any,
+    a: ArrayLike,
+    b: ArrayLike,
     axisa: int = -1,
     axisb: int = -1,
     axisc: int = -1,

@@ -1,5 +1,7 @@
 """QR factorization: at once, stackwise, of tall, of short and of all other matrices."""
 
+from __future__ import annotations
+
 import warnings
 from functools import partial
 from typing import Any
@@ -13,7 +15,7 @@ from distarray.engines.factoring.householder import Factored, by_rows, factored
 from distarray.engines.factoring.repeatable import repeatable
 from distarray.engines.factoring.tsqr import MOST_COLUMNS, TallQR
 from distarray.layout import Layout, Replicate
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["is_tall", "orthogonal", "qr", "rows_of", "tall_qr", "triangle_of"]
 
@@ -28,7 +30,7 @@ SHORT_BYTES = 1 << 21
 
 @implements(np.linalg.qr)
 @repeatable(np.linalg.qr)
-def qr(a: Any, mode: str = "reduced") -> Any:
+def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     """As :func:`numpy.linalg.qr`, with LAPACK's signs on any number of ranks.
 
     Parameters

@@ -1,5 +1,7 @@
 """What the singular values tell: matrix_rank and cond."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 
@@ -11,6 +13,7 @@ from distarray.engines.factoring.repeatable import repeatable
 from distarray.ops.linalg.norms import norm
 from distarray.ops.linalg.svd import svd
 from distarray.ops.ufuncs import call_ufunc
+from distarray.typing import ArrayLike
 
 __all__ = ["cond", "matrix_rank"]
 
@@ -19,7 +22,13 @@ LinAlgError = np.linalg.LinAlgError
 
 @implements(np.linalg.matrix_rank)
 @repeatable(np.linalg.matrix_rank)
-def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+def matrix_rank(
+    A: ArrayLike,
+    tol: ArrayLike | None = None,
+    hermitian: bool = False,
+    *,
+    rtol: ArrayLike | None = None,
+) -> Any:
     """As :func:`numpy.linalg.matrix_rank`.
 
     Cost
@@ -44,13 +53,13 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     return call(np.count_nonzero, call_ufunc(np.greater, s, tol), axis=-1)
 
 
-def _column(tol: Any) -> Any:
+def _column(tol: ArrayLike) -> Any:
     return tol[..., None] if isinstance(tol, DistArray) else np.asarray(tol)[..., None]
 
 
 @implements(np.linalg.cond)
 @repeatable(np.linalg.cond, stacks=False)
-def cond(x: Any, p: Any = None) -> Any:
+def cond(x: ArrayLike, p: ArrayLike | None = None) -> Any:
     """As :func:`numpy.linalg.cond`, for every `p`.
 
     Cost
@@ -75,7 +84,7 @@ def cond(x: Any, p: Any = None) -> Any:
     return _finished(found, a)
 
 
-def _by_inverse(a: DistArray, p: Any) -> Any:
+def _by_inverse(a: DistArray, p: ArrayLike) -> Any:
     """The product of the norms of a matrix and of its inverse; NaN where it has none."""
     if a.ndim > 2 or small.is_small(a):
         return _at_once(a, p)
@@ -88,7 +97,7 @@ def _by_inverse(a: DistArray, p: Any) -> Any:
         return call_ufunc(np.multiply, size, norm(inverse, p, axis=(-2, -1)))
 
 
-def _at_once(a: DistArray, p: Any) -> Any:
+def _at_once(a: DistArray, p: ArrayLike) -> Any:
     function = partial(np.linalg.cond, p=p)
     stacked = a.ndim > 2 and (a.layout.is_replicated or small.is_stack(a))
     return small.stackwise(function, a) if stacked else small.at_once(function, a)

@@ -1,5 +1,8 @@
 """Eigenvalues and eigenvectors: eigh, eigvalsh, eig, eigvals."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,7 +23,7 @@ from distarray.engines.factoring.small import (
 )
 from distarray.layout import Fold, Layout
 from distarray.ops.linalg.square import each_matrix
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["HERMITIAN_FROM", "eig", "eigh", "eigvals", "eigvalsh"]
 
@@ -29,7 +32,7 @@ __all__ = ["HERMITIAN_FROM", "eig", "eigh", "eigvals", "eigvalsh"]
 HERMITIAN_FROM = 2048
 
 
-def _triangle(UPLO: Any) -> str:
+def _triangle(UPLO: str) -> str:
     chosen: str = UPLO.upper()
     if chosen not in ("L", "U"):
         raise ValueError("UPLO argument must be 'L' or 'U'")
@@ -38,7 +41,7 @@ def _triangle(UPLO: Any) -> str:
 
 @implements(np.linalg.eigh)
 @repeatable(np.linalg.eigh)
-def eigh(a: Any, UPLO: str = "L") -> Any:
+def eigh(a: ArrayLike, UPLO: str = "L") -> Any:
     """Eigenvalues and eigenvectors of Hermitian matrices. See :func:`numpy.linalg.eigh`.
 
     Parameters
@@ -89,7 +92,7 @@ def eigh(a: Any, UPLO: str = "L") -> Any:
 
 @implements(np.linalg.eigvalsh)
 @repeatable(np.linalg.eigvalsh)
-def eigvalsh(a: Any, UPLO: str = "L") -> Any:
+def eigvalsh(a: ArrayLike, UPLO: str = "L") -> Any:
     """Eigenvalues of Hermitian matrices. See :func:`numpy.linalg.eigvalsh`.
 
     Parameters, errors and cost as for :func:`eigh`, without the vectors.
@@ -114,7 +117,7 @@ def _values(values: Array, made: np.dtype[Any], a: DistArray) -> DistArray:
 
 @implements(np.linalg.eig)
 @repeatable(np.linalg.eig, stacks=False)
-def eig(a: Any) -> Any:
+def eig(a: ArrayLike) -> Any:
     """Eigenvalues and eigenvectors of square matrices. See :func:`numpy.linalg.eig`.
 
     Parameters
@@ -156,7 +159,7 @@ def eig(a: Any) -> Any:
 
 @implements(np.linalg.eigvals)
 @repeatable(np.linalg.eigvals, stacks=False)
-def eigvals(a: Any) -> Any:
+def eigvals(a: ArrayLike) -> Any:
     """Eigenvalues of square matrices. See :func:`numpy.linalg.eigvals`; gathers as :func:`eig`."""
     (a,) = read(a)
     check_square(a)
@@ -180,7 +183,7 @@ def _complex_eigvals(a: Array) -> Array:
     return _as_complex(np.linalg.eigvals(a))
 
 
-def _stays_complex(function: Any, a: DistArray, values: DistArray) -> bool:
+def _stays_complex(function: Callable[..., Any], a: DistArray, values: DistArray) -> bool:
     """Whether eigenvalues are given as complex numbers: since NumPy 2.5 they always are."""
     if a.dtype.kind == "c" or np.asarray(function(np.eye(1))[0]).dtype.kind == "c":
         return True

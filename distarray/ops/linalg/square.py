@@ -1,5 +1,7 @@
 """Square systems: solve, inv, det, slogdet, cholesky, and powers and inverses of tensors."""
 
+from __future__ import annotations
+
 import operator
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +26,7 @@ from distarray.engines.factoring.small import (
 )
 from distarray.engines.reshaping import in_line, refitted
 from distarray.layout import Layout
+from distarray.typing import ArrayLike, Axes
 
 __all__ = [
     "BLOCKED_FROM",
@@ -77,7 +80,7 @@ def _scalar(value: Any, a: DistArray) -> DistArray:
 
 @implements(np.linalg.cholesky)
 @repeatable(np.linalg.cholesky)
-def cholesky(a: Any, /, *, upper: bool = False) -> Any:
+def cholesky(a: ArrayLike, /, *, upper: bool = False) -> Any:
     """The Cholesky factor of positive definite matrices. See :func:`numpy.linalg.cholesky`.
 
     Parameters
@@ -123,7 +126,7 @@ def _as(x: DistArray, dtype: np.dtype[Any]) -> DistArray:
 
 @implements(np.linalg.inv)
 @repeatable(np.linalg.inv)
-def inv(a: Any) -> Any:
+def inv(a: ArrayLike) -> Any:
     """The inverse of matrices. See :func:`numpy.linalg.inv`.
 
     Parameters
@@ -153,7 +156,7 @@ def inv(a: Any) -> Any:
 
 @implements(np.linalg.slogdet)
 @repeatable(np.linalg.slogdet)
-def slogdet(a: Any) -> Any:
+def slogdet(a: ArrayLike) -> Any:
     """Sign and logarithm of the determinant. See :func:`numpy.linalg.slogdet`.
 
     Parameters
@@ -186,7 +189,7 @@ def slogdet(a: Any) -> Any:
 
 @implements(np.linalg.det)
 @repeatable(np.linalg.det)
-def det(a: Any) -> Any:
+def det(a: ArrayLike) -> Any:
     """The determinant of matrices. See :func:`numpy.linalg.det`; costs as :func:`slogdet`."""
     (a,) = read(a)
     check_square(a)
@@ -201,7 +204,7 @@ def det(a: Any) -> Any:
 
 @implements(np.linalg.solve)
 @repeatable(np.linalg.solve, 2)
-def solve(a: Any, b: Any) -> Any:
+def solve(a: ArrayLike, b: ArrayLike) -> Any:
     """Solutions of systems of linear equations. See :func:`numpy.linalg.solve`.
 
     Parameters
@@ -257,8 +260,8 @@ def _solved(a: DistArray, b: DistArray, work: np.dtype[Any], made: np.dtype[Any]
     return call(np.reshape, call(np.stack, parts), b.shape)
 
 
-@implements(np.linalg.matrix_power)
-def matrix_power(a: Any, n: Any) -> Any:
+@implements(np.linalg.matrix_power, at=True)
+def matrix_power(a: ArrayLike, n: int) -> Any:
     """Matrices to an integer power. See :func:`numpy.linalg.matrix_power`.
 
     Parameters
@@ -290,7 +293,7 @@ def matrix_power(a: Any, n: Any) -> Any:
         result[...] = call(np.eye, a.shape[-1], dtype=a.dtype, like=a)
         return result
     if n < 0:
-        a, n = inv(a), -n
+        a, n = call(np.linalg.inv, a), -n
     return _power(a, n, np.dot if a.dtype == object else np.matmul)
 
 
@@ -309,7 +312,7 @@ def _power(a: DistArray, n: int, product: Callable[..., Any]) -> Any:
 
 
 @implements(np.linalg.tensorinv)
-def tensorinv(a: Any, ind: int = 2) -> Any:
+def tensorinv(a: ArrayLike, ind: int = 2) -> Any:
     """The inverse of a tensor. See :func:`numpy.linalg.tensorinv`; costs as :func:`inv`."""
     (a,) = read(a)
     if ind <= 0:
@@ -320,7 +323,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 
 @implements(np.linalg.tensorsolve)
-def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Axes = None) -> Any:
     """The solution of a tensor equation. See :func:`numpy.linalg.tensorsolve`.
 
     Costs as :func:`solve` with one right-hand side.

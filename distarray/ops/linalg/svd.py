@@ -1,5 +1,7 @@
 """Singular values and vectors: at once, stackwise, of tall, wide and large square matrices."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 
@@ -8,6 +10,7 @@ from numpy.linalg import _linalg
 
 from distarray.array import DistArray, call, implements, wrap
 from distarray.array.portable import conjugated
+from distarray.comm.agree import agreed
 from distarray.engines.factoring import small
 from distarray.engines.factoring.householder import by_rows
 from distarray.engines.factoring.jacobi import values_and_vectors
@@ -15,7 +18,7 @@ from distarray.engines.factoring.repeatable import repeatable
 from distarray.layout import Layout
 from distarray.ops.linalg.qr import is_tall, orthogonal, tall_qr, triangle_of
 from distarray.ops.ufuncs import call_ufunc
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike
 
 __all__ = ["svd", "svdvals"]
 
@@ -30,7 +33,7 @@ SQUARE_BYTES = 1 << 25
 @implements(np.linalg.svd)
 @repeatable(np.linalg.svd)
 def svd(
-    a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+    a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
 ) -> Any:
     """As :func:`numpy.linalg.svd`.
 
@@ -76,7 +79,7 @@ def svd(
 
 
 @implements(np.linalg.svdvals)
-def svdvals(x: Any, /) -> Any:
+def svdvals(x: ArrayLike, /) -> Any:
     """As :func:`numpy.linalg.svdvals`; see :func:`svd`."""
     return svd(x, compute_uv=False)
 
@@ -141,7 +144,7 @@ def _tall(x: DistArray, full: bool, vectors: bool, flipped: bool) -> Any:
         block = mesh.xp.empty(layout.local_shape(None), dtype)
     else:
         tall, layout = tall_qr(x, with_q=vectors)
-        value = small.agreed(mesh, lambda: _of_triangle(tall.r, vectors, flipped))
+        value = agreed(mesh.group, lambda: _of_triangle(tall.r, vectors, flipped))
         block = tall.times(mesh.asarray(value[0])) if vectors else None
     s = (value[1] if vectors else value).astype(small.real_type(dtype), copy=False)
     s = small.replicated(s, mesh)

@@ -19,3 +19,6 @@ __all__ = [
     "set_bit_generator",
     "function",
 ]
+
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+SHOWN_AS = "np.random."

@@ -1,15 +1,17 @@
 """Continuous distributions.
 
-Each method takes, besides what NumPy's takes, `mesh` and `placements` as
-:func:`distarray.distribute` does. Parameters may be scalars, arrays that every rank has, and
+Each method has NumPy's parameters, and `mesh` and `placements`, as :func:`distarray.distribute`
+has them. Parameters may be scalars, arrays that every rank has, and
 distributed arrays.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
-from distarray.array.placing import Placements
 from distarray.comm import DeviceMesh
 from distarray.engines.drawing.sampling import Source
+from distarray.typing import ArrayLike, Placements, ShapeLike
 
 __all__ = ["Continuous"]
 
@@ -22,17 +24,17 @@ class Continuous(Source):
     Cost
     ----
     No message, and the time that NumPy takes for this rank's part, if the parameters are scalars
-    or known on all ranks. Distributed parameters are brought to where the result is, if they lie
-    elsewhere, and the ranks agree that all are within bounds. Where they decide how many numbers
-    the sampler takes from its stream (the gamma family, `vonmises`, `weibull`), those of the tiles
-    that a cut divides are exchanged, too.
+    or known on all ranks. Distributed parameters are brought to where the result is, and the ranks
+    agree that all are within bounds. Where they decide how many numbers the sampler takes from its
+    stream (the gamma family, `vonmises`, `weibull`), the parameters of tiles that a cut divides are
+    exchanged as well.
     """
 
     def beta(
         self,
-        a: Any,
-        b: Any,
-        size: Any = None,
+        a: ArrayLike,
+        b: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -42,8 +44,8 @@ class Continuous(Source):
 
     def chisquare(
         self,
-        df: Any,
-        size: Any = None,
+        df: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -53,8 +55,8 @@ class Continuous(Source):
 
     def exponential(
         self,
-        scale: Any = 1.0,
-        size: Any = None,
+        scale: ArrayLike = 1.0,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -64,9 +66,9 @@ class Continuous(Source):
 
     def f(
         self,
-        dfnum: Any,
-        dfden: Any,
-        size: Any = None,
+        dfnum: ArrayLike,
+        dfden: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -76,9 +78,9 @@ class Continuous(Source):
 
     def gamma(
         self,
-        shape: Any,
-        scale: Any = 1.0,
-        size: Any = None,
+        shape: ArrayLike,
+        scale: ArrayLike = 1.0,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -88,9 +90,9 @@ class Continuous(Source):
 
     def gumbel(
         self,
-        loc: Any = 0.0,
-        scale: Any = 1.0,
-        size: Any = None,
+        loc: ArrayLike = 0.0,
+        scale: ArrayLike = 1.0,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -100,9 +102,9 @@ class Continuous(Source):
 
     def laplace(
         self,
-        loc: Any = 0.0,
-        scale: Any = 1.0,
-        size: Any = None,
+        loc: ArrayLike = 0.0,
+        scale: ArrayLike = 1.0,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -112,9 +114,9 @@ class Continuous(Source):
 
     def logistic(
         self,
-        loc: Any = 0.0,
-        scale: Any = 1.0,
-        size: Any = None,
+        loc: ArrayLike = 0.0,
+        scale: ArrayLike = 1.0,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -124,9 +126,9 @@ class Continuous(Source):
 
     def lognormal(
         self,
-        mean: Any = 0.0,
-        sigma: Any = 1.0,
-        size: Any = None,
+        mean: ArrayLike = 0.0,
+        sigma: ArrayLike = 1.0,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -136,9 +138,9 @@ class Continuous(Source):
 
     def noncentral_chisquare(
         self,
-        df: Any,
-        nonc: Any,
-        size: Any = None,
+        df: ArrayLike,
+        nonc: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -148,10 +150,10 @@ class Continuous(Source):
 
     def noncentral_f(
         self,
-        dfnum: Any,
-        dfden: Any,
-        nonc: Any,
-        size: Any = None,
+        dfnum: ArrayLike,
+        dfden: ArrayLike,
+        nonc: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -161,9 +163,9 @@ class Continuous(Source):
 
     def normal(
         self,
-        loc: Any = 0.0,
-        scale: Any = 1.0,
-        size: Any = None,
+        loc: ArrayLike = 0.0,
+        scale: ArrayLike = 1.0,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -173,8 +175,8 @@ class Continuous(Source):
 
     def pareto(
         self,
-        a: Any,
-        size: Any = None,
+        a: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -184,8 +186,8 @@ class Continuous(Source):
 
     def power(
         self,
-        a: Any,
-        size: Any = None,
+        a: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -195,8 +197,8 @@ class Continuous(Source):
 
     def rayleigh(
         self,
-        scale: Any = 1.0,
-        size: Any = None,
+        scale: ArrayLike = 1.0,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -206,8 +208,8 @@ class Continuous(Source):
 
     def standard_t(
         self,
-        df: Any,
-        size: Any = None,
+        df: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -217,10 +219,10 @@ class Continuous(Source):
 
     def triangular(
         self,
-        left: Any,
-        mode: Any,
-        right: Any,
-        size: Any = None,
+        left: ArrayLike,
+        mode: ArrayLike,
+        right: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -230,9 +232,9 @@ class Continuous(Source):
 
     def uniform(
         self,
-        low: Any = 0.0,
-        high: Any = 1.0,
-        size: Any = None,
+        low: ArrayLike = 0.0,
+        high: ArrayLike = 1.0,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -242,9 +244,9 @@ class Continuous(Source):
 
     def vonmises(
         self,
-        mu: Any,
-        kappa: Any,
-        size: Any = None,
+        mu: ArrayLike,
+        kappa: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -254,9 +256,9 @@ class Continuous(Source):
 
     def wald(
         self,
-        mean: Any,
-        scale: Any,
-        size: Any = None,
+        mean: ArrayLike,
+        scale: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -266,8 +268,8 @@ class Continuous(Source):
 
     def weibull(
         self,
-        a: Any,
-        size: Any = None,
+        a: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,

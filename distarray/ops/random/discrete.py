@@ -1,15 +1,17 @@
 """Discrete distributions.
 
-Each method takes, besides what NumPy's takes, `mesh` and `placements` as
-:func:`distarray.distribute` does. Parameters may be scalars, arrays that every rank has, and
+Each method has NumPy's parameters, and `mesh` and `placements`, as :func:`distarray.distribute`
+has them. Parameters may be scalars, arrays that every rank has, and
 distributed arrays.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
-from distarray.array.placing import Placements
 from distarray.comm import DeviceMesh
 from distarray.engines.drawing.sampling import Source
+from distarray.typing import ArrayLike, Placements, ShapeLike
 
 __all__ = ["Discrete"]
 
@@ -22,16 +24,16 @@ class Discrete(Source):
     Cost
     ----
     No message, and the time that NumPy takes for this rank's part, if the parameters are scalars
-    or known on all ranks. Distributed parameters are brought to where the result is, if they lie
-    elsewhere, and the ranks agree that all are within bounds. They decide how many numbers the
-    sampler takes from its stream, so that those of the tiles that a cut divides are exchanged, too.
+    or known on all ranks. Distributed parameters are brought to where the result is, and the ranks
+    agree that all are within bounds. They decide how many numbers the sampler takes from its
+    stream, so that the parameters of tiles that a cut divides are exchanged as well.
     """
 
     def binomial(
         self,
-        n: Any,
-        p: Any,
-        size: Any = None,
+        n: ArrayLike,
+        p: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -41,8 +43,8 @@ class Discrete(Source):
 
     def geometric(
         self,
-        p: Any,
-        size: Any = None,
+        p: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -52,10 +54,10 @@ class Discrete(Source):
 
     def hypergeometric(
         self,
-        ngood: Any,
-        nbad: Any,
-        nsample: Any,
-        size: Any = None,
+        ngood: ArrayLike,
+        nbad: ArrayLike,
+        nsample: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -65,8 +67,8 @@ class Discrete(Source):
 
     def logseries(
         self,
-        p: Any,
-        size: Any = None,
+        p: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -76,9 +78,9 @@ class Discrete(Source):
 
     def negative_binomial(
         self,
-        n: Any,
-        p: Any,
-        size: Any = None,
+        n: ArrayLike,
+        p: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -88,8 +90,8 @@ class Discrete(Source):
 
     def poisson(
         self,
-        lam: Any = 1.0,
-        size: Any = None,
+        lam: ArrayLike = 1.0,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -99,8 +101,8 @@ class Discrete(Source):
 
     def zipf(
         self,
-        a: Any,
-        size: Any = None,
+        a: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,

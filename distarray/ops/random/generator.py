@@ -1,7 +1,7 @@
 """The generator: NumPy's `Generator`, whose arrays are distributed."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,8 +15,15 @@ from distarray.ops.random.discrete import Discrete
 from distarray.ops.random.ordering import Ordering
 from distarray.ops.random.standard import Standard
 from distarray.ops.random.vectors import Vectors
+from distarray.typing import ArrayLike
 
-__all__ = ["Generator", "default_rng"]
+__all__ = ["Generator", "Seed", "default_rng"]
+
+#: What a generator can start from.
+Seed: TypeAlias = (
+    "ArrayLike | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator"
+    " | np.random.RandomState | Philox | Source | None"
+)
 
 
 class Generator(Standard, Continuous, Discrete, Vectors, Ordering, Choosing):
@@ -24,9 +31,9 @@ class Generator(Standard, Continuous, Discrete, Vectors, Ordering, Choosing):
 
     Has every method of :class:`numpy.random.Generator`. A number depends on the seed, on how many
     calls came before, on the shape and on its place in the array, and on nothing else: neither on
-    the number of ranks nor on the layout. The numbers are others than NumPy's for the same seed
-    (see :mod:`distarray.engines.drawing.streams`). What NumPy gives as a scalar is one here, the
-    same on all ranks.
+    the number of ranks nor on the layout. For the same seed they are not NumPy's numbers (see
+    :mod:`distarray.engines.drawing.streams`). What is a scalar in NumPy is a scalar here, the same
+    on all ranks.
 
     Parameters
     ----------
@@ -42,9 +49,9 @@ class Generator(Standard, Continuous, Discrete, Vectors, Ordering, Choosing):
 
     Notes
     -----
-    All ranks make the same calls, also for scalars. Each call takes the next part of the sequence,
-    so that ``rng.random(3)`` twice is not ``rng.random(6)``. For arrays on a GPU the host draws,
-    and what it has drawn is copied: the numbers are the same as without one.
+    All ranks make the same calls, for scalars as well. Each call takes the next part of the
+    sequence, so that ``rng.random(3)`` twice is not ``rng.random(6)``. For arrays on a GPU the host
+    draws, and the numbers are copied: they are the same as without a GPU.
 
     Examples
     --------
@@ -54,7 +61,9 @@ class Generator(Standard, Continuous, Discrete, Vectors, Ordering, Choosing):
     array([8, 8, 1, 9])
     """
 
-    def __init__(self, bit_generator: Any, *, mesh: DeviceMesh | None = None) -> None:
+    def __init__(
+        self, bit_generator: Philox | np.random.BitGenerator, *, mesh: DeviceMesh | None = None
+    ) -> None:
         if not isinstance(bit_generator, Philox):
             if not isinstance(bit_generator, np.random.BitGenerator):
                 raise AttributeError(
@@ -74,7 +83,7 @@ class Generator(Standard, Continuous, Discrete, Vectors, Ordering, Choosing):
         return self._mesh
 
     def spawn(self, n_children: int) -> list["Generator"]:
-        """Generators whose sequences have nothing to do with this one's nor with one another."""
+        """Generators whose sequences are independent of this one's and of one another."""
         children = self._bit_generator.spawn(n_children)
         return [type(self)(child, mesh=self._mesh) for child in children]
 
@@ -92,7 +101,7 @@ def _restored(kind: type[Generator], bit_generator: Philox, mesh: DeviceMesh | N
     return kind(bit_generator, mesh=mesh)
 
 
-def default_rng(seed: Any = None, *, mesh: DeviceMesh | None = None) -> Generator:
+def default_rng(seed: Seed = None, *, mesh: DeviceMesh | None = None) -> Generator:
     """A generator of the same distributed arrays on any number of ranks.
 
     Parameters
@@ -108,10 +117,12 @@ def default_rng(seed: Any = None, *, mesh: DeviceMesh | None = None) -> Generato
 
     Cost
     ----
-    None for integers; else one small broadcast, lest the ranks have different seeds.
+    None for integers; else one small broadcast, so that all ranks have the same seed.
     """
     if isinstance(seed, Generator):
         return seed
-    if isinstance(seed, Philox | Source):
-        return Generator(getattr(seed, "_bit_generator", seed), mesh=mesh)
+    if isinstance(seed, Source):
+        return Generator(seed._bit_generator, mesh=mesh)
+    if isinstance(seed, Philox):
+        return Generator(seed, mesh=mesh)
     return Generator(Philox.of(sequence_of(seed, mesh)), mesh=mesh)

@@ -1,10 +1,12 @@
 """The older interface: `RandomState`, and functions that share one state.
 
-The numbers are those of :class:`~distarray.ops.random.Generator`, by position; not MT19937's.
+The numbers are those of :class:`~distarray.ops.random.Generator`, not those of MT19937.
 """
 
+from __future__ import annotations
+
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, MutableSequence, Sequence
 from functools import wraps
 from inspect import signature
 from operator import index
@@ -13,14 +15,15 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from distarray.array.placing import Placements
+from distarray.array import DistArray
 from distarray.comm import DeviceMesh, Group, world_group
 from distarray.engines.drawing.seeds import sequence_of
 from distarray.engines.drawing.streams import Philox
 from distarray.ops.random.continuous import Continuous
 from distarray.ops.random.discrete import Discrete
-from distarray.ops.random.generator import Generator
+from distarray.ops.random.generator import Generator, Seed
 from distarray.ops.random.vectors import Vectors
+from distarray.typing import Array, ArrayLike, DTypeLike, Placements, ShapeLike
 
 __all__ = ["RandomState", "function", "get_bit_generator", "set_bit_generator"]
 
@@ -40,16 +43,16 @@ class RandomState(Continuous, Discrete, Vectors):
 
     Notes
     -----
-    As with :class:`Generator`, the same seed gives the same arrays on any number of ranks, which
-    are not those that NumPy gives.
+    As with :class:`Generator`, the same seed gives the same arrays on any number of ranks; they are
+    not NumPy's.
     """
 
-    def __init__(self, seed: Any = None, *, mesh: DeviceMesh | None = None) -> None:
+    def __init__(self, seed: Seed = None, *, mesh: DeviceMesh | None = None) -> None:
         super().__init__(seed if isinstance(seed, Philox) else _seeded(seed, mesh), mesh)
 
     # -- the state ----------------------------------------------------------------------------
 
-    def seed(self, seed: Any = None) -> None:
+    def seed(self, seed: Seed = None) -> None:
         """Begin anew."""
         self._bit_generator = _seeded(seed, self._mesh)
 
@@ -61,14 +64,17 @@ class RandomState(Continuous, Discrete, Vectors):
         words = np.concatenate([state["state"]["key"], state["state"]["counter"]])
         return state["bit_generator"], words, 0, 0, 0.0
 
-    def set_state(self, state: Any) -> None:
+    def set_state(self, state: dict[str, Any] | Sequence[Any]) -> None:
         """Go back to a state that `get_state` gave."""
-        if isinstance(state, tuple | list):
+        if not isinstance(state, dict):
             if state[0] != "Philox":
                 raise ValueError("set_state can only be used with legacy MT19937 state instances.")
             words = np.asarray(state[1], np.uint64)
-            state = {**self._bit_generator.state, "state": {"key": words[:2], "counter": words[2:]}}
-        known = {name: value for name, value in state.items() if name not in ("has_gauss", "gauss")}
+            own = self._bit_generator.state
+            given = {**own, "state": {"key": words[:2], "counter": words[2:]}}
+        else:
+            given = state
+        known = {name: value for name, value in given.items() if name not in ("has_gauss", "gauss")}
         self._bit_generator.state = known
 
     # -- uniform and normal numbers -----------------------------------------------------------
@@ -83,14 +89,14 @@ class RandomState(Continuous, Discrete, Vectors):
 
     def uniform(
         self,
-        low: Any = 0.0,
-        high: Any = 1.0,
-        size: Any = None,
+        low: ArrayLike = 0.0,
+        high: ArrayLike = 1.0,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
     ) -> Any:
-        """Uniform numbers between `low` and `high`, which may be the lower one here."""
+        """Uniform numbers between `low` and `high`; here `high` may be the lower one."""
         place: dict[str, Any] = {"mesh": mesh, "placements": placements}
         reversed_ = np.less(high, low)
         if not np.any(reversed_):
@@ -98,37 +104,45 @@ class RandomState(Continuous, Discrete, Vectors):
         sign: Any = np.where(reversed_, -1.0, 1.0) if np.ndim(reversed_) else -1.0
         return sign * super().uniform(sign * low, sign * high, size, **place)
 
-    def random_sample(self, size: Any = None) -> Any:
+    def random_sample(self, size: ShapeLike | None = None) -> Any:
         """Uniform numbers on [0, 1)."""
         return self._generator.random(size)
 
-    def random(self, size: Any = None) -> Any:
+    def random(self, size: ShapeLike | None = None) -> Any:
         """Uniform numbers on [0, 1)."""
         return self._generator.random(size)
 
-    def standard_normal(self, size: Any = None) -> Any:
+    def standard_normal(self, size: ShapeLike | None = None) -> Any:
         """Normal numbers of mean 0 and variance 1."""
         return self._generator.standard_normal(size)
 
-    def standard_exponential(self, size: Any = None) -> Any:
+    def standard_exponential(self, size: ShapeLike | None = None) -> Any:
         """Exponential numbers of mean 1."""
         return self._generator.standard_exponential(size)
 
-    def standard_cauchy(self, size: Any = None) -> Any:
+    def standard_cauchy(self, size: ShapeLike | None = None) -> Any:
         """Samples of the standard Cauchy distribution."""
         return self._generator.standard_cauchy(size)
 
-    def standard_gamma(self, shape: Any, size: Any = None) -> Any:
+    def standard_gamma(self, shape: ArrayLike, size: ShapeLike | None = None) -> Any:
         """Samples of a gamma distribution of scale 1."""
         return self._generator.standard_gamma(shape, size)
 
     # -- integers -----------------------------------------------------------------------------
 
-    def randint(self, low: Any, high: Any = None, size: Any = None, dtype: Any = int) -> Any:
+    def randint(
+        self,
+        low: ArrayLike,
+        high: ArrayLike | None = None,
+        size: ShapeLike | None = None,
+        dtype: DTypeLike = int,
+    ) -> Any:
         """Integers from `low` to `high`, exclusive."""
         return self._generator.integers(low, high, size, dtype)
 
-    def random_integers(self, low: Any, high: Any = None, size: Any = None) -> Any:
+    def random_integers(
+        self, low: ArrayLike, high: ArrayLike | None = None, size: ShapeLike | None = None
+    ) -> Any:
         """Integers from `low` to `high`, inclusive; deprecated as NumPy's."""
         low, high = (1, low) if high is None else (low, high)
         warnings.warn(
@@ -138,7 +152,7 @@ class RandomState(Continuous, Discrete, Vectors):
         )
         return self._generator.integers(low, high, size, endpoint=True)
 
-    def tomaxint(self, size: Any = None) -> Any:
+    def tomaxint(self, size: ShapeLike | None = None) -> Any:
         """Integers from 0 to the largest, inclusive."""
         dtype = int if size is None else np.int64
         return self._generator.integers(0, np.iinfo(np.int64).max, size, dtype, True)
@@ -149,17 +163,23 @@ class RandomState(Continuous, Discrete, Vectors):
 
     # -- permutations and choices -------------------------------------------------------------
 
-    def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any:
+    def choice(
+        self,
+        a: ArrayLike,
+        size: ShapeLike | None = None,
+        replace: bool = True,
+        p: ArrayLike | None = None,
+    ) -> Any:
         """Elements of a 1-d population, or integers below `a`."""
         if np.ndim(a) > 1:
             raise ValueError("a must be 1-dimensional")
         return self._generator.choice(a, size, replace, p)
 
-    def permutation(self, x: Any) -> Any:
+    def permutation(self, x: ArrayLike) -> Any:
         """A random permutation of the integers below `x`, or of an array's rows."""
         return self._generator.permutation(x)
 
-    def shuffle(self, x: Any) -> None:
+    def shuffle(self, x: DistArray | Array | MutableSequence[Any]) -> None:
         """Permute an array's rows in place."""
         self._generator.shuffle(x)
 
@@ -174,8 +194,8 @@ class RandomState(Continuous, Discrete, Vectors):
         return f"{type(self).__name__}({type(self._bit_generator).__name__})"
 
 
-def _seeded(seed: Any, mesh: DeviceMesh | None) -> Philox:
-    """A bit generator; of integers, those that NumPy's RandomState takes."""
+def _seeded(seed: Seed, mesh: DeviceMesh | None) -> Philox:
+    """A bit generator; the integers allowed are those of NumPy's RandomState."""
     if isinstance(seed, int | np.integer):
         if not 0 <= index(seed) < 1 << 32:
             raise ValueError(_SEED_RANGE)
@@ -201,7 +221,7 @@ _states: WeakKeyDictionary[Group, RandomState] = WeakKeyDictionary()
 
 
 def _shared() -> RandomState:
-    """The state behind the functions; of this world, whose ranks may be threads."""
+    """The state behind the functions, one for each world: ranks may be threads."""
     world = world_group()
     if world not in _states:
         _states[world] = RandomState()
@@ -226,6 +246,6 @@ def get_bit_generator() -> Philox:
     return _shared()._bit_generator
 
 
-def set_bit_generator(bitgen: Any) -> None:
+def set_bit_generator(bitgen: Philox | np.random.BitGenerator) -> None:
     """Let the functions draw from another bit generator."""
     _shared()._bit_generator = Generator(bitgen).bit_generator

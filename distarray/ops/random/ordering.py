@@ -1,18 +1,22 @@
 """Permutations and choices, as numpy.random.Generator has them."""
 
+from __future__ import annotations
+
+from collections.abc import MutableSequence
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, to_layout
-from distarray.array.placing import Placements, plain
+from distarray.array.placing import plain
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.engines.drawing.permuted import positions, slices_permuted
 from distarray.engines.drawing.sampling import Source, layout_for
 from distarray.engines.drawing.shuffling import Shuffle, shuffled
 from distarray.engines.reshaping import in_line, refitted
+from distarray.typing import Array, ArrayLike, Placements
 
 __all__ = ["Ordering"]
 
@@ -22,7 +26,7 @@ class Ordering(Source):
 
     def permutation(
         self,
-        x: Any,
+        x: ArrayLike,
         axis: int = 0,
         *,
         mesh: DeviceMesh | None = None,
@@ -35,7 +39,7 @@ class Ordering(Source):
         x : int or array_like
             The length, or the array, which stays as it is.
         axis : int
-            Whose slices are permuted.
+            The axis whose slices are permuted.
         mesh, placements
             Where the result goes; by default where `x` is.
 
@@ -45,8 +49,8 @@ class Ordering(Source):
 
         Cost
         ----
-        None along an axis that every rank has whole. Else each element is sent once, to where it
-        comes to lie; see :mod:`distarray.engines.drawing.shuffling`.
+        None along an axis that every rank has whole. Else each element is sent once, to its new
+        rank; see :mod:`distarray.engines.drawing.shuffling`.
         """
         mesh = self._mesh_for(mesh, x)
         x = plain(x)
@@ -63,22 +67,23 @@ class Ordering(Source):
             array = to_layout(array, layout)
         return shuffled(array, axis, Shuffle(self._begin("permutation", mesh), array.shape[axis]))
 
-    def shuffle(self, x: Any, axis: int = 0) -> None:
+    def shuffle(self, x: DistArray | Array | MutableSequence[Any], axis: int = 0) -> None:
         """Permute an array in place along an axis.
 
         Parameters
         ----------
         x : DistArray, ndarray or mutable sequence
-            What is no DistArray has the same order on all ranks, if it had it before.
+            Anything but a DistArray is permuted alike on all ranks.
         axis : int
-            Whose slices are permuted.
+            The axis whose slices are permuted.
 
         Cost
         ----
         As :meth:`permutation`; a copy of the array.
         """
         if not isinstance(x, (DistArray, np.ndarray)):
-            self._begin("shuffle", self._mesh_for(None)).tile(0).shuffle(x, axis)
+            generator: Any = self._begin("shuffle", self._mesh_for(None)).tile(0)
+            generator.shuffle(x, axis)
             return
         if not x.ndim:
             raise TypeError("len() of unsized object")
@@ -95,10 +100,10 @@ class Ordering(Source):
 
     def permuted(
         self,
-        x: Any,
+        x: ArrayLike,
         *,
         axis: int | None = None,
-        out: Any = None,
+        out: DistArray | Array | None = None,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
     ) -> Any:
@@ -121,9 +126,9 @@ class Ordering(Source):
 
         Cost
         ----
-        None if the axis is whole on every rank. A cut one is made whole for the while, another
-        dimension being cut instead, and back: two exchanges; long slices that are fewer than the
-        ranks are permuted one by one as :meth:`permutation` does.
+        None if the axis is whole on every rank. A cut one is made whole by cutting another
+        dimension, and the result is brought back: two exchanges. Long slices that are fewer than
+        the ranks are permuted one by one, as by :meth:`permutation`.
         """
         mesh = self._mesh_for(mesh, x, out)
         array = as_distarray(x, mesh).plain()
@@ -147,7 +152,7 @@ class Ordering(Source):
         return out
 
 
-def _check_out(x: DistArray, out: Any) -> None:
+def _check_out(x: DistArray, out: DistArray | Array | None) -> None:
     if out is None:
         return
     if not isinstance(out, (DistArray, np.ndarray)):
@@ -155,4 +160,4 @@ def _check_out(x: DistArray, out: Any) -> None:
     refuse_read_only(out.block if isinstance(out, DistArray) else out, "out is read-only")
     if out.shape != x.shape:
         raise ValueError("out must have the same shape as x")
-    np.copyto(np.empty(0, out.dtype), np.empty(0, x.dtype), casting="safe")  # may NumPy do it?
+    np.copyto(np.empty(0, out.dtype), np.empty(0, x.dtype), casting="safe")  # raises NumPy's error

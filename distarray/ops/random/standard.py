@@ -1,16 +1,19 @@
-"""Standard distributions, which can be drawn into a given array, and integers."""
+"""Standard distributions, which can be drawn into a given array; integers and bytes."""
+
+from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.array.placing import Placements, as_shape
+from distarray.array.placing import as_shape
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.engines.drawing.drawn_tiles import Tile
 from distarray.engines.drawing.parameters import as_parameters
-from distarray.engines.drawing.sampling import Array, Source, fill, filled, layout_for, probe
+from distarray.engines.drawing.sampling import Source, fill, filled, layout_for, probe
 from distarray.layout import Layout
+from distarray.typing import Array, ArrayLike, DTypeLike, Placements, ShapeLike
 
 __all__ = ["Standard"]
 
@@ -20,15 +23,15 @@ class Standard(Source):
 
     Cost
     ----
-    No message, and the time that NumPy takes for this rank's part. What is drawn into a distributed
-    `out` of any layout stays where it is.
+    No message, and the time that NumPy takes for this rank's part. Numbers are drawn into a
+    distributed `out` of any layout where it is.
     """
 
     def random(
         self,
-        size: Any = None,
-        dtype: Any = np.float64,
-        out: Any = None,
+        size: ShapeLike | None = None,
+        dtype: DTypeLike = np.float64,
+        out: DistArray | Array | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -38,9 +41,9 @@ class Standard(Source):
 
     def standard_normal(
         self,
-        size: Any = None,
-        dtype: Any = np.float64,
-        out: Any = None,
+        size: ShapeLike | None = None,
+        dtype: DTypeLike = np.float64,
+        out: DistArray | Array | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -50,10 +53,10 @@ class Standard(Source):
 
     def standard_exponential(
         self,
-        size: Any = None,
-        dtype: Any = np.float64,
+        size: ShapeLike | None = None,
+        dtype: DTypeLike = np.float64,
         method: str = "zig",
-        out: Any = None,
+        out: DistArray | Array | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -64,7 +67,7 @@ class Standard(Source):
 
     def standard_cauchy(
         self,
-        size: Any = None,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -74,10 +77,10 @@ class Standard(Source):
 
     def standard_gamma(
         self,
-        shape: Any,
-        size: Any = None,
-        dtype: Any = np.float64,
-        out: Any = None,
+        shape: ArrayLike,
+        size: ShapeLike | None = None,
+        dtype: DTypeLike = np.float64,
+        out: DistArray | Array | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -86,8 +89,8 @@ class Standard(Source):
 
         Cost
         ----
-        As :meth:`gamma`. With `out`, the result is drawn where the parameters are, and moves into
-        it if it lies otherwise.
+        As :meth:`gamma`. With `out`, the result is drawn where the parameters are, and moves if
+        `out` is laid out otherwise.
         """
         (parameter,) = as_parameters([shape])
         if np.ndim(parameter) == 0:
@@ -100,10 +103,10 @@ class Standard(Source):
 
     def integers(
         self,
-        low: Any,
-        high: Any = None,
-        size: Any = None,
-        dtype: Any = np.int64,
+        low: ArrayLike,
+        high: ArrayLike | None = None,
+        size: ShapeLike | None = None,
+        dtype: DTypeLike = np.int64,
         endpoint: bool = False,
         *,
         mesh: DeviceMesh | None = None,
@@ -113,25 +116,25 @@ class Standard(Source):
 
         Cost
         ----
-        None for bounds that every rank has; distributed ones as those of :meth:`poisson`.
+        None for bounds that every rank has; distributed bounds as for :meth:`poisson`.
         """
         bounds = (0, low) if high is None else (low, high)
         return self._sample(
             "integers", bounds, size, mesh, placements, dtype=dtype, endpoint=endpoint
         )
 
-    def bytes(self, length: Any) -> bytes:
+    def bytes(self, length: int | np.integer[Any]) -> bytes:
         """Random bytes, the same on all ranks."""
         if not isinstance(length, int | np.integer):
-            probe("bytes", length)
-        return self._begin("bytes", self._mesh_for(None)).tile(0).bytes(length)
+            probe("bytes", length)  # type: ignore[unreachable]
+        return self._begin("bytes", self._mesh_for(None)).tile(0).bytes(int(length))
 
     def _standard(
         self,
         name: str,
-        size: Any,
-        dtype: Any,
-        out: Any,
+        size: ShapeLike | None,
+        dtype: DTypeLike,
+        out: DistArray | Array | None,
         mesh: DeviceMesh | None,
         placements: Placements | None,
         **keywords: Any,
@@ -149,7 +152,8 @@ class Standard(Source):
         call = self._begin(name, mesh)
 
         def draw(generator: np.random.Generator, tile: Tile) -> Array:
-            return method(generator, size=tile.extents, **keywords)
+            drawn: Array = method(generator, size=tile.extents, **keywords)
+            return drawn
 
         def draw_into(generator: np.random.Generator, tile: Tile, target: Array) -> object:
             return method(generator, out=target, **keywords)
@@ -163,7 +167,9 @@ class Standard(Source):
         return _written(out, filled(layout, mesh, dtype, call, draw, draw_into))
 
 
-def _target(out: Any, size: Any, dtype: Any) -> tuple[tuple[int, ...], DeviceMesh, Layout]:
+def _target(
+    out: DistArray | Array, size: ShapeLike | None, dtype: DTypeLike
+) -> tuple[tuple[int, ...], DeviceMesh, Layout]:
     """Shape, mesh and layout of an array to draw into; or NumPy's exception."""
     block = out.block if isinstance(out, DistArray) else out
     flags = getattr(block, "flags", None)
@@ -187,6 +193,6 @@ def _target(out: Any, size: Any, dtype: Any) -> tuple[tuple[int, ...], DeviceMes
     return out.shape, mesh, Layout.replicated(out.shape, mesh.shape)
 
 
-def _written(out: Any, result: DistArray) -> Any:
+def _written(out: DistArray | Array, result: DistArray) -> Any:
     out[...] = result if isinstance(out, DistArray) else result.full()
     return out

@@ -1,19 +1,20 @@
-"""Distributions of vectors: the tiles are of vectors, each of which is drawn whole."""
+"""Distributions of vectors: a tile consists of vectors, each of which is drawn whole."""
+
+from __future__ import annotations
 
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from distarray.array import DistArray, movement, wrap
-from distarray.array.placing import Placements, as_shape
+from distarray.array.placing import as_shape
 from distarray.comm import DeviceMesh
 from distarray.engines.drawing.distributions import Distribution
 from distarray.engines.drawing.drawn_tiles import TILE, Tile, tile_extents
 from distarray.engines.drawing.parameters import Placed, as_parameters, common_shape
 from distarray.engines.drawing.sampling import (
-    Array,
     Draw,
     Source,
     check_values,
@@ -24,14 +25,15 @@ from distarray.engines.drawing.sampling import (
 )
 from distarray.layout import Layout
 from distarray.plan import propagate
+from distarray.typing import Array, ArrayLike, DTypeLike, Placements, ShapeLike
 
 __all__ = ["Vectors", "on_host"]
 
 
-def on_host(value: Any) -> Any:
-    """A parameter that every rank needs whole; a distributed one is gathered.
+def on_host(value: ArrayLike) -> Any:
+    """A parameter whole on every rank; a distributed one is gathered.
 
-    A rank outside of its mesh learns its shape and type alone.
+    A rank outside of its mesh gets its shape and data type only.
     """
     if not isinstance(value, DistArray):
         return value
@@ -40,7 +42,7 @@ def on_host(value: Any) -> Any:
     return value.full()
 
 
-def _at_most_one(n: Any, pvals: Any) -> Any:
+def _at_most_one(n: Array, pvals: Array) -> Any:
     return pvals[..., :-1].sum(axis=-1) <= 1.0 + 1e-13  # NumPy allows 1e-12
 
 
@@ -50,15 +52,15 @@ _MULTINOMIAL = Distribution(((0, 1 << 62), (0.0, 1.0)), related=_at_most_one)
 class Vectors(Source):
     """Distributions of vectors, as numpy.random.Generator has them.
 
-    The last dimension of the results is that of the vectors. It is cut only if `placements` say
-    so, and then each rank draws all of the vectors that it has a part of.
+    The last dimension of the results is that of the vectors. It is cut only if `placements` cut
+    it, and then each rank draws the whole of every vector that it has a part of.
     """
 
     def multivariate_normal(
         self,
-        mean: Any,
-        cov: Any,
-        size: Any = None,
+        mean: ArrayLike,
+        cov: ArrayLike,
+        size: ShapeLike | None = None,
         check_valid: str = "warn",
         tol: float = 1e-8,
         *,
@@ -75,8 +77,8 @@ class Vectors(Source):
 
         Notes
         -----
-        The product is summed in one order whatever the number of ranks and of threads, which
-        NumPy's own is not.
+        The product is summed in the same order for any number of ranks and of threads; NumPy's own
+        is not.
         """
         mesh = self._mesh_for(mesh, mean, cov)
         mean, cov = np.asarray(on_host(mean)), np.asarray(on_host(cov))
@@ -89,11 +91,11 @@ class Vectors(Source):
         rows = prod(tile_extents(lanes, _room(width)))
 
         def draw(generator: np.random.Generator, tile: Tile) -> Array:
-            # As many as a tile has: with the shape, NumPy's order of summation might change.
+            # As many as a tile has: with another shape NumPy may sum in another order.
             normals = np.zeros((rows, width))
             drawn = normals[: prod(tile.extents)]
             generator.standard_normal(out=drawn)
-            vectors = np.einsum("ij,jt->it", factor, np.ascontiguousarray(normals.T))
+            vectors: Array = np.einsum("ij,jt->it", factor, np.ascontiguousarray(normals.T))
             vectors += mean[:, np.newaxis]
             return vectors.T[: len(drawn)].reshape(*tile.extents, width)
 
@@ -102,8 +104,8 @@ class Vectors(Source):
 
     def dirichlet(
         self,
-        alpha: Any,
-        size: Any = None,
+        alpha: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -115,23 +117,23 @@ class Vectors(Source):
         No message; `alpha` is gathered if it is distributed.
         """
         mesh = self._mesh_for(mesh, alpha)
-        alpha = on_host(alpha)
+        weights = on_host(alpha)
         if mesh.coords is not None:
-            probe("dirichlet", alpha)
-        width = len(alpha)
+            probe("dirichlet", weights)
+        width = len(weights)
 
         def draw(generator: np.random.Generator, tile: Tile) -> Array:
-            return generator.dirichlet(alpha, tile.extents)
+            return generator.dirichlet(weights, tile.extents)
 
         layout = layout_for((*_lanes(size), width), np.float64, mesh, placements)
         return self._vectors(layout, np.float64, draw, mesh)
 
     def multivariate_hypergeometric(
         self,
-        colors: Any,
+        colors: ArrayLike,
         nsample: int,
-        size: Any = None,
-        method: Any = "marginals",
+        size: ShapeLike | None = None,
+        method: Literal["marginals", "count"] = "marginals",
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -143,22 +145,22 @@ class Vectors(Source):
         No message; `colors` is gathered if it is distributed.
         """
         mesh = self._mesh_for(mesh, colors, nsample)
-        colors, nsample = on_host(colors), on_host(nsample)
+        numbers, drawn = on_host(colors), on_host(nsample)
         if mesh.coords is not None:
-            probe("multivariate_hypergeometric", colors, nsample, method=method)
-        width = len(colors)
+            probe("multivariate_hypergeometric", numbers, drawn, method=method)
+        width = len(numbers)
 
         def draw(generator: np.random.Generator, tile: Tile) -> Array:
-            return generator.multivariate_hypergeometric(colors, nsample, tile.extents, method)
+            return generator.multivariate_hypergeometric(numbers, drawn, tile.extents, method)
 
         layout = layout_for((*_lanes(size), width), np.int64, mesh, placements)
         return self._vectors(layout, np.int64, draw, mesh)
 
     def multinomial(
         self,
-        n: Any,
-        pvals: Any,
-        size: Any = None,
+        n: ArrayLike,
+        pvals: ArrayLike,
+        size: ShapeLike | None = None,
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
@@ -201,7 +203,7 @@ class Vectors(Source):
             return result
         return wrap(movement.moved(result.block, work, layout, mesh), layout, mesh)
 
-    def _vectors(self, layout: Layout, dtype: Any, draw: Draw, mesh: DeviceMesh) -> DistArray:
+    def _vectors(self, layout: Layout, dtype: DTypeLike, draw: Draw, mesh: DeviceMesh) -> DistArray:
         """A new array of vectors along its last dimension."""
         *lanes, width = layout.shape
         block = np.empty(layout.local_shape(mesh.coords), dtype)
@@ -216,32 +218,35 @@ class Vectors(Source):
         return wrap(block if mesh.device_type == "cpu" else mesh.asarray(block), layout, mesh)
 
 
-def _lanes(size: Any) -> tuple[int, ...]:
+def _lanes(size: ShapeLike | None) -> tuple[int, ...]:
     return () if size is None else as_shape(size)
 
 
 def _factor(cov: Array, method: str) -> Array:
-    """A matrix whose product with its transpose is the covariance; see numpy's method."""
+    """A matrix whose product with its transpose is the covariance, by one of NumPy's methods."""
+    factor: Array
     if method == "cholesky":
-        return np.linalg.cholesky(cov)
-    if method == "eigh":
+        factor = np.linalg.cholesky(cov)
+    elif method == "eigh":
         scales, vectors = np.linalg.eigh(cov)
-        return vectors * np.sqrt(np.abs(scales))
-    vectors, scales, _ = np.linalg.svd(cov)
-    return vectors * np.sqrt(scales)
+        factor = vectors * np.sqrt(np.abs(scales))
+    else:
+        vectors, scales, _ = np.linalg.svd(cov)
+        factor = vectors * np.sqrt(scales)
+    return factor
 
 
 def _room(width: int) -> int:
-    """Vectors of a tile."""
+    """The number of vectors in a tile."""
     return max(1, TILE // max(1, width))
 
 
 def _widened(tile: Tile, width: int) -> Tile:
-    """The same with the dimension of the vectors."""
+    """The tile with the dimension of the vectors added."""
     return tile._replace(start=(*tile.start, 0), extents=(*tile.extents, width))
 
 
-def _beside(n: Any, pvals: Any, shape: tuple[int, ...], mesh: DeviceMesh) -> Layout:
+def _beside(n: ArrayLike, pvals: ArrayLike, shape: tuple[int, ...], mesh: DeviceMesh) -> Layout:
     """The layout of vectors beside their distributed parameters."""
     layouts = [Layout.replicated(shape, mesh.shape)]
     if isinstance(n, DistArray):

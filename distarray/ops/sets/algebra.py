@@ -1,11 +1,20 @@
-"""What two arrays have in common, or not: by one sort of both, as NumPy does it."""
+"""union1d, intersect1d and their kin, as NumPy does them: by one sort of both arrays; and isin."""
 
 from math import prod
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, call, common_mesh, implements, to_layout, wrap
+from distarray.array import (
+    DistArray,
+    Objects,
+    as_distarray,
+    call,
+    common_mesh,
+    implements,
+    to_layout,
+    wrap,
+)
 from distarray.comm import devices
 from distarray.config import config
 from distarray.engines.reshaping import in_line
@@ -14,12 +23,16 @@ from distarray.engines.sorting.distinct_in_block import distinct
 from distarray.layout import Fold, Layout
 from distarray.ops.sets.unique import unique
 from distarray.ops.sorting.search import Haystack
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, DType
 
 __all__ = ["intersect1d", "isin", "setdiff1d", "setxor1d", "union1d"]
 
+#: How :func:`isin` looks elements up.
+Kind: TypeAlias = Literal["sort", "table"] | None
 
-def _pair(ar1: Any, ar2: Any) -> tuple[Any, Any]:
+
+def _pair(ar1: ArrayLike, ar2: ArrayLike) -> tuple[DistArray, DistArray]:
+    """Two operands on their common mesh."""
     mesh = common_mesh(ar1, ar2)
     return as_distarray(ar1, mesh), as_distarray(ar2, mesh)
 
@@ -29,8 +42,8 @@ def _flat(x: DistArray) -> DistArray:
     return flat.plain()
 
 
-@implements(np.union1d)
-def union1d(ar1: Any, ar2: Any) -> DistArray:
+@implements(np.union1d, objects=Objects.GATHER)
+def union1d(ar1: ArrayLike, ar2: ArrayLike) -> DistArray:
     """The distinct elements of two arrays; see :func:`numpy.union1d`.
 
     Cost
@@ -41,9 +54,9 @@ def union1d(ar1: Any, ar2: Any) -> DistArray:
     return found
 
 
-@implements(np.intersect1d)
+@implements(np.intersect1d, objects=Objects.GATHER)
 def intersect1d(
-    ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False
 ) -> Any:
     """The elements that two arrays have in common; see :func:`numpy.intersect1d`.
 
@@ -52,40 +65,40 @@ def intersect1d(
     As :func:`unique` of each array, ``concatenate`` and ``sort``; one element a pair of
     neighbouring ranks; and the masks that select the result.
     """
-    ar1, ar2 = _pair(ar1, ar2)
+    x, y = _pair(ar1, ar2)
     places: list[Any] = []
     if assume_unique:
-        ar1, ar2 = _flat(ar1), _flat(ar2)
+        x, y = _flat(x), _flat(y)
     elif return_indices:
-        (ar1, first), (ar2, second) = unique(ar1, True), unique(ar2, True)
+        (x, first), (y, second) = unique(x, True), unique(y, True)
         places = [first, second]
     else:
-        ar1, ar2 = unique(ar1), unique(ar2)
-    both = np.concatenate([ar1, ar2])
+        x, y = unique(x), unique(y)
+    both: Any = np.concatenate([x, y])
     if not return_indices:
         both = np.sort(both)
         return both[:-1][both[1:] == both[:-1]]
     order = np.argsort(both, stable=True)
     both = both[order]
     same = both[1:] == both[:-1]
-    indices: list[Any] = [order[:-1][same], order[1:][same] - ar1.size]
+    indices: list[Any] = [order[:-1][same], order[1:][same] - x.size]
     if places:
         indices = [place[index] for place, index in zip(places, indices, strict=True)]
     return both[:-1][same], *indices
 
 
-@implements(np.setxor1d)
-def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> DistArray:
+@implements(np.setxor1d, objects=Objects.GATHER)
+def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> DistArray:
     """The elements that are in one of two arrays only; see :func:`numpy.setxor1d`.
 
     Cost
     ----
     As :func:`intersect1d`.
     """
-    ar1, ar2 = _pair(ar1, ar2)
+    x, y = _pair(ar1, ar2)
     if not assume_unique:
-        ar1, ar2 = unique(ar1), unique(ar2)
-    both: Any = np.concatenate([ar1, ar2], axis=None)
+        x, y = unique(x), unique(y)
+    both: Any = np.concatenate([x, y], axis=None)
     if not both.size:
         return both  # type: ignore[no-any-return]
     both = np.sort(both)
@@ -95,33 +108,33 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> DistArray:
     return found
 
 
-@implements(np.setdiff1d)
-def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> DistArray:
+@implements(np.setdiff1d, objects=Objects.GATHER)
+def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> DistArray:
     """The elements of one array that are not in another; see :func:`numpy.setdiff1d`.
 
     Cost
     ----
     As :func:`unique` of both arrays and :func:`isin`.
     """
-    ar1, ar2 = _pair(ar1, ar2)
+    x, y = _pair(ar1, ar2)
     if assume_unique:
-        ar1 = _flat(ar1)
-        inside = isin(ar1, ar2, True)
+        x = _flat(x)
+        inside = isin(x, y, True)
     else:
-        ar1, ar2 = unique(ar1), unique(ar2)
-        inside = _inside(ar1, ar2, False, None, distinct=True, ascends=True)
-    found: DistArray = ar1[~inside]
+        x, y = unique(x), unique(y)
+        inside = _inside(x, y, False, None, distinct=True, ascends=True)
+    found: DistArray = x[~inside]
     return found
 
 
-@implements(np.isin)
+@implements(np.isin, objects=Objects.GATHER)
 def isin(
-    element: Any,
-    test_elements: Any,
+    element: ArrayLike,
+    test_elements: ArrayLike,
     assume_unique: bool = False,
     invert: bool = False,
     *,
-    kind: Any = None,
+    kind: Kind = None,
 ) -> DistArray:
     """Which elements of an array are in another one; see :func:`numpy.isin`.
 
@@ -130,14 +143,14 @@ def isin(
     element : DistArray or array_like
         Any placement.
     test_elements : DistArray or array_like
-        What is looked for.
+        The elements looked for.
     assume_unique : bool
-        That no element of either array repeats, which saves time. If one does, NumPy's answer is
-        arbitrary, and so is this one.
+        Whether no element of either array repeats, which saves time. If one does repeat, the result
+        is arbitrary, as in NumPy.
     invert : bool
-        Which are not, instead.
+        Whether to tell which elements are not in the other array.
     kind : {None, "sort", "table"}
-        As in NumPy; it decides what is refused, not what is done.
+        As in NumPy; it decides which arguments are refused, not how elements are looked up.
 
     Returns
     -------
@@ -146,29 +159,28 @@ def isin(
 
     Cost
     ----
-    Nothing if every rank has `test_elements`, one exchange if they are small. Integers in a range
-    no wider than a block has bytes: an allreduce of a byte for each that is possible. Otherwise as
-    :func:`unique` of `test_elements`; if it has few distinct elements, nothing more. If it has
-    many, an all-to-all of this rank's distinct elements and an exchange of the answers, a byte
-    each.
+    Nothing if every rank has `test_elements`, one exchange if they are small. Integers whose range
+    is no wider than a block has bytes: one allreduce of a byte for each possible value. Otherwise
+    as :func:`unique` of `test_elements`; if few of them are distinct, nothing more. If many are, an
+    all-to-all of this rank's distinct elements and an exchange of the answers, a byte each.
     """
-    element, test = _pair(element, test_elements)
-    _check_kind(element, test, kind)
-    return _inside(element, test, bool(invert), kind, distinct=bool(assume_unique))
+    x, test = _pair(element, test_elements)
+    _check_kind(x, test, kind)
+    return _inside(x, test, bool(invert), kind, distinct=bool(assume_unique))
 
 
 def _inside(
     element: DistArray,
     test: DistArray,
     invert: bool,
-    kind: Any,
+    kind: Kind,
     *,
     distinct: bool = False,
     ascends: bool = False,
 ) -> DistArray:
-    """As :func:`isin`, of arguments that have been looked at.
+    """As :func:`isin`, for arguments that are checked.
 
-    With `distinct` no element of either array repeats; `ascends` says so of `test`.
+    With `distinct` no element of either array repeats; with `ascends` those of `test` ascend.
     """
     if _differ(element, test):
         return call(np.full_like, element, invert, bool)  # type: ignore[no-any-return]
@@ -183,10 +195,10 @@ def _inside(
 
 
 def _differ(element: DistArray, test: DistArray) -> bool:
-    """Whether no element equals another since their data types have nothing in common.
+    """Whether no elements are equal because their data types have nothing in common.
 
-    NumPy compares with each of few values, and says so, but sorts many together, and raises. It is
-    the whole arrays' sizes that count: those of the blocks would raise on some ranks only.
+    NumPy compares with each of a few elements, and finds them different; many it sorts together,
+    and raises. The sizes of the whole arrays decide: by its block's size a rank might raise alone.
     """
     try:
         np.concatenate([np.zeros(0, element.dtype), np.zeros(0, test.dtype)])
@@ -195,12 +207,12 @@ def _differ(element: DistArray, test: DistArray) -> bool:
             raise
         if not test.size:
             return True
-        return not np.any(np.zeros(1, element.dtype) == np.zeros(1, test.dtype))  # may raise, too
+        return not np.any(np.zeros(1, element.dtype) == np.zeros(1, test.dtype))  # may raise
     return False
 
 
-def _known(element: DistArray, test: DistArray, kind: Any, ready: bool) -> Any:
-    """What is looked for: as an array of the host that every rank has; or sorted, and spread."""
+def _known(element: DistArray, test: DistArray, kind: Kind, ready: bool) -> DistArray | Array:
+    """The elements looked for: on the host, whole on every rank; or sorted in a cut array."""
     mesh = test.mesh
     parts = prod([cut.parts for cut in test.layout.cuts])
     if parts > 1 and test.size and test.nbytes >= config.replicate_below:
@@ -219,12 +231,12 @@ def _known(element: DistArray, test: DistArray, kind: Any, ready: bool) -> Any:
 
 
 def _tabulated(element: DistArray, test: DistArray) -> Array | None:
-    """The distinct integers looked for, by a table of all that are possible; None if too many."""
+    """The distinct integers looked for, by a table of all possible ones; None if too many."""
     mesh = test.mesh
     if mesh.coords is None:
         return np.empty(0, test.dtype)
     low, high = (int(found.full()) for found in (test.min(), test.max()))
-    # No more than every rank has of the arrays anyway.
+    # The table is no larger than a rank's part of the arrays.
     if high - low >= max(element.nbytes, test.nbytes) // mesh.size():
         return None
     seen = np.zeros(high - low + 1, bool)
@@ -235,7 +247,7 @@ def _tabulated(element: DistArray, test: DistArray) -> Array | None:
     return unshifted(np.flatnonzero(seen), low, test.dtype)
 
 
-def _looked_up(block: Array, test: DistArray, kind: np.dtype[Any]) -> Array:
+def _looked_up(block: Array, test: DistArray, kind: DType) -> Array:
     """Which elements of this rank's block are in a sorted array that is cut."""
     if test.mesh.coords is None:
         return np.zeros(block.shape, bool)
@@ -249,11 +261,11 @@ def _looked_up(block: Array, test: DistArray, kind: np.dtype[Any]) -> Array:
         inside[inside] = here[place[inside]] == part[inside]
         return inside
 
-    found = Haystack(test).ask(own.keys, "left", answer, np.dtype(bool))
-    return found[own.inverse].reshape(block.shape)
+    found: Array = Haystack(test).ask(own.keys, "left", answer, np.dtype(bool))[own.inverse]
+    return found.reshape(block.shape)
 
 
-def _check_kind(element: DistArray, test: DistArray, kind: Any) -> None:
+def _check_kind(element: DistArray, test: DistArray, kind: Kind) -> None:
     """Raise what NumPy raises about `kind`."""
     np.isin(np.zeros(1, element.dtype), np.zeros(0, test.dtype), kind=kind)
     if kind == "table" and test.size:

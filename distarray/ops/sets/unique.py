@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, as_distarray, call, implements, to_layout, wrap
+from distarray.array import DistArray, Objects, as_distarray, call, implements, to_layout, wrap
 from distarray.comm import DeviceMesh, devices
 from distarray.config import config
 from distarray.engines.reshaping import in_line
@@ -13,7 +13,7 @@ from distarray.engines.sorting.distinct import Merged, merge
 from distarray.engines.sorting.distinct_in_block import Distinct, distinct
 from distarray.engines.sorting.parallel_sort import lengths_of
 from distarray.layout import Cut, Layout
-from distarray.typing import Array
+from distarray.typing import Array, ArrayLike, Axis
 
 __all__ = ["unique", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
 
@@ -25,9 +25,9 @@ _COUNTS: Any = type(np.unique_counts(np.empty(0)))
 _INVERSE: Any = type(np.unique_inverse(np.empty(0)))
 
 
-@implements(np.unique)
+@implements(np.unique, objects=Objects.GATHER)
 def unique(
-    ar: Any,
+    ar: ArrayLike,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -43,26 +43,26 @@ def unique(
     ar : DistArray or array_like
         Any placement.
     return_index, return_inverse, return_counts : bool
-        Whether to give also where each is first, the number of each element of `ar` among the
-        distinct ones, and how often each is there.
+        Whether to give also where each distinct element is first, the number of each element of
+        `ar` among the distinct ones, and how often each distinct element occurs.
     axis : int, optional
         Distinct slices along an axis, instead of elements.
     equal_nan : bool
-        Whether all NaN are one element.
+        Whether all NaN count as one element.
     sorted : bool
-        They are ascending in any case.
+        Has no effect: the elements ascend in any case.
 
     Returns
     -------
     DistArray, or a tuple of them
-        Few distinct elements are replicated; many stay on the ranks that have their place in the
-        order, in blocks of about equal length. The inverse is laid out as `ar`.
+        Few distinct elements are replicated; many are cut in their order, in blocks of about equal
+        length. The inverse is laid out as `ar`.
 
     Cost
     ----
     Every rank finds its own distinct elements. If these are few (`config.replicate_below` bytes
     in all), an allgather of them. Otherwise two rounds of messages for the cuts, and an
-    all-to-all of those that belong elsewhere; of as many numbers for each of the other results.
+    all-to-all of the elements that change rank, and of as many numbers for each other result.
     With an axis, the slices are first made whole.
 
     Notes
@@ -84,8 +84,8 @@ def _listed(found: list[DistArray]) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _by_numpy(x: DistArray, asked: _Asked, axis: Any, equal_nan: bool, sorted: bool) -> Any:
-    """Python objects are on every rank."""
+def _by_numpy(x: DistArray, asked: _Asked, axis: Axis, equal_nan: bool, sorted: bool) -> Any:
+    """NumPy's result for Python objects, which are whole on every rank."""
     found: Any = np.unique(x.block, *asked, axis, equal_nan=equal_nan, sorted=sorted)  # type: ignore[call-overload]
     if not isinstance(found, tuple):
         return as_distarray(found, x.mesh)
@@ -167,10 +167,8 @@ def _placed(merged: Merged, x: DistArray) -> list[Any]:
         cut = Cut.ragged(merged.counts, mesh_dims, tuple([mesh.shape[m] for m in mesh_dims]))
     layout = Layout.from_cuts([cut], mesh.shape)
     found = merged.found
-    return [
-        None if block is None else wrap(mesh.asarray(block), layout, mesh)
-        for block in (found.keys, found.first, found.count)
-    ]
+    blocks: list[Array | None] = [found.keys, found.first, found.count]
+    return [None if block is None else wrap(mesh.asarray(block), layout, mesh) for block in blocks]
 
 
 def _with_every_nan(x: DistArray, asked: _Asked) -> list[DistArray]:
@@ -209,9 +207,10 @@ def _slices(x: DistArray, asked: _Asked, axis: int) -> list[DistArray]:
     rows = devices.to_host(mesh.asarray(y.block))
     keys = _consolidated(rows)
     own = distinct(keys, *asked[:1], asked[2], asked[1], False)
-    if own.first is not None and mesh.coords is not None:
+    first: Any = own.first
+    if first is not None and mesh.coords is not None:
         lengths = lengths_of(cuts[0])
-        own.first = own.first + sum(lengths[: cuts[0].part(mesh.coords)])
+        own.first = first + sum(lengths[: cuts[0].part(mesh.coords)])
     merged = _merged(y.layout, mesh, own, False)
     values, first, count = _placed(merged, y)
     found = merged.found.keys.astype(keys.dtype, copy=False)  # joining makes the order native
@@ -238,8 +237,8 @@ def _consolidated(rows: Array) -> Array:
 # -- the array API's -----------------------------------------------------------------------------
 
 
-@implements(np.unique_all)
-def unique_all(x: Any) -> Any:
+@implements(np.unique_all, objects=Objects.GATHER)
+def unique_all(x: ArrayLike) -> Any:
     """Distinct elements, first places, inverse and counts; see :func:`numpy.unique_all`.
 
     Cost
@@ -249,8 +248,8 @@ def unique_all(x: Any) -> Any:
     return _ALL(*unique(x, True, True, True, equal_nan=False))
 
 
-@implements(np.unique_counts)
-def unique_counts(x: Any) -> Any:
+@implements(np.unique_counts, objects=Objects.GATHER)
+def unique_counts(x: ArrayLike) -> Any:
     """Distinct elements and how often each is there; see :func:`numpy.unique_counts`.
 
     Cost
@@ -260,8 +259,8 @@ def unique_counts(x: Any) -> Any:
     return _COUNTS(*unique(x, return_counts=True, equal_nan=False))
 
 
-@implements(np.unique_inverse)
-def unique_inverse(x: Any) -> Any:
+@implements(np.unique_inverse, objects=Objects.GATHER)
+def unique_inverse(x: ArrayLike) -> Any:
     """Distinct elements and the inverse; see :func:`numpy.unique_inverse`.
 
     Cost
@@ -271,8 +270,8 @@ def unique_inverse(x: Any) -> Any:
     return _INVERSE(*unique(x, return_inverse=True, equal_nan=False))
 
 
-@implements(np.unique_values)
-def unique_values(x: Any) -> DistArray:
+@implements(np.unique_values, objects=Objects.GATHER)
+def unique_values(x: ArrayLike) -> DistArray:
     """Distinct elements; see :func:`numpy.unique_values`.
 
     Cost

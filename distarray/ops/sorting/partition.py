@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, as_distarray, call, faults, implements
+from distarray.array import DistArray, Objects, as_distarray, call, faults, implements
 from distarray.comm.group import Group
 from distarray.config import config
 from distarray.engines.reshaping import in_line
@@ -30,7 +30,7 @@ _MANY = 8
 _LINES, _LONG = 64, 1 << 26
 
 
-@implements(np.partition)
+@implements(np.partition, objects=Objects.GATHER)
 def partition(
     a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
 ) -> DistArray:
@@ -77,7 +77,7 @@ def partition(
     return viewed(along_axis([keys], axis, Work(whole, spread, keys.dtype, many)), x.dtype)
 
 
-@implements(np.argpartition)
+@implements(np.argpartition, objects=Objects.GATHER)
 def argpartition(
     a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
 ) -> DistArray:
@@ -119,7 +119,7 @@ def argpartition(
     return along_axis([comparable(x)], axis, Work(whole, spread, _INDEX, many))
 
 
-@implements(DistArray.partition, at=True)
+@implements(DistArray.partition, at=True, objects=Objects.GATHER)
 def partition_in_place(
     x: DistArray, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None
 ) -> None:

@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, call, common_mesh, implements, to_layout, wrap
+from distarray.array import (
+    DistArray,
+    Objects,
+    as_distarray,
+    call,
+    common_mesh,
+    implements,
+    to_layout,
+    wrap,
+)
 from distarray.array.portable import contiguous
 from distarray.comm import devices
 from distarray.config import config
@@ -91,7 +100,7 @@ class Haystack:
         return self.ask(values, side, answer, _INDEX)
 
 
-@implements(np.searchsorted)
+@implements(np.searchsorted, objects=Objects.GATHER)
 def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> DistArray:
     """Where to insert values into a sorted array; see :func:`numpy.searchsorted`.
 

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, as_distarray, call, common_mesh, implements, to_layout, wrap
+from distarray.array import (
+    DistArray,
+    Objects,
+    as_distarray,
+    call,
+    common_mesh,
+    implements,
+    to_layout,
+    wrap,
+)
 from distarray.array.portable import refuse_read_only
 from distarray.comm import devices
 from distarray.engines.blockwise import prepare
@@ -24,7 +33,7 @@ _INDEX = np.dtype(np.intp)
 _SIGN, _ONE = np.uint64(1 << 63), np.uint64(1)
 
 
-@implements(np.sort)
+@implements(np.sort, objects=Objects.GATHER)
 def sort(
     a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> DistArray:
@@ -65,7 +74,7 @@ def sort(
     return viewed(_sorted(keys, axis), x.dtype)
 
 
-@implements(DistArray.sort, at=True)
+@implements(DistArray.sort, at=True, objects=Objects.GATHER)
 def sort_in_place(
     x: DistArray, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> None:
@@ -96,7 +105,7 @@ def _sorted(keys: DistArray, axis: int, target: Layout | None = None) -> DistArr
     return along_axis([keys], axis, Work(whole, spread, keys.dtype), target)
 
 
-@implements(np.argsort)
+@implements(np.argsort, objects=Objects.GATHER)
 def argsort(
     a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> DistArray:
@@ -179,7 +188,7 @@ def viewed(x: DistArray, dtype: np.dtype[Any]) -> DistArray:
     return x.like(x.block.view(dtype) if dtype.names is not None else x.block.astype(dtype))
 
 
-@implements(np.sort_complex)
+@implements(np.sort_complex, objects=Objects.GATHER)
 def sort_complex(a: Any) -> DistArray:
     """A sorted copy of an array, as complex numbers; see :func:`numpy.sort_complex`.
 
@@ -198,7 +207,7 @@ def sort_complex(a: Any) -> DistArray:
 # -- several keys --------------------------------------------------------------------------------
 
 
-@implements(np.lexsort)
+@implements(np.lexsort, objects=Objects.GATHER)
 def lexsort(keys: Any, axis: int = -1) -> DistArray:
     """The indices that sort by several keys, the last one first; see :func:`numpy.lexsort`.
 

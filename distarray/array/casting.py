@@ -1,0 +1,43 @@
+"""Casting an array to another data type, and what must not be copied for it."""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array.base import Base
+from distarray.array.portable import cast as cast_block
+from distarray.array.storage import suits
+from distarray.comm.agree import agree
+
+__all__ = ["cast"]
+
+
+def _needs_no_copy(x: Base, dtype: np.dtype[Any], order: str) -> bool:
+    if order.upper() == "A":
+        return suits(x, dtype, "C") or suits(x, dtype, "F")
+    return suits(x, dtype, order.upper())
+
+
+def cast(x: Base, dtype: np.dtype[Any], order: str, casting: str, copy: bool) -> Any:
+    """An array as another data type; see :meth:`~distarray.array.methods.Methods.astype`."""
+    kind = x.block.dtype.kind
+    if x.layout.partials and not (kind in "fc" and np.can_cast(x.block.dtype, dtype)):
+        x.settle()
+    if not copy and _needs_no_copy(x, dtype, order):
+        return x
+    if x.layout.is_replicated or not _reads_text(kind, dtype.kind):
+        return x.like(cast_block(x.block, dtype, order, casting))
+    error = cast = None
+    try:
+        cast = cast_block(x.block, dtype, order, casting)
+    except Exception as found:
+        error = found
+    agree(x.mesh.group, error)
+    return x.like(cast)
+
+
+def _reads_text(kind: str, wanted: str) -> bool:
+    """Whether elements decide if there is a result: text may be no number, or a date too long."""
+    if kind in "SUO":
+        return wanted not in "SUO"
+    return kind in "mM" and wanted in "SU"

@@ -1,0 +1,224 @@
+"""The ladder: what every call goes through, whichever door it came in by.
+
+=====  ===================  ======================================================================
+ rung  module               what happens
+=====  ===================  ======================================================================
+    1  `divergence`         under `config.check` the ranks compare their calls
+    2  `floaterrors`        floating-point errors that are to be raised are raised on all ranks
+    3  here                 ``out=`` must be arrays
+    4  `fallback`           Python objects: NumPy's own function, or gathered, as the row says
+    5  here                 pending folds and single coordinates are settled, unless the row takes
+                            them
+    6  `one_rank`           NumPy's own function where one rank has everything and the row allows it
+    7  the row's function   the implementation
+=====  ===================  ======================================================================
+
+The doors: NumPy's functions and methods of arrays come in by :func:`call`, ufuncs and their methods
+by :func:`call_ufunc`, and what has no row by :func:`watched`. Python's operators and indexing go to
+the blocks at once where :func:`is_free` says that no rung has anything to do.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from distarray.array import registry
+from distarray.array.base import Base, operands_in
+from distarray.array.divergence import verify
+from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
+from distarray.array.registry import FUNCTIONS, UFUNC_METHODS, Objects, Row, is_overridden
+from distarray.config import config, on_check
+from distarray.layout import Layout
+from distarray.typing import ArrayLike
+
+__all__ = ["call", "call_ufunc", "is_free", "on_objects", "watched"]
+
+#: Types of arguments that are what they are.
+_ATOMS = frozenset({type(None), bool, int, float, complex, str, type})
+#: What serves Python objects that lie whole; set by :mod:`distarray.array.fallback`.
+on_objects: list[Callable[..., Any]] = []
+
+#: The error state under which rungs 1 and 2 have nothing to do. One comparison answers for both:
+#: no state is this one as soon as calls are compared or operators are overridden anywhere.
+_usual: object = NORMAL
+
+
+def _look_closer() -> None:
+    global _usual
+    _usual = object()
+
+
+registry.listeners.append(_look_closer)
+on_check(_look_closer)
+
+
+# -- the doors -----------------------------------------------------------------------------------
+
+
+def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call what stands behind a NumPy function, or the fallback."""
+    row = FUNCTIONS.get(function)
+    if error_state() is not _usual and (row is None or row.computes):
+        return watched(function, args, kwargs, _climb, (function, row, args, kwargs))
+    if error_state() is not _usual:
+        verify(function, args, kwargs)
+    return _climb(function, row, args, kwargs)
+
+
+def call_ufunc(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call what stands behind a ufunc or one of its methods."""
+    key: Any = ufunc if method == "__call__" else (ufunc, method)
+    if key in FUNCTIONS:
+        return call(key, *inputs, **kwargs)
+    row = UFUNC_METHODS[method]
+    if error_state() is not _usual:
+        return watched(ufunc, inputs, kwargs, row.function, (ufunc, *inputs), kwargs)
+    return row.function(ufunc, *inputs, **kwargs)
+
+
+def is_free(function: Callable[..., Any], layout: Layout) -> bool:
+    """Whether a call can go to the blocks of arrays of this layout at once."""
+    return not layout.partials and (error_state() is _usual or _is_free_after_all(function))
+
+
+def _is_free_after_all(function: Callable[..., Any]) -> bool:
+    return not (config.settings.check or raises() or is_overridden(function))
+
+
+# -- rungs 1 and 2 -------------------------------------------------------------------------------
+
+
+def watched(
+    function: Callable[..., Any],
+    args: Iterable[Any],
+    kwargs: dict[str, Any],
+    act: Callable[..., Any],
+    given: Iterable[Any],
+    named: dict[str, Any] | None = None,
+) -> Any:
+    """Make a call of which all ranks know, and whose floating-point errors all ranks raise.
+
+    Parameters
+    ----------
+    function, args, kwargs
+        The call, as the program made it.
+    act, given, named
+        What does it.
+    """
+    verify(function, args, kwargs)
+    mesh = mesh_concerned([*args, *kwargs.values()]) if raises() else None
+    if mesh is None:
+        return act(*given, **(named or {}))
+    return agreed(mesh, act, *given, **(named or {}))
+
+
+# -- rungs 3 to 7 --------------------------------------------------------------------------------
+
+
+def _climb(
+    function: Callable[..., Any], row: Row | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if row is None:
+        return registry.fallback[0](function, args, kwargs)
+    if row.out >= 0:
+        _refuse_others(kwargs.get("out") if len(args) <= row.out else args[row.out])
+    if not (_as_they_are(args, row.lists) and (not kwargs or _as_they_are(kwargs.values()))):
+        server = _server_of_objects(function, row, [*args, *kwargs.values()])
+        if server is not None:
+            return server(function, args, kwargs)
+        args, kwargs = settled_arguments(row, args, kwargs)
+    return row.answer(function, args, kwargs)
+
+
+def _refuse_others(out: Any) -> None:
+    """Raise what NumPy raises for scalars, and what is no array, that are to be written to."""
+    if out is None:
+        return
+    if type(out) is tuple:
+        for item in out:
+            _refuse_others(item)
+    elif isinstance(getattr(out, "block", out), np.generic) or not hasattr(out, "dtype"):
+        raise TypeError("return arrays must be of ArrayType")
+
+
+def _server_of_objects(
+    function: Callable[..., Any], row: Row, values: list[Any]
+) -> Callable[..., Any] | None:
+    """What is called for Python objects instead of the implementation; None if that is."""
+    if row.objects is Objects.ENGINE:
+        return None
+    operands = list(operands_in(values))
+    objects = [x for x in operands if x.block.dtype.hasobject]
+    if not objects:
+        return None
+    if row.objects is Objects.GATHER and not all(x.layout.is_replicated for x in objects):
+        return registry.fallback[0]
+    mesh = operands[0].mesh
+    here = mesh.coords is not None and mesh.device_type == "cpu"  # objects never lie on a device
+    if not here or not str(function.__module__).startswith("numpy"):
+        return None
+    return on_objects[0] if all(x.layout.is_replicated for x in operands) else None
+
+
+def _as_they_are(values: Iterable[Any], lists: bool = False) -> bool:
+    """Whether no argument can be, or hold, an array that has to be settled; `lists` as in a row."""
+    for value in values:
+        if type(value) in _ATOMS:
+            continue
+        if isinstance(value, Base):
+            if not value.layout.is_plain or value.block.dtype.hasobject:
+                return False
+        elif isinstance(value, (tuple, list)) and not (lists or _all_as_they_are(value)):
+            return False
+    return True
+
+
+def _all_as_they_are(values: Iterable[Any]) -> bool:
+    return _ATOMS.issuperset(map(type, values)) or _as_they_are(values)  # lists may be long
+
+
+def _settled(value: Any, row: Row) -> Any:
+    """An argument as the implementation takes it; itself if it can be."""
+    if isinstance(value, Base):
+        layout = value.layout
+        if layout.is_plain:
+            return value
+        folds = {layout.placements[m].op for m in layout.partials}  # type: ignore[attr-defined]
+        fits = (row.at or not layout.ats) and folds <= row.through
+        return value if fits else value.plain()
+    if isinstance(value, (list, tuple)):
+        items = [_settled(item, row) for item in value]
+        if any(new is not old for new, old in zip(items, value, strict=True)):
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def _settle_folds(out: ArrayLike | None) -> None:
+    """Make arrays that are to be written to ready for it, without moving them."""
+    for value in out if isinstance(out, (tuple, list)) else (out,):
+        if isinstance(value, Base) and value.layout.partials:
+            value.settle()
+
+
+def settled_arguments(
+    row: Row, args: Iterable[Any], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments as an implementation takes them.
+
+    Pending folds are carried out in place. What lives at one coordinate is replicated in a copy:
+    it may be a view, and what is written to it later must still reach the array it is a view of.
+    """
+    found = []
+    for position, value in enumerate(args):
+        if position == row.out:
+            _settle_folds(value)
+        found.append(value if position == row.out else _settled(value, row))
+    named = {}
+    for name, value in kwargs.items():
+        if name == "out":
+            _settle_folds(value)
+        named[name] = value if name == "out" else _settled(value, row)
+    return tuple(found), named

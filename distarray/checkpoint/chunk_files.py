@@ -1,0 +1,270 @@
+"""The files of chunks: chunks with their checksums, written and read on one rank.
+
+A file is a shard: its chunks one after the other, each followed by the CRC32C of its bytes. If it
+may have several chunks, an index of their offsets and lengths follows, with a CRC32C of its own.
+"""
+
+import errno
+import os
+import stat
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from distarray.checkpoint.zarr_metadata import CHECK, Stored
+from distarray.errors import CheckpointError
+from distarray.io.chunk_grids import Index
+from distarray.io.flushing import Flusher
+from distarray.lazy import needs
+from distarray.typing import Array
+
+__all__ = [
+    "ChunkFiles",
+    "ChunkReading",
+    "as_bytes",
+    "checksum",
+    "counted",
+    "write_shard",
+    "wrong_size",
+]
+
+_ABSENT = (1 << 64) - 1
+
+#: Bytes of chunks that this process has read; for tests.
+counted = {"read": 0}
+_counting = threading.Lock()
+
+#: Bytes after which the system begins to write an unfinished file to disk.
+_BEGIN = 1 << 25
+
+
+def checksum(data: Array | bytes, before: int = 0) -> int:
+    """CRC32C of a contiguous array or of bytes; `before` is that of preceding bytes."""
+    return int(needs("google_crc32c").extend(before, data))
+
+
+def as_bytes(view: Array) -> Array:
+    """The bytes of a C-contiguous array, as a view."""
+    return view.reshape(-1).view(np.uint8)
+
+
+def write_shard(path: str, stored: Stored, chunks: Iterator[Array | None], flusher: Flusher) -> int:
+    """Write the file of a shard; returns the number of its bytes.
+
+    Parameters
+    ----------
+    path : str
+        Must not exist.
+    stored : Stored
+    chunks : iterator of array or None
+        The chunks of the shard in C order, each C-contiguous and whole; None for a chunk beyond
+        the edge of the array.
+    flusher : Flusher
+        Brings the file to disk.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        at, begun, index = 0, 0, np.full((stored.chunks_a_file, 2), _ABSENT, "<u8")
+        for number, chunk in enumerate(chunks):
+            if chunk is not None:
+                data = as_bytes(chunk)
+                _write_all(handle, [data, _check_bytes(checksum(data))])
+                index[number] = at, data.size + CHECK
+                at += data.size + CHECK
+                if at - begun >= _BEGIN:
+                    flusher.begin(handle)
+                    begun = at
+        if stored.index_bytes:
+            data = as_bytes(index)
+            _write_all(handle, [data, _check_bytes(checksum(data))])
+            at += stored.index_bytes
+    except BaseException:
+        os.close(handle)
+        raise
+    flusher.put(handle)
+    return at
+
+
+def _check_bytes(value: int) -> Array:
+    return np.array([value], "<u4").view(np.uint8)
+
+
+def _write_all(handle: int, buffers: list[Array]) -> None:
+    """Write all bytes of some buffers; the system may take fewer at a time."""
+    views = [buffer.data for buffer in buffers if buffer.size]
+    while views:
+        written = os.writev(handle, views)
+        while views and written >= len(views[0]):
+            written -= len(views.pop(0))
+        if views:
+            views[0] = views[0][written:]
+
+
+class ChunkFiles:
+    """Reads chunks and checks their checksums; keeps a few files open.
+
+    Parameters
+    ----------
+    root : Path
+        The checkpoint's directory.
+
+    Attributes
+    ----------
+    root : Path
+    bytes : int
+        Bytes read so far.
+    """
+
+    _MOST = 32
+
+    def __init__(self, root: Path) -> None:
+        self.bytes = 0
+        self.root = root
+        self._open: OrderedDict[str, tuple[int, Array | None]] = OrderedDict()
+
+    def __enter__(self) -> "ChunkFiles":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with _counting:
+            counted["read"] += self.bytes
+        while self._open:
+            os.close(self._open.popitem()[1][0])
+
+    def read(self, stored: Stored, chunk: Index, out: Array) -> None:
+        """Read a whole chunk and check its checksum; see :class:`ChunkReading`."""
+        ChunkReading(self, stored, chunk).read(out)
+
+    def read_at(self, place: "ChunkReading", buffers: list[Array]) -> None:
+        """Fill buffers with the next bytes of a chunk."""
+        handle, index = self._shard(place.path, place.stored, place.shard)
+        start = 0
+        if index is not None:
+            start, length = int(index[place.number, 0]), int(index[place.number, 1])
+            least = place.stored.chunk_bytes + CHECK
+            if length != least or start > place.stored.file_bytes(place.shard) - length:
+                raise CheckpointError(f"{place}: the file's index is wrong; the file is damaged")
+        self.bytes += _read_all(handle, buffers, start + place.at, place)
+
+    def _shard(self, path: str, stored: Stored, shard: Index) -> tuple[int, Array | None]:
+        known = self._open.get(path)
+        if known is not None:
+            self._open.move_to_end(path)
+            return known
+        if len(self._open) >= self._MOST:
+            os.close(self._open.popitem(last=False)[1][0])
+        size = stored.file_bytes(shard)
+        handle = _open_plain(path, size, stored.name)
+        try:
+            index = self._index(handle, path, stored, size) if stored.index_bytes else None
+        except BaseException:
+            os.close(handle)
+            raise
+        self._open[path] = handle, index
+        return handle, index
+
+    def _index(self, handle: int, path: str, stored: Stored, size: int) -> Array:
+        index = np.empty((stored.chunks_a_file, 2), "<u8")
+        found = np.empty(CHECK, np.uint8)
+        where = f"array {stored.name!r}: the index of {path}"
+        self.bytes += _read_all(handle, [as_bytes(index), found], size - stored.index_bytes, where)
+        if int(found.view("<u4")[0]) != checksum(as_bytes(index)):
+            raise CheckpointError(f"{where} is not the one that was saved; the file is damaged")
+        return index
+
+
+class ChunkReading:
+    """The reading of a chunk, from its first byte to its last, in one piece or several.
+
+    Parameters
+    ----------
+    files : ChunkFiles
+    stored : Stored
+    chunk : tuple of int
+        Number of the chunk along each dimension, through the whole array.
+    """
+
+    def __init__(self, files: ChunkFiles, stored: Stored, chunk: Index) -> None:
+        self.stored = stored
+        self.shard, self.number = stored.grid.place(chunk)
+        self.path = f"{files.root}/{stored.name}/{stored.file_name(self.shard)}"
+        self.at = 0
+        self._files, self._chunk, self._sum = files, chunk, 0
+
+    def __str__(self) -> str:
+        return f"array {self.stored.name!r}, chunk {self._chunk}, in {self.path}"
+
+    def read(self, out: Array) -> None:
+        """Read the next bytes; after the last byte the checksum is compared.
+
+        Parameters
+        ----------
+        out : array of uint8
+            C-contiguous; has at most as many bytes as are left.
+
+        Raises
+        ------
+        CheckpointError
+            If the file is not complete, or its bytes are not those that were saved.
+        """
+        last = self.at + out.size == self.stored.chunk_bytes
+        found = np.empty(CHECK, np.uint8)
+        self._files.read_at(self, [out, found] if last else [out])
+        self._sum = checksum(out, self._sum)
+        self.at += out.size
+        if last and int(found.view("<u4")[0]) != self._sum:
+            raise CheckpointError(
+                f"{self}: the bytes are not those that were saved (their checksum differs); "
+                "the file is damaged"
+            )
+
+
+def _open_plain(path: str, size: int, name: str) -> int:
+    """Open an ordinary file of a given size; anything else is refused."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise _cannot_open(path, name, error) from None
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+        os.close(handle)
+        raise CheckpointError(wrong_size(path, name, found, size))
+    return handle
+
+
+def _cannot_open(path: str, name: str, error: OSError) -> Exception:
+    if error.errno == errno.ELOOP:
+        return CheckpointError(f"array {name!r}: {path} is a symbolic link, which no save makes")
+    if error.errno == errno.ENOENT:
+        return CheckpointError(f"array {name!r}: {path} is missing; the checkpoint is damaged")
+    return OSError(error.errno, f"array {name!r}: {error.strerror}", path)
+
+
+def wrong_size(path: str, name: str, found: os.stat_result, size: int) -> str:
+    """The error of a file that is not an ordinary one of `size` bytes."""
+    if not stat.S_ISREG(found.st_mode):
+        kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no ordinary file"
+        return f"array {name!r}: {path} is {kind}, which no save makes"
+    return (
+        f"array {name!r}: {path} has {found.st_size} bytes where {size} were saved; the file is "
+        f"{'truncated' if found.st_size < size else 'damaged'}"
+    )
+
+
+def _read_all(handle: int, buffers: list[Array], at: int, where: "str | ChunkReading") -> int:
+    """Fill buffers with a file's bytes from `at` on; returns the number of bytes."""
+    views = [buffer.data for buffer in buffers if buffer.size]
+    total = sum(map(len, views))
+    while views:
+        count = os.preadv(handle, views, at)
+        if count <= 0:
+            raise CheckpointError(f"{where}: the file ends too early; it is damaged")
+        at += count
+        while views and count >= len(views[0]):
+            count -= len(views.pop(0))
+        if views:
+            views[0] = views[0][count:]
+    return total

@@ -1,0 +1,127 @@
+"""The user's line that runs, as ``file:line`` and as the expression on it.
+
+Frames of this library, of NumPy, of torch and of what they pass through are not the user's: here
+they are called the house's.
+"""
+
+import io
+import linecache
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from types import CodeType, FrameType
+
+__all__ = [
+    "called",
+    "is_house",
+    "known",
+    "passage",
+    "place",
+    "places",
+    "said",
+    "user_frames",
+    "user_line",
+]
+
+_HOUSE = frozenset(
+    {__name__.partition(".")[0], "contextlib", "contextvars", "functools", "importlib", "numpy"}
+    | {"runpy", "threading", "torch"}
+)
+#: Whether a module is of the house, by its name.
+known: dict[str | None, bool] = {}
+#: Characters of a line of the program that are shown.
+_WIDTH = 60
+
+
+def is_house(frame: FrameType) -> bool:
+    """Whether a frame is the library's, or one between the library and the user."""
+    name = frame.f_globals.get("__name__", "")
+    found = known.get(name)
+    return passage(name) if found is None else found
+
+
+def passage(name: str | None) -> bool:
+    """Whether a module of this name is of the house; kept in `known`."""
+    known[name] = ours = isinstance(name, str) and name.partition(".")[0] in _HOUSE
+    return ours
+
+
+def user_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """The user's frames, the innermost first."""
+    while frame is not None:
+        if not is_house(frame):
+            yield frame
+        frame = frame.f_back
+
+
+def user_line(short: bool = False) -> str:
+    """``file:line`` of the user's innermost frame; of the outermost frame if none is the user's."""
+    here = sys._getframe(1)
+    while is_house(here) and here.f_back is not None:
+        here = here.f_back
+    path = here.f_code.co_filename
+    return f"{_short(path) if short else path}:{here.f_lineno}"
+
+
+def places(frame: FrameType | None, most: int = 4) -> list[str]:
+    """The user's lines on a thread's way to a frame, the innermost first."""
+    found = []
+    for here in user_frames(frame):
+        found.append(place(here.f_code, here.f_lasti))
+        if len(found) == most:
+            break
+    return found
+
+
+def place(code: CodeType, instruction: int) -> str:
+    """An instruction as ``file:line``; the path is relative below the working directory."""
+    return f"{_short(code.co_filename)}:{_position(code, instruction)[0]}"
+
+
+def said(code: CodeType, instruction: int) -> str:
+    """The expression that an instruction belongs to, as far as it is on its first line."""
+    first, last, start, stop = _position(code, instruction)
+    lines = _source(code.co_filename)
+    line = lines[first - 1] if 0 < first <= len(lines) else ""
+    if start is not None and stop is not None:
+        text = line.encode()[start : stop if last == first else None].decode(errors="replace")
+    else:
+        text = line
+    text = text.strip()
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+
+
+def called(text: str) -> str:
+    """The function that an expression calls, ``np.sum`` of ``np.sum(x, axis=0)``; else itself."""
+    head, bracket, _ = text.partition("(")
+    plain = bracket and head.replace(".", "").replace("_", "").isalnum()
+    return head if plain else text
+
+
+def _position(code: CodeType, instruction: int) -> tuple[int, int, int | None, int | None]:
+    for number, (first, last, start, stop) in enumerate(code.co_positions()):
+        if 2 * number >= instruction and first is not None:
+            return first, last or first, start, stop
+    return code.co_firstlineno, code.co_firstlineno, None, None
+
+
+@lru_cache(maxsize=64)
+def _source(path: str) -> Sequence[str]:
+    """The lines of a file, read without the `open` by which the runner involves other ranks."""
+    kept = linecache.cache.get(path)
+    if kept is not None and len(kept) > 1:
+        return kept[2]
+    try:
+        with io.open_code(os.path.abspath(path)) as file:
+            return file.read().decode(errors="replace").splitlines()
+    except (OSError, ValueError):
+        return ()
+
+
+def _short(path: str) -> str:
+    try:
+        near = os.path.relpath(path)
+    except (OSError, ValueError):
+        return path
+    return path if near.startswith(os.pardir) or path.startswith("<") else near

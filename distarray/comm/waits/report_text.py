@@ -1,0 +1,151 @@
+"""What is said of ranks that wait for one another."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from distarray.comm.describing import ranks_in_words
+from distarray.comm.waits.verdict import Entry, Report, alike, parting
+
+__all__ = ["each", "in_short", "told"]
+
+#: Groups of ranks, and their last conversations, that are told one by one.
+_MOST, _LAST = 8, 4
+Names = Callable[[Report], int]
+
+
+def in_short(reports: Mapping[int, Report], name: Names = lambda report: report.rank) -> str:
+    """One line: "3 of 4 ranks wait in np.sum at solver.py:40; rank 2 is in np.sort at ...".
+
+    Parameters
+    ----------
+    reports : mapping of int to Report
+        Of all ranks.
+    name : callable
+        What a rank is called.
+    """
+    groups = alike(reports)
+    twice = _twins(groups)
+    parts: list[str] = []
+    for group in groups[:_MOST]:
+        count, first = len(group), group[0]
+        where = _where(first, in_full=_head(first) in twice)
+        if not parts and first.doing == "waits":
+            verb = "waits" if count == 1 else "wait"
+            parts.append(f"{count} of {len(reports)} ranks {verb} in {where}")
+            continue
+        parts.append(f"{ranks_in_words(map(name, group))} {_does(first, count, where)}")
+    more = "; and others" if len(groups) > _MOST else ""
+    return "; ".join(parts) + more
+
+
+def each(reports: Mapping[int, Report], name: Names = lambda report: report.rank) -> str:
+    """What some ranks do, in one line."""
+    groups = alike(reports)[:_MOST]
+    return "; ".join(
+        [f"{ranks_in_words(map(name, g))} {_does(g[0], len(g), _where(g[0]))}" for g in groups]
+    )
+
+
+def told(
+    reports: Mapping[int, Report], ends: bool | None, name: Names = lambda report: report.rank
+) -> str:
+    """All that is known: the line, each group of ranks, where they parted, and what happens now.
+
+    Parameters
+    ----------
+    reports, name
+        As :func:`in_short`.
+    ends : bool or None
+        Whether the job is ended; None: it is not certain that it has to be.
+    """
+    lines = [in_short(reports, name)]
+    groups = alike(reports)
+    for group in groups[:_MOST]:
+        lines += _details(group, name)
+    found = parting(reports)
+    if found is not None:
+        number, calls = found
+        lines.append(f"  Of what they remember, they first differ in conversation {number}:")
+        for call, ranks in list(calls.items())[:_MOST]:
+            who = ranks_in_words([name(reports[rank]) for rank in ranks])
+            lines.append(f"    {who}: {call}")
+    return "\n".join([*lines, f"  {_ENDS[ends]}"])
+
+
+_ENDS = {
+    True: "They wait in vain, and the job is ended (config.end_waits).",
+    False: "They wait in vain, and go on waiting, since config.end_waits is off.",
+    None: "This may yet come to an end: the job goes on. (config.wait_limit says after how long "
+    "this is told.)",
+}
+
+
+def _does(report: Report, count: int, where: str) -> str:
+    be, have = ("is", "has") if count == 1 else ("are", "have")
+    if report.doing == "waits":
+        return f"{be} in {where}"
+    if report.doing == "computes":
+        return f"{'computes' if count == 1 else 'compute'} at {where}"
+    if report.doing in ("left", "gone"):
+        verb = "left" if report.doing == "left" else "ended"
+        return f"{have} {verb}{f' by {report.call}' if report.call else ''}{_at_line(report)}"
+    if report.doing == "silent":
+        return f"{'does' if count == 1 else 'do'} not answer"
+    return f"{'goes' if count == 1 else 'go'} on{f', now at {where}' if report.path else ''}"
+
+
+def _at_line(report: Report) -> str:
+    if report.path:
+        return f" at {report.path[0]}"
+    last = report.recent[-1] if report.recent else None
+    return f" after {last.call} at {last.line}" if last is not None else ""
+
+
+def _where(report: Report, in_full: bool = False) -> str:
+    line = report.path[0] if report.path else "no line of the program"
+    if report.doing != "waits":
+        return f"{line}, in {report.call}" if report.call else line
+    if not in_full:
+        return f"{report.call} at {line}{' (in a thread)' if report.aside else ''}"
+    arguments = f"({report.arguments})" if report.arguments else ""
+    way = "".join([f", from {line}" for line in report.path[1:]])
+    entry = report.entry
+    number = f" (conversation {entry.number})" if entry is not None and entry.together else ""
+    return f"{report.call}{arguments} at {line}{way}{number}"
+
+
+def _head(report: Report) -> tuple[str, str]:
+    return report.call, report.path[0] if report.path else ""
+
+
+def _twins(groups: Sequence[Sequence[Report]]) -> set[tuple[str, str]]:
+    """What several groups that wait have in common: such need more words to be told apart."""
+    heads = [_head(group[0]) for group in groups if group[0].doing == "waits"]
+    return {head for head in heads if heads.count(head) > 1}
+
+
+def _details(group: Sequence[Report], name: Names) -> list[str]:
+    first = group[0]
+    age = max([report.age for report in group])
+    where = _where(first, in_full=True)
+    since = f", for {age:.0f} s" if first.doing in ("waits", "computes") else ""
+    lines = [f"  {ranks_in_words(map(name, group))} {_does(first, len(group), where)}{since}"]
+    before = list(first.recent)
+    if first.entry is not None and before and before[-1] == first.entry:
+        before.pop()
+    if before:
+        lines.append(f"    before: {'; '.join(_steps(before))}")
+    return lines
+
+
+def _steps(entries: Sequence[Entry]) -> list[str]:
+    """The last calls, the latest first, each with the number of its conversations in a row."""
+    found: list[tuple[str, int]] = []
+    for entry in reversed(entries):
+        text = f"{entry.call} at {entry.line}"
+        if found and found[-1][0] == text:
+            found[-1] = text, found[-1][1] + 1
+        elif len(found) == _LAST:
+            break
+        else:
+            found.append((text, 1))
+    return [text if count == 1 else f"{text} ({count} times)" for text, count in found]

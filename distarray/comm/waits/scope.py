@@ -1,0 +1,286 @@
+"""Ranks that watch one another: those of a communicator, on one node or on several."""
+
+import json
+import os
+import time
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+from distarray.comm.calls import Call
+from distarray.comm.waits.channel import Channel, open_channel
+from distarray.comm.waits.verdict import Entry, Report
+from distarray.comm.waits.wire import WORDS, Node, Wire, addresses, listener
+
+__all__ = ["Among", "Scope", "entry_of", "make_scope"]
+
+#: What ranks remember is equal where this is: shapes, layouts and ranks.
+_CHECKED = frozenset({"begin_exchange", "exchange", "subset"})
+#: How many other nodes are told what a rank does last: the lowest rank that waits speaks.
+_TOLD = 8
+_now = time.monotonic
+
+
+class Among(NamedTuple):
+    """Some of the ranks that watch one another.
+
+    Attributes
+    ----------
+    scope : Scope
+    key : str
+        The same on all of them, and no other's.
+    members : tuple of int
+        Their numbers in the scope.
+    """
+
+    scope: "Scope"
+    key: str
+    members: tuple[int, ...]
+
+    def part(self, ranks: Sequence[int]) -> "Among":
+        """Some of them."""
+        members = tuple([self.members[rank] for rank in ranks])
+        return Among(self.scope, f"{self.key}.{zlib.crc32(repr(members).encode()):x}", members)
+
+
+class Scope:
+    """The ranks of a communicator; made by :func:`make_scope`.
+
+    Attributes
+    ----------
+    labels : tuple of int
+        What the ranks are called: their numbers in the world.
+    rank : int
+        This one's number in the scope.
+    channel : Channel
+        To the ranks of this node.
+    wire : Wire or None
+        To other nodes, if there are.
+    """
+
+    def __init__(self, labels: tuple[int, ...], rank: int, channel: Channel) -> None:
+        self.labels = labels
+        self.rank = rank
+        self.channel = channel
+        self.wire: Wire | None = None
+        self._nodes: tuple[int, int] = (0, 0)
+        #: The groups of the programs' communicators, as long as there are such.
+        self.roots: WeakSet[Any] = WeakSet()
+        self._known: dict[tuple[str, tuple[int, ...]], int] = {}
+
+    # -- who is in it ----------------------------------------------------------------------------
+
+    def among(self, labels: Sequence[int], kind: str = "") -> Among | None:
+        """The ranks of a communicator, if all are in the scope; the same on all of them.
+
+        To be called once for each communicator, in the same order by all its ranks.
+        """
+        place = {label: number for number, label in enumerate(self.labels)}
+        if not all(label in place and label >= 0 for label in labels):
+            return None
+        members = tuple([place[label] for label in labels])
+        number = self._known[kind, members] = self._known.get((kind, members), 0) + 1
+        return Among(self, f"{kind}{number}.{zlib.crc32(repr(members).encode()):x}", members)
+
+    def keep_nodes(self, nodes: Sequence[Node], place: tuple[int, int] | None) -> tuple[int, int]:
+        """Keep the addresses of all nodes, once on each node."""
+        if place is None:
+            place = self.channel.append(json.dumps(nodes).encode())
+        self._nodes = place
+        return place
+
+    def other_nodes(self) -> list[Node]:
+        """All nodes but this one, in order of their lowest ranks."""
+        if self.wire is None:
+            return []
+        nodes = [Node(*entry) for entry in json.loads(self.channel.kept(self._nodes))]
+        return [node for node in nodes if node.ranks[0] not in self.channel.ranks]
+
+    # -- what they do ----------------------------------------------------------------------------
+
+    def ask(self, late: bool = False) -> None:
+        """Have all ranks write down what they do."""
+        self.channel.ask(late)
+        for node in self.other_nodes():
+            assert self.wire is not None
+            self.wire.ask(node, "late" if late else "ask")
+
+    def reports(self, stale: float) -> dict[int, Report]:
+        """What all ranks do; who has not been alive for `stale` seconds does not answer."""
+        found = {rank: Report(rank, "silent") for rank in range(len(self.labels))}
+        found |= self.here(stale)
+        for node in self.other_nodes():
+            assert self.wire is not None
+            answer = self.wire.ask(node, "table")
+            for rank in node.ranks:
+                if answer:
+                    found[rank] = _report(rank, answer[str(rank)], stale, self)
+                elif answer is not None:
+                    found[rank] = self._last_of(rank)
+        return found
+
+    def _last_of(self, rank: int) -> Report:
+        """A rank of a node where nobody answers any more."""
+        with suppress(ValueError):
+            call, path, last = json.loads(self.channel.words_of(rank))
+            recent = () if last is None else (Entry(*last),)
+            return Report(rank, "gone", call=call, path=tuple(path), recent=recent)
+        return Report(rank, "gone")
+
+    def take_leave(self, call: str, path: Sequence[str], last: Entry | None) -> None:
+        """Tell other nodes what this rank does last, who may find nobody here any more."""
+        words = f"{self.rank} {json.dumps((call, path, last))}".encode()
+        if len(words) > WORDS:
+            words = f"{self.rank} {json.dumps((call[:60], path, None))}".encode()
+        for node in self.other_nodes()[:_TOLD] if len(words) <= WORDS else ():
+            assert self.wire is not None
+            self.wire.send(node, words)
+
+    def heed(self, words: bytes) -> None:
+        """Keep what a rank of another node has said last."""
+        rank, _, text = words.partition(b" ")
+        self.channel.keep_words(int(rank), text)
+
+    def here(self, stale: float) -> dict[int, Report]:
+        """What the ranks of this node do."""
+        slots = self.channel.read()
+        return {rank: _report(rank, words, stale, self) for rank, words in slots.items()}
+
+    def answer(self, question: str) -> dict[Any, Any]:
+        """What another node is told: what the ranks here do."""
+        if question in ("ask", "late"):
+            self.channel.ask(question == "late")
+        return self.channel.read()
+
+    def lower_waits(self, stale: float) -> bool:
+        """Whether a rank of a lower number waits on another node; and is told to speak."""
+        for node in self.other_nodes():
+            assert self.wire is not None
+            if node.ranks[0] < self.rank:
+                answer = self.wire.ask(node, "late") or {}
+                waiting = [
+                    int(rank)
+                    for rank, words in answer.items()
+                    if _report(int(rank), words, stale, self).doing == "waits"
+                ]
+                if min(waiting, default=self.rank) < self.rank:
+                    return True
+        return False
+
+    def close(self) -> None:
+        """Give all up, in a forked child."""
+        self.channel.close()
+        if self.wire is not None:
+            self.wire.close()
+
+
+def _report(rank: int, words: dict[str, Any], stale: float, scope: Scope) -> Report:
+    """What a rank has written, as a report."""
+    moves = words["moves"]
+    fields: dict[str, Any] = {key: words[key] for key in ("call", "arguments") if key in words}
+    if "recent" in words:
+        fields["recent"] = tuple([Entry(*entry) for entry in words["recent"]])
+        fields["counts"] = words["counts"]
+        fields["whole"] = words["whole"]
+    if words.get("doing") == "left" and words["still"]:
+        return Report(rank, "left", words["age"], path=tuple(words["path"]), moves=moves, **fields)
+    if words["gone"]:
+        return Report(rank, "gone", moves=moves)
+    if words["since_beat"] > stale:
+        return Report(rank, "silent", moves=moves)
+    if not words.get("still"):
+        path = tuple(words.get("path", ()))
+        return Report(rank, "goes on", path=path, moves=moves)
+    entry = Entry(*words["entry"]) if words["entry"] else None
+    needs = words["needs"]
+    everybody = ((0, len(scope.labels), 1),)
+    return Report(
+        rank,
+        words["doing"],
+        words["age"],
+        path=tuple(words["path"]),
+        entry=entry,
+        needs=everybody if needs is None else tuple([tuple(span) for span in needs]),
+        size=words["size"],
+        aside=words["aside"],
+        moves=moves,
+        **fields,
+    )
+
+
+def entry_of(call: Call, scope: Scope) -> Entry | None:
+    """A conversation in words; None if it is not about ranks of the scope."""
+    among = call.group.among
+    if among is None or among.scope is not scope:
+        return None
+    what = "" if call.note is None else str(call.note)
+    if call.kind in _CHECKED and what:
+        what += f" {zlib.crc32(repr(call.note).encode()):x}"
+    together = call.kind not in _CHECKED
+    return Entry(among.key, call.number, together, call.kind, call.name, call.where, what[:200])
+
+
+def make_scope(comm: Any, labels: tuple[int, ...], watching: bool) -> Scope | None:
+    """Let the ranks of a communicator watch one another; collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+    labels : tuple of int
+        What its ranks are called.
+    watching : bool
+        Whether this rank wants it; all must.
+
+    Returns
+    -------
+    Scope or None
+        None on all ranks, if one does not want it or cannot have it.
+    """
+    from mpi4py import MPI
+
+    rank: int = comm.Get_rank()
+    near = _near(comm)
+    try:
+        channel = open_channel(near, rank)
+        if not comm.allreduce(channel is not None and watching, MPI.LAND):
+            if channel is not None:
+                channel.close()
+            return None
+        assert channel is not None
+        scope = Scope(labels, rank, channel)
+        if near.Get_size() < comm.Get_size():
+            _connect(scope, comm, near)
+        return scope
+    finally:
+        near.Free()
+
+
+def _near(comm: Any) -> Any:
+    """The ranks on this node."""
+    from mpi4py import MPI
+
+    return comm.Split_type(MPI.COMM_TYPE_SHARED)
+
+
+def _connect(scope: Scope, comm: Any, near: Any) -> None:
+    """Exchange the addresses of all nodes."""
+    from mpi4py import MPI
+
+    door = None
+    with suppress(OSError):
+        door = listener()
+    ports = near.allgather(door.getsockname()[1] if door is not None else 0)
+    secret = comm.bcast(os.urandom(32))
+    leaders = comm.Split(0 if near.Get_rank() == 0 else MPI.UNDEFINED)
+    place = None
+    if leaders != MPI.COMM_NULL:
+        node = Node(scope.channel.ranks, addresses(), [port for port in ports if port])
+        place = scope.keep_nodes(leaders.allgather(node), None)
+        leaders.Free()
+    scope.keep_nodes((), near.bcast(place))
+    if comm.allreduce(door is not None, MPI.LAND) and door is not None:
+        scope.wire = Wire(door, secret, scope.answer, scope.heed)
+    elif door is not None:
+        door.close()

@@ -1,0 +1,211 @@
+"""Nobody waits for ever unnoticed: each process watches how long it waits for others.
+
+A thread looks several times in `config.wait_limit` whether this process still is in the same
+conversation, and then writes down where, for the other ranks to read. Of those that wait too long
+the lowest one says who is where, and ends the job if nobody can go on. The thread says nothing by
+MPI: the communicator is what is stuck.
+"""
+
+import atexit
+import os
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from distarray.comm import calls, hooks
+from distarray.comm.waits import stacks
+from distarray.comm.waits.last_words import say_farewell
+from distarray.comm.waits.scope import Among, Scope, make_scope
+from distarray.comm.waits.speaker import Exit, Speaker, State, pause
+from distarray.comm.waits.verdict import LONG
+from distarray.comm.waits.wire import Wire
+from distarray.config import config
+
+if TYPE_CHECKING:
+    from distarray.comm.mpi import MPIGroup
+
+__all__ = ["Among", "another_line", "before_meeting", "elsewhere", "join"]
+
+_now = time.monotonic
+#: Seconds without a look after which the process must have been stopped, which is no waiting.
+_GAP = 5.0
+_watch: "_Watch | None" = None
+
+
+class _Watch:
+    """The thread of this process that watches it."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.speakers: list[Speaker] = []
+        self._first: tuple[int, int] | None = (rank, size)
+        self._moves = -1
+        self._since = self._seen = _now()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Begin, or go on after a fork."""
+        if self._thread is not None:
+            return
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._run, name="distarray-watch", daemon=True)
+        self._thread.start()
+        for wire in self._wires():
+            wire.start()
+
+    def stop(self) -> None:
+        """End, lest a fork take place while a thread holds a lock."""
+        if self._thread is not None:
+            self._stop.set()
+            self._thread.join()
+            self._thread = None
+            for wire in self._wires():
+                wire.stop()
+
+    def add(self, scope: Scope) -> None:
+        """Watch these ranks, too."""
+        self.speakers.append(Speaker(scope))
+        if scope.wire is not None:
+            scope.wire.start()
+
+    def _wires(self) -> list[Wire]:
+        return [s.scope.wire for s in self.speakers if s.scope.wire is not None]
+
+    def forget(self) -> None:
+        """Be none of the ranks: in a forked child."""
+        for speaker in self.speakers:
+            speaker.scope.close()
+        self.speakers.clear()
+
+    def leave(self) -> None:
+        """Have it said, when the interpreter has come to its end, that the program has ended."""
+        call, line, moves = hooks.last_exit
+        end = Exit(call, (line,)) if moves == calls.moves() else Exit()
+        state = State(calls.moves(), _now())
+        words = [speaker.last_words(state, end) for speaker in self.speakers]
+        say_farewell(words, [wire.door for wire in self._wires()])
+
+    def _run(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the main thread's
+        while self._rest(pause()):
+            try:
+                if config.wait_limit > 0:
+                    self._look()
+            except Exception as error:  # which must not end a job that is well
+                if not sys.is_finalizing():
+                    hooks.say(f"nobody watches any more how long this rank waits: {error!r}")
+                return
+
+    def _rest(self, seconds: float) -> bool:
+        """Let time pass; whether to go on."""
+        return not self._stop.wait(seconds)
+
+    def _look(self) -> None:
+        moves, now = calls.moves(), _now()
+        if moves != self._moves or now - self._seen > pause() + _GAP:
+            self._moves, self._since = moves, now
+        for speaker in list(self.speakers):
+            speaker.attend(State(moves, self._since), self._rest)
+        still = _now() - self._since
+        if not self.speakers and self._first is not None and still >= LONG * config.wait_limit:
+            self._look_alone(still)
+        self._seen = _now()
+
+    def _look_alone(self, still: float) -> None:
+        """Where the ranks have not met yet, and do not know of one another."""
+        assert self._first is not None
+        look = stacks.look()
+        rank, size = self._first
+        if look.doing != "waits":
+            return
+        self._first = None
+        if rank < 2:  # rank 0 may be the one that does not come
+            where = look.path[0] if look.path else "its start"
+            hooks.say(
+                f"rank {rank} of {size} waits in {look.call} at {where}, for {still:.0f} s, until "
+                "all ranks make their first mesh or array, which takes all of them.\n"
+                "  What the others do is not known here: the job goes on."
+            )
+
+
+def before_meeting(comm: Any) -> None:
+    """Watch this process while it meets others for the first time.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+    """
+    global _watch
+    if _watch is None and comm.Get_size() > 1 and config.wait_limit > 0:
+        _watch = _Watch(comm.Get_rank(), comm.Get_size())
+        atexit.register(_leave, os.getpid())
+        os.register_at_fork(before=_pause, after_in_parent=_resume, after_in_child=_forget)
+
+
+def join(group: "MPIGroup") -> None:
+    """Watch the ranks of a communicator; collective over it, once.
+
+    Cost
+    ----
+    A few small collectives, unless its ranks watch one another already as part of more.
+    """
+    if group.size == 1:
+        return
+    labels = group.world_ranks
+    for speaker in [] if _watch is None else _watch.speakers:
+        group.among = speaker.scope.among(labels)
+        if group.among is not None:
+            break
+    else:
+        scope = make_scope(group.comm, labels, _watch is not None)
+        if scope is None or _watch is None:
+            return
+        group.among = scope.among(labels)
+        _watch.add(scope)
+    if group.among is not None:
+        group.among.scope.roots.add(group)
+
+
+def another_line() -> Among | None:
+    """The ranks of the world, for a communicator of the runner's; in the same order on all."""
+    scope = _watch.speakers[0].scope if _watch is not None and _watch.speakers else None
+    return None if scope is None else scope.among(scope.labels, "line ")
+
+
+def elsewhere(error: BaseException) -> str:
+    """What the other ranks do where MPI has failed: an error of its own names one rank alone."""
+    by_mpi = type(error).__module__.startswith("mpi4py")
+    if not by_mpi or _watch is None or not _watch.speakers:
+        return ""
+    try:
+        return f"\nmeanwhile {_watch.speakers[0].others()}"
+    except Exception as another:  # the first one is what is to be told
+        return f"\nwhat the other ranks do is not known: {another!r}"
+
+
+def _leave(process: int) -> None:
+    if _watch is not None and os.getpid() == process:
+        _watch.leave()
+
+
+def _pause() -> None:
+    if _watch is not None:
+        _watch.stop()
+
+
+def _resume() -> None:
+    if _watch is not None:
+        _watch.start()
+
+
+def _forget() -> None:
+    global _watch
+    if _watch is not None:
+        _watch.forget()
+        _watch = None
+
+
+hooks.meanwhile = elsewhere

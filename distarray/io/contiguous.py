@@ -1,0 +1,290 @@
+"""Contiguous storage: the elements of an array one after another in C order, from some byte on.
+
+Every rank reads or writes stretches of its own. Where its block lies in long stretches (rows of a
+matrix that is cut along the first dimension, or anything with a mebibyte in one piece), they go
+straight between block and file. Otherwise (columns) the array passes in rounds: the ranks exchange
+elements so that each has a stretch of some mebibytes. This is collective buffering by the
+library's own exchange, and no rank holds more than its stretch besides its block.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from zlib import crc32
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.array.movement import assign, gathered, moved, part_of
+from distarray.comm import DeviceMesh
+from distarray.comm.files import STRETCH, SharedFile, landing
+from distarray.layout import Box, Fold, Layout, Replicate, Shard
+from distarray.typing import Array, Shape
+
+__all__ = [
+    "ALONE",
+    "Slices",
+    "Sum",
+    "pieces",
+    "read_body",
+    "runs",
+    "sum_of",
+    "whole",
+    "write_body",
+]
+
+#: First byte in the file, number of bytes, and their CRC-32.
+Sum = tuple[int, int, int]
+Slices = tuple[slice, ...]
+
+#: Bytes up to which one rank alone reads or writes a file.
+ALONE = 1 << 20
+#: Bytes of a rank's stretch in a round.
+_ROUND = 1 << 24
+#: Bytes of a stretch that is worth a call of its own.
+_RUN = 1 << 20
+
+
+def write_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | None = None) -> None:
+    """Write an array's elements in C order; collective over its mesh.
+
+    Parameters
+    ----------
+    file : SharedFile
+        Open on the group of the mesh.
+    start : int
+        Byte of the first element.
+    x : DistArray
+        Without pending folds.
+    sums : list, optional
+        A checksum of each stretch that this rank writes is appended.
+
+    Cost
+    ----
+    An allreduce of an integer. Where blocks do not lie in long stretches, each element is sent
+    to the rank that writes it, in rounds of 16 MiB a rank.
+    """
+    if _is_straight(x.layout, x.itemsize):
+        box, key = _own_share(x.layout, x.mesh)
+        block = part_of(x.block, key)
+        stretches = list(runs(box, x.shape, x.itemsize, _limit(block)))
+        for number in range(_most(len(stretches), file)):
+            offset, slices = stretches[number] if number < len(stretches) else (0, None)
+            part = None if slices is None else _host(x.mesh, part_of(block, slices))
+            _write(file, start + offset, part, sums)
+        return
+    for offset, view, dim in _rounds(x, x.mesh.size()):
+        target = _by_rank(view.layout, dim)
+        part = _host(x.mesh, moved(view.block, view.layout, target, x.mesh))
+        offset += _place(target, dim, x)
+        _write(file, start + offset, part, sums)
+
+
+def read_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | None = None) -> None:
+    """Fill an array from its elements in C order, each byte of the file read once; collective.
+
+    Parameters and cost are those of :func:`write_body`. Replicas receive what other ranks read.
+    """
+    if _is_straight(x.layout, x.itemsize) and not _replicating(x.layout):
+        box = x.layout.section(x.mesh.coords)
+        stretches = list(runs(box, x.shape, x.itemsize, _limit(x.block)))
+        for number in range(_most(len(stretches), file)):
+            offset, slices = stretches[number] if number < len(stretches) else (0, None)
+            target = None if slices is None else part_of(x.block, slices)
+            _fill(file, start + offset, target, x.mesh, sums)
+        return
+    for offset, view, dim in _rounds(x, x.mesh.size()):
+        layout = _by_rank(view.layout, dim)
+        place = start + offset + _place(layout, dim, x)
+        part = x.mesh.asarray(landing(layout.local_shape(x.mesh.coords), x.dtype, place))
+        _fill(file, place, part, x.mesh, sums)
+        assign(view.block, view.layout, part, layout, x.mesh)
+
+
+def pieces(x: DistArray, everywhere: bool) -> Iterator[Array | None]:
+    """The elements in C order, some mebibytes at a time, on rank 0 or on every rank; collective.
+
+    Yields
+    ------
+    ndarray or None
+        C-contiguous, on the host; None on the other ranks.
+    """
+    mesh = x.mesh
+    if not x.ndim:
+        yield whole(x, everywhere)
+        return
+    for _, view, _ in _rounds(x, 1):
+        layout = Layout.replicated(view.shape, mesh.shape)
+        if not everywhere:
+            layout = Layout.lone(view.shape, mesh.shape, mesh.coords_of(0))
+        part = moved(view.block, view.layout, layout, mesh)
+        yield _host(mesh, part) if everywhere or mesh.rank == 0 else None
+
+
+def whole(x: DistArray, everywhere: bool) -> Array | None:
+    """All elements on the host, on rank 0 or on every rank; None elsewhere. Collective."""
+    found = gathered(x.block, x.layout, x.mesh, None if everywhere else 0)
+    return None if found is None else _host(x.mesh, found)
+
+
+def runs(box: Box, shape: Shape, itemsize: int, limit: int) -> Iterator[tuple[int, Slices]]:
+    """A box of an array in C order, in pieces that are one stretch of the array each.
+
+    Parameters
+    ----------
+    box : tuple of (int, int)
+        Global indices.
+    shape : tuple of int
+        Shape of the array.
+    itemsize, limit : int
+        Bytes an element; most bytes of a piece, which has one element at least.
+
+    Yields
+    ------
+    (int, tuple of slice)
+        Byte offset in the array, and the piece as slices of the box's own block.
+
+    Examples
+    --------
+    >>> [offset for offset, _ in runs(((0, 2), (1, 3)), (2, 4), 8, 1 << 20)]
+    [8, 40]
+    >>> [offset for offset, _ in runs(((1, 3), (0, 4)), (4, 4), 8, 1 << 20)]
+    [32]
+    """
+    if any(low >= high for low, high in box):
+        return
+    if not shape:
+        yield 0, ()
+        return
+    ndim = len(shape)
+    inner = [itemsize * prod(shape[dim + 1 :]) for dim in range(ndim)]
+    partial = [dim for dim in range(ndim) if box[dim] != (0, shape[dim])]
+    dim = next((d for d in range(max(partial, default=0), ndim) if inner[d] <= limit), ndim - 1)
+    step = max(1, limit // inner[dim]) if inner[dim] else shape[dim]
+    low, high = box[dim]
+    tail = tuple([slice(0, extent) for extent in shape[dim + 1 :]])
+    for lead in product(*[range(a, b) for a, b in box[:dim]]):
+        base = sum([index * inner[d] for d, index in enumerate(lead)])
+        head = tuple(
+            [slice(index - box[d][0], index - box[d][0] + 1) for d, index in enumerate(lead)]
+        )
+        for at in range(low, high, step):
+            rows = slice(at - low, min(at + step, high) - low)
+            yield base + at * inner[dim], (*head, rows, *tail)
+
+
+def _is_straight(layout: Layout, itemsize: int) -> bool:
+    """Whether the stretches of blocks are long enough to be read and written as they are."""
+    dims = layout.sharded_dims
+    if not dims or prod(layout.shape[: dims[-1]]) <= 1:
+        return True
+    last = dims[-1]
+    rows = -(-layout.shape[last] // layout.cuts[last].parts)
+    return itemsize * rows * prod(layout.shape[last + 1 :]) >= _RUN
+
+
+def _replicating(layout: Layout) -> tuple[int, ...]:
+    """Mesh dimensions along which all ranks hold the same."""
+    placed = zip(layout.placements, layout.mesh_shape, strict=True)
+    return tuple([m for m, (p, size) in enumerate(placed) if isinstance(p, Replicate) and size > 1])
+
+
+def _limit(block: Array) -> int:
+    """Most bytes of a call: fewer where the bytes are copied first."""
+    return STRETCH if _is_direct(block) else min(STRETCH, 4 * _ROUND)
+
+
+def _is_direct(block: Array) -> bool:
+    """Whether a file can be read into a block: it is in host memory and C-contiguous."""
+    # A type checker takes CuPy's arrays for NumPy's.
+    on_host: bool = isinstance(block, np.ndarray)
+    return on_host and block.flags.c_contiguous
+
+
+def _own_share(layout: Layout, mesh: DeviceMesh) -> tuple[Box, Slices]:
+    """The part of its block that a rank writes, as global indices and as slices of the block.
+
+    Ranks that hold the same block divide it among themselves.
+    """
+    coords = mesh.coords
+    assert coords is not None
+    box = list(layout.section(coords))
+    number, ways = 0, 1
+    for mesh_dim in _replicating(layout):
+        number = number * layout.mesh_shape[mesh_dim] + coords[mesh_dim]
+        ways *= layout.mesh_shape[mesh_dim]
+    lengths = [high - low for low, high in box]
+    dim = next((d for d, length in enumerate(lengths) if length >= ways), -1)
+    if dim < 0:
+        dim = int(np.argmax(lengths))
+    low, length = box[dim][0], lengths[dim]
+    first, last = length * number // ways, length * (number + 1) // ways
+    key = [slice(0, n) for n in lengths]
+    key[dim], box[dim] = slice(first, last), (low + first, low + last)
+    return tuple(box), tuple(key)
+
+
+def _rounds(x: DistArray, ranks: int) -> Iterator[tuple[int, DistArray, int]]:
+    """The array in boxes that are one stretch each, with some mebibytes for each rank.
+
+    Yields the byte offset, a view, and the dimension along which the ranks divide it.
+    """
+    shape, ndim = x.shape, x.ndim
+    if not x.size:
+        return
+    inner = [x.itemsize * prod(shape[dim + 1 :]) for dim in range(ndim)]
+    dim = next((d for d in range(ndim) if inner[d] <= _ROUND), ndim - 1)
+    rows = ranks * max(1, _ROUND // max(1, inner[dim]))
+    tail = tuple([(0, 1, extent) for extent in shape[dim + 1 :]])
+    for lead in product(*[range(extent) for extent in shape[:dim]]):
+        base = sum([index * inner[d] for d, index in enumerate(lead)])
+        head = tuple([(index, 1, 1) for index in lead])
+        for at in range(0, shape[dim], rows):
+            count = min(rows, shape[dim] - at)
+            yield base + at * inner[dim], x.sliced((*head, (at, 1, count), *tail)), dim
+
+
+def _by_rank(layout: Layout, dim: int) -> Layout:
+    """The layout of a box that all ranks divide, in the order of their numbers."""
+    return Layout.chunked(layout.shape, layout.mesh_shape, [Shard(dim)] * len(layout.mesh_shape))
+
+
+def _place(layout: Layout, dim: int, x: DistArray) -> int:
+    """Bytes from the start of a round's box to this rank's part of it."""
+    first = layout.section(x.mesh.coords)[dim][0]
+    return first * x.itemsize * prod(x.shape[dim + 1 :])
+
+
+def _most(count: int, file: SharedFile) -> int:
+    return int(file.group.allreduce(np.array(count), Fold.MAX, "stretches of a file"))
+
+
+def sum_of(offset: int, data: Array) -> Sum:
+    """The checksum of a C-contiguous array that lies at some byte of a file."""
+    return offset, data.nbytes, crc32(data.reshape(-1).view(np.uint8).data) if data.nbytes else 0
+
+
+def _host(mesh: DeviceMesh, part: Array) -> Array:
+    return np.ascontiguousarray(mesh.to_host(part))
+
+
+def _write(file: SharedFile, offset: int, part: Array | None, sums: list[Sum] | None) -> None:
+    if sums is not None and part is not None and part.nbytes:
+        sums.append(sum_of(offset, part))
+    file.write_all(offset, part)
+
+
+def _fill(
+    file: SharedFile, offset: int, target: Array | None, mesh: DeviceMesh, sums: list[Sum] | None
+) -> None:
+    """Read a stretch into a part of a block, which may be strided or on a device."""
+    if target is None or not target.nbytes:
+        file.read_all(0, None)
+        return
+    direct = _is_direct(target)
+    host = target if direct else np.empty(target.shape, target.dtype)
+    file.read_all(offset, host)
+    if sums is not None:
+        sums.append(sum_of(offset, host))
+    if not direct:
+        target[...] = mesh.asarray(host)

@@ -1,0 +1,172 @@
+"""Arrays in files that are mapped into memory: their pages are read on first use."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+import numpy as np
+
+from distarray.array import DistArray, placed_layout
+from distarray.comm import DeviceMesh, default_mesh
+from distarray.comm.agree import agreed
+from distarray.io.file_paths import PathLike
+from distarray.io.fingerprints import described
+from distarray.io.npy_header import Header
+from distarray.io.rank_zero import found_on_rank_zero
+from distarray.layout import Replicate
+from distarray.typing import Array, DType, DTypeLike, Placements, ShapeLike
+
+__all__ = ["mapped_file", "memmap"]
+
+_LONG_NAMES = {"readonly": "r", "copyonwrite": "c", "readwrite": "r+", "write": "w+"}
+_MODES = ("r", "c", "r+", "w+")
+
+
+class memmap(DistArray):
+    """An array in a file, of which each rank has its part mapped; see :class:`numpy.memmap`.
+
+    Results of computations are ordinary arrays (:class:`~distarray.DistArray`); views of it are
+    mapped as well. Collective.
+
+    Parameters
+    ----------
+    filename : path-like
+        Equal on all ranks, on a file system that all of them see.
+    dtype : dtype
+        Data type of the elements.
+    mode : {"r+", "r", "w+", "c"}
+        Read and write, read, make a file, or change in memory alone.
+    offset : int
+        First byte of the elements.
+    shape : int or tuple of int, optional
+        By default all elements of the file, in one dimension.
+    order : {"C", "F"}
+        Order of the elements in the file.
+    mesh : DeviceMesh, optional
+        The default mesh if not given.
+    placements : sequence of Placement, optional
+        As for :func:`distarray.distribute`. The first of several replicas writes to the file; the
+        others are in memory.
+
+    Attributes
+    ----------
+    filename : str
+    mode : str
+    offset : int
+
+    Cost
+    ----
+    Pages are read from the file on first use.
+    """
+
+    __slots__ = ("_map", "filename", "mode", "offset")
+
+    filename: str
+    mode: str
+    offset: int
+    _map: np.memmap[Any, Any] | None
+
+    def __new__(
+        cls,
+        filename: PathLike,
+        dtype: DTypeLike = np.uint8,
+        mode: str = "r+",
+        offset: int = 0,
+        shape: ShapeLike | None = None,
+        order: Literal["C", "F"] = "C",
+        *,
+        mesh: DeviceMesh | None = None,
+        placements: Placements | None = None,
+    ) -> memmap:
+        """Map the file: see the class."""
+        mode = _LONG_NAMES.get(mode, mode)
+        if mode not in _MODES:
+            raise ValueError(f"mode must be one of {[*_MODES, *_LONG_NAMES]!r} (got {mode!r})")
+        mesh = default_mesh() if mesh is None else mesh
+        path: Any = os.fspath(filename)
+        kind = np.dtype(dtype)
+        if mode == "w+":
+            mesh.group.barrier()  # no rank still reads an old file
+        given = described((mode, placements, kind, offset, shape, order))
+        extent = found_on_rank_zero(
+            lambda: _map(path, mode, kind, offset, shape, order).shape,
+            mesh,
+            f"{os.path.abspath(path)}, {given}",
+        )
+        header = Header(extent, order == "F", kind, offset)
+        return mapped_file(path, header, "r+" if mode == "w+" else mode, mesh, placements, mode)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: `__new__` has made the array."""
+
+    def flush(self) -> None:
+        """Bring changes to disk; collective."""
+        mapped = self._map
+        agreed(self.mesh.group, lambda: None if mapped is None else mapped.flush())
+
+
+def mapped_file(
+    path: str,
+    header: Header,
+    mode: str,
+    mesh: DeviceMesh,
+    placements: Placements | None,
+    said: str | None = None,
+) -> memmap:
+    """The array of an existing file, mapped; collective.
+
+    Parameters
+    ----------
+    path : str
+        Equal on all ranks.
+    header : Header
+        Equal on all ranks.
+    mode : {"r", "r+", "c"}
+        As for :class:`memmap`.
+    mesh, placements
+        As for :class:`memmap`.
+    said : str, optional
+        The mode that the result shows.
+    """
+    if mode not in _MODES[:3]:
+        raise ValueError(f"an existing file is mapped with one of {_MODES[:3]}, not {mode!r}")
+    if mesh.xp is not np and mode == "r+":
+        raise ValueError(
+            "memory of a device cannot be mapped to a file; map it read-only, or use a mesh of "
+            "CPUs: distarray.init_device_mesh('cpu', ...)"
+        )
+    layout = placed_layout(header.shape, header.dtype, mesh, placements)
+    order: Literal["C", "F"] = "F" if header.fortran else "C"
+    section = tuple([slice(low, high) for low, high in layout.section(mesh.coords)])
+
+    def act() -> tuple[np.memmap[Any, Any] | None, Array]:
+        if mesh.coords is None:
+            return None, np.empty(layout.local_shape(None), header.dtype)
+        mapped = _map(path, mode, header.dtype, header.start, header.shape, order)
+        block = np.asarray(mapped)
+        block = block[section] if section else block
+        # A second writer of the same pages would see the first one's changes before its own.
+        spare = [m for m, p in enumerate(layout.placements) if isinstance(p, Replicate)]
+        if mode == "r+" and any(mesh.coords[m] for m in spare):
+            return None, block.copy(order="K")
+        return mapped, mesh.asarray(block)
+
+    mapped, block = agreed(mesh.group, act)
+    self: memmap = object.__new__(memmap)
+    self.block, self.layout, self.mesh = block, layout, mesh
+    self.filename, self.mode, self.offset = os.path.abspath(path), said or mode, header.start
+    self._map = mapped if mode == "r+" else None
+    return self
+
+
+def _map(
+    path: str,
+    mode: str,
+    dtype: DType,
+    offset: int,
+    shape: ShapeLike | None,
+    order: Literal["C", "F"],
+) -> np.memmap[Any, Any]:
+    known: Any = mode  # one of _MODES
+    return np.memmap(path, dtype, known, offset, shape, order)  # type: ignore[arg-type]

@@ -1,0 +1,258 @@
+"""The files that NumPy's functions write: one path for all ranks, or a file object of each rank.
+
+A program that every rank runs hands over a path, or a file that every rank has opened. One path is
+one file, which all ranks write together. Of open files, rank 0 writes into its own, and so does
+every rank whose object is another file (an ``io.BytesIO``, a temporary file): each has in the end
+what it would have in a program of one process.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import BufferedRandom, BufferedWriter, FileIO, TextIOWrapper
+from typing import IO, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.comm import DeviceMesh
+from distarray.comm.agree import agree, agreed
+from distarray.comm.alike import Said, same_call
+from distarray.comm.files import open_file
+from distarray.io.atomic_file import with_final_name
+from distarray.io.contiguous import ALONE, pieces, whole, write_body
+from distarray.io.file_errors import tried
+from distarray.io.file_paths import FileLike
+from distarray.io.fingerprints import options_said, value_words
+from distarray.typing import Array, ArrayLike
+
+__all__ = [
+    "Part",
+    "Target",
+    "Writing",
+    "put",
+    "size_of",
+    "store",
+    "target_for",
+    "write_through",
+]
+
+#: Bytes as they are, or an array whose elements follow in C order.
+Part: TypeAlias = bytes | DistArray
+#: ``write(file, everywhere)``: collective; writes unless `file` is None, and returns this rank's
+#: error. `everywhere` says whether other ranks than 0 write as well.
+Writing: TypeAlias = Callable[[IO[Any] | None, bool], Exception | None]
+
+_BINARY = (FileIO, BufferedWriter, BufferedRandom)
+_REAL = (*_BINARY, TextIOWrapper)
+
+
+class Target(NamedTuple):
+    """Where arrays are written to.
+
+    Attributes
+    ----------
+    file : str or file object
+        What this rank was given.
+    one : bool
+        Whether all ranks were given one path.
+    order : list of str
+        Names of the arrays, in the same order on all ranks.
+    """
+
+    file: FileLike
+    one: bool = True
+    order: list[str] = []  # noqa: RUF012
+
+
+def target_for(
+    call: str,
+    file: FileLike,
+    arrays: Mapping[str, ArrayLike],
+    mesh: DeviceMesh,
+    said: Mapping[str, Any],
+    *,
+    ending: str = "",
+    error: Exception | None = None,
+) -> Target:
+    """Where to write, once all ranks bring the same arrays; collective, and a barrier.
+
+    Parameters
+    ----------
+    call : str
+        The function, for messages.
+    file : path-like or file object
+        What this rank was given.
+    arrays : mapping of str to array_like
+        What is written.
+    mesh : DeviceMesh
+        Its ranks write.
+    said : mapping
+        Other arguments by name, equal on all ranks.
+    ending : str
+        Added to a path that does not have it.
+    error : Exception, optional
+        What this rank has found wrong already; raised on all ranks.
+    """
+    is_open, target = hasattr(file, "write"), file
+    words: dict[str, str] = {}
+    own = ""
+    try:
+        words = {name: value_words(value) for name, value in arrays.items()}
+        if not is_open:
+            path: Any = os.fspath(file)  # type: ignore[arg-type]
+            target = path if not ending or path.endswith(ending) else path + ending
+            own = os.fsdecode(os.path.abspath(target))
+    except Exception as caught:
+        error = error or caught
+    kind = Said("the ranks give different kinds of files", "an open file" if is_open else "a path")
+    found = same_call(mesh.group, call, [kind, *options_said(said)], words, error, own=own)
+    return Target(target, found.one and not is_open, found.order)
+
+
+def size_of(part: Part) -> int:
+    """Bytes of a part."""
+    return part.nbytes if isinstance(part, DistArray) else len(part)
+
+
+def store(target: Target, parts: Sequence[Part], mesh: DeviceMesh) -> None:
+    """Write bytes and arrays one after another to a path or an open file; collective.
+
+    Parameters
+    ----------
+    target : Target
+        A path is emptied first; a file object is written to from its position on.
+    parts : sequence of bytes or DistArray
+        Equal on all ranks; arrays on `mesh`, without pending folds.
+    mesh : DeviceMesh
+        Its ranks take part.
+
+    Raises
+    ------
+    OSError, ...
+        On all ranks, if writing fails on one.
+    """
+
+    def write(file: IO[Any] | None, everywhere: bool) -> Exception | None:
+        return _copied(file, parts, everywhere)
+
+    if mesh.coords is None:
+        return
+    total = sum([size_of(part) for part in parts])
+    if not target.one or total <= ALONE or mesh.size() == 1:
+        write_through(target, write, mesh)
+        return
+    path: Any = target.file
+    with open_file(mesh.group, path, "w", total) as file:
+        offset = 0
+        for part in parts:
+            if isinstance(part, DistArray) and part.ndim:
+                write_body(file, offset, part)
+            else:
+                data = part if isinstance(part, bytes) else whole(part, False)
+                file.write_all(offset, data if mesh.rank == 0 else None)
+            offset += size_of(part)
+
+
+def write_through(
+    target: Target,
+    write: Writing,
+    mesh: DeviceMesh,
+    opener: Callable[[], IO[Any]] | None = None,
+) -> None:
+    """Write from beginning to end, on rank 0 or on each rank its own file; collective.
+
+    All ranks have come here: none still reads an old file at the path, or empties it.
+    """
+    file: Any = target.file
+    if hasattr(file, "write"):
+        _stream(file, write, mesh)
+        return
+    act = opener or (lambda: open(file, "wb"))  # noqa: SIM115
+    _through_path(file, write, mesh, act, everywhere=not target.one)
+
+
+def _through_path(
+    path: str, write: Writing, mesh: DeviceMesh, opener: Callable[[], IO[Any]], *, everywhere: bool
+) -> None:
+    """Open a path, on rank 0 or everywhere, and write it from beginning to end; collective."""
+    group = mesh.group
+    opens = everywhere or group.rank == 0
+    file = agreed(group, lambda: opener() if opens else None)
+    error = write(file, everywhere)
+    try:
+        if file is not None:
+            file.close()
+    except OSError as caught:
+        error = error or caught
+    agree(group, None if error is None else with_final_name(error, path, path))
+
+
+def _stream(file: IO[Any], write: Writing, mesh: DeviceMesh) -> None:
+    """Write to the files that the ranks have opened; collective.
+
+    A rank that has opened rank 0's file does not write, and moves its position to the end.
+    """
+    group = mesh.group
+    known = group.allgather_object(_identity(file))
+    follows = [
+        rank > 0 and own is not None and own in ("", known[0]) for rank, own in enumerate(known)
+    ]
+    writes = not follows[group.rank]
+    error = write(file if writes else None, not all(follows[1:]))
+    if writes and error is None:
+        error = tried(file.flush) if hasattr(file, "flush") else None
+    agree(group, error)
+    place = group.broadcast_object(_told(file) if group.rank == 0 else None, 0)
+    if not writes and place is not None:
+        file.seek(place)
+
+
+def _identity(file: IO[Any]) -> tuple[object, ...] | str | None:
+    """The identity of a file on disk; "" for the null device, None for other objects."""
+    if not isinstance(file, _REAL):
+        return None
+    try:
+        found = os.fstat(file.fileno())
+    except (OSError, ValueError):
+        return None
+    if stat.S_ISCHR(found.st_mode) and found.st_rdev == os.stat(os.devnull).st_rdev:
+        return ""
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return file.name, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _told(file: IO[Any]) -> int | None:
+    try:
+        place: int = file.tell()
+    except (AttributeError, OSError, ValueError):
+        return None
+    return place
+
+
+def _copied(file: IO[Any] | None, parts: Iterable[Part], everywhere: bool) -> Exception | None:
+    """Write parts to this rank's file, if it has one; returns the error, if there is one."""
+    error: Exception | None = None
+    for part in parts:
+        for piece in [part] if isinstance(part, bytes) else pieces(part, everywhere):
+            if file is not None and piece is not None and error is None:
+                error = tried(put, file, piece)
+    return error
+
+
+def put(file: IO[Any], data: bytes | Array) -> None:
+    """Write bytes or a C-contiguous array to a file object.
+
+    Not by ``ndarray.tofile``, which does not notice a disk that is full when it closes its stream.
+    """
+    if not isinstance(file, _BINARY):
+        file.write(data if isinstance(data, bytes) else data.tobytes())
+        return
+    if not isinstance(data, bytes):
+        data = data.reshape(-1).view(np.uint8) if data.nbytes else b""
+    view = memoryview(data if isinstance(data, bytes) else data.data)
+    while view:
+        view = view[file.write(view) :]

@@ -1,0 +1,127 @@
+"""Raw binary files, which hold elements alone: ``x.tofile`` and ``numpy.fromfile``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import IO, Any
+
+import numpy as np
+
+from distarray.array import DistArray, common_mesh, distribute
+from distarray.comm import DeviceMesh
+from distarray.io.contiguous import pieces
+from distarray.io.contiguous_reading import read_by_all
+from distarray.io.file_paths import FileLike
+from distarray.io.input_files import origin_of, read_by_each
+from distarray.io.npy_header import Header
+from distarray.io.output_files import put, store, target_for, write_through
+from distarray.io.rank_zero import found_on_rank_zero
+from distarray.typing import Array, ArrayLike, DType, DTypeLike, Placements
+
+__all__ = ["fromfile", "tofile"]
+
+_fromfile: Any = np.fromfile
+
+
+def tofile(x: DistArray, fid: FileLike, sep: str = "", format: str = "%s") -> None:
+    """Write the elements in C order, as bytes or as text; see :meth:`numpy.ndarray.tofile`.
+
+    Parameters
+    ----------
+    x : DistArray
+        Without Python objects.
+    fid : path-like or file object
+        As for :func:`numpy.save` of distributed arrays.
+    sep : str
+        Text between elements; "" writes their bytes.
+    format : str
+        Format of an element in text.
+
+    Cost
+    ----
+    As :func:`numpy.save`. For text rank 0 gathers and writes 16 MiB at a time.
+    """
+    mesh, error = x.mesh, None
+    if x.dtype.hasobject:
+        error = OSError("cannot write object arrays to a file in binary mode")
+    target = target_for(
+        "DistArray.tofile", fid, {"self": x}, mesh, {"sep": sep, "format": format}, error=error
+    )
+    if mesh.coords is None:
+        return
+    if not sep:
+        store(target, [x], mesh)
+        return
+
+    def write(file: IO[Any] | None, everywhere: bool) -> Exception | None:
+        return _as_text(file, x, everywhere, sep, format)
+
+    write_through(target, write, mesh)
+
+
+def _as_text(
+    file: IO[Any] | None, x: DistArray, everywhere: bool, sep: str, form: str
+) -> Exception | None:
+    """Write the elements as text to this rank's file, if it has one; returns the error, if any."""
+    error: Exception | None = None
+    between = ""
+    for piece in pieces(x, everywhere):
+        if file is None or piece is None or error is not None or not piece.size:
+            continue
+        try:
+            for values in _python_numbers(piece):
+                words = [(form % (value,)) if form else str(value) for value in values]
+                put(file, (between + sep.join(words)).encode("ascii"))
+                between = sep
+        except Exception as caught:
+            error = caught
+    return error
+
+
+def _python_numbers(piece: Array) -> Iterator[list[Any]]:
+    """The elements as Python's numbers, some thousands at a time."""
+    flat = piece.reshape(-1)
+    for start in range(0, flat.size, 1 << 14):
+        yield flat[start : start + (1 << 14)].tolist()
+
+
+def fromfile(
+    file: FileLike,
+    dtype: DTypeLike | None = None,
+    count: int = -1,
+    sep: str = "",
+    offset: int = 0,
+    *,
+    like: ArrayLike | None = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """The bytes or numbers of a file as a 1-d array; see :func:`numpy.fromfile`.
+
+    Cost
+    ----
+    As :func:`numpy.load`. Every rank reads a text, and a file object, whole.
+    """
+    mesh = common_mesh(like) if mesh is None else mesh
+    kind = np.dtype(float if dtype is None else dtype)
+    said = {"dtype": kind, "count": count, "sep": sep, "offset": offset, "placements": placements}
+    origin = origin_of("numpy.fromfile", file, mesh, said)
+    bare = not sep and kind.itemsize and not kind.hasobject
+    if not bare or not origin.one:
+        values = read_by_each(
+            "numpy.fromfile", lambda: _fromfile(file, kind, count, sep, offset), mesh
+        )
+        return distribute(values, mesh, placements, src=None)
+    path: Any = origin.path
+    header = found_on_rank_zero(lambda: _elements(path, kind, count, offset), mesh)
+    return read_by_all(path, header, mesh, placements)
+
+
+def _elements(path: str, dtype: DType, count: int, offset: int) -> Header:
+    """The elements of a file from some byte on: `count` of them if it has as many."""
+    _fromfile(path, dtype, 0, "", offset)  # NumPy's own errors
+    with open(path, "rb") as file:
+        there = max(0, os.fstat(file.fileno()).st_size - offset) // dtype.itemsize
+    number = there if count < 0 else min(count, there)
+    return Header((number,), False, dtype, offset)

@@ -1,0 +1,311 @@
+"""``x[key]`` and ``x[key] = value`` for keys that are not basic, and a ufunc's ``at``."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.array import (
+    DistArray,
+    Objects,
+    as_distarray,
+    common_mesh,
+    implements,
+    implements_method,
+    wrap,
+)
+from distarray.array.assigning import brought
+from distarray.array.keys import basic_entries
+from distarray.array.one_rank import Alone
+from distarray.array.portable import refuse_read_only
+from distarray.array.registry import Row
+from distarray.comm import own_mesh
+from distarray.engines.indexing import masks
+from distarray.engines.indexing.advanced_keys import AdvancedKey, advanced_key, index_shape
+from distarray.engines.indexing.gather import fetch
+from distarray.engines.indexing.located import locate
+from distarray.engines.indexing.owners import Rows
+from distarray.engines.indexing.scatter import Apply, assign, in_c_order, store
+from distarray.engines.indexing.values import MISMATCH, Values, as_values, is_scalar, plain
+from distarray.layout import Cut
+from distarray.typing import Array, ArrayLike
+
+__all__ = ["getitem", "setitem", "ufunc_at"]
+
+
+def _is_whole_mask(x: DistArray, key: Any, value: Any = None) -> bool:
+    return isinstance(key, (DistArray, np.ndarray)) and key.dtype == bool and key.ndim == x.ndim
+
+
+def _reads_faster(x: DistArray, key: Any) -> bool:
+    """Whether our own way of reading is faster than NumPy's also on one rank.
+
+    It is for masks of all dimensions, and where none of the arrays is in front.
+    """
+    first = key[0] if type(key) is tuple and key else key
+    if isinstance(first, (DistArray, np.ndarray)):
+        return _is_whole_mask(x, first)
+    return not isinstance(first, list) or _names_fields(key)
+
+
+@implements(
+    operator.getitem,
+    at=True,
+    computes=False,
+    objects=Objects.ENGINE,
+    alone=Alone(unless=_reads_faster, by_size=True),
+)
+def getitem(x: DistArray, key: Any) -> DistArray:
+    """``x[key]`` for a key with masks or index arrays: a copy, in NumPy's order.
+
+    Parameters
+    ----------
+    x : DistArray
+        The array. One that lives at one coordinate of a mesh dimension stays there.
+    key : object
+        Masks and index arrays may be DistArrays, or NumPy arrays and lists, equal on all ranks.
+
+    Returns
+    -------
+    DistArray
+        Dimensions that the key leaves alone keep their cuts. See
+        :func:`~distarray.engines.indexing.masks.select` for the layout of what a mask selects, and
+        :func:`~distarray.engines.indexing.gather.fetch` for index arrays.
+
+    Cost
+    ----
+    None where the indexed dimensions are whole. A mask that lies as the array: one allgather of
+    a number. Index arrays that every rank has: one exchange of the rows that change rank, or an
+    allgather of a small result. Sharded index arrays: an agreement on the bounds, an all-to-all
+    and that exchange.
+
+    Raises
+    ------
+    IndexError
+        On every rank, as NumPy does.
+    """
+    if _names_fields(key):
+        return _fields(x, key)
+    entries = basic_entries(key, x.shape, arrays=True)
+    if entries is not None:
+        return _copied(x, key, entries)
+    found = _read(x, key)
+    view = x.sliced(found.entries)
+    if found.is_mask:
+        return masks.select(view, found.dims, found.indices[0], found.at)
+    rows = Rows(view, found.dims)
+    return fetch(rows, locate(rows, found.indices, found.axes), found.at)
+
+
+def _copied(x: DistArray, key: Any, entries: Any) -> DistArray:
+    """What a key selects whose arrays are all of them 0-d integers."""
+    view = x.sliced(entries)
+    if view.ndim or (isinstance(key, tuple) and Ellipsis in key):
+        return view.like(view.block.copy(order="K"))
+    return view[()]  # type: ignore[no-any-return]
+
+
+def _ordered(value: Any) -> Any:
+    """A key, or values, of which NumPy reads the arrays in C order."""
+    if type(value) is tuple:
+        return tuple([_ordered(part) for part in value])
+    return in_c_order(value) if isinstance(value, np.ndarray) else value
+
+
+def _set_at_once(block: Array, key: Any, value: Any) -> None:
+    block[_ordered(key)] = _ordered(value)
+
+
+@implements(
+    operator.setitem,
+    at=True,
+    objects=Objects.ENGINE,
+    alone=Alone(unless=_is_whole_mask, function=_set_at_once),
+)
+def setitem(x: DistArray, key: Any, value: Any) -> None:
+    """``x[key] = value`` for a key with masks or index arrays.
+
+    Of several values for one element the last one in C order of the index stays.
+
+    Parameters
+    ----------
+    x : DistArray
+        The array; its layout stays.
+    key : object
+        As for reading.
+    value : array_like or DistArray
+        Broadcast to what `key` selects. It may be on another mesh; then it is redistributed.
+
+    Cost
+    ----
+    None for index arrays and values that every rank has, nor for one value and a mask that lies
+    as the array. Otherwise see :func:`~distarray.engines.indexing.scatter.store` and
+    :func:`~distarray.engines.indexing.masks.write`.
+
+    Raises
+    ------
+    IndexError, ValueError
+        On every rank, as NumPy does, before anything is written.
+    """
+    if _names_fields(key):
+        _fields(x, key).assign(value)
+        return
+    if isinstance(value, DistArray) and own_mesh() is None:
+        value = brought(value, x.mesh)
+    _write(x, _read(x, key), as_values(value, x.dtype), assign, MISMATCH)
+
+
+@implements_method("at")
+def ufunc_at(
+    ufunc: np.ufunc, a: ArrayLike, indices: ArrayLike, b: ArrayLike | None = None, /
+) -> None:
+    """``ufunc.at(a, indices, b)``: in place, once for every time an element is named.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+        Of one or two operands and one result.
+    a : DistArray or ndarray
+        Changed in place.
+    indices : object
+        A key as for ``a[key]``.
+    b : array_like or DistArray, optional
+        Second operand, broadcast to what `indices` selects.
+
+    Cost
+    ----
+    As ``a[indices] = b``; one allreduce of a truth value more for powers of integers.
+
+    Notes
+    -----
+    What is read-only is refused. NumPy refuses it for basic keys alone, and writes to it by others.
+    """
+    _check_at(ufunc, a, b)
+    if ufunc is np.power and a.dtype.kind in "bui" and _has_negative(b) and a[indices].size:
+        raise ValueError("Integers to negative integer powers are not allowed.")
+    _AT.answer(ufunc, (ufunc, a, indices, plain(b)), {})
+
+
+def _has_negative(values: ArrayLike) -> bool:
+    """Whether one of the values is a negative integer, wherever it is."""
+    if not hasattr(values, "dtype"):
+        values = np.asarray(values)
+    return values.dtype.kind == "i" and bool(np.any(values < 0))
+
+
+def _at_once(ufunc: np.ufunc, block: Array, key: Any, values: ArrayLike) -> None:
+    if values is None:
+        ufunc.at(block, _ordered(key))
+        return
+    values = np.asarray(values)
+    parts = key if type(key) is tuple else (key,)
+    missing = max([np.ndim(part) for part in parts if not isinstance(part, slice)]) - values.ndim
+    if values.ndim and missing > 0:  # NumPy reads wrong elements of values with fewer dimensions
+        values = values[(None,) * missing]
+    ufunc.at(block, _ordered(key), _ordered(values))
+
+
+def _at(ufunc: np.ufunc, a: ArrayLike, indices: ArrayLike, b: ArrayLike) -> None:
+    mesh = common_mesh(a, b, *(indices if isinstance(indices, tuple) else (indices,)))
+    x = as_distarray(a, mesh)
+    if x.layout.partials:
+        x.settle()
+
+    def apply(block: Array, key: tuple[Any, ...], values: Array | None) -> None:
+        ufunc.at(block, key, *(() if values is None else (values,)))
+
+    entries = basic_entries(indices, x.shape, arrays=True)
+    text = "array is not broadcastable to correct shape"
+    if entries is not None:
+        view = x.sliced(entries)
+        everything = AdvancedKey((), (), (), (), 0)
+        _store(view, everything, b, apply, text)
+    else:
+        _write(x, _read(x, indices), b, apply, text)
+
+
+_AT = Row(_at, alone=Alone(lambda ufunc, a, key, b: _reads_faster(a, key), function=_at_once))
+
+
+def _check_at(ufunc: np.ufunc, a: ArrayLike, b: ArrayLike) -> None:
+    if not isinstance(a, (DistArray, np.ndarray)) or is_scalar(a):
+        raise TypeError("first operand must be array")
+    if ufunc.nin > 2:
+        raise ValueError("Only unary and binary ufuncs supported at this time")
+    if ufunc.nout != 1:
+        raise ValueError("Only single output ufuncs supported at this time")
+    if ufunc.nin == 2 and b is None:
+        raise ValueError("second operand needed for ufunc")
+    if ufunc.nin == 1 and b is not None:
+        raise ValueError("second operand provided when ufunc is unary")
+    # The data types decide whether it works at all; ask NumPy, so that every rank hears the same.
+    probe = np.ones(1, a.dtype)
+    operands = (
+        () if b is None else (np.ones(1, b.dtype if hasattr(b, "dtype") else np.asarray(b).dtype),)
+    )
+    with np.errstate(all="ignore"):
+        ufunc.at(probe, [0], *operands)
+    block = a.block if isinstance(a, DistArray) else a
+    refuse_read_only(block, "operand array with iterator write flag set is read-only")
+
+
+def _read(x: DistArray, key: Any) -> AdvancedKey:
+    found = advanced_key(key, x.layout, masks.nonzero_arrays)
+    common_mesh(x, *found.indices)
+    if found.is_mask:
+        mask = found.indices[0]
+        if masks.is_known(mask) and not masks.stays(x, found.axes, mask):
+            # Every rank can work out where each element goes; only elements are sent.
+            arrays = tuple(masks.nonzero_arrays(mask))
+            return AdvancedKey(found.entries, found.dims, found.axes, arrays, found.at, found.alone)
+    return found
+
+
+def _write(x: DistArray, key: AdvancedKey, value: Any, apply: Apply, text: str) -> None:
+    view = x.sliced(key.entries)
+    if key.is_mask:
+        masks.write(
+            view,
+            key.dims,
+            key.indices[0],
+            key.at,
+            value,
+            alone=key.alone and apply is assign,
+            apply=apply,
+            text=text,
+        )
+    else:
+        _store(view, key, value, apply, text)
+
+
+def _store(view: DistArray, key: AdvancedKey, value: Any, apply: Apply, text: str) -> None:
+    rows, named = Rows(view, key.dims), index_shape(key.indices)
+    if key.alone and apply is assign:
+        masks.check_lone(value, prod(named))
+    rest = [view.shape[d] for d in rows.rest]
+    shape = (*rest[: key.at], *named, *rest[key.at :])
+    # In assignment NumPy looks at the shapes first and then at the bounds, otherwise not.
+    values = Values(value, shape, key.at, len(named), text) if apply is assign else None
+    index = locate(rows, key.indices, key.axes, for_writing=True)
+    store(rows, index, values or Values(value, shape, key.at, len(named), text), apply)
+
+
+# -- fields of structured arrays -----------------------------------------------------------------
+
+
+def _names_fields(key: Any) -> bool:
+    if isinstance(key, str):
+        return True
+    return isinstance(key, list) and bool(key) and all(isinstance(name, str) for name in key)
+
+
+def _fields(x: DistArray, names: str | Sequence[str]) -> DistArray:
+    """A view of fields of a structured array."""
+    block = x.block[names]
+    inner = [Cut.whole(extent) for extent in block.shape[x.ndim :]]
+    layout = x.layout
+    return wrap(block, layout.with_cuts([*layout.cuts, *inner]), x.mesh)

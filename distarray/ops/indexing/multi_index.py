@@ -1,0 +1,149 @@
+"""ravel_multi_index, unravel_index and ix_: positions in flattened arrays, open grids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.comm.agree import agree
+from distarray.engines.blockwise import apply_blockwise
+from distarray.engines.indexing.masks import coordinates
+from distarray.typing import Array, ArrayLike, ShapeLike
+
+__all__ = ["ix_", "ravel_multi_index", "unravel_index"]
+
+
+def _agreed(function: Callable[..., Any], operands: Sequence[DistArray], results: int) -> Any:
+    """The result of an elementwise call, which raises on all ranks if it raises on one."""
+    errors: list[ValueError] = []
+
+    def guarded(*blocks: Array) -> Any:
+        try:
+            return function(*blocks)
+        except ValueError as error:
+            errors.append(error)
+        shape = np.broadcast_shapes(*[block.shape for block in blocks])
+        nothing = np.zeros_like(blocks[0], np.intp, shape=shape)
+        return (nothing,) * results if results > 1 else nothing
+
+    found = apply_blockwise(guarded, operands)
+    error = errors[0] if errors else None
+    if any(not x.layout.is_replicated for x in operands):
+        agree(operands[0].mesh.group, error)
+    elif error is not None:
+        raise error
+    return found
+
+
+@implements(np.ravel_multi_index, computes=False)
+def ravel_multi_index(
+    multi_index: Sequence[ArrayLike],
+    dims: ShapeLike,
+    mode: str | Sequence[str] = "raise",
+    order: str = "C",
+) -> DistArray:
+    """The positions in a flattened array of elements that have an index for each dimension.
+
+    Parameters
+    ----------
+    multi_index : sequence of array of int
+        One for each dimension; they broadcast.
+    dims : tuple of int
+        Shape of the array.
+    mode : str or sequence of str
+        What to do with indices out of bounds: "raise", "wrap" or "clip".
+    order : {"C", "F"}
+        Of the flattened array.
+
+    Returns
+    -------
+    DistArray
+        Laid out as the index arrays.
+
+    Cost
+    ----
+    An agreement that no index is out of bounds, unless every rank has all of them.
+    """
+    mesh = common_mesh(*multi_index, dims)
+    arrays = [as_distarray(index, mesh) for index in multi_index]
+    extents = np.ravel(np.asarray(dims)).tolist()
+    if len(extents) != len(arrays):
+        raise ValueError(f"parameter multi_index must be a sequence of length {len(extents)}")
+
+    def function(*blocks: Array) -> Array:
+        return np.ravel_multi_index(blocks, extents, mode, order)  # type: ignore[call-overload, no-any-return]
+
+    found: DistArray = _agreed(function, arrays, 1)
+    return found
+
+
+@implements(np.unravel_index, computes=False)
+def unravel_index(indices: ArrayLike, shape: ShapeLike, order: str = "C") -> tuple[DistArray, ...]:
+    """An index for each dimension, of elements at positions in the flattened array.
+
+    Parameters
+    ----------
+    indices : DistArray or array of int
+        The positions.
+    shape : tuple of int
+        Of the array.
+    order : {"C", "F"}
+        Of the flattened array.
+
+    Returns
+    -------
+    tuple of DistArray
+        Laid out as `indices`.
+
+    Cost
+    ----
+    An agreement that no position is out of bounds, unless every rank has all of them.
+    """
+    mesh = common_mesh(indices, shape)
+    extents = tuple(np.ravel(np.asarray(shape)).tolist())
+
+    def function(block: Array) -> Any:
+        found = np.unravel_index(block, extents, order)  # type: ignore[call-overload]
+        return found if len(found) > 1 else found[0]
+
+    array = indices if isinstance(indices, DistArray) else as_distarray(np.asarray(indices), mesh)
+    found = _agreed(function, [array], len(extents))
+    return found if isinstance(found, tuple) else (found,)
+
+
+@implements(np.ix_, computes=False)
+def ix_(*args: ArrayLike) -> tuple[DistArray, ...]:
+    """Index arrays that together select the cross product of one-dimensional ones.
+
+    Parameters
+    ----------
+    *args : DistArray or sequence
+        Of integers; or of bool, for the positions where it holds.
+
+    Returns
+    -------
+    tuple of DistArray
+        Each along its own dimension, and cut as the argument is.
+
+    Cost
+    ----
+    None but that of :func:`numpy.nonzero` for booleans.
+    """
+    mesh = common_mesh(*args)
+    found = []
+    for place, arg in enumerate(args):
+        if not isinstance(arg, (DistArray, np.ndarray)):
+            arg = np.asarray(arg)
+            if not arg.size:
+                arg = arg.astype(np.intp)
+        x = as_distarray(arg, mesh)
+        if x.ndim != 1:
+            raise ValueError("Cross index must be 1 dimensional")
+        if x.dtype == bool:
+            (x,) = coordinates(x)
+        after = len(args) - place - 1
+        found.append(x[(*[None] * place, slice(None), *[None] * after)])
+    return tuple(found)
