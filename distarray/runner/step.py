@@ -18,11 +18,9 @@ _OF_TASKS = ("asyncio.", "concurrent.", "multiprocessing.", "loky.", "joblib.ext
 
 
 def begin() -> None:
-    """Take note of functions that a rank calls by itself (see `distarray.comm.current_mesh`)."""
+    """Note functions of the program that a rank calls by itself; see `distarray.comm.own_mesh`."""
     global _by_itself
-    from distarray.comm.current_mesh import (
-        own_mesh,  # imports NumPy, before which `open` must be replaced
-    )
+    from distarray.comm import own_mesh  # imports NumPy, before which `open` must be replaced
 
     _by_itself = own_mesh
 
