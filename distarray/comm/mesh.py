@@ -16,6 +16,7 @@ from distarray.comm.mesh_definition import (
     checked_names,
     compare,
     definition,
+    fiber,
 )
 from distarray.comm.outside import OutsideGroup
 from distarray.comm.roots import root_group, world_group
@@ -137,7 +138,7 @@ class DeviceMesh:
         known = store.get(wanted)
         if known is not None:
             return known
-        mesh = _interned(root, *wanted)
+        mesh = _interned(root, wanted)
         if mesh.coords is not None and ranks is not None:
             try:
                 compare(mesh.group, wanted)
@@ -275,7 +276,7 @@ class DeviceMesh:
     def on(self, device_type: str) -> "DeviceMesh":
         """The same grid of the same ranks with blocks on another kind of device."""
         check_device(device_type)
-        return _interned(self._root, self.shape, self.mesh_dim_names, self.ranks, device_type)
+        return _interned(self._root, (self.shape, self.mesh_dim_names, self.ranks, device_type))
 
     def joined(self, other: "DeviceMesh") -> tuple[Group | None, tuple[int, ...], tuple[int, ...]]:
         """A group over the ranks of two meshes, and the numbers in it of either mesh's ranks.
@@ -304,7 +305,7 @@ class DeviceMesh:
     def _relative(
         self, shape: tuple[int, ...], names: tuple[str, ...] | None, ranks: tuple[int, ...]
     ) -> "DeviceMesh":
-        return _interned(self._root, shape, names, ranks, self.device_type)
+        return _interned(self._root, (shape, names, ranks, self.device_type))
 
     def _distinct_dims(self, keys: Iterable[int | str]) -> tuple[int, ...]:
         keys = tuple(keys)
@@ -317,30 +318,19 @@ class DeviceMesh:
         """The ranks along `dims` through this rank; through the first corner for outsiders."""
         if dims == tuple(range(self.ndim)):
             return self.ranks
-        at = self.coords or (0,) * self.ndim
-        where = tuple(slice(None) if dim in dims else at[dim] for dim in range(self.ndim))
-        plane = np.array(self.ranks).reshape(self.shape)[where]
-        axes = [sorted(dims).index(dim) for dim in dims]
-        return tuple(plane.transpose(axes).ravel().tolist())
+        return fiber(self.ranks, self.shape, self.coords or (0,) * self.ndim, dims)
 
     def _group_over(self, ranks: tuple[int, ...]) -> Group:
         if self._root is None or self.coords is None:
             return OutsideGroup(len(ranks))
-        group = self._root.subset(ranks)
-        assert group is not None  # this rank is in it
-        return group
+        return cast("Group", self._root.subset(ranks))
 
     def __enter__(self) -> "DeviceMesh":
         """Make this the mesh of new arrays: ``with mesh: x = np.zeros(...)``."""
         entered(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: type[BaseException] | BaseException | TracebackType | None) -> None:
         left()
 
     # -- identity -----------------------------------------------------------------------------
@@ -438,22 +428,16 @@ def default_mesh() -> DeviceMesh:
 
 def _line(group: Group) -> DeviceMesh:
     """All ranks of a group in one dimension; needs no comparison between ranks."""
-    return _interned(group, (group.size,), None, tuple(range(group.size)), config.device)
+    return _interned(group, ((group.size,), None, tuple(range(group.size)), config.device))
 
 
-def _interned(
-    root: Group | None,
-    shape: tuple[int, ...],
-    names: tuple[str, ...] | None,
-    ranks: tuple[int, ...],
-    device_type: str,
-) -> DeviceMesh:
-    """The one mesh of this description; no communication."""
+def _interned(root: Group | None, wanted: Definition) -> DeviceMesh:
+    """The one mesh of this definition; no communication."""
     store = _outside_meshes if root is None else root.meshes
-    key = (shape, names, ranks, device_type)
-    found = store.get(key)
+    found = store.get(wanted)
     if found is not None:
         return found
+    shape, names, ranks, device_type = wanted
     mesh = object.__new__(DeviceMesh)
     mesh.shape, mesh.ndim, mesh.mesh_dim_names = shape, len(shape), names
     mesh.device_type, mesh.ranks = device_type, ranks
@@ -462,5 +446,5 @@ def _interned(
     mesh.coords = mesh.coords_of(mesh.rank) if inside else None
     mesh._root, mesh._group, mesh._subgroups, mesh._xp = root, None, {}, None
     mesh._hash = hash((shape, names, device_type))
-    store[key] = mesh
+    store[wanted] = mesh
     return mesh

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from distarray.comm.group import Group
 from distarray.errors import DivergenceError, MeshError
-from distarray.layout.placement import Fold
+from distarray.layout import Coords, Fold
 from distarray.typing import ShapeLike
 
-__all__ = ["Definition", "check_device", "checked_names", "compare", "definition"]
+__all__ = ["Definition", "check_device", "checked_names", "compare", "definition", "fiber"]
 
 _DEVICES = ("cpu", "cuda")
 #: Names of mesh dimensions; a string is the name of the only one.
@@ -63,6 +63,16 @@ def check_device(device_type: str) -> None:
         gaudi = "; tensors on HPUs go with a mesh of blocks in host memory, 'cpu'"
         hint = gaudi if device_type == "hpu" else ""
         raise MeshError(f"device_type is one of {_DEVICES}, not {device_type!r}{hint}")
+
+
+def fiber(
+    ranks: tuple[int, ...], shape: tuple[int, ...], coords: Coords, dims: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The ranks of a grid along some of its dimensions, through a coordinate."""
+    where = tuple([slice(None) if dim in dims else at for dim, at in enumerate(coords)])
+    plane = np.array(ranks).reshape(shape)[where]
+    axes = [sorted(dims).index(dim) for dim in dims]
+    return tuple(plane.transpose(axes).ravel().tolist())
 
 
 def _shape(shape: ShapeLike) -> tuple[int, ...]:
