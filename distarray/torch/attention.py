@@ -90,14 +90,14 @@ class AttentionParallel(ParallelStyle):
                 layout = Layout.from_cuts([Cut.whole(3), embed, *rest], mesh.shape)
                 place(module, name, mesh, layout, src_data_rank, layout.shape)
             else:
-                cuts = [*map(Cut.whole, tensor.shape)]
-                cuts[2 if name in ("bias_k", "bias_v") else 0] = embed
-                place(module, name, mesh, Layout.from_cuts(cuts, mesh.shape), src_data_rank)
-        out = module.out_proj
-        whole = Cut.whole(module.embed_dim)
-        place(out, "weight", mesh, Layout.from_cuts([whole, embed], mesh.shape), src_data_rank)
+                whole = Layout.replicated(tuple(tensor.shape), mesh.shape)
+                layout = whole.replace(2 if name in ("bias_k", "bias_v") else 0, embed)
+                place(module, name, mesh, layout, src_data_rank)
+        out, extent = module.out_proj, module.embed_dim
+        columns = Layout.from_cuts([Cut.whole(extent), embed], mesh.shape)
+        place(out, "weight", mesh, columns, src_data_rank)
         if out.bias is not None:
-            place(out, "bias", mesh, Layout.from_cuts([whole], mesh.shape), src_data_rank)
+            place(out, "bias", mesh, Layout.replicated((extent,), mesh.shape), src_data_rank)
         mark(module)
         module.forward = partial(_attend, module, mesh, self)
 

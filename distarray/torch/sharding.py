@@ -213,12 +213,12 @@ def _around(entry: Entry, mesh: DeviceMesh, dim: int) -> Placed:
     """How a parameter's rows are laid out over the mesh: cut by others first, then along `dim`."""
     placed = entry.within
     if placed is None:
-        cuts, viewed = [Cut.whole(extent) for extent in entry.shape], None
+        layout, viewed = Layout.replicated(entry.shape, mesh.shape), None
     else:
-        cuts, viewed = list(placed.lifted(mesh).cuts), placed.viewed
-    if cuts:
-        cuts[0] = _cut_again(cuts[0], dim, mesh.shape[dim])
-    return Placed(mesh, Layout.from_cuts(cuts, mesh.shape), viewed)
+        layout, viewed = placed.lifted(mesh), placed.viewed
+    if layout.ndim:
+        layout = layout.replace(0, _cut_again(layout.cuts[0], dim, mesh.shape[dim]))
+    return Placed(mesh, layout, viewed)
 
 
 def _cut_again(cut: Cut, dim: int, size: int) -> Cut:

@@ -90,11 +90,11 @@ class _Weights(ParallelStyle):
             tensor = module._parameters.get(name)
             if tensor is None:
                 continue
-            cuts = [*map(Cut.whole, whole_shape(module, name))]
+            layout = Layout.replicated(whole_shape(module, name), mesh.shape)
             if name == "weight" or dim == 0:
-                units = cuts[dim].extent // self.multiple_of
-                cuts[dim] = cut_in_units(units, self.multiple_of, mesh)
-            place(module, name, mesh, Layout.from_cuts(cuts, mesh.shape), src_data_rank)
+                units = layout.shape[dim] // self.multiple_of
+                layout = layout.replace(dim, cut_in_units(units, self.multiple_of, mesh))
+            place(module, name, mesh, layout, src_data_rank)
         mark(module)
         rule = linear if rule_of(module) is linear else embedding
         is_linear = rule is linear
