@@ -9,6 +9,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from distarray.array import DistArray, as_distarray, call, implements
 from distarray.array.blocks import refuse_read_only
 from distarray.array.keys import as_index
+from distarray.ops.indexing.take import put_in_turn
 from distarray.ops.indexing.values import as_values
 from distarray.ops.rearranging import resize
 from distarray.ops.reshape import ravel, reshaped
@@ -93,7 +94,7 @@ class FlatIterator(NDArrayOperatorsMixin):
                 raise ValueError("Error setting single item of array.")
             call(np.put, base, [number], values)
         elif values.size and getattr(key, "dtype", np.dtype(bool)).kind != "b":
-            call(np.put, base, key, values)
+            put_in_turn(base, key, values)
         elif values.size:
             self._set_many(key, _repeated(values, _selected(key, base.size)))
 

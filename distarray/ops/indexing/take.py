@@ -18,7 +18,7 @@ from distarray.ops.indexing.values import Values, as_values, check_array, is_sca
 from distarray.ops.one_rank import as_numpy_on_one_rank
 from distarray.ops.reshape import in_line
 
-__all__ = ["finished", "flat_rows", "put", "take"]
+__all__ = ["finished", "flat_rows", "put", "put_in_turn", "take"]
 
 Array = Any
 #: Positions up to which NumPy's own function writes faster than ours on one rank.
@@ -182,6 +182,16 @@ def put(a: DistArray, ind: Any, v: Any, mode: str = "raise") -> None:
     if 1 < values.size != index.size:
         values = values[np.arange(index.size) % values.size]
     store(rows, found, Values(values, index.shape, 0, 1))
+
+
+def put_in_turn(a: DistArray, ind: Any, v: Any) -> None:
+    """As :func:`put`, where what comes before a position out of bounds is written in any case."""
+    try:
+        put(a, ind, v)
+    except IndexError:
+        index = _ravelled(_positions(plain(ind), "safe"))
+        put(a, index[: _first_outside(index, a.size)], v)
+        raise
 
 
 def _first_outside(index: Any, size: int) -> int:
