@@ -395,6 +395,9 @@ PROGRAMS = {
         np.put(v1[:, ::2], [0, 20], 77)
         np.put(v1.T, [0, 20], 77)
         v1[:, 1].put([0, 20], 77)
+        v1[:, ::2].flat[[0, 20]] = 88
+        v1.T.flat[[1, 2, 20]] = [1, 2, 3]
+        v1[:, ::3].flat[20] = 5
         np.put(v1[1:], [0, 20], 77)
     """,
     "one of two results into a larger array": """
