@@ -9,7 +9,7 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.typing import Array, ShapeLike
 
-__all__ = ["Base", "operands_in"]
+__all__ = ["Base", "check_out", "operands_in"]
 
 
 class Base:
@@ -99,3 +99,10 @@ def operands_in(values: Iterable[Any]) -> Iterator[Base]:
             yield value
         elif isinstance(value, (tuple, list)):
             yield from operands_in(value)
+
+
+def check_out(out: Any) -> None:
+    """Raise what NumPy raises if something else than an array, or a scalar, is given as `out`."""
+    is_array = isinstance(out, (Base, np.ndarray))
+    if not is_array or isinstance(getattr(out, "block", out), np.generic):
+        raise TypeError("return arrays must be of ArrayType")

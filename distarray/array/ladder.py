@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import registry
-from distarray.array.base import Base, operands_in
+from distarray.array.base import Base, check_out, operands_in
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
 from distarray.array.registry import FUNCTIONS, UFUNC_METHODS, Objects, Row, is_overridden
@@ -134,14 +134,10 @@ def _climb(
 
 
 def _refuse_others(out: Any) -> None:
-    """Raise what NumPy raises for scalars, and what is no array, that are to be written to."""
-    if out is None:
-        return
-    if type(out) is tuple:
-        for item in out:
-            _refuse_others(item)
-    elif isinstance(getattr(out, "block", out), np.generic) or not hasattr(out, "dtype"):
-        raise TypeError("return arrays must be of ArrayType")
+    """Raise what NumPy raises if what is to be written to is no array."""
+    for item in out if type(out) is tuple else (out,):
+        if item is not None:
+            check_out(item)
 
 
 def _server_of_objects(

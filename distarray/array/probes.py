@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from distarray.array import DistArray, as_distarray
+from distarray.array.base import check_out
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.plan import broadcast_shapes, shape_text
@@ -20,7 +21,6 @@ __all__ = [
     "as_axis",
     "as_mask",
     "check_cast",
-    "check_out",
     "check_shapes",
     "check_writeable",
     "condition",
@@ -88,8 +88,7 @@ def as_mask(where: ArrayLike, mesh: DeviceMesh) -> DistArray:
 def check_writeable(outs: Sequence[Any]) -> None:
     """Raise what NumPy raises about given arrays before it looks at anything else."""
     for out in outs:
-        if not isinstance(out, DistArray) or isinstance(out.block, np.generic):
-            raise TypeError("return arrays must be of ArrayType")
+        check_out(out)
         if out.layout.partials:
             out.settle()
         refuse_read_only(out.block, "output array is read-only")
@@ -117,13 +116,6 @@ def tiny(shape: Sequence[int], dtype: DType) -> Array:
 def hollow(shape: Sequence[int], dtype: DType) -> Array:
     """An array of any shape and one element of memory, for NumPy to complain about."""
     return as_strided(np.zeros(1, dtype), shape, (0,) * len(shape))
-
-
-def check_out(out: Any) -> None:
-    """Raise what NumPy raises if something else than an array, or a scalar, is given as `out`."""
-    is_array = isinstance(out, (DistArray, np.ndarray))
-    if not is_array or isinstance(getattr(out, "block", out), np.generic):
-        raise TypeError("return arrays must be of ArrayType")
 
 
 def check_cast(source: DType, target: DType, casting: Casting) -> None:

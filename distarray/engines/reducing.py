@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
+from distarray.array.base import check_out
 from distarray.array.portable import as_array, refuse_read_only, ufunc_method
-from distarray.array.probes import as_axis, check_out, condition, hollow, tiny
+from distarray.array.probes import as_axis, condition, hollow, tiny
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines import chains, reproducible

@@ -23,9 +23,8 @@ def _days(
     out: Out,
     settings: dict[str, Any],
 ) -> Any:
-    """A function of business days; every rank has the holidays and calendars."""
-    if isinstance(settings.get("holidays"), DistArray):
-        settings["holidays"] = settings["holidays"].full()
+    """A function of business days; every rank gets the holidays and the days of a week."""
+    settings = {k: v.full() if isinstance(v, DistArray) else v for k, v in settings.items()}
     # NumPy's functions read lists as dates, and text as well; arrays stay as they are.
     given = [x if hasattr(x, "dtype") or np.isscalar(x) else np.asarray(x) for x in inputs]
     (result,) = by_element(lambda *blocks: function(*blocks, **settings), given, [dtype])

@@ -91,6 +91,17 @@ def test_dates(world, ranks, name):
     world.run(ranks, program)
 
 
+def test_distributed_weeks_and_holidays(world, ranks):
+    week = np.array([1, 0, 1, 0, 1, 1, 1])
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        x, w = (distarray.distribute(v, mesh, [Shard(0)], src=None) for v in (DAYS, week))
+        assert_matches(np.is_busday(x, w, x[1:3]), np.is_busday(DAYS, week, DAYS[1:3]))
+
+    world.run(ranks, program)
+
+
 def test_out(world, ranks):
     def program(group):
         mesh = DeviceMesh(group, (ranks,))

@@ -7,7 +7,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh
-from distarray.array.probes import check_out, hollow
+from distarray.array.base import check_out
+from distarray.array.probes import hollow
 from distarray.array.views import permuted
 from distarray.comm import DeviceMesh
 from distarray.plan import broadcast_shapes

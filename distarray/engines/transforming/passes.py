@@ -14,7 +14,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray
-from distarray.array.probes import check_out, hollow
+from distarray.array.base import check_out
+from distarray.array.probes import hollow
 from distarray.plan.fourier import Kind, Pass
 from distarray.typing import Array, DType, Shape
 
