@@ -62,9 +62,14 @@ REASONS: dict[str, str] = {
 #: Attributes that code which works on blocks reads.
 _LOWER = frozenset({"block", "to_local", "layout", "group", "subgroup", "xp"})
 #: Functions of the array floor that any function may call.
-_READING = frozenset({"as_distarray", "common_mesh", "call", "implements"})
+_READING = frozenset({"as_distarray", "call", "check_out", "common_mesh", "implements"})
 #: Modules with helpers of the functions: whether they work on blocks, their own code says.
-_HELPERS = ("distarray.ops.", "distarray.engines.", "distarray.array.views")
+_HELPERS = (
+    "distarray.ops.",
+    "distarray.engines.",
+    "distarray.array.probes",
+    "distarray.array.views",
+)
 
 #: The namespaces of the table, with the beginning of their functions' names.
 _SPACES = {"linalg": "numpy.linalg.", "fft": "numpy.fft."}

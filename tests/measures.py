@@ -182,10 +182,14 @@ def loops() -> list[list[str]]:
             found.append(sorted(stack[start:]))
             del stack[start:]
 
+    limit = sys.getrecursionlimit()
     sys.setrecursionlimit(10_000)
-    for module in edges:
-        if module not in places:
-            visit(module)
+    try:
+        for module in edges:
+            if module not in places:
+                visit(module)
+    finally:
+        sys.setrecursionlimit(limit)
     return sorted([loop for loop in found if len(loop) > 1], key=len, reverse=True)
 
 

@@ -128,9 +128,11 @@ def from_ranks(
     return wrap(block, layout, mesh)
 
 
-def _is_read_only(block: Array) -> bool:
+def _is_read_only(block: Array | None) -> bool:
     """Whether a rank's block cannot be written to, and has anything that could be."""
-    return block.size > 0 and not getattr(block.flags, "writeable", True)
+    if block is None or not block.size:
+        return False
+    return not getattr(block.flags, "writeable", True)
 
 
 def _with_flag(block: Array, writeable: bool) -> Any:

@@ -79,6 +79,8 @@ class Row:
         Whether it settles its operands itself, whatever they are.
     out : int
         Position of the parameter `out`; -1 if it has none that can be given by position.
+    outside : bool
+        Whether it has been registered from outside; operators then have no shorter way to it.
     """
 
     function: Callable[..., Any]
@@ -91,6 +93,7 @@ class Row:
     alone: Shortcut | None = None
     settles: bool = False
     out: int = -1
+    outside: bool = False
 
     def answer(self, key: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The last two rungs of the ladder: NumPy's own call on one rank, or the implementation."""
@@ -105,8 +108,6 @@ class Row:
 FUNCTIONS: dict[Any, Row] = {}
 #: Method of a ufunc ("__call__", "reduce", ...) -> row of a function(ufunc, *inputs, **keywords).
 UFUNC_METHODS: dict[str, Row] = {}
-#: What has been registered from outside: operators then have no shorter way to their ufunc.
-_overridden: set[Any] = set()
 
 
 def implements(
@@ -216,8 +217,8 @@ def register_function(
             at,
             like=before is not None and before.like,
             out=_position_of_out(function),
+            outside=True,
         )
-        _overridden.add(numpy_function)
         for listener in listeners:
             listener()
         return function
@@ -270,7 +271,8 @@ fallback: list[Callable[..., Any]] = []
 
 def is_overridden(key: Operation) -> bool:
     """Whether somebody has put a function of their own behind one of NumPy's."""
-    return key in _overridden
+    row = FUNCTIONS.get(key)
+    return row is not None and row.outside
 
 
 def unregistered(
