@@ -9,12 +9,12 @@ wrong elements of values with fewer dimensions than its index; what is left out 
 lost where operands overlap the result, and ``copyto`` reads its condition while it writes over it;
 what a mask selects, or the mask, is written while it is still to be read, and so is what
 `concatenate` and its kin read where they write ``out=``, and a line that is assigned to an
-overlapping one of another step; powers of integers that are refused half-way leave some written,
-and so do arrays that are joined into one of a type that the last cannot be cast to; what is
-read-only is copied onto itself; sorts give NaNs other bits; `accumulate` into an array without
-dimensions ends the process, and so does comparing integers with one beyond their type ``where=``. A
-reduction keeps what it has so far in ``out=``, and loses of it what that type has no room for, or
-takes it for an operand that is text.
+overlapping one of another step; records become numbers where a mask selects nothing; powers of
+integers that are refused half-way leave some written, and so do arrays that are joined into one of
+a type that the last cannot be cast to; what is read-only is copied onto itself; sorts give NaNs
+other bits; `accumulate` into an array without dimensions ends the process, and so does comparing
+integers with one beyond their type ``where=``. A reduction keeps what it has so far in ``out=``,
+and loses of it what that type has no room for, or takes it for an operand that is text.
 """
 
 from __future__ import annotations
@@ -101,8 +101,12 @@ def _assigned_wrongly(line: str, env: dict[str, Any]) -> bool:
         return True
     if _is_mask(key) or (isinstance(key, tuple) and any(map(_is_mask, key))):
         masks = key if isinstance(key, tuple) else (key,)
-        return any(_tangled(into, read) for read in (value, *masks))
+        return _are_records(value) or any(_tangled(into, read) for read in (value, *masks))
     return _is_skewed(_value(target, env), value)
+
+
+def _are_records(value: Any) -> bool:
+    return isinstance(getattr(value, "dtype", None), np.dtype) and value.dtype.kind == "V"
 
 
 def _is_mask(part: Any) -> bool:
