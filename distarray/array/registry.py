@@ -151,7 +151,9 @@ def implements(
 
 
 def implements_method(name: str, alone: Shortcut | None = None) -> Callable[[Function], Function]:
-    """Register the decorated function(ufunc, *inputs, **keywords) behind a method of all ufuncs.
+    """Register the decorated function behind a method of all ufuncs.
+
+    It is called as ``function(ufunc, *inputs, **keywords)``.
 
     Parameters
     ----------
