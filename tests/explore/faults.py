@@ -14,7 +14,8 @@ integers that are refused half-way leave some written, and so do arrays that are
 a type that the last cannot be cast to; what is read-only is copied onto itself; sorts give NaNs
 other bits; `accumulate` into an array without dimensions ends the process, and so does comparing
 integers with one beyond their type ``where=``. A reduction keeps what it has so far in ``out=``,
-and loses of it what that type has no room for, or takes it for an operand that is text.
+and loses of it what that type has no room for, or takes it for an operand that is text. Operators
+order complex scalars with NaNs otherwise than ufuncs do.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ def concern(line: str, env: dict[str, Any]) -> bool:
     if _REDUCED.search(line) and _is_narrow(line, env):
         return True
     if _JOINED.search(line) and _is_refused_half_way(line, env):
+        return True
+    if _compares_nans(line, env):
         return True
     reads_late = "where=" in line or _JOINED.search(line)
     return _assigned_wrongly(line, env) or (bool(reads_late) and _overlaps(line, env))
@@ -119,6 +122,14 @@ def _is_skewed(into: Any, value: Any) -> bool:
         return False
     (one,), (other,) = into.strides, value.strides
     return bool(one * other > 0 and one != other)
+
+
+def _compares_nans(line: str, env: dict[str, Any]) -> bool:
+    """Whether operators order a complex scalar that is not a number, which ufuncs do otherwise."""
+    compared = [node for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Compare)]
+    sides = [side for node in compared for side in (node.left, *node.comparators)]
+    values = [_value(side, env) for side in sides]
+    return any(isinstance(x, np.complexfloating) and np.isnan(x) for x in values)
 
 
 def _is_narrow(line: str, env: dict[str, Any]) -> bool:
