@@ -15,7 +15,9 @@ a type that the last cannot be cast to; what is read-only is copied onto itself;
 other bits; `accumulate` into an array without dimensions ends the process, and so does comparing
 integers with one beyond their type ``where=``. A reduction keeps what it has so far in ``out=``,
 and loses of it what that type has no room for, or takes it for an operand that is text. Operators
-order complex scalars with NaNs otherwise than ufuncs do.
+order complex scalars with NaNs otherwise than ufuncs do. Its own arrays take masks without
+elements, if they are no arrays of its own, for integers; text that is to be written under a
+condition is read as numbers.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ def concern(line: str, env: dict[str, Any]) -> bool:
         return True
     if _JOINED.search(line) and _is_refused_half_way(line, env):
         return True
-    if _compares_nans(line, env):
+    if _compares_nans(line, env) or _selects_nothing(line, env):
+        return True
+    if "where=" in line and _writes_text(line, env):
         return True
     reads_late = "where=" in line or _JOINED.search(line)
     return _assigned_wrongly(line, env) or (bool(reads_late) and _overlaps(line, env))
@@ -130,6 +134,20 @@ def _compares_nans(line: str, env: dict[str, Any]) -> bool:
     sides = [side for node in compared for side in (node.left, *node.comparators)]
     values = [_value(side, env) for side in sides]
     return any(isinstance(x, np.complexfloating) and np.isnan(x) for x in values)
+
+
+def _selects_nothing(line: str, env: dict[str, Any]) -> bool:
+    """Whether a mask without elements may be a key, which NumPy takes for integers if it can."""
+    keys = [n.slice for n in ast.walk(ast.parse(line)) if isinstance(n, ast.Subscript)]
+    masks = [mask for mask in [_value(key, env) for key in keys] if _is_mask(mask)]
+    return any(isinstance(mask, np.ndarray) and mask.ndim > 1 and not mask.size for mask in masks)
+
+
+def _writes_text(line: str, env: dict[str, Any]) -> bool:
+    """Whether a call has text for results, which NumPy reads as numbers under a condition."""
+    call = getattr(ast.parse(line).body[0], "value", None)
+    outs = [word.value for word in getattr(call, "keywords", ()) if word.arg == "out"]
+    return any(getattr(_value(out, env), "dtype", np.dtype(int)).kind in "SU" for out in outs)
 
 
 def _is_narrow(line: str, env: dict[str, Any]) -> bool:
