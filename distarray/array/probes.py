@@ -25,6 +25,7 @@ __all__ = [
     "check_writeable",
     "condition",
     "hollow",
+    "refuse_shapes",
     "result_types",
     "tiny",
 ]

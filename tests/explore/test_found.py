@@ -390,6 +390,11 @@ PROGRAMS = {
         v1[:] = v2
         v1[3] = lay(make(4), S(0))[..., 2]
     """,
+    "select looks at conditions before shapes": """
+        v1 = lay(make(2), S(0))
+        v2 = np.select(make((1, 0)), [v1])
+        v3 = np.select([lay(make(3)) > 1], [v1])
+    """,
     "one of two results into a larger array": """
         v1 = lay(make(1, 'f8', 1), S(0))
         v2 = np.divmod(v1, 2, out=(make(0), None))

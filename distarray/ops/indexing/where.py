@@ -9,7 +9,7 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, movement
 from distarray.array.one_rank import Alone, names_scalar
-from distarray.array.probes import check_cast, condition
+from distarray.array.probes import check_cast, condition, refuse_shapes
 from distarray.comm.agree import agree
 from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.indexing.values import check_array, plain, without_surplus
@@ -80,7 +80,12 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: ArrayLik
     def chosen(*blocks: Array) -> Array:
         return np.select(blocks[:count], blocks[count:-1], blocks[-1])
 
-    return apply_blockwise(chosen, [*conditions, *choices, default])
+    operands = [*conditions, *choices, default]
+    try:
+        return apply_blockwise(chosen, operands)
+    except ValueError:
+        refuse_shapes(chosen, operands, (), {})  # NumPy looks at the types of conditions before
+        raise
 
 
 @implements(np.choose)
