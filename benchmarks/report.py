@@ -1,4 +1,4 @@
-"""What is printed: a table of the measurements, and which of the goals are reached."""
+"""The report: a table of the measurements, and which of the goals are reached."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is loaded when it is first used: public names (PEP 562), libraries that are extras."""
+"""Loading on first use: public names (PEP 562), and libraries that are extras."""
 
 import sys
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What the manual and the docstrings show is what happens: every example in them is run.
+"""Every example in the manual and the docstrings is run, and gives what is shown.
 
 Under ``--mpi`` they run on every rank in step, so an example has to hold on any number of ranks.
 """

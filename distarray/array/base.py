@@ -1,4 +1,4 @@
-"""What the machinery around a distributed array needs to know about it."""
+"""The base of a distributed array: the state and the methods that the machinery around it uses."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast

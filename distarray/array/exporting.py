@@ -1,4 +1,4 @@
-"""What others take of a distributed array: DLPack, pickles, and what NumPy finds in lists."""
+"""Distributed arrays for others: DLPack, pickles, and what NumPy finds in lists."""
 
 from collections.abc import Callable
 from contextvars import ContextVar

@@ -1,4 +1,4 @@
-"""What serves a NumPy function that has no distributed form: gather, compute, distribute."""
+"""The fallback of functions that have no distributed form: gather, compute, distribute."""
 
 import sys
 import warnings

@@ -1,4 +1,4 @@
-"""What an elementwise operation is asked before it runs: data types, masks, arrays for results.
+"""Questions to NumPy before an operation runs: data types, masks, arrays for results.
 
 All is decided from metadata, so that all ranks raise alike, what NumPy raises.
 """

@@ -1,4 +1,4 @@
-"""What Python makes of an array of one element, and what else turns elements into its objects.
+"""Conversions of elements to Python's objects: `int()`, `bool()`, `item`, `tolist` and their like.
 
 An array of another size is refused in NumPy's own words, without looking at any element.
 """

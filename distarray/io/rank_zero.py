@@ -1,4 +1,4 @@
-"""What rank 0 alone does with a file system, with its result and its errors on all ranks."""
+"""File system calls of rank 0 alone, with their results and errors on all ranks."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast

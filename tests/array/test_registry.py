@@ -1,4 +1,4 @@
-"""What dispatch does to arguments before an implementation sees them."""
+"""Dispatch: how arguments are prepared before an implementation sees them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a process remembers of its conversations, and what it is seen doing."""
+"""The ring of a process's last calls, and where it is seen in its program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ranks of a node, and nodes, tell one another without MPI."""
+"""The side channel: ranks of a node, and nodes, tell one another where they are without MPI."""
 
 from __future__ import annotations
 

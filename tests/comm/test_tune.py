@@ -1,4 +1,4 @@
-"""What a process sets for speed, and what starting the library does not do."""
+"""Settings of a process for speed, and what starting the library leaves alone."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""What is compared after each line: outcomes, all live values, and what shares memory."""
+"""Comparison after each line: outcomes, all live values, and what shares memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in the places of a statement: operands, keys, masks, shapes, as text.
+"""The places in a statement, filled: operands, keys, masks, shapes, as text.
 
 A place is written ``{name}`` or ``{name:kinds}`` in a statement of the grammar. It is filled from
 left to right: ``{x}`` chooses the array that the statement is about, and what follows fits that

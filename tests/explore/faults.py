@@ -1,4 +1,4 @@
-"""What NumPy itself does wrong. Programs leave it out: NumPy is what they are compared with.
+"""NumPy's own faults. Programs leave them out: NumPy is what they are compared with.
 
 On CPUs with AVX-512, NumPy folds floats wrongly in some ufuncs' `reduce` and `reduceat`, sorts and
 partitions float16 wrongly, and some unary ufuncs write wrong elements into what has strides; see

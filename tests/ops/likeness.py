@@ -1,4 +1,4 @@
-"""What the tests of one family share: drawn operands, and the same call in NumPy and here."""
+"""Helpers for the tests of one family: drawn operands, and the same call in NumPy and here."""
 
 from dataclasses import dataclass
 

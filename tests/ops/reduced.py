@@ -1,4 +1,4 @@
-"""What tests of reductions share: drawn operands, and the same call in NumPy and here."""
+"""Helpers for tests of reductions: drawn operands, and the same call in NumPy and here."""
 
 import numpy as np
 from hypothesis import settings

@@ -1,4 +1,4 @@
-"""What contractions say between ranks, where their results lie, and how much memory they take."""
+"""Contractions: their messages, the layouts of their results, and the memory they take."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What random programs did otherwise than NumPy, once; each line is one of them, cut small."""
+"""Differences to NumPy that random programs have found, one a line, as small as can be."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What statistics and signals send: never a large operand whole."""
+"""Messages of statistics and signals: never a large operand whole."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What differs between processes is rank 0's for the program: chance, clocks, names, order."""
+"""Chance, clocks, names and order differ between processes: the program gets rank 0's."""
 
 from launching import on_ranks, write_script
 

@@ -1,4 +1,4 @@
-"""What has to be equal on all ranks: replicated inputs, dropout, running statistics."""
+"""Equal on all ranks: replicated inputs, dropout, running statistics."""
 
 from __future__ import annotations
 

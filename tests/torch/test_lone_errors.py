@@ -1,4 +1,4 @@
-"""What only one rank is handed wrongly: it alone can tell, without a message, and the job ends."""
+"""Errors of one rank alone, which it can tell without a message: the job ends."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What the bridge to torch cannot share is refused, on every rank alike, and says why."""
+"""Refusals of the bridge to torch: on every rank alike, with the reason."""
 
 import numpy as np
 import pytest

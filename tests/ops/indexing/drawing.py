@@ -1,4 +1,4 @@
-"""What the tests of indexing draw: keys of all kinds, and how their arrays lie."""
+"""Strategies for tests of indexing: keys of all kinds, and how their arrays lie."""
 
 from dataclasses import dataclass
 from typing import Any

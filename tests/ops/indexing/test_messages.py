@@ -1,4 +1,4 @@
-"""What indexing says to other ranks, how much, and that all ranks hear of errors."""
+"""Messages of indexing: how many, how large, and that all ranks hear of errors."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the blocked algorithms are made of, one rank or none: panels, triangles, tridiagonals."""
+"""Parts of the blocked algorithms, on any number of ranks: panels, triangles, tridiagonals."""
 
 import numpy as np
 import pytest
