@@ -117,6 +117,8 @@ class Drawing:
         found = [n for n in self._candidates("plain") if self.shape_of(n) == value.shape]
         if found and self.chance(0.5):
             return str(self.one(found))
+        if value.dtype.hasobject:  # which cannot be cut
+            raise Misfit
         dtype = dtype_text(value.dtype) if self.chance(0.7) else self.one(DTYPES)
         return f"lay({self.made(value.shape, dtype, 1.0)}{self._placing(value.shape, 'U')})"
 
