@@ -130,7 +130,7 @@ def _is_skewed(into: Any, value: Any) -> bool:
 
 def _compares_nans(line: str, env: dict[str, Any]) -> bool:
     """Whether operators order a complex scalar that is not a number, which ufuncs do otherwise."""
-    compared = [node for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Compare)]
+    compared = [node for node in _nodes(line) if isinstance(node, ast.Compare)]
     sides = [side for node in compared for side in (node.left, *node.comparators)]
     values = [_value(side, env) for side in sides]
     return any(isinstance(x, np.complexfloating) and np.isnan(x) for x in values)
@@ -138,7 +138,7 @@ def _compares_nans(line: str, env: dict[str, Any]) -> bool:
 
 def _selects_nothing(line: str, env: dict[str, Any]) -> bool:
     """Whether a mask without elements may be a key, which NumPy takes for integers if it can."""
-    keys = [n.slice for n in ast.walk(ast.parse(line)) if isinstance(n, ast.Subscript)]
+    keys = [node.slice for node in _nodes(line) if isinstance(node, ast.Subscript)]
     masks = [mask for mask in [_value(key, env) for key in keys] if _is_mask(mask)]
     return any(isinstance(mask, np.ndarray) and mask.ndim > 1 and not mask.size for mask in masks)
 
@@ -172,6 +172,14 @@ def _overlaps(line: str, env: dict[str, Any]) -> bool:
     read = [arg for arg in (*call.args, *named.values()) if arg is not target]
     into = _value(target, env)
     return any(_tangled(into, _value(node, env)) for node in read)
+
+
+def _nodes(line: str) -> list[ast.AST]:
+    """The parts of a line; none of one that Python cannot read, which is an error anywhere."""
+    try:
+        return list(ast.walk(ast.parse(line)))
+    except SyntaxError:
+        return []
 
 
 def _value(node: ast.AST, env: dict[str, Any]) -> Any:
