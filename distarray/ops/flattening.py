@@ -11,9 +11,11 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from distarray.array import DistArray, Objects, as_distarray, call, implements
 from distarray.array.keys import as_index
+from distarray.array.ladder import watched
 from distarray.array.portable import refuse_read_only
 from distarray.engines.indexing.values import as_values
 from distarray.engines.reshaping import reshaped
+from distarray.ops.indexing.take import put
 from distarray.ops.rearranging import resize
 from distarray.ops.reshape import ravel
 from distarray.typing import Array, ArrayLike, DTypeLike, Key, Shape
@@ -106,7 +108,10 @@ class FlatIterator(NDArrayOperatorsMixin):
                 raise ValueError("Error setting single item of array.")
             call(np.put, base, [number], values)
         elif values.size and getattr(entry, "dtype", np.dtype(bool)).kind != "b":
-            call(np.put, base, entry, values)
+            if base.layout.partials:
+                base.settle()
+            # Not NumPy's own put on one rank: if that raises, it has written to a copy of gaps.
+            watched(np.put, (base, entry, values), {}, put, (base, entry, values))
         elif values.size:
             self._set_many(entry, _repeated(values, _selected(entry, base.size)))
 

@@ -395,6 +395,15 @@ PROGRAMS = {
         v2 = np.select(make((1, 0)), [v1])
         v3 = np.select([lay(make(3)) > 1], [v1])
     """,
+    "what has gaps is written through its flat iterator": """
+        v1 = lay(make((3, 6), 'i8'), S(0))
+        v1[:, ::2].flat[[0, 20]] = 88
+        v1.T.flat[[1, 2, 20]] = [1, 2, 3]
+        v1[:, ::3].flat[20] = 5
+        v1[1].flat[[1, 2, 20]] = 7
+        v2 = lay(make(3, 'rec'), S(0))
+        v2[::2].flat[[0, 2]] = make(())
+    """,
     "one of two results into a larger array": """
         v1 = lay(make(1, 'f8', 1), S(0))
         v2 = np.divmod(v1, 2, out=(make(0), None))
