@@ -13,7 +13,7 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.array.portable import refuse_read_only
-from distarray.array.probes import result_types
+from distarray.array.probes import check_shapes, result_types
 from distarray.engines.blockwise import apply_blockwise
 from distarray.typing import Array, ArrayLike, DTypeLike, UfuncOut
 
@@ -55,6 +55,7 @@ def _blockwise(
     result_types(function, inputs, [into], keywords)  # raises what NumPy raises, before any message
     if isinstance(into, DistArray):
         return apply_blockwise(function, inputs, (into,), **keywords)
+    check_shapes(inputs, (into,))
     np.copyto(into, apply_blockwise(function, inputs, **keywords).full(), casting="same_kind")
     return into
 

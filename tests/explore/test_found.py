@@ -404,6 +404,11 @@ PROGRAMS = {
         v2 = lay(make(3, 'rec'), S(0))
         v2[::2].flat[[0, 2]] = make(())
     """,
+    "clip into a smaller array": """
+        v1 = lay(make(1))
+        np.clip(v1, 0, True, out=make(()))
+        np.isposinf(v1, out=make((), '?'))
+    """,
     "one of two results into a larger array": """
         v1 = lay(make(1, 'f8', 1), S(0))
         v2 = np.divmod(v1, 2, out=(make(0), None))
