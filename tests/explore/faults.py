@@ -17,7 +17,7 @@ integers with one beyond their type ``where=``. A reduction keeps what it has so
 and loses of it what that type has no room for, or takes it for an operand that is text. Operators
 order complex scalars with NaNs otherwise than ufuncs do. Its own arrays take masks without
 elements, if they are no arrays of its own, for integers; text that is to be written under a
-condition is read as numbers.
+condition is read as numbers. The last digit of arctan2 depends on the steps of its operands.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ __all__ = ["concern"]
 
 #: Not folded where elements may be floats.
 _FOLDED_WRONGLY = re.compile(r"np\.(?:power|arctan2|ldexp)\.reduce(?:at)?\(")
+#: Its last digit depends on the steps of its operands.
+_BY_STEPS = re.compile(r"np\.arctan2[.(]")
 #: Not written into given arrays.
 _WRITTEN_WRONGLY = re.compile(r"np\.(?:negative|isnan|isinf|signbit)\(.*(?:out|where)=")
 #: Not written into integers.
@@ -39,7 +41,7 @@ _REFUSED_HALF_WAY = re.compile(r"np\.power(?:\.at\(|\(.*(?:out=|, v\d))")
 #: Not under a condition.
 _FATAL = re.compile(r"np\.(?:equal|not_equal|less|greater)\w*\(.*where=")
 #: Not into another type.
-_REDUCED = re.compile(r"np\.(?:\w+\.reduce(?:at)?|max|min|sum|prod|amax|amin)\(.*out=")
+_REDUCED = re.compile(r"np\.(?:\w+\.reduce(?:at)?|max|min|sum|prod|any|all|amax|amin)\(.*out=")
 #: Not into what overlaps an operand, is read-only, or of a type that an operand is not cast to.
 _JOINED = re.compile(r"np\.\w*(?:concatenate|stack)\(.*out=")
 #: Not asked of NaNs and zeros: which bits they have depends on the loop that a CPU takes.
@@ -50,7 +52,7 @@ _SORTED_WRONGLY = re.compile(r"sort|unique|partition|searchsorted|isin|median")
 
 def concern(line: str, env: dict[str, Any]) -> bool:
     """Whether a line asks NumPy for what it does wrong."""
-    patterns = (_FOLDED_WRONGLY, _WRITTEN_WRONGLY, _REFUSED_HALF_WAY, _FATAL)
+    patterns = (_FOLDED_WRONGLY, _BY_STEPS, _WRITTEN_WRONGLY, _REFUSED_HALF_WAY, _FATAL)
     if any(pattern.search(line) for pattern in patterns):
         return True
     named = [v for name, v in env.items() if name in line and isinstance(v, np.ndarray)]
