@@ -50,17 +50,17 @@ demo: $(STAMPS)/demo
 	@echo '== compared'
 	@$(BIN)/python examples/compare.py $(DEMO)/numpy $(DEMO)/ranks
 
-# One worker more than cores: one waits for the launches of the suite, which run beside the other
+# More workers than cores: some wait for the launches of the suite, which run beside the other
 # tests. The jobs that remain measure time and are killed: of those few run at once, after the rest.
 # Both parts run, even if the first fails; a part in which ARGS choose nothing (status 5) does not
 # count. Compiled files are kept whatever the environment says: a job starts many interpreters.
 test: $(STAMPS)/test
 	@export PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE=; \
-	workers=$$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)'); \
+	workers=$$($(BIN)/python -c 'import os; print(os.cpu_count() + 2)'); \
 	echo '== ranks as threads, and the same tests under mpiexec'; \
 	$(BIN)/python -m pytest -n $$workers --dist worksteal -m 'suite or not launches' $(ARGS); first=$$?; \
 	echo '== jobs of several processes'; \
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'launches and not suite' $(ARGS); second=$$?; \
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'launches and not suite' $(ARGS); second=$$?; \
 	if [ $$first = 5 ]; then exit $$second; fi; \
 	if [ $$first = 0 ] && [ $$second != 5 ]; then exit $$second; fi; \
 	exit $$first
