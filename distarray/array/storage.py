@@ -241,7 +241,8 @@ def stored_order(x: Base) -> tuple[int, ...]:
     block = x.to_local()
     vote = -1
     long = sum([extent > 1 for extent in block.shape]) > 1
-    if block.size and (long or len(set(block.strides)) == x.ndim):
+    steps = [step for step, extent in zip(block.strides, x.shape, strict=True) if extent > 1]
+    if block.size and (long or 1 < len(set(steps)) == len(steps)):
         order = _walked(block.strides, block.shape)
         vote = _coded(order)
         if not _is_open(block, x.layout, natural):

@@ -17,7 +17,8 @@ integers with one beyond their type ``where=``. A reduction keeps what it has so
 and loses of it what that type has no room for, or takes it for an operand that is text. Operators
 order complex scalars with NaNs otherwise than ufuncs do. Its own arrays take masks without
 elements, if they are no arrays of its own, for integers; text that is to be written under a
-condition is read as numbers. The last digit of arctan2 depends on the steps of its operands.
+condition is read as numbers. The last digit of arctan2 depends on the steps of its operands. Text
+that is assigned to records is written until a number cannot be read.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ def _assigned_wrongly(line: str, env: dict[str, Any]) -> bool:
     if _is_mask(key) or (isinstance(key, tuple) and any(map(_is_mask, key))):
         masks = key if isinstance(key, tuple) else (key,)
         return _are_records(value) or any(_tangled(into, read) for read in (value, *masks))
-    return _is_skewed(_value(target, env), value)
+    is_read = _are_records(into) and getattr(value, "dtype", np.dtype(int)).kind in "SU"
+    return is_read or _is_skewed(_value(target, env), value)
 
 
 def _are_records(value: Any) -> bool:

@@ -409,6 +409,12 @@ PROGRAMS = {
         np.clip(v1, 0, True, out=make(()))
         np.isposinf(v1, out=make((), '?'))
     """,
+    "the stored order of parts of complex numbers, turned": """
+        v1 = np.real(lay(make((2, 1, 2), 'c8'), S(0))).T
+        v2 = v1.ravel('K')
+        v3 = np.imag(lay(make((2, 1, 1, 3), 'c16'), S(0))).T.flatten('K')
+        v4 = np.real(lay(make((4, 1, 2), 'c8'), S(0))).swapaxes(0, 1).copy('K').ravel('K')
+    """,
     "one of two results into a larger array": """
         v1 = lay(make(1, 'f8', 1), S(0))
         v2 = np.divmod(v1, 2, out=(make(0), None))
