@@ -111,13 +111,20 @@ def _of_contiguity(block: Array, layout: Layout, order: str) -> int:
         return _NO
     if not _is_open(block, layout, range(layout.ndim)):
         return _YES
-    step = block.itemsize
+    kept = _is_stepped(block.strides, block.shape, layout, order, block.itemsize)
+    return _MAYBE if kept else _HARDLY
+
+
+def _is_stepped(
+    strides: tuple[int, ...], shape: tuple[int, ...], layout: Layout, order: str, step: int
+) -> bool:
+    """Whether each dimension steps over what the nearer ones hold, the nearest by `step` bytes."""
     dims = range(layout.ndim)
     for dim in dims if order == "F" else reversed(dims):
-        if layout.shape[dim] > 1 and block.strides[dim] != step:
-            return _HARDLY
-        step *= block.shape[dim]
-    return _MAYBE
+        if layout.shape[dim] > 1 and strides[dim] != step:
+            return False
+        step *= shape[dim]
+    return True
 
 
 def can_merge(x: Base, groups: Sequence[Interval], everywhere: bool = True) -> bool:
@@ -283,5 +290,8 @@ def _coded(order: tuple[int, ...]) -> int:
 
 def _is_rather_fortran(block: Array, layout: Layout) -> bool:
     """Whether a block, which could be in either order, steps over its dimensions as Fortran's."""
-    votes = [_of_contiguity(block, layout, order) for order in "CF"]
-    return votes == [_HARDLY, _MAYBE]
+    strides = tuple([abs(step) for step in block.strides])
+    in_c, in_fortran = [
+        _is_stepped(strides, block.shape, layout, order, min(strides)) for order in "CF"
+    ]
+    return in_fortran and not in_c

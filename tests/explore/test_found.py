@@ -412,6 +412,7 @@ PROGRAMS = {
     "the stored order of parts of complex numbers, turned": """
         v1 = np.real(lay(make((2, 1, 2), 'c8'), S(0))).T
         v2 = v1.ravel('K')
+        v2 = np.real(lay(make((2, 1, 2), 'c8'), S(2))).T.ravel('K')
         v3 = np.imag(lay(make((2, 1, 1, 3), 'c16'), S(0))).T.flatten('K')
         v4 = np.real(lay(make((4, 1, 2), 'c8'), S(0))).swapaxes(0, 1).copy('K').ravel('K')
     """,
