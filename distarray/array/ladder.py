@@ -32,7 +32,7 @@ from distarray.config import config, on_check
 from distarray.layout import Layout
 from distarray.typing import ArrayLike
 
-__all__ = ["call", "call_ufunc", "is_free", "on_objects", "watched"]
+__all__ = ["call", "call_ufunc", "is_free", "on_objects", "usual", "watched"]
 
 #: Types of arguments that are what they are.
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, type})
@@ -41,12 +41,11 @@ on_objects: list[Callable[..., Any]] = []
 
 #: The error state under which rungs 1 and 2 have nothing to do. One comparison answers for both:
 #: no state is this one as soon as calls are compared or operators are overridden anywhere.
-_usual: object = NORMAL
+usual: list[object] = [NORMAL]
 
 
 def _look_closer() -> None:
-    global _usual
-    _usual = object()
+    usual[0] = object()
 
 
 registry.listeners.append(_look_closer)
@@ -59,9 +58,9 @@ on_check(_look_closer)
 def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call what stands behind a NumPy function, or the fallback."""
     row = FUNCTIONS.get(function)
-    if error_state() is not _usual and (row is None or row.computes):
+    if error_state() is not usual[0] and (row is None or row.computes):
         return watched(function, args, kwargs, _climb, (function, row, args, kwargs))
-    if error_state() is not _usual:
+    if error_state() is not usual[0]:
         verify(function, args, kwargs)
     return _climb(function, row, args, kwargs)
 
@@ -74,14 +73,14 @@ def call_ufunc(
     if key in FUNCTIONS:
         return call(key, *inputs, **kwargs)
     row = UFUNC_METHODS[method]
-    if error_state() is not _usual:
+    if error_state() is not usual[0]:
         return watched(ufunc, inputs, kwargs, row.function, (ufunc, *inputs), kwargs)
     return row.function(ufunc, *inputs, **kwargs)
 
 
 def is_free(function: Callable[..., Any], layout: Layout) -> bool:
     """Whether a call can go to the blocks of arrays of this layout at once."""
-    return not layout.partials and (error_state() is _usual or _is_free_after_all(function))
+    return not layout.partials and (error_state() is usual[0] or _is_free_after_all(function))
 
 
 def _is_free_after_all(function: Callable[..., Any]) -> bool:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from distarray.array.base import Base
-from distarray.array.ladder import call, is_free, watched
+from distarray.array.floaterrors import error_state
+from distarray.array.ladder import call, is_free, usual, watched
 from distarray.array.registry import is_overridden
 from distarray.array.temporaries import LARGE, compute
 from distarray.typing import ArrayLike
@@ -63,7 +64,7 @@ def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     def operate(self: Base, other: Any) -> Any:
         kind = type(other)
         layout = self.layout
-        if is_free(ufunc, layout):
+        if not layout.partials and (error_state() is usual[0] or is_free(ufunc, layout)):
             if kind is type(self):
                 if other.layout is layout and other.mesh is self.mesh:
                     if layout.size >= LARGE:
@@ -85,7 +86,11 @@ def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
 
     def operate(self: Base, other: Any) -> Any:
         layout = self.layout
-        if type(other) in _SCALARS and is_free(ufunc, layout):
+        if (
+            type(other) in _SCALARS
+            and not layout.partials
+            and (error_state() is usual[0] or is_free(ufunc, layout))
+        ):
             if layout.size >= LARGE:
                 counts = 0, getrefcount(self)
                 return self.computed(compute(ufunc, other, self, counts))
@@ -163,7 +168,7 @@ def _refuses(self: Base, exponent: Any) -> bool:
 
 def _raised(act: Callable[[Any, Any], Any], x: Base, other: ArrayLike) -> Any:
     """A power by the operator, of which all ranks know where they have to."""
-    if is_free(_POWER, x.layout):
+    if error_state() is usual[0]:
         return act(x, other)
     return watched(_POWER, (x, other), {}, act, (x, other))
 
@@ -173,7 +178,7 @@ def _short_exponent(x: Base, other: ArrayLike) -> Any:
 
     NumPy turns the powers that users write most into cheaper functions, with other bits.
     """
-    if x.layout.partials or is_overridden(_POWER):
+    if x.layout.partials or (error_state() is not usual[0] and is_overridden(_POWER)):
         return None
     exponent = _exponent(other)
     return None if exponent is None or _refuses(x, exponent) else exponent
