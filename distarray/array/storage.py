@@ -111,19 +111,26 @@ def _of_contiguity(block: Array, layout: Layout, order: str) -> int:
         return _NO
     if not _is_open(block, layout, range(layout.ndim)):
         return _YES
-    kept = _is_stepped(block.strides, block.shape, layout, order, block.itemsize)
+    steps = _steps(block, layout)
+    kept = _is_chained(steps if order == "F" else steps[::-1], block.itemsize)
     return _MAYBE if kept else _HARDLY
 
 
-def _is_stepped(
-    strides: tuple[int, ...], shape: tuple[int, ...], layout: Layout, order: str, step: int
-) -> bool:
-    """Whether each dimension steps over what the nearer ones hold, the nearest by `step` bytes."""
-    dims = range(layout.ndim)
-    for dim in dims if order == "F" else reversed(dims):
-        if layout.shape[dim] > 1 and strides[dim] != step:
+def _steps(block: Array, layout: Layout) -> list[tuple[int, int]]:
+    """The step in bytes and the block's extent, for dimensions with several indices on all ranks.
+
+    What has one index in the whole array says nothing: its step may be any, or 0.
+    """
+    pairs = zip(block.strides, block.shape, layout.shape, strict=True)
+    return [(step, extent) for step, extent, whole in pairs if whole > 1]
+
+
+def _is_chained(steps: Sequence[tuple[int, int]], step: int) -> bool:
+    """Whether each dimension steps over what those before it hold, the first by `step` bytes."""
+    for own, extent in steps:
+        if own != step:
             return False
-        step *= shape[dim]
+        step *= extent
     return True
 
 
@@ -248,7 +255,7 @@ def stored_order(x: Base) -> tuple[int, ...]:
     block = x.to_local()
     vote = -1
     long = sum([extent > 1 for extent in block.shape]) > 1
-    steps = [step for step, extent in zip(block.strides, x.shape, strict=True) if extent > 1]
+    steps = [step for step, _ in _steps(block, x.layout)]
     if block.size and (long or 1 < len(set(steps)) == len(steps)):
         order = _walked(block.strides, block.shape)
         vote = _coded(order)
@@ -290,8 +297,6 @@ def _coded(order: tuple[int, ...]) -> int:
 
 def _is_rather_fortran(block: Array, layout: Layout) -> bool:
     """Whether a block, which could be in either order, steps over its dimensions as Fortran's."""
-    strides = tuple([abs(step) for step in block.strides])
-    in_c, in_fortran = [
-        _is_stepped(strides, block.shape, layout, order, min(strides)) for order in "CF"
-    ]
-    return in_fortran and not in_c
+    steps = [(abs(step), extent) for step, extent in _steps(block, layout)]
+    nearest = min([step for step, _ in steps], default=0)
+    return _is_chained(steps, nearest) and not _is_chained(steps[::-1], nearest)

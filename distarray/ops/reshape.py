@@ -75,7 +75,8 @@ def ravel(a: ArrayLike, order: Order = "C") -> DistArray:
         Any placement.
     order : {"C", "F", "A", "K"}
         As for :func:`reshape`; "K" reads the dimensions in the order in which the blocks store
-        them.
+        them. Where no rank holds two indices of a distributed dimension, results of operations
+        on transposed arrays are stored in C order, which NumPy's are not.
 
     Returns
     -------

@@ -415,6 +415,16 @@ PROGRAMS = {
         v2 = np.real(lay(make((2, 1, 2), 'c8'), S(2))).T.ravel('K')
         v3 = np.imag(lay(make((2, 1, 1, 3), 'c16'), S(0))).T.flatten('K')
         v4 = np.real(lay(make((4, 1, 2), 'c8'), S(0))).swapaxes(0, 1).copy('K').ravel('K')
+        v5 = lay(make((2, 2)), S(1)).T[:, None, :].ravel('K')
+        v6 = lay(make((2, 2)), S(1)).T[None].ravel('K')
+    """,
+    "a masked clip into an array of NumPy's": """
+        v1 = lay(make((2, 3)), S(0))
+        v2 = make((2, 3), 'f8')
+        v3 = np.clip(v1, 1, 3, out=v2, where=lay(make((2, 3), 'b1'), S(1)))
+        v4 = np.clip(v1, 1, 3, out=(v2,), where=v1 > 2, casting='no')
+        v5 = np.clip(v1[0], 1, 3, out=v2, where=True)
+        v6 = np.clip(v1, 1, 3, out=v2[:, :2], where=v1 > 2)
     """,
     "one of two results into a larger array": """
         v1 = lay(make(1, 'f8', 1), S(0))
