@@ -13,7 +13,7 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.array.portable import refuse_read_only
-from distarray.array.probes import check_shapes, result_types
+from distarray.array.probes import check_shapes, condition, result_types
 from distarray.engines.blockwise import apply_blockwise
 from distarray.typing import Array, ArrayLike, DTypeLike, UfuncOut
 
@@ -43,20 +43,26 @@ _NO_VALUE: Any = np._NoValue
 
 
 def _blockwise(
-    function: Callable[..., Any], inputs: list[Any], out: UfuncOut = None, **keywords: Any
+    function: Callable[..., Any],
+    inputs: list[Any],
+    out: UfuncOut = None,
+    where: ArrayLike | bool = True,
+    **keywords: Any,
 ) -> Any:
     """`function` block by block, into `out` if there is one."""
     if out is None:
-        return apply_blockwise(function, inputs, **keywords)
+        return apply_blockwise(function, inputs, where=where, **keywords)
     into: Any = out
     if isinstance(out, tuple):
         (into,) = out
     refuse_read_only(getattr(into, "block", into), "output array is read-only")
     result_types(function, inputs, [into], keywords)  # raises what NumPy raises, before any message
     if isinstance(into, DistArray):
-        return apply_blockwise(function, inputs, (into,), **keywords)
-    check_shapes(inputs, (into,))
-    np.copyto(into, apply_blockwise(function, inputs, **keywords).full(), casting="same_kind")
+        return apply_blockwise(function, inputs, (into,), where, **keywords)
+    where = condition(where)
+    check_shapes([x for x in (*inputs, where) if np.ndim(x)], (into,))
+    value = apply_blockwise(function, inputs, **keywords).full()
+    np.copyto(into, value, keywords.get("casting", "same_kind"), np.asarray(where))
     return into
 
 
@@ -93,11 +99,7 @@ def clip(
         return np.minimum(x, high, out=into, **kwargs)
     if high is None:
         return np.maximum(x, low, out=into, **kwargs)
-    where = kwargs.pop("where", True)
-    if where is True:
-        return _blockwise(np.clip, [x, low, high], into, **kwargs)
-    outs: Any = () if out is None else out if isinstance(out, tuple) else (out,)
-    return apply_blockwise(np.clip, [x, low, high], outs, where, **kwargs)
+    return _blockwise(np.clip, [x, low, high], into, **kwargs)
 
 
 def _within(low: int | ArrayLike, high: int | ArrayLike, info: np.iinfo[Any]) -> tuple[Any, Any]:
