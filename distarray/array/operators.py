@@ -64,6 +64,7 @@ def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     def operate(self: Base, other: Any) -> Any:
         kind = type(other)
         layout = self.layout
+        # The first half of `is_free`, written out: it costs less than the call.
         if not layout.partials and (error_state() is usual[0] or is_free(ufunc, layout)):
             if kind is type(self):
                 if other.layout is layout and other.mesh is self.mesh:
@@ -178,7 +179,7 @@ def _short_exponent(x: Base, other: ArrayLike) -> Any:
 
     NumPy turns the powers that users write most into cheaper functions, with other bits.
     """
-    if x.layout.partials or (error_state() is not usual[0] and is_overridden(_POWER)):
+    if x.layout.partials or is_overridden(_POWER):
         return None
     exponent = _exponent(other)
     return None if exponent is None or _refuses(x, exponent) else exponent

@@ -114,7 +114,10 @@ class Scope:
             self.wire.ask(node, "late" if late else "ask")
 
     def reports(self, stale: float) -> dict[int, Report]:
-        """What all ranks do; one without a sign of life for `stale` seconds counts as silent."""
+        """The reports of all ranks on what they do.
+
+        A rank that has written nothing for `stale` seconds is reported as silent.
+        """
         found = {rank: Report(rank, "silent") for rank in range(len(self.labels))}
         found |= self.here(stale)
         for node in self.other_nodes():

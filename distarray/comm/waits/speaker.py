@@ -171,7 +171,10 @@ class Speaker:
         return overdue or max([report.age for report in waiting]) >= _limit()
 
     def _all(self, state: State, rest: Callable[[float], bool]) -> dict[int, Report] | None:
-        """What all ranks have been doing for a while; None if the thread is to end meanwhile."""
+        """The reports of all ranks, asked twice: a rank that has moved in between does not wait.
+
+        None if this thread has to end before the second time.
+        """
         self.scope.ask(late=True)
         before = self.scope.reports(_stale())
         until = _now() + _ROUND * pause()

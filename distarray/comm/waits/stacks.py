@@ -78,7 +78,10 @@ def look() -> Look:
 
 
 def _waiting(frame: FrameType, main: FrameType | None) -> Look:
-    """What a waiting thread does, from its innermost frame outwards to the user's line."""
+    """What a waiting thread waits in: its message, the library's call, and the user's line.
+
+    `frame` is the innermost; the others are found by going outwards from it.
+    """
     if frame.f_code.co_name == _AT_THE_END:
         return Look("left")
     begun, peers, size = _conversation(frame)
