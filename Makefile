@@ -60,7 +60,7 @@ test: $(STAMPS)/test
 	echo '== ranks as threads, and the same tests under mpiexec'; \
 	$(BIN)/python -m pytest -n $$workers --dist worksteal -m 'suite or not launches' $(ARGS); first=$$?; \
 	echo '== jobs of several processes'; \
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'launches and not suite' $(ARGS); second=$$?; \
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'launches and not suite' $(ARGS); second=$$?; \
 	if [ $$first = 5 ]; then exit $$second; fi; \
 	if [ $$first = 0 ] && [ $$second != 5 ]; then exit $$second; fi; \
 	exit $$first
