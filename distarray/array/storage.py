@@ -25,6 +25,7 @@ from distarray.typing import Array, DTypeLike
 
 __all__ = [
     "can_merge",
+    "common_order",
     "is_contiguous",
     "is_natural",
     "natural",
@@ -249,9 +250,35 @@ def stored_order(x: Base) -> tuple[int, ...]:
     ----
     One allreduce of an integer, unless every rank has everything.
     """
-    natural = tuple(range(x.ndim))
-    if x.ndim < 2:
+    return common_order([x])
+
+
+def common_order(arrays: Sequence[Base]) -> tuple[int, ...]:
+    """The order in which arrays of as many dimensions are stored; C order if they differ.
+
+    What has several indices along one dimension alone fits any order.
+
+    Cost
+    ----
+    One allreduce for all arrays together; none where it is known that one is in C order, where no
+    array has an order, and where every rank has everything.
+    """
+    ndim = arrays[0].ndim
+    natural = tuple(range(ndim))
+    asked = [x for x in arrays if sum([extent > 1 for extent in x.layout.shape]) > 1]
+    if not asked or any(is_natural(x) for x in asked):
         return natural
+    votes = np.array([_vote_on_order(x) for x in asked])
+    if not all(x.layout.is_replicated for x in asked):
+        votes = arrays[0].mesh.group.allreduce(votes, Fold.MAX, "storage order")
+    known = {int(vote) for vote in votes if vote >= 0}
+    orders = {tuple([vote // ndim**place % ndim for place in natural]) for vote in known}
+    return orders.pop() if len(orders) == 1 else natural
+
+
+def _vote_on_order(x: Base) -> int:
+    """What this rank's block says about the order: its number, -1 for nothing; more for sure."""
+    natural = tuple(range(x.ndim))
     block = x.to_local()
     vote = -1
     long = sum([extent > 1 for extent in block.shape]) > 1
@@ -263,11 +290,7 @@ def stored_order(x: Base) -> tuple[int, ...]:
             vote += x.ndim**x.ndim  # what it says counts more than what an open block says
     elif block.size and _is_rather_fortran(block, x.layout):
         vote = _coded(natural[::-1])
-    if not x.layout.is_replicated:
-        vote = int(x.mesh.group.allreduce(np.array(vote), Fold.MAX, "storage order"))
-    if vote < 0:
-        return natural
-    return tuple([vote // x.ndim**place % x.ndim for place in range(x.ndim)])
+    return vote
 
 
 def _walked(strides: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -74,7 +74,8 @@ def concatenate(
     Cost
     ----
     Nothing for arrays laid out alike that are whole along `axis`. Otherwise, for each array, each
-    rank sends its part of another's new block: one message a pair of ranks.
+    rank sends its part of another's new block: one message a pair of ranks; and one allreduce for
+    the order in memory, unless it is known that an array is in C order.
 
     Raises
     ------
@@ -133,7 +134,7 @@ def _joined(
     operands = _read(operands, kind)
     if alike is None:
         shape, parts = _in_a_row(operands, axis)
-        return assemble(shape, kind, parts, mesh)
+        return assemble(shape, kind, parts, mesh, models=operands)
     blocks = [mesh.asarray(x.block) for x in operands]
     return wrap(mesh.xp.concatenate(blocks, axis, dtype=kind, casting=casting), alike, mesh)
 

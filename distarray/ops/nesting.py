@@ -31,9 +31,10 @@ def block(arrays: Nested) -> DistArray:
     mesh = common_mesh(*leaves)
     operands = [as_distarray(x, mesh) for x in leaves]
     ndim = max([depth, *[x.ndim for x in operands]])
-    lifted = iter([x.sliced((None,) * (ndim - x.ndim) + tuple(everything(x))) for x in operands])
-    shape, parts = _arranged(arrays, ndim - depth, ndim, lifted)
-    return assemble(shape, np.result_type(*[x.dtype for x in operands]), parts, mesh)
+    lifted = [x.sliced((None,) * (ndim - x.ndim) + tuple(everything(x))) for x in operands]
+    shape, parts = _arranged(arrays, ndim - depth, ndim, iter(lifted))
+    dtype = np.result_type(*[x.dtype for x in operands])
+    return assemble(shape, dtype, parts, mesh, models=lifted if depth else ())
 
 
 def _depth(arrays: Nested, name: str) -> int:

@@ -52,7 +52,7 @@ def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> DistArr
         flat = np.broadcast_to(np.False_, (a.size,))
         np.roll(flat[:0], shift, 0)  # raises NumPy's error about the shift
         total = sum([int(amount) for amount in np.atleast_1d(shift)])
-        return _assembled(a, _flat_runs(a.shape, total % (a.size or 1)))
+        return _assembled(a, _flat_runs(a.shape, total % (a.size or 1)), ordered=False)
     axes = normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
     if not a.ndim:
         np.roll(np.empty((), bool), shift, axes)  # raises what NumPy raises
@@ -91,13 +91,14 @@ def _flat_runs(shape: tuple[int, ...], shift: int) -> list[Any]:
     return [run[:3] for run in found]
 
 
-def _assembled(a: DistArray, runs: Sequence[Any]) -> DistArray:
+def _assembled(a: DistArray, runs: Sequence[Any], ordered: bool = True) -> DistArray:
+    """Boxes of an array put elsewhere; stored as it is, or in C order."""
     parts: list[Part] = []
     for run in runs:
         origin, starts, lengths = run or ((), (), ())
         entries = [(start, 1, n) for start, n in zip(starts, lengths, strict=True)]
         parts.append((origin, a.sliced(tuple(entries))))
-    return assemble(a.shape, a.dtype, parts, a.mesh, a.layout)
+    return assemble(a.shape, a.dtype, parts, a.mesh, a.layout, models=[a] if ordered else ())
 
 
 @implements(np.tile, at=True, computes=False, alone=Alone())
