@@ -282,7 +282,7 @@ def _cumulated(
         np.cumsum(np.zeros(()), axis)  # raises what NumPy raises
         x, axis = x[..., None], 0
     else:
-        axis = operator.index(axis)
+        axis = normalize_axis_index(operator.index(axis), x.ndim)
     return accumulate(ufunc, x, axis, dtype, out)
 
 

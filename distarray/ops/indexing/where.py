@@ -198,6 +198,8 @@ def copyto(
         for x in (values, chosen)
     ]
     if layout.holds(mesh.coords):
+        if mesh.device_type != "cpu" or np.may_share_memory(target.block, blocks[1]):
+            blocks[1] = blocks[1].copy()  # NumPy reads its condition while it writes over it
         np.copyto(target.block, blocks[0], casting="unsafe", where=blocks[1])
 
 
