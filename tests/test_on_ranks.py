@@ -4,8 +4,9 @@ Plain `pytest` runs the suite on thread ranks; this file starts
 `mpiexec -n P python -m pytest --mpi tests` once for each P in 6, 4, 3, 2, 1: one launch per count,
 since starting interpreters costs more than the tests, and the longest first, since `make test` runs
 them beside the tests on thread ranks. What six processes add to four is a mesh of 2 x 3: its
-groups, files, movement and modules are tested; operations on it have six thread ranks. A launch that does not end in time is a hang: every rank then
-prints its stacks (faulthandler) and the job is ended.
+groups, files, movement and modules are tested; operations on it have six thread ranks. A launch
+that does not end in time is a hang: every rank then prints its stacks (faulthandler) and the job is
+ended.
 
 `DISTARRAY_TEST_RANKS=3` or `=2,4` chooses the counts; `=` (empty) skips this file.
 `DISTARRAY_TEST_RANKS_ARGS="-k reductions"` hands options to the inner pytest.

@@ -118,6 +118,8 @@ def _assigned_wrongly(line: str, env: dict[str, Any]) -> bool:
     into = _value(target.value, env)
     if isinstance(into, np.generic):  # refused; the array API standard has 0-d arrays here
         return True
+    if isinstance(key, (bool, np.bool_)) and _are_records(value):
+        return True
     if _is_mask(key) or (isinstance(key, tuple) and any(map(_is_mask, key))):
         masks = key if isinstance(key, tuple) else (key,)
         return _are_records(value) or any(_tangled(into, read) for read in (value, *masks))

@@ -261,7 +261,7 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         v = np.cumprod({x:tiny}, axis={axes})
         v = np.diff({x:num+nd}, {count}, {axis})
         v = np.ediff1d({x:num})
-        v = {x:num+d2} @ {y}
+        v = {x:exact+d2} @ {a:exact}
         v = np.dot({x:exact}, {a:exact})
         v = np.einsum("i,i->i", {x:exact+d1}, {y})
         v = np.einsum("ij,jk->ik", {x:exact+d2}, {a:exact+d2})

@@ -426,6 +426,26 @@ PROGRAMS = {
         v5 = np.clip(v1[0], 1, 3, out=v2, where=True)
         v6 = np.clip(v1, 1, 3, out=v2[:, :2], where=v1 > 2)
     """,
+    "the stored order of what is joined and rolled": """
+        v1 = np.block([lay(make((2, 2))).T]).flatten('K')
+        v2 = np.block([[lay(make((4, 3)), S(0)).T], [lay(make((4, 3)), S(0)).T]]).ravel('K')
+        v3 = np.block(lay(make((4, 3)), S(1)).T).ravel('K')
+        v4 = np.concatenate([lay(make((7, 5)), S(1)).T, make((2, 7))], 0).ravel('K')
+        v5 = np.hstack([lay(make((7, 5)), S(0)).T, lay(make((7, 5)), S(0)).T + 1]).ravel('K')
+        v6 = np.concatenate([lay(make((7, 5)), S(1)).T, make((1, 7))], 0).ravel('K')
+        v7 = np.roll(lay(make((7, 5)), S(0)).T, 2, 1).ravel('K')
+        v8 = np.roll(lay(make((7, 5)), S(0)).T, 2).ravel('K')
+    """,
+    "a condition that overlaps what is written": """
+        v1 = lay(make((5, 2), '?', 51))
+        np.putmask(v1, v1[::-1], make(5, 'b1'))
+        v2 = lay(make((5, 2), '?', 51), S(0))
+        np.putmask(v2, v2[::-1], make((5, 2), 'b1'))
+    """,
+    "an axis that is none, into what is read-only": """
+        v1 = np.diagonal(np.full((0, 0), 0))
+        np.cumsum(v1, axis=1, out=v1)
+    """,
     "one of two results into a larger array": """
         v1 = lay(make(1, 'f8', 1), S(0))
         v2 = np.divmod(v1, 2, out=(make(0), None))
