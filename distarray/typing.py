@@ -77,7 +77,7 @@ class Reducing(TypedDict, total=False):
 Key: TypeAlias = ArrayLike | slice | EllipsisType | tuple[Any, ...] | None
 #: Keys that name one element (of an array with as many dimensions), and keys that leave an array.
 ElementKey: TypeAlias = int | np.integer | tuple["int | np.integer", ...]
-ArrayKey: TypeAlias = Union[slice, EllipsisType, str, list[Any], "DistArray", Array, None]
+ArrayKey: TypeAlias = Union[slice, EllipsisType, str, list[Any], "DistArray", Array, np.bool, None]
 #: Python's operators as methods.
 Binary: TypeAlias = Callable[[Any, ArrayLike], "DistArray"]
 Unary: TypeAlias = Callable[[Any], "DistArray"]

@@ -7,7 +7,7 @@ is read here, and each rank takes its part.
 
 import operator
 from collections.abc import Iterable, Iterator
-from typing import Any, Self, overload
+from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class Items(Base):
     @overload
     def __getitem__(self, key: tuple[Any, ...]) -> Self: ...
     @overload
-    def __getitem__(self, key: ArrayLike) -> Any: ...
+    def __getitem__(self, key: SupportsIndex) -> Any: ...
     def __getitem__(self, key: Any) -> Any:
         layout, block = self.layout, self.block
         if layout.is_whole and type(block) is np.ndarray and is_free(operator.getitem, layout):

@@ -8,7 +8,7 @@ where there is one.
 import operator
 from collections.abc import Callable
 from sys import getrefcount
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -214,8 +214,13 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
     __le__, _ = _binary(np.less_equal)
     __gt__, _ = _binary(np.greater)
     __ge__, _ = _binary(np.greater_equal)
-    __eq__ = _comparison(np.equal, False)  # type: ignore[assignment]
-    __ne__ = _comparison(np.not_equal, True)  # type: ignore[assignment]
+    if TYPE_CHECKING:  # assigned, they would be taken for those of `object`
+
+        def __eq__(self, other: Any) -> Self: ...  # type: ignore[override]
+        def __ne__(self, other: Any) -> Self: ...  # type: ignore[override]
+    else:
+        __eq__ = _comparison(np.equal, False)
+        __ne__ = _comparison(np.not_equal, True)
     __add__, __radd__ = _binary(np.add)
     __sub__, __rsub__ = _binary(np.subtract)
     __mul__, __rmul__ = _binary(np.multiply)

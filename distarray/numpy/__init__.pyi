@@ -63,7 +63,7 @@ from distarray.numpy._shapes import (
     rot90, matrix_transpose, tile, unstack, trim_zeros, tril, triu,
 )
 from distarray.numpy._items import (
-    argpartition, argwhere, flatnonzero, partition, sort_complex, diagonal, diag, diagflat,
+    argsort, sort, argpartition, argwhere, flatnonzero, partition, sort_complex, diagonal, diag, diagflat,
     choose, compress, extract, nonzero, diag_indices_from, tril_indices_from, triu_indices_from,
     ix_, take_along_axis, take, searchsorted, unique, unique_values, intersect1d, setdiff1d,
     setxor1d, union1d, isin, where, select, piecewise, lexsort, copyto, fill_diagonal, place,
@@ -96,11 +96,10 @@ from distarray.ops.grids import (
 )
 from distarray.ops.vectorize import vectorize
 from distarray.ops.metadata import isscalar
-from distarray.ops.ndarray import ndarray
+from distarray.array import DistArray as ndarray
 from distarray.ops.ranges import arange, geomspace, linspace, logspace
 from distarray.ops.standard import API_VERSION as __array_api_version__
 from distarray.ops.standard import NamespaceInfo as __array_namespace_info__
-from distarray.ops.standard import argsort, sort
 from distarray.ops.index_tricks import c_
 from distarray.ops.index_tricks import r_
 from distarray.ops.windows import bartlett, blackman, hamming, hanning, kaiser

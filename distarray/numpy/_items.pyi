@@ -7,10 +7,18 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy
 
 from distarray import DistArray
-from distarray.typing import Array, ArrayLike, Axes, Casting, Order, Out, ShapeLike
+from distarray.typing import Array, ArrayLike, Axes, Axis, Casting, Order, Out, ShapeLike
 
 Arrays: TypeAlias = DistArray | Sequence[DistArray]
 
+@overload
+def argsort(a: DistArray, axis: Axis = ..., kind: str | None = ..., order: Any = ..., *, stable: bool | None = ..., descending: bool = ...) -> DistArray: ...
+@overload
+def argsort(a: ArrayLike, axis: Axis = ..., kind: str | None = ..., order: Any = ..., *, stable: bool | None = ..., descending: bool = ...) -> Any: ...
+@overload
+def sort(a: DistArray, axis: Axis = ..., kind: str | None = ..., order: Any = ..., *, stable: bool | None = ..., descending: bool = ...) -> DistArray: ...
+@overload
+def sort(a: ArrayLike, axis: Axis = ..., kind: str | None = ..., order: Any = ..., *, stable: bool | None = ..., descending: bool = ...) -> Any: ...
 @overload
 def argpartition(a: DistArray, kth: Any, axis: Axes = ..., kind: str | None = ..., order: Order | None = ...) -> DistArray: ...
 @overload
