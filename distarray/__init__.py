@@ -99,7 +99,7 @@ def _load_operations() -> None:
 loader[:] = [_load_operations]
 
 
-def __getattr__(name: str) -> Any:
+def _loaded(name: str) -> Any:
     if name in _ROOMS:
         return import_module(f"distarray.{name}")
     home = _HOMES.get(name)
@@ -110,6 +110,10 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(home), "distribute" if name == "distribute_tensor" else name)
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # for whom any name would be there
+    __getattr__ = _loaded
 
 
 def __dir__() -> list[str]:

@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Array",
+    "ArrayKey",
     "ArrayLike",
     "Axes",
     "Axis",
+    "Binary",
     "Casting",
     "DType",
     "DTypeLike",
+    "ElementKey",
     "Function",
     "Key",
     "Operation",
@@ -36,6 +39,7 @@ __all__ = [
     "Shape",
     "ShapeLike",
     "UfuncOut",
+    "Unary",
 ]
 
 #: A local block, or another array in the memory of one rank.
@@ -71,6 +75,12 @@ class Reducing(TypedDict, total=False):
 
 #: What stands between the brackets of ``x[key]``.
 Key: TypeAlias = ArrayLike | slice | EllipsisType | tuple[Any, ...] | None
+#: Keys that name one element (of an array with as many dimensions), and keys that leave an array.
+ElementKey: TypeAlias = int | np.integer | tuple["int | np.integer", ...]
+ArrayKey: TypeAlias = Union[slice, EllipsisType, str, list[Any], "DistArray", Array, np.bool, None]
+#: Python's operators as methods.
+Binary: TypeAlias = Callable[[Any, ArrayLike], "DistArray"]
+Unary: TypeAlias = Callable[[Any], "DistArray"]
 #: What an operation is known by: a function, or a ufunc and the name of its method.
 Operation: TypeAlias = Callable[..., Any] | tuple[np.ufunc, str]
 #: What a decorator takes and gives back.

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import numpy as np
 
@@ -51,6 +51,20 @@ class DistArray(Scalars, Items, Operators, Methods):
     __slots__ = ()
 
     __array_priority__ = 1000.0
+
+    if TYPE_CHECKING:  # given to it by `from_blocks`, which makes arrays
+
+        @staticmethod
+        def from_local(
+            block: Array,
+            mesh: DeviceMesh | None = None,
+            placements: Sequence[Placement] | Placement | None = None,
+            shape: Sequence[int] | None = None,
+            *,
+            check: bool = True,
+        ) -> "DistArray":
+            """As :func:`distarray.from_local`."""
+            ...
 
     def __init__(self) -> None:
         raise TypeError(

@@ -293,4 +293,4 @@ def _layout_of_blocks(
     return Layout.from_cuts(cuts, mesh.shape, others)
 
 
-DistArray.from_local = staticmethod(from_local)  # type: ignore[attr-defined]
+DistArray.from_local = staticmethod(from_local)  # type: ignore[method-assign]

@@ -7,7 +7,7 @@ is read here, and each rank takes its part.
 
 import operator
 from collections.abc import Iterable, Iterator
-from typing import Any, Self
+from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
 from distarray.comm import DeviceMesh
 from distarray.layout import Entries, Layout, local_key, view_layout, whole_view
-from distarray.typing import Array, ArrayLike, Key
+from distarray.typing import Array, ArrayKey, ArrayLike, ElementKey, Key
 
 __all__ = ["Items"]
 
@@ -45,6 +45,14 @@ class Items(Base):
 
     __slots__ = ()
 
+    @overload
+    def __getitem__(self, key: ArrayKey) -> Self: ...
+    @overload
+    def __getitem__(self, key: ElementKey) -> Any: ...
+    @overload
+    def __getitem__(self, key: tuple[Any, ...]) -> Self: ...
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Any: ...
     def __getitem__(self, key: Any) -> Any:
         layout, block = self.layout, self.block
         if layout.is_whole and type(block) is np.ndarray and is_free(operator.getitem, layout):
@@ -146,7 +154,7 @@ class Items(Base):
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Any]:
         if isinstance(self.block, np.void):
             return (self[position] for position in range(len(self)))
         if not self.layout.shape:

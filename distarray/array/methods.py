@@ -4,7 +4,7 @@ They have ndarray's signatures and do what those functions do; what may communic
 """
 
 from collections.abc import Sequence
-from typing import Any, Self, Unpack
+from typing import Any, Self, overload
 
 import numpy as np
 
@@ -13,8 +13,9 @@ from distarray.array.base import Base
 from distarray.array.casting import cast
 from distarray.array.ladder import call, is_free, watched
 from distarray.array.portable import refuse_read_only
+from distarray.array.reductions import Reductions
 from distarray.array.storage import is_contiguous
-from distarray.typing import ArrayLike, Axes, DTypeLike, Order, Out, Reducing
+from distarray.typing import ArrayLike, Axes, DTypeLike, Order, Out
 
 __all__ = ["Methods"]
 
@@ -30,145 +31,48 @@ def _assign_part(part: Any, value: ArrayLike) -> None:
     np.copyto(part, value if hasattr(value, "dtype") else np.asarray(value), casting="unsafe")
 
 
-class Methods(Base):
+class Methods(Reductions):
     """ndarray's methods and computed attributes."""
 
     __slots__ = ()
-
-    # -- reductions and scans -------------------------------------------------------------------
-
-    def sum(
-        self,
-        axis: Axes = None,
-        dtype: DTypeLike = None,
-        out: Out = None,
-        **kwargs: Unpack[Reducing],
-    ) -> Any:
-        """As :func:`numpy.sum`."""
-        return call(np.sum, self, axis, dtype, out, **kwargs)
-
-    def prod(
-        self,
-        axis: Axes = None,
-        dtype: DTypeLike = None,
-        out: Out = None,
-        **kwargs: Unpack[Reducing],
-    ) -> Any:
-        """As :func:`numpy.prod`."""
-        return call(np.prod, self, axis, dtype, out, **kwargs)
-
-    def max(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
-        """As :func:`numpy.max`."""
-        return call(np.max, self, axis, out, **kwargs)
-
-    def min(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
-        """As :func:`numpy.min`."""
-        return call(np.min, self, axis, out, **kwargs)
-
-    def any(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
-        """As :func:`numpy.any`."""
-        return call(np.any, self, axis, out, **kwargs)
-
-    def all(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
-        """As :func:`numpy.all`."""
-        return call(np.all, self, axis, out, **kwargs)
-
-    def mean(
-        self,
-        axis: Axes = None,
-        dtype: DTypeLike = None,
-        out: Out = None,
-        **kwargs: Unpack[Reducing],
-    ) -> Any:
-        """As :func:`numpy.mean`."""
-        return call(np.mean, self, axis, dtype, out, **kwargs)
-
-    def std(
-        self,
-        axis: Axes = None,
-        dtype: DTypeLike = None,
-        out: Out = None,
-        ddof: float = 0,
-        **kwargs: Unpack[Reducing],
-    ) -> Any:
-        """As :func:`numpy.std`."""
-        return call(np.std, self, axis, dtype, out, ddof, **kwargs)
-
-    def var(
-        self,
-        axis: Axes = None,
-        dtype: DTypeLike = None,
-        out: Out = None,
-        ddof: float = 0,
-        **kwargs: Unpack[Reducing],
-    ) -> Any:
-        """As :func:`numpy.var`."""
-        return call(np.var, self, axis, dtype, out, ddof, **kwargs)
-
-    def argmax(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
-        """As :func:`numpy.argmax`."""
-        return call(np.argmax, self, axis, out, **kwargs)
-
-    def argmin(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
-        """As :func:`numpy.argmin`."""
-        return call(np.argmin, self, axis, out, **kwargs)
-
-    def cumsum(self, axis: Axes = None, dtype: DTypeLike = None, out: Out = None) -> Any:
-        """As :func:`numpy.cumsum`."""
-        return call(np.cumsum, self, axis, dtype, out)
-
-    def cumprod(self, axis: Axes = None, dtype: DTypeLike = None, out: Out = None) -> Any:
-        """As :func:`numpy.cumprod`."""
-        return call(np.cumprod, self, axis, dtype, out)
-
-    def trace(
-        self,
-        offset: int = 0,
-        axis1: int = 0,
-        axis2: int = 1,
-        dtype: DTypeLike = None,
-        out: Out = None,
-    ) -> Any:
-        """As :func:`numpy.trace`."""
-        return call(np.trace, self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
 
     # -- shape ----------------------------------------------------------------------------------
 
     def reshape(
         self, *shape: int | Sequence[int], order: str = "C", copy: bool | None = None
-    ) -> Any:
+    ) -> Self:
         """As :func:`numpy.reshape`; a view where no element has to change rank, else a copy."""
         target = shape[0] if len(shape) == 1 else shape
         return call(np.reshape, self, target, order=order, copy=copy)
 
-    def ravel(self, order: str = "C") -> Any:
+    def ravel(self, order: str = "C") -> Self:
         """As :func:`numpy.ravel`."""
         return call(np.ravel, self, order=order)
 
-    def flatten(self, order: str = "C") -> Any:
+    def flatten(self, order: str = "C") -> Self:
         """A copy collapsed into one dimension."""
         if order in ("K", "k"):
             return call(np.copy, call(np.ravel, self, order))
         return call(np.reshape, self, (self.layout.size,), order, copy=True)
 
-    def transpose(self, *axes: int | Sequence[int] | None) -> Any:
+    def transpose(self, *axes: int | Sequence[int] | None) -> Self:
         """As :func:`numpy.transpose`; a view."""
         order = axes[0] if len(axes) == 1 else (axes or None)
         return call(np.transpose, self, order)
 
-    def swapaxes(self, axis1: int, axis2: int) -> Any:
+    def swapaxes(self, axis1: int, axis2: int) -> Self:
         """As :func:`numpy.swapaxes`; a view."""
         return call(np.swapaxes, self, axis1, axis2)
 
-    def squeeze(self, axis: Axes = None) -> Any:
+    def squeeze(self, axis: Axes = None) -> Self:
         """As :func:`numpy.squeeze`; a view."""
         return call(np.squeeze, self, axis=axis)
 
-    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
         """As :func:`numpy.diagonal`."""
         return call(np.diagonal, self, offset=offset, axis1=axis1, axis2=axis2)
 
-    def repeat(self, repeats: ArrayLike, axis: int | None = None) -> Any:
+    def repeat(self, repeats: ArrayLike, axis: int | None = None) -> Self:
         """As :func:`numpy.repeat`."""
         return call(np.repeat, self, repeats, axis=axis)
 
@@ -180,17 +84,25 @@ class Methods(Base):
         )
 
     @property
-    def T(self) -> Any:
+    def T(self) -> Self:
         """The transposed array; a view."""
         return call(np.transpose, self)
 
     @property
-    def mT(self) -> Any:
+    def mT(self) -> Self:
         """The array with its last two dimensions exchanged; a view."""
         return call(np.matrix_transpose, self)
 
     # -- elements -------------------------------------------------------------------------------
 
+    @overload
+    def take(
+        self, indices: int | np.integer, axis: None = None, out: Out = None, mode: str = "raise"
+    ) -> Any: ...
+    @overload
+    def take(
+        self, indices: ArrayLike, axis: int | None = None, out: Out = None, mode: str = "raise"
+    ) -> Self: ...
     def take(
         self,
         indices: ArrayLike,
@@ -205,15 +117,15 @@ class Methods(Base):
         """As :func:`numpy.put`."""
         call(np.put, self, indices, values, mode=mode)
 
-    def nonzero(self) -> Any:
+    def nonzero(self) -> tuple[Self, ...]:
         """As :func:`numpy.nonzero`."""
         return call(np.nonzero, self)
 
-    def compress(self, condition: ArrayLike, axis: int | None = None, out: Out = None) -> Any:
+    def compress(self, condition: ArrayLike, axis: int | None = None, out: Out = None) -> Self:
         """As :func:`numpy.compress`."""
         return call(np.compress, condition, self, axis=axis, out=out)
 
-    def choose(self, choices: Sequence[ArrayLike], out: Out = None, mode: str = "raise") -> Any:
+    def choose(self, choices: Sequence[ArrayLike], out: Out = None, mode: str = "raise") -> Self:
         """As :func:`numpy.choose`."""
         return call(np.choose, self, choices, out=out, mode=mode)
 
@@ -230,7 +142,7 @@ class Methods(Base):
         order: str | None = None,
         *,
         stable: bool | None = None,
-    ) -> Any:
+    ) -> Self:
         """As :func:`numpy.argsort`."""
         return call(np.argsort, self, axis=axis, kind=kind, order=order, stable=stable)
 
@@ -240,7 +152,7 @@ class Methods(Base):
         axis: Axes = -1,
         kind: str = "introselect",
         order: str | None = None,
-    ) -> Any:
+    ) -> Self:
         """As :func:`numpy.argpartition`."""
         return call(np.argpartition, self, kth, axis=axis, kind=kind, order=order)
 
@@ -278,15 +190,15 @@ class Methods(Base):
         max: ArrayLike | None = None,
         out: Out = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> Self:
         """As :func:`numpy.clip`."""
         return call(np.clip, self, min, max, out=out, **kwargs)
 
-    def round(self, decimals: int = 0, out: Out = None) -> Any:
+    def round(self, decimals: int = 0, out: Out = None) -> Self:
         """As :func:`numpy.round`."""
         return call(np.round, self, decimals=decimals, out=out)
 
-    def conj(self) -> Any:
+    def conj(self) -> Self:
         """As :func:`numpy.conjugate`; the array itself if it is real."""
         if self.block.dtype.kind != "c":
             return self
@@ -295,7 +207,7 @@ class Methods(Base):
     conjugate = conj
 
     @property
-    def real(self) -> Any:
+    def real(self) -> Self:
         """The real part; a view."""
         return call(np.real, self)
 
@@ -304,7 +216,7 @@ class Methods(Base):
         _assign_part(call(np.real, self), value)
 
     @property
-    def imag(self) -> Any:
+    def imag(self) -> Self:
         """The imaginary part; a view of a complex array."""
         return call(np.imag, self)
 
@@ -321,7 +233,7 @@ class Methods(Base):
         casting: str = "unsafe",
         subok: bool = True,
         copy: bool = True,
-    ) -> Any:
+    ) -> Self:
         """The array cast to a data type, laid out alike.
 
         Cost
@@ -335,7 +247,7 @@ class Methods(Base):
             return cast(self, *how)
         return watched(np.astype, (self, *how), {}, cast, (self, *how))
 
-    def copy(self, order: str = "C") -> Any:
+    def copy(self, order: str = "C") -> Self:
         """A copy with memory of its own and the canonical cut; see :func:`numpy.copy`."""
         return call(np.copy, self, order)
 
@@ -345,7 +257,7 @@ class Methods(Base):
             self.settle()  # two arrays with contributions would be folded into memory of their own
         if dtype is None:
             block = self.block
-            return self.like(block if isinstance(block, np.generic) else block[...])  # type: ignore[no-any-return]
+            return self.like(block if isinstance(block, np.generic) else block[...])
         if not isinstance(dtype, type) or not issubclass(dtype, Base):
             dtype = np.dtype(dtype)
             if dtype.itemsize != self.block.dtype.itemsize:
@@ -353,7 +265,7 @@ class Methods(Base):
                     f"view({dtype}) of {self.block.dtype} would change the shape of every block; "
                     "view the local blocks, x.to_local().view(...), instead"
                 )
-            return self.like(self.block.view(dtype))  # type: ignore[no-any-return]
+            return self.like(self.block.view(dtype))
         return self
 
     @property
@@ -400,14 +312,14 @@ class Methods(Base):
         """
         self.block.setflags(write=write, align=align, uic=uic)
 
-    def byteswap(self, inplace: bool = False) -> Any:
+    def byteswap(self, inplace: bool = False) -> Self:
         """The bytes of each element in the opposite order."""
         if self.layout.partials:
             self.settle()
         swapped = self.block.byteswap(inplace)
         return self if inplace else self.like(swapped)
 
-    def to_device(self, device: str, /, *, stream: int | None = None) -> Any:
+    def to_device(self, device: str, /, *, stream: int | None = None) -> Self:
         """The array on another kind of device; this array itself where it is there already."""
         return call(Methods.to_device, self, device, stream=stream)
 

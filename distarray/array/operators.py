@@ -8,7 +8,7 @@ where there is one.
 import operator
 from collections.abc import Callable
 from sys import getrefcount
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from distarray.array.floaterrors import error_state
 from distarray.array.ladder import call, is_free, usual, watched
 from distarray.array.registry import is_overridden
 from distarray.array.temporaries import LARGE, compute
-from distarray.typing import ArrayLike
+from distarray.typing import ArrayLike, Binary, Unary
 
 __all__ = ["Operators"]
 
@@ -46,7 +46,7 @@ def _repeats(ufunc: np.ufunc, number: Base, other: ArrayLike) -> bool:
     )
 
 
-def _asking(ufunc: np.ufunc, reflected: bool = False) -> Callable[[Any, Any], Any]:
+def _asking(ufunc: np.ufunc, reflected: bool = False) -> Binary:
     def ask(self: Base, other: ArrayLike) -> Any:
         if _declines(other) or _repeats(ufunc, self, other):
             return NotImplemented
@@ -58,7 +58,7 @@ def _asking(ufunc: np.ufunc, reflected: bool = False) -> Callable[[Any, Any], An
     return ask
 
 
-def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
+def _forward(ufunc: np.ufunc) -> Binary:
     long = _asking(ufunc)
 
     def operate(self: Base, other: Any) -> Any:
@@ -82,7 +82,7 @@ def _forward(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     return operate
 
 
-def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
+def _reflected(ufunc: np.ufunc) -> Binary:
     long = _asking(ufunc, reflected=True)
 
     def operate(self: Base, other: Any) -> Any:
@@ -101,11 +101,11 @@ def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     return operate
 
 
-def _binary(ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+def _binary(ufunc: np.ufunc) -> tuple[Binary, Binary]:
     return _forward(ufunc), _reflected(ufunc)
 
 
-def _comparison(ufunc: np.ufunc, otherwise: bool) -> Callable[[Any, Any], Any]:
+def _comparison(ufunc: np.ufunc, otherwise: bool) -> Binary:
     """`==` and `!=`, which answer alike for every element where types cannot be compared."""
     compare = _forward(ufunc)
 
@@ -124,7 +124,7 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Callable[[Any, Any], Any]:
     return operate
 
 
-def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
+def _in_place(ufunc: np.ufunc) -> Binary:
     def operate(self: Base, other: Any) -> Any:
         layout, block = self.layout, self.block
         if isinstance(block, np.generic):  # a scalar, as NumPy's: not changed but replaced
@@ -142,7 +142,7 @@ def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     return operate
 
 
-def _unary(ufunc: np.ufunc) -> Callable[[Any], Any]:
+def _unary(ufunc: np.ufunc) -> Unary:
     def operate(self: Base) -> Any:
         return self.computed(ufunc(self.block)) if is_free(ufunc, self.layout) else ufunc(self)
 
@@ -214,8 +214,13 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
     __le__, _ = _binary(np.less_equal)
     __gt__, _ = _binary(np.greater)
     __ge__, _ = _binary(np.greater_equal)
-    __eq__ = _comparison(np.equal, False)
-    __ne__ = _comparison(np.not_equal, True)
+    if TYPE_CHECKING:  # assigned, they would be taken for those of `object`
+
+        def __eq__(self, other: Any) -> Self: ...  # type: ignore[override]
+        def __ne__(self, other: Any) -> Self: ...  # type: ignore[override]
+    else:
+        __eq__ = _comparison(np.equal, False)
+        __ne__ = _comparison(np.not_equal, True)
     __add__, __radd__ = _binary(np.add)
     __sub__, __rsub__ = _binary(np.subtract)
     __mul__, __rmul__ = _binary(np.multiply)
@@ -245,34 +250,35 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
     __abs__ = _unary(np.absolute)
     __invert__ = _unary(np.invert)
 
-    def __pow__(self, other: ArrayLike, modulo: int | None = None) -> Any:
+    def __pow__(self, other: ArrayLike, modulo: int | None = None) -> Self:
         return NotImplemented if modulo is not None else _raised(_power, self, other)
 
-    def __rpow__(self, other: ArrayLike, modulo: int | None = None) -> Any:
+    def __rpow__(self, other: ArrayLike, modulo: int | None = None) -> Self:
         if modulo is not None or _declines(other):
             return NotImplemented
-        return (
-            _POWER(other, self) if self.block.dtype.kind == "i" else _reflected_power(self, other)
-        )
+        if self.block.dtype.kind == "i":
+            return _POWER(other, self)
+        raised: Any = _reflected_power
+        return raised(self, other)
 
-    def __ipow__(self, other: ArrayLike) -> Any:  # type: ignore[misc]
+    def __ipow__(self, other: ArrayLike) -> Self:  # type: ignore[misc]
         if isinstance(self.block, np.generic):
             return self**other
         return _raised(_power_in_place, self, other)
 
-    def __divmod__(self, other: ArrayLike) -> Any:
+    def __divmod__(self, other: ArrayLike) -> tuple[Self, Self]:
         return NotImplemented if _declines(other) else _divmod(self, other)
 
-    def __rdivmod__(self, other: ArrayLike) -> Any:
+    def __rdivmod__(self, other: ArrayLike) -> tuple[Self, Self]:
         return NotImplemented if _declines(other) else _divmod(other, self)
 
-    def __matmul__(self, other: ArrayLike) -> Any:
+    def __matmul__(self, other: ArrayLike) -> Self:
         return NotImplemented if _declines(other) else _matmul(self, other)
 
-    def __rmatmul__(self, other: ArrayLike) -> Any:
+    def __rmatmul__(self, other: ArrayLike) -> Self:
         return NotImplemented if _declines(other) else _matmul(other, self)
 
-    def __imatmul__(self, other: ArrayLike) -> Any:
+    def __imatmul__(self, other: ArrayLike) -> Self:
         ndim = len(self.layout.shape)
         if not ndim or np.ndim(other) < 2:
             np.empty((1,) * ndim).__imatmul__(np.empty((1,) * np.ndim(other)))  # raises

@@ -16,7 +16,25 @@ from numpy import (
     longdouble, longlong, number, object_, short, signedinteger, single, str_, timedelta64,
     ubyte, uint, uint16, uint32, uint64, uint8, uintc, uintp, ulong, ulonglong, unsignedinteger,
     ushort, void,
-    # ufuncs
+    # shapes
+    broadcast, broadcast_shapes,
+    # indices
+    index_exp, ndenumerate, ndindex, s_,
+    # products
+    einsum_path,
+    # polynomials and dates
+    busdaycalendar, datetime_data, poly1d,
+    # data types and memory
+    can_cast, common_type, dtype, finfo, iinfo, isdtype, issubdtype, iterable, may_share_memory,
+    min_scalar_type, mintypecode, promote_types, result_type, shares_memory, typename,
+    # calling, printing, writing, state
+    array2string, array_repr, array_str, base_repr, binary_repr, errstate, flatiter,
+    format_float_positional, format_float_scientific, frompyfunc, get_printoptions, getbufsize,
+    geterr, geterrcall, nditer, nested_iters, printoptions, save, savetxt, savez,
+    savez_compressed, set_printoptions, setbufsize, seterr, seterrcall, ufunc,
+)
+
+from distarray.numpy._ufuncs import (
     abs, absolute, acos, acosh, add, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh,
     asin, asinh, atan, atan2, atanh, bitwise_and, bitwise_count, bitwise_invert,
     bitwise_left_shift, bitwise_not, bitwise_or, bitwise_right_shift, bitwise_xor, cbrt, ceil,
@@ -28,46 +46,37 @@ from numpy import (
     negative, nextafter, not_equal, positive, pow, power, rad2deg, radians, reciprocal,
     remainder, right_shift, rint, sign, signbit, sin, sinh, spacing, sqrt, square, subtract,
     tan, tanh, true_divide, trunc, vecdot, vecmat,
-    # sums, statistics, scans
-    all, amax, amin, any, argmax, argmin, average, bincount, convolve, corrcoef, correlate,
-    count_nonzero, cov, cumprod, cumsum, cumulative_prod, cumulative_sum, diff, digitize,
-    ediff1d, gradient, histogram, histogram2d, histogram_bin_edges, histogramdd, max, mean,
-    median, min, nanargmax, nanargmin, nancumprod, nancumsum, nanmax, nanmean, nanmedian,
-    nanmin, nanpercentile, nanprod, nanquantile, nanstd, nansum, nanvar, percentile, prod, ptp,
-    quantile, std, sum, trapezoid, var,
-    # shape, joining, splitting
-    append, array_split, atleast_1d, atleast_2d, atleast_3d, block, broadcast, broadcast_arrays,
-    broadcast_shapes, broadcast_to, column_stack, concat, concatenate, copy, delete, dsplit,
-    dstack, expand_dims, flip, fliplr, flipud, hsplit, hstack, insert, matrix_transpose,
-    moveaxis, ndim, pad, permute_dims, ravel, repeat, reshape, resize, roll, rollaxis, rot90,
-    shape, size, split, squeeze, stack, swapaxes, tile, transpose, trim_zeros,
-    unstack, vsplit, vstack,
-    # indexing, sorting, sets
-    argpartition, argwhere, choose, compress, copyto, diag, diag_indices_from,
-    diagflat, diagonal, extract, fill_diagonal, flatnonzero, index_exp, intersect1d, isin, ix_,
-    lexsort, ndenumerate, ndindex, nonzero, partition, piecewise, place, put, put_along_axis,
-    putmask, ravel_multi_index, s_, searchsorted, select, setdiff1d, setxor1d,
-    sort_complex, take, take_along_axis, tril, tril_indices_from, triu, triu_indices_from,
-    union1d, unique, unique_all, unique_counts, unique_inverse, unique_values, unravel_index,
-    where,
-    # products
-    cross, dot, einsum, einsum_path, inner, kron, outer, tensordot, trace, vdot,
-    # elementwise, polynomials, bits, dates
-    allclose, angle, around, array_equal, array_equiv, astype, busday_count, busday_offset,
-    busdaycalendar, clip, datetime_as_string, datetime_data, fix, i0, imag, interp, is_busday,
-    isclose, iscomplex, iscomplexobj, isneginf, isposinf, isreal, isrealobj, nan_to_num,
-    packbits, poly, poly1d, polyadd, polyder, polydiv, polyfit, polyint, polymul, polysub,
-    polyval, real, real_if_close, roots, round, sinc, unpackbits, unwrap,
-    # data types and memory
-    can_cast, common_type, dtype, finfo, iinfo, isdtype, isfortran, issubdtype, iterable,
-    may_share_memory, min_scalar_type, mintypecode, promote_types, result_type, shares_memory,
-    typename,
-    # calling, printing, writing, state
-    apply_along_axis, apply_over_axes, array2string, array_repr, array_str, base_repr,
-    binary_repr, errstate, flatiter, format_float_positional, format_float_scientific,
-    frompyfunc, get_printoptions, getbufsize, geterr, geterrcall, nditer, nested_iters,
-    printoptions, save, savetxt, savez, savez_compressed, set_printoptions, setbufsize, seterr,
-    seterrcall, ufunc,
+)
+from distarray.numpy._sums import (
+    all, any, amax, amin, max, min, mean, median, nanargmax, nanargmin, nanmax, nanmean,
+    nanmedian, nanmin, nanpercentile, nanprod, nanquantile, nanstd, nansum, nanvar, percentile,
+    prod, ptp, quantile, std, sum, var, argmax, argmin, average, count_nonzero, cumprod, cumsum,
+    nancumprod, nancumsum, diff, histogram_bin_edges, cumulative_prod, cumulative_sum, bincount,
+    ediff1d, gradient, trapezoid, convolve, correlate, corrcoef, digitize, cov, histogram,
+    histogram2d, histogramdd,
+)
+from distarray.numpy._shapes import (
+    append, delete, insert, array_split, split, hsplit, vsplit, dsplit, atleast_1d, atleast_2d,
+    atleast_3d, concatenate, concat, stack, block, column_stack, dstack, hstack, vstack,
+    broadcast_to, pad, broadcast_arrays, copy, expand_dims, moveaxis, permute_dims, ravel,
+    repeat, reshape, resize, roll, rollaxis, squeeze, swapaxes, transpose, flip, fliplr, flipud,
+    rot90, matrix_transpose, tile, unstack, trim_zeros, tril, triu,
+)
+from distarray.numpy._items import (
+    argsort, sort, argpartition, argwhere, flatnonzero, partition, sort_complex, diagonal, diag, diagflat,
+    choose, compress, extract, nonzero, diag_indices_from, tril_indices_from, triu_indices_from,
+    ix_, take_along_axis, take, searchsorted, unique, unique_values, intersect1d, setdiff1d,
+    setxor1d, union1d, isin, where, select, piecewise, lexsort, copyto, fill_diagonal, place,
+    put, put_along_axis, putmask, unravel_index, ravel_multi_index, apply_along_axis,
+    apply_over_axes, unique_all, unique_counts, unique_inverse,
+)
+from distarray.numpy._maths import (
+    dot, inner, vdot, cross, kron, outer, tensordot, trace, einsum, allclose, array_equal,
+    array_equiv, iscomplexobj, isrealobj, isfortran, ndim, size, shape, angle, around, round,
+    clip, real_if_close, isclose, astype, fix, i0, iscomplex, isneginf, isposinf, isreal,
+    nan_to_num, sinc, interp, polyfit, imag, real, unwrap, polyder, polyint, roots, polyadd,
+    polymul, polysub, poly, polydiv, polyval, packbits, unpackbits, is_busday, busday_offset,
+    busday_count, datetime_as_string,
 )
 
 from distarray.io.numpy_load import load
@@ -87,11 +96,10 @@ from distarray.ops.grids import (
 )
 from distarray.ops.vectorize import vectorize
 from distarray.ops.metadata import isscalar
-from distarray.ops.ndarray import ndarray
+from distarray.array import DistArray as ndarray
 from distarray.ops.ranges import arange, geomspace, linspace, logspace
 from distarray.ops.standard import API_VERSION as __array_api_version__
 from distarray.ops.standard import NamespaceInfo as __array_namespace_info__
-from distarray.ops.standard import argsort, sort
 from distarray.ops.index_tricks import c_
 from distarray.ops.index_tricks import r_
 from distarray.ops.windows import bartlett, blackman, hamming, hanning, kaiser

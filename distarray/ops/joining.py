@@ -44,7 +44,7 @@ __all__ = ["append", "concatenate", "stack"]
     alone=Alone(unless=lambda arrays, *_, **__: isinstance(arrays, DistArray)),
 )
 def concatenate(
-    arrays: Sequence[ArrayLike],
+    arrays: Sequence[ArrayLike] | DistArray,
     /,
     axis: int | None = 0,
     out: Out = None,
@@ -91,12 +91,14 @@ def concatenate(
     return _joined(operands, axis, out, dtype, casting)
 
 
-def _operands(arrays: Sequence[ArrayLike], out: Out = None) -> list[DistArray]:
+def _operands(arrays: Sequence[ArrayLike] | DistArray, out: Out = None) -> list[DistArray]:
     mesh = common_mesh(*arrays, out) if not isinstance(arrays, DistArray) else arrays.mesh
     return [as_distarray(x, mesh) for x in arrays]
 
 
-def _promoted(arrays: Sequence[ArrayLike], operands: list[DistArray]) -> list[DistArray]:
+def _promoted(
+    arrays: Sequence[ArrayLike] | DistArray, operands: list[DistArray]
+) -> list[DistArray]:
     """The operands, with Python's numbers in the data type that all of them promote to."""
     weak = [type(x) in (int, float, complex) for x in arrays]
     if not any(weak):

@@ -103,7 +103,7 @@ def _trimmed(p: DistArray) -> DistArray:
     first = int(np.argmax(p != 0)) if len(p) else 0
     if not len(p) or not bool(np.any(p != 0)):
         return as_distarray(np.zeros(1, p.dtype), p.mesh)
-    return p[first:]  # type: ignore[no-any-return]
+    return p[first:]
 
 
 @implements(np.polyder, at=True)

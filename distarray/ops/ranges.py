@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, copysign, inf, isnan
 from operator import index
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -150,6 +150,34 @@ def positions(low: int, high: int, dtype: DTypeLike) -> Any:
 # -- linspace, logspace, geomspace ---------------------------------------------------------------
 
 
+@overload
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int | DistArray = 50,
+    endpoint: bool = True,
+    retstep: Literal[False] = False,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    *,
+    device: str | None = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray: ...
+@overload
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int | DistArray = 50,
+    endpoint: bool = True,
+    *,
+    retstep: bool,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    device: str | None = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> Any: ...
 @creates(np.linspace, alone=MadeAlone())
 def linspace(
     start: ArrayLike,

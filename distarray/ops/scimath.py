@@ -17,7 +17,7 @@ def _complex_if(x: DistArray, outside: DistArray) -> DistArray:
     """`x`, made complex if any of its elements is outside of the function's real domain."""
     if x.dtype.kind == "c" or not bool(np.any(outside)):
         return x
-    return x.astype(np.complex64 if x.dtype.char in _TO_SINGLE else np.complex128)  # type: ignore[no-any-return]
+    return x.astype(np.complex64 if x.dtype.char in _TO_SINGLE else np.complex128)
 
 
 def _unless_negative(x: ArrayLike) -> DistArray:

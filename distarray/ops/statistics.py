@@ -269,7 +269,8 @@ def _in_two_passes(
         total = cast_for(total, out)
     if isinstance(count, DistArray) and not plan.keepdims:
         count = squeezed(count, plan.axes)
-    return divided(total, np.maximum(count - ddof, 0))
+    degrees: Any = np.maximum(count - ddof, 0)
+    return divided(total, degrees)
 
 
 def _is_numpys(x: DistArray, plan: ReductionPlan) -> bool:
@@ -418,7 +419,7 @@ def _weights(weight: DistArray, x: DistArray, axis: tuple[int, ...] | None) -> D
         weight.mesh,
     )
     key = tuple([slice(None) if dim in axis else None for dim in range(x.ndim)])
-    return ordered[key]  # type: ignore[no-any-return]
+    return ordered[key]
 
 
 def _filled_like(found: DistArray, scale: Array) -> DistArray:

@@ -111,10 +111,10 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False) -> Any:
     work, made = common_type(a.dtype)
 
     def large(matrix: DistArray) -> DistArray:
-        source = np.conjugate(matrix.T) if upper else matrix
+        source = matrix.T.conj() if upper else matrix
         layout = matrix.layout.transpose((1, 0)) if upper else matrix.layout
         factor = blocked_cholesky.factor(source, work, layout)
-        return _as(np.conjugate(factor.T) if upper else factor, made)
+        return _as(factor.T.conj() if upper else factor, made)
 
     return each_matrix(partial(np.linalg.cholesky, upper=upper), large, a)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, MutableSequence, Sequence
 from functools import wraps
 from inspect import signature
 from operator import index
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,7 +28,8 @@ from distarray.typing import Array, ArrayLike, DTypeLike, Placements, ShapeLike
 __all__ = ["RandomState", "function", "get_bit_generator", "set_bit_generator"]
 
 _SEED_RANGE = "Seed must be between 0 and 2**32 - 1"
-Method = TypeVar("Method", bound=Callable[..., Any])
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 class RandomState(Continuous, Discrete, Vectors):
@@ -228,7 +229,9 @@ def _shared() -> RandomState:
     return _states[world]
 
 
-def function(method: Method) -> Method:
+def function(
+    method: Callable[Concatenate[Any, Parameters], Result],
+) -> Callable[Parameters, Result]:
     """The function that calls a method of the shared state."""
     name = method.__name__
 
@@ -238,7 +241,7 @@ def function(method: Method) -> Method:
 
     own = signature(method)
     call.__signature__ = own.replace(parameters=[*own.parameters.values()][1:])  # type: ignore[attr-defined]
-    return cast(Method, call)
+    return call
 
 
 def get_bit_generator() -> Philox:

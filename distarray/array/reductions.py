@@ -1,0 +1,233 @@
+"""The reductions and scans of :class:`numpy.ndarray` as methods.
+
+Along given dimensions they leave an array; over all of them, a number, of a type that depends on
+the array's.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Self, Unpack, overload
+
+import numpy as np
+
+from distarray.array.base import Base
+from distarray.array.ladder import call
+from distarray.typing import Axes, DTypeLike, Out, Reducing
+
+__all__ = ["Reductions"]
+
+
+class Reductions(Base):
+    """ndarray's reductions and scans."""
+
+    __slots__ = ()
+
+    @overload
+    def sum(
+        self,
+        axis: int | Sequence[int],
+        dtype: DTypeLike = None,
+        out: Out = None,
+        **kwargs: Unpack[Reducing],
+    ) -> Self: ...
+    @overload
+    def sum(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike = None,
+        out: Out = None,
+        **kwargs: Unpack[Reducing],
+    ) -> Any: ...
+    def sum(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike = None,
+        out: Out = None,
+        **kwargs: Unpack[Reducing],
+    ) -> Any:
+        """As :func:`numpy.sum`."""
+        return call(np.sum, self, axis, dtype, out, **kwargs)
+
+    @overload
+    def prod(
+        self,
+        axis: int | Sequence[int],
+        dtype: DTypeLike = None,
+        out: Out = None,
+        **kwargs: Unpack[Reducing],
+    ) -> Self: ...
+    @overload
+    def prod(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike = None,
+        out: Out = None,
+        **kwargs: Unpack[Reducing],
+    ) -> Any: ...
+    def prod(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike = None,
+        out: Out = None,
+        **kwargs: Unpack[Reducing],
+    ) -> Any:
+        """As :func:`numpy.prod`."""
+        return call(np.prod, self, axis, dtype, out, **kwargs)
+
+    @overload
+    def mean(
+        self,
+        axis: int | Sequence[int],
+        dtype: DTypeLike = None,
+        out: Out = None,
+        **kwargs: Unpack[Reducing],
+    ) -> Self: ...
+    @overload
+    def mean(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike = None,
+        out: Out = None,
+        **kwargs: Unpack[Reducing],
+    ) -> Any: ...
+    def mean(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike = None,
+        out: Out = None,
+        **kwargs: Unpack[Reducing],
+    ) -> Any:
+        """As :func:`numpy.mean`."""
+        return call(np.mean, self, axis, dtype, out, **kwargs)
+
+    @overload
+    def max(
+        self, axis: int | Sequence[int], out: Out = None, **kwargs: Unpack[Reducing]
+    ) -> Self: ...
+    @overload
+    def max(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
+    def max(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
+        """As :func:`numpy.max`."""
+        return call(np.max, self, axis, out, **kwargs)
+
+    @overload
+    def min(
+        self, axis: int | Sequence[int], out: Out = None, **kwargs: Unpack[Reducing]
+    ) -> Self: ...
+    @overload
+    def min(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
+    def min(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
+        """As :func:`numpy.min`."""
+        return call(np.min, self, axis, out, **kwargs)
+
+    @overload
+    def any(
+        self, axis: int | Sequence[int], out: Out = None, **kwargs: Unpack[Reducing]
+    ) -> Self: ...
+    @overload
+    def any(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
+    def any(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
+        """As :func:`numpy.any`."""
+        return call(np.any, self, axis, out, **kwargs)
+
+    @overload
+    def all(
+        self, axis: int | Sequence[int], out: Out = None, **kwargs: Unpack[Reducing]
+    ) -> Self: ...
+    @overload
+    def all(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
+    def all(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
+        """As :func:`numpy.all`."""
+        return call(np.all, self, axis, out, **kwargs)
+
+    @overload
+    def std(
+        self,
+        axis: int | Sequence[int],
+        dtype: DTypeLike = None,
+        out: Out = None,
+        ddof: float = 0,
+        **kwargs: Unpack[Reducing],
+    ) -> Self: ...
+    @overload
+    def std(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike = None,
+        out: Out = None,
+        ddof: float = 0,
+        **kwargs: Unpack[Reducing],
+    ) -> Any: ...
+    def std(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike = None,
+        out: Out = None,
+        ddof: float = 0,
+        **kwargs: Unpack[Reducing],
+    ) -> Any:
+        """As :func:`numpy.std`."""
+        return call(np.std, self, axis, dtype, out, ddof, **kwargs)
+
+    @overload
+    def var(
+        self,
+        axis: int | Sequence[int],
+        dtype: DTypeLike = None,
+        out: Out = None,
+        ddof: float = 0,
+        **kwargs: Unpack[Reducing],
+    ) -> Self: ...
+    @overload
+    def var(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike = None,
+        out: Out = None,
+        ddof: float = 0,
+        **kwargs: Unpack[Reducing],
+    ) -> Any: ...
+    def var(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike = None,
+        out: Out = None,
+        ddof: float = 0,
+        **kwargs: Unpack[Reducing],
+    ) -> Any:
+        """As :func:`numpy.var`."""
+        return call(np.var, self, axis, dtype, out, ddof, **kwargs)
+
+    @overload
+    def argmax(self, axis: int, out: Out = None, **kwargs: Unpack[Reducing]) -> Self: ...
+    @overload
+    def argmax(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
+    def argmax(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
+        """As :func:`numpy.argmax`."""
+        return call(np.argmax, self, axis, out, **kwargs)
+
+    @overload
+    def argmin(self, axis: int, out: Out = None, **kwargs: Unpack[Reducing]) -> Self: ...
+    @overload
+    def argmin(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
+    def argmin(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
+        """As :func:`numpy.argmin`."""
+        return call(np.argmin, self, axis, out, **kwargs)
+
+    def cumsum(self, axis: Axes = None, dtype: DTypeLike = None, out: Out = None) -> Self:
+        """As :func:`numpy.cumsum`."""
+        return call(np.cumsum, self, axis, dtype, out)
+
+    def cumprod(self, axis: Axes = None, dtype: DTypeLike = None, out: Out = None) -> Self:
+        """As :func:`numpy.cumprod`."""
+        return call(np.cumprod, self, axis, dtype, out)
+
+    def trace(
+        self,
+        offset: int = 0,
+        axis1: int = 0,
+        axis2: int = 1,
+        dtype: DTypeLike = None,
+        out: Out = None,
+    ) -> Any:
+        """As :func:`numpy.trace`."""
+        return call(np.trace, self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
