@@ -7,7 +7,7 @@ import numpy as np
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
-from distarray.typing import Array, ShapeLike
+from distarray.typing import Array, DTypeLike, ShapeLike
 
 __all__ = ["Base", "check_out", "operands_in"]
 
@@ -51,6 +51,8 @@ class Base:
     to_local: Callable[[], Array]
     #: The global array as a NumPy array on every rank.
     full: Callable[[], Array]
+    #: The same memory, also as another data type.
+    view: Callable[..., Any]
     #: The view that entries of :mod:`distarray.layout.views` describe.
     sliced: Callable[[Any], Any]
 
@@ -80,6 +82,12 @@ class Base:
     def dtype(self) -> np.dtype[Any]:
         """Data type of the elements."""
         return self.block.dtype  # type: ignore[no-any-return]
+
+    @dtype.setter
+    def dtype(self, dtype: DTypeLike) -> None:
+        """Read the same memory as another data type; see :meth:`view`."""
+        found = self.view(dtype)
+        self.block, self.layout = found.block, found.layout
 
     @property
     def itemsize(self) -> int:

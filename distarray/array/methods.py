@@ -13,6 +13,7 @@ from distarray.array.base import Base
 from distarray.array.casting import cast
 from distarray.array.ladder import call, is_free, watched
 from distarray.array.portable import refuse_read_only
+from distarray.array.retyping import viewed
 from distarray.array.storage import is_contiguous
 from distarray.typing import ArrayLike, Axes, DTypeLike, Order, Out, Reducing
 
@@ -339,22 +340,33 @@ class Methods(Base):
         """A copy with memory of its own and the canonical cut; see :func:`numpy.copy`."""
         return call(np.copy, self, order)
 
-    def view(self, dtype: DTypeLike = None) -> Self:
-        """A view, read as another data type of the same size if one is given."""
+    def view(self, *dtype: DTypeLike | type[Any], **named: Any) -> Any:
+        """The same memory, also as another data type, or as another type of array.
+
+        Parameters
+        ----------
+        dtype : data type, optional
+            Of any size: items of another one change the extent of the last dimension. A cut of that
+            dimension has to be one between new items as well.
+        type : type, optional
+            ``numpy.ndarray``, or a subclass of it for an array that every rank has whole.
+
+        Raises
+        ------
+        ValueError
+            On all ranks: what NumPy raises, or that a cut goes through a new item.
+
+        Cost
+        ----
+        None, unless the size changes and some rank's block does not tell how the array is stored:
+        then one allreduce of an integer.
+        """
         if self.layout.partials:
             self.settle()  # two arrays with contributions would be folded into memory of their own
-        if dtype is None:
+        if not dtype and not named:
             block = self.block
-            return self.like(block if isinstance(block, np.generic) else block[...])  # type: ignore[no-any-return]
-        if not isinstance(dtype, type) or not issubclass(dtype, Base):
-            dtype = np.dtype(dtype)
-            if dtype.itemsize != self.block.dtype.itemsize:
-                raise ValueError(
-                    f"view({dtype}) of {self.block.dtype} would change the shape of every block; "
-                    "view the local blocks, x.to_local().view(...), instead"
-                )
-            return self.like(self.block.view(dtype))  # type: ignore[no-any-return]
-        return self
+            return self.like(block if isinstance(block, np.generic) else block[...])
+        return viewed(self, *dtype, **named)
 
     @property
     def flags(self) -> Any:
