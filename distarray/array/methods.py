@@ -3,8 +3,10 @@
 They have ndarray's signatures and do what those functions do; what may communicate is said there.
 """
 
+import pickle
 from collections.abc import Sequence
-from typing import Any, Self, Unpack
+from os import PathLike
+from typing import IO, Any, Unpack
 
 import numpy as np
 
@@ -13,17 +15,11 @@ from distarray.array.base import Base
 from distarray.array.casting import cast
 from distarray.array.ladder import call, is_free, watched
 from distarray.array.portable import refuse_read_only
-from distarray.array.retyping import viewed
+from distarray.array.retyping import viewed, whole_block
 from distarray.array.storage import is_contiguous
 from distarray.typing import ArrayLike, Axes, DTypeLike, Order, Out, Reducing
 
 __all__ = ["Methods"]
-
-
-_NO_BUFFER = (
-    "'DistArray' object has no attribute '{0}': its memory is spread over the ranks; "
-    "x.to_local().{0} is that of this rank's block, x.full().{0} that of a copy of the whole"
-)
 
 
 def _assign_part(part: Any, value: ArrayLike) -> None:
@@ -139,8 +135,7 @@ class Methods(Base):
         self, *shape: int | Sequence[int], order: str = "C", copy: bool | None = None
     ) -> Any:
         """As :func:`numpy.reshape`; a view where no element has to change rank, else a copy."""
-        target = shape[0] if len(shape) == 1 else shape
-        return call(np.reshape, self, target, order=order, copy=copy)
+        return call(np.reshape, self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
 
     def ravel(self, order: str = "C") -> Any:
         """As :func:`numpy.ravel`."""
@@ -154,8 +149,7 @@ class Methods(Base):
 
     def transpose(self, *axes: int | Sequence[int] | None) -> Any:
         """As :func:`numpy.transpose`; a view."""
-        order = axes[0] if len(axes) == 1 else (axes or None)
-        return call(np.transpose, self, order)
+        return call(np.transpose, self, axes[0] if len(axes) == 1 else (axes or None))
 
     def swapaxes(self, axis1: int, axis2: int) -> Any:
         """As :func:`numpy.swapaxes`; a view."""
@@ -173,12 +167,9 @@ class Methods(Base):
         """As :func:`numpy.repeat`."""
         return call(np.repeat, self, repeats, axis=axis)
 
-    def resize(self, *shape: int, refcheck: bool = True) -> None:
-        """Refused: the memory of a distributed array cannot change size in place."""
-        raise ValueError(
-            "cannot resize a distributed array in place: its memory is spread over the ranks; "
-            "use numpy.resize(x, new_shape), which returns a new array"
-        )
+    def resize(self, *shape: int | Sequence[int] | None, refcheck: bool = True) -> None:
+        """Change the size in place; see :meth:`numpy.ndarray.resize`. Collective."""
+        call(Methods.resize, self, shape, refcheck)
 
     @property
     def T(self) -> Any:
@@ -340,26 +331,15 @@ class Methods(Base):
         """A copy with memory of its own and the canonical cut; see :func:`numpy.copy`."""
         return call(np.copy, self, order)
 
-    def view(self, *dtype: DTypeLike | type[Any], **named: Any) -> Any:
-        """The same memory, also as another data type, or as another type of array.
+    def view(self, *dtype: DTypeLike, **named: DTypeLike) -> Any:
+        """The same memory; as another data type or type of array if one is given.
 
-        Parameters
-        ----------
-        dtype : data type, optional
-            Of any size: items of another one change the extent of the last dimension. A cut of that
-            dimension has to be one between new items as well.
-        type : type, optional
-            ``numpy.ndarray``, or a subclass of it for an array that every rank has whole.
-
-        Raises
-        ------
-        ValueError
-            On all ranks: what NumPy raises, or that a cut goes through a new item.
+        As in NumPy. Items of another size change the extent of the last dimension: a ValueError on
+        all ranks where a cut of it would go through a new item.
 
         Cost
         ----
-        None, unless the size changes and some rank's block does not tell how the array is stored:
-        then one allreduce of an integer.
+        One allreduce of an integer where the size changes and blocks do not tell their order.
         """
         if self.layout.partials:
             self.settle()  # two arrays with contributions would be folded into memory of their own
@@ -383,25 +363,25 @@ class Methods(Base):
         for extent in reversed(self.layout.shape):
             steps.append(step)
             step *= extent
-        return tuple(reversed(steps))
+        return tuple(steps[::-1])
 
     @property
     def base(self) -> Any:
         """Not known: use :func:`numpy.shares_memory`."""
         raise AttributeError(
-            "'DistArray' object has no attribute 'base': views do not know what they are views "
-            "of; numpy.shares_memory(x, y) says whether two arrays share memory"
+            "'DistArray' object has no attribute 'base': views do not know what they are views of; "
+            "numpy.shares_memory(x, y) says whether two arrays share memory"
         )
 
     @property
-    def data(self) -> Any:
-        """Not there: no buffer holds the whole array."""
-        raise AttributeError(_NO_BUFFER.format("data"))
+    def data(self) -> memoryview:
+        """The memory of an array that every rank has whole; not there where it is cut."""
+        return whole_block(self, "data").data  # type: ignore[no-any-return]
 
     @property
     def ctypes(self) -> Any:
-        """Not there: no buffer holds the whole array."""
-        raise AttributeError(_NO_BUFFER.format("ctypes"))
+        """As :attr:`data`."""
+        return whole_block(self, "ctypes").ctypes
 
     def setflags(
         self, write: bool | None = None, align: bool | None = None, uic: bool | None = None
@@ -439,6 +419,14 @@ class Methods(Base):
         whole = self.mesh.to_host(self.plain().to_local()) if alone else np.asarray(self)
         return whole.tobytes(order)
 
+    def dumps(self) -> bytes:
+        """The pickle of the array, as :func:`pickle.dumps` makes it; collective."""
+        return pickle.dumps(self, protocol=2)  # NumPy's choice
+
+    def dump(self, file: str | PathLike[str] | IO[bytes]) -> None:
+        """Write the pickle to a file; see :meth:`numpy.ndarray.dump`. Collective."""
+        call(Methods.dump, self, file)
+
     def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
         """Write the elements to a file; see :meth:`numpy.ndarray.tofile`. Collective."""
         call(Methods.tofile, self, fid, sep, format)
@@ -451,6 +439,11 @@ class Methods(Base):
     @flat.setter
     def flat(self, values: ArrayLike) -> None:
         call(np.flatiter, self)[...] = values
+
+    @flat.deleter
+    def flat(self) -> None:
+        """Refused, as by NumPy."""
+        raise AttributeError("Cannot delete array flat iterator")
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """What NumPy calls on results of code that knows arrays only by duck typing."""

@@ -16,14 +16,14 @@ from distarray.array.storage import has_items_in_line, is_natural, natural
 from distarray.layout import Cut, Layout, rescaled_cut
 from distarray.typing import DTypeLike
 
-__all__ = ["retyped", "viewed"]
+__all__ = ["retyped", "viewed", "whole_block"]
 
 
 #: Stands for an argument that was not given; None is a data type.
 _NOT_GIVEN: Any = object()
 
 
-def viewed(x: Base, dtype: Any = _NOT_GIVEN, type: Any = _NOT_GIVEN) -> Any:
+def viewed(x: Base, dtype: DTypeLike = _NOT_GIVEN, type: DTypeLike = _NOT_GIVEN) -> Any:
     """The array seen as another data type, another type of array, or both.
 
     Parameters
@@ -46,7 +46,7 @@ def viewed(x: Base, dtype: Any = _NOT_GIVEN, type: Any = _NOT_GIVEN) -> Any:
     return found if type is _NOT_GIVEN else _of_type(found, type)
 
 
-def _is_array_type(kind: Any) -> bool:
+def _is_array_type(kind: object) -> bool:
     """Whether something is a type of arrays, which NumPy's scalars do not count as."""
     return isinstance(kind, type) and hasattr(kind, "__array_ufunc__")
 
@@ -67,6 +67,23 @@ def _of_type(x: Base, kind: type[Any]) -> Any:
             f"a device; x.full().view({kind.__name__}) is one of a copy of the whole"
         )
     return x.to_local().view(kind)
+
+
+def whole_block(x: Base, attribute: str) -> Any:
+    """The block of an array in the host's memory that every rank has whole, for its attribute.
+
+    Raises
+    ------
+    AttributeError
+        For other arrays: no rank has the memory that the attribute is about.
+    """
+    if not x.layout.is_whole or x.mesh.device_type != "cpu":
+        raise AttributeError(
+            f"{type(x).__name__!r} object has no attribute {attribute!r}: its memory is spread "
+            f"over the ranks, or on a device; x.to_local().{attribute} is that of this rank's "
+            f"block, x.full().{attribute} that of a copy of the whole"
+        )
+    return x.block
 
 
 def retyped(x: Base, dtype: DTypeLike) -> Any:
