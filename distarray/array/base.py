@@ -29,7 +29,7 @@ class Base:
         The ranks that hold the array.
     """
 
-    __slots__ = ("__weakref__", "_natural", "block", "layout", "mesh")
+    __slots__ = ("__weakref__", "_lent", "_natural", "block", "layout", "mesh")
 
     block: Any
     layout: Layout
@@ -37,6 +37,8 @@ class Base:
     #: The block, if the array was made with blocks in C order on all ranks; unset where that is not
     #: known. See :mod:`distarray.array.storage`.
     _natural: Any
+    #: Blocks whose addresses others have been told; they live as long as the array. Often unset.
+    _lent: list[Any]
 
     #: Carries out pending folds and replicates what lives at one coordinate, in place.
     settle: Callable[[], None]

@@ -1,4 +1,4 @@
-"""The memory of an array read as another data type: ``x.view(dtype)``, ``x.view(type)``.
+"""The memory of an array for others: read as another data type, or handed over as it is.
 
 An item of another size changes the extent of the last dimension. Whether NumPy allows that is asked
 of NumPy, on an array of the same shape and hardly any memory. What it does not know is the cut of
@@ -40,10 +40,11 @@ def viewed(x: Base, dtype: DTypeLike = _NOT_GIVEN, type: DTypeLike = _NOT_GIVEN)
     """
     if type is _NOT_GIVEN and _is_array_type(dtype):
         dtype, type = _NOT_GIVEN, dtype
-    if type is not _NOT_GIVEN and not _is_array_type(type):
-        np.empty(0).view(type=type)  # NumPy's error
+    kind: Any = type
+    if kind is not _NOT_GIVEN and not _is_array_type(kind):
+        np.empty(0).view(type=kind)  # NumPy's error
     found = x.view() if dtype is _NOT_GIVEN else retyped(x, dtype)
-    return found if type is _NOT_GIVEN else _of_type(found, type)
+    return found if kind is _NOT_GIVEN else _of_type(found, kind)
 
 
 def _is_array_type(kind: object) -> bool:
@@ -114,12 +115,13 @@ def retyped(x: Base, dtype: DTypeLike) -> Any:
         size = size or found.dtype.itemsize  # a text or void of the size that it finds
     layout = x.layout
     if size != own.itemsize and layout.ndim:
-        layout = _resized_items(layout, own.itemsize, size)
-        if layout is None:
+        recut = _resized_items(layout, own.itemsize, size)
+        if recut is None:
             raise ValueError(
                 f"view({kind}) of {own}: the last dimension is cut between ranks in the middle of "
                 f"a new item; {_way_out(x)} is a copy that can be viewed so"
             )
+        layout = recut
     if kind.shape:
         layout = layout.with_cuts([*layout.cuts, *map(Cut.whole, kind.shape)])
     result = x.like(x.block.view(kind))

@@ -17,7 +17,7 @@ WORDS = np.array([b"abcd", b"efg", b"hi", b"jklm", b"", b"nopq"])
 
 #: Arrays, and the data types that they are read as.
 ARRAYS = {
-    "numbers": (np.arange(24.0).reshape(6, 4), ["f4", "i8", "c16", "u1", "S2", "U1", "S", "V", PAIR, "f2"]),
+    "numbers": (np.arange(24.0).reshape(6, 4), ["f4", "c16", "u1", "S2", "U1", "S", "V", PAIR]),
     "bytes": (np.arange(48, dtype="u1").reshape(2, 24), ["f8", "i2", "S3", "U1", "S5", "V24", "?"]),
     "complex numbers": (np.arange(6) + 2j, ["f8", POINT, "f4", "S1", "M8[s]", "V12"]),
     "a line": (np.arange(24, dtype="f4"), ["f8", "i2", "c8", PAIR, "S16", "U1", "u1"]),
@@ -51,9 +51,9 @@ SOURCES = {
 }
 
 
-def outcome(call):
+def outcome(call, *args):
     try:
-        return call()
+        return call(*args)
     except Exception as error:
         return error
 
@@ -90,7 +90,7 @@ def test_views_of_other_sizes(world, name, source):
             x = SOURCES[source](distarray.distribute(values, mesh, [placement], src=None))
             plain = SOURCES[source](values.copy())
             for dtype in dtypes:
-                found, wanted = (outcome(lambda a=a: a.view(dtype)) for a in (x, plain))
+                found, wanted = (outcome(a.view, dtype) for a in (x, plain))
                 refused = isinstance(wanted, Exception) and "contiguous" in str(wanted)
                 if refused and source == "a result of turned":
                     continue  # see ravel: blocks of one index each do not tell
@@ -166,7 +166,7 @@ def test_text_and_records(world, name):
         mesh = DeviceMesh(group, (group.size,))
         for placement in (Replicate(), Shard(0)):
             x = distarray.distribute(WORDS.copy(), mesh, [placement], src=None)
-            found = outcome(lambda: PROGRAMS[name](distarray.numpy, x))
+            found = outcome(PROGRAMS[name], distarray.numpy, x)
             wanted = PROGRAMS[name](np, WORDS.copy())
             assert check(group, found, wanted) or group.size > 1
 

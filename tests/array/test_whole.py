@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -149,8 +150,12 @@ def test_buffers_of_what_is_whole(world, ranks):
                 x.data[1, 2] = 70.0
                 assert float(x[1, 2]) == 70.0
                 assert x.ctypes.data == x.to_local().ctypes.data
+                assert x.__array_interface__ == x.to_local().__array_interface__
+                seen = np.asarray(x)
+                x.resize(400, refcheck=False)  # the memory that `seen` has lives on
+                assert seen[1, 2] == 70.0 and seen.shape == TABLE.shape
                 continue
-            for name in ("data", "ctypes"):
+            for name in ("data", "ctypes", "__array_interface__"):
                 words = rf"{name}.*x\.to_local\(\).*x\.full\(\)"
                 raises_everywhere(group, AttributeError, lambda x=x, n=name: getattr(x, n), words)
 
@@ -200,10 +205,8 @@ def test_flat_is_assigned_to(world, ranks, values):
             for part in (lambda a: a, lambda a: a[:, 1:], lambda a: a.T, lambda a: a[1:2]):
                 table = TABLE.copy()
                 if any(values is bad for bad in BAD):
-                    assert_same_error(
-                        lambda v=part(x): setattr(v, "flat", values),
-                        lambda v=part(table): setattr(v, "flat", values),
-                    )
+                    ours, theirs = (partial(setattr, part(a), "flat", values) for a in (x, table))
+                    assert_same_error(ours, theirs)
                 else:
                     part(table).flat = values
                     part(x).flat = values
