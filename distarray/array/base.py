@@ -7,7 +7,7 @@ import numpy as np
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
-from distarray.typing import Array, ShapeLike
+from distarray.typing import Array, DTypeLike, ShapeLike
 
 __all__ = ["Base", "check_out", "operands_in"]
 
@@ -29,7 +29,7 @@ class Base:
         The ranks that hold the array.
     """
 
-    __slots__ = ("__weakref__", "_natural", "block", "layout", "mesh")
+    __slots__ = ("__weakref__", "_lent", "_natural", "block", "layout", "mesh")
 
     block: Any
     layout: Layout
@@ -37,6 +37,8 @@ class Base:
     #: The block, if the array was made with blocks in C order on all ranks; unset where that is not
     #: known. See :mod:`distarray.array.storage`.
     _natural: Any
+    #: Blocks whose addresses others have been told; they live as long as the array. Often unset.
+    _lent: list[Any]
 
     #: Carries out pending folds and replicates what lives at one coordinate, in place.
     settle: Callable[[], None]
@@ -51,6 +53,8 @@ class Base:
     to_local: Callable[[], Array]
     #: The global array as a NumPy array on every rank.
     full: Callable[[], Array]
+    #: The same memory, also as another data type.
+    view: Callable[..., Any]
     #: The view that entries of :mod:`distarray.layout.views` describe.
     sliced: Callable[[Any], Any]
 
@@ -80,6 +84,12 @@ class Base:
     def dtype(self) -> np.dtype[Any]:
         """Data type of the elements."""
         return self.block.dtype  # type: ignore[no-any-return]
+
+    @dtype.setter
+    def dtype(self, dtype: DTypeLike) -> None:
+        """Read the same memory as another data type; see :meth:`view`."""
+        found = self.view(dtype)
+        self.block, self.layout = found.block, found.layout
 
     @property
     def itemsize(self) -> int:

@@ -245,6 +245,10 @@ class DistArray(Scalars, Items, Operators, Methods):
             whole.flags.writeable = False  # what a library writes here would never reach the array
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return exporting.interface(self)
+
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return call(DistArray.__array_namespace__, api_version=api_version)
 

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+import numpy as np
+
+from distarray.array.retyping import whole_block
 from distarray.comm import devices
 from distarray.config import config
 from distarray.errors import CommunicationForbidden, CopyRequiredError, GatherLimitError
@@ -12,7 +15,7 @@ from distarray.typing import Array
 if TYPE_CHECKING:
     from distarray.array.core import DistArray
 
-__all__ = ["capsule", "converted", "reduced", "while_in_lists"]
+__all__ = ["capsule", "converted", "interface", "reduced", "while_in_lists"]
 
 _converting: ContextVar[bool] = ContextVar("distarray_converting", default=False)
 
@@ -39,6 +42,26 @@ def while_in_lists() -> None:
     """End the conversion of lists in which NumPy asks a distributed array for its elements."""
     if _converting.get():
         raise _FoundInLists
+
+
+def interface(x: "DistArray") -> dict[str, Any]:
+    """NumPy's ``__array_interface__`` of an array of numbers or text that every rank has whole.
+
+    Raises
+    ------
+    AttributeError
+        For other arrays, which NumPy then asks for a copy.
+    """
+    while_in_lists()
+    block = whole_block(x, "__array_interface__")
+    if block.dtype.kind not in "biufcmMSU" or type(block) is not np.ndarray:
+        raise AttributeError(f"{x.summary()} has no attribute '__array_interface__'")
+    lent = getattr(x, "_lent", None)
+    if lent is None:
+        lent = x._lent = []
+    if not lent or lent[-1] is not block:
+        lent.append(block)
+    return block.__array_interface__  # type: ignore[no-any-return]
 
 
 def capsule(

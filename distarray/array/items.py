@@ -147,6 +147,9 @@ class Items(Base):
         """Copy a value into the array, as ``x[...] = value`` does."""
         assign(self, value)
 
+    def __delitem__(self, key: Key) -> None:
+        raise ValueError("cannot delete array elements")
+
     def __len__(self) -> int:
         if isinstance(self.block, np.void):
             return len(self.dtype.names or ())

@@ -3,27 +3,23 @@
 They have ndarray's signatures and do what those functions do; what may communicate is said there.
 """
 
+import pickle
 from collections.abc import Sequence
-from typing import Any, Self, overload
+from os import PathLike
+from typing import IO, Any, Self, overload
 
 import numpy as np
 
 from distarray.array.assigning import one_element
-from distarray.array.base import Base
 from distarray.array.casting import cast
 from distarray.array.ladder import call, is_free, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.reductions import Reductions
+from distarray.array.retyping import viewed, whole_block
 from distarray.array.storage import is_contiguous
 from distarray.typing import ArrayLike, Axes, DTypeLike, Order, Out
 
 __all__ = ["Methods"]
-
-
-_NO_BUFFER = (
-    "'DistArray' object has no attribute '{0}': its memory is spread over the ranks; "
-    "x.to_local().{0} is that of this rank's block, x.full().{0} that of a copy of the whole"
-)
 
 
 def _assign_part(part: Any, value: ArrayLike) -> None:
@@ -42,8 +38,7 @@ class Methods(Reductions):
         self, *shape: int | Sequence[int], order: str = "C", copy: bool | None = None
     ) -> Self:
         """As :func:`numpy.reshape`; a view where no element has to change rank, else a copy."""
-        target = shape[0] if len(shape) == 1 else shape
-        return call(np.reshape, self, target, order=order, copy=copy)
+        return call(np.reshape, self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
 
     def ravel(self, order: str = "C") -> Self:
         """As :func:`numpy.ravel`."""
@@ -57,8 +52,7 @@ class Methods(Reductions):
 
     def transpose(self, *axes: int | Sequence[int] | None) -> Self:
         """As :func:`numpy.transpose`; a view."""
-        order = axes[0] if len(axes) == 1 else (axes or None)
-        return call(np.transpose, self, order)
+        return call(np.transpose, self, axes[0] if len(axes) == 1 else (axes or None))
 
     def swapaxes(self, axis1: int, axis2: int) -> Self:
         """As :func:`numpy.swapaxes`; a view."""
@@ -76,12 +70,9 @@ class Methods(Reductions):
         """As :func:`numpy.repeat`."""
         return call(np.repeat, self, repeats, axis=axis)
 
-    def resize(self, *shape: int, refcheck: bool = True) -> None:
-        """Refused: the memory of a distributed array cannot change size in place."""
-        raise ValueError(
-            "cannot resize a distributed array in place: its memory is spread over the ranks; "
-            "use numpy.resize(x, new_shape), which returns a new array"
-        )
+    def resize(self, *shape: int | Sequence[int] | None, refcheck: bool = True) -> None:
+        """Change the size in place; see :meth:`numpy.ndarray.resize`. Collective."""
+        call(Methods.resize, self, shape, refcheck)
 
     @property
     def T(self) -> Self:
@@ -251,22 +242,22 @@ class Methods(Reductions):
         """A copy with memory of its own and the canonical cut; see :func:`numpy.copy`."""
         return call(np.copy, self, order)
 
-    def view(self, dtype: DTypeLike = None) -> Self:
-        """A view, read as another data type of the same size if one is given."""
+    def view(self, *dtype: DTypeLike, **named: DTypeLike) -> Any:
+        """The same memory; as another data type or type of array if one is given.
+
+        As in NumPy. Items of another size change the extent of the last dimension: a ValueError on
+        all ranks where a cut of it would go through a new item.
+
+        Cost
+        ----
+        One allreduce of an integer where the size changes and blocks do not tell their order.
+        """
         if self.layout.partials:
             self.settle()  # two arrays with contributions would be folded into memory of their own
-        if dtype is None:
+        if not dtype and not named:
             block = self.block
             return self.like(block if isinstance(block, np.generic) else block[...])
-        if not isinstance(dtype, type) or not issubclass(dtype, Base):
-            dtype = np.dtype(dtype)
-            if dtype.itemsize != self.block.dtype.itemsize:
-                raise ValueError(
-                    f"view({dtype}) of {self.block.dtype} would change the shape of every block; "
-                    "view the local blocks, x.to_local().view(...), instead"
-                )
-            return self.like(self.block.view(dtype))
-        return self
+        return viewed(self, *dtype, **named)
 
     @property
     def flags(self) -> Any:
@@ -283,25 +274,25 @@ class Methods(Reductions):
         for extent in reversed(self.layout.shape):
             steps.append(step)
             step *= extent
-        return tuple(reversed(steps))
+        return tuple(steps[::-1])
 
     @property
     def base(self) -> Any:
         """Not known: use :func:`numpy.shares_memory`."""
         raise AttributeError(
-            "'DistArray' object has no attribute 'base': views do not know what they are views "
-            "of; numpy.shares_memory(x, y) says whether two arrays share memory"
+            "'DistArray' object has no attribute 'base': views do not know what they are views of; "
+            "numpy.shares_memory(x, y) says whether two arrays share memory"
         )
 
     @property
-    def data(self) -> Any:
-        """Not there: no buffer holds the whole array."""
-        raise AttributeError(_NO_BUFFER.format("data"))
+    def data(self) -> memoryview:
+        """The memory of an array that every rank has whole; not there where it is cut."""
+        return whole_block(self, "data").data  # type: ignore[no-any-return]
 
     @property
     def ctypes(self) -> Any:
-        """Not there: no buffer holds the whole array."""
-        raise AttributeError(_NO_BUFFER.format("ctypes"))
+        """As :attr:`data`."""
+        return whole_block(self, "ctypes").ctypes
 
     def setflags(
         self, write: bool | None = None, align: bool | None = None, uic: bool | None = None
@@ -339,6 +330,14 @@ class Methods(Reductions):
         whole = self.mesh.to_host(self.plain().to_local()) if alone else np.asarray(self)
         return whole.tobytes(order)
 
+    def dumps(self) -> bytes:
+        """The pickle of the array, as :func:`pickle.dumps` makes it; collective."""
+        return pickle.dumps(self, protocol=2)  # NumPy's choice
+
+    def dump(self, file: str | PathLike[str] | IO[bytes]) -> None:
+        """Write the pickle to a file; see :meth:`numpy.ndarray.dump`. Collective."""
+        call(Methods.dump, self, file)
+
     def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
         """Write the elements to a file; see :meth:`numpy.ndarray.tofile`. Collective."""
         call(Methods.tofile, self, fid, sep, format)
@@ -351,6 +350,11 @@ class Methods(Reductions):
     @flat.setter
     def flat(self, values: ArrayLike) -> None:
         call(np.flatiter, self)[...] = values
+
+    @flat.deleter
+    def flat(self) -> None:
+        """Refused, as by NumPy."""
+        raise AttributeError("Cannot delete array flat iterator")
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """What NumPy calls on results of code that knows arrays only by duck typing."""

@@ -26,6 +26,7 @@ from distarray.typing import Array, DTypeLike
 __all__ = [
     "can_merge",
     "common_order",
+    "has_items_in_line",
     "is_contiguous",
     "is_natural",
     "natural",
@@ -73,6 +74,32 @@ def is_contiguous(x: Base, order: str, everywhere: bool = True) -> bool:
     dims = [dim for dim, extent in enumerate(layout.shape) if extent > 1]
     inner = dims[1:] if order == "C" else dims[:-1]
     return _decided(x, _of_contiguity(block, layout, order), dims, inner, everywhere)
+
+
+def has_items_in_line(x: Base) -> bool:
+    """Whether the items along the last dimension, which has several, follow one another in memory.
+
+    Cost
+    ----
+    As :func:`is_contiguous`.
+    """
+    if is_natural(x):
+        return True
+    dims = [dim for dim, extent in enumerate(x.layout.shape) if extent > 1]
+    return _decided(x, _of_items(x.to_local(), x.layout), dims, (), everywhere=True)
+
+
+def _of_items(block: Array, layout: Layout) -> int:
+    if not block.size:
+        return _MAYBE
+    size = block.itemsize
+    if block.shape[-1] > 1 and block.strides[-1] != size:
+        return _NO
+    if not _is_open(block, layout, range(layout.ndim)):
+        return _YES
+    # A single index of an outer dimension may be as near as those of the last one, or nearer.
+    near = block.shape[-1] > 1 and any(abs(step) <= size for step, _ in _steps(block, layout)[:-1])
+    return _HARDLY if near or block.strides[-1] != size else _MAYBE
 
 
 def suits(x: Base, dtype: DTypeLike, order: str) -> bool:

@@ -26,6 +26,7 @@ HOMES: dict[Callable[..., Any], str] = {
     np.genfromtxt: "distarray.io.text",
     np.fromfile: "distarray.io.raw_binary",
     DistArray.tofile: "distarray.io.raw_binary",
+    DistArray.dump: "distarray.io.raw_binary",
 }
 #: Functions that make arrays, and take NumPy's argument ``like=``.
 _MAKING = {np.loadtxt, np.genfromtxt, np.fromfile}

@@ -1,4 +1,4 @@
-"""Raw binary files, which hold elements alone: ``x.tofile`` and ``numpy.fromfile``."""
+"""Raw binary files: ``x.tofile`` and ``numpy.fromfile``; and pickles in files, ``x.dump``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from distarray.io.output_files import put, store, target_for, write_through
 from distarray.io.rank_zero import found_on_rank_zero
 from distarray.typing import Array, ArrayLike, DType, DTypeLike, Placements
 
-__all__ = ["fromfile", "tofile"]
+__all__ = ["dump", "fromfile", "tofile"]
 
 _fromfile: Any = np.fromfile
 
@@ -58,6 +58,21 @@ def tofile(x: DistArray, fid: FileLike, sep: str = "", format: str = "%s") -> No
         return _as_text(file, x, everywhere, sep, format)
 
     write_through(target, write, mesh)
+
+
+def dump(x: DistArray, file: FileLike) -> None:
+    """Write the pickle of an array to a file; see :meth:`numpy.ndarray.dump`.
+
+    Cost
+    ----
+    That of :func:`pickle.dumps`, which gathers the array, and of writing it once.
+    """
+    if x.layout.partials:
+        x.settle()
+    parcel, mesh = x.dumps(), x.mesh
+    target = target_for("DistArray.dump", file, {"self": x}, mesh, {})
+    if mesh.coords is not None:
+        store(target, [parcel], mesh)
 
 
 def _as_text(

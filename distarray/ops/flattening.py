@@ -115,6 +115,9 @@ class FlatIterator(NDArrayOperatorsMixin):
         elif values.size:
             self._set_many(entry, _repeated(values, _selected(entry, base.size)))
 
+    def __delitem__(self, key: Key) -> None:
+        raise TypeError("Cannot delete iterator elements")
+
     def _set_many(self, entry: slice | EllipsisType | ArrayLike, values: DistArray) -> None:
         """Assign to a stretch, or to the elements that a mask selects."""
         base = self.base

@@ -14,6 +14,7 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, empty, implements, to_layout, wrap
 from distarray.array.one_rank import Alone
+from distarray.array.storage import is_contiguous
 from distarray.engines.assembling import fill_parts, placed_by_size
 from distarray.layout import Cut, Fold, Layout, stretched_cut
 from distarray.ops.rearranging import is_balanced
@@ -79,6 +80,8 @@ def pad(
     "symmetric" and "wrap" send as many rows as the pads have where these come from another rank;
     "linear_ramp" and odd reflections send the edge to all ranks along the dimension, statistics
     cost a reduction. A function gets whole vectors: the array is redistributed once a dimension.
+    An array in Fortran order stays so: where blocks leave that open, the ranks agree on it by two
+    allreduces of an integer.
 
     Raises
     ------
@@ -164,7 +167,10 @@ def _grown(array: DistArray, widths: Sequence[Pair]) -> DistArray:
     layout = array.layout.with_cuts(cuts)
     if layout.is_replicated:
         layout = placed_by_size(layout.shape, array.dtype, [array], array.mesh)
-    return empty(layout, array.dtype, array.mesh)
+    padded = empty(layout, array.dtype, array.mesh)
+    if array.ndim > 1 and not is_contiguous(array, "C") and is_contiguous(array, "F"):
+        padded.block = array.mesh.xp.empty(padded.block.shape, array.dtype, order="F")
+    return padded
 
 
 def _place(padded: DistArray, array: DistArray, widths: Sequence[Pair]) -> None:

@@ -175,8 +175,7 @@ def test_views_of_other_types(world, ranks):
         x.view("i8")[0] = 5
         values.view("i8")[0] = 5
         assert_matches(x, values)
-        raises_everywhere(group, ValueError, lambda: x.view("f4"), "to_local")
-        raises_everywhere(group, ValueError, lambda: x.resize(5, 5), r"numpy\.resize")
+        assert_matches(x.view("f4"), values.view("f4"))
         assert_matches(x.byteswap(), values.byteswap())
         y = x.view()
         y[0] = 1.0

@@ -19,7 +19,7 @@ from distarray.config import config
 #: elements as 99 bins in four dimensions have.
 LEFT_OUT = frozenset(
     ["array2string", "array_repr", "array_str", "histogramdd", "memmap", "save", "savetxt"]
-    + ["savez", "savez_compressed", "tofile"]
+    + ["savez", "savez_compressed", "tofile", "dump", "resize"]
 )
 #: What NumPy leaves open: elements of new memory, the order within parts, places in what is not
 #: sorted.

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import distarray.ops  # noqa: F401
 from distarray.array import distribute
+from distarray.array.storage import is_contiguous
 from distarray.comm import DeviceMesh
 from distarray.comm.ledger import forbid_communication, trace
 from distarray.config import config
@@ -163,3 +164,31 @@ def test_wide_pads_are_divided(world, ranks):
             assert np.pad(small, 1).placements == (Replicate(),)
 
     world.run(ranks, program)
+
+
+ORDERED = {
+    "turned": lambda x: x.T,
+    "a result of turned": lambda x: x.T + 1,
+    "in Fortran order": lambda x: x.copy("F"),
+    "in C order": lambda x: x + 1,
+    "a row": lambda x: x[:1].copy("F"),
+    "with gaps": lambda x: x.T[::2],
+}
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "wrap", "mean"])
+@pytest.mark.parametrize("name", ORDERED)
+def test_pads_keep_the_order_of_memory(world, name, mode):
+    def program(group):
+        values = np.arange(80.0).reshape(8, 10)  # two indices a rank: one does not tell an order
+        for placement in (Replicate(), Shard(0), Shard(1)):
+            x = distribute(values, DeviceMesh(group), [placement], src=None)
+            found, wanted = (np.pad(ORDERED[name](a), ((1, 2), (2, 1)), mode) for a in (x, values))
+            assert_matches(found, wanted)
+            assert_matches(found.ravel("K"), wanted.ravel("K"))
+            fortran = is_contiguous(found, "F")
+            assert fortran == wanted.flags.f_contiguous
+            assert is_contiguous(found, "C") == wanted.flags.c_contiguous
+
+    for ranks in world.ranks[:4]:
+        world.run(ranks, program)

@@ -120,8 +120,6 @@ CALLS = {
 #: What cannot be as in NumPy says so.
 REFUSED = {
     "base": (AttributeError, "shares_memory", lambda x: x.base),
-    "data": (AttributeError, "to_local", lambda x: x.data),
-    "ctypes": (AttributeError, "to_local", lambda x: x.ctypes),
     "a record that would not be written through": (
         TypeError,
         "write to the array",

@@ -1,0 +1,163 @@
+"""The memory of an array for others: read as another data type, or handed over as it is.
+
+An item of another size changes the extent of the last dimension. Whether NumPy allows that is asked
+of NumPy, on an array of the same shape and hardly any memory. What it does not know is the cut of
+the last dimension: it stays where every boundary between ranks is one between new items, too.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from distarray.array.base import Base
+from distarray.array.storage import has_items_in_line, is_natural, natural
+from distarray.layout import Cut, Layout, rescaled_cut
+from distarray.typing import DTypeLike
+
+__all__ = ["retyped", "viewed", "whole_block"]
+
+
+#: Stands for an argument that was not given; None is a data type.
+_NOT_GIVEN: Any = object()
+
+
+def viewed(x: Base, dtype: DTypeLike = _NOT_GIVEN, type: DTypeLike = _NOT_GIVEN) -> Any:
+    """The array seen as another data type, another type of array, or both.
+
+    Parameters
+    ----------
+    x : DistArray
+        Without pending folds.
+    dtype : data type, or type of array
+    type : type of array
+
+    Raises
+    ------
+    ValueError, TypeError
+        What NumPy raises; and see :func:`retyped`.
+    """
+    if type is _NOT_GIVEN and _is_array_type(dtype):
+        dtype, type = _NOT_GIVEN, dtype
+    kind: Any = type
+    if kind is not _NOT_GIVEN and not _is_array_type(kind):
+        np.empty(0).view(type=kind)  # NumPy's error
+    found = x.view() if dtype is _NOT_GIVEN else retyped(x, dtype)
+    return found if kind is _NOT_GIVEN else _of_type(found, kind)
+
+
+def _is_array_type(kind: object) -> bool:
+    """Whether something is a type of arrays, which NumPy's scalars do not count as."""
+    return isinstance(kind, type) and hasattr(kind, "__array_ufunc__")
+
+
+def _of_type(x: Base, kind: type[Any]) -> Any:
+    """A view of a type of arrays: a distributed array, or NumPy's own of what every rank has whole.
+
+    Raises
+    ------
+    TypeError
+        For a subclass of NumPy's array where this one is cut.
+    """
+    if kind is np.ndarray or not issubclass(kind, np.ndarray):
+        return x
+    if not x.layout.is_whole or x.mesh.device_type != "cpu":
+        raise TypeError(
+            f"a {kind.__name__} cannot be a view of an array whose parts are on several ranks or "
+            f"a device; x.full().view({kind.__name__}) is one of a copy of the whole"
+        )
+    return x.to_local().view(kind)
+
+
+def whole_block(x: Base, attribute: str) -> Any:
+    """The block of an array in the host's memory that every rank has whole, for its attribute.
+
+    Raises
+    ------
+    AttributeError
+        For other arrays: no rank has the memory that the attribute is about.
+    """
+    if not x.layout.is_whole or x.mesh.device_type != "cpu":
+        raise AttributeError(
+            f"{type(x).__name__!r} object has no attribute {attribute!r}: its memory is spread "
+            f"over the ranks, or on a device; x.to_local().{attribute} is that of this rank's "
+            f"block, x.full().{attribute} that of a copy of the whole"
+        )
+    return x.block
+
+
+def retyped(x: Base, dtype: DTypeLike) -> Any:
+    """The array's memory as elements of another data type; a view.
+
+    Parameters
+    ----------
+    x : DistArray
+        Without pending folds.
+    dtype : data type
+        Of any size.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Where NumPy refuses it. And where a cut of the last dimension would go through a new item;
+        on all ranks.
+
+    Cost
+    ----
+    None for items of the same size, and for arrays made with blocks in C order. Otherwise one
+    allreduce of an integer where some rank's block does not tell how the array is stored.
+    """
+    kind, own = np.dtype(dtype), x.block.dtype
+    size = kind.itemsize
+    if size != own.itemsize and not isinstance(x.block, np.generic):
+        found = _asked(x, kind)
+        size = size or found.dtype.itemsize  # a text or void of the size that it finds
+    layout = x.layout
+    if size != own.itemsize and layout.ndim:
+        recut = _resized_items(layout, own.itemsize, size)
+        if recut is None:
+            raise ValueError(
+                f"view({kind}) of {own}: the last dimension is cut between ranks in the middle of "
+                f"a new item; {_way_out(x)} is a copy that can be viewed so"
+            )
+        layout = recut
+    if kind.shape:
+        layout = layout.with_cuts([*layout.cuts, *map(Cut.whole, kind.shape)])
+    result = x.like(x.block.view(kind))
+    result.layout = layout
+    return natural(result) if is_natural(x) else result
+
+
+def _asked(x: Base, kind: np.dtype[Any]) -> Any:
+    """What NumPy makes of an array of this shape and data type; or its exception, on all ranks."""
+    own, shape = x.block.dtype, x.layout.shape
+    steps = (*[0] * (len(shape) - 1), own.itemsize)[: len(shape)]
+    cell = np.empty(1, own)
+    problem = found = None
+    try:
+        found = as_strided(cell, shape, steps).view(kind)
+    except ValueError as error:
+        problem = error
+    if x.layout.size and shape and shape[-1] > 1 and not has_items_in_line(x):
+        as_strided(cell, (2,), (0,)).view(kind)  # is refused if the size changes
+    if problem is not None:
+        raise problem from None
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _resized_items(layout: Layout, size: int, other: int) -> Layout | None:
+    """The layout of an array whose items of `size` bytes are read as items of another size.
+
+    It is None where a boundary between ranks is not one between new items.
+    """
+    cut = rescaled_cut(layout.cuts[-1], size, other)
+    return None if cut is None else layout.replace(layout.ndim - 1, cut)
+
+
+def _way_out(x: Base) -> str:
+    """The call that makes an array of which every rank has the last dimension whole."""
+    if x.layout.ndim == 1:
+        return "x.redistribute()"
+    return f"x.redistribute(placements=[{', '.join(['Shard(0)'] * x.mesh.ndim)}])"

@@ -1,0 +1,136 @@
+"""`x.resize`: an array that changes its size in place, its elements in the order of the memory."""
+
+from math import prod
+from operator import index
+from sys import getrefcount, maxsize
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, Objects, default_layout, implements, wrap
+from distarray.array.storage import is_contiguous, is_natural
+from distarray.array.views import permuted
+from distarray.engines.reshaping import in_line, reshaped
+from distarray.layout import Fold
+from distarray.ops.joining import concatenate
+from distarray.typing import Shape
+
+__all__ = ["resize_in_place"]
+
+#: What a rank finds; the highest counts.
+_FREE, _SEEN, _BORROWED = range(3)
+
+
+@implements(DistArray.resize, at=True, computes=False, objects=Objects.ENGINE)
+def resize_in_place(x: DistArray, shape: tuple[Any, ...], refcheck: bool = True) -> None:
+    """Change the shape and the number of elements; see :meth:`numpy.ndarray.resize`.
+
+    Parameters
+    ----------
+    x : DistArray
+        Stored without gaps. Not a view, as long as there is what it is a view of.
+    shape : tuple
+        What the method was called with: extents, or one sequence of them. New elements are zero.
+    refcheck : bool
+        Whether to refuse if another array is a view of this one. Without the check such views keep
+        the old memory. Another name for the array itself is no reason to refuse: it is the same
+        array, whatever its size.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, with NumPy's text.
+
+    Cost
+    ----
+    One allreduce of an integer; what :func:`numpy.concatenate` and :func:`numpy.reshape` cost.
+    """
+    if not shape or shape == (None,) or isinstance(x.block, np.generic):
+        return
+    extents = _extents(shape, x.itemsize)
+    straight = is_contiguous(x, "C")
+    if not straight and not is_contiguous(x, "F"):
+        raise ValueError("resize only works on single-segment arrays")
+    if x.layout.partials:
+        x.settle()
+    if prod(extents) == x.size and _reshaped_in_place(x, extents, straight):
+        return
+    writeable = bool(getattr(x.block.flags, "writeable", True))
+    _refuse_shared(x, refcheck)
+    found = _resized(x, extents) if straight else _turned(_resized(_turned(x), extents[::-1]))
+    x.block, x.layout = found.block, found.layout
+    x._natural = found.block if is_natural(found) else None
+    if not writeable:
+        x.block.flags.writeable = False
+
+
+def _extents(shape: tuple[Any, ...], itemsize: int) -> Shape:
+    """The extents that arguments of the method name; NumPy's exceptions."""
+    if len(shape) == 1 and not hasattr(shape[0], "__index__"):
+        try:
+            shape = tuple(shape[0])
+        except TypeError:
+            np.empty(0).reshape(shape[0])  # NumPy's words about what is no shape
+    extents = tuple(map(index, shape))
+    if any(extent < 0 for extent in extents):
+        raise ValueError("negative dimensions not allowed")
+    if prod(extents) * itemsize > maxsize:
+        raise MemoryError(f"an array of shape {extents} fits into no memory")
+    return extents
+
+
+def _reshaped_in_place(x: DistArray, extents: Shape, straight: bool) -> bool:
+    """Give as many elements another shape in the same memory, if none has to move."""
+    try:
+        if straight:
+            found = reshaped(x, extents, copy=False)
+        else:
+            found = _turned(reshaped(_turned(x), extents[::-1], copy=False))
+    except ValueError:
+        return False
+    x.block, x.layout = found.block, found.layout
+    x._natural = found.block if is_natural(found) else None
+    return True
+
+
+def _turned(x: DistArray) -> DistArray:
+    return permuted(x, range(x.ndim)[::-1])
+
+
+def _resized(x: DistArray, extents: Shape) -> DistArray:
+    """The elements in C order, and zeros after them or without the last, in another shape."""
+    total, flat = prod(extents), in_line(x)
+    if not total:
+        return _zeros(flat, extents)
+    if total > flat.size:
+        flat = concatenate([flat, _zeros(flat, (total - flat.size,))])
+    return reshaped(flat[:total], extents, copy=True)
+
+
+def _zeros(x: DistArray, shape: Shape) -> DistArray:
+    layout = default_layout(shape, 0 if x.dtype.hasobject else x.itemsize, x.mesh)
+    return wrap(x.mesh.xp.zeros(layout.local_shape(x.mesh.coords), x.dtype), layout, x.mesh)
+
+
+def _refuse_shared(x: DistArray, refcheck: bool) -> None:
+    """NumPy's ValueError on all ranks, if an array is a view, or has views that are looked at."""
+    vote = _seen_by(x)
+    if x.mesh.size() > 1:
+        vote = int(x.mesh.group.allreduce(np.array(vote), Fold.MAX, "resize"))
+    if vote == _BORROWED:
+        np.empty(2)[:1].resize(2)  # NumPy's words
+    if vote == _SEEN and refcheck:
+        array = np.empty(1)
+        view = array[:]
+        array.resize(2 * view.size)
+
+
+def _seen_by(x: DistArray) -> int:
+    """Whether this rank's block is memory of something else, or something else looks at it."""
+    if not x.block.size:
+        return _FREE
+    owner = x.block.base
+    if owner is None:
+        known = 3 if is_natural(x) else 2  # what `x` refers to it by, and the call
+        return _SEEN if getrefcount(x.block) > known else _FREE
+    return _BORROWED if getrefcount(owner) > 3 or not isinstance(owner, np.ndarray) else _FREE
