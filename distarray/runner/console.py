@@ -11,6 +11,7 @@ from types import CodeType
 from typing import Any
 
 import distarray
+from distarray.comm.processes import mpi_is_the_parents
 from distarray.config import config
 from distarray.runner import output, turns
 from distarray.runner.answers import Answers
@@ -66,15 +67,17 @@ class Console(InteractiveConsole):
             return input(prompt)
         sys.stdout.write(prompt)
         sys.stdout.flush()
-        if self._ending.rank == 0:
-            line = sys.stdin.readline()
-            self._ending.all_arrive(None, self._answers.poke)
-        else:
-            self._ending.all_arrive(None, self._answers.poke)
-            line = sys.stdin.readline()
+        try:
+            line = self._next_line()
+        except KeyboardInterrupt:  # the launcher hands it to all ranks, at different places
+            raise SystemExit(130) from None
         if not line:
             raise EOFError
         return line.rstrip("\n")
+
+    def _next_line(self) -> str:
+        """The next line of the shared input, read by all ranks together."""
+        return sys.stdin.readline()
 
     def runsource(self, source: str, filename: str = "", symbol: str = "single") -> bool:
         """Execute a statement if it is complete; under a name of its own, as places have to be."""
@@ -105,7 +108,7 @@ class Console(InteractiveConsole):
         Raises
         ------
         SystemExit
-            On all ranks, if it comes on any.
+            On all ranks, if it comes on any; and in a child that has been forked.
         """
         outcome = Outcome()
         try:
@@ -113,7 +116,11 @@ class Console(InteractiveConsole):
         except BaseException as error:
             sys.last_value = error
             sys.last_type, sys.last_traceback = type(error), error.__traceback__
-            outcome = replace(Outcome.of(error), ends=ends and isinstance(error, SystemExit))
+            leaves = isinstance(error, SystemExit) and ends
+            stopped = isinstance(error, KeyboardInterrupt) and self._ending.size > 1
+            outcome = replace(Outcome.of(error), ends=leaves or stopped)
+        if mpi_is_the_parents():  # a child that the statement has forked ends with it
+            raise SystemExit(_in_child(outcome))
         outcome = replace(outcome, warned=tuple(output.WARNED))
         output.WARNED.clear()
         with turns.TURNS.kept():
@@ -121,3 +128,8 @@ class Console(InteractiveConsole):
         config.print_gathered = True  # the text of an error has turned it off
         if any(outcome.ends for outcome in outcomes):
             raise SystemExit(next((o.code for o in outcomes if o.code), 0))
+
+
+def _in_child(outcome: Outcome) -> int:
+    sys.stderr.write(outcome.text)
+    return outcome.code
