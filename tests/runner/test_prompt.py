@@ -7,7 +7,7 @@ from launching import on_ranks, write_script
 PROGRAM = """\
 import numpy as np
 x = np.arange(200000.0)
-for _ in range(2):
+for i in range(2):
     a = x / 0
 b = x / 0
 c = np.log(x)
