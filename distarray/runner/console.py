@@ -59,6 +59,9 @@ class Console(InteractiveConsole):
         )
         if self._ending.size == 1 and sys.stdin is not None and sys.stdin.isatty():
             __import__("readline")
+        raw = getattr(getattr(sys.stdin, "buffer", None), "raw", None)
+        if isinstance(raw, output.SharedInput):
+            raw.before = lambda: self._ending.all_arrive(None, self._answers.poke)
         self.interact(head if banner else "", "")
 
     def raw_input(self, prompt: str = "") -> str:

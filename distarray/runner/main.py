@@ -114,7 +114,7 @@ def parse(arguments: Sequence[str]) -> Program | str:
         If it names no program that can be run.
     """
     count = next((i for i, x in enumerate(arguments) if x not in _FLAGS), len(arguments))
-    flags = {_FLAGS[name]: True for name in arguments[:count]}
+    flags: dict[str, Any] = {_FLAGS[name]: True for name in arguments[:count]}
     if "prompts" in flags and count == len(arguments):
         return replace(Program("prompt", ""), **flags)
     found = _parse_program(arguments[count:])
