@@ -23,6 +23,7 @@ from distarray.array.registry import (
     register_function,
     register_ufunc,
 )
+from distarray.comm import warned_lines
 
 __all__ = [
     "FUNCTIONS",
@@ -49,3 +50,5 @@ __all__ = [
     "to_layout",
     "wrap",
 ]
+
+warned_lines.install()

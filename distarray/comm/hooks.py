@@ -26,7 +26,7 @@ from distarray.comm.user_lines import place
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["AgreedExit", "end_all", "install", "last_exit", "say"]
+__all__ = ["AgreedExit", "abort", "end_all", "install", "last_exit", "say"]
 
 _TAG = 32001
 #: Seconds that ranks wait before they print an error, longer for higher ranks: so an error that all
@@ -52,6 +52,14 @@ def _nothing_is_known(error: BaseException) -> str:
 
 #: What the other ranks do when this one fails, in words; set by :mod:`distarray.comm.waits.watch`.
 meanwhile: Callable[[BaseException], str] = _nothing_is_known
+
+
+def _whole(error: BaseException, tb: TracebackType | None) -> str:
+    return "".join(traceback.format_exception(type(error), error, tb))
+
+
+#: The traceback of an error as text; the runner folds it.
+written: Callable[[BaseException, TracebackType | None], str] = _whole
 
 #: What `sys.exit` takes.
 Status: TypeAlias = int | str | None
@@ -99,7 +107,7 @@ def end_all(text: str) -> None:
     _flush()
     say(text)
     time.sleep(_DRAIN)
-    threading.Thread(target=_abort, args=(MPI.COMM_WORLD, 1), daemon=True).start()
+    threading.Thread(target=abort, args=(MPI.COMM_WORLD, 1), daemon=True).start()
     time.sleep(_DEAF)
     os._exit(1)  # for the launcher this is an abort, too
 
@@ -198,7 +206,7 @@ def _is_good(status: object) -> bool:
 
 
 def _told(error: BaseException, tb: TracebackType | None) -> str:
-    return "".join(traceback.format_exception(type(error), error, tb)) + meanwhile(error)
+    return written(error, tb) + meanwhile(error)
 
 
 def _shown(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> str:
@@ -233,7 +241,7 @@ def _end(code: int, text: Callable[[], str]) -> None:
     if MPI.Query_thread() == MPI.THREAD_MULTIPLE or MPI.Is_thread_main():
         if _another_tells(world):
             time.sleep(5)  # its abort ends this process, too
-            _abort(world, code)
+            abort(world, code)
         with contextlib.suppress(Exception):
             _claim(world)
     _flush()
@@ -243,7 +251,7 @@ def _end(code: int, text: Callable[[], str]) -> None:
         sys.stderr.write(f"\ndistarray: rank {rank} of {size} ends the job: {_separated(words)}\n")
     _flush()
     time.sleep(_DRAIN)
-    _abort(world, code)
+    abort(world, code)
 
 
 def _separated(words: str) -> str:
@@ -279,6 +287,14 @@ def _flush() -> None:
             stream.flush()
 
 
-def _abort(world: "MPI.Comm", code: int) -> None:
-    """Call MPI_Abort with a nonzero status that fits into a byte."""
-    world.Abort(code & 0xFF or 1)
+def abort(comm: "MPI.Comm", code: int) -> None:
+    """End the job with a nonzero status that fits into a byte; MPI's own words are not printed.
+
+    What there is to say has been said by then. MPICH writes its line from this process.
+    """
+    _flush()
+    with contextlib.suppress(OSError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 2)
+        os.close(null)
+    comm.Abort(code & 0xFF or 1)

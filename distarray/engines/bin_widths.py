@@ -70,7 +70,7 @@ def _stone(x: DistArray, limits: Limits) -> Any:
     best = min(range(1, most + 1), key=error)
     if best == most:
         warnings.warn(
-            "The number of bins estimated may be suboptimal.", RuntimeWarning, stacklevel=5
+            "The number of bins estimated may be suboptimal.", RuntimeWarning, stacklevel=1
         )
     return spread / best
 

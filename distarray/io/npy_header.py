@@ -116,13 +116,13 @@ def header_bytes(shape: Shape, fortran: bool, dtype: DType) -> bytes:
         warnings.warn(
             "Stored array in format 3.0. It can only be read by NumPy >= 1.17",
             UserWarning,
-            stacklevel=4,
+            stacklevel=1,
         )
         return _third_version(words)
     warnings.warn(
         "Stored array in format 2.0. It can only be read by NumPy >= 1.9",
         UserWarning,
-        stacklevel=4,
+        stacklevel=1,
     )
     return made.getvalue()
 

@@ -71,7 +71,7 @@ def cov(
         weights = frequencies * analytic
     mean, factor = _moments(x, weights, analytic, ddof)
     if factor <= 0:
-        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
+        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=1)
         factor = 0.0
     x = x - mean[:, None]
     other = x if weights is None else x * weights

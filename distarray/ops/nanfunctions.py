@@ -106,7 +106,7 @@ def _extreme(
     block = result.block if isinstance(result, DistArray) else result
     kind = getattr(block, "dtype", np.dtype(object)).kind  # a Python object is no array
     if kind in "fcmM" and np.isnan(block).any():
-        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
+        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=1)
     return result
 
 
@@ -242,7 +242,7 @@ def _variance(
         freedom = to_layout(count, total.layout).block - ddof
         result = statistics.divided(total, freedom)
     if np.any(freedom <= 0) and x.mesh.coords is not None:
-        warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=4)
+        warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=1)
         part = np.where(freedom <= 0, result.dtype.type(np.nan), result.block)
         result = result.computed(part)
     return result

@@ -249,7 +249,7 @@ def polyfit(
     found = (found.T / scale).T
     if int(rank) != order and not full:
         text = "Polyfit may be poorly conditioned"
-        warnings.warn(text, np.exceptions.RankWarning, stacklevel=3)
+        warnings.warn(text, np.exceptions.RankWarning, stacklevel=1)
     if full:
         return found, residuals, rank, values, rcond
     return (found, _covariance(left, scale, residuals, fitted, cov)) if cov else found

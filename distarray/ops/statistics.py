@@ -198,7 +198,7 @@ def warn_if(count: DistArray | np.intp, limit: float, text: str) -> None:
         return
     block = count.block if isinstance(count, DistArray) else count
     if block <= limit if block.ndim == 0 else np.any(block <= limit):
-        warnings.warn(text, RuntimeWarning, stacklevel=4)
+        warnings.warn(text, RuntimeWarning, stacklevel=1)
 
 
 def divided(total: DistArray, count: DistArray | np.intp) -> DistArray:

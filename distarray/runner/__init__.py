@@ -4,7 +4,8 @@
 let rank 0 alone change the file system, ``output`` lets rank 0 alone write and read the standard
 streams, ``alike`` and ``chance`` give all ranks one clock and the same random numbers. ``turns``,
 ``pools``, ``locks``, ``children``, ``commands`` and ``jobs`` are about threads and processes.
-``ending`` ends all ranks with one status, and ``main`` reads the command line.
+``ending`` ends all ranks with one status, ``tracebacks`` folds frames, ``console`` is the prompt,
+and ``main`` reads the command line.
 """
 
 #: Its functions stand for those that the program calls (see :mod:`distarray.comm.waits.stacks`).

@@ -2,20 +2,17 @@
 
 import re
 import sys
-import traceback
 from dataclasses import dataclass
-from pathlib import Path
 
 from distarray.comm.waits.watch import elsewhere
-from distarray.config import config
 from distarray.runner.answers import Answers
 from distarray.runner.talk import Line
+from distarray.runner.tracebacks import written
 
-__all__ = ["Outcome", "conclude"]
+__all__ = ["Outcome", "conclude", "meet"]
 
 #: How long a rank that has failed waits for the others to fail too (s).
 PATIENCE = 4.0
-_HERE = str(Path(__file__).resolve().parent)
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 #: Libraries that write files past what the runner watches, as a traceback names them.
 _WRITERS = re.compile(r"\b(h5py|netCDF4|sqlite3|zarr)\b")
@@ -25,12 +22,14 @@ _WRITERS = re.compile(r"\b(h5py|netCDF4|sqlite3|zarr)\b")
 class Outcome:
     """How the program ended on one rank: its exit status, and the text for standard error.
 
-    `warned` has this rank's warnings; only rank 0 has shown its own.
+    `warned` has this rank's warnings; only rank 0 has shown its own. `ends` says that a statement
+    at the prompt ends the job.
     """
 
     code: int = 0
     text: str = ""
     warned: tuple[str, ...] = ()
+    ends: bool = False
 
     @classmethod
     def of(cls, error: BaseException | None) -> "Outcome":
@@ -39,7 +38,7 @@ class Outcome:
             return cls()
         if not isinstance(error, SystemExit):
             code = 130 if isinstance(error, KeyboardInterrupt) else 1
-            return cls(code, traceback_of(error))
+            return cls(code, written(error) + elsewhere(error))
         if error.code is None or isinstance(error.code, int):
             return cls((error.code or 0) & 0xFF)
         return cls(1, f"{error.code}\n")
@@ -50,29 +49,25 @@ class Outcome:
         return self.code, _ADDRESS.sub("0x", self.text)
 
 
-def traceback_of(error: BaseException) -> str:
-    """The traceback, without the frames of the runner."""
-    config.print_gathered = False  # a message must not wait for ranks that did not fail
-    report = traceback.TracebackException.from_exception(error)
-    _cut(report, set())
-    return "".join(report.format()) + elsewhere(error)
-
-
-def _cut(report: traceback.TracebackException, seen: set[int]) -> None:
-    if id(report) in seen:
-        return
-    seen.add(id(report))
-    frames = [frame for frame in report.stack or () if not frame.filename.startswith(_HERE)]
-    stack = traceback.StackSummary.from_list(frames)
-    report.stack = stack if frames else None  # type: ignore[assignment]  # None: no header
-    related = [report.__cause__, report.__context__, *(getattr(report, "exceptions", None) or ())]
-    for other in related:
-        if other is not None:
-            _cut(other, seen)
-
-
 def conclude(line: Line, answers: Answers, outcome: Outcome) -> int:
     """End as all ranks end together, or end them all.
+
+    Returns
+    -------
+    int
+        The exit status of the job.
+
+    See Also
+    --------
+    meet : has the parameters, and what comes of a rank that fails alone.
+    """
+    outcomes = meet(line, answers, outcome)
+    line.barrier()  # a launcher may end the job as soon as one rank has left with a status
+    return next((o.code for o in outcomes if o.code), 0)
+
+
+def meet(line: Line, answers: Answers, outcome: Outcome) -> list[Outcome]:
+    """Let rank 0 print what the ranks have to say after the same piece of the program.
 
     Parameters
     ----------
@@ -85,9 +80,9 @@ def conclude(line: Line, answers: Answers, outcome: Outcome) -> int:
 
     Returns
     -------
-    int
-        The exit status of the job. When this rank failed and another does not come to its end
-        soon, this does not return: it prints the traceback and aborts the job.
+    list of Outcome
+        Those of all ranks. When this rank failed and another does not come to its end soon, this
+        does not return: it prints the traceback and aborts the job.
     """
     failed = outcome.code != 0
     # Patience differs, so that of several ranks that failed differently only the first one prints.
@@ -100,8 +95,7 @@ def conclude(line: Line, answers: Answers, outcome: Outcome) -> int:
     answers.finish(line)
     if line.rank == 0:
         _say(_unheard(outcomes) + _summary(outcomes))
-    line.barrier()  # a launcher may end the job as soon as one rank has left with a status
-    return next((o.code for o in outcomes if o.code), 0)
+    return outcomes
 
 
 def _unheard(outcomes: list[Outcome]) -> str:

@@ -28,9 +28,11 @@ from distarray.runner import (
     output,
     pools,
     step,
+    tracebacks,
     turns,
 )
 from distarray.runner.answers import Answers
+from distarray.runner.console import Console
 from distarray.runner.disk import Disk
 from distarray.runner.ending import Outcome, conclude
 from distarray.runner.files import FILES
@@ -41,6 +43,7 @@ __all__ = ["HELP", "Program", "main", "parse"]
 
 HELP = """\
 usage: mpiexec -n P python -m distarray [options] script.py [arguments]
+       mpiexec -n P python -m distarray -i
        mpiexec -n P python -m distarray [options] -m module [arguments]
        mpiexec -n P python -m distarray [options] -c "code" [arguments]
 
@@ -72,6 +75,8 @@ where they are handed a distributed one.
 options:
   -h, --help         this text
   -V, --version      the version
+  -i                 afterwards, or without a program, a prompt: rank 0 reads, all ranks execute
+  --full-traceback   show this library's own frames in tracebacks, which are folded otherwise
   --coverage         how many of NumPy's functions are distributed, composed of such, or fall back
   --array-api        compare with the array API standard (needs array-api-strict), on all ranks
 
@@ -83,11 +88,21 @@ ranks, DISTARRAY_REPLICATE_BELOW=bytes for the size below which arrays are repli
 
 @dataclass(frozen=True)
 class Program:
-    """The program to run: a script's path, a module's name or code, and its arguments."""
+    """The program to run: a script's path, a module's name or code, and its arguments.
+
+    Its kind is "prompt" where there is none. `prompts` asks for a prompt afterwards, `full` for
+    tracebacks with the frames of this library.
+    """
 
     kind: str
     target: str
     arguments: tuple[str, ...] = ()
+    prompts: bool = False
+    full: bool = False
+
+
+#: Options that may come before the program.
+_FLAGS = {"-i": "prompts", "--full-traceback": "full"}
 
 
 def parse(arguments: Sequence[str]) -> Program | str:
@@ -98,6 +113,15 @@ def parse(arguments: Sequence[str]) -> Program | str:
     ValueError
         If it names no program that can be run.
     """
+    count = next((i for i, x in enumerate(arguments) if x not in _FLAGS), len(arguments))
+    flags: dict[str, Any] = {_FLAGS[name]: True for name in arguments[:count]}
+    if "prompts" in flags and count == len(arguments):
+        return replace(Program("prompt", ""), **flags)
+    found = _parse_program(arguments[count:])
+    return replace(found, **flags) if isinstance(found, Program) else found
+
+
+def _parse_program(arguments: Sequence[str]) -> Program | str:
     if not arguments or arguments[0] in ("-h", "--help"):
         return HELP
     first, rest = arguments[0], tuple(arguments[1:])
@@ -150,9 +174,10 @@ def run(program: Program) -> int:
     outcome = Outcome()
     try:
         _prepare(program)
+        tracebacks.install(program.full)
         _share(line, answers)
         config.print_gathered = True
-        _execute(program)
+        _execute(program, ending, answers)
         pools.finish()
         _finish()
     except BaseException as error:
@@ -203,6 +228,8 @@ def _prepare(program: Program) -> None:
     first = os.getcwd()
     if program.kind == "-c":
         sys.argv[0], first = "-c", ""
+    elif program.kind == "prompt":
+        first = ""
     elif program.kind == "script":
         target = Path(program.target)
         first = str((target if target.is_dir() else target.parent).resolve())
@@ -210,8 +237,20 @@ def _prepare(program: Program) -> None:
         sys.path[0] = first
 
 
-def _execute(program: Program) -> None:
-    """Run the program as ``__main__``."""
+def _execute(program: Program, ending: Line, answers: Answers) -> None:
+    """Run the program as ``__main__``, and then what is typed."""
+    names = _new_module(program)
+    if not program.prompts:
+        exec(_code(program, names), names)
+        return
+    console = Console(names, ending, answers)
+    if program.kind != "prompt":
+        console.attempt(lambda: exec(_code(program, names), names), ends=False)
+    console.run(banner=program.kind == "prompt")
+
+
+def _new_module(program: Program) -> dict[str, Any]:
+    """The names of a new ``__main__``; numpy in it and beside it is distarray.numpy."""
     home = Path.cwd()
     package = None
     if program.kind == "script":
@@ -224,7 +263,7 @@ def _execute(program: Program) -> None:
     sys.modules["__main__"] = module
     names = module.__dict__
     names["__builtins__"] = imports.program_builtins
-    exec(_code(program, names), names)
+    return names
 
 
 def _code(program: Program, names: dict[str, Any]) -> CodeType:

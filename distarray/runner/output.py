@@ -82,6 +82,8 @@ class SharedInput(io.RawIOBase):
         super().__init__()
         self._talk = talk
         self._descriptor = descriptor
+        #: What ranks do until rank 0 has read; at a prompt they sleep, and nobody calls it a wait.
+        self.before: Callable[[], object] = lambda: None
 
     def readable(self) -> bool:
         """Yes."""
@@ -97,6 +99,8 @@ class SharedInput(io.RawIOBase):
                 read = os.read(self._descriptor, len(view))
             except OSError as error:
                 read = error
+        if not child:
+            self.before()
         read = read if child else self._talk.broadcast_object(read, 0)
         if isinstance(read, OSError):
             raise read

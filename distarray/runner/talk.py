@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import monotonic, sleep  # as they are: the program's own are replaced
 from typing import Any, TypeVar
 
-from distarray.comm import calls
+from distarray.comm import calls, hooks
 from distarray.comm.mesh import default_mesh
 from distarray.comm.waits import watch
 from distarray.runner.answers import Answers
@@ -67,7 +67,7 @@ class Line:
 
     def abort(self, code: int) -> None:
         """End the job."""
-        self._comm.Abort(code)
+        hooks.abort(self._comm, code)
 
 
 def open_answers() -> Answers:

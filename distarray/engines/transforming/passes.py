@@ -133,7 +133,7 @@ def _shape_and_axes(
 
 def _warn(text: str) -> None:
     """Warn of a deprecated call, at the caller's line."""
-    warnings.warn(text, DeprecationWarning, stacklevel=6)
+    warnings.warn(text, DeprecationWarning, stacklevel=1)
 
 
 def _request(

@@ -148,7 +148,7 @@ def _check_components(first: int, second: int) -> None:
         warnings.simplefilter("always")
         np.cross(np.zeros(first), np.zeros(second))
     for warning in said:
-        warnings.warn(str(warning.message), warning.category, stacklevel=5)
+        warnings.warn(str(warning.message), warning.category, stacklevel=1)
 
 
 def _last(x: DistArray, axis: int) -> DistArray:

@@ -82,10 +82,10 @@ def _checked(mode: str) -> str:
             "The 'full' option is deprecated in favor of 'reduced'.\n"
             "For backward compatibility let mode default."
         )
-        warnings.warn(text, DeprecationWarning, stacklevel=5)
+        warnings.warn(text, DeprecationWarning, stacklevel=1)
         return "reduced"
     if mode in ("e", "economic"):
-        warnings.warn("The 'economic' option is deprecated.", DeprecationWarning, stacklevel=5)
+        warnings.warn("The 'economic' option is deprecated.", DeprecationWarning, stacklevel=1)
         return "economic"
     raise ValueError(f"Unrecognized mode '{mode}'")
 

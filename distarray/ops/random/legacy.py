@@ -149,7 +149,7 @@ class RandomState(Continuous, Discrete, Vectors):
         warnings.warn(
             f"This function is deprecated. Please call randint({low}, {high} + 1) instead",
             DeprecationWarning,
-            stacklevel=2,
+            stacklevel=1,
         )
         return self._generator.integers(low, high, size, endpoint=True)
 

@@ -1,0 +1,80 @@
+"""Warnings name the user's line, and come once per line of the user's.
+
+NumPy's C code gives a warning the line of the Python frame that has called it, which is one of this
+library's; `warnings.warn` counts frames, of which each way to a function has its own number. So all
+warnings are first raised where they arise, and moved when they are about to be shown: what has not
+warned pays nothing. Moving is raising once more, with the user's file, line and module, so that the
+user's filters decide and the register of the user's module says what has been shown already.
+"""
+
+import sys
+import warnings
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from distarray.comm.user_lines import is_house
+
+__all__ = ["install"]
+
+_HOME = str(Path(__file__).resolve().parent.parent)
+_REGISTER = "__warningregistry__"
+_show: Any = None
+
+
+def install() -> None:
+    """Move warnings from now on; once."""
+    global _show
+    if _show is not None or not hasattr(warnings, "_showwarnmsg"):
+        return
+    _show, warnings._showwarnmsg = warnings._showwarnmsg, _move_or_show
+    # Before a filter that goes by the module has seen the user's, ours must not be dropped.
+    warnings.filterwarnings("default", module=rf"{__name__.partition('.')[0]}(\.|\Z)")
+
+
+def _move_or_show(said: warnings.WarningMessage) -> None:
+    """Take the place of ``warnings._showwarnmsg``, which C code calls for what is to be shown."""
+    origin, user = _way(said.filename, sys._getframe(1))
+    if origin is None or user is None:
+        _show(said)
+        return
+    _forget(said, origin)
+    names = user.f_globals
+    warnings.warn_explicit(
+        said.message,
+        said.category,
+        user.f_code.co_filename,
+        user.f_lineno,
+        names.get("__name__") or "<string>",
+        names.setdefault(_REGISTER, {}),
+        source=said.source,
+    )
+
+
+def _way(path: str, frame: FrameType | None) -> tuple[FrameType | None, FrameType | None]:
+    """The frame that a warning names, and the user's that has called it by way of this library.
+
+    The second one is None if the warning names a line of the user's, or of a library that the
+    user has called without us.
+    """
+    while frame is not None and frame.f_code.co_filename != path:
+        frame = frame.f_back
+    origin, ours = frame, False
+    while frame is not None and (is_house(frame) or _is_ours(frame)):
+        ours = ours or _is_ours(frame)
+        frame = frame.f_back
+    return origin, frame if ours else None
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_HOME)
+
+
+def _forget(said: warnings.WarningMessage, origin: FrameType) -> None:
+    """Let the next warning of the same line through: it may be for another line of the user's."""
+    if _is_ours(origin):
+        origin.f_globals[_REGISTER] = None  # Python writes nothing down then
+        return
+    register = origin.f_globals.get(_REGISTER)
+    if register:
+        register.pop((str(said.message), said.category, said.lineno), None)

@@ -1,0 +1,89 @@
+"""Tracebacks as the runner prints them: the program's frames, and this library's in one line."""
+
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from distarray.comm import hooks
+from distarray.config import config
+
+__all__ = ["install", "written"]
+
+_RUNNER = str(Path(__file__).resolve().parent)
+_HOME = str(Path(__file__).resolve().parent.parent)
+#: Modules between the program and what it calls are folded with ours, where they touch them.
+_BETWEEN = ("numpy", "contextlib.py", "functools.py", "threading.py")
+_full = False
+
+
+def install(full: bool) -> None:
+    """Have the tracebacks of this job folded, of those in threads too; `full` shows all frames."""
+    global _full
+    _full = full
+    hooks.written = written
+
+
+def written(error: BaseException, tb: TracebackType | None = None) -> str:
+    """The traceback of an error, without the runner's frames."""
+    config.print_gathered = False  # a message must not wait for ranks that did not fail
+    report = traceback.TracebackException(type(error), error, tb or error.__traceback__)
+    _cut(report, set())
+    return "".join(report.format())
+
+
+def _cut(report: traceback.TracebackException, seen: set[int]) -> None:
+    if id(report) in seen:
+        return
+    seen.add(id(report))
+    frames = [frame for frame in report.stack or () if not frame.filename.startswith(_RUNNER)]
+    report.stack = _Stack(frames if _full else _folded(frames))
+    if not frames:
+        report.stack = None  # type: ignore[assignment]  # no header then
+    related = [report.__cause__, report.__context__, *(getattr(report, "exceptions", None) or ())]
+    for other in related:
+        if other is not None:
+            _cut(other, seen)
+
+
+class _Fold(traceback.FrameSummary):
+    """Frames that are not shown; their number is the line number."""
+
+
+class _Stack(traceback.StackSummary):
+    """Frames, of which some stand for several that are not shown."""
+
+    def format_frame_summary(self, frame_summary: traceback.FrameSummary, **style: Any) -> str:
+        """The lines of a frame."""
+        if not isinstance(frame_summary, _Fold):
+            return super().format_frame_summary(frame_summary, **style)
+        count = frame_summary.lineno
+        return (
+            f"  ... {count} frame{'s' * (count != 1)} inside distarray "
+            "(--full-traceback shows them)\n"
+        )
+
+
+def _folded(frames: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    """The frames with each run of this library's as one; all of them if there are no others."""
+    shown: list[traceback.FrameSummary] = []
+    run: list[traceback.FrameSummary] = []
+    for frame in frames:
+        if _passes_on(frame.filename):
+            run.append(frame)
+        else:
+            shown += [*_one(run), frame]
+            run = []
+    return [*shown, *_one(run)] if shown else frames
+
+
+def _one(run: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    """A run of frames folded, if any of them is ours."""
+    if any(frame.filename.startswith(_HOME) for frame in run):
+        return [_Fold("<distarray>", len(run), "", line="")]
+    return run
+
+
+def _passes_on(path: str) -> bool:
+    parts = Path(path).parts
+    return path.startswith(_HOME) or any(part in _BETWEEN for part in parts)
