@@ -61,6 +61,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what has been run by an earlier job, and what is not meant to pass."""
+    bare = {item.module.__name__ for item in items if not rebinding.is_rebound(item.module)}
+    if bare and PLAIN not in os.environ:
+        raise pytest.UsageError(f"not rebound: {bare}")
     done = {
         json.loads(line)["test"]
         for line in (Path(os.environ[RECORD]) / "record").read_text().splitlines()

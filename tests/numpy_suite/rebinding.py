@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +25,7 @@ import distarray
 import distarray.numpy
 
 _real_import = builtins.__import__
+HOME = Path(numpy.__file__).parent
 _TESTS = re.compile(r"numpy\.([\w.]+\.)?tests\.test_\w+")
 #: Assertions about calls.
 _CALLING = re.compile("assert_(raises|warns|no_)")
@@ -142,12 +144,25 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not _TESTS.fullmatch(fullname):
+        if not fullname.rpartition(".")[2].startswith("test_"):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.origin is not None:
-            spec.loader = _Loader(fullname, spec.origin)
+        if spec is None or spec.origin is None or not is_test(Path(spec.origin)):
+            return None
+        spec.loader = _Loader(fullname, spec.origin)
         return spec
+
+
+def is_test(path: Path) -> bool:
+    """Whether a file is one of NumPy's tests; some of their directories are no packages."""
+    return HOME in path.parents and path.parent.name == "tests"
+
+
+def is_rebound(module: ModuleType) -> bool:
+    """Whether a test file has got its names from here."""
+    return isinstance(module.__dict__["__builtins__"], dict) and (
+        module.__dict__["__builtins__"].get("__import__") is rebound_import
+    )
 
 
 def install() -> None:
