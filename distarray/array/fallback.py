@@ -35,6 +35,13 @@ def _arrays(value: Any) -> Iterator[DistArray]:
         yield from _arrays(list(value.values()))
 
 
+#: Functions of NumPy's that write to an argument: where it stands, and its name.
+_WRITING = {
+    "numpy.lib.recfunctions.assign_fields_by_name": (0, "dst"),
+    "numpy.lib.recfunctions.recursive_fill_fields": (1, "output"),
+}
+
+
 def _name(function: Callable[..., Any]) -> str:
     module = getattr(function, "__module__", None) or "numpy"
     return f"{module}.{getattr(function, '__name__', function)}"
@@ -74,11 +81,17 @@ def _called(
     """What NumPy gives for the arrays' copies, distributed again."""
     mesh = common_mesh(*arrays)
     result = function(*_replaced(args, copies), **_replaced(kwargs, copies))
-    for out in _arrays(kwargs.get("out")):
+    for out in _arrays([kwargs.get("out"), _written(function, args, kwargs)]):
         if copies[id(out)] is not out.block:
             out[...] = copies[id(out)]
     originals = {id(copies[id(x)]): x for x in arrays}
     return _distributed(result, mesh, originals)
+
+
+def _written(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The argument that a function writes to, besides `out`; None if there is none."""
+    position, name = _WRITING.get(_name(function), (0, ""))
+    return kwargs.get(name) if len(args) <= position or not name else args[position]
 
 
 def _refuse_or_warn(function: Callable[..., Any], arrays: list[DistArray], nbytes: int) -> None:

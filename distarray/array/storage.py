@@ -21,11 +21,12 @@ import numpy as np
 
 from distarray.array.base import Base
 from distarray.layout import Cut, Fold, Interval, Layout
-from distarray.typing import Array, DTypeLike
+from distarray.typing import Array, DType, DTypeLike
 
 __all__ = [
     "can_merge",
     "is_contiguous",
+    "cast_type",
     "is_natural",
     "natural",
     "owns_memory",
@@ -74,6 +75,13 @@ def is_contiguous(x: Base, order: str, everywhere: bool = True) -> bool:
     return _decided(x, _of_contiguity(block, layout, order), dims, inner, everywhere)
 
 
+def cast_type(dtype: DTypeLike) -> DType:
+    """The data type to cast to; of a class the instance whose size the cast finds."""
+    if isinstance(dtype, type) and issubclass(dtype, np.dtype):
+        return np.dtype(dtype.type) if dtype.type is not str else dtype()
+    return np.dtype(dtype)
+
+
 def suits(x: Base, dtype: DTypeLike, order: str) -> bool:
     """Whether an array is of a data type already, and stored in an order: "C", "F", or any ("K").
 
@@ -84,7 +92,7 @@ def suits(x: Base, dtype: DTypeLike, order: str) -> bool:
     As :func:`is_contiguous` for the orders "C" and "F"; else none.
     """
     own = x.block.dtype
-    kind = own if dtype is None else np.dtype(dtype)
+    kind = own if dtype is None else cast_type(dtype)
     if kind != own and kind.type is own.type:
         kind = np.empty(0, own).astype(kind).dtype  # text of any length, dates of any unit
     if kind != own or isinstance(x.block, np.generic):

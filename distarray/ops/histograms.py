@@ -189,6 +189,8 @@ def histogramdd(
     listed = _edges(coordinates, bins, range)
     edges = [as_distarray(edge, mesh) for edge in listed]
     operands = [*coordinates] if weights is None else [*coordinates, weights]
+    if np.ndim(operands[-1]) == 1 and np.shape(operands[-1]) != operands[0].shape:
+        raise ValueError("The weights and list don't have the same length.")
     found, layout, mesh = prepare(*operands)
     points = found[: len(coordinates)]
     weighed = found[-1] if weights is not None else None

@@ -45,6 +45,7 @@ def arange(
     ----
     No message; the memory of this rank's block, for dates that of the whole array.
     """
+    is_length = stop is None
     if stop is None:
         if start is None:
             raise TypeError("arange() requires stop to be specified.")
@@ -54,7 +55,7 @@ def arange(
     found = _arange_dtype(first, last, by) if dtype is None else np.dtype(dtype)
     if found.kind not in "iufcb":  # dates and objects have arithmetic of their own
         given = (first, last) if step is None else (first, last, by)
-        values = _arange(*given, dtype=dtype)
+        values = _arange(*(given[1:2] if is_length and step is None else given), dtype=dtype)
         _, mesh = place(values.shape, values.dtype, mesh, placements, device, like)
         return distribute(values, mesh, placements, src=None)
     extent = _arange_length(first, last, by, found.kind == "c")
@@ -142,7 +143,8 @@ def _float_range(ends: Array, low: int, high: int) -> Any:
 
 def positions(low: int, high: int, dtype: DTypeLike) -> Any:
     """``numpy.arange(n, dtype=dtype)[low:high]``, without making the rest."""
-    exact = high <= 1 << 53  # as float64, from which it takes one rounding to any other
+    dtype = np.dtype(dtype)
+    exact = high <= 1 << 53 and dtype.kind != "O"  # as float64, one rounding away from any other
     values = np.arange(float(low), float(high)) if exact else np.arange(low, high)
     return values.astype(dtype, copy=False)
 

@@ -80,28 +80,34 @@ class Facade(ModuleType):
     """A module of NumPy's as the test files see it."""
 
     def __init__(self, real: ModuleType, ours: ModuleType | None = None) -> None:
-        vars(self).update(
+        own = object.__getattribute__(self, "__dict__")
+        own.update(
             __name__=real.__name__, __doc__=real.__doc__, _real=real, _ours=ours or real
         )
         for name in ("__path__", "__file__"):
             if hasattr(real, name):
-                vars(self)[name] = getattr(real, name)
+                own[name] = getattr(real, name)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__dict__":  # some tests look through all ufuncs of a module
+            return {name: getattr(self, name) for name in dir(self)}
+        return super().__getattribute__(name)
 
     def __getattr__(self, name: str) -> Any:
-        own = vars(self)
+        own = object.__getattribute__(self, "__dict__")
         value = getattr(own["_ours"], name, own)
         if value is own:
             value = getattr(own["_real"], name)
         return translated(value)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(vars(self)["_real"], name, value)
+        setattr(self._real, name, value)
 
     def __delattr__(self, name: str) -> None:
-        delattr(vars(self)["_real"], name)
+        delattr(self._real, name)
 
     def __dir__(self) -> list[str]:
-        return dir(vars(self)["_real"])
+        return dir(self._real)
 
 
 _facades: dict[str, Facade] = {}
