@@ -146,6 +146,8 @@ def _replaced(value: Any, copies: dict[int, Any]) -> Any:
 def _distributed(value: Any, mesh: DeviceMesh, originals: dict[int, DistArray]) -> Any:
     if id(value) in originals:
         return originals[id(value)]
+    if isinstance(value, np.ndarray) and type(value) is not np.ndarray:
+        return value  # a mask, say, would be lost
     if isinstance(value, (np.ndarray, np.generic)):
         layout = Layout.replicated(value.shape, mesh.shape)
         if value.dtype.hasobject:

@@ -254,6 +254,8 @@ def _edges_along(x: DistArray, bins: int | ArrayLike, limit: _Range | None) -> A
     low, high = _limits(x, limit)
     if low > high:
         raise ValueError("max must be larger than min in range parameter.")
+    if not np.isfinite(low - high):
+        raise ValueError(f"supplied range of [{low}, {high}] is not finite")
     if low == high:
         low, high = low - 0.5, high + 0.5
     return np.linspace(low, high, operator.index(given) + 1)
