@@ -54,8 +54,8 @@ def arange(
     first, last, by = plain(start), plain(stop), 1 if step is None else plain(step)
     found = _arange_dtype(first, last, by) if dtype is None else np.dtype(dtype)
     if found.kind not in "iufcb":  # dates and objects have arithmetic of their own
-        given = (first, last) if step is None else (first, last, by)
-        values = _arange(*(given[1:2] if is_length and step is None else given), dtype=dtype)
+        given = _as_given(first, last, step, is_length)
+        values = _arange(*given, dtype=dtype)
         _, mesh = place(values.shape, values.dtype, mesh, placements, device, like)
         return distribute(values, mesh, placements, src=None)
     extent = _arange_length(first, last, by, found.kind == "c")
@@ -74,6 +74,13 @@ def arange(
         return made.asarray(_arange_block(ends, low, high))
 
     return from_section(block, layout, mesh)
+
+
+def _as_given(first: Any, last: Any, step: Any, is_length: bool) -> tuple[Any, ...]:
+    """The arguments of a range as the program gave them: dates have no range to an end alone."""
+    if step is not None:
+        return first, last, plain(step)
+    return (last,) if is_length else (first, last)
 
 
 def _arange_dtype(*values: ArrayLike) -> DType:

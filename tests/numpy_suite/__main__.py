@@ -98,7 +98,7 @@ def run_file(file: str, ranks: int, options: argparse.Namespace) -> Outcomes:
         )
         if status in (0, 1, 5):
             break
-        if status != PARTED and not close(place, status):
+        if not close(place, status) and status != PARTED:
             said = re.sub(r"\s+", " ", said[-800:])
             if len(outcomes(place)) == before:
                 break

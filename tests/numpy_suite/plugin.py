@@ -8,6 +8,7 @@ and the launcher starts another one with the tests that are left.
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
@@ -43,8 +44,7 @@ class Step:
     def directory(self) -> Path:
         """A new directory, the same on all ranks."""
         self.number += 1
-        path = Path(_world.bcast(tempfile.mkdtemp(dir=self.place) if not _world.rank else None))
-        return path
+        return Path(_world.bcast(tempfile.mkdtemp(dir=self.place) if not _world.rank else None))
 
 
 _step: list[Step] = []
@@ -90,6 +90,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Any:
     step.outcome = ("passed", "")
     step.say(test=item.nodeid, came="begun")
     result = yield
+    meet()
     all_came = _world.allgather(step.outcome)
     worst = next((came for came in all_came if came[0] == "failed"), all_came[0])
     alike = len({came for came, _ in all_came}) == 1
@@ -100,6 +101,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Any:
     return result
 
 
+def meet() -> None:
+    """Wait for all ranks; not for ever, since one may wait for another in the test itself."""
+    here, until = _world.Ibarrier(), time.monotonic() + PATIENCE
+    while not here.Test():
+        if time.monotonic() > until:
+            _world.Abort(PARTED)
+        time.sleep(0.0002)
+
+
+#: Seconds that a rank waits at the end of a test for those that are still in it.
+PATIENCE = 40.0
 #: Exit status of a job whose ranks have parted.
 PARTED = 77
 

@@ -81,9 +81,7 @@ class Facade(ModuleType):
 
     def __init__(self, real: ModuleType, ours: ModuleType | None = None) -> None:
         own = object.__getattribute__(self, "__dict__")
-        own.update(
-            __name__=real.__name__, __doc__=real.__doc__, _real=real, _ours=ours or real
-        )
+        own.update(__name__=real.__name__, __doc__=real.__doc__, _real=real, _ours=ours or real)
         for name in ("__path__", "__file__"):
             if hasattr(real, name):
                 own[name] = getattr(real, name)
