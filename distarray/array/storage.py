@@ -78,7 +78,9 @@ def is_contiguous(x: Base, order: str, everywhere: bool = True) -> bool:
 def cast_type(dtype: DTypeLike) -> DType:
     """The data type to cast to; of a class the instance whose size the cast finds."""
     if isinstance(dtype, type) and issubclass(dtype, np.dtype):
-        return np.dtype(dtype.type) if dtype.type is not str else dtype()
+        kind: Any = dtype
+        made: DType = kind() if kind.type is str else np.dtype(kind.type)
+        return made
     return np.dtype(dtype)
 
 
