@@ -27,6 +27,8 @@ from tests.numpy_suite.plugin import PARTED, PLAIN, RECORD, TESTS
 HOME = Path(numpy.__file__).parent
 #: Jobs that one file may need, each begun after a test that hung, died or parted the ranks.
 JOBS = 40
+#: How pytest ends when it has come to the last test.
+ENDED = (0, 1, 5)
 KINDS = ("passed", "failed", "left out", "skipped")
 Outcomes = dict[str, tuple[str, str]]
 
@@ -87,6 +89,7 @@ def run_file(file: str, ranks: int, options: argparse.Namespace) -> Outcomes:
     argv = [*find_mpiexec(), "-n", str(max(ranks, 1)), sys.executable, "-m", "pytest"]
     argv += ["-c", "/dev/null", f"--rootdir={HOME}", "-p", "tests.numpy_suite.plugin", "-q"]
     argv += ["--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", str(HOME / file)]
+    status: int | None = None
     said = ""
     for _ in range(JOBS):
         before = len(outcomes(place))
@@ -96,13 +99,15 @@ def run_file(file: str, ranks: int, options: argparse.Namespace) -> Outcomes:
             cwd=place,
             env=settings(options, ranks, place),
         )
-        if status in (0, 1, 5):
+        if status in ENDED:
             break
         if not close(place, status) and status != PARTED:
             said = re.sub(r"\s+", " ", said[-800:])
             if len(outcomes(place)) == before:
                 break
     found = outcomes(place)
+    if found and status not in ENDED:
+        found[f"{file}::the rest"] = "failed", f"has not run, status {status}: {said[-800:]}"
     shutil.rmtree(place, ignore_errors=True)
     return found or {file: ("failed", f"no test has run: {said[-800:]}")}
 
