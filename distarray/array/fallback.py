@@ -33,6 +33,13 @@ def _arrays(value: Any) -> Iterator[DistArray]:
         yield from _arrays(list(value.values()))
 
 
+#: Functions of NumPy's that write to an argument: where it stands, and its name.
+_WRITING = {
+    "numpy.lib.recfunctions.assign_fields_by_name": (0, "dst"),
+    "numpy.lib.recfunctions.recursive_fill_fields": (1, "output"),
+}
+
+
 def _name(function: Callable[..., Any]) -> str:
     module = getattr(function, "__module__", None) or "numpy"
     return f"{module}.{getattr(function, '__name__', function)}"
@@ -72,11 +79,17 @@ def _called(
     """What NumPy gives for the arrays' copies, distributed again."""
     mesh = common_mesh(*arrays)
     result = function(*_replaced(args, copies), **_replaced(kwargs, copies))
-    for out in _arrays(kwargs.get("out")):
+    for out in _arrays([kwargs.get("out"), _written(function, args, kwargs)]):
         if copies[id(out)] is not out.block:
             out[...] = copies[id(out)]
     originals = {id(copies[id(x)]): x for x in arrays}
     return _distributed(result, mesh, originals)
+
+
+def _written(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The argument that a function writes to, besides `out`; None if there is none."""
+    position, name = _WRITING.get(_name(function), (0, ""))
+    return kwargs.get(name) if len(args) <= position or not name else args[position]
 
 
 def _refuse_or_warn(function: Callable[..., Any], arrays: list[DistArray], nbytes: int) -> None:
@@ -123,6 +136,8 @@ def _replaced(value: Any, copies: dict[int, Any]) -> Any:
 def _distributed(value: Any, mesh: DeviceMesh, originals: dict[int, DistArray]) -> Any:
     if id(value) in originals:
         return originals[id(value)]
+    if isinstance(value, np.ndarray) and type(value) is not np.ndarray:
+        return value  # a mask, say, would be lost
     if isinstance(value, (np.ndarray, np.generic)):
         layout = Layout.replicated(value.shape, mesh.shape)
         if value.dtype.hasobject:

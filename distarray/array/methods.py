@@ -16,7 +16,7 @@ from distarray.array.ladder import call, is_free, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.reductions import Reductions
 from distarray.array.retyping import viewed, whole_block
-from distarray.array.storage import is_contiguous
+from distarray.array.storage import cast_type, is_contiguous
 from distarray.typing import ArrayLike, Axes, DTypeLike, Order, Out
 
 __all__ = ["Methods"]
@@ -116,9 +116,10 @@ class Methods(Reductions):
         """As :func:`numpy.compress`."""
         return call(np.compress, condition, self, axis=axis, out=out)
 
-    def choose(self, choices: Sequence[ArrayLike], out: Out = None, mode: str = "raise") -> Self:
-        """As :func:`numpy.choose`."""
-        return call(np.choose, self, choices, out=out, mode=mode)
+    def choose(self, *choices: Any, out: Out = None, mode: str = "raise") -> Self:
+        """As :func:`numpy.choose`; the choices may be arguments of their own."""
+        listed = choices[0] if len(choices) == 1 else choices
+        return call(np.choose, self, listed, out=out, mode=mode)
 
     def searchsorted(
         self, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None
@@ -189,11 +190,13 @@ class Methods(Reductions):
         """As :func:`numpy.round`."""
         return call(np.round, self, decimals=decimals, out=out)
 
-    def conj(self) -> Self:
-        """As :func:`numpy.conjugate`; the array itself if it is real."""
-        if self.block.dtype.kind != "c":
+    def conj(self, out: Out = None) -> Self:
+        """As :func:`numpy.conjugate`; the array itself if it is real and there is no `out`."""
+        if out is None and self.block.dtype.kind in "biuf":
             return self
-        return np.conjugate(self)  # type: ignore[call-overload]
+        if self.block.dtype.kind in "SUVMm":
+            raise TypeError("cannot conjugate non-numeric dtype")
+        return np.conjugate(self, out=out)  # type: ignore[call-overload]
 
     conjugate = conj
 
@@ -233,7 +236,7 @@ class Methods(Reductions):
         an integer where text is read, as a rank may find some that is no number; and with
         ``copy=False`` and an order, where a rank alone cannot say how the array is stored.
         """
-        how = np.dtype(dtype), order, casting, copy
+        how = cast_type(dtype), order, casting, copy
         if is_free(np.astype, self.layout):
             return cast(self, *how)
         return watched(np.astype, (self, *how), {}, cast, (self, *how))

@@ -16,9 +16,9 @@ from distarray.array.one_rank import is_alone
 from distarray.array.registry import Objects, Row, implements
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.layout import Fold, Layout, Placement
-from distarray.typing import ArrayLike, DTypeLike, Function
+from distarray.typing import ArrayLike, DType, DTypeLike, Function
 
-__all__ = ["MadeAlone", "Placements", "as_shape", "creates", "follow", "place", "plain"]
+__all__ = ["MadeAlone", "Placements", "as_dtype", "as_shape", "creates", "follow", "place", "plain"]
 
 Placements = Sequence[Placement] | Placement
 
@@ -96,6 +96,13 @@ def _is_bound(args: Iterable[Any], kwargs: dict[str, Any]) -> bool:
 
 def _placed(value: Any, mesh: DeviceMesh, placements: Placements | None) -> DistArray:
     return wrap(value, placed_layout(value.shape, value.dtype, mesh, placements), mesh)
+
+
+def as_dtype(dtype: DTypeLike) -> DType:
+    """The data type of a new array; a class of texts stands for texts of length 1."""
+    if isinstance(dtype, type) and issubclass(dtype, np.dtype):
+        return np.empty((), dtype).dtype
+    return np.dtype(dtype)
 
 
 def as_shape(shape: Any) -> tuple[int, ...]:

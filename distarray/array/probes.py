@@ -99,7 +99,7 @@ def check_shapes(arrays: Sequence[Any], outs: Sequence[Any]) -> None:
     """Raise what NumPy raises if results do not fit into the given arrays."""
     shapes = [x.shape if hasattr(x, "shape") else np.shape(x) for x in arrays]
     shape = broadcast_shapes(*shapes)
-    shape = broadcast_shapes(shape, *[out.shape for out in outs])  # one for all
+    shape = broadcast_shapes(*shapes, *[out.shape for out in outs])  # one for all
     for out in outs:
         if out.shape != shape:
             listed = " ".join([shape_text(each) for each in (*shapes, out.shape)])

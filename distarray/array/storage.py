@@ -21,13 +21,14 @@ import numpy as np
 
 from distarray.array.base import Base
 from distarray.layout import Cut, Fold, Interval, Layout
-from distarray.typing import Array, DTypeLike
+from distarray.typing import Array, DType, DTypeLike
 
 __all__ = [
     "can_merge",
     "common_order",
     "has_items_in_line",
     "is_contiguous",
+    "cast_type",
     "is_natural",
     "natural",
     "owns_memory",
@@ -102,6 +103,15 @@ def _of_items(block: Array, layout: Layout) -> int:
     return _HARDLY if near or block.strides[-1] != size else _MAYBE
 
 
+def cast_type(dtype: DTypeLike) -> DType:
+    """The data type to cast to; of a class the instance whose size the cast finds."""
+    if isinstance(dtype, type) and issubclass(dtype, np.dtype):
+        kind: Any = dtype
+        made: DType = kind() if kind.type is str else np.dtype(kind.type)
+        return made
+    return np.dtype(dtype)
+
+
 def suits(x: Base, dtype: DTypeLike, order: str) -> bool:
     """Whether an array is of a data type already, and stored in an order: "C", "F", or any ("K").
 
@@ -112,7 +122,7 @@ def suits(x: Base, dtype: DTypeLike, order: str) -> bool:
     As :func:`is_contiguous` for the orders "C" and "F"; else none.
     """
     own = x.block.dtype
-    kind = own if dtype is None else np.dtype(dtype)
+    kind = own if dtype is None else cast_type(dtype)
     if kind != own and kind.type is own.type:
         kind = np.empty(0, own).astype(kind).dtype  # text of any length, dates of any unit
     if kind != own or isinstance(x.block, np.generic):

@@ -72,6 +72,7 @@ class Archive(Mapping[str, DistArray]):
         self._source: str | NpzFile | None = (
             os.path.abspath(source) if isinstance(source, str) else source
         )
+        self._zip: ZipFile | None = None
         self._name = source if isinstance(source, str) else "object"
         self._rest = rest
         self._mesh, self._placements = mesh, placements
@@ -137,6 +138,20 @@ class Archive(Mapping[str, DistArray]):
             agreed(self._mesh.group, lambda: member.read(1))  # at the end: checks the checksum
             return x
 
+    @property
+    def zip(self) -> ZipFile | None:
+        """The archive as this rank has it open, for a path by itself; None once it is closed."""
+        if isinstance(self._source, str) and self._zip is None:
+            self._zip = ZipFile(self._source)
+        return self._source.zip if isinstance(self._source, NpzFile) else self._zip
+
+    @property
+    def fid(self) -> Any:
+        """The file under :attr:`zip`."""
+        if isinstance(self._source, NpzFile):
+            return self._source.fid
+        return None if self.zip is None else self.zip.fp
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.files)
 
@@ -159,6 +174,9 @@ class Archive(Mapping[str, DistArray]):
     def close(self) -> None:
         """Close the file."""
         source, self._source = self._source, None
+        opened, self._zip = self._zip, None
+        if opened is not None:
+            opened.close()
         if isinstance(source, NpzFile):
             source.close()
 

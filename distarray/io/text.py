@@ -357,7 +357,7 @@ def genfromtxt(
         "usemask": usemask, "max_rows": max_rows, "ndmin": ndmin,
     }  # fmt: skip
     whole = names is True or skip_footer or usemask or max_rows is not None or not invalid_raise
-    piecewise = not whole and dtype is not None and _has_known_columns(np.dtype(dtype), usecols)
+    piecewise = not whole and _has_known_columns(_known_type(dtype), usecols)
     call = "numpy.genfromtxt"
     origin = origin_of(call, fname, mesh, {**words, **rest, "placements": placements})
     if piecewise:
@@ -369,12 +369,22 @@ def genfromtxt(
     return values if usemask else spread(values, mesh, placements)
 
 
-def _has_known_columns(kind: DType, usecols: Columns) -> bool:
+def _known_type(dtype: DTypeLike) -> DType | None:
+    """The type of the columns; None if it is found in the text, or genfromtxt makes it."""
+    try:
+        return None if dtype is None else np.dtype(dtype)
+    except TypeError:  # a list of types
+        return None
+
+
+def _has_known_columns(kind: DType | None, usecols: Columns) -> bool:
     """Whether some lines alone tell the columns and their types.
 
     Columns without a field are dropped, and yet all lines must have as many of them. Negative
     numbers count from the end of the first line, which another rank may have.
     """
+    if kind is None:
+        return False
     counted = usecols is not None or kind.names is None
     return counted and not _is_open_kind(kind) and not _counts_from_the_end(usecols)
 

@@ -19,6 +19,7 @@ from distarray.array import DistArray, call, from_section, wrap
 from distarray.array.placing import (
     MadeAlone,
     Placements,
+    as_dtype,
     as_shape,
     creates,
     follow,
@@ -61,7 +62,7 @@ def empty(
     ----
     No message; the memory of this rank's block.
     """
-    shape, dtype = as_shape(shape), np.dtype(dtype)
+    shape, dtype = as_shape(shape), as_dtype(dtype)
     layout, mesh = place(shape, dtype, mesh, placements, device, like)
     return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), dtype, order), layout, mesh)
 
@@ -83,7 +84,7 @@ def zeros(
     ----
     No message; the memory of this rank's block.
     """
-    shape, dtype = as_shape(shape), np.dtype(dtype)
+    shape, dtype = as_shape(shape), as_dtype(dtype)
     layout, mesh = place(shape, dtype, mesh, placements, device, like)
     return wrap(mesh.xp.zeros(layout.local_shape(mesh.coords), dtype, order), layout, mesh)
 
@@ -105,7 +106,7 @@ def ones(
     ----
     No message; the memory of this rank's block.
     """
-    shape, dtype = as_shape(shape), np.dtype(dtype)
+    shape, dtype = as_shape(shape), as_dtype(dtype)
     layout, mesh = place(shape, dtype, mesh, placements, device, like)
     return wrap(mesh.xp.ones(layout.local_shape(mesh.coords), dtype, order), layout, mesh)
 
@@ -140,7 +141,7 @@ def full(
         dtype = (
             fill_value.dtype if isinstance(fill_value, DistArray) else np.asarray(fill_value).dtype
         )
-    dtype = np.dtype(dtype)
+    dtype = as_dtype(dtype)
     layout, mesh = place(shape, dtype, mesh, placements, device, like)
     local = layout.local_shape(mesh.coords)
     if not isinstance(fill_value, DistArray) and np.ndim(fill_value) == 0:

@@ -270,6 +270,7 @@ def isneginf(x: ArrayLike, out: UfuncOut = None) -> Any:
     ----
     No message, unless `out` is distributed otherwise than `x`.
     """
+    _check_signs(x, out)
     return _blockwise(np.isneginf, [x], out)
 
 
@@ -281,7 +282,14 @@ def isposinf(x: ArrayLike, out: UfuncOut = None) -> Any:
     ----
     No message, unless `out` is distributed otherwise than `x`.
     """
+    _check_signs(x, out)
     return _blockwise(np.isposinf, [x], out)
+
+
+def _check_signs(x: ArrayLike, out: UfuncOut) -> None:
+    """Raise what NumPy raises for another shape: it combines two conditions on `x`."""
+    if out is not None:
+        check_shapes([x, x], out if isinstance(out, tuple) else (out,))
 
 
 @implements(np.sinc, at=True)

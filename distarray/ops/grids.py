@@ -25,7 +25,7 @@ from distarray.layout import Cut, Layout
 from distarray.ops.creation import ones, tri
 from distarray.ops.ranges import arange, positions
 from distarray.plan import propagate, restrict
-from distarray.typing import ArrayLike, DTypeLike, ShapeLike
+from distarray.typing import ArrayLike, DType, DTypeLike, ShapeLike
 
 __all__ = [
     "diag_indices",
@@ -65,6 +65,7 @@ def indices(
     No message; the memory of this rank's block.
     """
     shape, dtype = as_shape(dimensions), np.dtype(dtype)
+    _check_ranges(shape, dtype)
     if sparse:
         grid, mesh = place(shape, dtype, mesh, placements)
         return tuple([_axis_array(dim, grid, mesh, dtype) for dim in range(len(shape))])
@@ -75,6 +76,13 @@ def indices(
     else:
         layout, mesh = place((len(shape), *shape), dtype, mesh, placements)
     return from_section(lambda section: _index_block(section, mesh, dtype), layout, mesh)
+
+
+def _check_ranges(shape: Sequence[int], dtype: DType) -> None:
+    """Raise what NumPy raises for a data type without ranges."""
+    if dtype.kind not in "iufcm":
+        for extent in shape:
+            np.arange(min(extent, 3), dtype=dtype)
 
 
 def _index_block(section: Sequence[slice], mesh: DeviceMesh, dtype: DTypeLike) -> Any:
@@ -120,6 +128,7 @@ def fromfunction(
     No message besides those of `function`; the memory of one block for each dimension.
     """
     shape, dtype = as_shape(shape), np.dtype(dtype)
+    _check_ranges(shape, dtype)
     grid, mesh = place(shape, dtype, mesh, placements, None, like)
     axes = [_axis_array(dim, grid, mesh, dtype) for dim in range(len(shape))]
     return function(*[_spread(axis, grid, copy=True) for axis in axes], **kwargs)

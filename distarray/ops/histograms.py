@@ -189,6 +189,8 @@ def histogramdd(
     listed = _edges(coordinates, bins, range)
     edges = [as_distarray(edge, mesh) for edge in listed]
     operands = [*coordinates] if weights is None else [*coordinates, weights]
+    if np.ndim(operands[-1]) == 1 and np.shape(operands[-1]) != operands[0].shape:
+        raise ValueError("The weights and list don't have the same length.")
     found, layout, mesh = prepare(*operands)
     points = found[: len(coordinates)]
     weighed = found[-1] if weights is not None else None
@@ -252,6 +254,8 @@ def _edges_along(x: DistArray, bins: int | ArrayLike, limit: _Range | None) -> A
     low, high = _limits(x, limit)
     if low > high:
         raise ValueError("max must be larger than min in range parameter.")
+    if not np.isfinite(low - high):
+        raise ValueError(f"supplied range of [{low}, {high}] is not finite")
     if low == high:
         low, high = low - 0.5, high + 0.5
     return np.linspace(low, high, operator.index(given) + 1)

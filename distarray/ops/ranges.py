@@ -45,6 +45,7 @@ def arange(
     ----
     No message; the memory of this rank's block, for dates that of the whole array.
     """
+    is_length = stop is None
     if stop is None:
         if start is None:
             raise TypeError("arange() requires stop to be specified.")
@@ -53,7 +54,7 @@ def arange(
     first, last, by = plain(start), plain(stop), 1 if step is None else plain(step)
     found = _arange_dtype(first, last, by) if dtype is None else np.dtype(dtype)
     if found.kind not in "iufcb":  # dates and objects have arithmetic of their own
-        given = (first, last) if step is None else (first, last, by)
+        given = _as_given(first, last, step, is_length)
         values = _arange(*given, dtype=dtype)
         _, mesh = place(values.shape, values.dtype, mesh, placements, device, like)
         return distribute(values, mesh, placements, src=None)
@@ -73,6 +74,13 @@ def arange(
         return made.asarray(_arange_block(ends, low, high))
 
     return from_section(block, layout, mesh)
+
+
+def _as_given(first: Any, last: Any, step: Any, is_length: bool) -> tuple[Any, ...]:
+    """The arguments of a range as the program gave them: dates have no range to an end alone."""
+    if step is not None:
+        return first, last, plain(step)
+    return (last,) if is_length else (first, last)
 
 
 def _arange_dtype(*values: ArrayLike) -> DType:
@@ -142,7 +150,8 @@ def _float_range(ends: Array, low: int, high: int) -> Any:
 
 def positions(low: int, high: int, dtype: DTypeLike) -> Any:
     """``numpy.arange(n, dtype=dtype)[low:high]``, without making the rest."""
-    exact = high <= 1 << 53  # as float64, from which it takes one rounding to any other
+    dtype = np.dtype(dtype)
+    exact = high <= 1 << 53 and dtype.kind != "O"  # as float64, one rounding away from any other
     values = np.arange(float(low), float(high)) if exact else np.arange(low, high)
     return values.astype(dtype, copy=False)
 

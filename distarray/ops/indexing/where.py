@@ -124,6 +124,7 @@ def choose(
         raise ValueError("0-length sequence.")
     np.result_type(*map(_typed, arrays))  # NumPy looks at that first
     check_cast(index.dtype, np.dtype(np.intp), "safe")
+    np.broadcast_shapes(*map(np.shape, arrays), index.shape)  # raises what NumPy raises
     if mode == "raise":
         _check_choices(index, len(arrays))
         mode = "clip"

@@ -128,6 +128,7 @@ def cross(
     axisa = normalize_axis_index(axisa, x.ndim, msg_prefix="axisa")
     axisb = normalize_axis_index(axisb, y.ndim, msg_prefix="axisb")
     x, y = _last(x, axisa), _last(y, axisb)
+    np.broadcast_shapes(x.shape[:-1], y.shape[:-1])  # raises what NumPy raises
     lengths = x.shape[-1], y.shape[-1]
     if lengths != (3, 3):
         _check_components(*lengths)

@@ -171,7 +171,8 @@ def _checked(a: DistArray, v: DistArray, side: Side, sorter: ArrayLike | None) -
     if not a.size:
         return a
     try:
-        found: DistArray = call(np.take, a, order)
+        # NumPy does not count from the end here.
+        found: DistArray = call(np.take, a, np.where(order < 0, a.size, order))
         return found
     except IndexError:
         pass

@@ -1,0 +1,131 @@
+"""Calls that NumPy's own tests make, compared with NumPy: values, data types and error texts."""
+
+import io
+
+import numpy as np
+import numpy.lib.recfunctions as rfn
+import pytest
+
+import distarray as da
+import distarray.numpy as dnp
+from distarray.config import config
+
+RECORDS = np.array([(1, 9.0), (5, 8.0)], [("x", int), ("w", float)])
+
+
+def grid(m):
+    return m.arange(24.0).reshape(6, 4)
+
+
+def numbers(m):
+    return m.array([0, 1, 1])
+
+
+def by_name(m):
+    target = m.zeros(2, [("w", float), ("x", int)])
+    rfn.assign_fields_by_name(target, m.array(RECORDS))
+    return target
+
+
+def filled(m):
+    target = m.zeros(3, RECORDS.dtype)
+    rfn.recursive_fill_fields(m.array(RECORDS), target)
+    return target
+
+
+def conjugated(m):
+    out = m.zeros((6, 4), complex)
+    assert (grid(m) + 1j).conj(out) is out
+    return out
+
+
+CALLS = {
+    "choose: shapes": lambda m: m.choose(numbers(m), [m.arange(3), m.arange(4)]),
+    "choose: method": lambda m: numbers(m).choose([m.arange(3), m.arange(4)]),
+    "choose: choices one by one": lambda m: numbers(m).choose(m.arange(3), m.arange(3) + 9),
+    "choose: mode": lambda m: (numbers(m) * 7).choose(m.arange(3), m.arange(3) + 9, mode="clip"),
+    "cross": lambda m: m.cross(m.ones((6, 3)), m.ones((5, 3))),
+    "histogramdd: weights": lambda m: m.histogramdd(grid(m), bins=2, weights=m.ones(5)),
+    "histogramdd: endless": lambda m: m.histogramdd(grid(m)[:, :1], 2, [[0.0, np.inf]])[0],
+    "histogramdd: nan": lambda m: m.histogramdd(grid(m)[:, :1] * np.nan, 2)[0],
+    "isposinf": lambda m: m.isposinf(grid(m), m.zeros((3, 4), bool)),
+    "isneginf": lambda m: m.isneginf(grid(m), out=m.zeros((3, 4), bool)),
+    "add: out": lambda m: m.add(grid(m), grid(m), out=m.zeros((3, 4))),
+    "conj: out": conjugated,
+    "conj: out of another shape": lambda m: (grid(m) + 1j).conj(m.zeros((6, 3), complex)),
+    "conj: objects": lambda m: m.array([1 - 1j, 2, 3.0], object).conj(),
+    "conj: text": lambda m: m.array(["a", "b"]).conj(),
+    "searchsorted: sorter": lambda m: m.searchsorted(m.arange(5), 0, sorter=[-1, 0, 1, 2, 3]),
+    "zeros: class": lambda m: m.zeros(3, np.dtypes.StrDType),
+    "ones: class": lambda m: m.ones(3, np.dtypes.BytesDType),
+    "full: class": lambda m: m.full(3, 12, np.dtypes.StrDType),
+    "astype: class": lambda m: m.array([1, 22, 3]).astype(np.dtypes.StrDType),
+    "astype: class of numbers": lambda m: m.array([1, 22, 3]).astype(np.dtypes.Float32DType),
+    "arange: dates": lambda m: m.arange(3, dtype="M8[s]"),
+    "arange: dates, two ends": lambda m: m.arange(0, 3, dtype="M8[s]"),
+    "indices: text": lambda m: m.indices((3, 2), dtype="U3"),
+    "indices: truths": lambda m: m.indices((3, 2), dtype=bool),
+    "indices: objects": lambda m: m.indices((3, 2), dtype=object),
+    "fromfunction: truths": lambda m: m.fromfunction(lambda i, j: i, (3, 2), dtype=bool),
+    "fromfunction: objects": lambda m: m.fromfunction(lambda i, j: i, (3, 2), dtype=object),
+    "fields by name": by_name,
+    "fields filled": filled,
+    "genfromtxt": lambda m: m.genfromtxt(
+        io.StringIO("1,2.5,x\n3,4.5,y\n"), delimiter=",", dtype=[int, float, "U3"]
+    ),
+}
+
+
+def outcome(call, m):
+    try:
+        found = call(m)
+    except Exception as error:
+        return type(error), str(error)
+    whole = np.asarray(found)
+    return whole.dtype, whole.tolist()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_as_numpy(world, name):
+    wanted = outcome(CALLS[name], np)
+
+    def program(group):
+        with config.override(replicate_below=0, fallback="allow"):
+            return outcome(CALLS[name], dnp)
+
+    for ranks in world.ranks:
+        for found in world.run(ranks, program):
+            assert found == wanted
+
+
+def test_masks_stay(world):
+    """What a function of NumPy's gives with a mask has it still."""
+
+    def program(group):
+        with config.override(replicate_below=0, fallback="allow"):
+            return rfn.stack_arrays((dnp.array(RECORDS), dnp.array(RECORDS[["x"]].copy())))
+
+    wanted = rfn.stack_arrays((RECORDS, RECORDS[["x"]].copy()))
+    for ranks in world.ranks:
+        for found in world.run(ranks, program):
+            assert found.mask.tolist() == wanted.mask.tolist()
+
+
+def test_archive(world, tmp_path_factory):
+    """The file under an archive is there until it is closed."""
+
+    def program(group):
+        path = None
+        if group.rank == 0:
+            path = tmp_path_factory.mktemp("archive") / "a.npz"
+            np.savez(path, a=np.arange(5.0))
+        path = group.broadcast_object(path, 0)
+        archive = da.numpy.load(path)
+        opened = archive.fid is not None and archive.zip.namelist() == ["a.npy"]
+        archive.close()
+        return opened, archive.fid, archive.zip, repr(archive)
+
+    for ranks in world.ranks:
+        for opened, fid, zipped, shown in world.run(ranks, program):
+            assert (opened, fid, zipped) == (True, None, None)
+            assert shown.endswith("a.npz' with keys: a")
