@@ -290,7 +290,7 @@ class Methods(Reductions):
     @property
     def data(self) -> memoryview:
         """The memory of an array that every rank has whole; not there where it is cut."""
-        return whole_block(self, "data").data  # type: ignore[no-any-return]
+        return whole_block(self, "data").data
 
     @property
     def ctypes(self) -> Any:
