@@ -16,7 +16,6 @@ from distarray.array.registry import FUNCTIONS
 from distarray.array.scalars import Scalars
 from distarray.comm import DeviceMesh
 from distarray.config import config
-from distarray.errors import GatherLimitError
 from distarray.layout import Layout, Placement
 from distarray.typing import Array, ArrayLike, DTypeLike
 
@@ -219,14 +218,7 @@ class DistArray(Scalars, Items, Operators, Methods):
             return np.array(self.mesh.to_host(self.block), dtype, copy=copy)
         if copy is False:
             raise ValueError("a NumPy array of a distributed array is always a copy of it")
-        if self.nbytes > config.gather_limit:
-            raise GatherLimitError(
-                f"numpy.asarray would gather {self.nbytes} bytes of {self.summary()} on every "
-                f"rank; the limit is config.gather_limit = {config.gather_limit} bytes. Work on "
-                "the blocks (x.to_local()), gather on one rank (x.gather(root=0)), or call "
-                "x.full(), which has no limit"
-            )
-        whole = self.full()
+        whole = exporting.gathered(self, "numpy.asarray")
         if copy is None and not config.writeable_copies:
             whole.flags.writeable = False  # what a library writes here would never reach the array
         return whole if dtype is None else whole.astype(dtype, copy=False)
@@ -258,6 +250,9 @@ class DistArray(Scalars, Items, Operators, Methods):
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return exporting.reduced(self, protocol)
+
+    def __reduce__(self) -> Any:
+        return exporting.reduced(self, 2)
 
     def __repr__(self) -> str:
         return printing.array_repr(self)

@@ -11,6 +11,7 @@ import numpy as np
 from distarray.array.assigning import one_element
 from distarray.array.base import Base
 from distarray.array.casting import cast
+from distarray.array.exporting import gathered
 from distarray.array.ladder import call, is_free, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.storage import is_contiguous
@@ -424,7 +425,9 @@ class Methods(Base):
         alone = self.mesh.size() == 1  # nothing to gather: not copied twice
         if str(order) in "Aa" and not alone:
             order = "F" if is_contiguous(self, "F") and not is_contiguous(self, "C") else "C"
-        whole = self.mesh.to_host(self.plain().to_local()) if alone else np.asarray(self)
+        if not alone and not self.layout.is_replicated:
+            return gathered(self, "x.tobytes()", aloud=False).tobytes(order)
+        whole = self.mesh.to_host(self.plain().to_local())
         return whole.tobytes(order)
 
     def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
