@@ -389,7 +389,9 @@ class Methods(Base):
 
     @property
     def ctypes(self) -> Any:
-        """Not there: no buffer holds the whole array."""
+        """As NumPy's, where this rank has the whole array; else no buffer holds it."""
+        if self.layout.is_whole and isinstance(self.block, np.ndarray):
+            return self.block.ctypes
         raise AttributeError(_NO_BUFFER.format("ctypes"))
 
     def setflags(

@@ -24,6 +24,7 @@ from distarray.runner import (
     commands,
     imports,
     jobs,
+    libraries,
     locks,
     output,
     pools,
@@ -72,6 +73,8 @@ where they are handed a distributed one.
 options:
   -h, --help         this text
   -V, --version      the version
+  --include PACKAGE  an installed package that is the program's own: in it, too, `import numpy`
+                     gives distarray.numpy; may be given several times, or as PACKAGE,PACKAGE
   --coverage         how many of NumPy's functions are distributed, composed of such, or fall back
   --array-api        compare with the array API standard (needs array-api-strict), on all ranks
 
@@ -88,6 +91,8 @@ class Program:
     kind: str
     target: str
     arguments: tuple[str, ...] = ()
+    #: Installed packages that are the program's own.
+    included: tuple[str, ...] = ()
 
 
 def parse(arguments: Sequence[str]) -> Program | str:
@@ -98,6 +103,31 @@ def parse(arguments: Sequence[str]) -> Program | str:
     ValueError
         If it names no program that can be run.
     """
+    included, arguments = _included(arguments)
+    found = _program(arguments)
+    if isinstance(found, str):
+        return found
+    return replace(found, included=included)
+
+
+def _included(arguments: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str]]:
+    """The packages that leading ``--include`` options name, and the arguments after them."""
+    names: list[str] = []
+    while arguments and arguments[0].partition("=")[0] == "--include":
+        option, equals, value = arguments[0].partition("=")
+        if not equals:
+            value = arguments[1] if len(arguments) > 1 else ""
+        packages = value.split(",")
+        if not all(name.isidentifier() for name in packages):
+            raise ValueError(f"argument expected for {option}: top-level packages, not {value!r}")
+        names += packages
+        arguments = arguments[1 if equals else 2 :]
+    if names and not arguments:
+        raise ValueError("no program after --include; try python -m distarray --help")
+    return tuple(names), arguments
+
+
+def _program(arguments: Sequence[str]) -> Program | str:
     if not arguments or arguments[0] in ("-h", "--help"):
         return HELP
     first, rest = arguments[0], tuple(arguments[1:])
@@ -219,7 +249,9 @@ def _execute(program: Program) -> None:
         home = target if target.is_dir() else target.parent
     elif program.kind == "-m":
         package = program.target.partition(".")[0]
-    imports.install(home, package)
+    packages = [package] if package is not None else []
+    imports.install(home, [*packages, *program.included])
+    libraries.install()
     module = ModuleType("__main__")
     sys.modules["__main__"] = module
     names = module.__dict__

@@ -1,0 +1,70 @@
+"""Ordinary arrays for functions that insist on NumPy's own."""
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from distarray.array.core import DistArray
+from distarray.array.exporting import gathered
+
+__all__ = ["handing", "ordinary"]
+
+_ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
+#: Longer lists that begin with a number or a text are not searched for arrays.
+_LONG = 1000
+
+
+def ordinary(value: Any, whom: str) -> Any:
+    """What `whom` is handed for a value: itself if there is no distributed array in it."""
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if issubclass(kind, DistArray):
+        return _array(value, whom)
+    if kind is list or kind is tuple:
+        if len(value) > _LONG and type(value[0]) in _ATOMS:
+            return value
+        items = [ordinary(item, whom) for item in value]
+        same = all(map(_is, items, value))
+        return value if same else kind(items)
+    if kind is dict:
+        named = {key: ordinary(item, whom) for key, item in value.items()}
+        return value if all(map(_is, named.values(), value.values())) else named
+    return value
+
+
+def _is(one: Any, other: Any) -> bool:
+    return one is other
+
+
+def _array(x: DistArray, whom: str) -> Any:
+    if not x.ndim:
+        return np.asarray(x)[()] if isinstance(x.block, np.generic) else np.asarray(x)
+    if x.layout.is_whole:
+        return np.asarray(x)
+    whole = gathered(x, whom)
+    whole.flags.writeable = False  # what a library writes here would never reach the array
+    return whole
+
+
+def handing(function: Callable[..., Any], whom: str) -> Callable[..., Any]:
+    """A function that hands its arguments on to another as ordinary arrays."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        args = ordinary(args, whom)
+        return function(*args, **(ordinary(kwargs, whom) if kwargs else kwargs))
+
+    return _standing_with(call, function)
+
+
+def _standing_with(call: Any, function: Any) -> Callable[..., Any]:
+    """Let a function count as of another's library, whose warnings look for the lines outside."""
+    code = getattr(function, "__code__", None)
+    if code is not None:
+        place = os.path.join(os.path.dirname(code.co_filename), "<arrays handed over by distarray>")
+        call.__code__ = call.__code__.replace(co_filename=place)
+    return call  # type: ignore[no-any-return]
