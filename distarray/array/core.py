@@ -6,7 +6,7 @@ from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
-from distarray.array import exporting, movement, printing
+from distarray.array import buffer, exporting, movement, printing
 from distarray.array.divergence import verify
 from distarray.array.items import Items
 from distarray.array.ladder import call, call_ufunc
@@ -20,6 +20,10 @@ from distarray.layout import Layout, Placement
 from distarray.typing import Array, ArrayLike, DTypeLike
 
 __all__ = ["DistArray", "single", "wrap"]
+
+
+#: The flag of buffers that are to be written to.
+_WRITABLE = 1
 
 
 # Scalars first: Operators' == takes away the hash.
@@ -218,13 +222,19 @@ class DistArray(Scalars, Items, Operators, Methods):
             return np.array(self.mesh.to_host(self.block), dtype, copy=copy)
         if copy is False:
             raise ValueError("a NumPy array of a distributed array is always a copy of it")
-        whole = exporting.gathered(self, "numpy.asarray")
+        whole = exporting.gathered(self, exporting.CONVERSION)
         if copy is None and not config.writeable_copies:
             whole.flags.writeable = False  # what a library writes here would never reach the array
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return call(DistArray.__array_namespace__, api_version=api_version)
+
+    def __buffer__(self, flags: int) -> memoryview:
+        view = memoryview(buffer.export(self))  # type: ignore[arg-type]
+        if flags & _WRITABLE and view.readonly:
+            raise BufferError("read-only: what is gathered of a cut array is a copy")
+        return view
 
     def __dlpack__(
         self,
@@ -267,6 +277,8 @@ class DistArray(Scalars, Items, Operators, Methods):
 
 #: Types whose instances can stand beside a distributed array in a call.
 _KNOWN = (DistArray, np.ndarray)
+
+buffer.give_buffer(DistArray)
 
 
 def wrap(block: Array | np.generic, layout: Layout, mesh: DeviceMesh) -> DistArray:

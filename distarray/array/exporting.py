@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+from distarray.array.base import Base
+from distarray.array.printing import summary
 from distarray.comm import devices, ledger
 from distarray.comm.user_lines import program_frame, user_frames, warn_program
 from distarray.config import config
@@ -24,10 +26,12 @@ from distarray.typing import Array
 if TYPE_CHECKING:
     from distarray.array.core import DistArray
 
-__all__ = ["QUIET", "capsule", "converted", "gathered", "reduced", "while_in_lists"]
+__all__ = ["CONVERSION", "QUIET", "capsule", "converted", "gathered", "reduced", "while_in_lists"]
 
 #: Bytes up to which an array is gathered for others without a word.
 QUIET = 1 << 20
+#: How what gathers for NumPy is called, which asks for a buffer or for an array.
+CONVERSION = "numpy.asarray or a buffer"
 #: The lines of the program, by rank, at which that has been said.
 _told: set[tuple[int, str, int]] = set()
 
@@ -90,7 +94,7 @@ def capsule(
     return block.__dlpack__(**{name: value for name, value in asked.items() if value is not None})
 
 
-def gathered(x: Any, what: str, instead: str = "Work on", aloud: bool = True) -> Array:
+def gathered(x: Base, what: str, instead: str = "Work on", aloud: bool = True) -> Array:
     """The whole array as a fresh NumPy array on every rank, for code that knows no other.
 
     Parameters
@@ -114,23 +118,23 @@ def gathered(x: Any, what: str, instead: str = "Work on", aloud: bool = True) ->
     if not x.layout.is_whole and x.mesh.size() > 1:
         if x.nbytes > config.gather_limit:
             raise GatherLimitError(
-                f"{what} would gather {x.nbytes} bytes of {x.summary()} on every rank; the limit "
+                f"{what} would gather {x.nbytes} bytes of {summary(x)} on every rank; the limit "
                 f"is config.gather_limit = {config.gather_limit} bytes. {instead} the blocks "
                 "(x.to_local()), gather on one rank (x.gather(root=0)), or call x.full(), which "
                 "has no limit; distarray.io and distarray.checkpoint save arrays by their parts"
             )
         if aloud and x.nbytes > QUIET:
             _say(x, what)
-    return x.full()  # type: ignore[no-any-return]
+    return x.full()
 
 
-def _say(x: "DistArray", what: str) -> None:
+def _say(x: Base, what: str) -> None:
     """Say what is gathered and for whom, once a line of the program; or refuse it."""
     frame = sys._getframe(1)
     program = program_frame(frame)
     library = next(user_frames(frame), program).f_globals.get("__name__") or ""
     whom = "" if library == program.f_globals.get("__name__") else library.partition(".")[0]
-    price = f"{what} gathers {x.nbytes} bytes of {x.summary()} on every rank"
+    price = f"{what} gathers {x.nbytes} bytes of {summary(x)} on every rank"
     price += f" for {whom}" if whom else ""
     if config.fallback == "error":
         raise NotDistributedError(
@@ -139,8 +143,8 @@ def _say(x: "DistArray", what: str) -> None:
         )
     place = x.mesh.rank, program.f_code.co_filename, program.f_lineno
     if config.fallback == "warn" and place not in _told:
-        _told.add(place)
         warn_program(f"{price}; x.full() does so without this warning", PerformanceWarning)
+        _told.add(place)
     if ledger.watching:
         ledger.record("library", 0, 0, (), price)
 

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Callable
 from functools import wraps
+from operator import is_
 from typing import Any
 
 import numpy as np
 
 from distarray.array.core import DistArray
 from distarray.array.exporting import gathered
+from distarray.config import config
 
 __all__ = ["handing", "ordinary"]
 
@@ -17,27 +19,22 @@ _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 _LONG = 1000
 
 
-def ordinary(value: Any, whom: str) -> Any:
+def ordinary(value: object, whom: str) -> Any:
     """What `whom` is handed for a value: itself if there is no distributed array in it."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _ATOMS:
         return value
-    if issubclass(kind, DistArray):
+    if isinstance(value, DistArray):
         return _array(value, whom)
-    if kind is list or kind is tuple:
+    if isinstance(value, (list, tuple)) and kind in (list, tuple):
         if len(value) > _LONG and type(value[0]) in _ATOMS:
             return value
         items = [ordinary(item, whom) for item in value]
-        same = all(map(_is, items, value))
-        return value if same else kind(items)
-    if kind is dict:
+        return value if all(map(is_, items, value)) else kind(items)
+    if isinstance(value, dict) and kind is dict:
         named = {key: ordinary(item, whom) for key, item in value.items()}
-        return value if all(map(_is, named.values(), value.values())) else named
+        return value if all(map(is_, named.values(), value.values())) else named
     return value
-
-
-def _is(one: Any, other: Any) -> bool:
-    return one is other
 
 
 def _array(x: DistArray, whom: str) -> Any:
@@ -46,7 +43,7 @@ def _array(x: DistArray, whom: str) -> Any:
     if x.layout.is_whole:
         return np.asarray(x)
     whole = gathered(x, whom)
-    whole.flags.writeable = False  # what a library writes here would never reach the array
+    whole.flags.writeable = config.writeable_copies  # writes would never reach the array
     return whole
 
 
@@ -58,13 +55,8 @@ def handing(function: Callable[..., Any], whom: str) -> Callable[..., Any]:
         args = ordinary(args, whom)
         return function(*args, **(ordinary(kwargs, whom) if kwargs else kwargs))
 
-    return _standing_with(call, function)
-
-
-def _standing_with(call: Any, function: Any) -> Callable[..., Any]:
-    """Let a function count as of another's library, whose warnings look for the lines outside."""
     code = getattr(function, "__code__", None)
-    if code is not None:
+    if code is not None:  # it counts as the library's, whose warnings look for lines outside
         place = os.path.join(os.path.dirname(code.co_filename), "<arrays handed over by distarray>")
-        call.__code__ = call.__code__.replace(co_filename=place)
-    return call  # type: ignore[no-any-return]
+        call.__code__ = call.__code__.replace(co_filename=place)  # type: ignore[attr-defined]
+    return call

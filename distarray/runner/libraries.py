@@ -54,7 +54,7 @@ _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 def install() -> None:
     """Cover the libraries when the program imports them, and NumPy's own door to ctypes."""
-    pointer: Any = numpy.ctypeslib._ctypeslib._ndptr  # type: ignore[attr-defined]
+    pointer: Any = numpy.ctypeslib._ctypeslib._ndptr
     pointer.from_param = classmethod(_pointing(pointer.from_param.__func__))
     for library in _COVERED:
         when_imported(library, partial(_cover, library))

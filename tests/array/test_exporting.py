@@ -1,7 +1,10 @@
 """What is gathered for libraries: said at the program's line, counted, refused."""
 
+import hashlib
+import io
 import pickle
 import warnings
+import zlib
 from types import ModuleType
 
 import numpy as np
@@ -11,7 +14,7 @@ import distarray
 from distarray import Replicate, Shard, config, trace
 from distarray.array.exporting import QUIET, _told
 from distarray.comm import DeviceMesh
-from distarray.errors import NotDistributedError, PerformanceWarning
+from distarray.errors import GatherLimitError, NotDistributedError, PerformanceWarning
 from tests.everywhere import raises_everywhere
 
 LIBRARY = """
@@ -88,6 +91,56 @@ def test_it_is_refused(world, ranks, library):
         with config.override(fallback="allow"), warnings.catch_warnings():
             warnings.simplefilter("error")
             np.testing.assert_array_equal(library.deep(x), values)
+
+    world.run(ranks, program)
+
+
+#: What reads a buffer, of NumPy's array as of ours.
+READERS = {
+    "memoryview": lambda x: (lambda m: (m.shape, m.format, m.tobytes()))(memoryview(x)),
+    "sha256": lambda x: hashlib.sha256(x).hexdigest(),
+    "bytearray": bytearray,
+    "bytes": bytes,
+    "crc32": zlib.crc32,
+    "frombuffer": lambda x: np.frombuffer(x, "u1").tolist(),
+    "file": lambda x: io.BytesIO().write(x),
+    "join": lambda x: b"-".join([x, x]),
+}
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("reader", READERS)
+def test_buffers(world, ranks, reader):
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        read = READERS[reader]
+        for values in (np.arange(6), np.arange(12.0).reshape(3, 4) * 1j, np.ones((2, 2), bool)):
+            for placement in (Shard(0), Replicate()):
+                x = distarray.distribute(values, mesh, [placement], src=None)
+                assert read(x) == read(values)
+                whole = placement == Replicate() or ranks == 1
+                assert memoryview(x).readonly != whole
+                if whole:
+                    memoryview(x).cast("B")[0] = 1
+                    assert np.asarray(x).ravel()[0] == x.to_local().ravel()[0]
+
+    world.run(ranks, program)
+
+
+@pytest.mark.host
+def test_what_no_buffer_holds(world, ranks):
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        values = np.arange("2020-01", "2020-07", dtype="M8[M]")
+        x = distarray.distribute(values, mesh, [Shard(0)], src=None)
+        with pytest.raises((BufferError, SystemError)):
+            memoryview(x)
+        np.testing.assert_array_equal(np.asarray(x), values, strict=True)
+        with config.override(gather_limit=8):
+            y = distarray.distribute(np.arange(6), mesh, [Shard(0)], src=None)
+            if ranks > 1:
+                with pytest.raises((GatherLimitError, SystemError)):
+                    memoryview(y)
 
     world.run(ranks, program)
 
