@@ -7,7 +7,9 @@ from typing import Any, SupportsIndex, cast
 import numpy as np
 
 from distarray.array import buffer, exporting, movement, printing
+from distarray.array.base import is_subclass
 from distarray.array.divergence import verify
+from distarray.array.handing import ordinary
 from distarray.array.items import Items
 from distarray.array.ladder import call, call_ufunc
 from distarray.array.methods import Methods
@@ -199,6 +201,9 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: Any
     ) -> Any:
+        contracts = ufunc.signature is not None and "out" not in kwargs
+        if contracts and any(map(is_subclass, map(type, inputs))):
+            return getattr(ufunc, method)(*ordinary(inputs, f"numpy.{ufunc.__name__}"), **kwargs)
         return call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(
@@ -211,6 +216,9 @@ class DistArray(Scalars, Items, Operators, Methods):
         for kind in types:
             if not issubclass(kind, _KNOWN) and not hasattr(kind, "__cuda_array_interface__"):
                 return NotImplemented
+        if any(map(is_subclass, types)):
+            name = f"numpy.{func.__name__}"
+            return func(*ordinary(args, name), **ordinary(kwargs, name))
         row = FUNCTIONS.get(func)
         if row is not None and row.like:
             kwargs = {"like": self, **kwargs}  # NumPy keeps what it was handed as like= to itself

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array.core import DistArray
+from distarray.array.base import Base
 from distarray.array.exporting import gathered
 from distarray.config import config
 
@@ -24,7 +24,7 @@ def ordinary(value: object, whom: str) -> Any:
     kind: Any = type(value)
     if kind in _ATOMS:
         return value
-    if isinstance(value, DistArray):
+    if isinstance(value, Base):
         return _array(value, whom)
     if isinstance(value, (list, tuple)) and kind in (list, tuple):
         if len(value) > _LONG and type(value[0]) in _ATOMS:
@@ -37,7 +37,7 @@ def ordinary(value: object, whom: str) -> Any:
     return value
 
 
-def _array(x: DistArray, whom: str) -> Any:
+def _array(x: Base, whom: str) -> Any:
     if not x.ndim:
         return np.asarray(x)[()] if isinstance(x.block, np.generic) else np.asarray(x)
     if x.layout.is_whole:

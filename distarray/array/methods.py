@@ -4,12 +4,12 @@ They have ndarray's signatures and do what those functions do; what may communic
 """
 
 from collections.abc import Sequence
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
 from distarray.array.assigning import one_element
-from distarray.array.base import Base
+from distarray.array.base import Base, is_subclass
 from distarray.array.casting import cast
 from distarray.array.exporting import gathered
 from distarray.array.ladder import call, is_free, watched
@@ -18,7 +18,6 @@ from distarray.array.storage import is_contiguous
 from distarray.typing import ArrayLike, Axes, DTypeLike, Order, Out, Reducing
 
 __all__ = ["Methods"]
-
 
 _NO_BUFFER = (
     "'DistArray' object has no attribute '{0}': its memory is spread over the ranks; "
@@ -340,13 +339,15 @@ class Methods(Base):
         """A copy with memory of its own and the canonical cut; see :func:`numpy.copy`."""
         return call(np.copy, self, order)
 
-    def view(self, dtype: DTypeLike = None) -> Self:
-        """A view, read as another data type of the same size if one is given."""
+    def view(self, dtype: DTypeLike = None) -> Any:
+        """A view, read as another data type of its size; NumPy's subclasses are of the whole."""
+        if isinstance(dtype, type) and is_subclass(dtype):  # type: ignore[arg-type]
+            return np.asarray(self).view(dtype)
         if self.layout.partials:
             self.settle()  # two arrays with contributions would be folded into memory of their own
         if dtype is None:
             block = self.block
-            return self.like(block if isinstance(block, np.generic) else block[...])  # type: ignore[no-any-return]
+            return self.like(block if isinstance(block, np.generic) else block[...])
         if not isinstance(dtype, type) or not issubclass(dtype, Base):
             dtype = np.dtype(dtype)
             if dtype.itemsize != self.block.dtype.itemsize:
@@ -354,7 +355,7 @@ class Methods(Base):
                     f"view({dtype}) of {self.block.dtype} would change the shape of every block; "
                     "view the local blocks, x.to_local().view(...), instead"
                 )
-            return self.like(self.block.view(dtype))  # type: ignore[no-any-return]
+            return self.like(self.block.view(dtype))
         return self
 
     @property
@@ -389,7 +390,7 @@ class Methods(Base):
 
     @property
     def ctypes(self) -> Any:
-        """As NumPy's, where this rank has the whole array; else no buffer holds it."""
+        """As NumPy's where this rank has the whole array; else not there."""
         if self.layout.is_whole and isinstance(self.block, np.ndarray):
             return self.block.ctypes
         raise AttributeError(_NO_BUFFER.format("ctypes"))
@@ -427,10 +428,9 @@ class Methods(Base):
         alone = self.mesh.size() == 1  # nothing to gather: not copied twice
         if str(order) in "Aa" and not alone:
             order = "F" if is_contiguous(self, "F") and not is_contiguous(self, "C") else "C"
-        if not alone and not self.layout.is_replicated:
+        if not alone:
             return gathered(self, "x.tobytes()", aloud=False).tobytes(order)
-        whole = self.mesh.to_host(self.plain().to_local())
-        return whole.tobytes(order)
+        return self.mesh.to_host(self.plain().to_local()).tobytes(order)
 
     def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
         """Write the elements to a file; see :meth:`numpy.ndarray.tofile`. Collective."""

@@ -86,6 +86,39 @@ PARTS = {
         np.save("d.npy", {"a": a, "s": s}, allow_pickle=True)
         print(pickle.loads(file.getvalue()), np.load("d.npy", allow_pickle=True).item())
         """,
+    "math": """
+        class Tagged(np.ndarray):
+            def __new__(cls, values, tag):
+                self = np.asarray(values).view(cls)
+                self.tag = tag
+                return self
+
+            def __array_finalize__(self, other):
+                self.tag = getattr(other, "tag", None)
+
+        class Own(np.ndarray):
+            def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+                return ufunc.__name__, method, [isinstance(x, Own) for x in inputs]
+
+        class First:
+            __array_priority__ = 1e5
+
+            def __radd__(self, other):
+                return "mine"
+
+        tagged, own, ones = Tagged(small, "t"), small.view(Own), np.ones(5)
+        for found in (tagged + ones, ones - tagged, ones < tagged, np.sin(tagged), ones @ tagged,
+                      tagged[1:], np.concatenate([ones, tagged]), Tagged(a, "big")[:9] + 1):
+            print(type(found).__name__, getattr(found, "tag", None), np.asarray(found))
+        print(own + ones, ones * own, np.add(ones, own), a[:5] + own, s + First(), a + First())
+        matrix, square = np.matrix([[1.0, 2], [3, 4]]), np.ones((2, 2))
+        for found in (matrix * square, square * matrix, square @ matrix, matrix + square,
+                      square - matrix, np.dot(square, matrix), np.vstack([square, matrix])):
+            print(type(found).__name__, np.asarray(found))
+        masked = np.ma.array([1.0, 2, 3], mask=[0, 1, 0])
+        for found in (masked * ones[:3], ones[:3] * masked, np.add(ones[:3], masked)):
+            print(repr(found))
+        """,
     "numpy": """
         nested = {"a": a, "b": [s, (k, 3)]}
         np.testing.assert_equal(nested, {"a": a.copy(), "b": [s.copy(), (k, 3)]})
