@@ -103,7 +103,7 @@ def operands_in(values: Iterable[Any]) -> Iterator[Base]:
 
 
 @lru_cache(maxsize=256)
-def is_subclass(kind: Any) -> bool:
+def is_subclass(kind: object) -> bool:
     """Whether a type is a program's own kind of NumPy array, and results are to be of it, too."""
     plain = (np.ndarray, np.memmap)
     return isinstance(kind, type) and issubclass(kind, np.ndarray) and kind not in plain

@@ -51,7 +51,7 @@ def handing(function: Callable[..., Any], whom: str) -> Callable[..., Any]:
     """A function that hands its arguments on to another as ordinary arrays."""
 
     @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         args = ordinary(args, whom)
         return function(*args, **(ordinary(kwargs, whom) if kwargs else kwargs))
 
