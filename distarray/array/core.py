@@ -238,7 +238,7 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return call(DistArray.__array_namespace__, api_version=api_version)
 
-    def __buffer__(self, flags: int) -> memoryview:
+    def __buffer__(self, flags: int, /) -> memoryview:
         view = memoryview(buffer.export(self))  # type: ignore[arg-type]
         if flags & _WRITABLE and view.readonly:
             raise BufferError("read-only: what is gathered of a cut array is a copy")

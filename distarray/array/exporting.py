@@ -42,7 +42,7 @@ class _FoundInLists(Exception):
     """NumPy has come upon a distributed array in lists of numbers."""
 
 
-def converted(lists: Any, convert: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def converted(lists: object, convert: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``convert(lists, ...)`` by NumPy; None if a distributed array is in the lists.
 
     NumPy itself finds it. To look through the lists before takes as long as the conversion.
