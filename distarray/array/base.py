@@ -1,6 +1,6 @@
 """The base of a distributed array: the state and the methods that the machinery around it uses."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, cast
 
@@ -103,7 +103,7 @@ def operands_in(values: Iterable[Any]) -> Iterator[Base]:
 
 
 @lru_cache(maxsize=256)
-def is_subclass(kind: object) -> bool:
+def is_subclass(kind: Hashable) -> bool:
     """Whether a type is a program's own kind of NumPy array, and results are to be of it, too."""
     plain = (np.ndarray, np.memmap)
     return isinstance(kind, type) and issubclass(kind, np.ndarray) and kind not in plain
