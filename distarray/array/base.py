@@ -1,6 +1,7 @@
 """The base of a distributed array: the state and the methods that the machinery around it uses."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -9,7 +10,7 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.typing import Array, DTypeLike, ShapeLike
 
-__all__ = ["Base", "check_out", "operands_in"]
+__all__ = ["Base", "check_out", "is_subclass", "operands_in"]
 
 
 class Base:
@@ -109,6 +110,13 @@ def operands_in(values: Iterable[Any]) -> Iterator[Base]:
             yield value
         elif isinstance(value, (tuple, list)):
             yield from operands_in(value)
+
+
+@lru_cache(maxsize=256)
+def is_subclass(kind: Hashable) -> bool:
+    """Whether a type is a program's own kind of NumPy array, and results are to be of it, too."""
+    plain = (np.ndarray, np.memmap)
+    return isinstance(kind, type) and issubclass(kind, np.ndarray) and kind not in plain
 
 
 def check_out(out: Any) -> None:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import numpy as np
 
-from distarray.array import exporting, movement, printing
+from distarray.array import buffer, exporting, movement, printing
+from distarray.array.base import is_subclass
 from distarray.array.divergence import verify
+from distarray.array.handing import ordinary
 from distarray.array.items import Items
 from distarray.array.ladder import call, call_ufunc
 from distarray.array.methods import Methods
@@ -16,11 +18,14 @@ from distarray.array.registry import FUNCTIONS
 from distarray.array.scalars import Scalars
 from distarray.comm import DeviceMesh
 from distarray.config import config
-from distarray.errors import GatherLimitError
 from distarray.layout import Layout, Placement
 from distarray.typing import Array, ArrayLike, DTypeLike
 
 __all__ = ["DistArray", "single", "wrap"]
+
+
+#: The flag of buffers that are to be written to.
+_WRITABLE = 1
 
 
 # Scalars first: Operators' == takes away the hash.
@@ -210,6 +215,9 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: Any
     ) -> Any:
+        contracts = ufunc.signature is not None and "out" not in kwargs
+        if contracts and any(map(is_subclass, map(type, inputs))):
+            return getattr(ufunc, method)(*ordinary(inputs, f"numpy.{ufunc.__name__}"), **kwargs)
         return call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(
@@ -222,6 +230,9 @@ class DistArray(Scalars, Items, Operators, Methods):
         for kind in types:
             if not issubclass(kind, _KNOWN) and not hasattr(kind, "__cuda_array_interface__"):
                 return NotImplemented
+        if any(map(is_subclass, types)):
+            name = f"numpy.{func.__name__}"
+            return func(*ordinary(args, name), **ordinary(kwargs, name))
         row = FUNCTIONS.get(func)
         if row is not None and row.like:
             kwargs = {"like": self, **kwargs}  # NumPy keeps what it was handed as like= to itself
@@ -233,14 +244,7 @@ class DistArray(Scalars, Items, Operators, Methods):
             return np.array(self.mesh.to_host(self.block), dtype, copy=copy)
         if copy is False:
             raise ValueError("a NumPy array of a distributed array is always a copy of it")
-        if self.nbytes > config.gather_limit:
-            raise GatherLimitError(
-                f"numpy.asarray would gather {self.nbytes} bytes of {self.summary()} on every "
-                f"rank; the limit is config.gather_limit = {config.gather_limit} bytes. Work on "
-                "the blocks (x.to_local()), gather on one rank (x.gather(root=0)), or call "
-                "x.full(), which has no limit"
-            )
-        whole = self.full()
+        whole = exporting.gathered(self, exporting.CONVERSION)
         if copy is None and not config.writeable_copies:
             whole.flags.writeable = False  # what a library writes here would never reach the array
         return whole if dtype is None else whole.astype(dtype, copy=False)
@@ -251,6 +255,12 @@ class DistArray(Scalars, Items, Operators, Methods):
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return call(DistArray.__array_namespace__, api_version=api_version)
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        view = memoryview(buffer.export(self))  # type: ignore[arg-type]
+        if flags & _WRITABLE and view.readonly:
+            raise BufferError("read-only: what is gathered of a cut array is a copy")
+        return view
 
     def __dlpack__(
         self,
@@ -277,6 +287,9 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return exporting.reduced(self, protocol)
 
+    def __reduce__(self) -> Any:
+        return exporting.reduced(self, 2)
+
     def __repr__(self) -> str:
         return printing.array_repr(self)
 
@@ -290,6 +303,8 @@ class DistArray(Scalars, Items, Operators, Methods):
 
 #: Types whose instances can stand beside a distributed array in a call.
 _KNOWN = (DistArray, np.ndarray)
+
+buffer.give_buffer(DistArray)
 
 
 def wrap(block: Array | np.generic, layout: Layout, mesh: DeviceMesh) -> DistArray:

@@ -1,21 +1,51 @@
-"""Distributed arrays for others: DLPack, pickles, and what NumPy finds in lists."""
+"""Distributed arrays for others: copies and pickles of the whole, DLPack, lists of NumPy's.
 
+What others are handed of a cut array is gathered: up to ``config.gather_limit``, and not without
+a word where it is much.
+"""
+
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
+from distarray.array.base import Base
+from distarray.array.printing import summary
 from distarray.array.retyping import whole_block
-from distarray.comm import devices
+from distarray.comm import devices, ledger
+from distarray.comm.user_lines import program_frame, user_frames, warn_program
 from distarray.config import config
-from distarray.errors import CommunicationForbidden, CopyRequiredError, GatherLimitError
+from distarray.errors import (
+    CommunicationForbidden,
+    CopyRequiredError,
+    GatherLimitError,
+    NotDistributedError,
+    PerformanceWarning,
+)
 from distarray.typing import Array
 
 if TYPE_CHECKING:
     from distarray.array.core import DistArray
 
-__all__ = ["capsule", "converted", "interface", "reduced", "while_in_lists"]
+__all__ = [
+    "CONVERSION",
+    "QUIET",
+    "capsule",
+    "converted",
+    "gathered",
+    "interface",
+    "reduced",
+    "while_in_lists",
+]
+
+#: Bytes up to which an array is gathered for others without a word.
+QUIET = 1 << 20
+#: How what gathers for NumPy is called, which asks for a buffer or for an array.
+CONVERSION = "numpy.asarray or a buffer"
+#: The lines of the program, by rank, at which that has been said.
+_told: set[tuple[int, str, int]] = set()
 
 _converting: ContextVar[bool] = ContextVar("distarray_converting", default=False)
 
@@ -24,7 +54,7 @@ class _FoundInLists(Exception):
     """NumPy has come upon a distributed array in lists of numbers."""
 
 
-def converted(lists: Any, convert: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def converted(lists: object, convert: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``convert(lists, ...)`` by NumPy; None if a distributed array is in the lists.
 
     NumPy itself finds it. To look through the lists before takes as long as the conversion.
@@ -96,6 +126,61 @@ def capsule(
     return block.__dlpack__(**{name: value for name, value in asked.items() if value is not None})
 
 
+def gathered(x: Base, what: str, instead: str = "Work on", aloud: bool = True) -> Array:
+    """The whole array as a fresh NumPy array on every rank, for code that knows no other.
+
+    Parameters
+    ----------
+    x : DistArray
+        The array; what every rank has is handed over without more ado.
+    what : str
+        What gathers, for the messages: "numpy.asarray".
+    instead : str
+        What to do with a block instead.
+    aloud : bool
+        Whether to say so: false where the program itself has asked for all elements.
+
+    Raises
+    ------
+    GatherLimitError
+        If it is cut, and larger than ``config.gather_limit``.
+    NotDistributedError
+        If it is cut, larger than `QUIET`, and ``config.fallback`` is "error".
+    """
+    if not x.layout.is_whole and x.mesh.size() > 1:
+        if x.nbytes > config.gather_limit:
+            raise GatherLimitError(
+                f"{what} would gather {x.nbytes} bytes of {summary(x)} on every rank; the limit "
+                f"is config.gather_limit = {config.gather_limit} bytes. {instead} the blocks "
+                "(x.to_local()), gather on one rank (x.gather(root=0)), or call x.full(), which "
+                "has no limit; distarray.io and distarray.checkpoint save arrays by their parts"
+            )
+        if aloud and x.nbytes > QUIET:
+            _say(x, what)
+    return x.full()
+
+
+def _say(x: Base, what: str) -> None:
+    """Say what is gathered and for whom, once a line of the program; or refuse it."""
+    frame = sys._getframe(1)
+    program = program_frame(frame)
+    library = next(user_frames(frame), program).f_globals.get("__name__") or ""
+    whom = "" if library == program.f_globals.get("__name__") else library.partition(".")[0]
+    price = f"{what} gathers {x.nbytes} bytes of {summary(x)} on every rank"
+    price += f" for {whom}" if whom else ""
+    if config.fallback == "error":
+        raise NotDistributedError(
+            f"{price}, and config.fallback is 'error'. x.full() does it where that much memory is "
+            "to spare; x.to_local() is this rank's block"
+        )
+    place = x.mesh.rank, program.f_code.co_filename, program.f_lineno
+    if config.fallback == "warn" and place not in _told:
+        warn_program(f"{price}; x.full() does so without this warning", PerformanceWarning)
+        _told.add(place)
+    if ledger.watching:
+        ledger.record("library", 0, 0, (), price)
+
+
 def reduced(x: "DistArray", protocol: SupportsIndex) -> Any:
     """Reduce an array for a pickle, to a NumPy array or scalar, which any process can load.
 
@@ -109,16 +194,9 @@ def reduced(x: "DistArray", protocol: SupportsIndex) -> Any:
     whole: Any
     if x.layout.is_replicated:
         whole = x.mesh.to_host(x.block)
-    elif x.nbytes > config.gather_limit:
-        raise GatherLimitError(
-            f"pickling would gather {x.nbytes} bytes of {x.summary()} on every rank; the limit is "
-            f"config.gather_limit = {config.gather_limit} bytes. Pickle a block (x.to_local()), or "
-            "x.full(), which has no limit; distarray.io and distarray.checkpoint save arrays by "
-            "their parts"
-        )
     else:
         try:
-            whole = x.full()
+            whole = gathered(x, "pickling", "Pickle")
         except CommunicationForbidden as error:
             error.add_note("Pools and queues pickle in threads of their own: hand them x.full().")
             raise

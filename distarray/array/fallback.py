@@ -1,6 +1,5 @@
 """The fallback of functions that have no distributed form: gather, compute, distribute."""
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from distarray.array.ladder import on_objects
 from distarray.array.movement import moved
 from distarray.array.registry import fallback
 from distarray.comm import DeviceMesh
+from distarray.comm.user_lines import warn_program
 from distarray.config import config
 from distarray.errors import NotDistributedError, PerformanceWarning
 from distarray.layout import Layout
@@ -110,11 +110,10 @@ def _refuse_or_warn(function: Callable[..., Any], arrays: list[DistArray], nbyte
         )
     if config.fallback == "warn" and nbytes and name not in _warned:
         _warned.add(name)
-        warnings.warn(
+        warn_program(
             f"{name} has no distributed form: it gathers its operands ({nbytes} bytes on every "
             f"rank), computes there and distributes the result{way_out}",
             PerformanceWarning,
-            stacklevel=1,
         )
 
 

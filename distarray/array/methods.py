@@ -11,7 +11,9 @@ from typing import IO, Any, Self, overload
 import numpy as np
 
 from distarray.array.assigning import one_element
+from distarray.array.base import is_subclass
 from distarray.array.casting import cast
+from distarray.array.exporting import gathered
 from distarray.array.ladder import call, is_free, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.reductions import Reductions
@@ -249,12 +251,16 @@ class Methods(Reductions):
         """The same memory; as another data type or type of array if one is given.
 
         As in NumPy. Items of another size change the extent of the last dimension: a ValueError on
-        all ranks where a cut of it would go through a new item.
+        all ranks where a cut of it would go through a new item. A subclass of NumPy's array is a
+        view of the whole: of a cut array a gathered copy, which is read-only.
 
         Cost
         ----
         One allreduce of an integer where the size changes and blocks do not tell their order.
         """
+        kind: Any = dtype[-1] if dtype and not named else None
+        if isinstance(kind, type) and is_subclass(kind):
+            return np.asarray(self).view(*dtype)
         if self.layout.partials:
             self.settle()  # two arrays with contributions would be folded into memory of their own
         if not dtype and not named:
@@ -330,8 +336,9 @@ class Methods(Reductions):
         alone = self.mesh.size() == 1  # nothing to gather: not copied twice
         if str(order) in "Aa" and not alone:
             order = "F" if is_contiguous(self, "F") and not is_contiguous(self, "C") else "C"
-        whole = self.mesh.to_host(self.plain().to_local()) if alone else np.asarray(self)
-        return whole.tobytes(order)
+        if not alone:
+            return gathered(self, "x.tobytes()", aloud=False).tobytes(order)
+        return self.mesh.to_host(self.plain().to_local()).tobytes(order)
 
     def dumps(self) -> bytes:
         """The pickle of the array, as :func:`pickle.dumps` makes it; collective."""

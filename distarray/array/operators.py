@@ -7,12 +7,13 @@ where there is one.
 
 import operator
 from collections.abc import Callable
+from functools import lru_cache
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from distarray.array.base import Base
+from distarray.array.base import Base, is_subclass
 from distarray.array.floaterrors import error_state
 from distarray.array.ladder import call, is_free, usual, watched
 from distarray.array.registry import is_overridden
@@ -37,6 +38,16 @@ def _declines(other: ArrayLike) -> bool:
     return getattr(type(other), "__array_ufunc__", True) is None
 
 
+@lru_cache(maxsize=256)
+def _goes_first(kind: type) -> bool:
+    """Whether a right operand's own method answers, as it does beside NumPy's arrays."""
+    if is_subclass(kind):
+        return True
+    priority = getattr(kind, "__array_priority__", None)
+    ours = hasattr(kind, "__array_ufunc__") or getattr(kind, "__module__", "").startswith("torch")
+    return isinstance(priority, (int, float)) and priority > 0 and not ours
+
+
 def _repeats(ufunc: np.ufunc, number: Base, other: ArrayLike) -> bool:
     """Whether Python is to repeat a sequence so many times, as for NumPy's own integers."""
     return (
@@ -50,10 +61,11 @@ def _asking(ufunc: np.ufunc, reflected: bool = False) -> Binary:
     def ask(self: Base, other: ArrayLike) -> Any:
         if _declines(other) or _repeats(ufunc, self, other):
             return NotImplemented
-        act: Any = ufunc
-        if ufunc is _multiply and isinstance(other, np.matrix):
-            act = np.dot  # what * is for a matrix
-        return act(other, self) if reflected else act(self, other)
+        if reflected:
+            times: Any = np.dot if ufunc is _multiply and isinstance(other, np.matrix) else ufunc
+            return times(other, self)
+        kind: Any = type(other)
+        return NotImplemented if _goes_first(kind) else ufunc(self, other)
 
     return ask
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array.base import Base
+from distarray.array.exporting import gathered
 
 __all__ = ["Scalars"]
 
@@ -40,7 +41,7 @@ class Scalars(Base):
 
     def tolist(self) -> Any:
         """The array as nested lists of Python scalars, on every rank; collective as ``full``."""
-        return np.asarray(self).tolist()
+        return gathered(self, "x.tolist()", aloud=False).tolist()
 
     def _scalar(self, what: Callable[[Any], Any]) -> Any:
         """`what(block)` for the conversions that want a single element."""

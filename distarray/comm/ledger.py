@@ -46,7 +46,8 @@ class Event(NamedTuple):
     Attributes
     ----------
     kind : str
-        The method of the group: "exchange", "allreduce", "allgather", ...
+        The method of the group: "exchange", "allreduce", "allgather", ...; or "library", which
+        says that the conversations after it gather an array for a library, and sends nothing.
     bytes : int
         Bytes that this rank contributed for others; received bytes are the others' sent ones.
     messages : int

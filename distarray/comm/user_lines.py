@@ -8,6 +8,8 @@ import io
 import linecache
 import os
 import sys
+import sysconfig
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType
@@ -20,8 +22,11 @@ __all__ = [
     "place",
     "places",
     "expression",
+    "of_program",
+    "program_frame",
     "user_frames",
     "user_line",
+    "warn_program",
 ]
 
 _HOUSE = frozenset(
@@ -30,6 +35,11 @@ _HOUSE = frozenset(
 )
 #: Whether a module is of the house, by its name.
 known: dict[str | None, bool] = {}
+#: Installed packages that are the program's own, by their names; the runner adds to them.
+of_program: set[str] = set()
+#: Directories below which modules are installed.
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+_STANDARD = tuple({sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib")})
 #: Characters of a line of the program that are shown.
 _WIDTH = 60
 
@@ -55,9 +65,48 @@ def user_frames(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
+def program_frame(frame: FrameType) -> FrameType:
+    """The program's innermost frame: neither the house's nor that of an installed library.
+
+    Where nothing but libraries runs, their innermost frame.
+    """
+    nearest = None
+    for here in user_frames(frame):
+        if not _is_library(here):
+            return here
+        nearest = nearest or here
+    return nearest or frame
+
+
+def _is_library(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__") or ""
+    return name.partition(".")[0] not in of_program and _is_installed(frame.f_code.co_filename)
+
+
+@lru_cache(maxsize=1024)
+def _is_installed(path: str) -> bool:
+    """Whether a file is a library's, or of the interpreter itself."""
+    parts = path.replace("\\", "/").split("/")
+    return path.startswith((*_STANDARD, "<frozen ")) or not _INSTALLED.isdisjoint(parts)
+
+
+def warn_program(text: str, category: type[Warning]) -> None:
+    """Warn at the program's line, however many frames of libraries are between."""
+    frame = program_frame(sys._getframe(1))
+    scope = frame.f_globals
+    warnings.warn_explicit(
+        text,
+        category,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        scope.get("__name__", "__main__"),
+        scope.setdefault("__warningregistry__", {}),
+    )
+
+
 def user_line(short: bool = False) -> str:
-    """``file:line`` of the user's innermost frame; of the outermost frame if none is the user's."""
-    here = sys._getframe(1)
+    """``file:line`` of the program; of the outermost frame if none is the user's."""
+    here = program_frame(sys._getframe(1))
     while is_house(here) and here.f_back is not None:
         here = here.f_back
     path = here.f_code.co_filename

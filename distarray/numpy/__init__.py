@@ -6,7 +6,7 @@ on the one given as ``mesh=``, placed as ``placements=`` says). Data types and c
 NumPy's. The names are those of the installed NumPy; ``__init__.pyi`` lists for type checkers the
 names that every supported NumPy has.
 
-Modules of NumPy's that know nothing of distributed arrays (`ma`, `polynomial`, `testing`, ...) are
+Modules of NumPy's that know nothing of distributed arrays (`ma`, `polynomial`, ...) are
 NumPy's own; given a DistArray they gather it, and then every rank must make the call.
 """
 
@@ -44,7 +44,7 @@ from distarray.lazy import load_operations
 
 load_operations()
 #: Our own modules, and those of our functions that make arrays of files: imported on first use.
-_ROOMS = ("fft", "linalg", "random")
+_ROOMS = ("fft", "linalg", "random", "testing")
 _FILES = {
     "fromfile": "distarray.io.raw_binary", "fromregex": "distarray.io.text",
     "genfromtxt": "distarray.io.text", "load": "distarray.io.numpy_load",
@@ -53,13 +53,13 @@ _FILES = {
 #: NumPy's own modules, and names that are not in `__all__`: given to those who ask for them.
 _NUMPY_MODULES = (
     "char", "ctypeslib", "dtypes", "emath", "exceptions", "lib", "ma", "polynomial", "rec",
-    "strings", "testing", "typing", "version",
+    "strings", "typing", "version",
 )  # fmt: skip
 _NUMPY_NAMES = (
     "__version__", "asmatrix", "bmat", "complex256", "float128", "get_include", "info", "matrix",
     "recarray", "record", "show_config", "show_runtime",
 )  # fmt: skip
-_LEFT_OUT = {*_NUMPY_MODULES, *_NUMPY_NAMES, "core", "f2py", "test"}
+_LEFT_OUT = {*_NUMPY_MODULES, *_NUMPY_NAMES, "core", "f2py", "test", "testing"}
 
 __all__ = [name for name in numpy.__all__ if name not in _LEFT_OUT]
 __all__ += ["__array_api_version__"]
@@ -80,4 +80,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_NUMPY_MODULES, *_NUMPY_NAMES])
+    return sorted([*__all__, *_NUMPY_MODULES, *_NUMPY_NAMES, "testing"])

@@ -14,7 +14,19 @@ __all__ = ["ndarray"]
 
 
 class _EitherArray(type):
-    """Distributed arrays and NumPy's are instances; attributes are those of DistArray."""
+    """Distributed arrays and NumPy's are instances; attributes are those of DistArray.
+
+    What a program derives from it is a subclass of NumPy's array, which every rank has whole.
+    """
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], members: dict[str, Any], **kwargs: Any
+    ) -> Any:
+        if not any(isinstance(base, _EitherArray) for base in bases):
+            return super().__new__(cls, name, bases, members, **kwargs)
+        real = [np.ndarray if isinstance(base, _EitherArray) else base for base in bases]
+        derived = max(map(type, real), key=lambda kind: len(kind.__mro__))
+        return derived(name, tuple(real), members, **kwargs)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, (DistArray, np.ndarray)) and cls.__name__ == "ndarray"

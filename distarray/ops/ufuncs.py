@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from distarray.array import DistArray, faults, implements_method, single, wrap
+from distarray.array.base import is_subclass
+from distarray.array.handing import ordinary
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import check_shapes, check_writeable, condition, result_types
 from distarray.comm import DeviceMesh
@@ -72,6 +74,8 @@ def _call_general(
 ) -> Any:
     if any(_is_foreign(kind) for kind in map(type, inputs)):
         return NotImplemented
+    if out is None and any(map(is_subclass, map(type, inputs))):
+        return ufunc(*ordinary(tuple(inputs), f"numpy.{ufunc.__name__}"), where=where, **kwargs)
     if len(inputs) > ufunc.nin:
         out, inputs = tuple(inputs[ufunc.nin :]), inputs[: ufunc.nin]
     outs: tuple[Any, ...] = out if isinstance(out, tuple) else () if out is None else (out,)
@@ -237,7 +241,9 @@ def _as_wide(inputs: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, ...]:
 def _through(ufunc: np.ufunc, inputs: Sequence[Any]) -> DistArray | None:
     """The result with its fold still pending, if the call is linear; else None."""
     pending = [x for x in inputs if isinstance(x, DistArray) and x.layout.partials]
-    if not pending or len(inputs) != ufunc.nin or not _linear(ufunc, inputs, pending):
+    if not pending or any(map(is_subclass, map(type, inputs))):
+        return None
+    if len(inputs) != ufunc.nin or not _linear(ufunc, inputs, pending):
         return None
     layout = pending[0].layout
     # The call is linear: contributions can stand for values.

@@ -11,12 +11,14 @@ import importlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
+
+from distarray.comm.user_lines import of_program
 
 __all__ = [
     "ProgramFinder",
@@ -47,21 +49,23 @@ def belongs_to_program(frame: FrameType) -> bool:
     return frame.f_builtins is program_builtins.__dict__
 
 
-def install(home: Path, package: str | None = None) -> None:
+def install(home: Path, packages: Collection[str] = ()) -> None:
     """Make the modules below a directory, or those of a package, the program's.
 
     Parameters
     ----------
     home : Path
         The program's directory; modules found there or below get ``distarray.numpy``.
-    package : str, optional
-        A top-level package, wherever it is, that belongs to the program too (``-m package``).
+    packages : collection of str
+        Top-level packages, wherever they are, that belong to the program too (``-m package``,
+        ``--include package``).
     """
+    of_program.update(packages)
     program_builtins.__dict__.update(vars(builtins) | _replaced)
     program_builtins.__dict__["__import__"] = program_import
     importlib.import_module = import_module
     index = next((i for i, f in enumerate(sys.meta_path) if f is PathFinder), len(sys.meta_path))
-    sys.meta_path.insert(index, ProgramFinder(home, package))
+    sys.meta_path.insert(index, ProgramFinder(home, packages))
 
 
 def program_import(
@@ -138,6 +142,8 @@ def drop_in(name: str) -> ModuleType:
         raise ModuleNotFoundError(f"no module {name!r}: {error}", name=name) from None
     if not isinstance(member, ModuleType):
         raise ModuleNotFoundError(f"no module {name!r}: distarray.{name} is not one", name=name)
+    if len(parts) > 1 and parts[0] == "testing":
+        return _real_import_module(name)  # ours has its public names alone
     return _real_import_module(".".join([member.__name__, *parts[1:]]))
 
 
@@ -191,9 +197,9 @@ class ProgramLoader(SourceFileLoader):
 class ProgramFinder(MetaPathFinder):
     """Finds modules as Python does, and marks those of the program."""
 
-    def __init__(self, home: Path, package: str | None = None) -> None:
+    def __init__(self, home: Path, packages: Collection[str] = ()) -> None:
         self.home = home.resolve()
-        self.package = package
+        self.packages = frozenset(packages)
         paths = sysconfig.get_paths()
         library = {Path(paths[key]).resolve() for key in ("stdlib", "platstdlib")}
         library |= {Path(paths[key]).resolve() for key in ("purelib", "platlib")}
@@ -214,7 +220,7 @@ class ProgramFinder(MetaPathFinder):
 
     def is_program(self, fullname: str, origin: Path) -> bool:
         """Whether a module belongs to the program rather than to a library."""
-        if self.package is not None and fullname.partition(".")[0] == self.package:
+        if fullname.partition(".")[0] in self.packages:
             return True
         parents = origin.resolve().parents
         if self.home not in parents or any(library in parents for library in self.libraries):

@@ -24,6 +24,7 @@ from distarray.runner import (
     commands,
     imports,
     jobs,
+    libraries,
     locks,
     output,
     pools,
@@ -77,6 +78,8 @@ options:
   -V, --version      the version
   -i                 afterwards, or without a program, a prompt: rank 0 reads, all ranks execute
   --full-traceback   show this library's own frames in tracebacks, which are folded otherwise
+  --include PACKAGE  an installed package that is the program's own: in it, too, `import numpy`
+                     gives distarray.numpy; may be given several times, or as PACKAGE,PACKAGE
   --coverage         how many of NumPy's functions are distributed, composed of such, or fall back
   --array-api        compare with the array API standard (needs array-api-strict), on all ranks
 
@@ -99,6 +102,8 @@ class Program:
     arguments: tuple[str, ...] = ()
     prompts: bool = False
     full: bool = False
+    #: Installed packages that are the program's own.
+    included: tuple[str, ...] = ()
 
 
 #: Options that may come before the program.
@@ -113,15 +118,43 @@ def parse(arguments: Sequence[str]) -> Program | str:
     ValueError
         If it names no program that can be run.
     """
-    count = next((i for i, x in enumerate(arguments) if x not in _FLAGS), len(arguments))
-    flags: dict[str, Any] = {_FLAGS[name]: True for name in arguments[:count]}
-    if "prompts" in flags and count == len(arguments):
-        return replace(Program("prompt", ""), **flags)
-    found = _parse_program(arguments[count:])
-    return replace(found, **flags) if isinstance(found, Program) else found
+    flags, included, arguments = _options(arguments)
+    if "prompts" in flags and not arguments:
+        found: Program | str = Program("prompt", "")
+    elif included and not arguments:
+        raise ValueError("no program after --include; try python -m distarray --help")
+    else:
+        found = _program(arguments)
+    return found if isinstance(found, str) else replace(found, included=included, **flags)
 
 
-def _parse_program(arguments: Sequence[str]) -> Program | str:
+def _options(
+    arguments: Sequence[str],
+) -> tuple[dict[str, Any], tuple[str, ...], Sequence[str]]:
+    """What the options before the program say: flags, packages to include; and the rest."""
+    flags: dict[str, Any] = {}
+    names: list[str] = []
+    while arguments:
+        option, equals, value = arguments[0].partition("=")
+        if arguments[0] in _FLAGS:
+            flags[_FLAGS[option]] = True
+            arguments = arguments[1:]
+        elif option == "--include":
+            if not equals:
+                value = arguments[1] if len(arguments) > 1 else ""
+            packages = value.split(",")
+            if not all(name.isidentifier() for name in packages):
+                raise ValueError(
+                    f"argument expected for {option}: top-level packages, not {value!r}"
+                )
+            names += packages
+            arguments = arguments[1 if equals else 2 :]
+        else:
+            break
+    return flags, tuple(names), arguments
+
+
+def _program(arguments: Sequence[str]) -> Program | str:
     if not arguments or arguments[0] in ("-h", "--help"):
         return HELP
     first, rest = arguments[0], tuple(arguments[1:])
@@ -258,7 +291,9 @@ def _new_module(program: Program) -> dict[str, Any]:
         home = target if target.is_dir() else target.parent
     elif program.kind == "-m":
         package = program.target.partition(".")[0]
-    imports.install(home, package)
+    packages = [package] if package is not None else []
+    imports.install(home, [*packages, *program.included])
+    libraries.install()
     module = ModuleType("__main__")
     sys.modules["__main__"] = module
     names = module.__dict__

@@ -28,7 +28,8 @@ class Run:
 
 
 def environment() -> dict[str, str]:
-    settings = dict(os.environ, PYTHONPATH=str(ROOT), MPLBACKEND="Agg", PYTHONWARNINGS="")
+    places = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    settings = dict(os.environ, PYTHONPATH=places, MPLBACKEND="Agg", PYTHONWARNINGS="")
     return settings | SETTINGS
 
 

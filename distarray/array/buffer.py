@@ -1,0 +1,71 @@
+"""The buffer protocol: `memoryview`, `hashlib`, `bytearray` and files take arrays as NumPy's.
+
+From Python 3.12 on a class has the protocol by its method ``__buffer__``. Before, only C could give
+it one; there the slot of the class is filled with a function of ours. That cannot say why it
+refuses: Python then raises a SystemError. NumPy asks for a buffer before it calls ``__array__``,
+and for that only where it is refused one.
+"""
+
+import ctypes
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distarray.array.exporting import CONVERSION, gathered, while_in_lists
+from distarray.config import config
+from distarray.typing import Array
+
+if TYPE_CHECKING:
+    from distarray.array.core import DistArray
+
+__all__ = ["export", "give_buffer"]
+
+#: Kinds of data types whose buffers say all there is to say of them.
+_KINDS = "?biufcSU"
+#: Where the pointer to the functions for buffers stands in a class of CPython 3.11, in words.
+_TP_AS_BUFFER = 20
+#: What has been given away for good: C holds no references of its own.
+_kept: list[Any] = []
+
+
+def export(x: "DistArray") -> Array:
+    """The NumPy array whose buffer is that of a distributed one; collective if that is cut.
+
+    Raises
+    ------
+    BufferError
+        If the elements' data type cannot be told by a buffer.
+    """
+    while_in_lists()
+    dtype = x.dtype
+    if dtype.kind not in _KINDS or dtype.metadata:
+        raise BufferError(f"no buffer holds {dtype} as NumPy knows it: use numpy.asarray(x)")
+    if x.layout.is_whole:
+        return np.asarray(x.mesh.to_host(x.to_local()))
+    whole = gathered(x, CONVERSION)
+    whole.flags.writeable = config.writeable_copies  # they would never reach the array
+    return whole
+
+
+def give_buffer(cls: type) -> None:
+    """Give a class the protocol where its method ``__buffer__`` does not."""
+    if sys.version_info >= (3, 12) or sys.implementation.name != "cpython":
+        return
+    kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
+    fill = kind(("PyObject_GetBuffer", ctypes.pythonapi))
+
+    def get_buffer(x: "DistArray", view: int, flags: int) -> int:
+        try:
+            return int(fill(export(x), view, flags))
+        except BaseException:
+            return -1
+
+    slot = kind(get_buffer)
+    _kept.append(slot)
+    place = id(cls) + _TP_AS_BUFFER * ctypes.sizeof(ctypes.c_void_p)
+    functions = ctypes.c_void_p.from_address(place).value
+    # A class made in Python has the functions within itself: where not, this is no such CPython.
+    if functions and 0 < functions - id(cls) < type.__basicsize__:
+        pointer = ctypes.cast(slot, ctypes.c_void_p).value
+        ctypes.c_void_p.from_address(functions).value = pointer

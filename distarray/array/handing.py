@@ -1,0 +1,62 @@
+"""Ordinary arrays for functions that insist on NumPy's own."""
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+from distarray.array.base import Base
+from distarray.array.exporting import gathered
+from distarray.config import config
+
+__all__ = ["handing", "ordinary"]
+
+_ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
+#: Longer lists that begin with a number or a text are not searched for arrays.
+_LONG = 1000
+
+
+def ordinary(value: object, whom: str) -> Any:
+    """What `whom` is handed for a value: itself if there is no distributed array in it."""
+    kind: Any = type(value)
+    if kind in _ATOMS:
+        return value
+    if isinstance(value, Base):
+        return _array(value, whom)
+    if isinstance(value, (list, tuple)) and kind in (list, tuple):
+        if len(value) > _LONG and type(value[0]) in _ATOMS:
+            return value
+        items = [ordinary(item, whom) for item in value]
+        return value if all(map(is_, items, value)) else kind(items)
+    if isinstance(value, dict) and kind is dict:
+        named = {key: ordinary(item, whom) for key, item in value.items()}
+        return value if all(map(is_, named.values(), value.values())) else named
+    return value
+
+
+def _array(x: Base, whom: str) -> Any:
+    if not x.ndim:
+        return np.asarray(x)[()] if isinstance(x.block, np.generic) else np.asarray(x)
+    if x.layout.is_whole:
+        return np.asarray(x)
+    whole = gathered(x, whom)
+    whole.flags.writeable = config.writeable_copies  # writes would never reach the array
+    return whole
+
+
+def handing(function: Callable[..., Any], whom: str) -> Callable[..., Any]:
+    """A function that hands its arguments on to another as ordinary arrays."""
+
+    @wraps(function)
+    def call(*args: object, **kwargs: object) -> Any:
+        args = ordinary(args, whom)
+        return function(*args, **(ordinary(kwargs, whom) if kwargs else kwargs))
+
+    code = getattr(function, "__code__", None)
+    if code is not None:  # it counts as the library's, whose warnings look for lines outside
+        place = os.path.join(os.path.dirname(code.co_filename), "<arrays handed over by distarray>")
+        call.__code__ = call.__code__.replace(co_filename=place)  # type: ignore[attr-defined]
+    return call

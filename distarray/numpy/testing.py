@@ -1,0 +1,28 @@
+"""``numpy.testing``, whose comparisons are handed distributed arrays as NumPy's; collective."""
+
+import numpy.testing
+from numpy.testing import *  # noqa: F403 - names only
+
+from distarray.array.handing import handing
+
+__all__ = list(numpy.testing.__all__)
+
+#: What compares arrays; the others call functions of the program, with arguments of its own.
+_COMPARING = (
+    "assert_allclose", "assert_almost_equal", "assert_approx_equal", "assert_array_almost_equal",
+    "assert_array_almost_equal_nulp", "assert_array_compare", "assert_array_equal",
+    "assert_array_less", "assert_array_max_ulp", "assert_equal", "assert_string_equal",
+    "print_assert_equal",
+)  # fmt: skip
+
+globals().update(
+    {
+        name: handing(getattr(numpy.testing, name), f"numpy.testing.{name}")
+        for name in _COMPARING
+        if hasattr(numpy.testing, name)
+    }
+)
+
+
+def __getattr__(name: str) -> object:
+    return getattr(numpy.testing, name)
