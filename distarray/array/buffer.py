@@ -66,6 +66,6 @@ def give_buffer(cls: type) -> None:
     place = id(cls) + _TP_AS_BUFFER * ctypes.sizeof(ctypes.c_void_p)
     functions = ctypes.c_void_p.from_address(place).value
     # A class made in Python has the functions within itself: where not, this is no such CPython.
-    if functions and 0 < functions - id(cls) < type.__basicsize__:
+    if functions and 0 < functions - id(cls) < sys.getsizeof(cls):
         pointer = ctypes.cast(slot, ctypes.c_void_p).value
         ctypes.c_void_p.from_address(functions).value = pointer

@@ -11,7 +11,6 @@ from typing import IO, Any, Self, overload
 import numpy as np
 
 from distarray.array.assigning import one_element
-from distarray.array.base import is_subclass
 from distarray.array.casting import cast
 from distarray.array.exporting import gathered
 from distarray.array.ladder import call, is_free, watched
@@ -247,6 +246,10 @@ class Methods(Reductions):
         """A copy with memory of its own and the canonical cut; see :func:`numpy.copy`."""
         return call(np.copy, self, order)
 
+    @overload
+    def view(self) -> Self: ...
+    @overload
+    def view(self, *dtype: DTypeLike, **named: DTypeLike) -> Any: ...
     def view(self, *dtype: DTypeLike, **named: DTypeLike) -> Any:
         """The same memory; as another data type or type of array if one is given.
 
@@ -258,9 +261,6 @@ class Methods(Reductions):
         ----
         One allreduce of an integer where the size changes and blocks do not tell their order.
         """
-        kind: Any = dtype[-1] if dtype and not named else None
-        if isinstance(kind, type) and is_subclass(kind):
-            return np.asarray(self).view(*dtype)
         if self.layout.partials:
             self.settle()  # two arrays with contributions would be folded into memory of their own
         if not dtype and not named:

@@ -55,18 +55,14 @@ def _is_array_type(kind: object) -> bool:
 def _of_type(x: Base, kind: type[Any]) -> Any:
     """A view of a type of arrays: a distributed array, or NumPy's own of what every rank has whole.
 
-    Raises
-    ------
-    TypeError
-        For a subclass of NumPy's array where this one is cut.
+    Cost
+    ----
+    A gather of what is cut.
     """
     if kind is np.ndarray or not issubclass(kind, np.ndarray):
         return x
     if not x.layout.is_whole or x.mesh.device_type != "cpu":
-        raise TypeError(
-            f"a {kind.__name__} cannot be a view of an array whose parts are on several ranks or "
-            f"a device; x.full().view({kind.__name__}) is one of a copy of the whole"
-        )
+        return np.asarray(x).view(kind)
     return x.to_local().view(kind)
 
 
