@@ -13,6 +13,8 @@ from distarray.layout import Replicate, Shard
 from distarray.testing import assert_matches, assert_same_error
 from tests.everywhere import raises_everywhere
 
+pytestmark = pytest.mark.host  # addresses and references are about the host's memory
+
 
 def arrays(group, values):
     """The values whole on every rank, and cut along each dimension."""

@@ -294,7 +294,10 @@ class Drawing:
         return repr(self.one(CASTINGS))
 
     def _order(self) -> str:
-        return repr(self.one("CFAK"))
+        # Where no rank has two indices, the order in memory may be another one; see `numpy.ravel`.
+        extents = () if self.x is None else self.x.shape
+        thin = any(1 < extent <= int(self.env["__ranks__"]) for extent in extents)
+        return repr(self.one("CF" if thin else "CFAK"))
 
     def _axis(self) -> str:
         ndim = self.x.ndim

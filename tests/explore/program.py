@@ -71,7 +71,7 @@ def draw_program(
     below = rng.choice(THRESHOLDS) if below is None else below
     meshes = [(ranks,)] * 4 + [(a, ranks // a) for a in range(1, ranks + 1) if ranks % a == 0]
     program = Program((), ranks, rng.choice(meshes), below, seed)
-    env = numpy_world() | {"__mesh_ndim__": len(program.mesh)}
+    env = numpy_world() | {"__mesh_ndim__": len(program.mesh), "__ranks__": ranks}
     return program.with_lines(tuple(_drawn(rng, env, length, chapters)))
 
 

@@ -289,7 +289,9 @@ def test_signatures_are_numpys(function):
     assert ours["placements"].default is None if "placements" in ours else True
     if function is numpy.ndarray.tofile:
         return
-    wanted = inspect.signature(function).parameters
+    wanted = dict(inspect.signature(function).parameters)
+    if "self" in wanted:  # a method; the array has a name of its own in the implementation
+        wanted = {next(iter(ours)) if name == "self" else name: p for name, p in wanted.items()}
     assert [name for name in ours if name not in ("mesh", "placements")] == list(wanted)
     for name, parameter in wanted.items():
         assert (ours[name].kind, ours[name].default) == (parameter.kind, parameter.default)

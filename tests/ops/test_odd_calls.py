@@ -10,6 +10,8 @@ import distarray as da
 import distarray.numpy as dnp
 from distarray.config import config
 
+pytestmark = pytest.mark.host  # many of the data types are the host's
+
 RECORDS = np.array([(1, 9.0), (5, 8.0)], [("x", int), ("w", float)])
 
 
