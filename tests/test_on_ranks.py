@@ -3,10 +3,10 @@
 Plain `pytest` runs the suite on thread ranks; this file starts
 `mpiexec -n P python -m pytest --mpi tests` once for each P in 6, 4, 3, 2, 1: one launch per count,
 since starting interpreters costs more than the tests, and the longest first, since `make test` runs
-them beside the tests on thread ranks. What six processes add to four is a mesh of 2 x 3: its
-groups, files, movement and modules are tested; operations on it have six thread ranks. A launch
-that does not end in time is a hang: every rank then prints its stacks (faulthandler) and the job is
-ended.
+them beside the tests on thread ranks. Operations run on 1, 3 and 4 processes: uneven blocks, and a
+mesh of 2 x 2. On 2 and 6 groups, files, movement and modules are tested, and the operations by
+thread ranks alone. A launch that does not end in time is a hang: every rank then prints its stacks
+(faulthandler) and the job is ended.
 
 `DISTARRAY_TEST_RANKS=3` or `=2,4` chooses the counts; `=` (empty) skips this file.
 `DISTARRAY_TEST_RANKS_ARGS="-k reductions"` hands options to the inner pytest.
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.suite
 
 RANKS = [int(p) for p in os.environ.get("DISTARRAY_TEST_RANKS", "6,4,3,2,1").split(",") if p]
 STALL = 120  # seconds one test may take on every rank before it counts as hung
-#: What more than this many processes leave out.
-MOST_FOR_OPERATIONS = 4
+#: The numbers of processes that operations are tested on.
+FOR_OPERATIONS = (1, 3, 4)
 LIMIT = float(os.environ.get("DISTARRAY_TEST_RANKS_TIMEOUT", "900"))  # seconds a launch may take
 
 
@@ -40,7 +40,7 @@ def command(launcher: Sequence[str], ranks: int) -> list[str]:
     inner = ["-m", "pytest", "--mpi", "tests", "-q", "-p", "no:cacheprovider", "--tb=short"]
     inner += ["-o", f"faulthandler_timeout={STALL}", "-o", "faulthandler_exit_on_timeout=true"]
     left = ["test_on_ranks.py", "test_house.py", "runner"]
-    if ranks > MOST_FOR_OPERATIONS:
+    if ranks not in FOR_OPERATIONS:
         left += ["ops", "test_coverage.py", "test_ledger.py"]
     inner += [f"--ignore=tests/{name}" for name in left]
     inner += shlex.split(os.environ.get("DISTARRAY_TEST_RANKS_ARGS", ""))
