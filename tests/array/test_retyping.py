@@ -161,6 +161,7 @@ def retyped_in_place(x, dtype):
     return x
 
 
+@pytest.mark.filterwarnings("ignore:Setting the dtype")  # NumPy 2.5 about its own arrays
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_text_and_records(world, name):
     def program(group):

@@ -67,7 +67,7 @@ class Comparison:
 
     def _of_outcomes(self, found: Any, wanted: Any) -> Difference | None:
         said = self.group.allgather_object(None if found is None else words(found))
-        if isinstance(wanted, TypeError) and all(" loop " in text for text in said):
+        if isinstance(wanted, TypeError) and all(" loop " in (text or "") for text in said):
             return None  # which of its two errors NumPy raises depends on what other threads do
         if len(set(said)) > 1:
             return "ranks differ", "; ".join([f"rank {r}: {text}" for r, text in enumerate(said)])
