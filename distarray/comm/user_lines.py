@@ -22,6 +22,7 @@ __all__ = [
     "place",
     "places",
     "expression",
+    "is_ours",
     "of_program",
     "program_frame",
     "user_frames",
@@ -33,6 +34,8 @@ _HOUSE = frozenset(
     {__name__.partition(".")[0], "contextlib", "contextvars", "functools", "importlib", "numpy"}
     | {"runpy", "threading", "torch"}
 )
+#: The library's own directory.
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 #: Whether a module is of the house, by its name.
 known: dict[str | None, bool] = {}
 #: Installed packages that are the program's own, by their names; the runner adds to them.
@@ -55,6 +58,11 @@ def passage(name: str | None) -> bool:
     """Whether a module of this name is of the house; kept in `known`."""
     known[name] = ours = isinstance(name, str) and name.partition(".")[0] in _HOUSE
     return ours
+
+
+def is_ours(path: str) -> bool:
+    """Whether a file is one of this library's."""
+    return path.startswith(_HERE)
 
 
 def user_frames(frame: FrameType | None) -> Iterator[FrameType]:

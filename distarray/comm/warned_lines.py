@@ -9,15 +9,13 @@ user's filters decide and the register of the user's module says what has been s
 
 import sys
 import warnings
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from distarray.comm.user_lines import is_house
+from distarray.comm.user_lines import is_house, is_ours
 
 __all__ = ["install"]
 
-_HOME = str(Path(__file__).resolve().parent.parent)
 _REGISTER = "__warningregistry__"
 _show: Any = None
 
@@ -67,7 +65,7 @@ def _way(path: str, frame: FrameType | None) -> tuple[FrameType | None, FrameTyp
 
 
 def _is_ours(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(_HOME)
+    return is_ours(frame.f_code.co_filename)
 
 
 def _forget(said: warnings.WarningMessage, origin: FrameType) -> None:

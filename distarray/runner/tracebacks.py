@@ -1,19 +1,26 @@
 """Tracebacks as the runner prints them: the program's frames, and this library's in one line."""
 
+import contextlib
+import functools
+import os
+import threading
 import traceback
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from distarray.comm import hooks
+from distarray.comm.user_lines import is_ours
 from distarray.config import config
 
 __all__ = ["install", "written"]
 
-_RUNNER = str(Path(__file__).resolve().parent)
-_HOME = str(Path(__file__).resolve().parent.parent)
+_RUNNER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: Modules between the program and what it calls are folded with ours, where they touch them.
-_BETWEEN = ("numpy", "contextlib.py", "functools.py", "threading.py")
+_BETWEEN = (os.path.dirname(np.__file__) + os.sep,) + tuple(
+    [str(module.__file__) for module in (contextlib, functools, threading)]
+)
 _full = False
 
 
@@ -79,11 +86,10 @@ def _folded(frames: list[traceback.FrameSummary]) -> list[traceback.FrameSummary
 
 def _one(run: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
     """A run of frames folded, if any of them is ours."""
-    if any(frame.filename.startswith(_HOME) for frame in run):
+    if any(is_ours(frame.filename) for frame in run):
         return [_Fold("<distarray>", len(run), "", line="")]
     return run
 
 
 def _passes_on(path: str) -> bool:
-    parts = Path(path).parts
-    return path.startswith(_HOME) or any(part in _BETWEEN for part in parts)
+    return is_ours(path) or path.startswith(_BETWEEN)
