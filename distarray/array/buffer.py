@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray.array.exporting import CONVERSION, gathered, while_in_lists
-from distarray.config import config
+from distarray.array.exporting import CONVERSION, lent, while_in_lists
 from distarray.typing import Array
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ __all__ = ["export", "give_buffer"]
 _KINDS = "?biufcSU"
 #: Where the pointer to the functions for buffers stands in a class of CPython 3.11, in words.
 _TP_AS_BUFFER = 20
-#: What has been given away for good: C holds no references of its own.
+#: Keeps alive the functions that classes' slots point to: C holds no reference to them.
 _kept: list[Any] = []
 
 
@@ -43,9 +42,7 @@ def export(x: "DistArray") -> Array:
         raise BufferError(f"no buffer holds {dtype} as NumPy knows it: use numpy.asarray(x)")
     if x.layout.is_whole:
         return np.asarray(x.mesh.to_host(x.to_local()))
-    whole = gathered(x, CONVERSION)
-    whole.flags.writeable = config.writeable_copies  # they would never reach the array
-    return whole
+    return lent(x, CONVERSION)
 
 
 def give_buffer(cls: type) -> None:

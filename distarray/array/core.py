@@ -244,9 +244,8 @@ class DistArray(Scalars, Items, Operators, Methods):
             return np.array(self.mesh.to_host(self.block), dtype, copy=copy)
         if copy is False:
             raise ValueError("a NumPy array of a distributed array is always a copy of it")
-        whole = exporting.gathered(self, exporting.CONVERSION)
-        if copy is None and not config.writeable_copies:
-            whole.flags.writeable = False  # what a library writes here would never reach the array
+        take = exporting.gathered if copy else exporting.lent
+        whole = take(self, exporting.CONVERSION)
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     @property

@@ -36,6 +36,7 @@ __all__ = [
     "converted",
     "gathered",
     "interface",
+    "lent",
     "reduced",
     "while_in_lists",
 ]
@@ -158,6 +159,16 @@ def gathered(x: Base, what: str, instead: str = "Work on", aloud: bool = True) -
         if aloud and x.nbytes > QUIET:
             _say(x, what)
     return x.full()
+
+
+def lent(x: Base, what: str) -> Array:
+    """As :func:`gathered`, for those who might write to it: read-only unless the settings say else.
+
+    What they wrote would never reach the array.
+    """
+    whole = gathered(x, what)
+    whole.flags.writeable = config.writeable_copies
+    return whole
 
 
 def _say(x: Base, what: str) -> None:

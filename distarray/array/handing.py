@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array.base import Base
-from distarray.array.exporting import gathered
-from distarray.config import config
+from distarray.array.exporting import lent
 
 __all__ = ["handing", "ordinary"]
 
@@ -42,9 +41,7 @@ def _array(x: Base, whom: str) -> Any:
         return np.asarray(x)[()] if isinstance(x.block, np.generic) else np.asarray(x)
     if x.layout.is_whole:
         return np.asarray(x)
-    whole = gathered(x, whom)
-    whole.flags.writeable = config.writeable_copies  # writes would never reach the array
-    return whole
+    return lent(x, whom)
 
 
 def handing(function: Callable[..., Any], whom: str) -> Callable[..., Any]:
