@@ -17,7 +17,7 @@ from distarray.typing import Shape
 
 __all__ = ["resize_in_place"]
 
-#: What a rank finds; the highest counts.
+#: A rank's vote on who else uses the memory of its block; the highest counts.
 _FREE, _SEEN, _BORROWED = range(3)
 
 

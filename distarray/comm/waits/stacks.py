@@ -78,7 +78,7 @@ def look() -> Look:
 
 
 def _waiting(frame: FrameType, main: FrameType | None) -> Look:
-    """What a waiting thread waits in: its message, the library's call, and the user's line.
+    """The message that a waiting thread waits for, the library's call, and the user's line.
 
     `frame` is the innermost; the others are found by going outwards from it.
     """
