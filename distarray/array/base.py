@@ -48,8 +48,10 @@ class Base:
     plain: Callable[[], Any]
     #: An array laid out as this one, with another block.
     like: Callable[[Any], Any]
-    #: The same for the result of an operation, of which a 0-d one is a scalar.
+    #: The same for the result of an operation, of which a 0-d one is a number.
     computed: Callable[[Any], Any]
+    #: The 0-d result of an operation as NumPy's scalar.
+    number: Callable[[], Any]
     #: This rank's block as an array, not copied.
     to_local: Callable[[], Array]
     #: The global array as a NumPy array on every rank.

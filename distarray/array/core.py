@@ -111,13 +111,29 @@ class DistArray(Scalars, Items, Operators, Methods):
         """An array laid out as this one, with another block; checks nothing."""
         return wrap(block, self.layout, self.mesh)
 
-    def computed(self, block: Array) -> "DistArray":
-        """As :meth:`like`, for the result of an operation: one that is 0-d is a scalar."""
-        result: DistArray = object.__new__(DistArray)
-        result.layout = layout = self.layout
-        result.mesh = mesh = self.mesh
-        result.block = block if layout.shape else single(block, layout, mesh)
+    def computed(self, block: Array) -> Any:
+        """As :meth:`like`, for the result of an operation: one that is 0-d is a number."""
+        layout = self.layout
+        if not layout.shape:
+            result = self.like(single(block, layout, self.mesh))
+            return result if isinstance(self.block, np.generic) else result.number()
+        result = object.__new__(DistArray)
+        result.layout = layout
+        result.mesh = self.mesh
+        result.block = block
         return result
+
+    def number(self) -> Any:
+        """The 0-d result of an operation as NumPy's scalar, or as the Python object that it is.
+
+        A rank outside of the mesh does not know it, and keeps the array.
+
+        Cost
+        ----
+        One allreduce where a fold is pending, one broadcast where one coordinate has the number;
+        else none.
+        """
+        return self if self.mesh.coords is None else self.plain().block[()]
 
     def settle(self) -> None:
         """Carry out pending folds and replicate what lives at one coordinate, in place; collective.

@@ -58,8 +58,11 @@ class Items(Base):
         if layout.is_whole and type(block) is np.ndarray and is_free(operator.getitem, layout):
             kinds = tuple(map(type, key)) if type(key) is tuple else (type(key),)
             if _BASIC.issuperset(kinds) and self._at_hand():
+                part = block[key]
+                if isinstance(part, np.generic):
+                    return part
                 result = _new(type(self))
-                result.block = part = block[key]
+                result.block = part
                 result.layout = whole_view(layout, kinds, part.shape)
                 result.mesh = self.mesh
                 return result
@@ -79,12 +82,24 @@ class Items(Base):
         if entries is None:
             return call(operator.getitem, self, key)
         result = self.sliced(entries)
-        if names_element(key, result.layout.shape):
-            result.settle()
-            if result.block.dtype.kind in "OT":
-                return result.block[()]  # the object itself, as in NumPy
-            result.block = result.mesh.scalar(result.block)
-        return result
+        return self._element(result) if names_element(key, result.layout.shape) else result
+
+    def _element(self, cell: Self) -> Any:
+        """A view of one element as NumPy's scalar, or as the object that it is.
+
+        A record of an array that all ranks have can be written to, as NumPy's can. Others are
+        copies, which refuse it.
+        """
+        whole = cell.layout.is_replicated
+        cell.settle()
+        if self.mesh.coords is None:
+            return cell
+        if isinstance(self.block, np.generic):
+            return cell.like(self.mesh.scalar(cell.block))
+        block: Any = self.mesh.to_host(cell.block)
+        if block.dtype.kind == "V" and not whole:
+            block.flags.writeable = False
+        return block[()]
 
     def __setitem__(self, key: Any, value: ArrayLike) -> None:
         layout, block = self.layout, self.block
@@ -167,8 +182,11 @@ class Items(Base):
         if self.layout.partials:
             self.settle()
         layout, block = self.layout, self.block
-        if layout.is_whole and type(block) is np.ndarray and self._at_hand():
-            return self._wrapped(block, whole_view(layout, (int,), layout.shape[1:]))
+        if layout.is_whole and type(block) is np.ndarray and self.mesh.coords is not None:
+            if layout.ndim == 1:
+                return iter(block)
+            if self._at_hand():
+                return self._wrapped(block, whole_view(layout, (int,), layout.shape[1:]))
         if layout.ndim > 1:
             return (self[position] for position in range(layout.shape[0]))
         return self._scalars()
@@ -184,10 +202,10 @@ class Items(Base):
 
     def _scalars(self) -> Iterator[Any]:
         """Elements of a 1-d array, a stretch of them fetched at a time."""
-        layout = Layout.replicated((), self.mesh.shape)
         for start in range(0, self.shape[0], 1 << 16):
             elements = self[start : start + (1 << 16)].full()
-            yield from elements if self.dtype.hasobject else self._wrapped(elements, layout)
+            elements.flags.writeable = False  # nor can its records, which are views of it
+            yield from elements
 
     def __contains__(self, value: ArrayLike) -> bool:
         return bool(np.any(self == value))

@@ -1,7 +1,7 @@
 """Reading an index expression: which keys are basic, and what they select."""
 
 from operator import index
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -165,7 +165,5 @@ def directed(empty: Array, base: Array, entries: Entries) -> Any:
             signs.append((-1 if before < 0 else 1) * (1 if entry is None else entry[1]))
     if min(signs, default=1) < 0:
         steps = tuple([empty.itemsize if sign > 0 else -empty.itemsize for sign in signs])
-        turned = np.ndarray(empty.shape, empty.dtype, np.empty(1, empty.dtype), strides=steps)
-        turned.flags.writeable = empty.flags.writeable
-        return turned
+        return np.ndarray(empty.shape, empty.dtype, cast("Any", empty), strides=steps)
     return empty

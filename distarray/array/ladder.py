@@ -11,6 +11,7 @@
                             them
     6  `one_rank`           NumPy's own function where one rank has everything and the row allows it
     7  the row's function   the implementation
+    8  here                 a 0-d result becomes the number that it is: NumPy's scalar
 =====  ===================  ======================================================================
 
 The doors: NumPy's functions and methods of arrays come in by :func:`call`, ufuncs and their methods
@@ -58,11 +59,14 @@ on_check(_look_closer)
 def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call what stands behind a NumPy function, or the fallback."""
     row = FUNCTIONS.get(function)
-    if error_state() is not usual[0] and (row is None or row.computes):
-        return watched(function, args, kwargs, _climb, (function, row, args, kwargs))
-    if error_state() is not usual[0]:
+    if error_state() is usual[0]:
+        result = _climb(function, row, args, kwargs)
+    elif row is None or row.computes:
+        result = watched(function, args, kwargs, _climb, (function, row, args, kwargs))
+    else:
         verify(function, args, kwargs)
-    return _climb(function, row, args, kwargs)
+        result = _climb(function, row, args, kwargs)
+    return _handed_out(result, args, kwargs)
 
 
 def call_ufunc(
@@ -72,10 +76,12 @@ def call_ufunc(
     key: Any = ufunc if method == "__call__" else (ufunc, method)
     if key in FUNCTIONS:
         return call(key, *inputs, **kwargs)
-    row = UFUNC_METHODS[method]
-    if error_state() is not usual[0]:
-        return watched(ufunc, inputs, kwargs, row.function, (ufunc, *inputs), kwargs)
-    return row.function(ufunc, *inputs, **kwargs)
+    act = UFUNC_METHODS[method].function
+    if error_state() is usual[0]:
+        result = act(ufunc, *inputs, **kwargs)
+    else:
+        result = watched(ufunc, inputs, kwargs, act, (ufunc, *inputs), kwargs)
+    return _handed_out(result, inputs, kwargs)
 
 
 def is_free(function: Callable[..., Any], layout: Layout) -> bool:
@@ -217,3 +223,27 @@ def settled_arguments(
             _settle_folds(value)
         named[name] = value if name == "out" else _settled(value, row)
     return tuple(found), named
+
+
+# -- rung 8 --------------------------------------------------------------------------------------
+
+
+def _handed_out(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A result as the program gets it: numbers among it as NumPy's scalars."""
+    if isinstance(result, Base):
+        if result.layout.shape or not isinstance(result.block, np.generic):
+            return result
+        return result if _of_the_standard([*args, *kwargs.values()]) else result.number()
+    if isinstance(result, tuple) and any(map(_is_number, result)):
+        items = [_handed_out(item, args, kwargs) for item in result]
+        return type(result)(*items) if hasattr(result, "_fields") else tuple(items)
+    return result
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Base) and isinstance(value.block, np.generic)
+
+
+def _of_the_standard(values: list[Any]) -> bool:
+    """Whether an operand is a 0-d array of the array API standard; such stay among themselves."""
+    return any(map(_is_number, operands_in(values)))

@@ -17,6 +17,7 @@ from types import CodeType, FrameType
 __all__ = [
     "called",
     "is_house",
+    "is_library",
     "known",
     "passage",
     "place",
@@ -80,13 +81,14 @@ def program_frame(frame: FrameType) -> FrameType:
     """
     nearest = None
     for here in user_frames(frame):
-        if not _is_library(here):
+        if not is_library(here):
             return here
         nearest = nearest or here
     return nearest or frame
 
 
-def _is_library(frame: FrameType) -> bool:
+def is_library(frame: FrameType) -> bool:
+    """Whether a frame is an installed library's that is not the program's own."""
     name = frame.f_globals.get("__name__") or ""
     return name.partition(".")[0] not in of_program and _is_installed(frame.f_code.co_filename)
 

@@ -39,11 +39,15 @@ class Rule(NamedTuple):
         Whether folding in a value twice changes nothing.
     rounds : bool
         Whether its floating-point results depend on the order.
+    positive : bool
+        Whether folding in the identity makes a negative number positive. NumPy leaves a negative
+        initial value alone where there is nothing to fold.
     """
 
     fold: Fold | None = None
     idempotent: bool = False
     rounds: bool = False
+    positive: bool = False
 
 
 RULES: dict[np.ufunc, Rule] = {
@@ -59,8 +63,8 @@ RULES: dict[np.ufunc, Rule] = {
     np.bitwise_xor: Rule(Fold.BXOR),
     np.fmax: Rule(idempotent=True),
     np.fmin: Rule(idempotent=True),
-    np.gcd: Rule(),
-    np.hypot: Rule(rounds=True),
+    np.gcd: Rule(positive=True),
+    np.hypot: Rule(rounds=True, positive=True),
     np.logaddexp: Rule(rounds=True),
     np.logaddexp2: Rule(rounds=True),
 }

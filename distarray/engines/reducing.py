@@ -20,7 +20,7 @@ from distarray.array.probes import as_axis, condition, hollow, tiny
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines import chains, reproducible
-from distarray.engines.folds import RULES, Ufunc, combine, identity
+from distarray.engines.folds import RULES, Ufunc, combine, identity, neutral
 from distarray.layout import Fold, Layout, Partial
 from distarray.plan import ReductionPlan, plan_reduction, restrict
 from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike, Out, Shape
@@ -151,7 +151,7 @@ def _folded(
     mask: DistArray | None = None,
 ) -> Any:
     """A reduction as planned: of contributions in any order, or in the order of the elements."""
-    if ufunc not in RULES or (plan.rounds and config.settings.reproducible):
+    if _in_turn(ufunc, initial) or (plan.rounds and config.settings.reproducible):
         x, plan = _settled(x, plan)
         part = _in_order(ufunc, x, plan, dtype, initial, mask)
         return write(part if part.ndim else x.mesh.scalar(part), plan.layout, x.mesh, out)
@@ -159,6 +159,11 @@ def _folded(
         x, plan = _settled(x, plan)
     part = _contribution(ufunc, x, plan, dtype, initial, mask)
     return finish(part, plan, ufunc, x.mesh, out)
+
+
+def _in_turn(ufunc: Ufunc, initial: Any) -> bool:
+    """Whether elements are to be folded in one after the other, beginning with `initial`."""
+    return ufunc not in RULES or (RULES[ufunc].positive and initial is not NoValue)
 
 
 def _value(initial: ArrayLike) -> Any:
@@ -312,7 +317,7 @@ def _in_order(
     if x.mesh.coords is None:
         return _filled(x.mesh, shape, 0, plan.dtype)
     mask = None if where is None else part_beside(where, x)
-    if ufunc in RULES:
+    if not _in_turn(ufunc, initial):
         return reproducible.reduce(ufunc, x, plan.axes, plan.dtype, initial, mask).reshape(shape)
     if not chains.mixes(ufunc, x.dtype, dtype):
         return chains.reduce(ufunc, x, plan.axes, plan.dtype, initial, mask).reshape(shape)
@@ -349,8 +354,10 @@ def _contribution(
     if coords is None:
         return _filled(x.mesh, plan.layout.local_shape(None), 0, plan.dtype)
     mask = None if where is None else part_beside(where, x)
-    if initial is None or not (RULES[ufunc].idempotent or plan.leads(coords)):
+    if initial is None:
         initial = NoValue
+    elif initial is not NoValue and not (RULES[ufunc].idempotent or plan.leads(coords)):
+        initial = neutral(ufunc, plan.dtype)
     if not block.size or not x.layout.holds(coords):
         value = identity(ufunc, plan.dtype) if initial is NoValue else initial
         return _filled(x.mesh, plan.layout.local_shape(coords), value, plan.dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -114,17 +113,7 @@ def _on_any_rank(here: bool, a: ArrayLike, b: ArrayLike) -> bool:
     return bool(group.allreduce(np.array(here), Fold.ANY)) if group.size > 1 else here
 
 
-# -- namespace and device ------------------------------------------------------------------------
-
-_API_VERSIONS = (None, "2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
-
-
-@implements(DistArray.__array_namespace__, computes=False)
-def _array_namespace(api_version: str | None = None) -> Any:
-    if api_version not in _API_VERSIONS:
-        raise ValueError(f"unknown version of the array API standard: {api_version!r}")
-    return import_module("distarray.numpy")
-
+# -- device ------------------------------------------------------------------------
 
 @implements(DistArray.to_device, computes=False)
 def _to_device(x: DistArray, device: str, /, *, stream: None = None) -> DistArray:

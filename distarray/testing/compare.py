@@ -48,12 +48,16 @@ def assert_matches(
     if not isinstance(expected, (np.ndarray, np.generic)):
         assert result == expected or (result != result and expected != expected), (result, expected)
         return
+    if isinstance(result, np.generic):
+        assert isinstance(expected, np.generic), f"a scalar where NumPy gives {expected!r}"
+        assert result.dtype == expected.dtype, f"dtype {result.dtype}, not {expected.dtype}"
+        _compare(np.asarray(result), np.asarray(expected), exact, rtol, atol, "scalar")
+        return
     assert isinstance(result, DistArray), f"{type(result)} is not a DistArray"
     assert result.shape == expected.shape, f"shape {result.shape}, not {expected.shape}"
     assert result.dtype == expected.dtype, f"dtype {result.dtype}, not {expected.dtype}"
-    if expected.ndim == 0:
-        scalar, wanted = (isinstance(v, np.generic) for v in (result.block, expected))
-        assert scalar == wanted, f"scalar: {scalar}, NumPy: {wanted}"
+    scalar = isinstance(result.block, np.generic)  # of another mesh's rank
+    assert scalar == isinstance(expected, np.generic), f"{result!r}, not {expected!r}"
     _compare_block(result, np.asarray(expected), exact, rtol, atol)
 
 
