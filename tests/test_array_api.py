@@ -7,8 +7,10 @@ import pytest
 
 import distarray
 import distarray.numpy as dnp
+from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.layout import Replicate, Shard
+from distarray.ops.namespaces import Standard
 from distarray.testing.array_api import check_dtypes, check_names, check_signatures
 
 pytest.importorskip("array_api_strict")
@@ -77,11 +79,16 @@ def test_descending_order(world, ranks, axis):
 
 
 def test_results_of_no_dimension_can_be_assigned_to(world, ranks):
-    """As the standard's 0-d arrays; NumPy's scalars refuse it."""
+    """Libraries get the standard's 0-d arrays; the scalars that programs get refuse it."""
 
     def program(group):
         x = dnp.arange(4.0, mesh=DeviceMesh(group, (ranks,)), placements=[Shard(0)])
-        total = x.sum()
+        xp = Standard(dnp)
+        total = xp.sum(x)
+        for found in (total + 1, 2 * total, -total, total > 3, xp.sqrt(total), total[()], total**2):
+            assert isinstance(found, DistArray)
+        assert isinstance(xp.linalg.vector_norm(x), DistArray)
+        assert {type(found) for found in xp.modf(x[0])} == {DistArray}
         total[()] = 2
         assert float(total) == 2.0
         total[dnp.asarray(True)] = dnp.nan

@@ -13,7 +13,7 @@ from distarray.array.handing import ordinary
 from distarray.array.items import Items
 from distarray.array.ladder import call, call_ufunc
 from distarray.array.methods import Methods
-from distarray.array.operators import Operators
+from distarray.array.operators import Operators, answer_to
 from distarray.array.registry import FUNCTIONS
 from distarray.array.scalars import Scalars
 from distarray.comm import DeviceMesh
@@ -231,6 +231,10 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: Any
     ) -> Any:
+        if method == "__call__" and not kwargs:
+            answer = answer_to(ufunc, inputs)
+            if answer is not None:
+                return answer(inputs[1], inputs[0])
         contracts = ufunc.signature is not None and "out" not in kwargs
         if contracts and any(map(is_subclass, map(type, inputs))):
             return getattr(ufunc, method)(*ordinary(inputs, f"numpy.{ufunc.__name__}"), **kwargs)

@@ -20,7 +20,7 @@ from distarray.array.registry import is_overridden
 from distarray.array.temporaries import LARGE, compute
 from distarray.typing import ArrayLike, Binary, Unary
 
-__all__ = ["Operators"]
+__all__ = ["Operators", "answer_to"]
 
 _POWER: Any = np.power
 _divmod: Any = np.divmod
@@ -28,7 +28,12 @@ _matmul: Any = np.matmul
 _multiply: Any = np.multiply
 #: What stands behind `==` and `!=` of records, for which there is no ufunc.
 _equal, _not_equal = operator.eq, operator.ne
-_SCALARS = frozenset({int, float, complex, bool})
+_SCALARS = frozenset(
+    {int, float, complex, bool, np.bool_, np.complex64, np.complex128}
+    | {np.dtype(code).type for code in np.typecodes["AllInteger"] + "efd"}
+)
+#: Operations of which a number of NumPy's is the left operand: how the array answers.
+_answers: dict[np.ufunc, Binary] = {}
 #: What NumPy raises, and `==` does not hand on, where types have no comparison.
 _INCOMPARABLE = ("_UFuncNoLoopError", "_UFuncBinaryResolutionError")
 _SEQUENCES = (list, tuple, str, bytes, bytearray)
@@ -114,7 +119,18 @@ def _reflected(ufunc: np.ufunc) -> Binary:
 
 
 def _binary(ufunc: np.ufunc) -> tuple[Binary, Binary]:
-    return _forward(ufunc), _reflected(ufunc)
+    answer = _answers[ufunc] = _reflected(ufunc)
+    return _forward(ufunc), answer
+
+
+def answer_to(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Binary | None:
+    """How an array answers to an operator whose left operand is a number of NumPy's.
+
+    The number's own operator calls the ufunc. None for other calls.
+    """
+    if len(inputs) != 2 or type(inputs[0]) not in _SCALARS or not isinstance(inputs[1], Base):
+        return None
+    return _answers.get(ufunc) if is_free(ufunc, inputs[1].layout) else None
 
 
 def _comparison(ufunc: np.ufunc, otherwise: bool) -> Binary:

@@ -31,6 +31,7 @@ from distarray.ops.grids import (
 from distarray.ops.vectorize import vectorize
 from distarray.ops.metadata import isscalar
 from distarray.ops.ndarray import ndarray
+from distarray.ops.polynomials import poly, roots
 from distarray.ops.ranges import arange, geomspace, linspace, logspace
 from distarray.ops.standard import API_VERSION as __array_api_version__
 from distarray.ops.standard import NamespaceInfo as __array_namespace_info__

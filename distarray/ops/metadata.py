@@ -115,6 +115,7 @@ def _on_any_rank(here: bool, a: ArrayLike, b: ArrayLike) -> bool:
 
 # -- device ------------------------------------------------------------------------
 
+
 @implements(DistArray.to_device, computes=False)
 def _to_device(x: DistArray, device: str, /, *, stream: None = None) -> DistArray:
     kind = str(device).partition(":")[0]

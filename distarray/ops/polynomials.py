@@ -8,11 +8,11 @@ are gathered within `config.gather_limit`.
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.array import DistArray, as_distarray, call, common_mesh, implements
 from distarray.comm import DeviceMesh
 from distarray.ops.grids import vander
 from distarray.typing import ArrayLike
@@ -168,7 +168,10 @@ def _replicated(value: Any, mesh: DeviceMesh) -> Any:
     return as_distarray(value, mesh) if known else value
 
 
-@implements(np.roots)
+# NumPy looks for arrays among the coefficients that it is given, and finds numbers: what programs
+# call is ours.
+
+
 def roots(p: ArrayLike) -> Any:
     """Roots of a polynomial; see :func:`numpy.roots`.
 
@@ -176,13 +179,11 @@ def roots(p: ArrayLike) -> Any:
 
     Cost
     ----
-    That of gathering the coefficients twice, within `config.gather_limit`: NumPy's own dispatch
-    reads each of them.
+    That of gathering the coefficients, within `config.gather_limit`.
     """
-    return _replicated(np.roots(np.asarray(p)), common_mesh(p))
+    return call(np.roots, p) if isinstance(p, DistArray) else np.roots(cast("Any", p))
 
 
-@implements(np.poly)
 def poly(seq_of_zeros: ArrayLike) -> Any:
     """Coefficients of the polynomial with given roots; see :func:`numpy.poly`.
 
@@ -193,6 +194,17 @@ def poly(seq_of_zeros: ArrayLike) -> Any:
     That of gathering the roots, within `config.gather_limit`; for a matrix, that of
     :func:`numpy.linalg.eigvals` as well.
     """
+    zeros: Any = seq_of_zeros
+    return call(np.poly, zeros) if isinstance(zeros, DistArray) else np.poly(zeros)
+
+
+@implements(np.roots)
+def _roots(p: ArrayLike) -> Any:
+    return _replicated(np.roots(np.asarray(p)), common_mesh(p))
+
+
+@implements(np.poly)
+def _poly(seq_of_zeros: ArrayLike) -> Any:
     mesh = common_mesh(seq_of_zeros)
     zeros = np.atleast_1d(as_distarray(seq_of_zeros, mesh))
     if zeros.ndim == 2 and zeros.shape[0] == zeros.shape[1] != 0:

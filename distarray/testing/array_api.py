@@ -338,13 +338,14 @@ def _difference(found: Any, wanted: Any) -> str | None:
         return _difference_of_several(found, wanted)
     if not hasattr(wanted, "shape"):
         return None if found == wanted else f"{found!r}, not {wanted!r}"
-    if not isinstance(found, distarray.DistArray):
+    if not isinstance(found, (distarray.DistArray, np.generic)):
         return f"a {type(found).__name__}, not a DistArray"
     expected = np.asarray(wanted)
     if (found.shape, found.dtype) != (expected.shape, expected.dtype):
         return f"{found.dtype} {found.shape}, not {expected.dtype} {expected.shape}"
-    close = np.allclose(found.full(), expected, rtol=1e-4, atol=1e-5, equal_nan=True)
-    return None if close else f"{found.full()!r}, not {expected!r}"
+    values = np.asarray(found)
+    close = np.allclose(values, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
+    return None if close else f"{values!r}, not {expected!r}"
 
 
 def _difference_of_several(found: Sequence[Any], wanted: Sequence[Any]) -> str | None:

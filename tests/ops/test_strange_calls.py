@@ -121,8 +121,8 @@ CALLS = {
 REFUSED = {
     "base": (AttributeError, "shares_memory", lambda x: x.base),
     "a record that would not be written through": (
-        TypeError,
-        "write to the array",
+        ValueError,
+        "read-only",
         lambda x: put("a", 1)(x[0]),
     ),
 }

@@ -166,7 +166,7 @@ def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
         raise ValueError(f"cannot reshape array of size {y.size} into shape ({x.size},)")
     if x.shape != y.shape:
         x, y = in_line(x), in_line(y)
-    return _paired(conjugated(x), y, tuple([(d, d) for d in range(x.ndim)]), dtype)
+    return _paired(as_distarray(conjugated(x), x.mesh), y, tuple([(d, d) for d in range(x.ndim)]), dtype)
 
 
 @implements(np.outer)

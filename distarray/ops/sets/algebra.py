@@ -235,7 +235,7 @@ def _tabulated(element: DistArray, test: DistArray) -> Array | None:
     mesh = test.mesh
     if mesh.coords is None:
         return np.empty(0, test.dtype)
-    low, high = (int(found.full()) for found in (test.min(), test.max()))
+    low, high = (int(found) for found in (test.min(), test.max()))
     # The table is no larger than a rank's part of the arrays.
     if high - low >= max(element.nbytes, test.nbytes) // mesh.size():
         return None
@@ -270,6 +270,6 @@ def _check_kind(element: DistArray, test: DistArray, kind: Kind) -> None:
     """Raise what NumPy raises about `kind`."""
     np.isin(np.zeros(1, element.dtype), np.zeros(0, test.dtype), kind=kind)
     if kind == "table" and test.size:
-        low, high = (int(found.full()) for found in (test.min(), test.max()))
+        low, high = (int(found) for found in (test.min(), test.max()))
         probe = np.array([low, high]).astype(test.dtype)
         np.isin(np.zeros(0, element.dtype), probe, kind=kind)

@@ -57,7 +57,8 @@ def test_integers_that_are_0d_arrays_select_copies(world):
                 x = distribute(values, mesh, [Shard(0)], src=None)
                 found = x[key(made)]
                 assert_matches(found, values[key(np.array)])
-                found[...] = -1
+                if found.ndim:  # NumPy's scalars refuse it
+                    found[...] = -1
                 assert_matches(x, values)
                 x[key(made)] = -1
                 expected = values.copy()
