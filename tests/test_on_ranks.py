@@ -33,7 +33,7 @@ STALL = 120  # seconds one test may take on every rank before it counts as hung
 FOR_OPERATIONS = (3,)
 OPERATIONS = ["ops", "benchmarks", "explore", "test_array_api.py", "test_coverage.py"]
 OPERATIONS += [f"array/test_{name}.py" for name in ("making", "methods", "retyping", "whole")]
-#: Modules are tested on no more; on 6 thread ranks as well.
+#: Modules, and the manual's examples, are tested on no more; modules on 6 thread ranks as well.
 MOST_FOR_MODULES = 4
 LIMIT = float(os.environ.get("DISTARRAY_TEST_RANKS_TIMEOUT", "900"))  # seconds a launch may take
 
@@ -46,7 +46,7 @@ def command(launcher: Sequence[str], ranks: int) -> list[str]:
     if ranks not in FOR_OPERATIONS:
         left += OPERATIONS
     if ranks > MOST_FOR_MODULES:
-        left.append("torch")
+        left += ["torch", "test_docs.py"]
     inner += [f"--ignore=tests/{name}" for name in left]
     inner += shlex.split(os.environ.get("DISTARRAY_TEST_RANKS_ARGS", ""))
     return [*launcher, "-n", str(ranks), sys.executable, *inner]
