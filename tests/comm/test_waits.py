@@ -68,10 +68,13 @@ def jobs(tmp_path_factory, mpiexec):
     starts those that its tests ask for.
     """
     with ThreadPoolExecutor(3) as pool:
-        started = Jobs(lambda name: pool.submit(run, name, tmp_path_factory.mktemp(name), mpiexec))
+
+        def begin(name):
+            return pool.submit(run, name, tmp_path_factory.mktemp(name), mpiexec)
+
+        started = Jobs(begin)
         if "PYTEST_XDIST_WORKER" not in os.environ:
-            for name in programs():
-                started.__missing__(name)
+            started |= {name: begin(name) for name in programs()}
         yield started
         assert not left_in_shared_memory(started)
 
@@ -79,12 +82,12 @@ def jobs(tmp_path_factory, mpiexec):
 class Jobs(dict):
     """Jobs by the names of their programs, each started when it is first asked for."""
 
-    def __init__(self, start):
+    def __init__(self, begin):
         super().__init__()
-        self.start = start
+        self.begin = begin
 
     def __missing__(self, name):
-        self[name] = self.start(name)
+        self[name] = self.begin(name)
         return self[name]
 
 
