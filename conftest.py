@@ -293,10 +293,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Under MPI, do not import files without a test that runs there: each rank would."""
-    if not config.option.mpi or not re.fullmatch(r"test_.*\.py", collection_path.name):
+    """Do not import files without a test that is asked for: each rank or worker would."""
+    if not re.fullmatch(r"test_.*\.py", collection_path.name):
         return None
-    return None if re.search(r"\bworld\b|\bmark\.mpi\b", collection_path.read_text()) else True
+    if config.option.markexpr.startswith("launches"):
+        return None if may_launch(collection_path) else True
+    if config.option.mpi:
+        text = collection_path.read_text()
+        return None if re.search(r"\bworld\b|\bmark\.mpi\b", text) else True
+    return None
+
+
+@functools.cache
+def may_launch(path: Path) -> bool:
+    """Whether a test of a file can be one of the `launches`: it or its conftest says `mpiexec`."""
+    places = [path, path.with_name("conftest.py")]
+    return any("mpiexec" in place.read_text() for place in places if place.exists())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -310,6 +322,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: "suite" not in item.keywords)
     for item in items:
         if "mpiexec" in _fixtures(item):
+            assert may_launch(item.path), f"-m launches would leave {item.nodeid} out"
             item.add_marker("launches")
         if config.option.device != "cpu":
             _skip_missing_dtypes(item)

@@ -1,12 +1,11 @@
 """The same tests under MPI: one `mpiexec` launch per rank count.
 
 Plain `pytest` runs the suite on thread ranks; this file starts
-`mpiexec -n P python -m pytest --mpi tests` once for each P in 6, 4, 3, 2, 1: one launch per count,
+`mpiexec -n P python -m pytest --mpi tests` once for each P in 3, 6, 4, 2, 1: one launch per count,
 since starting interpreters costs more than the tests, and the longest first, since `make test` runs
-them beside the tests on thread ranks. Operations run on 1, 3 and 4 processes: uneven blocks, and a
-mesh of 2 x 2. On 2 and 6 groups, files, movement and modules are tested, and the operations by
-thread ranks alone. A launch that does not end in time is a hang: every rank then prints its stacks
-(faulthandler) and the job is ended.
+them beside the tests on thread ranks. Operations, which know no transport, run on 3 processes,
+uneven blocks; thread ranks test them on 1, 2, 3, 4 and 6. Groups, meshes, files, movement
+and agreement are tested on every count, and modules on 1 to 4.
 
 `DISTARRAY_TEST_RANKS=3` or `=2,4` chooses the counts; `=` (empty) skips this file.
 `DISTARRAY_TEST_RANKS_ARGS="-k reductions"` hands options to the inner pytest.
@@ -28,10 +27,14 @@ from tests.launcher import ROOT, SETTINGS, run_job
 
 pytestmark = pytest.mark.suite
 
-RANKS = [int(p) for p in os.environ.get("DISTARRAY_TEST_RANKS", "6,4,3,2,1").split(",") if p]
+RANKS = [int(p) for p in os.environ.get("DISTARRAY_TEST_RANKS", "3,6,4,2,1").split(",") if p]
 STALL = 120  # seconds one test may take on every rank before it counts as hung
-#: The numbers of processes that operations are tested on.
-FOR_OPERATIONS = (1, 3, 4)
+#: The numbers of processes that operations are tested on, and where these tests are.
+FOR_OPERATIONS = (3,)
+OPERATIONS = ["ops", "benchmarks", "explore", "test_array_api.py", "test_coverage.py"]
+OPERATIONS += [f"array/test_{name}.py" for name in ("making", "methods", "retyping", "whole")]
+#: Modules, and the manual's examples, are tested on no more; modules on 6 thread ranks as well.
+MOST_FOR_MODULES = 4
 LIMIT = float(os.environ.get("DISTARRAY_TEST_RANKS_TIMEOUT", "900"))  # seconds a launch may take
 
 
@@ -41,7 +44,9 @@ def command(launcher: Sequence[str], ranks: int) -> list[str]:
     inner += ["-o", f"faulthandler_timeout={STALL}", "-o", "faulthandler_exit_on_timeout=true"]
     left = ["test_on_ranks.py", "test_house.py", "runner"]
     if ranks not in FOR_OPERATIONS:
-        left += ["ops", "test_coverage.py", "test_ledger.py"]
+        left += OPERATIONS
+    if ranks > MOST_FOR_MODULES:
+        left += ["torch", "test_docs.py"]
     inner += [f"--ignore=tests/{name}" for name in left]
     inner += shlex.split(os.environ.get("DISTARRAY_TEST_RANKS_ARGS", ""))
     return [*launcher, "-n", str(ranks), sys.executable, *inner]

@@ -13,6 +13,7 @@ from benchmarks.cases import CASES
 from benchmarks.libraries import start_distarray, start_numpy
 from benchmarks.worker import Bench
 from distarray import DistArray
+from distarray.comm.tune import one_blas_thread
 from distarray.config import config
 
 OURS = [case for case in CASES if "distarray" in case.statements]
@@ -27,6 +28,13 @@ def value(bench: Bench, statement: str):
     """What a statement gives; of a procedure, the array it has worked on."""
     result = eval(statement, bench._names)
     return bench._names["a"] if result is None else result
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """For tiny cases BLAS has no use for more: they would spin beside the thread ranks."""
+    with one_blas_thread():
+        yield
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ def test_each_pattern_leaves_something_out():
 def test_a_file(mpiexec):
     argv = [sys.executable, "-m", "tests.numpy_suite", "--ranks", "2", "--cut"]
     run = subprocess.run(
-        [*argv, "--files", "fft/tests/test_helper.py"],
+        [*argv, "--files", "lib/tests/test_ufunclike.py"],
         env=environment(),
         cwd=ROOT,
         capture_output=True,
@@ -31,5 +31,5 @@ def test_a_file(mpiexec):
     )
     assert run.returncode == 0, run.stdout + run.stderr
     file, ranks, passed, failed, *_ = run.stdout.splitlines()[1].split()
-    assert (file, ranks, failed) == ("fft/tests/test_helper.py", "2", "0")
+    assert (file, ranks, failed) == ("lib/tests/test_ufunclike.py", "2", "0")
     assert int(passed) > 3

@@ -11,19 +11,29 @@ pytest.importorskip("matplotlib")
 EXAMPLES = ROOT / "examples"
 
 
+TERRAIN = [str(EXAMPLES / "terrain.py"), "--steps", "20", "--refine", "2"]
+
+
+def keep(done, directory):
+    """Write what a program has said beside its files, where examples/compare.py looks for it."""
+    assert done.code == 0, done.err
+    (directory / "terrain.txt").write_text(done.out)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """What one process leaves in a directory."""
+    directory = tmp_path_factory.mktemp("plain")
+    keep(run([sys.executable, *TERRAIN], directory), directory)
+    return directory
+
+
 @pytest.mark.parametrize("ranks", [1, 3, 4])
-def test_terrain(tmp_path, ranks):
+def test_terrain(tmp_path, plain, ranks):
     """What `make demo` shows, on a grid that the ranks do not divide."""
-    arguments = [str(EXAMPLES / "terrain.py"), "--steps", "20", "--refine", "2"]
-    plain, spread = tmp_path / "plain", tmp_path / "spread"
-    plain.mkdir()
+    spread = tmp_path / "spread"
     spread.mkdir()
-    for directory, done in (
-        (plain, run([sys.executable, *arguments], plain)),
-        (spread, on_ranks(ranks, *arguments, cwd=spread)),
-    ):
-        assert done.code == 0, done.err
-        (directory / "terrain.txt").write_text(done.out)
+    keep(on_ranks(ranks, *TERRAIN, cwd=spread), spread)
     said = run([sys.executable, str(EXAMPLES / "compare.py"), str(plain), str(spread)], tmp_path)
     assert said.code == 0, said.out
     assert said.out.endswith("the same\n")
