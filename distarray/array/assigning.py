@@ -84,7 +84,7 @@ def _assign_distributed(target: Base, value: Any) -> None:
         value.settle()
     value = fitted(value, target.dtype)
     while value.ndim > target.ndim:
-        value = value[0]
+        value = value[0, ...]
     layout, mesh = target.layout, target.mesh
     if value.shape == target.shape:
         movement.assign(target.block, layout, value.block, value.layout, mesh)

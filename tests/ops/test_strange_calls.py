@@ -134,8 +134,9 @@ def test_what_is_refused(world, name):
 
     def program(group):
         x = distribute(RECORDS, DeviceMesh(group), [Shard(0)], src=None)
-        with pytest.raises(error, match=words):
-            call(x)
+        if name == "base" or not x.layout.is_whole:
+            with pytest.raises(error, match=words):
+                call(x)
 
     for ranks in world.ranks:
         world.run(ranks, program)

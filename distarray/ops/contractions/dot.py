@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, implements, to_layout
+from distarray.array import DistArray, as_distarray, implements, to_layout
 from distarray.array.one_rank import Alone
 from distarray.array.portable import conjugated
 from distarray.array.storage import is_contiguous
@@ -166,7 +166,8 @@ def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
         raise ValueError(f"cannot reshape array of size {y.size} into shape ({x.size},)")
     if x.shape != y.shape:
         x, y = in_line(x), in_line(y)
-    return _paired(as_distarray(conjugated(x), x.mesh), y, tuple([(d, d) for d in range(x.ndim)]), dtype)
+    x = as_distarray(conjugated(x), x.mesh)  # of no dimension it is a number
+    return _paired(x, y, tuple([(d, d) for d in range(x.ndim)]), dtype)
 
 
 @implements(np.outer)
