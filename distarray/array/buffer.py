@@ -28,6 +28,18 @@ _TP_AS_BUFFER = 20
 _kept: list[Any] = []
 
 
+_WORD = ctypes.sizeof(ctypes.c_void_p)
+_RELEASE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def _nothing(x: int, view: int) -> None:
+    """Releases a buffer.
+
+    `numpy.frombuffer` keeps a buffer only of what has something to release; else it keeps the array
+    alone, of which the gathered memory is no part.
+    """
+
+
 def export(x: "DistArray") -> Array:
     """The NumPy array whose buffer is that of a distributed one; collective if that is cut.
 
@@ -58,11 +70,11 @@ def give_buffer(cls: type) -> None:
         except BaseException:
             return -1
 
-    slot = kind(get_buffer)
-    _kept.append(slot)
-    place = id(cls) + _TP_AS_BUFFER * ctypes.sizeof(ctypes.c_void_p)
+    slots = kind(get_buffer), _RELEASE(_nothing)
+    _kept.append(slots)
+    place = id(cls) + _TP_AS_BUFFER * _WORD
     functions = ctypes.c_void_p.from_address(place).value
     # A class made in Python has the functions within itself: where not, this is no such CPython.
     if functions and 0 < functions - id(cls) < sys.getsizeof(cls):
-        pointer = ctypes.cast(slot, ctypes.c_void_p).value
-        ctypes.c_void_p.from_address(functions).value = pointer
+        for slot, place in zip(slots, (functions, functions + _WORD), strict=True):
+            ctypes.c_void_p.from_address(place).value = ctypes.cast(slot, ctypes.c_void_p).value

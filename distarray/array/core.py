@@ -281,6 +281,9 @@ class DistArray(Scalars, Items, Operators, Methods):
             raise BufferError("read-only: what is gathered of a cut array is a copy")
         return view
 
+    def __release_buffer__(self, view: memoryview, /) -> None:
+        """There is nothing to do, but libraries keep buffers only of what has this."""
+
     def __dlpack__(
         self,
         *,

@@ -90,7 +90,7 @@ class FlatIterator(NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Key) -> Any:
         found = ravel(self.base)[_single(key, self.base.size)]
-        return found if isinstance(found.block, np.generic) else found.copy()
+        return found.copy() if isinstance(found, DistArray) else found
 
     def __setitem__(self, key: Key, value: ArrayLike) -> None:
         base = self.base

@@ -109,6 +109,21 @@ READERS = {
 
 
 @pytest.mark.host
+def test_arrays_of_buffers_keep_the_memory(world, ranks):
+    """The gathered copy was freed, and its memory used again."""
+    values = np.arange(5000.0)
+
+    def program(group):
+        x = distarray.distribute(values, DeviceMesh(group), [Shard(0)], src=None)
+        views = [np.frombuffer(x) for _ in range(20)]
+        others = [np.full(5000, -1.0) for _ in range(20)]
+        assert all(np.array_equal(view, values) for view in views)
+        assert len(others) == 20
+
+    world.run(ranks, program)
+
+
+@pytest.mark.host
 @pytest.mark.parametrize("reader", READERS)
 def test_buffers(world, ranks, reader):
     def program(group):

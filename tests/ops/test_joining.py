@@ -165,7 +165,7 @@ def test_lists_and_numpy_arrays_join_in(world, ranks):
             cube, plain = np.stack([pairs, pairs]), np.stack([values.reshape(3, 2)] * 2)
             assert_matches(np.concatenate(cube, axis), np.concatenate(plain, axis))
         assert_matches(np.vstack(pairs), np.vstack(values.reshape(3, 2)))
-        assert_matches(np.stack([x[1], x[5]]), np.stack([values[1], values[5]]))
+        assert_matches(np.stack([x[1, ...], x[5]]), np.stack([values[1], values[5]]))
         numbers = np.concatenate([x, values], out=(out := np.zeros(12)))
         assert numbers is out
         np.testing.assert_array_equal(out, np.tile(values, 2))
