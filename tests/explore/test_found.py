@@ -554,6 +554,19 @@ PROGRAMS = {
         v1.flags.writeable = True
         v1[:] = 3
     """,
+    "a turned view without elements is as writable as what it is a view of": """
+        v1 = lay(make(0, 'f8', 1), S(0))
+        v2 = v1[::-1]
+        v1.setflags(write=False)
+        v2.flags.writeable = True
+    """,
+    "a negative initial value where nothing is folded": """
+        v1 = lay(make(0, 'i8', 1), S(0))
+        v2 = np.gcd.reduce(v1, initial=-1)
+        v3 = lay(make(3, 'f8', 1), S(0))
+        v4 = np.hypot.reduce(v3, initial=-1.0, where=v3 > 1e9)
+        v5 = np.sum(v3, initial=-0.0, where=v3 > 1e9)
+    """,
     "scalars are nothing to write to": """
         v1 = lay(make((4,), 'f8', 1), S(0))
         np.add(v1[0], 1, out=v1[0])
