@@ -133,7 +133,10 @@ class DistArray(Scalars, Items, Operators, Methods):
         One allreduce where a fold is pending, one broadcast where one coordinate has the number;
         else none.
         """
-        return self if self.mesh.coords is None else self.plain().block[()]
+        if self.mesh.coords is None:
+            return self
+        block = self.plain().block
+        return block if isinstance(block, np.generic) else block[()]
 
     def settle(self) -> None:
         """Carry out pending folds and replicate what lives at one coordinate, in place; collective.

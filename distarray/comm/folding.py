@@ -37,7 +37,11 @@ def fold_rows(rows: Array, fold: Fold) -> Array:
     """Fold an array along its first axis, from row 0 upwards, keeping the dtype."""
     # Sums of small integers would widen; ufuncs refuse a dtype for times.
     dtype = None if rows.dtype.kind in "mM" else rows.dtype
-    return np.asarray(UFUNCS[fold].reduce(rows, axis=0, dtype=dtype))
+    ufunc = UFUNCS[fold]
+    if ufunc is np.add and rows.dtype.kind in "fc":  # NumPy begins with 0.0, and -0.0 is lost
+        zero = rows.dtype.type(-0.0 if rows.dtype.kind == "f" else complex(-0.0, -0.0))
+        return np.asarray(ufunc.reduce(rows, axis=0, dtype=dtype, initial=zero))
+    return np.asarray(ufunc.reduce(rows, axis=0, dtype=dtype))
 
 
 def averaged(total: Array, count: int, fold: Fold) -> Array:
