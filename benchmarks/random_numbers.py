@@ -4,7 +4,9 @@
 
 For each call the way that it takes, NumPy's time, ours (the slowest rank's), and how many times as
 fast ours is: least times of several, as other programs disturb both. NumPy's is measured on rank 0
-while the others sleep. That the numbers and the state afterwards are NumPy's is checked as well.
+while the others sleep. Where other programs share the cores, the ratio of processor times tells
+more: what NumPy computes, and what the rank computes that computes most, with waiting for messages.
+That the numbers and the state afterwards are NumPy's is checked as well.
 """
 
 import sys
@@ -48,26 +50,32 @@ def made(space: Any, n: int) -> dict[str, Any]:
     }
 
 
-def least(act: Callable[[], Any], together: bool) -> float:
-    """The least time of several, in seconds; of the slowest rank."""
-    times = []
+Times = tuple[float, float]
+
+
+def least(act: Callable[[], Any], together: bool) -> Times:
+    """The least time of several, in seconds, and processor time; of the slowest rank."""
+    walls, busy = [], []
     for _ in range(REPEATS):
         if together:
             COMM.Barrier()
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), time.process_time()
         act()
-        spent = time.perf_counter() - begin
-        times.append(COMM.allreduce(spent, MPI.MAX) if together else spent)
-    return min(times)
+        found = (time.perf_counter() - begin, time.process_time() - used)
+        if together:
+            found = tuple(COMM.allreduce(spent, MPI.MAX) for spent in found)
+        walls.append(found[0])
+        busy.append(found[1])
+    return min(walls), min(busy)
 
 
-def alone(act: Callable[[], float]) -> float:
+def alone(act: Callable[[], Times]) -> Times:
     """What rank 0 measures while the others sleep."""
-    found = act() if not COMM.rank else 0.0
+    found = act() if not COMM.rank else (0.0, 0.0)
     request = COMM.Ibarrier()
     while not request.Test():
         time.sleep(0.01)
-    return float(COMM.bcast(found))
+    return COMM.bcast(found)
 
 
 def state_of(names: dict[str, Any], call: str) -> str:
@@ -76,7 +84,7 @@ def state_of(names: dict[str, Any], call: str) -> str:
     return repr(getattr(source, "_bit_generator", None).state)
 
 
-def row(call: str, n: int) -> tuple[float, float, bool]:
+def row(call: str, n: int) -> tuple[Times, Times, bool]:
     """NumPy's time, ours, and whether numbers and states are equal."""
     code = compile(call, "<call>", "eval")
     theirs, ours = made(np, n), made(dnp, n)
@@ -110,12 +118,18 @@ def main() -> None:
     n = int(float(sys.argv[1]) * 1e6) if len(sys.argv) > 1 else 8_000_000
     if not COMM.rank:
         print(f"{n} numbers, {COMM.size} ranks, NumPy {np.__version__}")
-        print(f"{'call':28s}{'way':14s}{'NumPy ms':>10s}{'ours ms':>10s}{'ratio':>7s}{'goal':>6s}")
+        print(
+            f"{'call':28s}{'way':14s}{'NumPy ms':>10s}{'ours ms':>10s}{'ratio':>7s}{'busy':>7s}{'goal':>6s}"
+        )
     for goal, call, way in CALLS:
         plain, ours, equal = row(call, n)
         if not COMM.rank:
-            line = f"{call:28s}{way:14s}{plain * 1e3:10.1f}{ours * 1e3:10.1f}{plain / ours:7.2f}"
-            print(f"{line}{goal:6.2f}{'' if equal else '  NOT EQUAL'}", flush=True)
+            line = f"{call:28s}{way:14s}{plain[0] * 1e3:10.1f}{ours[0] * 1e3:10.1f}"
+            ratios = [theirs / own for theirs, own in zip(plain, ours, strict=True)]
+            print(
+                f"{line}{ratios[0]:7.2f}{ratios[1]:7.2f}{goal:6.2f}{'' if equal else '  NOT EQUAL'}",
+                flush=True,
+            )
     text = small()
     if not COMM.rank:
         print(text)

@@ -30,6 +30,9 @@ TABLE: dict[str, tuple[str, ...]] = {
     "a class of the test's that gives NumPy's C code an array, which is ours here": (
         "random/tests/*::test_permutation_subclass", "random/tests/*::test_non_spawnable",
     ),
+    "threads that draw arrays large enough to be cut: only the main one talks to other ranks": (
+        "random/tests/*::TestThread::test_exp", "random/tests/*::TestThread::test_multinomial",
+    ),
     "the line of a warning is the user's when it is shown": (
         "random/tests/test_random.py::*::test_shuffle_untyped_warning*",
     ),

@@ -31,6 +31,8 @@ __all__ = ["drawn_and_joined"]
 
 #: Elements that are drawn one by one until two sequences are in step.
 _STEPS = 256
+#: How many words of MT19937 are compared at least.
+_NEAR = 1 << 12
 #: The least number of half words of a rank.
 _LEAST = 64
 #: From so many numbers on it is faster to pass over words of MT19937 than to draw in turns.
@@ -190,26 +192,23 @@ class _Drawer:
             self._job.fill(self._line[self._count : self._count + count])
         self._count += count
 
-    def _limit(self, count: float) -> int:
-        """How far two states are looked for that are not counted."""
-        return max(1 << 12, int(4 * self._plan.pace.margin(count)))
-
     def _reach(self, target: State, left: float) -> None:
         """Draw until the place is not before that of another state."""
         pace, job = self._plan.pace, self._job
-        limit = self._limit(left / pace.halves)
         while left > 0:
             far = int((left - pace.margin(left / pace.halves)) / pace.halves)
-            self._draw(far if far > 16 else max(1, int(left / pace.halves / 2)))
-            left = self._walker.ahead(state_of(job.source), target, limit)
+            count = far if far > 16 else max(1, int(left / pace.halves / 2))
+            self._draw(count)
+            most = left - count * pace.halves + pace.margin(count)
+            left = self._walker.ahead(state_of(job.source), target, max(_NEAR, int(most)))
 
     def _join(self, target: State) -> tuple[int, int]:
         """Go on in both sequences until they are in step; the elements of each up to there."""
         job, twin = self._job, self._job.twin
         assert twin is not None
-        other, theirs, limit = target, 0, self._limit(1.0)
+        other, theirs = target, 0
         true = state_of(job.source)
-        ours, at, first = self._walker.ahead(target, true, limit), 0, self._count
+        ours, at, first = self._walker.ahead(target, true, _NEAR), 0, self._count
         while ours != at or not _same(true, other):
             if theirs > _STEPS or self._count > first + _STEPS:
                 raise LostError
@@ -217,12 +216,12 @@ class _Drawer:
             if ahead <= 0:
                 self._draw(1)
                 true = state_of(job.source)
-                ours = self._walker.ahead(target, true, limit)
+                ours = self._walker.ahead(target, true, _NEAR)
             if ahead >= 0:
                 put(twin, other)
                 job.draw(1, twin) if not job.varies else job.draw_standing_in(1, twin)
                 other, theirs = state_of(twin), theirs + 1
-                at = self._walker.ahead(target, other, limit)
+                at = self._walker.ahead(target, other, _NEAR)
         return self._count, theirs
 
     def finished(self, first: int, shape: Shape) -> Array:

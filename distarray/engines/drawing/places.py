@@ -166,15 +166,17 @@ class Walker:
         return forth
 
     def _compared(self, old: State, new: State, limit: int) -> int:
-        traces = []
-        for state in (old, new):
-            self._bits.state = {name: state[name] for name in ("bit_generator", "state")}
-            traces.append(self._bits.random_raw(limit + _TRACE))
-        for sign, line, trace in ((1, *traces), (-1, *traces[::-1])):
+        for sign, first, last in ((1, old, new), (-1, new, old)):
+            trace, line = self._words(last, _TRACE), self._words(first, limit + _TRACE)
             for place in np.flatnonzero(line[:limit] == trace[0]).tolist():
-                if np.array_equal(line[place : place + _TRACE], trace[:_TRACE]):
+                if np.array_equal(line[place : place + _TRACE], trace):
                     return int(sign * place)
         raise LostError
+
+    def _words(self, state: State, count: int) -> Any:
+        """The next words of MT19937."""
+        self._bits.state = {name: state[name] for name in ("bit_generator", "state")}
+        return self._bits.random_raw(count)
 
 
 def _distance(old: int, new: int, multiplier: int, plus: int, bits: int) -> int | None:
