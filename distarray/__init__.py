@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from distarray import io as io
     from distarray import job as job
     from distarray import numpy as numpy
+    from distarray import random as random
     from distarray import torch as torch
     from distarray.array import (
         DistArray,
@@ -88,7 +89,7 @@ _HOMES = {
 }
 
 #: Modules that are attributes without having been imported.
-_ROOMS = ("checkpoint", "io", "job", "numpy", "torch")
+_ROOMS = ("checkpoint", "io", "job", "numpy", "random", "torch")
 
 
 def _load_operations() -> None:

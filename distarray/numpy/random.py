@@ -1,4 +1,4 @@
-"""NumPy's names for random numbers: the same arrays on any number of ranks.
+"""NumPy's names for random numbers: NumPy's own numbers on any number of ranks.
 
 Samples are distributed as other new arrays are; every rank makes the same calls.
 """
@@ -20,6 +20,9 @@ from distarray.ops.random import (
 )
 from distarray.ops.random import (
     function as _function,
+)
+from distarray.ops.random import (
+    reseed as seed,
 )
 
 # The functions that share one global state.
@@ -57,7 +60,6 @@ random = _function(RandomState.random)
 random_integers = _function(RandomState.random_integers)
 random_sample = _function(RandomState.random_sample)
 rayleigh = _function(RandomState.rayleigh)
-seed = _function(RandomState.seed)
 set_state = _function(RandomState.set_state)
 shuffle = _function(RandomState.shuffle)
 standard_cauchy = _function(RandomState.standard_cauchy)

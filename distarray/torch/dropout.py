@@ -1,7 +1,7 @@
 """Dropout that drops the same elements on every number of ranks.
 
 Whether an element is dropped is a random number of its global index (and of the seed and the number
-of the call), by the generators of :mod:`distarray.numpy.random`. Ranks that hold the same element
+of the call), by the generators of :mod:`distarray.random`. Ranks that hold the same element
 drop it alike, ranks that hold parts drop what one process would, and nothing is sent.
 """
 
@@ -20,7 +20,7 @@ from distarray.array import wrap
 from distarray.comm import DeviceMesh, current_world, default_mesh
 from distarray.engines.drawing.streams import Philox
 from distarray.layout import Layout
-from distarray.ops.random.generator import Generator
+from distarray.ops.random.position import Generator
 from distarray.torch.conversations import verify_replicas
 from distarray.torch.elementwise import Args, Func, Kwargs
 from distarray.torch.functions import handles

@@ -1,35 +1,25 @@
-"""Parameters of distributions: scalars, arrays equal on every rank, and distributed arrays."""
+"""Parameters of distributions: numbers, arrays equal on every rank, and distributed arrays."""
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray, movement
 from distarray.array.placing import as_shape, plain
 from distarray.comm import DeviceMesh
-from distarray.engines.drawing.drawn_tiles import Tile
-from distarray.layout import Box, Layout
+from distarray.layout import Layout
 from distarray.plan import restrict
-from distarray.typing import Array, ArrayLike, Shape, ShapeLike
+from distarray.typing import Shape, ShapeLike
 
-__all__ = ["Parameter", "Placed", "as_parameters", "common_shape"]
-
-#: A scalar, or an array of at least one dimension.
-Parameter: TypeAlias = DistArray | Array | np.generic | complex
+__all__ = ["as_parameter", "common_shape", "on_host", "part_of"]
 
 
-def as_parameters(values: Sequence[Any]) -> list[Parameter]:
-    """Arguments as scalars, NumPy arrays, and distributed arrays without pending folds.
+def as_parameter(value: Any) -> Any:
+    """An argument as a scalar, a NumPy array, or a distributed array without pending folds.
 
     Replicated arrays become NumPy arrays. Communicates only for pending folds, and for arrays that
     one rank alone holds.
     """
-    return [_as_parameter(value) for value in values]
-
-
-def _as_parameter(value: ArrayLike) -> Any:
-    """One argument as a parameter."""
     if isinstance(value, DistArray):
         value = plain(value)
         if not isinstance(value, DistArray):
@@ -41,6 +31,18 @@ def _as_parameter(value: ArrayLike) -> Any:
     if isinstance(value, (list, tuple)):
         return np.asarray(value)
     return value
+
+
+def on_host(value: Any) -> Any:
+    """A parameter whole on every rank; a distributed one is gathered.
+
+    A rank outside of its mesh gets its shape and data type only.
+    """
+    if not isinstance(value, DistArray):
+        return value
+    if value.mesh.coords is None:
+        return np.zeros(value.shape, value.dtype)
+    return value.full()
 
 
 def common_shape(size: ShapeLike | None, *shapes: Shape) -> Shape:
@@ -56,51 +58,32 @@ def common_shape(size: ShapeLike | None, *shapes: Shape) -> Shape:
     return own
 
 
-class Placed:
-    """A parameter on one rank.
+def part_of(value: Any, core: int, work: Layout, mesh: DeviceMesh) -> Any:
+    """The part of a parameter that this rank's rows of the result need.
 
-    Attributes
+    Parameters
     ----------
-    block : scalar or array
-        The whole parameter, or the part that this rank's section of the result needs.
+    value : scalar, array or DistArray
+        The parameter.
+    core : int
+        How many of its last dimensions belong to one element.
+    work : Layout
+        The layout of the elements, cut along the first dimension only.
+    mesh : DeviceMesh
+        The ranks; those outside of it get no part of a distributed parameter.
     """
+    if isinstance(value, DistArray):
+        own = value.shape[: value.ndim - core]
+        target = restrict(work, own)
+        for dim in range(len(own), value.ndim):
+            target = target.expand(dim).replace(dim, _whole(value, dim))
+        return mesh.to_host(movement.moved(value.block, value.layout, target, mesh))
+    lanes = np.ndim(value) - core
+    if lanes < work.ndim or not work.ndim or value.shape[0] == 1:
+        return value
+    start, stop = work.section(mesh.coords)[0]
+    return value[start:stop]
 
-    __slots__ = ("_shape", "_starts", "block")
 
-    def __init__(self, value: Parameter, layout: Layout, mesh: DeviceMesh) -> None:
-        self._shape = np.shape(value) if not hasattr(value, "shape") else value.shape
-        self._starts = (0,) * len(self._shape)
-        self.block: Any = value
-        if isinstance(value, DistArray):
-            target = restrict(layout, value.shape)
-            block = movement.moved(value.block, value.layout, target, mesh)
-            self.block = mesh.to_host(block)
-            self._starts = tuple([start for start, _ in target.section(mesh.coords)])
-
-    def section(self, box: Box) -> Any:
-        """The part that broadcasts onto a section."""
-        starts = tuple([start for start, _ in box])
-        extents = tuple([stop - start for start, stop in box])
-        return self.part(Tile(0, starts, extents, (), (), True))
-
-    def part(self, tile: Tile) -> Any:
-        """The part that broadcasts onto the elements that are drawn of a tile.
-
-        Elements of other ranks get the parameters of the nearest one of this rank.
-        """
-        if not self._shape:
-            return self.block
-        lead = len(tile.start) - len(self._shape)
-        block = self.block
-        for dim, extent in enumerate(self._shape):
-            if extent == 1:
-                continue
-            first = tile.start[lead + dim] - self._starts[dim]
-            last = first + tile.extents[lead + dim]
-            key = (slice(None),) * dim
-            if first >= 0 and last <= block.shape[dim]:
-                block = block[(*key, slice(first, last))]
-            else:
-                places = np.arange(first, last).clip(0, block.shape[dim] - 1)
-                block = block[(*key, places)]
-        return block
+def _whole(value: DistArray, dim: int) -> Any:
+    return Layout.replicated(value.shape, value.mesh.shape).cuts[dim]

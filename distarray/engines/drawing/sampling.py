@@ -1,13 +1,12 @@
-"""The engine of random numbers: each rank draws the tiles that its section intersects.
+"""A call of one of NumPy's random methods, shared among the ranks: which way it goes, and where to.
 
-A method of NumPy's Generator draws each tile, from the stream that the tile's number addresses
-(:mod:`distarray.engines.drawing.streams`). Nothing is sent unless parameters are distributed.
+Numbers are drawn in C order: rows in the order of the ranks. Results that lie otherwise are moved
+there. Small arrays, and those of one rank, are one call of NumPy's.
 """
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
-from itertools import pairwise
-from typing import Any
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,259 +14,287 @@ from distarray.array import DistArray, common_mesh, movement, placed_layout, wra
 from distarray.array.divergence import verify_text
 from distarray.array.placing import as_shape
 from distarray.comm import DeviceMesh, default_mesh
-from distarray.comm.agree import agree
 from distarray.config import config
-from distarray.engines.drawing.bounded import drawing_bounded
-from distarray.engines.drawing.distributions import Distribution, distribution, surely_valid
-from distarray.engines.drawing.drawn_tiles import TILE, Tile, tile_extents, tiles
-from distarray.engines.drawing.parameters import Placed, as_parameters, common_shape
-from distarray.engines.drawing.streams import Call, Philox
-from distarray.errors import MeshError
-from distarray.layout import Box, Cut, Layout
+from distarray.engines.drawing.cutting import drawn_and_joined
+from distarray.engines.drawing.fixed import drawn_at_places
+from distarray.engines.drawing.job import Job, Share, fingerprint
+from distarray.engines.drawing.methods import Row, Way, integer_way, parsed_by
+from distarray.engines.drawing.outputs import drawn_into
+from distarray.engines.drawing.parameters import as_parameter, common_shape, on_host, part_of
+from distarray.engines.drawing.places import Source, state_of
+from distarray.engines.drawing.turns import drawn_in_turns
+from distarray.errors import GatherLimitError, MeshError
+from distarray.layout import Layout, Replicate, Shard
 from distarray.plan import propagate
-from distarray.typing import Array, ArrayLike, DTypeLike, Placements, ShapeLike
+from distarray.typing import Array, DTypeLike, Placements, Shape
 
-__all__ = [
-    "Draw",
-    "Source",
-    "check_values",
-    "fill",
-    "filled",
-    "layout_for",
-    "probe",
-    "tiled_layout",
-]
+__all__ = ["Place", "layout_for", "mesh_for", "sample", "verify_place"]
 
-#: Draws one tile from the generator at the beginning of its stream.
-Draw = Callable[[np.random.Generator, Tile], Array]
-#: Draws one tile into a contiguous array.
-DrawInto = Callable[[np.random.Generator, Tile, Array], object]
-
-#: Checks parameters; the numbers that it draws are not used.
-_PROBE = np.random.Generator(np.random.Philox(0))
+#: Up to so many numbers are drawn by every rank, which is faster than a message.
+_FEW = 1 << 14
 
 
-def probe(name: str, *args: Any, **keywords: Any) -> Any:
-    """The result of NumPy's method, or its error; takes no numbers from the program's streams."""
-    return getattr(_PROBE, name)(*args, **keywords)
+class Place(NamedTuple):
+    """Where a caller wants an array: a mesh and placements, or None for the default ones."""
+
+    mesh: DeviceMesh | None
+    placements: Placements | None
 
 
-def fill(
-    block: Array,
-    shape: tuple[int, ...],
-    section: Box,
-    call: Call,
-    draw: Draw,
-    draw_into: DrawInto | None = None,
-    room: int = TILE,
-) -> None:
-    """Fill a block with the random numbers of its section.
+class _Call(NamedTuple):
+    """A call after its arguments have been looked at.
+
+    Attributes
+    ----------
+    values : list
+        The parameters: scalars, NumPy arrays, distributed arrays.
+    lanes, tail : tuple of int
+        The shape of the elements, and of one element.
+    """
+
+    source: Source
+    name: str
+    row: Row
+    values: list[Any]
+    others: dict[str, Any]
+    lanes: Shape
+    tail: Shape
+    dtype: Any
+
+    def at_once(self, values: Sequence[Any], size: Shape | None) -> Any:
+        """NumPy's own call."""
+        return getattr(self.source, self.name)(*values, size=size, **self.others)
+
+
+def mesh_for(
+    mesh: DeviceMesh | None, own: DeviceMesh | None, operands: Sequence[Any]
+) -> DeviceMesh:
+    """The requested mesh, that of distributed operands, or the generator's own."""
+    arrays = [x for x in operands if isinstance(x, DistArray) and x.ndim]
+    if not arrays:
+        return mesh or own or default_mesh()
+    found = common_mesh(*arrays)
+    if mesh is not None and mesh is not found:
+        raise MeshError(
+            f"operands live on {found}, not on {mesh}; bring them there with "
+            "x.redistribute(mesh, placements)"
+        )
+    return found
+
+
+def verify_place(source: Source, name: str, mesh: DeviceMesh) -> None:
+    """Under `config.check`, raise on every rank if generators stand at different places."""
+    if config.settings.check:
+        mark = fingerprint(state_of(source))
+        verify_text(f"{type(source).__name__}.{name} at place {mark:08x}", mesh)
+
+
+def sample(
+    source: Source,
+    name: str,
+    row: Row,
+    arguments: tuple[tuple[Any, ...], dict[str, Any]],
+    place: Place,
+    own_mesh: DeviceMesh | None = None,
+) -> Any:
+    """What a method of NumPy's draws, as a distributed array; a scalar where NumPy gives one.
 
     Parameters
     ----------
-    block : ndarray
-        Has the dimensions of `shape` first, and possibly others.
-    shape : tuple of int
-        The global shape, which the tiles cover.
-    section : Box
-        The block's part of it.
-    call : Call
-        The streams.
-    draw : callable
-        ``draw(generator, tile)`` returns an array of numbers of shape ``tile.extents``.
-    draw_into : callable, optional
-        ``draw_into(generator, tile, array)`` draws into a contiguous array; used instead of `draw`.
-    room : int
-        The most elements of a tile.
+    source : Generator or RandomState
+        NumPy's own. After the call it stands, on all ranks, where NumPy's would.
+    name : str
+        The method.
+    row : Row
+        How it takes numbers from the stream.
+    arguments : tuple
+        Its positional and keyword arguments.
+    place : Place
+        Where the result goes.
+    own_mesh : DeviceMesh, optional
+        The mesh of the generator.
     """
-    for tile in tiles(shape, section, room):
-        target = block[tile.target] if shape else block
-        generator = call.tile(tile.number)
-        if draw_into is None:
-            numbers = draw(generator, tile)
-        elif tile.whole and target.flags.c_contiguous:
-            draw_into(generator, tile, target)
-            continue
-        else:
-            numbers = np.empty(tile.extents, block.dtype)
-            draw_into(generator, tile, numbers)
-        target[...] = numbers if tile.whole else numbers[tile.wanted]
+    args, kwargs = arguments
+    try:
+        bound = parsed_by(type(source).__name__, name).bind(*args, **kwargs)
+    except TypeError:
+        getattr(source, name)(*args, **kwargs)
+        raise
+    bound.apply_defaults()
+    named = dict(bound.arguments)
+    size, out = named.pop("size", None), named.pop("out", None)
+    given = [named.pop(key) for key in list(named)[: len(row.cores)]]
+    mesh = mesh_for(place.mesh, own_mesh, [*given, out])
+    verify_place(source, name, mesh)
+    values = [as_parameter(on_host(value) if row.gathers else value) for value in given]
+    if out is not None:
+        method, rest = getattr(source, name), (values, named, place._replace(mesh=mesh))
+        return drawn_into(
+            out,
+            named["dtype"],
+            None if size is None else as_shape(size),
+            lambda target: method(*values, size=size, out=target, **named),
+            lambda shape: _sampled(source, name, row, shape, *rest),
+            any(isinstance(value, DistArray) for value in values),
+        )
+    shape = None if size is None else as_shape(size)
+    return _sampled(source, name, row, shape, values, named, place._replace(mesh=mesh))
 
 
-def filled(
-    layout: Layout,
-    mesh: DeviceMesh,
-    dtype: DTypeLike,
-    call: Call,
-    draw: Draw,
-    draw_into: DrawInto | None = None,
-) -> DistArray:
-    """A new array of random numbers."""
-    block = np.empty(layout.local_shape(mesh.coords), dtype)
-    if mesh.coords is not None:
-        fill(block, layout.shape, layout.section(mesh.coords), call, draw, draw_into)
+def _sampled(
+    source: Source,
+    name: str,
+    row: Row,
+    shape: Shape | None,
+    values: list[Any],
+    others: dict[str, Any],
+    place: Place,
+) -> Any:
+    """The result of a call whose mesh is known."""
+    mesh = place.mesh
+    assert mesh is not None
+    lanes = [np.shape(v)[: np.ndim(v) - core] for v, core in zip(values, row.cores, strict=True)]
+    varies = any(lanes) and not row.gathers
+    if not varies and not shape:
+        drawn = getattr(source, name)(*values, size=shape, **others)
+        return _wrapped(drawn, mesh) if isinstance(drawn, np.ndarray) else drawn
+    whole = common_shape(shape, *lanes) if varies or shape is None else shape
+    small = [_emptied(value, core) for value, core in zip(values, row.cores, strict=True)]
+    probe = type(source)(np.random.PCG64(0))
+    shown = getattr(probe, name)(*small, size=None if varies else 1, **others)
+    call = _Call(source, name, row, values, others, whole, shown.shape[1:], shown.dtype)
+    layout = layout_for((*whole, *call.tail), call.dtype, mesh, place.placements, values)
+    if layout.is_replicated or mesh.size() == 1:
+        return _drawn_alike(call, shape, layout, mesh)
+    return wrap(_shared(call, varies, layout, mesh), layout, mesh)
+
+
+def _emptied(value: Any, core: int) -> Any:
+    """An array without elements of a parameter's type; what belongs to one element as it is."""
+    if np.ndim(value) <= core:
+        return value
+    return np.empty((0, *value.shape[value.ndim - core :]), value.dtype)
+
+
+def _wrapped(drawn: Array, mesh: DeviceMesh) -> DistArray:
+    """An array that every rank has drawn."""
+    layout = Layout.replicated(drawn.shape, mesh.shape)
+    block = drawn if mesh.coords is not None else np.empty(layout.local_shape(None), drawn.dtype)
     return wrap(block if mesh.device_type == "cpu" else mesh.asarray(block), layout, mesh)
 
 
-class Source:
-    """A source of random numbers: a bit generator, and the mesh of the arrays that it makes.
-
-    Parameters
-    ----------
-    bit_generator : Philox
-        Counts the calls.
-    mesh : DeviceMesh, optional
-        The mesh of new arrays; by default that of distributed parameters, or the default mesh.
-    """
-
-    def __init__(self, bit_generator: Philox, mesh: DeviceMesh | None = None) -> None:
-        self._bit_generator = bit_generator
-        self._mesh = mesh
-
-    def _mesh_for(self, mesh: DeviceMesh | None, *operands: ArrayLike | None) -> DeviceMesh:
-        """The requested mesh, that of distributed operands, or the generator's."""
-        arrays = [x for x in operands if isinstance(x, DistArray) and x.ndim]
-        if not arrays:
-            return mesh or self._mesh or default_mesh()
-        found = common_mesh(*arrays)
-        if mesh is not None and mesh is not found:
-            raise MeshError(
-                f"operands live on {found}, not on {mesh}; bring them there with "
-                "x.redistribute(mesh, placements)"
-            )
-        return found
-
-    def _begin(self, name: str, mesh: DeviceMesh) -> Call:
-        """The numbers of the next call; under `config.check` all ranks must make the same one."""
-        if config.check:
-            verify_text(f"Generator.{name} of {self._bit_generator.summary()}", mesh)
-        return self._bit_generator.call()
-
-    def _sample(
-        self,
-        name: str,
-        values: Sequence[Any],
-        size: ShapeLike | None,
-        mesh: DeviceMesh | None,
-        placements: Placements | None,
-        **keywords: Any,
-    ) -> Any:
-        """Numbers of a distribution with parameters."""
-        mesh = self._mesh_for(mesh, *values)
-        parameters = as_parameters(values)
-        if all(np.ndim(value) == 0 for value in parameters):
-            return self._scalar_parameters(name, parameters, size, mesh, placements, **keywords)
-        shapes = [x.shape if hasattr(x, "shape") else np.shape(x) for x in parameters]
-        shape = common_shape(size, *shapes)
-        dtype = probe(name, *[_emptied(value) for value in parameters], **keywords).dtype
-        row = distribution(name, **keywords)
-        layout = layout_for(shape, dtype, mesh, placements, parameters)
-        near = any(isinstance(value, DistArray) for value in parameters)
-        work = layout
-        if near and not row.steady:
-            work = tiled_layout(layout, tile_extents(layout.shape))
-        placed = [Placed(value, work, mesh) for value in parameters]
-        box = work.section(mesh.coords)
-        values = [value.section(box) for value in placed] if near else parameters
-        check_values(row, partial(probe, name, **keywords), values, mesh if near else None)
-        call = self._begin(name, mesh)
-        draws = _drawing(name, row, lambda tile: [value.part(tile) for value in placed], keywords)
-        result = filled(work, mesh, dtype, call, *draws)
-        if work is layout:
-            return result
-        return wrap(movement.moved(result.block, work, layout, mesh), layout, mesh)
-
-    def _scalar_parameters(
-        self,
-        name: str,
-        parameters: Sequence[Any],
-        size: ShapeLike | None,
-        mesh: DeviceMesh,
-        placements: Placements | None,
-        **keywords: Any,
-    ) -> Any:
-        """Numbers of a distribution whose parameters are scalars."""
-        shape = None if size is None else as_shape(size)
-        sample = probe(name, *parameters, **keywords)
-        call = self._begin(name, mesh)
-        if shape is None:
-            return getattr(call.tile(0), name)(*parameters, **keywords)
-        dtype = np.asarray(sample).dtype
-        layout = placed_layout(shape, dtype, mesh, placements)
-        row = distribution(name, **keywords)
-        draw, draw_into = _drawing(name, row, lambda tile: parameters, keywords)
-        bounded = drawing_bounded(parameters, **keywords) if name == "integers" else None
-        if bounded is not None:
-            draw_into = _alike(bounded)
-        return filled(layout, mesh, dtype, call, draw, draw_into)
+def _drawn_alike(call: _Call, size: Shape | None, layout: Layout, mesh: DeviceMesh) -> DistArray:
+    """An array that every rank has whole: one call of NumPy's."""
+    outside = mesh.coords is None
+    if outside and any(isinstance(value, DistArray) for value in call.values):
+        drawn = np.empty(layout.local_shape(None), call.dtype)
+    else:
+        drawn = call.at_once([on_host(value) for value in call.values], size)
+        drawn = drawn[tuple([slice(*part) for part in layout.section(mesh.coords)])]
+    return wrap(drawn if mesh.device_type == "cpu" else mesh.asarray(drawn), layout, mesh)
 
 
-def _drawing(
-    name: str, row: Distribution, parts: Callable[[Tile], Sequence[Any]], keywords: dict[str, Any]
-) -> tuple[Draw, DrawInto | None]:
-    """Functions that draw tiles of a distribution; `parts` maps a tile to its parameters."""
-    method, made = getattr(np.random.Generator, name), row.made
-
-    def draw(generator: np.random.Generator, tile: Tile) -> Array:
-        own = parts(tile)
-        given = any(
-            np.shape(part) == tile.extents for part in own
-        )  # NumPy is faster without a size
-        size = None if given else tile.extents
-        numbers: Array = method(generator, *own, size=size, **keywords)
-        return numbers
-
-    if row.standard is None or made is None:
-        return draw, None
-    standard = getattr(np.random.Generator, row.standard)
-
-    def draw_into(generator: np.random.Generator, tile: Tile, target: Array) -> None:
-        standard(generator, out=target)
-        made(target, *[np.asarray(part, np.float64) for part in parts(tile)])
-
-    return draw, draw_into
+# -- a call that is shared ----------------------------------------------------------------------
 
 
-def _alike(draw: Callable[[np.random.Generator, Array], object]) -> DrawInto:
-    """A function that draws every tile in the same way."""
-    return lambda generator, tile, target: draw(generator, target)
+def _shared(call: _Call, varies: bool, layout: Layout, mesh: DeviceMesh) -> Array:
+    """This rank's block of a result that is cut."""
+    near = any(isinstance(value, DistArray) for value in call.values)
+    row = _row_of(call, varies)
+    if not near and not varies and prod(layout.shape) <= _FEW:
+        row = row._replace(way=Way.WHOLE)
+    if row.way is Way.WHOLE or not _tells_its_state(call.source):
+        return _own_of_whole(call, layout, mesh)
+    work = _rows(layout)
+    lanes = work.with_cuts(work.cuts[: len(call.lanes)])
+    if mesh.coords is None and near:
+        return mesh.asarray(np.empty(layout.local_shape(None), call.dtype))
+    values = [part_of(v, core, lanes, mesh) for v, core in zip(call.values, row.cores, strict=True)]
+    job = Job(call.source, call.name, row, values, call.others, call.tail, call.dtype, varies)
+    part = _part(job, _share(lanes, mesh), lanes.local_shape(mesh.coords))
+    block = part if mesh.device_type == "cpu" else mesh.asarray(part)
+    return movement.moved(block, work, layout, mesh)
 
 
-def _emptied(value: Any) -> Any:
-    """An array without elements of a parameter's data type; scalars as they are."""
-    return np.empty((0,), value.dtype) if np.ndim(value) else value
+def _row_of(call: _Call, varies: bool) -> Row:
+    """The row with the way that these parameters allow."""
+    row, size = call.row, np.dtype(call.dtype).itemsize
+    if call.name in ("integers", "randint"):
+        if not varies:
+            return integer_way(row, call.values[0], call.values[1], call.others)
+        return row._replace(way=Way.TURNS if size > 2 else Way.WHOLE)
+    if call.name == "random" and size == 4:
+        row = row._replace(halves=1)
+    if varies and row.steady is None and row.way is not Way.WHOLE:
+        row = row._replace(way=Way.TURNS)
+    return row
 
 
-def check_values(
-    row: Distribution, show: Callable[..., Any], values: list[Any], mesh: DeviceMesh | None
-) -> None:
-    """Raise NumPy's error, on every rank, if parameters are out of bounds.
+def _tells_its_state(source: Source) -> bool:
+    """Whether a bit generator, which may be a user's own, has a state."""
+    try:
+        return bool(state_of(source))
+    except (NotImplementedError, AttributeError, TypeError):
+        return False
 
-    Parameters
-    ----------
-    row : Distribution
-        The bounds within which parameters are valid.
-    show : callable
-        NumPy's method, which checks all others.
-    values : list
-        The parameters, or this rank's parts of them.
-    mesh : DeviceMesh, optional
-        The ranks that hold the parts, and agree; None if every rank holds all parameters.
-    """
-    error: BaseException | None = None
-    if (mesh is None or mesh.coords is not None) and not surely_valid(row, values):
-        try:
-            show(*values)
-        except Exception as raised:
-            error = raised
-    if mesh is not None:
-        agree(mesh.group, error)
-    elif error is not None:
-        raise error
+
+def _rows(layout: Layout) -> Layout:
+    """The layout of the same shape in which the ranks have rows, in their order."""
+    if layout.is_plain and layout.sharded_dims == (0,) and layout.cuts[0].step == 1:
+        return layout
+    placements = [Shard(0) if isinstance(p, Shard) else Replicate() for p in layout.placements]
+    return Layout.chunked(layout.shape, layout.mesh_shape, placements)
+
+
+def _share(lanes: Layout, mesh: DeviceMesh) -> Share:
+    """Who draws which elements."""
+    cut, width = lanes.cuts[0], prod(lanes.shape[1:])
+    ends = [cut.interval(part) for part in range(cut.parts)]
+    bounds = [(start * width, stop * width) for start, stop in ends]
+    active = [rank for rank, (start, stop) in enumerate(bounds) if start < stop]
+    group = None if mesh.coords is None else mesh.subgroup(cut.mesh_dims)
+    return Share(group, bounds, active)
+
+
+def _part(job: Job, share: Share, shape: Shape) -> Array:
+    """The elements of this rank, each way; afterwards the generator stands behind all of them."""
+    if job.walker is not None and job.row.way is Way.FIXED:
+        return drawn_at_places(job, share, shape)
+    if share.group is None:
+        _follow(job, share.bounds[-1][1])
+        return job.empty(shape)
+    if job.walker is not None and job.row.way is Way.CUT:
+        part = drawn_and_joined(job, share, shape)
+        if part is not None:
+            return part
+    return drawn_in_turns(job, share, shape)
+
+
+def _follow(job: Job, total: int) -> None:
+    """Draw what the ranks of a mesh draw outside of which this rank is, and keep nothing."""
+    if not job.varies:
+        step = max(1, _FEW // max(1, job.width))
+        for first in range(0, total, step):
+            job.draw(min(step, total - first))
+
+
+def _own_of_whole(call: _Call, layout: Layout, mesh: DeviceMesh) -> Array:
+    """This rank's part of what every rank draws whole."""
+    nbytes = layout.size * np.dtype(call.dtype).itemsize
+    if nbytes > config.fallback_limit:
+        raise GatherLimitError(
+            f"{type(call.source).__name__}.{call.name} of these arguments cannot be drawn in "
+            f"parts, and its {nbytes} bytes on each rank exceed config.fallback_limit "
+            f"({config.fallback_limit}); draw wider integers and cast them, or take numbers by "
+            "position from distarray.random.default_rng"
+        )
+    whole = call.at_once([on_host(value) for value in call.values], call.lanes)
+    own = whole[tuple([slice(*part) for part in layout.section(mesh.coords)])].copy()
+    return own if mesh.device_type == "cpu" else mesh.asarray(own)
 
 
 def layout_for(
-    shape: tuple[int, ...],
+    shape: Shape,
     dtype: DTypeLike,
     mesh: DeviceMesh,
     placements: Placements | None,
@@ -277,29 +304,6 @@ def layout_for(
     sharded = [value for value in parameters if isinstance(value, DistArray)]
     if placements is not None or not sharded:
         return placed_layout(shape, np.dtype(dtype), mesh, placements)
-    layouts = [value.layout for value in sharded]
-    sizes = [value.itemsize for value in sharded]
+    layouts = [value.layout for value in sharded if value.ndim <= len(shape)]
+    sizes = [8] * len(layouts)
     return propagate((*layouts, Layout.replicated(shape, mesh.shape)), (*sizes, 0)).result
-
-
-@lru_cache(maxsize=1024)
-def tiled_layout(layout: Layout, extents: tuple[int, ...]) -> Layout:
-    """The nearest layout whose cuts fall between tiles.
-
-    Where the parameters of an element determine how many numbers it takes from the stream, a rank
-    needs those of whole tiles. In this layout only parameters of tiles that are cut move. `extents`
-    are those of the tiles, along the first dimensions.
-    """
-    for dim, (cut, extent) in enumerate(zip(layout.cuts, extents, strict=False)):
-        if cut.mesh_dims:
-            layout = layout.replace(dim, _between_tiles(cut, extent))
-    return layout
-
-
-def _between_tiles(cut: Cut, extent: int) -> Cut:
-    """The canonical cut with each bound moved to the nearest bound of a tile."""
-    plain = Cut.chunked(cut.extent, cut.mesh_dims, cut.radix)
-    bounds = [plain.interval(part)[0] for part in range(plain.parts)]
-    near = [min((bound + extent // 2) // extent * extent, cut.extent) for bound in bounds]
-    counts = [b - a for a, b in pairwise([*near, cut.extent])]
-    return Cut.ragged(counts, cut.mesh_dims, cut.radix)

@@ -1,9 +1,11 @@
-"""Seeds of generators, equal on all ranks."""
+"""NumPy's bit generators and seed sequences, which are equal on all ranks without a seed, too."""
 
+from abc import ABCMeta
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 from numpy.typing import NDArray
 
 from distarray.array import DistArray
@@ -16,8 +18,14 @@ __all__ = [
     "PCG64",
     "PCG64DXSM",
     "SFC64",
+    "Integers",
+    "Kind",
+    "Philox",
+    "Seed",
     "SeedSequence",
+    "named_bits",
     "sequence_of",
+    "shared_bits",
 ]
 
 _Object: TypeAlias = (
@@ -49,9 +57,26 @@ def sequence_of(seed: Seed, mesh: DeviceMesh | None = None) -> np.random.SeedSeq
         return np.random.SeedSequence(_shared_entropy(mesh))
     if isinstance(seed, _Object):
         return _shared(_own_sequence(seed), mesh)
-    entropy: Any = seed.full() if isinstance(seed, DistArray) else seed
+    entropy: Any = _bare(seed)
     verify_text(f"a generator seeded with {entropy!r}", mesh)
     return np.random.SeedSequence(entropy)
+
+
+def shared_bits(bits: np.random.BitGenerator, mesh: DeviceMesh | None = None) -> None:
+    """Let a bit generator stand on all ranks of a mesh where rank 0's does.
+
+    Ours do so from the beginning, so that nothing is sent for them.
+    """
+    mesh = default_mesh() if mesh is None else mesh
+    if _Alike in type(bits).__mro__ or mesh.coords is None or mesh.size() == 1:
+        return
+    try:
+        own: Any = bits.state
+    except (NotImplementedError, AttributeError):
+        return  # a user's own, which does not tell its state
+    state = mesh.group.broadcast_object(own, 0, "place of a bit generator")
+    if repr(state) != repr(own):
+        bits.state = state
 
 
 def _shared_entropy(mesh: DeviceMesh | None = None) -> int:
@@ -73,7 +98,7 @@ def _own_sequence(seed: _Object) -> np.random.SeedSequence:
 
 def _shared(own: np.random.SeedSequence, mesh: DeviceMesh) -> np.random.SeedSequence:
     """Rank 0's sequence; this rank's own object if it is equal, so that children are counted."""
-    if mesh.coords is None or mesh.size() == 1:
+    if type(own) is SeedSequence or mesh.coords is None or mesh.size() == 1:
         return own
     state = mesh.group.broadcast_object(own.state, 0, "seed")
     if _plain(state) == _plain(own.state):
@@ -86,13 +111,28 @@ def _plain(state: Mapping[str, object]) -> str:
     return repr({name: np.asarray(value).tolist() for name, value in state.items()})
 
 
-def _given(seed: Integers | np.random.SeedSequence | None) -> Any:
-    """The seed, or fresh entropy if there is none."""
-    return _shared_entropy() if seed is None else seed
+def _bare(seed: Any) -> Any:
+    """A seed with NumPy's arrays where it has ours."""
+    if isinstance(seed, DistArray):
+        return np.asarray(seed.full())[()]
+    if type(seed) in (list, tuple):
+        return [_bare(item) for item in seed]
+    return seed
 
 
-class SeedSequence(np.random.SeedSequence):
+class Kind(ABCMeta):
+    """The type of classes of ours that stand for NumPy's: objects of NumPy's count as theirs."""
+
+    _theirs: Any
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls._theirs)
+
+
+class SeedSequence(np.random.SeedSequence, metaclass=Kind):
     """NumPy's seed sequence; without entropy it uses rank 0's, and is then collective."""
+
+    _theirs = np.random.SeedSequence
 
     def __init__(
         self,
@@ -103,36 +143,84 @@ class SeedSequence(np.random.SeedSequence):
         n_children_spawned: int = 0,
     ) -> None:
         super().__init__(
-            _given(entropy),
+            _shared_entropy() if entropy is None else _bare(entropy),
             spawn_key=spawn_key,
             pool_size=pool_size,
             n_children_spawned=n_children_spawned,
         )
 
 
-class MT19937(np.random.MT19937):
-    """NumPy's bit generator, a seed for a distributed Generator; by default seeded by rank 0."""
-
-    def __init__(self, seed: Integers | np.random.SeedSequence | None = None) -> None:
-        super().__init__(_given(seed))
+# NumPy's bit generators make others of their kind without a seed, only to set their state.
 
 
-class PCG64(np.random.PCG64):
-    """NumPy's bit generator, a seed for a distributed Generator; by default seeded by rank 0."""
+class _Alike:
+    """What makes NumPy's bit generators ours: they begin alike on all ranks."""
 
-    def __init__(self, seed: Integers | np.random.SeedSequence | None = None) -> None:
-        super().__init__(_given(seed))
+    _theirs: Any
+
+    def __init__(self: Any, seed: Any = None, *args: Any, **keywords: Any) -> None:
+        seed = _bare(seed)
+        keyed = keywords.get("key") is not None or any(arg is not None for arg in args[1:])
+        if not keyed and not isinstance(seed, ISeedSequence):
+            seed = SeedSequence(seed)
+        super().__init__(seed, *args, **keywords)  # type: ignore[call-arg]
+
+    def __reduce__(self: Any) -> Any:
+        return _restored, (type(self), self.state, self.seed_seq)
 
 
-class PCG64DXSM(np.random.PCG64DXSM):
-    """NumPy's bit generator, a seed for a distributed Generator; by default seeded by rank 0."""
+class _Jumping(_Alike):
+    """Those whose stream can be cut into far parts."""
 
-    def __init__(self, seed: Integers | np.random.SeedSequence | None = None) -> None:
-        super().__init__(_given(seed))
+    def jumped(self: Any, jumps: int = 1) -> Any:
+        """A bit generator of the same stream, far ahead; see NumPy's."""
+        plain = self._theirs(0)
+        plain.state = self.state
+        far = plain.jumped(jumps).state
+        words = np.frombuffer(repr(far).encode(), np.uint8).tolist()
+        return _restored(type(self), far, SeedSequence(words))
 
 
-class SFC64(np.random.SFC64):
-    """NumPy's bit generator, a seed for a distributed Generator; by default seeded by rank 0."""
+def _restored(kind: Any, state: Any, sequence: Any) -> Any:
+    """A bit generator where another one stood."""
+    bits = kind(0)
+    bits.__setstate__((state, sequence))
+    return bits
 
-    def __init__(self, seed: Integers | np.random.SeedSequence | None = None) -> None:
-        super().__init__(_given(seed))
+
+class MT19937(_Jumping, np.random.MT19937, metaclass=Kind):
+    """NumPy's bit generator; without a seed it takes rank 0's entropy."""
+
+    _theirs = np.random.MT19937
+
+
+class PCG64(_Jumping, np.random.PCG64, metaclass=Kind):
+    """NumPy's bit generator; without a seed it takes rank 0's entropy."""
+
+    _theirs = np.random.PCG64
+
+
+class PCG64DXSM(_Jumping, np.random.PCG64DXSM, metaclass=Kind):
+    """NumPy's bit generator; without a seed it takes rank 0's entropy."""
+
+    _theirs = np.random.PCG64DXSM
+
+
+class Philox(_Jumping, np.random.Philox, metaclass=Kind):
+    """NumPy's bit generator; without a seed it takes rank 0's entropy."""
+
+    _theirs = np.random.Philox
+
+
+class SFC64(_Alike, np.random.SFC64, metaclass=Kind):
+    """NumPy's bit generator; without a seed it takes rank 0's entropy."""
+
+    _theirs = np.random.SFC64
+
+
+def named_bits(name: str) -> Any:
+    """A bit generator by the name of its kind; its state is set afterwards."""
+    kinds: dict[str, Any] = {k.__name__: k for k in (MT19937, PCG64, PCG64DXSM, Philox, SFC64)}
+    if name not in kinds:
+        raise ValueError(f"{name} is not a known BitGenerator module.")
+    return kinds[name](0)

@@ -19,14 +19,15 @@ import numpy as np
 
 from distarray.array import DistArray, call, to_layout, wrap
 from distarray.array.portable import beside, take
+from distarray.comm import DeviceMesh
 from distarray.engines.drawing.drawn_tiles import Tile, tile_count
-from distarray.engines.drawing.sampling import fill
+from distarray.engines.drawing.filling import fill
 from distarray.engines.drawing.streams import Call
 from distarray.engines.indexing.gather import swap
 from distarray.layout import Cut, Fold, Layout
 from distarray.typing import Array
 
-__all__ = ["WHOLE", "Shuffle", "shuffled"]
+__all__ = ["WHOLE", "Shuffle", "positions", "shuffled"]
 
 #: Up to this length every rank draws the whole permutation.
 WHOLE = 1 << 16
@@ -208,3 +209,21 @@ def _scattered(
     held = np.diff(limits).tolist()
     chosen = merged[: held[group.rank]]
     return take(landing, beside(chosen, landing), 0), held
+
+
+def positions(
+    shuffle: Shuffle, layout: Layout, mesh: DeviceMesh, length: int | None = None
+) -> DistArray:
+    """The first positions of a permutation, in a layout of that length."""
+    length = shuffle.length if length is None else length
+    if shuffle.is_short or layout.cuts[0].parts == 1:
+        key = tuple([slice(start, stop) for start, stop in layout.section(mesh.coords)])
+        order = shuffle.whole(length) if mesh.coords is not None else np.empty(0, np.int64)
+        return wrap(mesh.asarray(np.ascontiguousarray(order[key])), layout, mesh)
+    cut = layout.cuts[0]
+    source = Layout.from_cuts(
+        [Cut.chunked(shuffle.length, cut.mesh_dims, cut.radix)], layout.mesh_shape
+    )
+    ((start, stop),) = source.section(mesh.coords)
+    numbers = wrap(mesh.xp.arange(start, stop), source, mesh)
+    return to_layout(shuffled(numbers, 0, shuffle, length), layout)

@@ -1,9 +1,21 @@
-"""Random numbers by global position: generators, permutations, the legacy functions."""
+"""NumPy's own random numbers in distributed arrays: generators, the legacy functions."""
 
-from distarray.engines.drawing.seeds import MT19937, PCG64, PCG64DXSM, SFC64, SeedSequence
-from distarray.engines.drawing.streams import Philox
+from distarray.engines.drawing.seeds import (
+    MT19937,
+    PCG64,
+    PCG64DXSM,
+    SFC64,
+    Philox,
+    SeedSequence,
+)
 from distarray.ops.random.generator import Generator, default_rng
-from distarray.ops.random.legacy import RandomState, function, get_bit_generator, set_bit_generator
+from distarray.ops.random.legacy import (
+    RandomState,
+    function,
+    get_bit_generator,
+    reseed,
+    set_bit_generator,
+)
 
 __all__ = [
     "MT19937",
@@ -16,6 +28,7 @@ __all__ = [
     "SeedSequence",
     "default_rng",
     "get_bit_generator",
+    "reseed",
     "set_bit_generator",
     "function",
 ]

@@ -1,108 +1,97 @@
-"""The generator: NumPy's `Generator`, whose arrays are distributed."""
+"""The generator: NumPy's own `Generator`, whose arrays are distributed."""
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, cast
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 
 from distarray.comm import DeviceMesh
-from distarray.engines.drawing.choosing import Choosing
-from distarray.engines.drawing.sampling import Source
-from distarray.engines.drawing.seeds import sequence_of
-from distarray.engines.drawing.streams import Philox
-from distarray.ops.random.continuous import Continuous
-from distarray.ops.random.discrete import Discrete
+from distarray.engines.drawing.methods import GENERATOR
+from distarray.engines.drawing.seeds import PCG64, Kind, Seed, named_bits, sequence_of, shared_bits
 from distarray.ops.random.ordering import Ordering
-from distarray.ops.random.standard import Standard
-from distarray.ops.random.vectors import Vectors
-from distarray.typing import ArrayLike
+from distarray.ops.random.sampling import add_methods
 
 __all__ = ["Generator", "Seed", "default_rng"]
 
-#: The seeds that a generator takes.
-Seed: TypeAlias = (
-    "ArrayLike | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator"
-    " | np.random.RandomState | Philox | Source | None"
-)
+_Theirs: Any = np.random.Generator
 
 
-class Generator(Standard, Continuous, Discrete, Vectors, Ordering, Choosing):
-    """Random numbers by global position: the same arrays on any number of ranks.
+class Generator(Ordering, _Theirs, metaclass=Kind):  # type: ignore[misc]
+    """NumPy's generator: the same numbers, bit for bit, in distributed arrays.
 
-    Has every method of :class:`numpy.random.Generator`. A number depends on the seed, on how many
-    calls came before, on the shape and on its place in the array, and on nothing else: neither on
-    the number of ranks nor on the layout. For the same seed they are not NumPy's numbers (see
-    :mod:`distarray.engines.drawing.streams`). What is a scalar in NumPy is a scalar here, the same
-    on all ranks.
+    Has every method of :class:`numpy.random.Generator`, which draws them: each rank its part, from
+    the place of the stream where the part begins (:mod:`distarray.engines.drawing`). After a call
+    the bit generators of all ranks stand where NumPy's would. What is a scalar in NumPy is a scalar
+    here, the same on all ranks.
 
     Parameters
     ----------
-    bit_generator : Philox or object of numpy.random's
-        Other bit generators serve as seeds.
+    bit_generator : BitGenerator
+        NumPy's own object, or a user's. One that is not of :mod:`distarray.numpy.random` takes the
+        state of rank 0's.
     mesh : DeviceMesh, optional
         The mesh of the arrays it makes; the default mesh if not given.
 
     Attributes
     ----------
-    bit_generator : Philox
-        Key and counter; two generators may share one.
+    bit_generator : BitGenerator
+        Its state can be read and set; two generators may share one.
+    mesh : DeviceMesh or None
+        The mesh of the arrays it makes; None for the default one.
 
     Notes
     -----
-    All ranks make the same calls, for scalars as well. Each call takes the next part of the
-    sequence, so that ``rng.random(3)`` twice is not ``rng.random(6)``. For arrays on a GPU the host
-    draws, and the numbers are copied: they are the same as without a GPU.
+    All ranks make the same calls, for scalars as well. Methods take `mesh` and `placements` too,
+    which say where a new array goes. For arrays on a GPU the host draws.
+
+    Cost
+    ----
+    See :doc:`/random`.
 
     Examples
     --------
     >>> from distarray.numpy.random import default_rng
-    >>> rng = default_rng(5)
-    >>> rng.integers(10, size=4)
-    array([8, 8, 1, 9])
+    >>> rng = default_rng(42)
+    >>> rng.standard_normal(2)
+    array([ 0.30471708, -1.03998411])
     """
 
+    _theirs = np.random.Generator
+
     def __init__(
-        self, bit_generator: Philox | np.random.BitGenerator, *, mesh: DeviceMesh | None = None
+        self, bit_generator: np.random.BitGenerator, *, mesh: DeviceMesh | None = None
     ) -> None:
-        if not isinstance(bit_generator, Philox):
-            if not isinstance(bit_generator, np.random.BitGenerator):
-                raise AttributeError(
-                    f"{type(bit_generator).__name__!r} object has no attribute 'capsule'"
-                )
-            bit_generator = Philox.of(sequence_of(bit_generator, mesh))
-        super().__init__(bit_generator, mesh)
-
-    @property
-    def bit_generator(self) -> Philox:
-        """Key and counter."""
-        return self._bit_generator
-
-    @property
-    def mesh(self) -> DeviceMesh | None:
-        """The mesh of the arrays it makes; None for the default one."""
-        return self._mesh
+        super().__init__(bit_generator)
+        shared_bits(bit_generator, mesh)
+        self._plain = np.random.Generator(bit_generator)
+        self._mesh = mesh
 
     def spawn(self, n_children: int) -> list["Generator"]:
         """Generators whose sequences are independent of this one's and of one another."""
-        children = self._bit_generator.spawn(n_children)
-        return [type(self)(child, mesh=self._mesh) for child in children]
+        children = self._plain.spawn(n_children)
+        return [type(self)(child.bit_generator, mesh=self._mesh) for child in children]
 
-    def __reduce__(self) -> tuple[Callable[..., "Generator"], tuple[Any, ...]]:
-        return _restored, (type(self), self._bit_generator, self._mesh)
+    def bytes(self, length: int) -> bytes:
+        """Random bytes, the same on all ranks."""
+        return bytes(self._plain.bytes(length))
 
-    def __repr__(self) -> str:
-        return f"{self} at 0x{id(self):X}"
+    def __reduce__(self) -> Any:
+        return _restored, (self._plain.bit_generator,), self._mesh
 
-    def __str__(self) -> str:
-        return f"{type(self).__name__}({type(self._bit_generator).__name__})"
+    def __setstate__(self, mesh: Any) -> None:
+        self._mesh = mesh if isinstance(mesh, DeviceMesh) else None
 
 
-def _restored(kind: type[Generator], bit_generator: Philox, mesh: DeviceMesh | None) -> Generator:
-    return kind(bit_generator, mesh=mesh)
+def _restored(bits: Any = "MT19937") -> Generator:
+    """A generator of a bit generator, or of the name of one, which old files have."""
+    return Generator(named_bits(bits) if isinstance(bits, str) else bits)
+
+
+add_methods(Generator, np.random.Generator, GENERATOR)
 
 
 def default_rng(seed: Seed = None, *, mesh: DeviceMesh | None = None) -> Generator:
-    """A generator of the same distributed arrays on any number of ranks.
+    """NumPy's default generator, of distributed arrays.
 
     Parameters
     ----------
@@ -119,10 +108,12 @@ def default_rng(seed: Seed = None, *, mesh: DeviceMesh | None = None) -> Generat
     ----
     None for integers; else one small broadcast, so that all ranks have the same seed.
     """
-    if isinstance(seed, Generator):
-        return seed
-    if isinstance(seed, Source):
-        return Generator(seed._bit_generator, mesh=mesh)
-    if isinstance(seed, Philox):
+    if Generator in type(seed).__mro__:
+        return cast("Generator", seed)
+    if isinstance(seed, np.random.BitGenerator):
         return Generator(seed, mesh=mesh)
-    return Generator(Philox.of(sequence_of(seed, mesh)), mesh=mesh)
+    if isinstance(seed, np.random.Generator | np.random.RandomState):
+        holder: Any = seed
+        return Generator(holder._bit_generator, mesh=mesh)
+    of_theirs = isinstance(seed, ISeedSequence) and not isinstance(seed, np.random.SeedSequence)
+    return Generator(PCG64(seed if of_theirs else sequence_of(seed, mesh)), mesh=mesh)

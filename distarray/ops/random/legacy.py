@@ -1,39 +1,35 @@
-"""The older interface: `RandomState`, and functions that share one state.
-
-The numbers are those of :class:`~distarray.ops.random.Generator`, not those of MT19937.
-"""
+"""The older interface: `RandomState`, and functions that share one state."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence
 from functools import wraps
 from inspect import signature
-from operator import index
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh, Group, world_group
-from distarray.engines.drawing.seeds import sequence_of
-from distarray.engines.drawing.streams import Philox
-from distarray.ops.random.continuous import Continuous
-from distarray.ops.random.discrete import Discrete
-from distarray.ops.random.generator import Generator, Seed
-from distarray.ops.random.vectors import Vectors
-from distarray.typing import Array, ArrayLike, DTypeLike, Placements, ShapeLike
+from distarray.engines.drawing.methods import LEGACY
+from distarray.engines.drawing.seeds import MT19937, Kind, Seed, named_bits, shared_bits
+from distarray.ops.random.ordering import chosen, permutation_of, shuffle_in_place
+from distarray.ops.random.sampling import Drawing, Place, add_methods
+from distarray.typing import Array, ArrayLike, ShapeLike
 
-__all__ = ["RandomState", "function", "get_bit_generator", "set_bit_generator"]
+__all__ = ["RandomState", "function", "get_bit_generator", "reseed", "set_bit_generator"]
 
-_SEED_RANGE = "Seed must be between 0 and 2**32 - 1"
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+_Theirs: Any = np.random.RandomState
+_HERE = Place(None, None)
 
-class RandomState(Continuous, Discrete, Vectors):
-    """NumPy's older generator, whose arrays are distributed.
+
+class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
+    """NumPy's older generator: the same numbers, bit for bit, in distributed arrays.
 
     Parameters
     ----------
@@ -44,102 +40,69 @@ class RandomState(Continuous, Discrete, Vectors):
 
     Notes
     -----
-    As with :class:`Generator`, the same seed gives the same arrays on any number of ranks; they are
-    not NumPy's.
+    Methods that draw samples take `mesh` and `placements`, as those of :class:`Generator` do.
     """
 
+    _theirs = np.random.RandomState
+
     def __init__(self, seed: Seed = None, *, mesh: DeviceMesh | None = None) -> None:
-        super().__init__(seed if isinstance(seed, Philox) else _seeded(seed, mesh), mesh)
+        self._mesh = mesh
+        self._plain: Any = np.random.RandomState(self._bits_of(seed))
+        super().__init__(self._plain._bit_generator)
+
+    def _bits_of(self, seed: Seed) -> Any:
+        """What NumPy's state is made of: a seed, or a bit generator alike on all ranks."""
+        if seed is None:
+            return MT19937()
+        if isinstance(seed, np.random.BitGenerator):
+            shared_bits(seed, self._mesh)
+            return seed
+        return seed.full() if isinstance(seed, DistArray) else seed
 
     # -- the state ----------------------------------------------------------------------------
 
     def seed(self, seed: Seed = None) -> None:
         """Begin anew."""
-        self._bit_generator = _seeded(seed, self._mesh)
+        if seed is None and type(self._plain._bit_generator).__name__ == "MT19937":
+            fresh = np.random.RandomState(MT19937())
+            self._plain.set_state(fresh.get_state(legacy=False))
+        else:
+            self._plain.seed(seed.full() if isinstance(seed, DistArray) else seed)
 
     def get_state(self, legacy: bool = True) -> Any:
-        """Key and counter: a dictionary, or a tuple of five as older programs expect."""
-        state = self._bit_generator.state
-        if not legacy:
-            return {**state, "has_gauss": 0, "gauss": 0.0}
-        words = np.concatenate([state["state"]["key"], state["state"]["counter"]])
-        return state["bit_generator"], words, 0, 0, 0.0
+        """NumPy's own state: a tuple of five, or a dictionary."""
+        return self._plain.get_state(legacy)
 
-    def set_state(self, state: dict[str, Any] | Sequence[Any]) -> None:
-        """Go back to a state that `get_state` gave."""
-        if not isinstance(state, dict):
-            if state[0] != "Philox":
-                raise ValueError("set_state can only be used with legacy MT19937 state instances.")
-            words = np.asarray(state[1], np.uint64)
-            own = self._bit_generator.state
-            given = {**own, "state": {"key": words[:2], "counter": words[2:]}}
-        else:
-            given = state
-        known = {name: value for name, value in given.items() if name not in ("has_gauss", "gauss")}
-        self._bit_generator.state = known
+    def set_state(self, state: Any) -> None:
+        """Go back to a state that `get_state` gave, here or in NumPy."""
+        self._plain.set_state(state)
 
-    # -- uniform and normal numbers -----------------------------------------------------------
+    def __getstate__(self) -> Any:
+        return self.get_state(legacy=False)
+
+    def __setstate__(self, state: Any) -> None:
+        self._mesh = state.get("mesh")
+        self.set_state({name: value for name, value in state.items() if name != "mesh"})
+
+    def __reduce__(self) -> Any:
+        state = self.get_state(legacy=False)
+        if self._mesh is not None:
+            state["mesh"] = self._mesh
+        return _restored, (self._plain._bit_generator,), state
+
+    # -- other names --------------------------------------------------------------------------
 
     def rand(self, *args: int) -> Any:
         """Uniform numbers on [0, 1), in an array of the given extents."""
-        return self.random_sample(args or None)
+        return self.random_sample(size=args) if args else self.random_sample()
 
     def randn(self, *args: int) -> Any:
         """Normal numbers of mean 0 and variance 1, in an array of the given extents."""
-        return self.standard_normal(args or None)
-
-    def uniform(
-        self,
-        low: ArrayLike = 0.0,
-        high: ArrayLike = 1.0,
-        size: ShapeLike | None = None,
-        *,
-        mesh: DeviceMesh | None = None,
-        placements: Placements | None = None,
-    ) -> Any:
-        """Uniform numbers between `low` and `high`; here `high` may be the lower one."""
-        place: dict[str, Any] = {"mesh": mesh, "placements": placements}
-        reversed_ = np.less(high, low)
-        if not np.any(reversed_):
-            return super().uniform(low, high, size, **place)
-        sign: Any = np.where(reversed_, -1.0, 1.0) if np.ndim(reversed_) else -1.0
-        return sign * super().uniform(sign * low, sign * high, size, **place)
-
-    def random_sample(self, size: ShapeLike | None = None) -> Any:
-        """Uniform numbers on [0, 1)."""
-        return self._generator.random(size)
+        return self.standard_normal(size=args) if args else self.standard_normal()
 
     def random(self, size: ShapeLike | None = None) -> Any:
         """Uniform numbers on [0, 1)."""
-        return self._generator.random(size)
-
-    def standard_normal(self, size: ShapeLike | None = None) -> Any:
-        """Normal numbers of mean 0 and variance 1."""
-        return self._generator.standard_normal(size)
-
-    def standard_exponential(self, size: ShapeLike | None = None) -> Any:
-        """Exponential numbers of mean 1."""
-        return self._generator.standard_exponential(size)
-
-    def standard_cauchy(self, size: ShapeLike | None = None) -> Any:
-        """Samples of the standard Cauchy distribution."""
-        return self._generator.standard_cauchy(size)
-
-    def standard_gamma(self, shape: ArrayLike, size: ShapeLike | None = None) -> Any:
-        """Samples of a gamma distribution of scale 1."""
-        return self._generator.standard_gamma(shape, size)
-
-    # -- integers -----------------------------------------------------------------------------
-
-    def randint(
-        self,
-        low: ArrayLike,
-        high: ArrayLike | None = None,
-        size: ShapeLike | None = None,
-        dtype: DTypeLike = int,
-    ) -> Any:
-        """Integers from `low` to `high`, exclusive."""
-        return self._generator.integers(low, high, size, dtype)
+        return self.random_sample(size=size)
 
     def random_integers(
         self, low: ArrayLike, high: ArrayLike | None = None, size: ShapeLike | None = None
@@ -149,18 +112,14 @@ class RandomState(Continuous, Discrete, Vectors):
         warnings.warn(
             f"This function is deprecated. Please call randint({low}, {high} + 1) instead",
             DeprecationWarning,
-            stacklevel=1,
+            stacklevel=2,
         )
-        return self._generator.integers(low, high, size, endpoint=True)
-
-    def tomaxint(self, size: ShapeLike | None = None) -> Any:
-        """Integers from 0 to the largest, inclusive."""
-        dtype = int if size is None else np.int64
-        return self._generator.integers(0, np.iinfo(np.int64).max, size, dtype, True)
+        last: Any = high
+        return self.randint(low, int(last) + 1, size=size, dtype="l")
 
     def bytes(self, length: int) -> bytes:
         """Random bytes, the same on all ranks."""
-        return self._generator.bytes(length)
+        return bytes(self._plain.bytes(length))
 
     # -- permutations and choices -------------------------------------------------------------
 
@@ -174,46 +133,23 @@ class RandomState(Continuous, Discrete, Vectors):
         """Elements of a 1-d population, or integers below `a`."""
         if np.ndim(a) > 1:
             raise ValueError("a must be 1-dimensional")
-        return self._generator.choice(a, size, replace, p)
+        return chosen(self, a, size, replace, p, _HERE, {})
 
     def permutation(self, x: ArrayLike) -> Any:
         """A random permutation of the integers below `x`, or of an array's rows."""
-        return self._generator.permutation(x)
+        return permutation_of(self, x, _HERE)
 
     def shuffle(self, x: DistArray | Array | MutableSequence[Any]) -> None:
         """Permute an array's rows in place."""
-        self._generator.shuffle(x)
-
-    @property
-    def _generator(self) -> Generator:
-        return Generator(self._bit_generator, mesh=self._mesh)
-
-    def __repr__(self) -> str:
-        return f"{self} at 0x{id(self):X}"
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__}({type(self._bit_generator).__name__})"
+        shuffle_in_place(self, x)
 
 
-def _seeded(seed: Seed, mesh: DeviceMesh | None) -> Philox:
-    """A bit generator; the integers allowed are those of NumPy's RandomState."""
-    if isinstance(seed, int | np.integer):
-        if not 0 <= index(seed) < 1 << 32:
-            raise ValueError(_SEED_RANGE)
-    elif isinstance(seed, list | tuple | np.ndarray):
-        words = np.asarray(seed)
-        if not words.size:
-            raise ValueError("Seed must be non-empty")
-        if words.ndim != 1:
-            raise ValueError("Seed array must be 1-d")
-        if np.any((words < 0) | (words >= 1 << 32)):
-            raise ValueError(_SEED_RANGE)
-    elif isinstance(seed, str | float):
-        raise TypeError(
-            f"Cannot cast scalar from {np.asarray(seed).dtype!r} to dtype('int64') according to "
-            "the rule 'safe'"
-        )
-    return Philox.of(sequence_of(cast("Any", seed), mesh))
+def _restored(bits: Any = "MT19937") -> RandomState:
+    """A state of a bit generator, or of the name of one, which old files have."""
+    return RandomState(named_bits(bits) if isinstance(bits, str) else bits)
+
+
+add_methods(RandomState, np.random.RandomState, LEGACY)
 
 
 # -- one state for all --------------------------------------------------------------------------
@@ -224,9 +160,10 @@ _states: WeakKeyDictionary[Group, RandomState] = WeakKeyDictionary()
 def _shared() -> RandomState:
     """The state behind the functions, one for each world: ranks may be threads."""
     world = world_group()
-    if world not in _states:
-        _states[world] = RandomState()
-    return _states[world]
+    found = _states.get(world)
+    if found is None:
+        found = _states[world] = RandomState()
+    return found
 
 
 def function(
@@ -241,14 +178,25 @@ def function(
 
     own = signature(method)
     call.__signature__ = own.replace(parameters=[*own.parameters.values()][1:])  # type: ignore[attr-defined]
+    call.__qualname__ = name
     return call
 
 
-def get_bit_generator() -> Philox:
+def get_bit_generator() -> Any:
     """The bit generator that the functions share."""
-    return _shared()._bit_generator
+    return _shared()._plain._bit_generator
 
 
-def set_bit_generator(bitgen: Philox | np.random.BitGenerator) -> None:
+def set_bit_generator(bitgen: np.random.BitGenerator) -> None:
     """Let the functions draw from another bit generator."""
-    _shared()._bit_generator = Generator(bitgen).bit_generator
+    _states[world_group()] = RandomState(bitgen)
+
+
+def reseed(seed: Seed = None) -> None:
+    """Begin the functions' state anew; one of another bit generator than MT19937 as well."""
+    shared = _shared()
+    bits = shared._plain._bit_generator
+    if isinstance(bits, np.random.MT19937):
+        shared.seed(seed)
+    else:
+        bits.state = named_bits(type(bits).__name__).__class__(seed).state

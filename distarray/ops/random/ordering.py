@@ -1,28 +1,40 @@
-"""Permutations and choices, as numpy.random.Generator has them."""
+"""Permutations and choices, which NumPy makes by swapping."""
 
-from __future__ import annotations
-
-from collections.abc import MutableSequence
+import operator
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, as_distarray, to_layout
-from distarray.array.placing import plain
+from distarray.array import DistArray, as_distarray
+from distarray.array.placing import as_shape, plain
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
-from distarray.engines.drawing.permuted import positions, slices_permuted
-from distarray.engines.drawing.sampling import Source, layout_for
-from distarray.engines.drawing.shuffling import Shuffle, shuffled
-from distarray.engines.reshaping import in_line, refitted
-from distarray.typing import Array, ArrayLike, Placements
+from distarray.config import config
+from distarray.engines.drawing.methods import GENERATOR, LEGACY, Row, Way
+from distarray.engines.drawing.parameters import on_host
+from distarray.engines.drawing.sampling import Place, layout_for, mesh_for, sample, verify_place
+from distarray.engines.drawing.swaps import check_limit, own_part, permuted_lanes, reordered
+from distarray.ops.random.sampling import Drawing
+from distarray.typing import ArrayLike, Placements, ShapeLike
 
-__all__ = ["Ordering"]
+__all__ = ["Ordering", "chosen", "permutation_of", "shuffle_in_place"]
+
+#: With probabilities an element takes one uniform number.
+_WEIGHTED = Row(Way.FIXED, (0,), 2)
+#: Of a population so many times as large, NumPy chooses without an array of all.
+_RARE = 50
 
 
-class Ordering(Source):
-    """Permutations of positions, rows and single slices."""
+class Ordering(Drawing):
+    """Permutations and choices, as numpy.random.Generator has them.
+
+    Cost
+    ----
+    Each rank makes NumPy's swaps on an array of indices, up to `config.fallback_limit` bytes of it,
+    and takes its own. Distributed elements are sent once, to their new rank.
+    """
 
     def permutation(
         self,
@@ -31,128 +43,205 @@ class Ordering(Source):
         *,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
-    ) -> DistArray:
-        """A random permutation of the integers below `x`, or of an array along an axis.
+    ) -> Any:
+        """A random permutation of the integers below `x`, or of an array along an axis."""
+        return permutation_of(self, x, Place(mesh, placements), axis)
 
-        Parameters
-        ----------
-        x : int or array_like
-            The length, or the array, which is not changed.
-        axis : int
-            The axis whose slices are permuted.
-        mesh, placements
-            Where the result goes; by default where `x` is.
-
-        Returns
-        -------
-        DistArray
-
-        Cost
-        ----
-        None along an axis that every rank has whole. Else each element is sent once, to its new
-        rank; see :mod:`distarray.engines.drawing.shuffling`.
-        """
-        mesh = self._mesh_for(mesh, x)
-        x = plain(x)
-        if isinstance(x, (int, np.integer)):
-            shape = (max(int(x), 0),)
-            layout = layout_for(shape, np.int64, mesh, placements)
-            call = self._begin("permutation", mesh)
-            return positions(Shuffle(call, shape[0]), layout, mesh)
-        x = x if isinstance(x, DistArray) else np.asarray(x)
-        axis = normalize_axis_index(axis, x.ndim)
-        array = as_distarray(x, mesh).plain()
-        if not isinstance(x, DistArray) or placements is not None:
-            layout = layout_for(array.shape, array.dtype, mesh, placements)
-            array = to_layout(array, layout)
-        return shuffled(array, axis, Shuffle(self._begin("permutation", mesh), array.shape[axis]))
-
-    def shuffle(self, x: DistArray | Array | MutableSequence[Any], axis: int = 0) -> None:
-        """Permute an array in place along an axis.
-
-        Parameters
-        ----------
-        x : DistArray, ndarray or mutable sequence
-            Anything but a DistArray is permuted alike on all ranks.
-        axis : int
-            The axis whose slices are permuted.
-
-        Cost
-        ----
-        As :meth:`permutation`; a copy of the array.
-        """
-        if not isinstance(x, (DistArray, np.ndarray)):
-            generator: Any = self._begin("shuffle", self._mesh_for(None)).tile(0)
-            generator.shuffle(x, axis)
-            return
-        if not x.ndim:
-            raise TypeError("len() of unsized object")
-        axis = normalize_axis_index(axis, x.ndim)
-        if isinstance(x, DistArray) and x.layout.partials:
-            x.settle()
-        block = x.block if isinstance(x, DistArray) else x
-        refuse_read_only(block, "array is read-only")
-        shuffle = Shuffle(self._begin("shuffle", self._mesh_for(None, x)), x.shape[axis])
-        if isinstance(x, DistArray):
-            x.assign(shuffled(x.plain(), axis, shuffle))
-        else:
-            x[...] = np.take(x, shuffle.whole(), axis)
+    def shuffle(self, x: Any, axis: int = 0) -> None:
+        """Permute an array or another sequence in place along an axis."""
+        shuffle_in_place(self, x, axis)
 
     def permuted(
         self,
         x: ArrayLike,
         *,
         axis: int | None = None,
-        out: DistArray | Array | None = None,
+        out: Any = None,
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
     ) -> Any:
-        """Each slice along an axis permuted by itself.
+        """Each slice along an axis permuted by itself; all elements without an axis."""
+        mesh = mesh_for(mesh, self._mesh, [x, out])
+        verify_place(self._plain, "permuted", mesh)
+        if isinstance(x, DistArray) or isinstance(out, DistArray):
+            array = as_distarray(x, mesh).plain()
+            return _permuted(self._plain, array, axis, out, placements)
+        whole = self._plain.permuted(x, axis=axis, out=out)
+        if out is not None:
+            return out
+        return own_part(whole, layout_for(whole.shape, whole.dtype, mesh, placements), mesh)
 
-        Parameters
-        ----------
-        x : array_like
-            The array, which is not changed unless it is `out`.
-        axis : int, optional
-            Along which the elements of each slice are permuted; None: all elements.
-        out : DistArray or ndarray, optional
-            Receives the result.
-        mesh, placements
-            Where the result goes; by default where `x` is.
-
-        Returns
-        -------
-        DistArray
+    def choice(
+        self,
+        a: ArrayLike,
+        size: ShapeLike | None = None,
+        replace: bool = True,
+        p: ArrayLike | None = None,
+        axis: int = 0,
+        shuffle: bool = True,
+        *,
+        mesh: DeviceMesh | None = None,
+        placements: Placements | None = None,
+    ) -> Any:
+        """Elements of a population, or integers below `a`.
 
         Cost
         ----
-        None if the axis is whole on every rank. A cut one is made whole by cutting another
-        dimension, and the result is brought back: two exchanges. Long slices that are fewer than
-        the ranks are permuted one by one, as by :meth:`permutation`.
+        With replacement that of :meth:`integers`, or of :meth:`random` with probabilities, which
+        are gathered if they are distributed. Without replacement that of :meth:`permutation`.
+        Elements of a distributed population are fetched as ``np.take`` does.
         """
-        mesh = self._mesh_for(mesh, x, out)
-        array = as_distarray(x, mesh).plain()
-        _check_out(array, out)
-        if axis is not None:
-            axis = normalize_axis_index(axis, array.ndim)
-        elif not array.ndim:
-            raise TypeError("len() of unsized object")
-        if not isinstance(x, DistArray) or placements is not None:
-            array = to_layout(array, layout_for(array.shape, array.dtype, mesh, placements))
-        call = self._begin("permuted", mesh)
-        if axis is None:
-            flat: DistArray = array if array.ndim == 1 else in_line(array)
-            flat = shuffled(flat.plain(), 0, Shuffle(call, array.size))
-            result = to_layout(refitted(flat, array.shape).plain(), array.layout)
-        else:
-            result = slices_permuted(array, axis, call)
-        if out is None:
-            return result
-        out[...] = result if isinstance(out, DistArray) else result.full()
-        return out
+        place = Place(mesh, placements)
+        return chosen(self, a, size, replace, p, place, {"axis": axis, "shuffle": shuffle})
 
 
-def _check_out(x: DistArray, out: DistArray | Array | None) -> None:
+def _permuted(
+    source: Any, x: DistArray, axis: int | None, out: Any, placements: Placements | None
+) -> Any:
+    """Permuted slices of a distributed array; in `out` if that is given."""
+    _check_out(x, out)
+    if axis is not None:
+        axis = normalize_axis_index(axis, x.ndim)
+    elif not x.ndim:
+        raise TypeError("len() of unsized object")
+    if placements is not None:
+        x = x.redistribute(x.mesh, placements)
+    if x.layout.is_replicated and x.mesh.coords is not None:
+        whole = source.permuted(x.mesh.to_host(x.block), axis=axis)
+        result = own_part(whole, x.layout, x.mesh)
+    else:
+        result = permuted_lanes(source, x, axis)
+    if out is None:
+        return result
+    out[...] = result if isinstance(out, DistArray) else result.full()
+    return out
+
+
+def permutation_of(self: Drawing, x: Any, place: Place, *axis: int) -> Any:
+    """A permutation by NumPy's swaps; see :meth:`Ordering.permutation`."""
+    mesh, source = mesh_for(place.mesh, self._mesh, [x]), self._plain
+    verify_place(source, "permutation", mesh)
+    x = plain(x)
+    if not isinstance(x, DistArray):
+        if isinstance(x, (int, np.integer)):
+            check_limit("permutation", int(x))
+        whole = source.permutation(x, *axis)
+        layout = layout_for(whole.shape, whole.dtype, mesh, place.placements)
+        return own_part(whole, layout, mesh)
+    at = normalize_axis_index(axis[0] if axis else 0, x.ndim)
+    array = x.plain()
+    if place.placements is not None:
+        array = array.redistribute(mesh, place.placements)
+    check_limit("permutation", array.shape[at])
+    return reordered(array, source.permutation(array.shape[at]), at)
+
+
+def shuffle_in_place(self: Drawing, x: Any, *axis: int) -> None:
+    """Permute in place by NumPy's swaps; see :meth:`Ordering.shuffle`."""
+    source = self._plain
+    verify_place(source, "shuffle", mesh_for(None, self._mesh, [x]))
+    if not isinstance(x, DistArray):
+        source.shuffle(x, *axis)
+        return
+    if not x.ndim:
+        raise TypeError("len() of unsized object")
+    at = normalize_axis_index(axis[0] if axis else 0, x.ndim)
+    if x.layout.partials:
+        x.settle()
+    refuse_read_only(x.block, "array is read-only")
+    check_limit("shuffle", x.shape[at])
+    x.assign(reordered(x.plain(), source.permutation(x.shape[at]), at))
+
+
+def chosen(
+    self: Drawing,
+    a: Any,
+    size: ShapeLike | None,
+    replace: bool,
+    p: Any,
+    place: Place,
+    more: dict[str, Any],
+) -> Any:
+    """Elements of a population; see :meth:`Ordering.choice`."""
+    mesh, source = mesh_for(place.mesh, self._mesh, [a, p]), self._plain
+    near = isinstance(a, DistArray) or isinstance(p, DistArray)
+    if not near and (not replace or _is_few(size, a)):
+        return _chosen_at_once(self, a, size, replace, p, place._replace(mesh=mesh), more)
+    axis = more.get("axis", 0)
+    population, count = _population(a, axis)
+    shape = None if size is None else as_shape(size)
+    if count <= 0 and (shape is None or 0 not in shape):
+        raise ValueError(
+            "a cannot be empty unless no samples are taken"
+            if population is not None
+            else "a must be a positive integer unless no samples are taken"
+        )
+    p = on_host(p)
+    place = place._replace(mesh=mesh)
+    if replace and p is None:
+        name, rows = ("integers", GENERATOR) if more else ("randint", LEGACY)
+        bounds = (0, max(count, 1), shape)
+        index = sample(source, name, rows[name], (bounds, {}), place)
+    elif replace:
+        index = sample(source, "choice", _WEIGHTED, ((count, shape, True, p), {}), place)
+    else:
+        rest = {"shuffle": more["shuffle"]} if more else {}
+        index = _chosen_at_once(self, count, shape, False, p, place, rest)
+    if population is None:
+        return index
+    if shape is None:
+        element = population[(slice(None),) * (axis % population.ndim) + (int(index),)]
+        return as_distarray(element, mesh) if isinstance(element, np.ndarray) else element
+    return np.take(as_distarray(population, mesh), index, axis)
+
+
+def _count(size: ShapeLike | None) -> int:
+    if size is None:
+        return 1
+    return prod(as_shape(size))
+
+
+def _is_few(size: ShapeLike | None, a: Any) -> bool:
+    """Whether the chosen elements are surely replicated."""
+    width = 1 if not np.ndim(a) else np.asarray(a)[:1].nbytes
+    return bool(_count(size) * max(8, width) < config.replicate_below)
+
+
+def _chosen_at_once(
+    self: Drawing,
+    a: Any,
+    size: ShapeLike | None,
+    replace: bool,
+    p: Any,
+    place: Place,
+    more: dict[str, Any],
+) -> Any:
+    """NumPy's own call on every rank, each of which takes its part."""
+    mesh = place.mesh
+    assert mesh is not None
+    verify_place(self._plain, "choice", mesh)
+    if not replace:
+        count = np.shape(a)[more.get("axis", 0)] if np.ndim(a) else int(np.asarray(a).item())
+        few = more and _count(size) <= count // _RARE
+        check_limit("choice", 0 if few else count)
+    drawn: Any = self._plain.choice(a, size, replace, p, **more)
+    if not isinstance(drawn, np.ndarray):
+        return drawn
+    return own_part(drawn, layout_for(drawn.shape, drawn.dtype, mesh, place.placements), mesh)
+
+
+def _population(a: Any, axis: int) -> tuple[Any, int]:
+    """The array to choose from (None for integers), and the size of the population."""
+    array = a if isinstance(a, DistArray) else np.asarray(a)
+    if array.ndim:
+        return array, array.shape[normalize_axis_index(axis, array.ndim)]
+    try:
+        return None, operator.index(array.item())
+    except TypeError:
+        raise ValueError(f"a must be a sequence or an integer, not {type(a)}") from None
+
+
+def _check_out(x: DistArray, out: Any) -> None:
     if out is None:
         return
     if not isinstance(out, (DistArray, np.ndarray)):

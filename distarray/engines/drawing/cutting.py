@@ -1,0 +1,253 @@
+"""The second way: cut and join.
+
+An element takes a varying number of words, which no other element changes. Each rank begins at a
+guessed word, a little before the one where its first element is expected, as if an element began
+there, and draws past the place where the next rank has begun::
+
+    words   |--+---+--+-----+--+---+--+--+---+----+--+---+--+---   the true elements
+    rank 0  |--+---+--+-----+--+---+--+--+
+    rank 1                    |--+-+--+--+---+----+--+---+--+---   begins within an element
+                              ^          ^
+                            guess     in step: from here on the same elements
+
+The two sequences share the words, so they fall in step after a few elements: once an element begins
+at the same place in both, all that follow are the same. Rank 0 finds where, as it can go to the
+place where rank 1 began. How many elements each has drawn up to there is told to all, and added up:
+then each knows which of its elements are its own. As ranks begin early, none needs any of another.
+
+If sequences do not fall in step (elements of very many words), or a guess was too far off, all
+ranks know, and draw in turns.
+"""
+
+from typing import NamedTuple
+
+from distarray.comm.agree import agree
+from distarray.engines.drawing.job import Job, Share, compare, fingerprint
+from distarray.engines.drawing.pace import Pace, pace_of
+from distarray.engines.drawing.places import LostError, State, Walker, put, state_of
+from distarray.typing import Array, Shape
+
+__all__ = ["drawn_and_joined"]
+
+#: Elements that are drawn one by one until two sequences are in step.
+_STEPS = 256
+#: How many words of MT19937 are compared at least.
+_NEAR = 1 << 12
+#: The least number of half words of a rank.
+_LEAST = 64
+#: From so many numbers on it is faster to pass over words of MT19937 than to draw in turns.
+_WORTH_PASSING = 1 << 20
+
+
+class _Plan(NamedTuple):
+    """Where the ranks begin, and how much room they have."""
+
+    pace: Pace
+    starts: list[int]
+    room: list[int]
+
+
+class _Piece(NamedTuple):
+    """What a rank tells: elements up to the join, on both sides; whether it went well."""
+
+    mine: int
+    theirs: int
+    well: bool
+    mark: int
+
+
+def drawn_and_joined(job: Job, share: Share, shape: Shape) -> Array | None:
+    """This rank's elements; the generator stands after the last one of all ranks.
+
+    Returns
+    -------
+    array or None
+        None, on all ranks, where the sequences cannot be joined; nothing is changed then.
+    """
+    group = share.group
+    plan = _plan(job, share)
+    if plan is None or group is None:
+        return None
+    drawer = _Drawer(job, share, plan)
+    own = drawer.drawn()
+    found = group.allgather_object(own, "places")
+    compare([piece.mark for piece in found], job)
+    firsts = _firsts(found, share, plan)
+    if firsts is None:
+        job.reset()
+        return None
+    part, error = job.empty(shape), None
+    try:
+        if drawer.turn is not None:
+            part = drawer.finished(firsts[drawer.turn], shape)
+    except Exception as caught:
+        error = caught
+    if job.varies:
+        if error is not None:
+            job.reset()
+        agree(group, error)
+    elif error is not None:
+        raise error
+    put(job.source, group.broadcast_object(state_of(job.source), share.active[-1], "place"))
+    return part
+
+
+def _plan(job: Job, share: Share) -> _Plan | None:
+    """The places where ranks begin; None if they are too near, or no words are taken."""
+    assert job.walker is not None
+    if not job.walker.jumps and share.total * job.width < _WORTH_PASSING:
+        return None
+    pace = pace_of(job)
+    if not pace.halves:
+        return None
+    starts, room = [0], []
+    for turn, rank in enumerate(share.active):
+        first, last = share.bounds[rank]
+        margin = pace.margin(first)
+        if turn:
+            start = int(first * pace.halves - margin)
+            starts.append(start - start % pace.unit)
+            if starts[-1] - starts[-2] < _LEAST + 8 * pace.halves:
+                return None
+        room.append(last - first + int(2 * margin / pace.halves) + 64)
+    return _Plan(pace, starts, room)
+
+
+def _firsts(found: list[_Piece], share: Share, plan: _Plan) -> list[int] | None:
+    """The number that the first element of each active rank would have, were it a true one."""
+    pieces = [found[rank] for rank in share.active]
+    if not all(piece.well for piece in found):
+        return None
+    firsts, untrue = [0], [0]
+    for piece in pieces[:-1]:
+        if piece.mine < untrue[-1]:
+            return None  # joined before this rank's own sequence was a true one
+        firsts.append(firsts[-1] + piece.mine - piece.theirs)
+        untrue.append(piece.theirs)
+    for turn, rank in enumerate(share.active):
+        first, last = share.bounds[rank]
+        if first - firsts[turn] < untrue[turn] or last - firsts[turn] > plan.room[turn]:
+            return None
+    if pieces[-1].mine > share.total - firsts[-1]:
+        return None
+    return firsts
+
+
+class _Drawer:
+    """This rank's sequence, from the place where it begins."""
+
+    def __init__(self, job: Job, share: Share, plan: _Plan) -> None:
+        assert job.walker is not None
+        assert share.group is not None
+        self._job, self._plan, self._count = job, plan, 0
+        self._walker: Walker = job.walker
+        rank = share.group.rank
+        #: The place of this rank among those that draw.
+        self.turn = share.active.index(rank) if rank in share.active else None
+        self._own = share.own
+        self._begin = job.start
+        self._line: Array | None = None
+
+    def drawn(self) -> _Piece:
+        """Draw up to the join with the next rank's sequence, or the last one's safe part."""
+        mark = fingerprint(self._job.start)
+        if self.turn is None:
+            return _Piece(0, 0, True, mark)
+        try:
+            return _Piece(*self._drawn(self.turn), True, mark)
+        except (LostError, MemoryError):
+            return _Piece(0, 0, False, mark)
+
+    def _drawn(self, turn: int) -> tuple[int, int]:
+        job, plan = self._job, self._plan
+        if not job.varies:
+            self._line = job.empty((plan.room[turn],))
+        self._begin = self._place(plan.starts[turn])
+        put(job.source, self._begin)
+        if turn + 1 < len(plan.starts):
+            distance = plan.starts[turn + 1] - plan.starts[turn]
+            target = self._place(plan.starts[turn + 1])
+            self._reach(target, distance)
+            return self._join(target)
+        first, last = self._own
+        count = last - first - int(plan.pace.margin(last) / plan.pace.halves)
+        self._draw(max(0, count))
+        return self._count, 0
+
+    def _place(self, halves: int) -> State:
+        """The state at a place, as if an element began there."""
+        found = self._walker.on(self._job.start, halves, True)
+        if halves and "has_gauss" in found:
+            found |= {"has_gauss": 0, "gauss": 0.0}
+        return found
+
+    def _draw(self, count: int) -> None:
+        """Draw the next elements."""
+        if self._line is None:
+            for first in range(0, count, 1 << 15):
+                self._job.draw_standing_in(min(1 << 15, count - first))
+        elif self._count + count > len(self._line):
+            raise LostError
+        else:
+            self._job.fill(self._line[self._count : self._count + count])
+        self._count += count
+
+    def _reach(self, target: State, left: float) -> None:
+        """Draw until the place is not before that of another state."""
+        pace, job = self._plan.pace, self._job
+        while left > 0:
+            far = int((left - pace.margin(left / pace.halves)) / pace.halves)
+            count = far if far > 16 else max(1, int(left / pace.halves / 2))
+            self._draw(count)
+            most = left - count * pace.halves + pace.margin(count)
+            left = self._walker.ahead(state_of(job.source), target, max(_NEAR, int(most)))
+
+    def _join(self, target: State) -> tuple[int, int]:
+        """Go on in both sequences until they are in step; the elements of each up to there."""
+        job, twin = self._job, self._job.twin
+        assert twin is not None
+        other, theirs = target, 0
+        true = state_of(job.source)
+        ours, at, first = self._walker.ahead(target, true, _NEAR), 0, self._count
+        while ours != at or not _same(true, other):
+            if theirs > _STEPS or self._count > first + _STEPS:
+                raise LostError
+            ahead = ours - at
+            if ahead <= 0:
+                self._draw(1)
+                true = state_of(job.source)
+                ours = self._walker.ahead(target, true, _NEAR)
+            if ahead >= 0:
+                put(twin, other)
+                job.draw(1, twin) if not job.varies else job.draw_standing_in(1, twin)
+                other, theirs = state_of(twin), theirs + 1
+                at = self._walker.ahead(target, other, _NEAR)
+        return self._count, theirs
+
+    def finished(self, first: int, shape: Shape) -> Array:
+        """This rank's elements, the last ones of which are drawn now.
+
+        Parameters
+        ----------
+        first : int
+            The number that the first element of this rank's sequence would have.
+        shape : tuple of int
+            The shape of the part.
+        """
+        start, stop = (bound - first for bound in self._own)
+        if self._line is None:
+            put(self._job.source, self._begin)
+            self._draw(start)
+            return self._job.draw(shape)
+        self._draw(max(0, stop - self._count))
+        return self._line[start:stop].reshape((*shape, *self._job.tail))
+
+
+def _same(one: State, other: State) -> bool:
+    """Whether two states at one place keep the same half word and the same normal number."""
+    for has, kept in (("has_uint32", "uinteger"), ("has_gauss", "gauss")):
+        if one.get(has, 0) != other.get(has, 0):
+            return False
+        if one.get(has, 0) and one[kept] != other[kept]:
+            return False
+    return True

@@ -1,0 +1,157 @@
+"""One call of a random method, of which a rank draws a part: NumPy's method with NumPy's state."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from distarray.comm import Group
+from distarray.engines.drawing.methods import Row
+from distarray.engines.drawing.places import Source, State, Walker, copied, put, state_of
+from distarray.errors import DivergenceError
+from distarray.typing import Array, Shape
+
+__all__ = ["Job", "Share", "compare", "fingerprint", "same_places"]
+
+
+class Share(NamedTuple):
+    """Which elements the ranks of a group draw, in C order.
+
+    Attributes
+    ----------
+    group : Group or None
+        The ranks that share the elements; None for a rank outside of the mesh.
+    bounds : list of (int, int)
+        For each of them its first element, and the one after its last.
+    active : list of int
+        The ranks that have elements.
+    """
+
+    group: Group | None
+    bounds: list[tuple[int, int]]
+    active: list[int]
+
+    @property
+    def own(self) -> tuple[int, int]:
+        """The elements of this rank."""
+        return (0, 0) if self.group is None else self.bounds[self.group.rank]
+
+    @property
+    def total(self) -> int:
+        """The number of elements."""
+        return self.bounds[-1][1]
+
+
+class Job:
+    """One call of a method.
+
+    Parameters
+    ----------
+    source : Generator or RandomState
+        NumPy's own, which stands where the call begins.
+    name : str
+        The method.
+    row : Row
+        How it takes words.
+    values : sequence
+        The parameters: those of this rank's part.
+    others : mapping
+        Other keywords of NumPy's method, without `size` and `out`.
+    tail : tuple of int
+        The shape of one element.
+    dtype : dtype
+        Of the numbers.
+    varies : bool
+        Whether a parameter is an array, so that elements differ.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        name: str,
+        row: Row,
+        values: Sequence[Any],
+        others: Mapping[str, Any],
+        tail: tuple[int, ...],
+        dtype: Any,
+        varies: bool,
+    ) -> None:
+        self.source, self.name, self.row = source, name, row
+        self.values, self.others = values, others
+        self.tail, self.dtype = tail, dtype
+        self.twin = copied(source)
+        self.walker = None if self.twin is None else Walker(self.twin)
+        self.start: State = state_of(source)
+        self.varies = varies
+
+    @property
+    def width(self) -> int:
+        """The numbers in one element."""
+        return prod(self.tail)
+
+    def empty(self, lanes: Shape) -> Array:
+        """An array for so many elements."""
+        return np.empty((*lanes, *self.tail), self.dtype)
+
+    def method(self, source: Source | None = None) -> Callable[..., Any]:
+        """NumPy's method of this job's generator, or of another."""
+        found: Callable[..., Any] = getattr(self.source if source is None else source, self.name)
+        return found
+
+    def draw(self, size: Any, source: Source | None = None) -> Array:
+        """The next elements."""
+        drawn: Array = self.method(source)(*self.values, size=size, **self.others)
+        return drawn
+
+    def draw_standing_in(self, size: int, source: Source | None = None) -> Array:
+        """The next elements with other parameters, which take the same words."""
+        drawn: Array = self.method(source)(*(self.row.steady or ()), size=size, **self.others)
+        return drawn
+
+    def fill(self, target: Array) -> None:
+        """Draw the next elements into an array, in pieces that fit into a cache."""
+        if self.row.out:
+            if target.size:
+                self.method()(*self.values, out=target, **self.others)
+            return
+        step = max(1, _PIECE // max(1, self.width))
+        for first in range(0, len(target), step):
+            part = target[first : first + step]
+            part[...] = self.draw(len(part))
+
+    def reset(self) -> None:
+        """Go back to where the call began."""
+        put(self.source, self.start)
+
+
+#: Numbers that are drawn at once, to be copied from a cache.
+_PIECE = 1 << 15
+
+
+def fingerprint(state: State) -> int:
+    """A number that differs where states do."""
+    return crc32(repr(_plain(state)).encode())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return [(name, _plain(item)) for name, item in sorted(value.items())]
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def same_places(group: Group, job: Job) -> None:
+    """Raise on every rank of a group if their generators do not begin at the same place."""
+    if group.size > 1:
+        compare(group.allgather_object(fingerprint(job.start), "places"), job)
+
+
+def compare(marks: Sequence[int], job: Job) -> None:
+    """Raise if the fingerprints of the ranks' places differ."""
+    if len(set(marks)) > 1:
+        groups = [f"rank {rank}: {mark:08x}" for rank, mark in enumerate(marks)]
+        raise DivergenceError(
+            f"the generators of the ranks stand at different places before {job.name}; seed them "
+            f"alike on all ranks ({', '.join(groups[:8])})"
+        )

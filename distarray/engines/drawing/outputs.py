@@ -1,0 +1,71 @@
+"""Drawing into a given array, which may be distributed in any way."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.typing import Array, DTypeLike, Shape
+
+__all__ = ["drawn_into"]
+
+
+def drawn_into(
+    out: DistArray | Array,
+    dtype: DTypeLike,
+    size: Shape | None,
+    draw: Callable[[Array], object],
+    make: Callable[[Shape], Any],
+    near: bool,
+) -> Any:
+    """Draw into an array, and return it.
+
+    Parameters
+    ----------
+    out : DistArray or ndarray
+        Receives the numbers; an array of NumPy's receives all of them on every rank.
+    dtype : dtype
+        Of the numbers, which has to be that of `out`.
+    size : tuple of int, optional
+        Their shape, which has to be that of `out`.
+    draw : callable
+        NumPy's call with an array that one rank has whole.
+    make : callable
+        A distributed array of numbers of a shape.
+    near : bool
+        Whether a parameter is distributed.
+    """
+    if not isinstance(out, DistArray):
+        if not near:
+            return draw(out)
+        _check(out, out, dtype, size)
+        out[...] = make(out.shape).full()
+        return out
+    if out.layout.partials:
+        out.settle()
+    _check(out, out.block, dtype, size)
+    here = out.mesh.device_type == "cpu" and (out.layout.is_replicated or out.mesh.size() == 1)
+    if here and not near and out.mesh.coords is not None:
+        draw(out.block)
+    else:
+        out[...] = make(out.shape)
+    return out
+
+
+def _check(out: DistArray | Array, block: Array, dtype: DTypeLike, size: Shape | None) -> None:
+    """Raise NumPy's exception, from what all ranks know."""
+    flags: Any = getattr(block, "flags", None)
+    kept = flags is not None and hasattr(block, "__setitem__")
+    taken = kept and getattr(flags, "writeable", True) and block.dtype.isnative
+    if not taken:
+        raise ValueError(
+            "Supplied output array must be contiguous, writable, aligned, and in machine "
+            "byte-order."
+        )
+    if out.dtype != np.dtype(dtype):
+        raise TypeError(
+            f"Supplied output array has the wrong type. Expected {np.dtype(dtype)}, got {out.dtype}"
+        )
+    if size is not None and size != out.shape:
+        raise ValueError("size must match out.shape when used together")

@@ -1,0 +1,67 @@
+"""The fourth way: NumPy's own swaps, which no one can cut, on an array of indices on every rank.
+
+Each rank makes all swaps and takes what belongs to it. Only elements that are distributed move.
+"""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, call, to_layout, wrap
+from distarray.comm import DeviceMesh
+from distarray.config import config
+from distarray.engines.reshaping import in_line, refitted
+from distarray.errors import GatherLimitError
+from distarray.layout import Layout
+from distarray.typing import Array
+
+__all__ = ["check_limit", "own_part", "permuted_lanes", "reordered"]
+
+_INDEX = np.dtype(np.intp)
+
+
+def check_limit(name: str, count: int) -> None:
+    """Raise where an array of so many indices on every rank exceeds `config.fallback_limit`."""
+    nbytes = count * _INDEX.itemsize
+    if nbytes > config.fallback_limit:
+        raise GatherLimitError(
+            f"{name} swaps {count} elements as NumPy does, on an array of {nbytes} bytes on each "
+            f"rank, but config.fallback_limit is {config.fallback_limit}; "
+            "distarray.random.default_rng permutes by position, with other numbers and without "
+            "such an array"
+        )
+
+
+def own_part(whole: Array, layout: Layout, mesh: DeviceMesh) -> DistArray:
+    """A distributed array of what every rank has drawn."""
+    key = tuple([slice(*part) for part in layout.section(mesh.coords)])
+    block = whole if layout.is_replicated and mesh.coords is not None else whole[key].copy()
+    return wrap(block if mesh.device_type == "cpu" else mesh.asarray(block), layout, mesh)
+
+
+def reordered(x: DistArray, order: Array, axis: int) -> DistArray:
+    """The slices of a distributed array along an axis in another order, in its layout.
+
+    Cost
+    ----
+    Nothing if the axis is whole on every rank; else one exchange of the slices.
+    """
+    taken: DistArray = call(np.take, x, order, axis)
+    return to_layout(taken, x.layout)
+
+
+def permuted_lanes(source: Any, x: DistArray, axis: int | None) -> DistArray:
+    """Each slice along an axis in an order of its own; in one order of all elements if None."""
+    check_limit("permuted", prod(x.shape))
+    if axis is None:
+        order = source.permuted(np.arange(x.size))
+        flat = x if x.ndim == 1 else in_line(x)
+        taken = call(np.take, flat.plain(), order, 0)
+        return to_layout(refitted(taken, x.shape).plain(), x.layout)
+    shape = [1] * x.ndim
+    shape[axis] = x.shape[axis]
+    lanes = np.broadcast_to(np.arange(x.shape[axis]).reshape(shape), x.shape)
+    own = own_part(source.permuted(lanes, axis=axis), x.layout.canonical(), x.mesh)
+    taken = call(np.take_along_axis, x, own, axis)
+    return to_layout(taken, x.layout)

@@ -1,0 +1,37 @@
+"""The third way: a rank draws its part and hands the state to the next one. NumPy's own time."""
+
+from distarray.comm.agree import agree
+from distarray.engines.drawing.job import Job, Share, same_places
+from distarray.engines.drawing.places import State, put, state_of
+from distarray.typing import Array, Shape
+
+__all__ = ["drawn_in_turns"]
+
+
+def drawn_in_turns(job: Job, share: Share, shape: Shape) -> Array:
+    """This rank's elements; the generator stands after the last one of all ranks.
+
+    If NumPy raises an error on one rank, all raise it, and all stand where they stood before.
+    """
+    group, part = share.group, job.empty(shape)
+    if group is None:
+        return part
+    same_places(group, job)
+    for rank in share.active:
+        error, reached = None, None
+        if rank == group.rank:
+            part, error = _drawn(job, shape)
+            reached = state_of(job.source) if error is None else None
+        told: State | None = group.broadcast_object(reached, rank, "place")
+        put(job.source, job.start if told is None else told)
+        if told is None:
+            agree(group, error)
+    return part
+
+
+def _drawn(job: Job, shape: Shape) -> tuple[Array, Exception | None]:
+    """The next elements, or NumPy's error."""
+    try:
+        return job.draw(shape), None
+    except Exception as error:
+        return job.empty(shape), error

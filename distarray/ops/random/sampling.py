@@ -1,0 +1,98 @@
+"""Methods that draw samples, made of the table of NumPy's methods."""
+
+from collections.abc import Callable
+from inspect import Parameter
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.array import wrap
+from distarray.comm import DeviceMesh, default_mesh
+from distarray.config import config
+from distarray.engines.drawing.methods import Row, parsed_by
+from distarray.engines.drawing.sampling import Place, sample
+from distarray.layout import Layout
+
+__all__ = ["Drawing", "Place", "add_methods"]
+
+#: Arguments of these types are numbers, shapes, data types and names.
+_PLAIN = frozenset(
+    {int, float, bool, type(None), tuple, type, str, np.float64, np.float32, np.int64}
+)
+#: The most bytes of a number.
+_WIDEST = 8
+
+
+class Drawing:
+    """A generator of NumPy's, and the mesh of the arrays that it makes."""
+
+    _plain: Any
+    _mesh: DeviceMesh | None
+
+    @property
+    def mesh(self) -> DeviceMesh | None:
+        """The mesh of the arrays it makes; None for the default one."""
+        return self._mesh
+
+
+def add_methods(ours: type[Drawing], theirs: type[Any], rows: dict[str, Row]) -> None:
+    """Give a class the methods of NumPy's."""
+    for name, row in rows.items():
+        setattr(ours, name, _method(theirs, name, row))
+
+
+def _method(theirs: type[Any], name: str, row: Row) -> Callable[..., Any]:
+    own = parsed_by(theirs.__name__, name)
+    at = list(own.parameters).index("size")
+    draw = getattr(theirs, name)
+
+    def call(self: Any, *args: Any, mesh: Any = None, placements: Any = None, **kwargs: Any) -> Any:
+        size = kwargs["size"] if "size" in kwargs else args[at] if len(args) > at else None
+        if mesh is None and placements is None and _is_small(size, args, kwargs):
+            return _at_once(self, draw, args, kwargs)
+        place = Place(mesh, placements)
+        return sample(self._plain, name, row, (args, kwargs), place, self._mesh)
+
+    more = [Parameter(key, Parameter.KEYWORD_ONLY, default=None) for key in ("mesh", "placements")]
+    itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    signature = own.replace(parameters=[itself, *own.parameters.values(), *more])
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    call.__name__, call.__qualname__ = name, f"{theirs.__name__}.{name}"
+    call.__doc__ = f"See :meth:`numpy.random.{theirs.__name__}.{name}`."
+    return call
+
+
+def _is_small(size: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether arguments are numbers, and the result is surely replicated."""
+    kind = type(size)
+    for value in args:
+        if type(value) not in _PLAIN:
+            return False
+    for value in kwargs.values():
+        if type(value) not in _PLAIN:
+            return False
+    if kind is int:
+        count = size
+    elif kind is tuple:
+        if not all(type(extent) is int for extent in size):
+            return False
+        count = prod(size)
+    else:
+        count = 0
+    settings = config.settings
+    return bool(count * _WIDEST < settings.replicate_below and not settings.check)
+
+
+def _at_once(
+    self: Any, draw: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What NumPy draws, as a replicated array."""
+    drawn = draw(self._plain, *args, **kwargs)
+    if type(drawn) is not np.ndarray:
+        return drawn
+    mesh = self._mesh or default_mesh()
+    layout = Layout.replicated(drawn.shape, mesh.shape)
+    if mesh.coords is None:
+        drawn = np.empty(layout.local_shape(None), drawn.dtype)
+    return wrap(drawn if mesh.device_type == "cpu" else mesh.asarray(drawn), layout, mesh)

@@ -1,0 +1,5 @@
+"""Random numbers by position, for programs that NumPy's sequence would hold up; see the manual."""
+
+from distarray.ops.random.position import Generator, Philox, default_rng
+
+__all__ = ["Generator", "Philox", "default_rng"]
