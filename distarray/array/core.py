@@ -2,6 +2,8 @@
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from sys import getsizeof
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import numpy as np
@@ -252,6 +254,10 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __array_interface__(self) -> dict[str, Any]:
         return exporting.interface(self)
 
+    @property
+    def __array_struct__(self) -> Any:
+        return exporting.struct(self)
+
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return call(DistArray.__array_namespace__, api_version=api_version)
 
@@ -281,7 +287,12 @@ class DistArray(Scalars, Items, Operators, Methods):
         return np.copy(self)  # type: ignore[return-value]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "DistArray":
+        if self.block.dtype.hasobject:
+            return self.like(deepcopy(self.block, memo))
         return np.copy(self)  # type: ignore[return-value]
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + getsizeof(self.block)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return exporting.reduced(self, protocol)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from operator import index
+from types import BuiltinFunctionType
 from typing import Any, cast
 
 import numpy as np
@@ -18,7 +19,17 @@ from distarray.comm import DeviceMesh, default_mesh
 from distarray.layout import Fold, Layout, Placement
 from distarray.typing import ArrayLike, DType, DTypeLike, Function
 
-__all__ = ["MadeAlone", "Placements", "as_dtype", "as_shape", "creates", "follow", "place", "plain"]
+__all__ = [
+    "MadeAlone",
+    "Placements",
+    "as_dtype",
+    "as_shape",
+    "creates",
+    "follow",
+    "place",
+    "plain",
+    "unfolded",
+]
 
 Placements = Sequence[Placement] | Placement
 
@@ -61,9 +72,21 @@ def creates(
         def public(*args: Any, **kwargs: Any) -> Any:
             return call(numpy_function, *args, **kwargs)
 
+        if isinstance(numpy_function, BuiltinFunctionType):
+            return cast(Function, Unbound(public))
         return cast(Function, public)
 
     return register
+
+
+class Unbound(staticmethod):  # type: ignore[type-arg]
+    """A function that does not become a method of a class that names it, as NumPy's own in C."""
+
+    def __reduce__(self) -> str:
+        return self.__qualname__
+
+    def __repr__(self) -> str:
+        return repr(self.__func__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +126,11 @@ def as_dtype(dtype: DTypeLike) -> DType:
     if isinstance(dtype, type) and issubclass(dtype, np.dtype):
         return np.empty((), dtype).dtype
     return np.dtype(dtype)
+
+
+def unfolded(shape: tuple[int, ...], dtype: DType) -> tuple[tuple[int, ...], DType]:
+    """The shape and the data type of an array whose elements may be small arrays: ``"(2,4)i4"``."""
+    return ((*shape, *dtype.shape), dtype.base) if dtype.shape else (shape, dtype)
 
 
 def as_shape(shape: Any) -> tuple[int, ...]:

@@ -34,6 +34,10 @@ __all__ = [
 ]
 
 
+#: How many dimensions NumPy allows.
+MOST_DIMENSIONS = 64
+
+
 @creates(np.array, at=True, lists=True)
 def array(
     object: ArrayLike,
@@ -43,7 +47,7 @@ def array(
     order: Order = "K",
     subok: bool = False,
     ndmin: int = 0,
-    ndmax: int = 0,
+    ndmax: int = MOST_DIMENSIONS,
     like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
@@ -77,16 +81,20 @@ def _made(
     mesh: DeviceMesh | None,
     placements: Placements | None,
     ndmin: int = 0,
-    ndmax: int = 0,
+    ndmax: int = MOST_DIMENSIONS,
 ) -> DistArray:
+    if isinstance(copy, str):
+        np.array((), copy=copy)  # type: ignore[unreachable] # NumPy's error
     keywords: dict[str, Any] = {"order": order, "ndmin": ndmin, "copy": None if copy else copy}
-    if ndmax:
+    if ndmax != MOST_DIMENSIONS:
         keywords["ndmax"] = ndmax
     values = None
     if isinstance(source, (list, tuple)):
         values = converted(source, np.array, dtype, **keywords)
-        source = _joined(source) if values is None else source
+        source = _joined(source, dtype, keywords) if values is None else source
     if isinstance(source, DistArray):
+        if source.ndim > ndmax:
+            np.array(np.empty((0,) * source.ndim), dtype, **keywords)  # NumPy's error
         return _from_distarray(source, dtype, copy, order, ndmin, mesh, placements)
     values = np.array(source, dtype, **keywords) if values is None else values
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
@@ -132,7 +140,40 @@ def _part(values: Array, layout: Layout, mesh: DeviceMesh, order: Order, copied:
     return wrap(block.copy(order) if copied else block, layout, mesh)
 
 
-def _joined(value: ArrayLike) -> Any:
+def _joined(value: ArrayLike, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
+    """Nested lists that contain DistArrays, stacked; as objects they need not be of one shape."""
+    objects = dtype is not None and np.dtype(dtype) == object
+    if not objects or "ndmax" not in keywords:
+        try:
+            return _stacked(value)
+        except ValueError:
+            if not objects:
+                np.array(_hollow(value), dtype)  # NumPy's words
+                raise
+    return _of_objects(value, keywords)
+
+
+def _of_objects(value: Any, keywords: dict[str, Any]) -> Any:
+    """The array of objects that NumPy makes of ragged lists with DistArrays in them."""
+    limit = {name: value for name, value in keywords.items() if name == "ndmax"}
+    shape = np.array(_hollow(value), object, **limit).shape
+    found = np.empty(shape, object)
+    for index in np.ndindex(shape):
+        item = value
+        for number in index:
+            item = item[number]
+        found[index] = item
+    return found
+
+
+def _hollow(value: Any) -> Any:
+    """Nested lists in which arrays without memory stand for DistArrays."""
+    if isinstance(value, DistArray):
+        return np.broadcast_to(np.zeros(()), value.shape)
+    return [_hollow(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _stacked(value: ArrayLike) -> Any:
     """Nested lists that contain DistArrays, stacked; other input as it is.
 
     Lists of 0-d arrays (results of reductions) become lists of NumPy's scalars.
@@ -141,7 +182,7 @@ def _joined(value: ArrayLike) -> Any:
         return plain(value.plain())
     if not isinstance(value, (list, tuple)) or not _mentions(value):
         return value
-    items = [_joined(item) for item in value]
+    items = [_stacked(item) for item in value]
     if not any(isinstance(item, DistArray) for item in items):
         return items
     mesh = common_mesh(*items)

@@ -41,7 +41,65 @@ def conjugated(m):
     return out
 
 
+class Maker:
+    """A class that names functions of NumPy's: those in C do not become its methods."""
+
+    def __init__(self, m):
+        type(self).array, type(self).zeros = m.array, m.zeros
+
+
+class First:
+    """An operand whose own operators answer, beside NumPy's arrays."""
+
+    __array_priority__ = 1000
+
+    def __matmul__(self, other):
+        return 7
+
+    __rmatmul__ = __pow__ = __rpow__ = __divmod__ = __rdivmod__ = __matmul__
+
+
+class Overriding:
+    """What takes ufuncs that are to write to it."""
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out):
+        return out[0] is self
+
+
+def flat(key, value=None):
+    def call(m):
+        x = m.arange(9).reshape(3, 3)
+        if value is None:
+            return x.flat[key]
+        x.flat[key] = value
+        return x
+
+    return call
+
+
+FLAT_KEYS = (True, False, np.True_, [True, 1], [True, True], [1.0, 2.0], 1.0, "a", None, (1, 2))
 CALLS = {
+    **{f"flat[{key!r}]": flat(key) for key in (*FLAT_KEYS, 9, -10)},
+    **{f"flat[{key!r}] = 5": flat(key, 5) for key in FLAT_KEYS},
+    "flat: dimensions": lambda m: m.ones((1,) * 33).flat,
+    "a function in a class": lambda m: Maker(m).array([1, 2]) + Maker(m).zeros(2),
+    "sum: keepdims by position": lambda m: grid(m).sum(0, None, None, True),
+    "mean: keepdims by position": lambda m: grid(m).mean(0, None, None, True),
+    "max: keepdims by position": lambda m: grid(m).max(1, None, True, 20.0),
+    "std: keepdims by position": lambda m: grid(m).std(None, None, None, 1, True),
+    "any: dtype": lambda m: grid(m).any(1, dtype=object),
+    "all: dtype": lambda m: grid(m).all(0, dtype=int, keepdims=True),
+    "matmul: the other first": lambda m: m.ones(3) @ First(),
+    "power: the other first": lambda m: m.arange(3) ** First(),
+    "divmod: the other first": lambda m: divmod(m.ones(3), First()),
+    "out: the other's": lambda m: m.sin(m.ones(3), out=Overriding()),
+    "array: copy": lambda m: m.array([1, 2], copy="always"),
+    "array: ragged, numbers": lambda m: m.array([grid(m)[0], [1, 2]]).shape,
+    "zeros: small arrays": lambda m: m.zeros(2, "(2,4)i4"),
+    "full: small arrays": lambda m: m.full((6, 1), 3, dtype="4f8"),
+    "resize: refcheck": lambda m: m.ones(3).resize(2, refcheck="no"),
+    "text of any length, added up": lambda m: m.add.accumulate(m.array(["a", "b"], dtype="T")),
+    "text of any length, resized": lambda m: m.resize(m.array(["a", "b"], dtype="T"), 3),
     "choose: shapes": lambda m: m.choose(numbers(m), [m.arange(3), m.arange(4)]),
     "choose: method": lambda m: numbers(m).choose([m.arange(3), m.arange(4)]),
     "choose: choices one by one": lambda m: numbers(m).choose(m.arange(3), m.arange(3) + 9),
