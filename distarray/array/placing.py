@@ -13,6 +13,7 @@ import numpy as np
 from distarray.array.core import DistArray, wrap
 from distarray.array.creation import common_mesh, placed_layout
 from distarray.array.ladder import call
+from distarray.array.like import obeys_like
 from distarray.array.one_rank import is_alone
 from distarray.array.registry import Objects, Row, implements
 from distarray.comm import DeviceMesh, default_mesh
@@ -69,12 +70,16 @@ def creates(
         )(function)
 
         @wraps(function)
-        def public(*args: Any, **kwargs: Any) -> Any:
+        def called(*args: Any, **kwargs: Any) -> Any:
             return call(numpy_function, *args, **kwargs)
 
-        if isinstance(numpy_function, BuiltinFunctionType):
-            return cast(Function, Unbound(public))
-        return cast(Function, public)
+        public: Any = obeys_like(numpy_function)(called) if like else called
+        if not isinstance(numpy_function, BuiltinFunctionType):
+            return cast(Function, public)
+        unbound = Unbound(public)
+        if like:
+            public.own[0] = unbound
+        return cast(Function, unbound)
 
     return register
 

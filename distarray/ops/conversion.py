@@ -11,12 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, distribute, wrap
+from distarray.array import DistArray, common_mesh, distribute, wrap
 from distarray.array.exporting import converted
-from distarray.array.placing import Placements, creates, place, plain
+from distarray.array.placing import Placements, creates, place
 from distarray.array.storage import owns_memory, suits
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
+from distarray.ops.listed import joined
 from distarray.typing import Array, ArrayLike, DTypeLike, Order
 
 __all__ = [
@@ -91,14 +92,28 @@ def _made(
     values = None
     if isinstance(source, (list, tuple)):
         values = converted(source, np.array, dtype, **keywords)
-        source = _joined(source, dtype, keywords) if values is None else source
+        source = joined(source, dtype, keywords) if values is None else source
     if isinstance(source, DistArray):
         if source.ndim > ndmax:
             np.array(np.empty((0,) * source.ndim), dtype, **keywords)  # NumPy's error
         return _from_distarray(source, dtype, copy, order, ndmin, mesh, placements)
-    values = np.array(source, dtype, **keywords) if values is None else values
+    if values is None:
+        values = _by_protocol(source, dtype, keywords)
+        if isinstance(values, DistArray):
+            return _from_distarray(values, dtype, copy, order, ndmin, mesh, placements)
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
     return _part(values, layout, mesh, order or "K", _is_copied(copy, values, source, layout))
+
+
+def _by_protocol(source: Any, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
+    """NumPy's array of a value; or a DistArray where that is what its ``__array__`` gives."""
+    try:
+        return np.array(source, dtype, **keywords)
+    except ValueError:
+        found = source.__array__() if hasattr(type(source), "__array__") else None
+        if isinstance(found, DistArray):
+            return found
+        raise
 
 
 def _from_distarray(
@@ -138,65 +153,6 @@ def _part(values: Array, layout: Layout, mesh: DeviceMesh, order: Order, copied:
         values = values[tuple([slice(*interval) for interval in layout.section(mesh.coords)])]
     block = mesh.asarray(values)
     return wrap(block.copy(order) if copied else block, layout, mesh)
-
-
-def _joined(value: ArrayLike, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
-    """Nested lists that contain DistArrays, stacked; as objects they need not be of one shape."""
-    objects = dtype is not None and np.dtype(dtype) == object
-    if not objects or "ndmax" not in keywords:
-        try:
-            return _stacked(value)
-        except ValueError:
-            if not objects:
-                np.array(_hollow(value), dtype)  # NumPy's words
-                raise
-    return _of_objects(value, keywords)
-
-
-def _of_objects(value: Any, keywords: dict[str, Any]) -> Any:
-    """The array of objects that NumPy makes of ragged lists with DistArrays in them."""
-    limit = {name: value for name, value in keywords.items() if name == "ndmax"}
-    shape = np.array(_hollow(value), object, **limit).shape
-    found = np.empty(shape, object)
-    for index in np.ndindex(shape):
-        item = value
-        for number in index:
-            item = item[number]
-        found[index] = item
-    return found
-
-
-def _hollow(value: Any) -> Any:
-    """Nested lists in which arrays without memory stand for DistArrays."""
-    if isinstance(value, DistArray):
-        return np.broadcast_to(np.zeros(()), value.shape)
-    return [_hollow(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _stacked(value: ArrayLike) -> Any:
-    """Nested lists that contain DistArrays, stacked; other input as it is.
-
-    Lists of 0-d arrays (results of reductions) become lists of NumPy's scalars.
-    """
-    if isinstance(value, DistArray):
-        return plain(value.plain())
-    if not isinstance(value, (list, tuple)) or not _mentions(value):
-        return value
-    items = [_stacked(item) for item in value]
-    if not any(isinstance(item, DistArray) for item in items):
-        return items
-    mesh = common_mesh(*items)
-    return np.stack([as_distarray(item, mesh) for item in items])
-
-
-def _mentions(value: Sequence[Any]) -> bool:
-    """Whether there is a DistArray in nested lists."""
-    kinds = set(map(type, value))
-    if DistArray in kinds:
-        return True
-    if kinds.isdisjoint((list, tuple)):
-        return False
-    return any(_mentions(item) for item in value if isinstance(item, (list, tuple)))
 
 
 @creates(np.asarray, at=True, lists=True)

@@ -76,6 +76,44 @@ def test_arrays_in_arrays(world, ranks):
     world.run(ranks, program)
 
 
+class Led:
+    """An array of another library, which makes arrays like itself."""
+
+    def __array_function__(self, function, types, args, kwargs):
+        return NotImplemented if function is dnp.eye else (function, args)
+
+
+class Made:
+    """What says itself which array it is."""
+
+    def __array__(self, dtype=None, copy=None):
+        return dnp.arange(3)
+
+
+@pytest.mark.parametrize("name", ["zeros", "ones", "array", "loadtxt", "fromfile"])
+def test_like_others(world, name):
+    def program(group):
+        function = getattr(dnp, name)
+        assert function(3, like=Led()) == (function, (3,))
+        with pytest.raises(TypeError, match="must be an array-like"):
+            function(3, like=object())
+
+    world.run(2, program)
+
+
+def test_like_others_that_decline():
+    with pytest.raises(TypeError, match="no implementation found for 'numpy.eye'"):
+        dnp.eye(3, like=np.ones(3).view(Masked))
+    assert np.asarray(dnp.array(Made())).tolist() == [0, 1, 2]
+
+
+class Masked(np.ndarray):
+    """A kind of array that makes none like itself."""
+
+    def __array_function__(self, function, types, args, kwargs):
+        return NotImplemented
+
+
 def test_functions_are_found_by_name():
     assert pickle.loads(pickle.dumps(dnp.zeros)) is dnp.zeros
     assert "zeros" in repr(dnp.zeros)
