@@ -78,7 +78,26 @@ def flat(key, value=None):
 
 
 FLAT_KEYS = (True, False, np.True_, [True, 1], [True, True], [1.0, 2.0], 1.0, "a", None, (1, 2))
+SERIES = (
+    *("chebyshev.chebval", "hermite.hermval", "hermite_e.hermeval", "laguerre.lagval"),
+    *("legendre.legval", "polynomial.polyval", "polynomial.polyvalfromroots"),
+)
+
+
+def series(name, *args, **kwargs):
+    """The values of two series at six points, by a function of numpy.polynomial's."""
+    module, name = name.split(".")
+    function = getattr(getattr(np.polynomial, module), name)
+    return lambda m: function(m.arange(6.0), *args, **kwargs)
+
+
+COEFFICIENTS = np.arange(12.0).reshape(2, 6)
 CALLS = {
+    **{name: series(name, COEFFICIENTS) for name in SERIES},
+    "series by pairs": series("polynomial.polyval", c=COEFFICIENTS, tensor=False),
+    "series on a grid": lambda m: np.polynomial.chebyshev.chebgrid2d(
+        m.arange(3.0), m.arange(5.0), np.ones((2, 2))
+    ),
     **{f"flat[{key!r}]": flat(key) for key in (*FLAT_KEYS, 9, -10)},
     **{f"flat[{key!r}] = 5": flat(key, 5) for key in FLAT_KEYS},
     "flat: dimensions": lambda m: m.ones((1,) * 33).flat,
