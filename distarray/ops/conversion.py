@@ -406,6 +406,9 @@ def from_dlpack(
     No message. A rank that keeps all of `x` shares its memory where the libraries allow it.
     """
     if isinstance(x, DistArray):
+        if x.mesh.device_type == "cpu":
+            lent: Any = x.to_local() if x.layout.is_whole else np.empty(1, x.dtype)
+            lent.__dlpack__(max_version=(1, 0))  # NumPy's error for what the protocol cannot say
         return asarray(x, copy=copy, device=device, mesh=mesh, placements=placements)
     read: Any = np.from_dlpack
     return _distributed(read(x, device=device, copy=copy), None, mesh, placements)

@@ -161,10 +161,7 @@ def _single(key: Key, size: int) -> Any:
     entry: Any = key
     if isinstance(key, tuple):
         if len(key) > 1:
-            raise IndexError(
-                "too many indices for flat iterator: flat iterator is 1-dimensional, but "
-                f"{len(key)} were indexed"
-            )
+            _ask(key, size)
         entry = key[0] if key else slice(None)
     if isinstance(entry, FlatIterator):
         entry = ravel(entry.base)
@@ -182,14 +179,19 @@ def _single(key: Key, size: int) -> Any:
     return entry
 
 
+def _ask(key: Any, size: int) -> None:
+    """Have NumPy look at the key of a flat iterator: its exceptions and its warnings."""
+    np.broadcast_to(np.zeros(()), (size,)).flat[key]
+
+
 def _check_number(number: int | None, size: int) -> None:
     if number is not None and not -size <= number < size:
-        raise IndexError(f"index {number} is out of bounds for size {size}")
+        _ask(number, size)
 
 
 def _converted(key: Any, entry: Any, size: int) -> Any:
     """What an entry that is no integer and no array stands for; NumPy's exceptions and warnings."""
-    np.broadcast_to(np.zeros(()), (size,)).flat[key]
+    _ask(key, size)
     if isinstance(entry, list):
         return np.asarray(entry).astype(np.intp)
     if isinstance(entry, (bool, np.bool_)):

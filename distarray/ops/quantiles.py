@@ -15,7 +15,7 @@ from distarray.engines.selecting.interpolation import Places, interpolated, plac
 from distarray.engines.selecting.order_statistics import Statistic, along
 from distarray.engines.selecting.weighted_lines import WeightedCall, checked
 from distarray.plan import plan_reduction
-from distarray.typing import Array, ArrayLike, Axes, DType
+from distarray.typing import Array, ArrayLike, Axes, DType, Shape
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 
@@ -263,6 +263,9 @@ def _quantiles(
     x = as_distarray(a, common_mesh(a, q, out, arguments["weights"]))
     keepdims = keepdims is not NoValue and bool(keepdims)
     q = np.asarray(q) if isinstance(q, DistArray) else q
+    if out is not None and _is_spread(_shape_of(x, q, axis, keepdims), tuple(out.shape)):
+        _copyto(out, _quantiles(function, x, q, axis, None, keepdims, arguments))
+        return out
     weights = arguments["weights"]
     if x.dtype.kind == "c":
         raise TypeError("a must be an array of real numbers")
@@ -282,6 +285,21 @@ def _quantiles(
         return function(block, q, axis, method=arguments["method"], keepdims=keepdims)
 
     return _finished(Statistic(whole, rule, fractions.shape, kind, skips), x, axis, out, keepdims)
+
+
+_copyto: Any = np.copyto
+
+
+def _shape_of(x: DistArray, q: ArrayLike, axis: Axes, keepdims: bool) -> Shape:
+    return (*np.shape(q), *plan_reduction(x.layout, axis, keepdims, x.dtype).layout.shape)
+
+
+def _is_spread(shape: Shape, target: Shape) -> bool:
+    """Whether a result fits an `out` of another shape, which it is repeated in, as by a ufunc."""
+    try:
+        return shape != target and np.broadcast_shapes(shape, target) == target
+    except ValueError:
+        return False
 
 
 def _fractions(function: Callable[..., Any], q: ArrayLike) -> tuple[Array, bool]:

@@ -77,7 +77,16 @@ def flat(key, value=None):
     return call
 
 
-FLAT_KEYS = (True, False, np.True_, [True, 1], [True, True], [1.0, 2.0], 1.0, "a", None, (1, 2))
+def real_part(m, value):
+    x = m.ones(2, complex)
+    with np.testing.suppress_warnings() as quiet:
+        quiet.filter(np.exceptions.ComplexWarning)
+        x.real = value
+    return x
+
+
+PARTS = (1j, [1j, 2], np.ones(2) * 1j, "1", 2.5, [True, False])
+FLAT_KEYS = (True, False, [True, 1], [True, True], [1.0, 2.0], 1.0, "a", None, (1, 2))
 SERIES = (
     *("chebyshev.chebval", "hermite.hermval", "hermite_e.hermeval", "laguerre.lagval"),
     *("legendre.legval", "polynomial.polyval", "polynomial.polyvalfromroots"),
@@ -112,6 +121,11 @@ CALLS = {
     "power: the other first": lambda m: m.arange(3) ** First(),
     "divmod: the other first": lambda m: divmod(m.ones(3), First()),
     "out: the other's": lambda m: m.sin(m.ones(3), out=Overriding()),
+    "percentile: out": lambda m: m.percentile(grid(m), 50, None, m.zeros((2, 1))),
+    "quantile: out": lambda m: m.quantile(grid(m), [0.25, 0.5], 0, m.zeros((3, 2, 4))),
+    "from_dlpack: dates": lambda m: m.from_dlpack(m.zeros(3, "M8[s]")),
+    "from_dlpack: swapped": lambda m: m.from_dlpack(m.ones(3, ">i8")),
+    **{f"real = {value!r}": lambda m, v=value: real_part(m, v) for value in PARTS},
     "array: copy": lambda m: m.array([1, 2], copy="always"),
     "array: ragged, numbers": lambda m: m.array([grid(m)[0], [1, 2]]).shape,
     "zeros: small arrays": lambda m: m.zeros(2, "(2,4)i4"),
