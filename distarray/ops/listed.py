@@ -14,6 +14,8 @@ __all__ = ["joined"]
 
 def joined(value: ArrayLike, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
     """Nested lists that contain DistArrays, stacked; as objects they need not be of one shape."""
+    if dtype is not None and np.dtype(dtype).names is not None:
+        return _gathered(value)  # a tuple is a record
     objects = dtype is not None and np.dtype(dtype) == object
     if not objects or "ndmax" not in keywords:
         try:
@@ -23,6 +25,12 @@ def joined(value: ArrayLike, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
                 np.array(_hollow(value), dtype)  # NumPy's words
                 raise
     return _of_objects(value, keywords)
+
+
+def _gathered(value: Any) -> Any:
+    if isinstance(value, DistArray):
+        return np.asarray(value)
+    return type(value)(map(_gathered, value)) if type(value) in (list, tuple) else value
 
 
 def _of_objects(value: Any, keywords: dict[str, Any]) -> Any:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from distarray.array import DistArray, Objects, as_distarray, common_mesh, implements
-from distarray.array.probes import tiny
 from distarray.engines.reducing import NoValue, write
 from distarray.engines.selecting.interpolation import Places, interpolated, places
 from distarray.engines.selecting.order_statistics import Statistic, along
@@ -320,7 +319,7 @@ def _probed(
     **arguments: ArrayLike | None,
 ) -> DType:
     """The data type of the result; raises what NumPy raises about any of the arguments."""
-    probe = tiny(x.shape, x.dtype)
+    probe = np.zeros((1,) * x.ndim, x.dtype)  # an empty one is warned of twice
     value = np.asarray(function(probe, *given, axis=axis, keepdims=keepdims, **arguments))
     if out is not None:
         lead = value.shape[: np.ndim(given[0])] if given else ()

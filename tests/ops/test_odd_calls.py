@@ -126,6 +126,7 @@ CALLS = {
     "from_dlpack: dates": lambda m: m.from_dlpack(m.zeros(3, "M8[s]")),
     "from_dlpack: swapped": lambda m: m.from_dlpack(m.ones(3, ">i8")),
     **{f"real = {value!r}": lambda m, v=value: real_part(m, v) for value in PARTS},
+    "array: in a record": lambda m: m.array([(1, m.arange(3))], [("a", int), ("b", "u2", 3)])["b"],
     "array: copy": lambda m: m.array([1, 2], copy="always"),
     "array: ragged, numbers": lambda m: m.array([grid(m)[0], [1, 2]]).shape,
     "zeros: small arrays": lambda m: m.zeros(2, "(2,4)i4"),
