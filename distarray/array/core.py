@@ -1,8 +1,9 @@
 """The distributed array: a block, a layout and a mesh."""
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from copy import deepcopy
+from functools import lru_cache
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
@@ -217,6 +218,8 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: Any
     ) -> Any:
+        if ufunc.signature is not None and any(map(_takes_ufuncs, map(type, inputs))):
+            return NotImplemented
         contracts = ufunc.signature is not None and "out" not in kwargs
         if contracts and any(map(is_subclass, map(type, inputs))):
             return getattr(ufunc, method)(*ordinary(inputs, f"numpy.{ufunc.__name__}"), **kwargs)
@@ -315,6 +318,14 @@ class DistArray(Scalars, Items, Operators, Methods):
 _KNOWN = (DistArray, np.ndarray)
 
 buffer.give_buffer(DistArray)
+
+
+@lru_cache(maxsize=256)
+def _takes_ufuncs(kind: Hashable) -> bool:
+    """Whether a type carries out ufuncs by itself, and is no array that we compute with."""
+    override = getattr(kind, "__array_ufunc__", None)
+    known = (None, np.ndarray.__array_ufunc__, DistArray.__array_ufunc__)
+    return override not in known and not hasattr(kind, "__cuda_array_interface__")
 
 
 def wrap(block: Array | np.generic, layout: Layout, mesh: DeviceMesh) -> DistArray:

@@ -294,10 +294,13 @@ class Methods(Reductions):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Bytes from one index to the next of the whole array in C order, as `full` gives it.
+        """Bytes from one index to the next in memory, where every rank has the whole array.
 
-        No memory lies so; ``x.to_local().strides`` are those of this rank's part.
+        Of a cut array those of the whole in C order, as `full` gives it. No memory lies so;
+        ``x.to_local().strides`` are those of this rank's part.
         """
+        if self.layout.is_whole:
+            return tuple(self.block.strides)
         steps, step = [], self.block.dtype.itemsize if self.layout.size else 0
         for extent in reversed(self.layout.shape):
             steps.append(step)

@@ -3,6 +3,7 @@
 import io
 
 import numpy as np
+import numpy._core._umath_tests as umt
 import numpy.lib.recfunctions as rfn
 import pytest
 
@@ -62,8 +63,8 @@ class First:
 class Overriding:
     """What takes ufuncs that are to write to it."""
 
-    def __array_ufunc__(self, ufunc, method, *inputs, out):
-        return out[0] is self
+    def __array_ufunc__(self, ufunc, method, *inputs, out=(None,)):
+        return out[0] is self or ufunc.__name__
 
 
 def flat(key, value=None):
@@ -86,6 +87,14 @@ def real_part(m, value):
 
 
 PARTS = (1j, [1j, 2], np.ones(2) * 1j, "1", 2.5, [True, False])
+
+
+def cube_products(m, axes):
+    cube = m.arange(27.0).reshape(3, 3, 3)
+    return m.vecdot(cube, cube + 10, axes=axes, keepdims=True)
+
+
+AXES = ([0, 2], [0, 2, 2], [0, 2, 0], [2, 0], [0, 0])
 FLAT_KEYS = (True, False, [True, 1], [True, True], [1.0, 2.0], 1.0, "a", None, (1, 2))
 SERIES = (
     *("chebyshev.chebval", "hermite.hermval", "hermite_e.hermeval", "laguerre.lagval"),
@@ -127,6 +136,11 @@ CALLS = {
     "from_dlpack: swapped": lambda m: m.from_dlpack(m.ones(3, ">i8")),
     **{f"real = {value!r}": lambda m, v=value: real_part(m, v) for value in PARTS},
     "array: in a record": lambda m: m.array([(1, m.arange(3))], [("a", int), ("b", "u2", 3)])["b"],
+    **{f"vecdot: {axes}": lambda m, axes=axes: cube_products(m, axes) for axes in AXES},
+    "vecdot: axis": lambda m: m.vecdot(grid(m), grid(m), axis=0, keepdims=True),
+    "a function whose dimensions may be missing": lambda m: umt.matmul(grid(m), m.arange(4.0)),
+    "strides": lambda m: (grid(m) if m is np else grid(m).redistribute())[::2, 1:].strides,
+    "matmul: with what takes ufuncs": lambda m: m.matmul(grid(m), Overriding()),
     "array: copy": lambda m: m.array([1, 2], copy="always"),
     "array: ragged, numbers": lambda m: m.array([grid(m)[0], [1, 2]]).shape,
     "zeros: small arrays": lambda m: m.zeros(2, "(2,4)i4"),
