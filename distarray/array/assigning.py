@@ -94,8 +94,11 @@ def _assign_distributed(target: Base, value: Any) -> None:
         target.block[...] = part
 
 
-def one_element(value: Any, dtype: np.dtype[Any]) -> Any:
+def one_element(value: Any, dtype: np.dtype[Any], whole: bool = False) -> Any:
     """A value for a single element, which NumPy converts by itself: a list is an object, too.
+
+    An array is an object as well, of an array that is `whole`: all ranks have all of its objects,
+    and what they do with one they do together.
 
     Raises
     ------
@@ -103,6 +106,10 @@ def one_element(value: Any, dtype: np.dtype[Any]) -> Any:
         For what has dimensions, unless the elements are objects.
     """
     if isinstance(value, Base):
+        if value.layout.shape and whole and dtype.kind == "O":
+            cell = np.empty((), dtype)
+            cell[()] = value
+            return cell
         if value.layout.shape:
             np.empty((), dtype)[()] = np.zeros(value.layout.shape, value.block.dtype)
         return value

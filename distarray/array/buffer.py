@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray.array.exporting import CONVERSION, lent, while_in_lists
+from distarray.array.exporting import CONVERSION, is_told, lent, while_in_lists
 from distarray.typing import Array
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def export(x: "DistArray") -> Array:
     """
     while_in_lists()
     dtype = x.dtype
-    if dtype.kind not in _KINDS or dtype.metadata:
+    if dtype.metadata or not (dtype.kind in _KINDS or is_told(dtype)):
         raise BufferError(f"no buffer holds {dtype} as NumPy knows it: use numpy.asarray(x)")
     if x.layout.is_whole:
         return np.asarray(x.mesh.to_host(x.to_local()))

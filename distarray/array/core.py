@@ -1,7 +1,10 @@
 """The distributed array: a block, a layout and a mesh."""
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from copy import deepcopy
+from functools import lru_cache
+from sys import getsizeof
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import numpy as np
@@ -238,6 +241,8 @@ class DistArray(Scalars, Items, Operators, Methods):
             answer = answer_to(ufunc, inputs)
             if answer is not None:
                 return answer(inputs[1], inputs[0])
+        if ufunc.signature is not None and any(map(_takes_ufuncs, map(type, inputs))):
+            return NotImplemented
         contracts = ufunc.signature is not None and "out" not in kwargs
         if contracts and any(map(is_subclass, map(type, inputs))):
             return getattr(ufunc, method)(*ordinary(inputs, f"numpy.{ufunc.__name__}"), **kwargs)
@@ -275,6 +280,10 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __array_interface__(self) -> dict[str, Any]:
         return exporting.interface(self)
 
+    @property
+    def __array_struct__(self) -> Any:
+        return exporting.struct(self)
+
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return call(DistArray.__array_namespace__, api_version=api_version)
 
@@ -307,7 +316,12 @@ class DistArray(Scalars, Items, Operators, Methods):
         return np.copy(self)  # type: ignore[return-value]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "DistArray":
+        if self.block.dtype.hasobject:
+            return self.like(deepcopy(self.block, memo))
         return np.copy(self)  # type: ignore[return-value]
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + getsizeof(self.block)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return exporting.reduced(self, protocol)
@@ -330,6 +344,14 @@ class DistArray(Scalars, Items, Operators, Methods):
 _KNOWN = (DistArray, np.ndarray)
 
 buffer.give_buffer(DistArray)
+
+
+@lru_cache(maxsize=256)
+def _takes_ufuncs(kind: Hashable) -> bool:
+    """Whether a type carries out ufuncs by itself, and is no array that we compute with."""
+    override = getattr(kind, "__array_ufunc__", None)
+    known = (None, np.ndarray.__array_ufunc__, DistArray.__array_ufunc__)
+    return override not in known and not hasattr(kind, "__cuda_array_interface__")
 
 
 def wrap(block: Array | np.generic, layout: Layout, mesh: DeviceMesh) -> DistArray:

@@ -7,6 +7,7 @@ a word where it is much.
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
@@ -36,8 +37,10 @@ __all__ = [
     "converted",
     "gathered",
     "interface",
+    "is_told",
     "lent",
     "reduced",
+    "struct",
     "while_in_lists",
 ]
 
@@ -75,8 +78,20 @@ def while_in_lists() -> None:
         raise _FoundInLists
 
 
+@lru_cache(maxsize=256)
+def is_told(dtype: np.dtype[Any]) -> bool:
+    """Whether a buffer of records says all that NumPy knows of their data type."""
+    if dtype.names is None or dtype.hasobject or dtype.type is not np.void or dtype.alignment > 1:
+        return False
+    try:
+        found = np.asarray(memoryview(np.empty(0, dtype))).dtype  # type: ignore[arg-type]
+    except (ValueError, BufferError, RuntimeError):
+        return False
+    return repr(found) == repr(dtype)  # titles and gaps, too
+
+
 def interface(x: "DistArray") -> dict[str, Any]:
-    """NumPy's ``__array_interface__`` of an array of numbers or text that every rank has whole.
+    """NumPy's ``__array_interface__`` of numbers, text or records that every rank has whole.
 
     Raises
     ------
@@ -85,7 +100,8 @@ def interface(x: "DistArray") -> dict[str, Any]:
     """
     while_in_lists()
     block = whole_block(x, "__array_interface__")
-    if block.dtype.kind not in "biufcmMSU" or type(block) is not np.ndarray:
+    is_plain = block.dtype.kind in "biufcmMSU" or is_told(block.dtype)
+    if type(block) is not np.ndarray or not is_plain:
         raise AttributeError(f"{x.summary()} has no attribute '__array_interface__'")
     lent = getattr(x, "_lent", None)
     if lent is None:
@@ -93,6 +109,20 @@ def interface(x: "DistArray") -> dict[str, Any]:
     if not lent or lent[-1] is not block:
         lent.append(block)
     return block.__array_interface__  # type: ignore[no-any-return]
+
+
+def struct(x: "DistArray") -> Any:
+    """NumPy's ``__array_struct__``, which has no room for units, nor for what a record is.
+
+    Raises
+    ------
+    AttributeError
+        As :func:`interface`, which NumPy then asks for.
+    """
+    interface(x)
+    if x.dtype.kind not in "biufcSU":
+        raise AttributeError(f"{x.summary()} has no attribute '__array_struct__'")
+    return x.block.__array_struct__
 
 
 def capsule(

@@ -134,7 +134,7 @@ class Items(Base):
             return
         view = self.sliced(entries)
         if names_element(key, view.layout.shape):
-            value = one_element(value, self.dtype)
+            value = one_element(value, self.dtype, self.layout.is_whole)
         assign(view, value)
 
     def _set_scalar(self, key: Key, value: ArrayLike) -> None:

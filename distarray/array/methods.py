@@ -23,9 +23,16 @@ from distarray.typing import ArrayLike, Axes, DTypeLike, Order, Out
 __all__ = ["Methods"]
 
 
-def _assign_part(part: Any, value: ArrayLike) -> None:
-    """Assign to the real part or the imaginary one, which takes of any number what fits."""
-    np.copyto(part, value if hasattr(value, "dtype") else np.asarray(value), casting="unsafe")
+def _assign_part(part: Any, value: Any, dtype: Any) -> None:
+    """Assign to the real part or the imaginary one, which takes of any array what fits.
+
+    What it takes of Python's numbers depends on the version of NumPy.
+    """
+    if not hasattr(value, "dtype"):
+        taken = np.empty(np.shape(value), dtype)
+        taken.real = value
+        value = taken.real
+    np.copyto(part, value, casting="unsafe")
 
 
 class Methods(Reductions):
@@ -208,7 +215,7 @@ class Methods(Reductions):
 
     @real.setter
     def real(self, value: ArrayLike) -> None:
-        _assign_part(call(np.real, self), value)
+        _assign_part(call(np.real, self), value, self.block.dtype)
 
     @property
     def imag(self) -> Self:
@@ -219,7 +226,7 @@ class Methods(Reductions):
     def imag(self, value: ArrayLike) -> None:
         if np.dtype(self.block.dtype).kind != "c":
             raise TypeError("array does not have imaginary part to set")
-        _assign_part(call(np.imag, self), value)
+        _assign_part(call(np.imag, self), value, self.block.dtype)
 
     def astype(
         self,
@@ -268,6 +275,18 @@ class Methods(Reductions):
             return self.like(block if isinstance(block, np.generic) else block[...])
         return viewed(self, *dtype, **named)
 
+    def getfield(self, dtype: Any, offset: int = 0) -> Self:
+        """A view of some bytes of each element; see :meth:`numpy.ndarray.getfield`."""
+        if self.layout.partials:
+            self.settle()
+        return self.like(self.to_local().getfield(dtype, offset))
+
+    def setfield(self, val: ArrayLike, dtype: Any, offset: int = 0) -> None:
+        """Write to some bytes of each element; see :meth:`numpy.ndarray.setfield`."""
+        refuse_read_only(self.block)
+        part: Any = self.getfield(dtype, offset)
+        part[...] = val
+
     @property
     def flags(self) -> Any:
         """Whether the array can be written to, and how this rank's block of it is stored."""
@@ -275,10 +294,13 @@ class Methods(Reductions):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Bytes from one index to the next of the whole array in C order, as `full` gives it.
+        """Bytes from one index to the next in memory, where every rank has the whole array.
 
-        No memory lies so; ``x.to_local().strides`` are those of this rank's part.
+        Of a cut array those of the whole in C order, as `full` gives it. No memory lies so;
+        ``x.to_local().strides`` are those of this rank's part.
         """
+        if self.layout.is_whole:
+            return tuple(self.block.strides)
         steps, step = [], self.block.dtype.itemsize if self.layout.size else 0
         for extent in reversed(self.layout.shape):
             steps.append(step)

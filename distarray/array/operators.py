@@ -53,6 +53,11 @@ def _goes_first(kind: type) -> bool:
     return isinstance(priority, (int, float)) and priority > 0 and not ours
 
 
+def _yields(other: ArrayLike) -> bool:
+    """Whether a right operand declines, or its own method answers."""
+    return _declines(other) or _goes_first(type(other))  # type: ignore[arg-type]
+
+
 def _repeats(ufunc: np.ufunc, number: Base, other: ArrayLike) -> bool:
     """Whether Python is to repeat a sequence so many times, as for NumPy's own integers."""
     return (
@@ -218,7 +223,7 @@ def _power(x: Base, other: ArrayLike) -> Any:
     if exponent is not None:
         return x.computed(x.block**exponent)
     if x.block.dtype.kind in "iu":  # a rank by itself may find no negative exponent
-        return NotImplemented if _declines(other) else _POWER(x, other)
+        return NotImplemented if _yields(other) else _POWER(x, other)
     return _power_of_arrays(x, other)
 
 
@@ -295,13 +300,13 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
         return _raised(_power_in_place, self, other)
 
     def __divmod__(self, other: ArrayLike) -> tuple[Self, Self]:
-        return NotImplemented if _declines(other) else _divmod(self, other)
+        return NotImplemented if _yields(other) else _divmod(self, other)
 
     def __rdivmod__(self, other: ArrayLike) -> tuple[Self, Self]:
         return NotImplemented if _declines(other) else _divmod(other, self)
 
     def __matmul__(self, other: ArrayLike) -> Self:
-        return NotImplemented if _declines(other) else _matmul(self, other)
+        return NotImplemented if _yields(other) else _matmul(self, other)
 
     def __rmatmul__(self, other: ArrayLike) -> Self:
         return NotImplemented if _declines(other) else _matmul(other, self)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from operator import index
+from types import BuiltinFunctionType
 from typing import Any, cast
 
 import numpy as np
@@ -12,13 +13,24 @@ import numpy as np
 from distarray.array.core import DistArray, wrap
 from distarray.array.creation import common_mesh, placed_layout
 from distarray.array.ladder import call
+from distarray.array.like import obeys_like
 from distarray.array.one_rank import is_alone
 from distarray.array.registry import Objects, Row, implements
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.layout import Fold, Layout, Placement
 from distarray.typing import ArrayLike, DType, DTypeLike, Function
 
-__all__ = ["MadeAlone", "Placements", "as_dtype", "as_shape", "creates", "follow", "place", "plain"]
+__all__ = [
+    "MadeAlone",
+    "Placements",
+    "as_dtype",
+    "as_shape",
+    "creates",
+    "follow",
+    "place",
+    "plain",
+    "unfolded",
+]
 
 Placements = Sequence[Placement] | Placement
 
@@ -58,12 +70,28 @@ def creates(
         )(function)
 
         @wraps(function)
-        def public(*args: Any, **kwargs: Any) -> Any:
+        def called(*args: Any, **kwargs: Any) -> Any:
             return call(numpy_function, *args, **kwargs)
 
-        return cast(Function, public)
+        public: Any = obeys_like(numpy_function)(called) if like else called
+        if not isinstance(numpy_function, BuiltinFunctionType):
+            return cast(Function, public)
+        unbound = Unbound(public)
+        if like:
+            public.own[0] = unbound
+        return cast(Function, unbound)
 
     return register
+
+
+class Unbound(staticmethod):  # type: ignore[type-arg]
+    """A function that does not become a method of a class that names it, as NumPy's own in C."""
+
+    def __reduce__(self) -> str:
+        return self.__qualname__
+
+    def __repr__(self) -> str:
+        return repr(self.__func__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +131,11 @@ def as_dtype(dtype: DTypeLike) -> DType:
     if isinstance(dtype, type) and issubclass(dtype, np.dtype):
         return np.empty((), dtype).dtype
     return np.dtype(dtype)
+
+
+def unfolded(shape: tuple[int, ...], dtype: DType) -> tuple[tuple[int, ...], DType]:
+    """The shape and the data type of an array whose elements may be small arrays: ``"(2,4)i4"``."""
+    return ((*shape, *dtype.shape), dtype.base) if dtype.shape else (shape, dtype)
 
 
 def as_shape(shape: Any) -> tuple[int, ...]:

@@ -42,10 +42,11 @@ class Reductions(Base):
         axis: Axes = None,
         dtype: DTypeLike = None,
         out: Out = None,
+        *more: Any,
         **kwargs: Unpack[Reducing],
     ) -> Any:
         """As :func:`numpy.sum`."""
-        return call(np.sum, self, axis, dtype, out, **kwargs)
+        return call(np.sum, self, axis, dtype, out, *more, **kwargs)
 
     @overload
     def prod(
@@ -68,10 +69,11 @@ class Reductions(Base):
         axis: Axes = None,
         dtype: DTypeLike = None,
         out: Out = None,
+        *more: Any,
         **kwargs: Unpack[Reducing],
     ) -> Any:
         """As :func:`numpy.prod`."""
-        return call(np.prod, self, axis, dtype, out, **kwargs)
+        return call(np.prod, self, axis, dtype, out, *more, **kwargs)
 
     @overload
     def mean(
@@ -94,10 +96,11 @@ class Reductions(Base):
         axis: Axes = None,
         dtype: DTypeLike = None,
         out: Out = None,
+        *more: Any,
         **kwargs: Unpack[Reducing],
     ) -> Any:
         """As :func:`numpy.mean`."""
-        return call(np.mean, self, axis, dtype, out, **kwargs)
+        return call(np.mean, self, axis, dtype, out, *more, **kwargs)
 
     @overload
     def max(
@@ -105,9 +108,11 @@ class Reductions(Base):
     ) -> Self: ...
     @overload
     def max(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
-    def max(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
+    def max(
+        self, axis: Axes = None, out: Out = None, *more: Any, **kwargs: Unpack[Reducing]
+    ) -> Any:
         """As :func:`numpy.max`."""
-        return call(np.max, self, axis, out, **kwargs)
+        return call(np.max, self, axis, out, *more, **kwargs)
 
     @overload
     def min(
@@ -115,9 +120,11 @@ class Reductions(Base):
     ) -> Self: ...
     @overload
     def min(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
-    def min(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
+    def min(
+        self, axis: Axes = None, out: Out = None, *more: Any, **kwargs: Unpack[Reducing]
+    ) -> Any:
         """As :func:`numpy.min`."""
-        return call(np.min, self, axis, out, **kwargs)
+        return call(np.min, self, axis, out, *more, **kwargs)
 
     @overload
     def any(
@@ -125,8 +132,18 @@ class Reductions(Base):
     ) -> Self: ...
     @overload
     def any(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
-    def any(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
+    def any(
+        self,
+        axis: Axes = None,
+        out: Out = None,
+        *,
+        dtype: DTypeLike = None,
+        **kwargs: Unpack[Reducing],
+    ) -> Any:
         """As :func:`numpy.any`."""
+        if dtype is not None:
+            reduce: Any = np.logical_or.reduce
+            return reduce(self, axis, dtype, out, **kwargs)
         return call(np.any, self, axis, out, **kwargs)
 
     @overload
@@ -135,8 +152,18 @@ class Reductions(Base):
     ) -> Self: ...
     @overload
     def all(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
-    def all(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
+    def all(
+        self,
+        axis: Axes = None,
+        out: Out = None,
+        *,
+        dtype: DTypeLike = None,
+        **kwargs: Unpack[Reducing],
+    ) -> Any:
         """As :func:`numpy.all`."""
+        if dtype is not None:
+            reduce: Any = np.logical_and.reduce
+            return reduce(self, axis, dtype, out, **kwargs)
         return call(np.all, self, axis, out, **kwargs)
 
     @overload
@@ -163,10 +190,11 @@ class Reductions(Base):
         dtype: DTypeLike = None,
         out: Out = None,
         ddof: float = 0,
+        *more: Any,
         **kwargs: Unpack[Reducing],
     ) -> Any:
         """As :func:`numpy.std`."""
-        return call(np.std, self, axis, dtype, out, ddof, **kwargs)
+        return call(np.std, self, axis, dtype, out, ddof, *more, **kwargs)
 
     @overload
     def var(
@@ -192,10 +220,11 @@ class Reductions(Base):
         dtype: DTypeLike = None,
         out: Out = None,
         ddof: float = 0,
+        *more: Any,
         **kwargs: Unpack[Reducing],
     ) -> Any:
         """As :func:`numpy.var`."""
-        return call(np.var, self, axis, dtype, out, ddof, **kwargs)
+        return call(np.var, self, axis, dtype, out, ddof, *more, **kwargs)
 
     @overload
     def argmax(self, axis: int, out: Out = None, **kwargs: Unpack[Reducing]) -> Self: ...

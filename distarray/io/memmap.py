@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -31,8 +32,9 @@ class memmap(DistArray):
 
     Parameters
     ----------
-    filename : path-like
-        Equal on all ranks, on a file system that all of them see.
+    filename : path-like or file object
+        Equal on all ranks, on a file system that all of them see. On several ranks a file object
+        stands for the name of its file.
     dtype : dtype
         Data type of the elements.
     mode : {"r+", "r", "w+", "c"}
@@ -51,7 +53,7 @@ class memmap(DistArray):
 
     Attributes
     ----------
-    filename : str
+    filename : str or pathlib.Path or None
     mode : str
     offset : int
 
@@ -62,7 +64,7 @@ class memmap(DistArray):
 
     __slots__ = ("_map", "filename", "mode", "offset")
 
-    filename: str
+    filename: str | Path | None
     mode: str
     offset: int
     _map: np.memmap[Any, Any] | None
@@ -84,7 +86,7 @@ class memmap(DistArray):
         if mode not in _MODES:
             raise ValueError(f"mode must be one of {[*_MODES, *_LONG_NAMES]!r} (got {mode!r})")
         mesh = default_mesh() if mesh is None else mesh
-        path: Any = os.fspath(filename)
+        path = _path_of(filename, mesh)
         kind = np.dtype(dtype)
         if mode == "w+":
             mesh.group.barrier()  # no rank still reads an old file
@@ -92,10 +94,13 @@ class memmap(DistArray):
         extent = found_on_rank_zero(
             lambda: _map(path, mode, kind, offset, shape, order).shape,
             mesh,
-            f"{os.path.abspath(path)}, {given}",
+            f"{_shown(path)}, {given}",
         )
         header = Header(extent, order == "F", kind, offset)
-        return mapped_file(path, header, "r+" if mode == "w+" else mode, mesh, placements, mode)
+        made = mapped_file(path, header, "r+" if mode == "w+" else mode, mesh, placements, mode)
+        if isinstance(filename, os.PathLike):
+            made.filename = Path(filename).resolve()
+        return made
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Nothing: `__new__` has made the array."""
@@ -106,8 +111,27 @@ class memmap(DistArray):
         agreed(self.mesh.group, lambda: None if mapped is None else mapped.flush())
 
 
+def _path_of(filename: Any, mesh: DeviceMesh) -> Any:
+    """What NumPy maps: a path, or, where no other rank has to find it, a file object as it is."""
+    if not hasattr(filename, "read"):
+        return os.fspath(filename)
+    if mesh.size() == 1:
+        return filename
+    if not isinstance(filename.name, str):
+        raise TypeError("several ranks can map a file only by its name")
+    if filename.writable():
+        filename.flush()
+    return filename.name
+
+
+def _shown(path: Any) -> str | None:
+    """The absolute path of a file, if it has a name."""
+    name = getattr(path, "name", path)
+    return os.path.abspath(name) if isinstance(name, str) else None
+
+
 def mapped_file(
-    path: str,
+    path: Any,
     header: Header,
     mode: str,
     mesh: DeviceMesh,
@@ -118,7 +142,7 @@ def mapped_file(
 
     Parameters
     ----------
-    path : str
+    path : str or file object
         Equal on all ranks.
     header : Header
         Equal on all ranks.
@@ -155,13 +179,13 @@ def mapped_file(
     mapped, block = agreed(mesh.group, act)
     self: memmap = object.__new__(memmap)
     self.block, self.layout, self.mesh = block, layout, mesh
-    self.filename, self.mode, self.offset = os.path.abspath(path), said or mode, header.start
+    self.filename, self.mode, self.offset = _shown(path), said or mode, header.start
     self._map = mapped if mode == "r+" else None
     return self
 
 
 def _map(
-    path: str,
+    path: Any,
     mode: str,
     dtype: DType,
     offset: int,

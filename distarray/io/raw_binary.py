@@ -9,6 +9,7 @@ from typing import IO, Any
 import numpy as np
 
 from distarray.array import DistArray, common_mesh, distribute
+from distarray.array.like import obeys_like
 from distarray.comm import DeviceMesh
 from distarray.io.contiguous import pieces
 from distarray.io.contiguous_reading import read_by_all
@@ -101,6 +102,7 @@ def _python_numbers(piece: Array) -> Iterator[list[Any]]:
         yield flat[start : start + (1 << 14)].tolist()
 
 
+@obeys_like(np.fromfile)
 def fromfile(
     file: FileLike,
     dtype: DTypeLike | None = None,

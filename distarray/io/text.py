@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib.npyio import DataSource
 
 from distarray.array import DistArray, as_distarray, common_mesh
+from distarray.array.like import obeys_like
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
 from distarray.comm.files import open_file
@@ -223,6 +224,7 @@ def _encoded(rows: Array, form: Mapping[str, Any], coding: str) -> tuple[bytes, 
         return b"", error or caught
 
 
+@obeys_like(np.loadtxt)
 def loadtxt(
     fname: InputFile,
     dtype: DTypeLike | None = float,
@@ -303,6 +305,7 @@ def _shaped(rows: DistArray, ndmin: int, unpack: bool) -> DistArray | list[DistA
     return shaped
 
 
+@obeys_like(np.genfromtxt)
 def genfromtxt(
     fname: InputFile,
     dtype: DTypeLike | None = float,

@@ -11,12 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, distribute, wrap
+from distarray.array import DistArray, common_mesh, distribute, wrap
 from distarray.array.exporting import converted
-from distarray.array.placing import Placements, creates, place, plain
+from distarray.array.placing import Placements, creates, place
 from distarray.array.storage import owns_memory, suits
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
+from distarray.ops.listed import joined
 from distarray.typing import Array, ArrayLike, DTypeLike, Order
 
 __all__ = [
@@ -34,6 +35,10 @@ __all__ = [
 ]
 
 
+#: How many dimensions NumPy allows.
+MOST_DIMENSIONS = 64
+
+
 @creates(np.array, at=True, lists=True)
 def array(
     object: ArrayLike,
@@ -43,7 +48,7 @@ def array(
     order: Order = "K",
     subok: bool = False,
     ndmin: int = 0,
-    ndmax: int = 0,
+    ndmax: int = MOST_DIMENSIONS,
     like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
@@ -77,20 +82,38 @@ def _made(
     mesh: DeviceMesh | None,
     placements: Placements | None,
     ndmin: int = 0,
-    ndmax: int = 0,
+    ndmax: int = MOST_DIMENSIONS,
 ) -> DistArray:
+    if isinstance(copy, str):
+        np.array((), copy=copy)  # type: ignore[unreachable] # NumPy's error
     keywords: dict[str, Any] = {"order": order, "ndmin": ndmin, "copy": None if copy else copy}
-    if ndmax:
+    if ndmax != MOST_DIMENSIONS:
         keywords["ndmax"] = ndmax
     values = None
     if isinstance(source, (list, tuple)):
         values = converted(source, np.array, dtype, **keywords)
-        source = _joined(source) if values is None else source
+        source = joined(source, dtype, keywords) if values is None else source
     if isinstance(source, DistArray):
+        if source.ndim > ndmax:
+            np.array(np.empty((0,) * source.ndim), dtype, **keywords)  # NumPy's error
         return _from_distarray(source, dtype, copy, order, ndmin, mesh, placements)
-    values = np.array(source, dtype, **keywords) if values is None else values
+    if values is None:
+        values = _by_protocol(source, dtype, keywords)
+        if isinstance(values, DistArray):
+            return _from_distarray(values, dtype, copy, order, ndmin, mesh, placements)
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
     return _part(values, layout, mesh, order or "K", _is_copied(copy, values, source, layout))
+
+
+def _by_protocol(source: Any, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
+    """NumPy's array of a value; or a DistArray where that is what its ``__array__`` gives."""
+    try:
+        return np.array(source, dtype, **keywords)
+    except ValueError:
+        found = source.__array__() if hasattr(type(source), "__array__") else None
+        if isinstance(found, DistArray):
+            return found
+        raise
 
 
 def _from_distarray(
@@ -130,32 +153,6 @@ def _part(values: Array, layout: Layout, mesh: DeviceMesh, order: Order, copied:
         values = values[tuple([slice(*interval) for interval in layout.section(mesh.coords)])]
     block = mesh.asarray(values)
     return wrap(block.copy(order) if copied else block, layout, mesh)
-
-
-def _joined(value: ArrayLike) -> Any:
-    """Nested lists that contain DistArrays, stacked; other input as it is.
-
-    Lists of 0-d arrays (results of reductions) become lists of NumPy's scalars.
-    """
-    if isinstance(value, DistArray):
-        return plain(value.plain())
-    if not isinstance(value, (list, tuple)) or not _mentions(value):
-        return value
-    items = [_joined(item) for item in value]
-    if not any(isinstance(item, DistArray) for item in items):
-        return items
-    mesh = common_mesh(*items)
-    return np.stack([as_distarray(item, mesh) for item in items])
-
-
-def _mentions(value: Sequence[Any]) -> bool:
-    """Whether there is a DistArray in nested lists."""
-    kinds = set(map(type, value))
-    if DistArray in kinds:
-        return True
-    if kinds.isdisjoint((list, tuple)):
-        return False
-    return any(_mentions(item) for item in value if isinstance(item, (list, tuple)))
 
 
 @creates(np.asarray, at=True, lists=True)
@@ -409,6 +406,9 @@ def from_dlpack(
     No message. A rank that keeps all of `x` shares its memory where the libraries allow it.
     """
     if isinstance(x, DistArray):
+        if x.mesh.device_type == "cpu":
+            lent: Any = x.to_local() if x.layout.is_whole else np.empty(1, x.dtype)
+            lent.__dlpack__(max_version=(1, 0))  # NumPy's error for what the protocol cannot say
         return asarray(x, copy=copy, device=device, mesh=mesh, placements=placements)
     read: Any = np.from_dlpack
     return _distributed(read(x, device=device, copy=copy), None, mesh, placements)

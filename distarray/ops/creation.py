@@ -25,6 +25,7 @@ from distarray.array.placing import (
     follow,
     place,
     plain,
+    unfolded,
 )
 from distarray.comm import DeviceMesh
 from distarray.layout import Fold, Layout
@@ -62,7 +63,7 @@ def empty(
     ----
     No message; the memory of this rank's block.
     """
-    shape, dtype = as_shape(shape), as_dtype(dtype)
+    shape, dtype = unfolded(as_shape(shape), as_dtype(dtype))
     layout, mesh = place(shape, dtype, mesh, placements, device, like)
     return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), dtype, order), layout, mesh)
 
@@ -84,7 +85,7 @@ def zeros(
     ----
     No message; the memory of this rank's block.
     """
-    shape, dtype = as_shape(shape), as_dtype(dtype)
+    shape, dtype = unfolded(as_shape(shape), as_dtype(dtype))
     layout, mesh = place(shape, dtype, mesh, placements, device, like)
     return wrap(mesh.xp.zeros(layout.local_shape(mesh.coords), dtype, order), layout, mesh)
 
@@ -106,7 +107,7 @@ def ones(
     ----
     No message; the memory of this rank's block.
     """
-    shape, dtype = as_shape(shape), as_dtype(dtype)
+    shape, dtype = unfolded(as_shape(shape), as_dtype(dtype))
     layout, mesh = place(shape, dtype, mesh, placements, device, like)
     return wrap(mesh.xp.ones(layout.local_shape(mesh.coords), dtype, order), layout, mesh)
 
@@ -141,7 +142,7 @@ def full(
         dtype = (
             fill_value.dtype if isinstance(fill_value, DistArray) else np.asarray(fill_value).dtype
         )
-    dtype = as_dtype(dtype)
+    shape, dtype = unfolded(shape, as_dtype(dtype))
     layout, mesh = place(shape, dtype, mesh, placements, device, like)
     local = layout.local_shape(mesh.coords)
     if not isinstance(fill_value, DistArray) and np.ndim(fill_value) == 0:

@@ -23,6 +23,12 @@ from distarray.typing import Array, ArrayLike, DTypeLike, Key, Shape
 __all__ = ["FlatIterator", "flat"]
 
 
+#: Entries that are what they are.
+_PLAIN = (DistArray, np.ndarray, slice, EllipsisType)
+#: How many dimensions NumPy's own have at most.
+_MOST = 32
+
+
 class FlatIterator(NDArrayOperatorsMixin):
     """The counterpart of :attr:`numpy.ndarray.flat`, with the same rules.
 
@@ -41,12 +47,22 @@ class FlatIterator(NDArrayOperatorsMixin):
     bring it back.
     """
 
-    __slots__ = ("_values", "base", "index")
+    __slots__ = ("_index", "_values", "base")
 
     def __init__(self, base: DistArray) -> None:
+        if base.ndim > _MOST:
+            raise RuntimeError(
+                f"this function only supports up to {_MOST} dimensions but the array has "
+                f"{base.ndim}."
+            )
         self.base = base
-        self.index = 0
+        self._index = 0
         self._values: Iterator[Any] | None = None
+
+    @property
+    def index(self) -> int:
+        """How many elements have been passed."""
+        return self._index
 
     @property
     def coords(self) -> Shape:
@@ -67,7 +83,7 @@ class FlatIterator(NDArrayOperatorsMixin):
         if self._values is None:
             self._values = iter(ravel(self.base))
         value = next(self._values)
-        self.index += 1
+        self._index += 1
         return value
 
     def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Array:
@@ -89,7 +105,9 @@ class FlatIterator(NDArrayOperatorsMixin):
         return call(func, *[_flattened(x) for x in args], **named)
 
     def __getitem__(self, key: Key) -> Any:
-        found = ravel(self.base)[_single(key, self.base.size)]
+        entry = _single(key, self.base.size)
+        _check_number(as_index(entry), self.base.size)
+        found = ravel(self.base)[entry]
         return found.copy() if isinstance(found, DistArray) else found
 
     def __setitem__(self, key: Key, value: ArrayLike) -> None:
@@ -102,8 +120,7 @@ class FlatIterator(NDArrayOperatorsMixin):
         values = as_distarray(as_values(value, base.dtype), base.mesh).plain()
         number = as_index(entry)
         if number is not None:
-            if not -base.size <= number < base.size:
-                raise IndexError(f"index {number} is out of bounds for size {base.size}")
+            _check_number(number, base.size)
             if values.ndim:
                 raise ValueError("Error setting single item of array.")
             call(np.put, base, [number], values)
@@ -144,13 +161,15 @@ def _single(key: Key, size: int) -> Any:
     entry: Any = key
     if isinstance(key, tuple):
         if len(key) > 1:
-            raise IndexError(
-                "too many indices for flat iterator: flat iterator is 1-dimensional, but "
-                f"{len(key)} were indexed"
-            )
+            _ask(key, size)
         entry = key[0] if key else slice(None)
-    if isinstance(entry, list):
-        entry = np.asarray(entry) if entry else np.zeros(0, np.intp)
+    if isinstance(entry, FlatIterator):
+        entry = ravel(entry.base)
+        if not entry.size:
+            return np.zeros(0, np.intp)
+    is_plain = isinstance(entry, _PLAIN) or as_index(entry) is not None
+    if not is_plain or isinstance(entry, (bool, np.bool_)):
+        return _converted(key, entry, size)
     kind = getattr(entry, "dtype", np.dtype(np.intp)).kind
     if kind == "b" and entry.shape != (size,):
         raise IndexError(
@@ -158,6 +177,26 @@ def _single(key: Key, size: int) -> Any:
             f"{size} but size of corresponding boolean axis is {len(entry)}"
         )
     return entry
+
+
+def _ask(key: Any, size: int) -> None:
+    """Have NumPy look at the key of a flat iterator: its exceptions and its warnings."""
+    np.broadcast_to(np.zeros(()), (size,)).flat[key]
+
+
+def _check_number(number: int | None, size: int) -> None:
+    if number is not None and not -size <= number < size:
+        _ask(number, size)
+
+
+def _converted(key: Any, entry: Any, size: int) -> Any:
+    """What an entry that is no integer and no array stands for; NumPy's exceptions and warnings."""
+    _ask(key, size)
+    if isinstance(entry, list):
+        return np.asarray(entry).astype(np.intp)
+    if isinstance(entry, (bool, np.bool_)):
+        return 0 if entry else slice(0, 0)
+    return int(entry)
 
 
 def _selected(entry: slice | EllipsisType | Array, size: int) -> Shape:

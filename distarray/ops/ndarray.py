@@ -13,6 +13,16 @@ from distarray.typing import Array, DTypeLike, ShapeLike
 __all__ = ["ndarray"]
 
 
+class _Derived(np.ndarray[Any, Any]):
+    """What the program's own kinds of arrays derive from: it knows `ndarray` as a type of views."""
+
+    def view(self, *args: Any, **kwargs: Any) -> Any:
+        """As :meth:`numpy.ndarray.view`."""
+        given = [np.ndarray if value is ndarray else value for value in args]
+        named = {name: np.ndarray if v is ndarray else v for name, v in kwargs.items()}
+        return super().view(*given, **named)
+
+
 class _EitherArray(type):
     """Distributed arrays and NumPy's are instances; attributes are those of DistArray.
 
@@ -24,7 +34,7 @@ class _EitherArray(type):
     ) -> Any:
         if not any(isinstance(base, _EitherArray) for base in bases):
             return super().__new__(cls, name, bases, members, **kwargs)
-        real = [np.ndarray if isinstance(base, _EitherArray) else base for base in bases]
+        real = [_Derived if isinstance(base, _EitherArray) else base for base in bases]
         derived = max(map(type, real), key=lambda kind: len(kind.__mro__))
         return derived(name, tuple(real), members, **kwargs)
 

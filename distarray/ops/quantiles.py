@@ -9,13 +9,12 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from distarray.array import DistArray, Objects, as_distarray, common_mesh, implements
-from distarray.array.probes import tiny
 from distarray.engines.reducing import NoValue, write
 from distarray.engines.selecting.interpolation import Places, interpolated, places
 from distarray.engines.selecting.order_statistics import Statistic, along
 from distarray.engines.selecting.weighted_lines import WeightedCall, checked
 from distarray.plan import plan_reduction
-from distarray.typing import Array, ArrayLike, Axes, DType
+from distarray.typing import Array, ArrayLike, Axes, DType, Shape
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 
@@ -263,6 +262,9 @@ def _quantiles(
     x = as_distarray(a, common_mesh(a, q, out, arguments["weights"]))
     keepdims = keepdims is not NoValue and bool(keepdims)
     q = np.asarray(q) if isinstance(q, DistArray) else q
+    if out is not None and _is_spread(_shape_of(x, q, axis, keepdims), tuple(out.shape)):
+        _copyto(out, _quantiles(function, x, q, axis, None, keepdims, arguments))
+        return out
     weights = arguments["weights"]
     if x.dtype.kind == "c":
         raise TypeError("a must be an array of real numbers")
@@ -284,6 +286,21 @@ def _quantiles(
     return _finished(Statistic(whole, rule, fractions.shape, kind, skips), x, axis, out, keepdims)
 
 
+_copyto: Any = np.copyto
+
+
+def _shape_of(x: DistArray, q: ArrayLike, axis: Axes, keepdims: bool) -> Shape:
+    return (*np.shape(q), *plan_reduction(x.layout, axis, keepdims, x.dtype).layout.shape)
+
+
+def _is_spread(shape: Shape, target: Shape) -> bool:
+    """Whether a result fits an `out` of another shape, which it is repeated in, as by a ufunc."""
+    try:
+        return shape != target and np.broadcast_shapes(shape, target) == target
+    except ValueError:
+        return False
+
+
 def _fractions(function: Callable[..., Any], q: ArrayLike) -> tuple[Array, bool]:
     """The quantiles as fractions from 0 to 1, and whether they are one of Python's numbers."""
     weak = type(q) in (int, float)
@@ -302,7 +319,7 @@ def _probed(
     **arguments: ArrayLike | None,
 ) -> DType:
     """The data type of the result; raises what NumPy raises about any of the arguments."""
-    probe = tiny(x.shape, x.dtype)
+    probe = np.zeros((1,) * x.ndim, x.dtype)  # an empty one is warned of twice
     value = np.asarray(function(probe, *given, axis=axis, keepdims=keepdims, **arguments))
     if out is not None:
         lead = value.shape[: np.ndim(given[0])] if given else ()

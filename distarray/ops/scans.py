@@ -165,7 +165,7 @@ def _probed(
 
 def _scanned(ufunc: Ufunc, x: DistArray, axis: int, kind: DType) -> Array:
     """This rank's part, scanned by itself, with the fold of all earlier parts folded in."""
-    dtype = None if kind.kind in "mM" else kind
+    dtype = None if kind.kind in "mMT" else kind
     block: Array = ufunc_method(ufunc, "accumulate", x.block, axis, dtype)
     mesh, cut = x.mesh, x.layout.cuts[axis]
     if mesh.coords is None or cut.parts == 1:

@@ -72,7 +72,8 @@ def _call_general(
     where: ArrayLike | bool,
     kwargs: dict[str, Any],
 ) -> Any:
-    if any(_is_foreign(kind) for kind in map(type, inputs)):
+    given = out if isinstance(out, tuple) else (out,)
+    if any(map(_is_foreign, map(type, (*inputs, *given)))):
         return NotImplemented
     if out is None and any(map(is_subclass, map(type, inputs))):
         return ufunc(*ordinary(tuple(inputs), f"numpy.{ufunc.__name__}"), where=where, **kwargs)

@@ -88,7 +88,8 @@ def run_file(file: str, ranks: int, options: argparse.Namespace) -> Outcomes:
     (place / "record").touch()
     argv = [*find_mpiexec(), "-n", str(max(ranks, 1)), sys.executable, "-m", "pytest"]
     argv += ["-c", "/dev/null", f"--rootdir={HOME}", "-p", "tests.numpy_suite.plugin", "-q"]
-    argv += ["--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", str(HOME / file)]
+    argv += ["--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    argv += ["-W", "ignore:Passing a non-Collection iterable", str(HOME / file)]
     status: int | None = None
     said = ""
     for _ in range(JOBS):

@@ -3,6 +3,7 @@
 import io
 
 import numpy as np
+import numpy._core._umath_tests as umt
 import numpy.lib.recfunctions as rfn
 import pytest
 
@@ -41,7 +42,112 @@ def conjugated(m):
     return out
 
 
+class Maker:
+    """A class that names functions of NumPy's: those in C do not become its methods."""
+
+    def __init__(self, m):
+        type(self).array, type(self).zeros = m.array, m.zeros
+
+
+class First:
+    """An operand whose own operators answer, beside NumPy's arrays."""
+
+    __array_priority__ = 1000
+
+    def __matmul__(self, other):
+        return 7
+
+    __rmatmul__ = __pow__ = __rpow__ = __divmod__ = __rdivmod__ = __matmul__
+
+
+class Overriding:
+    """What takes ufuncs that are to write to it."""
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=(None,)):
+        return out[0] is self or ufunc.__name__
+
+
+def flat(key, value=None):
+    def call(m):
+        x = m.arange(9).reshape(3, 3)
+        if value is None:
+            return x.flat[key]
+        x.flat[key] = value
+        return x
+
+    return call
+
+
+def real_part(m, value):
+    x = m.ones(2, complex)
+    with np.testing.suppress_warnings() as quiet:
+        quiet.filter(np.exceptions.ComplexWarning)
+        x.real = value
+    return x
+
+
+PARTS = (1j, [1j, 2], np.ones(2) * 1j, "1", 2.5, [True, False])
+
+
+def cube_products(m, axes):
+    cube = m.arange(27.0).reshape(3, 3, 3)
+    return m.vecdot(cube, cube + 10, axes=axes, keepdims=True)
+
+
+AXES = ([0, 2], [0, 2, 2], [0, 2, 0], [2, 0], [0, 0])
+FLAT_KEYS = (True, False, [True, 1], [True, True], [1.0, 2.0], 1.0, "a", None, (1, 2))
+SERIES = (
+    *("chebyshev.chebval", "hermite.hermval", "hermite_e.hermeval", "laguerre.lagval"),
+    *("legendre.legval", "polynomial.polyval", "polynomial.polyvalfromroots"),
+)
+
+
+def series(name, *args, **kwargs):
+    """The values of two series at six points, by a function of numpy.polynomial's."""
+    module, name = name.split(".")
+    function = getattr(getattr(np.polynomial, module), name)
+    return lambda m: function(m.arange(6.0), *args, **kwargs)
+
+
+COEFFICIENTS = np.arange(12.0).reshape(2, 6)
 CALLS = {
+    **{name: series(name, COEFFICIENTS) for name in SERIES},
+    "series by pairs": series("polynomial.polyval", c=COEFFICIENTS, tensor=False),
+    "series on a grid": lambda m: np.polynomial.chebyshev.chebgrid2d(
+        m.arange(3.0), m.arange(5.0), np.ones((2, 2))
+    ),
+    **{f"flat[{key!r}]": flat(key) for key in (*FLAT_KEYS, 9, -10)},
+    **{f"flat[{key!r}] = 5": flat(key, 5) for key in FLAT_KEYS},
+    "flat: dimensions": lambda m: m.ones((1,) * 33).flat,
+    "a function in a class": lambda m: Maker(m).array([1, 2]) + Maker(m).zeros(2),
+    "sum: keepdims by position": lambda m: grid(m).sum(0, None, None, True),
+    "mean: keepdims by position": lambda m: grid(m).mean(0, None, None, True),
+    "max: keepdims by position": lambda m: grid(m).max(1, None, True, 20.0),
+    "std: keepdims by position": lambda m: grid(m).std(None, None, None, 1, True),
+    "any: dtype": lambda m: grid(m).any(1, dtype=object),
+    "all: dtype": lambda m: grid(m).all(0, dtype=int, keepdims=True),
+    "matmul: the other first": lambda m: m.ones(3) @ First(),
+    "power: the other first": lambda m: m.arange(3) ** First(),
+    "divmod: the other first": lambda m: divmod(m.ones(3), First()),
+    "out: the other's": lambda m: m.sin(m.ones(3), out=Overriding()),
+    "percentile: out": lambda m: m.percentile(grid(m), 50, None, m.zeros((2, 1))),
+    "quantile: out": lambda m: m.quantile(grid(m), [0.25, 0.5], 0, m.zeros((3, 2, 4))),
+    "from_dlpack: dates": lambda m: m.from_dlpack(m.zeros(3, "M8[s]")),
+    "from_dlpack: swapped": lambda m: m.from_dlpack(m.ones(3, ">i8")),
+    **{f"real = {value!r}": lambda m, v=value: real_part(m, v) for value in PARTS},
+    "array: in a record": lambda m: m.array([(1, m.arange(3))], [("a", int), ("b", "u2", 3)])["b"],
+    **{f"vecdot: {axes}": lambda m, axes=axes: cube_products(m, axes) for axes in AXES},
+    "vecdot: axis": lambda m: m.vecdot(grid(m), grid(m), axis=0, keepdims=True),
+    "a function whose dimensions may be missing": lambda m: umt.matmul(grid(m), m.arange(4.0)),
+    "strides": lambda m: (grid(m) if m is np else grid(m).redistribute())[::2, 1:].strides,
+    "matmul: with what takes ufuncs": lambda m: m.matmul(grid(m), Overriding()),
+    "array: copy": lambda m: m.array([1, 2], copy="always"),
+    "array: ragged, numbers": lambda m: m.array([grid(m)[0], [1, 2]]).shape,
+    "zeros: small arrays": lambda m: m.zeros(2, "(2,4)i4"),
+    "full: small arrays": lambda m: m.full((6, 1), 3, dtype="4f8"),
+    "resize: refcheck": lambda m: m.ones(3).resize(2, refcheck="no"),
+    "text of any length, added up": lambda m: m.add.accumulate(m.array(["a", "b"], dtype="T")),
+    "text of any length, resized": lambda m: m.resize(m.array(["a", "b"], dtype="T"), 3),
     "choose: shapes": lambda m: m.choose(numbers(m), [m.arange(3), m.arange(4)]),
     "choose: method": lambda m: numbers(m).choose([m.arange(3), m.arange(4)]),
     "choose: choices one by one": lambda m: numbers(m).choose(m.arange(3), m.arange(3) + 9),

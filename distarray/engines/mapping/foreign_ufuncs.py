@@ -113,6 +113,8 @@ def _generalized(
     operands = [as_distarray(x, mesh) for x in inputs]
     cores = _core_ndims(ufunc.signature)
     if any(x.ndim < ndim for x, ndim in zip(operands, cores, strict=True)):
+        if "?" in str(ufunc.signature):  # dimensions that may be missing
+            return fall_back(ufunc, tuple(operands), keywords)
         return ufunc(*[np.zeros(x.shape, x.dtype) for x in operands], **keywords)  # NumPy's error
     shape = broadcast_shapes(
         *[x.shape[: x.ndim - ndim] for x, ndim in zip(operands, cores, strict=True)]

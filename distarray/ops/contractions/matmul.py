@@ -191,7 +191,8 @@ def _along_axes(
         named = [(axis,)] * 2 if ufunc is not np.matmul else [(-2, -1)[-len(c) :] for c in core]
     named = [tuple(entry) if isinstance(entry, (tuple, list)) else (entry,) for entry in named]
     keepdims = bool(how.get("keepdims"))
-    target = named[2] if len(named) > 2 else named[0] if keepdims else ()
+    kept = (-1,) if how.get("axes") is not None else named[0]  # `axis` names the result's, too
+    target = named[2] if len(named) > 2 else kept if keepdims else ()
     result = _product(ufunc, _core_last(a, named[0]), _core_last(b, named[1]), dtype, None)
     if keepdims:
         result = result[..., None]

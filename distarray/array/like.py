@@ -1,0 +1,66 @@
+"""``like=``: what makes arrays asks the type of an array of another kind to make them."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, cast
+
+import numpy as np
+
+from distarray.array.base import Base
+from distarray.typing import Function
+
+__all__ = ["obeys_like"]
+
+_OURS = np.ndarray.__array_function__
+
+
+def obeys_like(numpy_function: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Have a function's ``like=`` do what it does in NumPy, for types that are not ours.
+
+    Parameters
+    ----------
+    numpy_function : callable
+        The function of NumPy that it stands for, which libraries know.
+
+    Raises
+    ------
+    TypeError
+        From the decorated function, if the type has no ``__array_function__`` or declines.
+    """
+
+    def decorate(function: Function) -> Function:
+        @wraps(function)
+        def public(*args: Any, **kwargs: Any) -> Any:
+            like = kwargs.get("like")
+            if like is None or isinstance(like, Base):
+                return function(*args, **kwargs)
+            if getattr(type(like), "__array_function__", None) is _OURS:
+                return function(*args, **kwargs)
+            named = {name: value for name, value in kwargs.items() if name != "like"}
+            return _made_by(like, (own[0], numpy_function), args, named)
+
+        own: list[Callable[..., Any]] = [public]
+        public.own = own  # type: ignore[attr-defined] # the name under which programs know it
+        return cast(Function, public)
+
+    return decorate
+
+
+def _made_by(
+    like: Any, names: tuple[Callable[..., Any], ...], args: tuple[Any, ...], named: dict[str, Any]
+) -> Any:
+    """What the type of `like` makes of a call, under the first of the names that it knows."""
+    kind = type(like)
+    if not hasattr(kind, "__array_function__"):
+        raise TypeError(
+            "The `like` argument must be an array-like that implements the `__array_function__` "
+            "protocol."
+        )
+    for name in names:
+        found = kind.__array_function__(like, name, (kind,), args, named)
+        if found is not NotImplemented:
+            return found
+    raise TypeError(
+        f"no implementation found for 'numpy.{names[-1].__name__}' on types that implement "
+        f"__array_function__: [{kind!r}]"
+    )
