@@ -118,18 +118,15 @@ def main() -> None:
     n = int(float(sys.argv[1]) * 1e6) if len(sys.argv) > 1 else 8_000_000
     if not COMM.rank:
         print(f"{n} numbers, {COMM.size} ranks, NumPy {np.__version__}")
-        print(
-            f"{'call':28s}{'way':14s}{'NumPy ms':>10s}{'ours ms':>10s}{'ratio':>7s}{'busy':>7s}{'goal':>6s}"
-        )
+        heads = "".join([f"{head:>10s}" for head in ("NumPy ms", "ours ms")])
+        print(f"{'call':28s}{'way':14s}{heads}{'ratio':>7s}{'busy':>7s}{'goal':>6s}")
     for goal, call, way in CALLS:
         plain, ours, equal = row(call, n)
         if not COMM.rank:
             line = f"{call:28s}{way:14s}{plain[0] * 1e3:10.1f}{ours[0] * 1e3:10.1f}"
             ratios = [theirs / own for theirs, own in zip(plain, ours, strict=True)]
-            print(
-                f"{line}{ratios[0]:7.2f}{ratios[1]:7.2f}{goal:6.2f}{'' if equal else '  NOT EQUAL'}",
-                flush=True,
-            )
+            line += f"{ratios[0]:7.2f}{ratios[1]:7.2f}{goal:6.2f}"
+            print(line + ("" if equal else "  NOT EQUAL"), flush=True)
     text = small()
     if not COMM.rank:
         print(text)

@@ -30,7 +30,7 @@ def obeys_like(numpy_function: Callable[..., Any]) -> Callable[[Function], Funct
 
     def decorate(function: Function) -> Function:
         @wraps(function)
-        def public(*args: Any, **kwargs: Any) -> Any:
+        def public(*args: object, **kwargs: object) -> Any:
             like = kwargs.get("like")
             if like is None or isinstance(like, Base):
                 return function(*args, **kwargs)
@@ -47,10 +47,13 @@ def obeys_like(numpy_function: Callable[..., Any]) -> Callable[[Function], Funct
 
 
 def _made_by(
-    like: Any, names: tuple[Callable[..., Any], ...], args: tuple[Any, ...], named: dict[str, Any]
+    like: object,
+    names: tuple[Callable[..., Any], ...],
+    args: tuple[object, ...],
+    named: dict[str, object],
 ) -> Any:
     """What the type of `like` makes of a call, under the first of the names that it knows."""
-    kind = type(like)
+    kind: Any = type(like)
     if not hasattr(kind, "__array_function__"):
         raise TypeError(
             "The `like` argument must be an array-like that implements the `__array_function__` "

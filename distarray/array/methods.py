@@ -23,13 +23,13 @@ from distarray.typing import ArrayLike, Axes, DTypeLike, Order, Out
 __all__ = ["Methods"]
 
 
-def _assign_part(part: Any, value: Any, dtype: Any) -> None:
+def _assign_part(part: Any, value: ArrayLike, dtype: np.dtype[Any]) -> None:
     """Assign to the real part or the imaginary one, which takes of any array what fits.
 
     What it takes of Python's numbers depends on the version of NumPy.
     """
     if not hasattr(value, "dtype"):
-        taken = np.empty(np.shape(value), dtype)
+        taken: Any = np.empty(np.shape(value), dtype)
         taken.real = value
         value = taken.real
     np.copyto(part, value, casting="unsafe")
@@ -275,13 +275,14 @@ class Methods(Reductions):
             return self.like(block if isinstance(block, np.generic) else block[...])
         return viewed(self, *dtype, **named)
 
-    def getfield(self, dtype: Any, offset: int = 0) -> Self:
+    def getfield(self, dtype: DTypeLike, offset: int = 0) -> Self:
         """A view of some bytes of each element; see :meth:`numpy.ndarray.getfield`."""
         if self.layout.partials:
             self.settle()
-        return self.like(self.to_local().getfield(dtype, offset))
+        block: Any = self.to_local()
+        return self.like(block.getfield(dtype, offset))
 
-    def setfield(self, val: ArrayLike, dtype: Any, offset: int = 0) -> None:
+    def setfield(self, val: ArrayLike, dtype: DTypeLike, offset: int = 0) -> None:
         """Write to some bytes of each element; see :meth:`numpy.ndarray.setfield`."""
         refuse_read_only(self.block)
         part: Any = self.getfield(dtype, offset)

@@ -33,7 +33,7 @@ def _at_points(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     series = [*signature(evaluate).parameters][1]
 
     @wraps(evaluate)
-    def value(x: ArrayLike, *args: Any, **kwargs: Any) -> Any:
+    def value(x: ArrayLike, *args: object, **kwargs: object) -> Any:
         if not isinstance(x, DistArray):
             return evaluate(x, *args, **kwargs)
         call = signature(evaluate).bind(x, *args, **kwargs)

@@ -35,6 +35,8 @@ _STEPS = 256
 _NEAR = 1 << 12
 #: The least number of half words of a rank.
 _LEAST = 64
+#: Elements that are drawn at once where they are not kept.
+_PIECE = 1 << 15
 #: From so many numbers on it is faster to pass over words of MT19937 than to draw in turns.
 _WORTH_PASSING = 1 << 20
 
@@ -146,6 +148,7 @@ class _Drawer:
         self.turn = share.active.index(rank) if rank in share.active else None
         self._own = share.own
         self._begin = job.start
+        self._room = 0
         self._line: Array | None = None
 
     def drawn(self) -> _Piece:
@@ -155,13 +158,12 @@ class _Drawer:
             return _Piece(0, 0, True, mark)
         try:
             return _Piece(*self._drawn(self.turn), True, mark)
-        except (LostError, MemoryError):
+        except Exception:  # an error of NumPy's comes back where ranks draw in turns
             return _Piece(0, 0, False, mark)
 
     def _drawn(self, turn: int) -> tuple[int, int]:
         job, plan = self._job, self._plan
-        if not job.varies:
-            self._line = job.empty((plan.room[turn],))
+        self._room = plan.room[turn]
         self._begin = self._place(plan.starts[turn])
         put(job.source, self._begin)
         if turn + 1 < len(plan.starts):
@@ -183,11 +185,13 @@ class _Drawer:
 
     def _draw(self, count: int) -> None:
         """Draw the next elements."""
-        if self._line is None:
-            for first in range(0, count, 1 << 15):
-                self._job.draw_standing_in(min(1 << 15, count - first))
-        elif self._count + count > len(self._line):
+        if self._count + count > self._room:
             raise LostError
+        if self._job.varies:
+            for first in range(0, count, _PIECE):
+                self._job.draw_standing_in(min(_PIECE, count - first))
+        elif self._line is None:
+            self._line = self._job.draw_with_room(count, self._room)
         else:
             self._job.fill(self._line[self._count : self._count + count])
         self._count += count
@@ -235,11 +239,13 @@ class _Drawer:
             The shape of the part.
         """
         start, stop = (bound - first for bound in self._own)
-        if self._line is None:
+        if self._job.varies:
             put(self._job.source, self._begin)
+            self._count = 0
             self._draw(start)
             return self._job.draw(shape)
         self._draw(max(0, stop - self._count))
+        assert self._line is not None
         return self._line[start:stop].reshape((*shape, *self._job.tail))
 
 

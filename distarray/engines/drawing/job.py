@@ -121,6 +121,19 @@ class Job:
             part = target[first : first + step]
             part[...] = self.draw(len(part))
 
+    def draw_with_room(self, count: int, room: int) -> Array:
+        """The next elements, at the beginning of an array with room for more.
+
+        Many of them are drawn by one call, whose array is made longer: they are not copied.
+        """
+        if self.row.out or count * self.width < _PIECE:
+            line = self.empty((room,))
+            self.fill(line[:count])
+            return line
+        line = self.draw(count)
+        line.resize((room, *self.tail), refcheck=False)
+        return line
+
     def reset(self) -> None:
         """Go back to where the call began."""
         put(self.source, self.start)

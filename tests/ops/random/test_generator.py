@@ -20,7 +20,7 @@ from distarray.numpy.random import (
     SeedSequence,
     default_rng,
 )
-from tests.ops.random.compared import KINDS, METHODS, pair, same_numbers, same_state, state
+from tests.ops.random.compared import KINDS, METHODS, near, pair, same_numbers, same_state, state
 
 
 def same_everywhere(group, value):
@@ -137,7 +137,7 @@ def test_states_and_copies(world, kind):
         assert str(ours) == f"Generator({kind})"
         assert ours.bytes(5) == theirs.bytes(5)
 
-    world.run(2, program)
+    world.run(near(world, 2), program)
 
 
 def test_generators_share_a_bit_generator(world):
@@ -148,7 +148,7 @@ def test_generators_share_a_bit_generator(world):
         for rng in (first, second, first):
             same_numbers(rng.normal(size=50_000), theirs.normal(size=50_000))
 
-    world.run(2, program)
+    world.run(near(world, 2), program)
 
 
 # -- the older interface ------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_ranks_with_different_seeds_are_found(world, monkeypatch):
             with pytest.raises(distarray.errors.DivergenceError):
                 default_rng(group.rank)
 
-    world.run(2, program)
+    world.run(near(world, 2), program)
 
 
 def test_a_bit_generator_of_ones_own(world, monkeypatch):
@@ -255,7 +255,7 @@ def test_a_bit_generator_of_ones_own(world, monkeypatch):
             for name in ("random", "standard_normal"):
                 same_numbers(getattr(ours, name)(40_001), getattr(theirs, name)(40_001))
 
-    world.run(3, program)
+    world.run(near(world, 3), program)
 
 
 def test_new_arrays_go_where_they_are_asked_to(world, ranks):

@@ -16,6 +16,7 @@ from tests.ops.random.compared import (
     METHODS,
     OLDER,
     VECTORS,
+    near,
     pair,
     same_numbers,
     same_state,
@@ -62,7 +63,7 @@ def test_methods(world, name):
                 place = {"placements": [placement]}
                 compare(ours, theirs, called, *args, size=(67, 90), place=place)
 
-    for ranks in (2, 3):
+    for ranks in {near(world, 2), near(world, 3)}:
         world.run(ranks, program)
 
 
@@ -114,7 +115,7 @@ def test_bit_generators(world, kind):
         for name, args, keywords in CALLS:
             compare(ours, theirs, name, *args, **keywords)
 
-    world.run(3, program)
+    world.run(near(world, 3), program)
 
 
 @pytest.mark.parametrize("kind", ["MT19937", "PCG64"])
@@ -142,11 +143,13 @@ def test_older_interface(world, kind):
             ):
                 compare(ours, theirs, name, *args, **keywords)
 
-    world.run(3, program)
+    world.run(near(world, 3), program)
 
 
-@pytest.mark.parametrize("mesh_shape", [(2, 2), (3, 2)])
-def test_meshes_of_two_dimensions(world, mesh_shape):
+@pytest.mark.counts(lambda ranks: ranks % 2 == 0)
+def test_meshes_of_two_dimensions(world, ranks):
+    mesh_shape = (ranks // 2, 2)
+
     def program(group):
         mesh = DeviceMesh(group, mesh_shape)
         shape = (100, 90)
@@ -165,7 +168,7 @@ def test_meshes_of_two_dimensions(world, mesh_shape):
                     same_numbers(found, getattr(theirs, name)(size=shape))
             same_state(ours, theirs)
 
-    world.run(mesh_shape[0] * mesh_shape[1], program)
+    world.run(ranks, program)
 
 
 def test_distributed_parameters(world, ranks):
@@ -251,7 +254,7 @@ def calls(draw):
 @settings(max_examples=60)
 @given(data=st.data())
 def test_programs(world, data):
-    ranks = data.draw(st.integers(1, 4))
+    ranks = data.draw(st.sampled_from(world.ranks))
     kind = data.draw(st.sampled_from(KINDS))
     seed = data.draw(st.integers(0, 2**32 - 1))
     program_calls = data.draw(st.lists(calls(), min_size=1, max_size=6))

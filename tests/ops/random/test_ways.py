@@ -8,7 +8,7 @@ import distarray.numpy as dnp
 from distarray import Shard
 from distarray.engines.drawing import cutting, sampling
 from distarray.engines.drawing.places import LostError, Walker, put, state_of
-from tests.ops.random.compared import KINDS, pair, same_numbers, same_state
+from tests.ops.random.compared import KINDS, near, pair, same_numbers, same_state
 
 SIZE = 40_003
 
@@ -66,7 +66,7 @@ def test_ways(world, ways, kind, name, args, keywords, way):
         same_numbers(found, getattr(theirs, name)(*args, size=SIZE, **keywords))
         same_state(ours, theirs)
 
-    world.run(2, program)
+    world.run(near(world, 2), program)
     assert ways == [(way, True)] * len(ways)
     assert ways
 
@@ -94,7 +94,7 @@ def test_what_cannot_be_joined_goes_in_turns(world, monkeypatch, module, name, v
                     same_numbers(getattr(ours, method)(SIZE), getattr(theirs, method)(SIZE))
                     same_state(ours, theirs)
 
-    world.run(3, program)
+    world.run(near(world, 3), program)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5])
@@ -108,7 +108,7 @@ def test_ranks_without_elements(world, ways, rows):
         same_numbers(ours.poisson(x), theirs.poisson(np.ones((rows, 20_000))))
         same_state(ours, theirs)
 
-    world.run(4, program)
+    world.run(near(world, 4), program)
 
 
 def test_elements_of_very_many_words(world, ways):
@@ -122,7 +122,7 @@ def test_elements_of_very_many_words(world, ways):
             same_numbers(found, theirs.multinomial(10**6, chances, size=6))
             same_state(ours, theirs)
 
-    world.run(4, program)
+    world.run(near(world, 4), program)
 
 
 @pytest.mark.parametrize("method", ["standard_normal", "standard_exponential"])
@@ -139,7 +139,7 @@ def test_tails_at_a_border(world, monkeypatch, method):
             same_numbers(getattr(ours, method)(size), getattr(theirs, method)(size))
             same_state(ours, theirs)
 
-    world.run(2, program)
+    world.run(near(world, 2), program)
 
 
 @pytest.mark.parametrize("kind", KINDS[:4])
@@ -183,4 +183,4 @@ def test_numbers_that_cannot_be_drawn_in_parts_have_a_limit(world):
         ):
             dnp.random.default_rng(3).integers(0, 10, (300, 1000), dtype=np.int8)
 
-    world.run(2, program)
+    world.run(near(world, 2), program)
