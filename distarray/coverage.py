@@ -57,6 +57,9 @@ REASONS: dict[str, str] = {
         numpy.lib.recfunctions.stack_arrays numpy.lib.recfunctions.structured_to_unstructured
         numpy.lib.recfunctions.unstructured_to_structured
     """,
+    "Points of two dimensions: polyval over x, and over y with its result as the series.": """
+        numpy.polynomial.polynomial.polygrid2d numpy.polynomial.polynomial.polyval2d
+    """,
 }
 
 #: Attributes that code which works on blocks reads.

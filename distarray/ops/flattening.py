@@ -115,7 +115,7 @@ class FlatIterator(NDArrayOperatorsMixin):
         if type(key) is tuple and not key:
             raise IndexError("Assigning to a flat iterator with a 0-D index is not supported")
         refuse_read_only(base.block, "underlying array is read-only")
-        entry = _single(key, base.size)
+        entry = _single(_positions(key), base.size)
         value = np.asarray(value) if isinstance(value, np.generic) else value  # cast as arrays are
         values = as_distarray(as_values(value, base.dtype), base.mesh).plain()
         number = as_index(entry)
@@ -177,6 +177,12 @@ def _single(key: Key, size: int) -> Any:
             f"{size} but size of corresponding boolean axis is {len(entry)}"
         )
     return entry
+
+
+def _positions(key: Key) -> Key:
+    """A list of integers as an array: what is written comes before what is out of bounds."""
+    found = np.asarray(key) if isinstance(key, list) else np.empty(0)
+    return found if found.dtype.kind in "iu" else key
 
 
 def _ask(key: Any, size: int) -> None:
