@@ -86,6 +86,7 @@ CASES = [
         ),
         {"n": 4 * MILLION},
         {"n": 64},
+        messages="2 if n > 1 << 14 else 0",
     ),
     Case(
         "permutation 4M",
@@ -93,7 +94,6 @@ CASES = [
         everywhere(PHILOX + ".permutation(n)", heat="ht.random.randperm(n)", dtensor=""),
         {"n": 4 * MILLION},
         {"n": 64},
-        messages="p + 3 if n > 1 << 16 else 0",
     ),
     Case(
         "sort 4M",

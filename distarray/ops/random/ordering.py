@@ -163,36 +163,49 @@ def chosen(
     more: dict[str, Any],
 ) -> Any:
     """Elements of a population; see :meth:`Ordering.choice`."""
-    mesh, source = mesh_for(place.mesh, self._mesh, [a, p]), self._plain
+    mesh = mesh_for(place.mesh, self._mesh, [a, p])
     near = isinstance(a, DistArray) or isinstance(p, DistArray)
     if not near and (not replace or _is_few(size, a)):
         return _chosen_at_once(self, a, size, replace, p, place._replace(mesh=mesh), more)
     axis = more.get("axis", 0)
     population, count = _population(a, axis)
     shape = None if size is None else as_shape(size)
-    if count <= 0 and (shape is None or 0 not in shape):
-        raise ValueError(
-            "a cannot be empty unless no samples are taken"
-            if population is not None
-            else "a must be a positive integer unless no samples are taken"
-        )
-    p = on_host(p)
+    _check_population(population, count, shape)
     place = place._replace(mesh=mesh)
-    if replace and p is None:
-        name, rows = ("integers", GENERATOR) if more else ("randint", LEGACY)
-        bounds = (0, max(count, 1), shape)
-        index = sample(source, name, rows[name], (bounds, {}), place)
-    elif replace:
-        index = sample(source, "choice", _WEIGHTED, ((count, shape, True, p), {}), place)
-    else:
-        rest = {"shuffle": more["shuffle"]} if more else {}
-        index = _chosen_at_once(self, count, shape, False, p, place, rest)
+    index = _index(self, (count, shape, replace, on_host(p)), place, more)
     if population is None:
         return index
     if shape is None:
         element = population[(slice(None),) * (axis % population.ndim) + (int(index),)]
         return as_distarray(element, mesh) if isinstance(element, np.ndarray) else element
     return np.take(as_distarray(population, mesh), index, axis)
+
+
+def _check_population(population: Any, count: int, shape: tuple[int, ...] | None) -> None:
+    """Raise NumPy's error where nothing can be chosen from."""
+    if count <= 0 and (shape is None or 0 not in shape):
+        raise ValueError(
+            "a cannot be empty unless no samples are taken"
+            if population is not None
+            else "a must be a positive integer unless no samples are taken"
+        )
+
+
+def _index(
+    self: Drawing,
+    asked: tuple[int, tuple[int, ...] | None, bool, Any],
+    place: Place,
+    more: dict[str, Any],
+) -> Any:
+    """The chosen positions below a number: its way depends on replacement and probabilities."""
+    count, shape, replace, p = asked
+    if not replace:
+        rest = {"shuffle": more["shuffle"]} if more else {}
+        return _chosen_at_once(self, count, shape, False, p, place, rest)
+    if p is not None:
+        return sample(self._plain, "choice", _WEIGHTED, ((count, shape, True, p), {}), place)
+    name, rows = ("integers", GENERATOR) if more else ("randint", LEGACY)
+    return sample(self._plain, name, rows[name], ((0, max(count, 1), shape), {}), place)
 
 
 def _count(size: ShapeLike | None) -> int:
