@@ -138,8 +138,8 @@ class DistArray(Scalars, Items, Operators, Methods):
         """
         if self.mesh.coords is None:
             return self
-        block = self.plain().block
-        return block if isinstance(block, np.generic) else block[()]
+        scalar = self.mesh.scalar(self.plain().block)
+        return scalar if isinstance(scalar, np.generic) else scalar[()]
 
     def settle(self) -> None:
         """Carry out pending folds and replicate what lives at one coordinate, in place; collective.
