@@ -1,5 +1,6 @@
 """Results of no dimension are NumPy's scalars, whichever door they come out of."""
 
+import contextlib
 import datetime
 import fractions
 import json
@@ -66,10 +67,10 @@ def test_a_door(world, ranks, name):
 
 
 def in_a_table(value):
-    table = sqlite3.connect(":memory:")
-    table.execute("create table t (x real)")
-    table.execute("insert into t values (?)", (value,))
-    return table.execute("select x from t").fetchall()
+    with contextlib.closing(sqlite3.connect(":memory:")) as table:
+        table.execute("create table t (x real)")
+        table.execute("insert into t values (?)", (value,))
+        return table.execute("select x from t").fetchall()
 
 
 #: What programs do with numbers.
