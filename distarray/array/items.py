@@ -15,7 +15,7 @@ from distarray.array.assigning import assign, one_element
 from distarray.array.base import Base
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import error_state
-from distarray.array.keys import basic_entries, directed, field_named, names_element
+from distarray.array.keys import basic_entries, directed, names_element
 from distarray.array.ladder import call, is_free, usual, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
@@ -87,8 +87,6 @@ class Items(Base):
         verify(operator.getitem, (self, key), {})
         if self.layout.partials:
             self.settle()
-        if isinstance(self.block, np.void):
-            key = field_named(self.block, key)
         entries = basic_entries(key, self.layout.shape)
         if entries is None:
             return call(operator.getitem, self, key)
@@ -143,11 +141,6 @@ class Items(Base):
         NumPy's scalars refuse it. The array API standard has 0-d arrays instead, and libraries
         that are written to it (SciPy) assign to them.
         """
-        if isinstance(self.block, np.void):
-            raise TypeError(
-                "a record that was read from a distributed array is a copy of it: write to the "
-                "array, x['field'][index] = value or x[index] = record"
-            )
         cell = self.like(self.mesh.xp.array(self.block))
         cell[key] = value
         self.block = self.mesh.scalar(cell.block)
@@ -177,15 +170,11 @@ class Items(Base):
         raise ValueError("cannot delete array elements")
 
     def __len__(self) -> int:
-        if isinstance(self.block, np.void):
-            return len(self.dtype.names or ())
         if not self.shape:
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
-        if isinstance(self.block, np.void):
-            return (self[position] for position in range(len(self)))
         if not self.layout.shape:
             raise TypeError("iteration over a 0-d array")
         if not self.layout.shape[0]:

@@ -15,7 +15,6 @@ __all__ = [
     "basic_entries",
     "directed",
     "expand_ellipsis",
-    "field_named",
     "names_element",
 ]
 
@@ -136,17 +135,6 @@ def _position(entry: int, extent: int, dim: int) -> int:
 def names_element(key: Key, shape: tuple[int, ...]) -> bool:
     """Whether a basic key, which selects `shape`, is one for an element and not for a 0-d array."""
     return not shape and Ellipsis not in (key if type(key) is tuple else (key,))
-
-
-def field_named(record: np.void, key: Key) -> Any:
-    """A key into a record, whose fields may be called by their numbers, too."""
-    number = as_index(key)
-    if number is None or record.dtype.names is None:
-        return key
-    names = record.dtype.names
-    if not -len(names) <= number < len(names):
-        raise IndexError(f"invalid index ({number})")
-    return names[number]
 
 
 def directed(empty: Array, base: Array, entries: Entries) -> Any:
