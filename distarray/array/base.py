@@ -1,6 +1,6 @@
 """The base of a distributed array: the state and the methods that the machinery around it uses."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.typing import Array, DTypeLike, ShapeLike
 
-__all__ = ["Base", "check_out", "is_subclass", "operands_in"]
+__all__ = ["Base", "check_out", "is_number", "is_subclass", "operands_in", "sequence_like"]
 
 
 class Base:
@@ -112,6 +112,16 @@ def operands_in(values: Iterable[Any]) -> Iterator[Base]:
             yield value
         elif isinstance(value, (tuple, list)):
             yield from operands_in(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether something is a 0-d array that stands for a scalar, with a scalar as its block."""
+    return isinstance(value, Base) and isinstance(value.block, np.generic)
+
+
+def sequence_like(model: Any, items: Sequence[Any]) -> Any:
+    """Items in a list or tuple of the type of another one; a named tuple takes them one by one."""
+    return type(model)(*items) if hasattr(model, "_fields") else type(model)(items)
 
 
 @lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.array.base import sequence_like
 from distarray.array.core import DistArray, wrap
 from distarray.array.creation import common_mesh, default_layout
 from distarray.array.ladder import on_objects
@@ -126,7 +127,7 @@ def _replaced(value: Any, copies: dict[int, Any]) -> Any:
         )
     if isinstance(value, (list, tuple)):
         items = [_replaced(item, copies) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        return sequence_like(value, items)
     if isinstance(value, dict):
         return {key: _replaced(item, copies) for key, item in value.items()}
     return value
@@ -147,7 +148,7 @@ def _distributed(value: Any, mesh: DeviceMesh, originals: dict[int, DistArray]) 
         return wrap(part if part is block else part.copy(), target, mesh)
     if isinstance(value, (list, tuple)):
         items = [_distributed(item, mesh, originals) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        return sequence_like(value, items)
     return value
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import registry
-from distarray.array.base import Base, check_out, operands_in
+from distarray.array.base import Base, check_out, is_number, operands_in, sequence_like
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
 from distarray.array.registry import FUNCTIONS, UFUNC_METHODS, Objects, Row, is_overridden
@@ -193,7 +193,7 @@ def _settled(value: Any, row: Row) -> Any:
     if isinstance(value, (list, tuple)):
         items = [_settled(item, row) for item in value]
         if any(new is not old for new, old in zip(items, value, strict=True)):
-            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+            return sequence_like(value, items)
     return value
 
 
@@ -231,19 +231,14 @@ def settled_arguments(
 def _handed_out(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A result as the program gets it: numbers among it as NumPy's scalars."""
     if isinstance(result, Base):
-        if result.layout.shape or not isinstance(result.block, np.generic):
-            return result
-        return result if _of_the_standard([*args, *kwargs.values()]) else result.number()
-    if isinstance(result, tuple) and any(map(_is_number, result)):
+        stays = not is_number(result) or _of_the_standard([*args, *kwargs.values()])
+        return result if stays else result.number()
+    if isinstance(result, tuple) and any(map(is_number, result)):
         items = [_handed_out(item, args, kwargs) for item in result]
-        return type(result)(*items) if hasattr(result, "_fields") else tuple(items)
+        return sequence_like(result, items)
     return result
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Base) and isinstance(value.block, np.generic)
 
 
 def _of_the_standard(values: list[Any]) -> bool:
     """Whether an operand is a 0-d array of the array API standard; such stay among themselves."""
-    return any(map(_is_number, operands_in(values)))
+    return any(map(is_number, operands_in(values)))

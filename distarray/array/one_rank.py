@@ -19,7 +19,7 @@ from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Layout, Placement, Replicate, Shard
 
-__all__ = ["Alone", "is_alone", "names_scalar"]
+__all__ = ["Alone", "is_alone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,6 @@ def _model(values: Iterable[Any], otherwise: DistArray) -> tuple[DistArray, bool
             if not sized:
                 return found, False
     return otherwise, True
-
-
-def names_scalar(into: Any) -> bool:
-    """Whether what is to be written to is a scalar, which NumPy's functions refuse."""
-    return isinstance(into, DistArray) and isinstance(into.block, np.generic)
 
 
 #: What is in long lists of numbers.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from distarray.array import faults
+from distarray.array.base import sequence_like
 from distarray.comm import devices
 from distarray.typing import Array, DTypeLike
 
@@ -105,7 +106,7 @@ def on_host(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def _fetched(value: Any, found: list[Array]) -> Any:
     if isinstance(value, (list, tuple)):
-        return _alike(value, [_fetched(item, found) for item in value])
+        return sequence_like(value, [_fetched(item, found) for item in value])
     if not devices.on_device(value):
         return value
     found.append(value)
@@ -114,13 +115,8 @@ def _fetched(value: Any, found: list[Array]) -> Any:
 
 def _brought(value: Any, xp: ModuleType) -> Any:
     if isinstance(value, (list, tuple)):
-        return _alike(value, [_brought(item, xp) for item in value])
+        return sequence_like(value, [_brought(item, xp) for item in value])
     return xp.asarray(value) if isinstance(value, np.ndarray) else value
-
-
-def _alike(value: Any, items: list[Any]) -> Any:
-    """Items in a list or tuple of the kind of `value`; named tuples take them one by one."""
-    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
 
 
 def ufunc_method(ufunc: np.ufunc, name: str, block: Array, *args: Any) -> Array:

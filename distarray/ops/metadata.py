@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, common_mesh, implements, wrap
+from distarray.array.base import is_number
 from distarray.array.placing import plain
 from distarray.layout import Fold
 from distarray.typing import Array, ArrayLike, Casting, DTypeLike
@@ -75,9 +76,7 @@ def isrealobj(x: DistArray) -> bool:
 
 def isscalar(element: ArrayLike) -> bool:
     """Whether something is a scalar, results of reductions included; see :func:`numpy.isscalar`."""
-    if isinstance(element, DistArray):
-        return isinstance(element.block, np.generic)
-    return np.isscalar(element)
+    return is_number(element) or np.isscalar(element)
 
 
 @implements(np.may_share_memory, at=True, computes=False)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, implements, wrap
-from distarray.array.base import operands_in
+from distarray.array.base import operands_in, sequence_like
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.user_lines import is_library, user_frames
 from distarray.layout import Layout
@@ -79,5 +79,5 @@ def _as_arrays(result: Any, values: list[Any]) -> Any:
         return result.like(result.mesh.scalar(result.block))
     if isinstance(result, tuple):
         items = [_as_arrays(item, values) for item in result]
-        return type(result)(*items) if hasattr(result, "_fields") else tuple(items)
+        return sequence_like(result, items)
     return result

@@ -12,9 +12,10 @@ from inspect import signature
 from typing import Any, cast
 
 from distarray.array import DistArray, to_layout
+from distarray.array.base import sequence_like
 from distarray.comm.tune import one_blas_thread
 from distarray.config import config
-from distarray.engines.factoring.small import at_once, read, stackwise, tuple_like
+from distarray.engines.factoring.small import at_once, read, stackwise
 from distarray.typing import Function
 
 __all__ = ["repeatable"]
@@ -69,7 +70,7 @@ def repeatable(
 def _placed(value: Any, operands: Sequence[DistArray]) -> Any:
     """Results, those of an operand's shape in its layout, in memory of their own."""
     if isinstance(value, tuple):
-        return tuple_like(value, [_placed(item, operands) for item in value])
+        return sequence_like(value, [_placed(item, operands) for item in value])
     if isinstance(value, DistArray) and value.ndim == 2:
         for x in operands:
             if x.shape == value.shape and not x.layout.is_replicated:

@@ -31,6 +31,7 @@ from distarray.array import (
     to_layout,
     wrap,
 )
+from distarray.array.base import sequence_like
 from distarray.array.portable import on_host
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
@@ -54,7 +55,6 @@ __all__ = [
     "replicated",
     "real_type",
     "stackwise",
-    "tuple_like",
 ]
 
 LinAlgError = np.linalg.LinAlgError
@@ -222,13 +222,8 @@ def _unit(x: DistArray) -> Array:
 def _wrapped(value: Any, mesh: DeviceMesh) -> Any:
     """NumPy's results, which are equal on every rank, as replicated arrays."""
     if isinstance(value, tuple):
-        return tuple_like(value, [_wrapped(item, mesh) for item in value])
+        return sequence_like(value, [_wrapped(item, mesh) for item in value])
     return replicated(value, mesh) if hasattr(value, "dtype") else value
-
-
-def tuple_like(model: tuple[Any, ...], items: Sequence[Any]) -> tuple[Any, ...]:
-    """Items in a tuple of the type of another one, which may be a named tuple."""
-    return type(model)(*items) if hasattr(model, "_fields") else tuple(items)
 
 
 def replicated(value: Any, mesh: DeviceMesh) -> DistArray:
@@ -349,7 +344,7 @@ def _cut(
     if isinstance(made, tuple):
         values = [None] * len(made) if value is None else value
         parts = zip(made, values, strict=True)
-        return tuple_like(made, [_cut(one, stack, mesh, block) for one, block in parts])
+        return sequence_like(made, [_cut(one, stack, mesh, block) for one, block in parts])
     layout = _with_core(stack, made.shape[1:])
     if value is None:
         value = mesh.xp.empty(layout.local_shape(None), made.dtype)
@@ -384,7 +379,7 @@ def one_by_one(function: Callable[[DistArray], Any], x: DistArray, core: int = 2
     if not isinstance(results[0], tuple):
         return _restacked(results, stack)
     items = [_restacked(column, stack) for column in zip(*results, strict=True)]
-    return tuple_like(results[0], items)
+    return sequence_like(results[0], items)
 
 
 def _restacked(parts: Sequence[DistArray], stack: tuple[int, ...]) -> DistArray:

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any, TypeAlias
 
 from distarray.array import DistArray, from_local
-from distarray.array.base import Base
+from distarray.array.base import Base, sequence_like
 from distarray.array.divergence import verify
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
@@ -129,7 +129,7 @@ def _rebuilt(value: Any, leaves: Iterator[Any]) -> Any:
     """The same nesting with other items."""
     if isinstance(value, (list, tuple)):
         items = [_rebuilt(item, leaves) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        return sequence_like(value, items)
     if isinstance(value, dict):
         return {key: _rebuilt(item, leaves) for key, item in value.items()}
     return next(leaves)

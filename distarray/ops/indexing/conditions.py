@@ -16,7 +16,8 @@ from distarray.array import (
     to_layout,
     wrap,
 )
-from distarray.array.one_rank import Alone, names_scalar
+from distarray.array.base import is_number
+from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import as_axis, check_cast
 from distarray.comm import DeviceMesh
@@ -183,7 +184,7 @@ def _in_turn(values: Array, mask: DistArray) -> DistArray:
     return result
 
 
-@implements(np.putmask, at=True, alone=Alone(unless=lambda a, *_, **__: names_scalar(a)))
+@implements(np.putmask, at=True, alone=Alone(unless=lambda a, *_, **__: is_number(a)))
 def putmask(a: DistArray, /, mask: ArrayLike, values: ArrayLike) -> None:
     """Write, where a mask holds, the value at the same position; too few values are repeated.
 

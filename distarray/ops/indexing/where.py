@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, movement
-from distarray.array.one_rank import Alone, names_scalar
+from distarray.array.base import is_number
+from distarray.array.one_rank import Alone
 from distarray.array.probes import check_cast, condition, refuse_shapes
 from distarray.comm.agree import agree
 from distarray.engines.blockwise import apply_blockwise
@@ -158,7 +159,7 @@ def _check_choices(index: DistArray, count: int) -> None:
         raise error
 
 
-@implements(np.copyto, at=True, alone=Alone(unless=lambda dst, *_, **__: names_scalar(dst)))
+@implements(np.copyto, at=True, alone=Alone(unless=lambda dst, *_, **__: is_number(dst)))
 def copyto(
     dst: DistArray | Array, src: ArrayLike, casting: Casting = "same_kind", where: ArrayLike = True
 ) -> None:
