@@ -57,7 +57,7 @@ REASONS: dict[str, str] = {
         numpy.lib.recfunctions.stack_arrays numpy.lib.recfunctions.structured_to_unstructured
         numpy.lib.recfunctions.unstructured_to_structured
     """,
-    "Points of two dimensions: polyval over x, and over y with its result as the series.": """
+    "NumPy makes arrays of its own of the points: call polyval for x, then for y.": """
         numpy.polynomial.polynomial.polygrid2d numpy.polynomial.polynomial.polyval2d
     """,
 }

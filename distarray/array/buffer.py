@@ -26,17 +26,15 @@ _KINDS = "?biufcSU"
 _TP_AS_BUFFER = 20
 #: Keeps alive the functions that classes' slots point to: C holds no reference to them.
 _kept: list[Any] = []
-
-
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _RELEASE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
-def _nothing(x: int, view: int) -> None:
-    """Releases a buffer.
+def _release_nothing(x: int, view: int) -> None:
+    """Stands in the slot for the release of a buffer, where there is nothing to do.
 
-    `numpy.frombuffer` keeps a buffer only of what has something to release; else it keeps the array
-    alone, of which the gathered memory is no part.
+    Of an object whose slot is empty `numpy.frombuffer` keeps the object and not the buffer, so that
+    a gathered copy would be freed while it is read.
     """
 
 
@@ -70,7 +68,7 @@ def give_buffer(cls: type) -> None:
         except BaseException:
             return -1
 
-    slots = kind(get_buffer), _RELEASE(_nothing)
+    slots = kind(get_buffer), _RELEASE(_release_nothing)
     _kept.append(slots)
     place = id(cls) + _TP_AS_BUFFER * _WORD
     functions = ctypes.c_void_p.from_address(place).value

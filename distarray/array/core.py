@@ -294,7 +294,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         return view
 
     def __release_buffer__(self, view: memoryview, /) -> None:
-        """There is nothing to do, but libraries keep buffers only of what has this."""
+        """Do nothing: without this method `numpy.frombuffer` would not keep the buffer alive."""
 
     def __dlpack__(
         self,

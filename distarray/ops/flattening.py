@@ -196,7 +196,7 @@ def _check_number(number: int | None, size: int) -> None:
 
 
 def _converted(key: Any, entry: Any, size: int) -> Any:
-    """What an entry that is no integer and no array stands for; NumPy's exceptions and warnings."""
+    """The positions that a list, a truth value or another number names; or NumPy's error."""
     _ask(key, size)
     if isinstance(entry, list):
         return np.asarray(entry).astype(np.intp)

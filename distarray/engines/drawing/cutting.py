@@ -50,7 +50,7 @@ class _Plan(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """What a rank tells: elements up to the join, on both sides; whether it went well."""
+    """A rank's report: how many elements precede the join, and whether there is one."""
 
     mine: int
     theirs: int

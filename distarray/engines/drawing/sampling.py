@@ -97,7 +97,7 @@ def sample(
     place: Place,
     own_mesh: DeviceMesh | None = None,
 ) -> Any:
-    """What a method of NumPy's draws, as a distributed array; a scalar where NumPy gives one.
+    """The sample that a method of NumPy's draws: a distributed array, or a number as in NumPy.
 
     Parameters
     ----------
