@@ -297,3 +297,31 @@ def test_einsum_without_a_sum_is_a_view(world, ranks):
     np.einsum("ii->i", expected[:, :5])[...] = -1
     for found in world.run(ranks, program):
         np.testing.assert_array_equal(found, expected)
+
+
+PRODUCTS = {
+    "dot": np.dot,
+    "matmul": lambda a, b, out: np.matmul(a[None], b[None], out=out),
+    "einsum": lambda a, b, out: np.einsum("...,...->...", a, b, out=out),
+    "multiply": np.multiply,
+}
+
+
+@pytest.mark.parametrize("char", "fdFDl")
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_numbers_into_out(world, ranks, name, char):
+    product = PRODUCTS[name]
+    expected = np.empty((), char)
+    answer = product(np.asarray(3, char), np.asarray(5, char), out=expected)
+
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        operands = [distribute(np.asarray(v, char), mesh) for v in (3, 5)]
+        out = distribute(np.empty((), char), mesh)
+        given = product(*operands, out=out)
+        return out.full(), isinstance(given, np.generic), given is out
+
+    same = answer is expected
+    for found, is_number, is_out in world.run(ranks, program):
+        assert found == expected
+        assert (is_number, is_out) == (isinstance(answer, np.generic), same)

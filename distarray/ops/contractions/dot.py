@@ -13,6 +13,7 @@ from distarray.array.one_rank import Alone
 from distarray.array.portable import conjugated
 from distarray.array.storage import is_contiguous
 from distarray.config import config
+from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.contracting.contract import contract, deliver
 from distarray.engines.contracting.kernels import labelled_kernel
 from distarray.engines.contracting.operands import (
@@ -127,7 +128,7 @@ def _is_acceptable(out: DistArray | Array, ndim: int, dtype: DType) -> bool:
 
 def _scaled(x: DistArray, y: DistArray) -> Any:
     """The product with a 0-d operand; BLAS adds it to zeros, so that no zero is negative."""
-    result: Any = np.multiply(x, y)
+    result: Any = apply_blockwise(np.multiply, [x, y])
     added = result.size > 1 and result.dtype.char in _OF_BLAS
     return result + result.dtype.type(0) if added else result
 
