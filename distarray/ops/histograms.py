@@ -141,6 +141,8 @@ def _settings(
     given: Any = bins
     if np.ndim(given):
         return np.asarray(given), limits
+    if isinstance(given, DistArray):
+        given = bins = np.asarray(given)[()]  # a number of bins, or the name of a rule
     probe = np.empty((0,), a.dtype)
     # NumPy's complaints about a number of bins, a range, or a rule and weights.
     np.histogram_bin_edges(probe, given, limits, None if weights is None else np.empty((0,)))

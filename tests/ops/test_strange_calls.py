@@ -68,6 +68,11 @@ CALLS = {
     "std in integers": lambda lay: np.std(lay(np.ones((3, 2))), axis=0, dtype="i1"),
     "nanmedian of nothing over no axes": lambda lay: np.nanmedian(lay(np.ones((0, 3))), axis=()),
     "fftshift of 0-d": lambda lay: np.fft.fftshift(lay(np.ones(1)).reshape(())),
+    "a number copied where a number is true": lambda lay: after(
+        lay(np.array(3.0)), lambda x: np.copyto(x, lay(np.ones(1)), where=x > 0)
+    ),
+    "a number compressed": lambda lay: np.compress(lay(np.ones(1)), lay(np.array(3.5)), axis=-1),
+    "bins in an array": lambda lay: np.histogram(lay(np.arange(5.0)), lay(np.array(3))),
     "strides": lambda lay: lay(np.ones((3, 4, 2), "i2")).strides,
     "strides of nothing": lambda lay: lay(np.ones((3, 0))).strides,
     "another shape": lambda lay: after(lay(np.ones((4, 2))), lambda x: setattr(x, "shape", -1)),

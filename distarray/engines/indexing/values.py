@@ -129,5 +129,5 @@ def without_surplus(value: Any, ndim: int, empty: Shape | None = None) -> Any:
     if empty is not None and surplus > 0 and value.shape[surplus:] == empty:
         return np.empty(empty, value.dtype)
     while value.ndim > ndim and value.shape[0] == 1:
-        value = value[0]
+        value = value[0, ...]
     return value

@@ -71,6 +71,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: O
         raise ValueError("condition must be a 1-d array")
     if axis is None and x.ndim != 1:
         return finished(take(x, flatnonzero(mask)), out)
+    x = x if x.ndim else x.sliced((None,))
     axis = normalize_axis_index(0 if axis is None else axis, x.ndim)
     extent = x.shape[axis]
     if mask.size > extent:
