@@ -14,7 +14,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any, cast
 
-__all__ = ["Settings", "config", "on_check"]
+__all__ = ["Settings", "config", "in_force", "on_check"]
 
 _CHOICES = {"device": ("cpu", "cuda"), "fallback": ("warn", "allow", "error")}
 
@@ -100,7 +100,7 @@ class Config(ModuleType):
     @property
     def settings(self) -> Settings:
         """The settings in force here, as one immutable value."""
-        return _in_force()
+        return in_force()
 
     def __getattr__(self, name: str) -> Any:  # the settings themselves are properties, see below
         raise AttributeError(f"config has no setting {name!r}; it has {', '.join(_NAMES)}")
@@ -144,14 +144,15 @@ def _told(values: dict[str, Any]) -> None:
             listener()
 
 
-def _in_force() -> Settings:
+def in_force() -> Settings:
+    """The settings in force here, for those who cannot wait for ``config.settings``."""
     current = _current.get()
     return _base[0] if current is None else current
 
 
 def _property_for(name: str) -> property:
     read = attrgetter(name)
-    return property(lambda _: read(_in_force()), doc=f"The setting {name!r}.")
+    return property(lambda _: read(in_force()), doc=f"The setting {name!r}.")
 
 
 for _name in _NAMES:

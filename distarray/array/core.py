@@ -14,7 +14,7 @@ from distarray.array.base import is_subclass
 from distarray.array.divergence import verify
 from distarray.array.handing import ordinary
 from distarray.array.items import Items
-from distarray.array.ladder import call, call_ufunc
+from distarray.array.ladder import at_once, call, call_ufunc
 from distarray.array.methods import Methods
 from distarray.array.operators import Operators, answer_to
 from distarray.array.registry import FUNCTIONS
@@ -238,6 +238,9 @@ class DistArray(Scalars, Items, Operators, Methods):
         self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: Any
     ) -> Any:
         if method == "__call__" and not kwargs:
+            found = at_once(ufunc, inputs)
+            if found is not NotImplemented:
+                return found
             answer = answer_to(ufunc, inputs)
             if answer is not None:
                 return answer(inputs[1], inputs[0])

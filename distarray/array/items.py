@@ -27,7 +27,7 @@ __all__ = ["Items"]
 
 #: Entries of keys that NumPy reads as we do, and values that it copies into blocks as we do.
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis), np.int64})
-_VALUES = frozenset({int, float, complex, bool, np.ndarray})
+_VALUES = frozenset({int, float, complex, bool, np.ndarray, np.float64, np.int64})
 #: Records, Python objects and strings of any length, whose elements are no scalars of NumPy's.
 _SPECIAL = "VOT"
 
@@ -112,10 +112,14 @@ class Items(Base):
 
     def __setitem__(self, key: Any, value: ArrayLike) -> None:
         layout, block = self.layout, self.block
-        if layout.is_whole and type(block) is np.ndarray and is_free(operator.setitem, layout):
+        if (
+            layout.is_whole
+            and type(block) is np.ndarray
+            and (error_state() is usual[0] or is_free(operator.setitem, layout))
+        ):
             kinds = map(type, key) if type(key) is tuple else (type(key),)
             if _BASIC.issuperset(kinds) and self._at_hand():
-                given = _as_it_is(value, self.mesh)
+                given = value if type(value) in _VALUES else _as_it_is(value, self.mesh)
                 if given is not None:
                     block[key] = given
                     return

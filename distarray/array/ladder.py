@@ -14,6 +14,9 @@
     8  here                 a 0-d result becomes the number that it is: NumPy's scalar
 =====  ===================  ======================================================================
 
+Calls on small arrays that every rank has whole climb none of them: NumPy computes with the blocks
+(:mod:`~distarray.array.at_hand`) where the row allows it.
+
 The doors: NumPy's functions and methods of arrays come in by :func:`call`, ufuncs and their methods
 by :func:`call_ufunc`, and what has no row by :func:`watched`. Python's operators and indexing go to
 the blocks at once where :func:`is_free` says that no rung has anything to do.
@@ -24,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import registry
+from distarray.array import at_hand, registry
 from distarray.array.base import Base, check_out, is_number, operands_in, sequence_like
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
@@ -33,7 +36,7 @@ from distarray.config import config, on_check
 from distarray.layout import Layout
 from distarray.typing import ArrayLike
 
-__all__ = ["call", "call_ufunc", "is_free", "on_objects", "usual", "watched"]
+__all__ = ["at_once", "call", "call_ufunc", "is_free", "on_objects", "usual", "watched"]
 
 #: Types of arguments that are what they are.
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, type})
@@ -60,6 +63,10 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call what stands behind a NumPy function, or the fallback."""
     row = FUNCTIONS.get(function)
     if error_state() is usual[0]:
+        if row is not None and row.small is not None and args:
+            result = at_hand.answer(row.small, args, kwargs)
+            if result is not NotImplemented:
+                return result
         result = _climb(function, row, args, kwargs)
     elif row is None or row.computes:
         result = watched(function, args, kwargs, _climb, (function, row, args, kwargs))
@@ -82,6 +89,13 @@ def call_ufunc(
     else:
         result = watched(ufunc, inputs, kwargs, act, (ufunc, *inputs), kwargs)
     return _handed_out(result, inputs, kwargs)
+
+
+def at_once(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
+    """The result of a ufunc of small arrays that every rank has whole; else NotImplemented."""
+    if error_state() is usual[0]:
+        return at_hand.answer_to_ufunc(ufunc, inputs)
+    return NotImplemented
 
 
 def is_free(function: Callable[..., Any], layout: Layout) -> bool:

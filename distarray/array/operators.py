@@ -15,7 +15,7 @@ import numpy as np
 
 from distarray.array.base import Base, is_subclass
 from distarray.array.floaterrors import error_state
-from distarray.array.ladder import call, is_free, usual, watched
+from distarray.array.ladder import at_once, call, is_free, usual, watched
 from distarray.array.registry import is_overridden
 from distarray.array.temporaries import LARGE, compute
 from distarray.typing import ArrayLike, Binary, Unary
@@ -306,6 +306,10 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
         return NotImplemented if _declines(other) else _divmod(other, self)
 
     def __matmul__(self, other: ArrayLike) -> Self:
+        if isinstance(other, Base):
+            found = at_once(_matmul, (self, other))
+            if found is not NotImplemented:
+                return found
         return NotImplemented if _yields(other) else _matmul(self, other)
 
     def __rmatmul__(self, other: ArrayLike) -> Self:

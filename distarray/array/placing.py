@@ -10,13 +10,16 @@ from typing import Any, cast
 
 import numpy as np
 
+from distarray.array.at_hand import ELEMENTS, PLAIN
 from distarray.array.core import DistArray, wrap
 from distarray.array.creation import common_mesh, placed_layout
-from distarray.array.ladder import call
+from distarray.array.floaterrors import error_state
+from distarray.array.ladder import call, usual
 from distarray.array.like import obeys_like
 from distarray.array.one_rank import is_alone
 from distarray.array.registry import Objects, Row, implements
 from distarray.comm import DeviceMesh, default_mesh
+from distarray.config import in_force
 from distarray.layout import Fold, Layout, Placement
 from distarray.typing import ArrayLike, DType, DTypeLike, Function
 
@@ -34,6 +37,9 @@ __all__ = [
 
 Placements = Sequence[Placement] | Placement
 
+#: Bytes of the largest number.
+_LARGEST = np.dtype("G").itemsize
+
 
 def creates(
     numpy_function: Callable[..., Any],
@@ -42,6 +48,8 @@ def creates(
     lists: bool = False,
     computes: bool = True,
     alone: "MadeAlone | None" = None,
+    small: bool = False,
+    elements: Callable[..., int] | None = None,
 ) -> Callable[[Function], Function]:
     """Register a creation function, and give it out under a name that can be called directly.
 
@@ -52,8 +60,11 @@ def creates(
     ----------
     numpy_function : callable
         The function of NumPy that it implements.
-    through, at, lists, computes, alone
+    through, at, lists, computes, alone, small
         Traits; see :class:`~distarray.array.registry.Row`.
+    elements : callable, optional
+        Tells from the arguments how many elements the result has, or -1 where it takes longer to
+        find out. NumPy's function then makes small arrays.
     """
 
     def register(function: Function) -> Function:
@@ -67,10 +78,15 @@ def creates(
             computes=computes,
             objects=Objects.ENGINE if like else Objects.NUMPY,
             alone=alone,
+            small=small,
         )(function)
 
         @wraps(function)
         def called(*args: Any, **kwargs: Any) -> Any:
+            if elements is not None and not kwargs and error_state() is usual[0]:
+                found = _made_small(numpy_function, elements, args)
+                if found is not NotImplemented:
+                    return found
             return call(numpy_function, *args, **kwargs)
 
         public: Any = obeys_like(numpy_function)(called) if like else called
@@ -82,6 +98,24 @@ def creates(
         return cast(Function, unbound)
 
     return register
+
+
+def _made_small(
+    numpy_function: Callable[..., Any], elements: Callable[..., int], args: tuple[Any, ...]
+) -> Any:
+    """What NumPy makes on every rank where it is small; NotImplemented where it may not be."""
+    limit = in_force().replicate_below
+    if not args or not PLAIN.issuperset(map(type, args[1:])):
+        return NotImplemented
+    if not 0 <= elements(*args) * _LARGEST < limit:
+        return NotImplemented
+    mesh = default_mesh()
+    if mesh.coords is None or mesh.device_type != "cpu":
+        return NotImplemented
+    block = numpy_function(*args)
+    if type(block) is not np.ndarray or block.nbytes >= limit or block.dtype.char not in ELEMENTS:
+        return NotImplemented
+    return wrap(block, Layout.replicated(block.shape, mesh.shape), mesh)
 
 
 class Unbound(staticmethod):  # type: ignore[type-arg]

@@ -75,6 +75,9 @@ class Row:
         What happens to Python objects.
     alone : Shortcut or None
         NumPy's own call where one rank has everything.
+    small : callable or None
+        NumPy's own function without its dispatch, which takes small operands that every rank has
+        whole; None where where the result goes is up to us, or it may be large, or is the operand.
     settles : bool
         Whether it settles its operands itself, whatever they are.
     out : int
@@ -91,6 +94,7 @@ class Row:
     computes: bool = True
     objects: Objects = Objects.ENGINE
     alone: Shortcut | None = None
+    small: Callable[..., Any] | None = None
     settles: bool = False
     out: int = -1
     outside: bool = False
@@ -119,6 +123,7 @@ def implements(
     computes: bool = True,
     objects: Objects = Objects.NUMPY,
     alone: Shortcut | None = None,
+    small: bool | Callable[..., Any] = True,
 ) -> Callable[[Function], Function]:
     """Register the decorated function behind NumPy's.
 
@@ -128,6 +133,9 @@ def implements(
         The functions of NumPy that it implements; each may be registered once.
     through, at, like, lists, computes, objects, alone
         Traits; see :class:`Row`.
+    small : bool or callable
+        Whether NumPy takes small operands that every rank has whole; or what takes them, with the
+        same arguments, such as a method of NumPy's arrays.
     """
 
     def register(function: Function) -> Function:
@@ -143,11 +151,17 @@ def implements(
                 computes,
                 objects,
                 alone,
+                _own_function(numpy_function) if small is True else small or None,
                 out=_position_of_out(function),
             )
         return function
 
     return register
+
+
+def _own_function(numpy_function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """NumPy's function as it is called for its own arrays."""
+    return getattr(numpy_function, "_implementation", None)
 
 
 def implements_method(name: str, alone: Shortcut | None = None) -> Callable[[Function], Function]:

@@ -42,7 +42,7 @@ def _register(function: Callable[..., Any], home: str) -> None:
     late.__doc__ = function.__doc__
     with suppress(ValueError):  # before NumPy 2.4 functions written in C have no signature
         late.__signature__ = signature(function)  # type: ignore[attr-defined]
-    implements(function, like=function in _MAKING, objects=Objects.ENGINE)(late)
+    implements(function, like=function in _MAKING, objects=Objects.ENGINE, small=False)(late)
 
 
 for _function, _home in HOMES.items():

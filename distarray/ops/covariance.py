@@ -18,7 +18,7 @@ __all__ = ["corrcoef", "cov"]
 REPLICATED_BELOW = 1 << 17
 
 
-@implements(np.cov)
+@implements(np.cov, small=False)
 def cov(
     m: ArrayLike,
     y: ArrayLike | None = None,
@@ -145,7 +145,7 @@ def _moments(
     return mean, whole - ddof * float(np.sum(weights * analytic)) / whole
 
 
-@implements(np.corrcoef)
+@implements(np.corrcoef, small=False)
 def corrcoef(
     x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: DTypeLike = None
 ) -> Any:

@@ -8,7 +8,7 @@ unless it is given values that are on other ranks.
 
 from __future__ import annotations
 
-from math import ceil, floor
+from math import ceil, floor, prod
 from operator import index
 from types import ModuleType
 from typing import Any
@@ -45,8 +45,25 @@ __all__ = [
     "zeros_like",
 ]
 
+_INT = frozenset({int})
+_SIDES = (int, type(None))
 
-@creates(np.empty, computes=False)
+
+def _of_shape(shape: Any, *_: object) -> int:
+    """The number of elements of an array of a shape; -1 where it is no int and no tuple of them."""
+    if type(shape) is int:
+        return shape
+    if type(shape) is tuple and _INT.issuperset(map(type, shape)) and min(shape, default=0) >= 0:
+        return prod(shape)
+    return -1
+
+
+def _of_square(n: Any, m: Any = None, *_: object) -> int:
+    """The number of elements of a matrix, given its sides as ints; else -1."""
+    return n * (n if m is None else m) if type(n) is int and type(m) in _SIDES else -1
+
+
+@creates(np.empty, computes=False, elements=_of_shape)
 def empty(
     shape: ShapeLike,
     dtype: DTypeLike = None,
@@ -68,7 +85,7 @@ def empty(
     return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), dtype, order), layout, mesh)
 
 
-@creates(np.zeros, computes=False)
+@creates(np.zeros, computes=False, elements=_of_shape)
 def zeros(
     shape: ShapeLike,
     dtype: DTypeLike = None,
@@ -90,7 +107,7 @@ def zeros(
     return wrap(mesh.xp.zeros(layout.local_shape(mesh.coords), dtype, order), layout, mesh)
 
 
-@creates(np.ones, computes=False)
+@creates(np.ones, computes=False, elements=_of_shape)
 def ones(
     shape: ShapeLike,
     dtype: DTypeLike = None,
@@ -112,7 +129,7 @@ def ones(
     return wrap(mesh.xp.ones(layout.local_shape(mesh.coords), dtype, order), layout, mesh)
 
 
-@creates(np.full)
+@creates(np.full, elements=_of_shape)
 def full(
     shape: ShapeLike,
     fill_value: ArrayLike,
@@ -185,7 +202,7 @@ def _alike(
     return layout, mesh, x.block
 
 
-@creates(np.empty_like, through=_ANY_FOLD, at=True, computes=False)
+@creates(np.empty_like, through=_ANY_FOLD, at=True, computes=False, small=True)
 def empty_like(
     prototype: ArrayLike,
     /,
@@ -209,7 +226,7 @@ def empty_like(
     return wrap(mesh.xp.empty_like(model, dtype, order, False, local), layout, mesh)
 
 
-@creates(np.zeros_like, through=_ANY_FOLD, at=True, computes=False)
+@creates(np.zeros_like, through=_ANY_FOLD, at=True, computes=False, small=True)
 def zeros_like(
     a: ArrayLike,
     dtype: DTypeLike = None,
@@ -232,7 +249,7 @@ def zeros_like(
     return wrap(mesh.xp.zeros_like(model, dtype, order, False, local), layout, mesh)
 
 
-@creates(np.ones_like, through=_ANY_FOLD, at=True, computes=False)
+@creates(np.ones_like, through=_ANY_FOLD, at=True, computes=False, small=True)
 def ones_like(
     a: ArrayLike,
     dtype: DTypeLike = None,
@@ -255,7 +272,7 @@ def ones_like(
     return wrap(mesh.xp.ones_like(model, dtype, order, False, local), layout, mesh)
 
 
-@creates(np.full_like)
+@creates(np.full_like, small=True)
 def full_like(
     a: ArrayLike,
     fill_value: ArrayLike,
@@ -284,7 +301,7 @@ def full_like(
 # -- diagonals: blocks of these matrices are such matrices, too ----------------------------------
 
 
-@creates(np.eye, computes=False, alone=MadeAlone())
+@creates(np.eye, computes=False, alone=MadeAlone(), elements=_of_square)
 def eye(
     N: int,
     M: int | None = None,
@@ -315,7 +332,7 @@ def eye(
     return from_section(block, layout, mesh)
 
 
-@creates(np.identity, computes=False)
+@creates(np.identity, computes=False, elements=_of_square)
 def identity(
     n: int,
     dtype: DTypeLike = None,

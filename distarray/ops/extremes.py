@@ -30,7 +30,7 @@ _INDEX = np.dtype(np.int64)
 _NOWHERE = np.iinfo(_INDEX).max
 
 
-@implements(np.argmax, objects=Objects.GATHER)
+@implements(np.argmax, objects=Objects.GATHER, small=np.ndarray.argmax)
 def argmax(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool = NoValue) -> Any:
     """Index of the first largest element, along an axis or in C order; see :func:`numpy.argmax`.
 
@@ -47,7 +47,7 @@ def argmax(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool =
     return _search(np.argmax, a, axis, out, keepdims)
 
 
-@implements(np.argmin, objects=Objects.GATHER)
+@implements(np.argmin, objects=Objects.GATHER, small=np.ndarray.argmin)
 def argmin(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool = NoValue) -> Any:
     """Index of the first smallest element; see :func:`numpy.argmin` and :func:`argmax`.
 

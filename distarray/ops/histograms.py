@@ -160,7 +160,7 @@ def _listed_edges(a: DistArray, bins: int | Array, limits: _Range | None) -> Dis
     return as_distarray(np.histogram_bin_edges(probe, bins, limits), a.mesh)
 
 
-@implements(np.histogramdd)
+@implements(np.histogramdd, small=False)
 def histogramdd(
     sample: ArrayLike | Sequence[ArrayLike],
     bins: int | Sequence[_Bins] = 10,
@@ -263,7 +263,7 @@ def _edges_along(x: DistArray, bins: int | ArrayLike, limit: _Range | None) -> A
     return np.linspace(low, high, operator.index(given) + 1)
 
 
-@implements(np.histogram2d)
+@implements(np.histogram2d, small=False)
 def histogram2d(
     x: ArrayLike,
     y: ArrayLike,

@@ -46,7 +46,7 @@ _STATISTICS: dict[str, Callable[..., Any]] = {
 }
 
 
-@implements(np.pad, alone=Alone())
+@implements(np.pad, alone=Alone(), small=False)
 def pad(
     array: ArrayLike,
     pad_width: ArrayLike | dict[int, Any],

@@ -15,7 +15,7 @@ _ANY_FOLD = tuple(Fold)
 _array2string: Any = np.array2string  # untyped here: the stubs list each keyword's values
 
 
-@implements(np.array2string, through=_ANY_FOLD, at=True, computes=False)
+@implements(np.array2string, through=_ANY_FOLD, at=True, computes=False, small=False)
 def array2string(
     a: DistArray,
     max_line_width: int | None = None,
@@ -48,7 +48,7 @@ def array2string(
     return _printed(a, text)
 
 
-@implements(np.array_repr, through=_ANY_FOLD, at=True, computes=False)
+@implements(np.array_repr, through=_ANY_FOLD, at=True, computes=False, small=False)
 def array_repr(
     arr: DistArray,
     max_line_width: int | None = None,
@@ -59,7 +59,7 @@ def array_repr(
     return _printed(arr, lambda x: np.array_repr(x, max_line_width, precision, suppress_small))
 
 
-@implements(np.array_str, through=_ANY_FOLD, at=True, computes=False)
+@implements(np.array_str, through=_ANY_FOLD, at=True, computes=False, small=False)
 def array_str(
     a: DistArray,
     max_line_width: int | None = None,

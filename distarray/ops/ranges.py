@@ -22,10 +22,24 @@ _arange: Any = np.arange
 _linspace: Any = np.linspace
 _moveaxis: Any = np.moveaxis
 
+_NUMBERS = frozenset({int, float})
+#: More elements than any array has.
+_COUNTABLE = 1 << 62
+
 # -- arange --------------------------------------------------------------------------------------
 
 
-@creates(np.arange, alone=MadeAlone())
+def _of_range(*limits: Any) -> int:
+    """The most elements that a range of plain numbers has; -1 of anything else."""
+    if not _NUMBERS.issuperset(map(type, limits)) or len(limits) > 3:
+        return -1
+    start, stop = limits[:2] if len(limits) > 1 else (0, limits[0])
+    step = limits[2] if len(limits) > 2 else 1
+    most = (stop - start) / step if step else -1
+    return int(most) + 1 if -1 < most < _COUNTABLE else -1
+
+
+@creates(np.arange, alone=MadeAlone(), elements=_of_range)
 def arange(
     start: ArrayLike | None = None,
     stop: ArrayLike | None = None,
@@ -159,6 +173,12 @@ def positions(low: int, high: int, dtype: DTypeLike) -> Any:
 # -- linspace, logspace, geomspace ---------------------------------------------------------------
 
 
+def _of_samples(start: Any, stop: Any = None, num: Any = 50, *_: object) -> int:
+    """The number of samples between plain numbers; -1 of anything else."""
+    plain_numbers = type(start) in _NUMBERS and type(stop) in _NUMBERS and type(num) is int
+    return num if plain_numbers else -1
+
+
 @overload
 def linspace(
     start: ArrayLike,
@@ -187,7 +207,7 @@ def linspace(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> Any: ...
-@creates(np.linspace, alone=MadeAlone())
+@creates(np.linspace, alone=MadeAlone(), elements=_of_samples)
 def linspace(
     start: ArrayLike,
     stop: ArrayLike,

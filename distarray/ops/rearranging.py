@@ -101,7 +101,7 @@ def _assembled(a: DistArray, runs: Sequence[Any], ordered: bool = True) -> DistA
     return assemble(a.shape, a.dtype, parts, a.mesh, a.layout, models=[a] if ordered else ())
 
 
-@implements(np.tile, at=True, computes=False, alone=Alone())
+@implements(np.tile, at=True, computes=False, alone=Alone(), small=False)
 def tile(A: ArrayLike, reps: int | Sequence[int]) -> DistArray:
     """The array repeated as a whole along each dimension.
 
@@ -160,7 +160,7 @@ def _whole_where_often(a: DistArray, times: Sequence[int]) -> DistArray:
     return to_layout(a, a.layout.without_cut(often))
 
 
-@implements(np.repeat, computes=False, alone=Alone())
+@implements(np.repeat, computes=False, alone=Alone(), small=False)
 def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> DistArray:
     """The array with each index along a dimension repeated.
 
@@ -296,7 +296,7 @@ def is_balanced(cut: Cut) -> bool:
     return longest <= 2 * -(-cut.extent // cut.parts)
 
 
-@implements(np.resize, at=True, computes=False, alone=Alone())
+@implements(np.resize, at=True, computes=False, alone=Alone(), small=False)
 def resize(a: ArrayLike, new_shape: ShapeLike) -> DistArray:
     """The array's elements in C order, over and over, in another shape. See :func:`numpy.resize`.
 

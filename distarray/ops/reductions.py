@@ -17,7 +17,7 @@ from distarray.typing import ArrayLike, Axes, DTypeLike
 __all__ = ["all", "amax", "amin", "any", "count_nonzero", "max", "min", "prod", "ptp", "sum"]
 
 
-@implements(np.sum, through={Fold.SUM}, at=True)
+@implements(np.sum, through={Fold.SUM}, at=True, small=np.ndarray.sum)
 def sum(
     a: ArrayLike,
     axis: Axes = None,
@@ -42,7 +42,7 @@ def sum(
     return reduce(np.add, a, axis, dtype, out, keepdims, initial, where)
 
 
-@implements(np.prod, through={Fold.PROD}, at=True)
+@implements(np.prod, through={Fold.PROD}, at=True, small=np.ndarray.prod)
 def prod(
     a: ArrayLike,
     axis: Axes = None,
@@ -61,7 +61,7 @@ def prod(
     return reduce(np.multiply, a, axis, dtype, out, keepdims, initial, where)
 
 
-@implements(np.max, through={Fold.MAX}, at=True)
+@implements(np.max, through={Fold.MAX}, at=True, small=np.ndarray.max)
 def max(
     a: ArrayLike,
     axis: Axes = None,
@@ -79,7 +79,7 @@ def max(
     return reduce(np.maximum, a, axis, None, out, keepdims, initial, where)
 
 
-@implements(np.amax, through={Fold.MAX}, at=True)
+@implements(np.amax, through={Fold.MAX}, at=True, small=np.ndarray.max)
 def amax(
     a: ArrayLike,
     axis: Axes = None,
@@ -92,7 +92,7 @@ def amax(
     return reduce(np.maximum, a, axis, None, out, keepdims, initial, where)
 
 
-@implements(np.min, through={Fold.MIN}, at=True)
+@implements(np.min, through={Fold.MIN}, at=True, small=np.ndarray.min)
 def min(
     a: ArrayLike,
     axis: Axes = None,
@@ -110,7 +110,7 @@ def min(
     return reduce(np.minimum, a, axis, None, out, keepdims, initial, where)
 
 
-@implements(np.amin, through={Fold.MIN}, at=True)
+@implements(np.amin, through={Fold.MIN}, at=True, small=np.ndarray.min)
 def amin(
     a: ArrayLike,
     axis: Axes = None,
@@ -123,7 +123,7 @@ def amin(
     return reduce(np.minimum, a, axis, None, out, keepdims, initial, where)
 
 
-@implements(np.any, through={Fold.ANY}, at=True)
+@implements(np.any, through={Fold.ANY}, at=True, small=np.ndarray.any)
 def any(
     a: ArrayLike,
     axis: Axes = None,
@@ -141,7 +141,7 @@ def any(
     return reduce(np.logical_or, a, axis, bool, out, keepdims, NoValue, where)
 
 
-@implements(np.all, through={Fold.ALL}, at=True)
+@implements(np.all, through={Fold.ALL}, at=True, small=np.ndarray.all)
 def all(
     a: ArrayLike,
     axis: Axes = None,

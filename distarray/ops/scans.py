@@ -198,7 +198,7 @@ def _in_order(ufunc: Ufunc, x: DistArray, axis: int, dtype: DTypeLike | None, ki
     return movement.moved(block, layout, x.layout, x.mesh)
 
 
-@implements(np.cumsum, through={Fold.SUM})
+@implements(np.cumsum, through={Fold.SUM}, small=np.ndarray.cumsum)
 def cumsum(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: DistArray | None = None
 ) -> Any:
@@ -222,7 +222,7 @@ def cumsum(
     return _cumulated(np.add, a, axis, dtype, out)
 
 
-@implements(np.cumprod)
+@implements(np.cumprod, small=np.ndarray.cumprod)
 def cumprod(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: DistArray | None = None
 ) -> Any:

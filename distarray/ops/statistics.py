@@ -49,7 +49,7 @@ __all__ = ["average", "mean", "std", "var", "variance"]
 _LONG = 1 << 22
 
 
-@implements(np.mean, through={Fold.SUM}, at=True, objects=Objects.GATHER)
+@implements(np.mean, through={Fold.SUM}, at=True, objects=Objects.GATHER, small=np.ndarray.mean)
 def mean(
     a: ArrayLike,
     axis: Axes = None,
@@ -201,13 +201,14 @@ def warn_if(count: DistArray | np.intp, limit: float, text: str) -> None:
         warnings.warn(text, RuntimeWarning, stacklevel=1)
 
 
-def divided(total: DistArray, count: DistArray | np.intp) -> DistArray:
-    """A sum divided by a count, in the sum's data type and memory; a pending sum stays pending."""
-    if isinstance(count, DistArray):
+def divided(total: DistArray, count: DistArray | Array | np.intp) -> DistArray:
+    """A sum divided by a count, in the sum's data type and memory.
+
+    A pending sum stays pending, unless it is divided by zero: a share of nothing would be NaN.
+    """
+    if isinstance(count, DistArray) or (not count.ndim and not count):
         total = total.plain()
-        divisor: Any = to_layout(count, total.layout).block
-    else:
-        divisor = count
+    divisor: Any = to_layout(count, total.layout).block if isinstance(count, DistArray) else count
     block: Any = total.block
     if isinstance(block, np.generic):
         quotient: Any = block.dtype.type(block / divisor)

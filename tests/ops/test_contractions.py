@@ -325,3 +325,29 @@ def test_products_of_numbers_into_out(world, ranks, name, char):
     for found, is_number, is_out in world.run(ranks, program):
         assert found == expected
         assert (is_number, is_out) == (isinstance(answer, np.generic), same)
+
+
+@given(data=st.data())
+def test_a_diagonal_of_a_turned_matrix_is_written_or_refuses(world, data):
+    ranks, mesh_shape = ready(data.draw, world)
+    extent = data.draw(st.sampled_from([1, 2, 5, 7]))
+    turned = data.draw(st.sampled_from([(), (0,), (1,), (0, 1)]))
+    placed = [data.draw(st.sampled_from([Shard(0), Shard(1)])) for _ in mesh_shape]
+    values = np.arange(1.0 * extent**2).reshape(extent, extent)
+    expected = values.copy()
+    np.einsum("ii->i", np.flip(expected, turned))[...] = -1
+
+    def program(group):
+        x = distribute(values.copy(), DeviceMesh(group, mesh_shape), placed, src=None)
+        diagonal = np.einsum("ii->i", np.flip(x, turned))
+        found = diagonal.full()
+        try:
+            diagonal[...] = -1
+        except ValueError:
+            return found, None
+        return found, x.full()
+
+    for found, written in world.run(ranks, program):
+        np.testing.assert_array_equal(found, np.flip(values, turned).diagonal())
+        if written is not None:
+            np.testing.assert_array_equal(written, expected)

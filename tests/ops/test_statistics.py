@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distarray
-from distarray import DeviceMesh, Shard
+from distarray import DeviceMesh, Shard, distribute
+from distarray.config import config
 from distarray.engines import tiles
 from distarray.ops import statistics
 from distarray.testing import array_values, assert_matches, mesh_shapes, recipes, shapes
@@ -80,3 +81,16 @@ def test_average(world, data):
                 assert_matches(call(x, w), expected, exact=False, rtol=1e-5)
 
     world.run(ranks, program)
+
+
+@pytest.mark.filterwarnings("ignore:Degrees of freedom", "ignore:divide by zero", "ignore:invalid")
+def test_a_pending_variance_divided_by_nothing(world, ranks):
+    values = np.array([4.0])
+
+    def program(group):
+        with config.override(replicate_below=0):
+            x = distribute(values, DeviceMesh(group), [Shard(0)], src=None)
+            return np.var(x[None], axis=1, ddof=1, mean=0.5).full()
+
+    for found in world.run(ranks, program):
+        np.testing.assert_array_equal(found, [np.inf])

@@ -68,6 +68,10 @@ CALLS = {
     "std in integers": lambda lay: np.std(lay(np.ones((3, 2))), axis=0, dtype="i1"),
     "nanmedian of nothing over no axes": lambda lay: np.nanmedian(lay(np.ones((0, 3))), axis=()),
     "fftshift of 0-d": lambda lay: np.fft.fftshift(lay(np.ones(1)).reshape(())),
+    "the diagonal of a turned matrix": lambda lay: after(
+        lay(np.arange(25.0).reshape(5, 5)),
+        lambda x: put(slice(None), -1)(np.einsum("ii->i", np.rot90(x, 2))),
+    ),
     "a number copied where a number is true": lambda lay: after(
         lay(np.array(3.0)), lambda x: np.copyto(x, lay(np.ones(1)), where=x > 0)
     ),

@@ -34,6 +34,9 @@ __all__ = ["dot", "inner", "kron", "outer", "tensordot", "vdot"]
 Pairs = tuple[tuple[int, int], ...]
 #: Types of elements that NumPy multiplies by BLAS.
 _OF_BLAS = "fdFD"
+_PLANE = (1, 2)
+#: Elements of a product that is small whatever its type.
+_MOST = 1 << 14
 
 
 def _paired(
@@ -81,7 +84,16 @@ def _are_not_vectors(a: ArrayLike, b: ArrayLike, out: Out = None) -> bool:
     return any(getattr(x, "ndim", 0) != 1 or x.dtype.kind not in "fc" for x in operands)
 
 
-@implements(np.dot, alone=Alone(unless=_are_not_vectors))
+def _small(a: Any, b: Any, out: Any = None) -> Any:
+    """NumPy's own product of vectors and matrices, unless it may be larger than they are."""
+    if out is not None or type(a) is not np.ndarray or type(b) is not np.ndarray:
+        return NotImplemented
+    if a.ndim not in _PLANE or b.ndim not in _PLANE or a.size * b.size > _MOST * a.shape[-1] ** 2:
+        return NotImplemented
+    return np.dot(a, b)
+
+
+@implements(np.dot, alone=Alone(unless=_are_not_vectors), small=_small)
 def dot(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
     """As :func:`numpy.dot`: sum over the last dimension of `a` and the last but one of `b`.
 
@@ -171,7 +183,7 @@ def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
     return _paired(x, y, tuple([(d, d) for d in range(x.ndim)]), dtype)
 
 
-@implements(np.outer)
+@implements(np.outer, small=False)
 def outer(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
     """As :func:`numpy.outer`; cut as `a` is, or as `b` is."""
     (x, y), _ = read(a, b, out=out)
@@ -185,7 +197,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
     return deliver(result, out)
 
 
-@implements(np.linalg.outer)
+@implements(np.linalg.outer, small=False)
 def _linalg_outer(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     (x, y), _ = read(x1, x2)
     if x.ndim != 1 or y.ndim != 1:
@@ -196,7 +208,7 @@ def _linalg_outer(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     return outer(x, y)
 
 
-@implements(np.tensordot)
+@implements(np.tensordot, small=False)
 def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2) -> Any:
     """As :func:`numpy.tensordot`: sum over pairs of dimensions."""
     (x, y), _ = read(a, b)
@@ -223,12 +235,12 @@ def _pairs(a: DistArray, b: DistArray, axes: int | Sequence[Any]) -> Pairs:
     return tuple([(d % a.ndim, e % b.ndim) for d, e in zip(left, right, strict=True)])
 
 
-@implements(np.linalg.tensordot)
+@implements(np.linalg.tensordot, small=False)
 def _linalg_tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | Sequence[Any] = 2) -> Any:
     return tensordot(x1, x2, axes=axes)
 
 
-@implements(np.kron)
+@implements(np.kron, small=False)
 def kron(a: ArrayLike, b: ArrayLike) -> Any:
     """As :func:`numpy.kron`: each element of `a` times the whole of `b`.
 

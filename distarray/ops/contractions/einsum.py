@@ -23,7 +23,7 @@ __all__ = ["einsum", "einsum_path"]
 _Path: TypeAlias = bool | str | Sequence[Any]
 
 
-@implements(np.einsum, at=True)
+@implements(np.einsum, at=True, small=False)
 def einsum(
     *operands: ArrayLike,
     out: Out = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from operator import index
 from typing import Any
 
@@ -13,6 +12,7 @@ from distarray.array.one_rank import Alone
 from distarray.engines.contracting.operands import read
 from distarray.layout import Cut
 from distarray.ops.indexing.diagonals import diagonal_axes
+from distarray.ops.shape import flipped
 from distarray.typing import ArrayLike, DTypeLike, Out
 
 __all__ = ["merged", "trace"]
@@ -22,12 +22,13 @@ def merged(x: DistArray, first: int, second: int) -> DistArray:
     """The diagonal of two dimensions of equal extent, in the place of the first.
 
     Each rank keeps its elements of the diagonal, as a view of its block; nothing moves unless both
-    dimensions are cut and one of them in reverse.
+    dimensions are cut and one of them in reverse. What has moved is a copy, which is read-only:
+    what is written to it would not reach the array.
     """
     cuts = x.layout.cuts
-    if cuts[first].mesh_dims and cuts[second].mesh_dims and min(_steps(cuts, first, second)) < 0:
-        x = to_layout(x, x.layout.without_cut([second]))
-        cuts = x.layout.cuts
+    steps = [cuts[dim].step for dim in (first, second) if cuts[dim].parts > 1]
+    if len(steps) == 2 and min(steps) < 0:
+        return _merged_in_reverse(x, first, second, max(steps) < 0)
     section = x.layout.section(x.mesh.coords)
     start = max(section[first][0], section[second][0])
     stop = max(start, min(section[first][1], section[second][1]))
@@ -50,15 +51,22 @@ def merged(x: DistArray, first: int, second: int) -> DistArray:
     return wrap(diagonal.transpose(order), layout, x.mesh)
 
 
-def _steps(cuts: Sequence[Cut], *dims: int) -> list[int]:
-    return [cuts[dim].step for dim in dims]
+def _merged_in_reverse(x: DistArray, first: int, second: int, both: bool) -> DistArray:
+    """As :func:`merged`, where one of the dimensions is cut in reverse, or both are."""
+    if both:
+        diagonal = merged(flipped(x, [first, second]), first, second)
+        return flipped(diagonal, [first - (second < first)])
+    copy = merged(to_layout(x, x.layout.without_cut([second])), first, second)
+    if isinstance(copy.block, np.ndarray):
+        copy.block.flags.writeable = False
+    return copy
 
 
 def _common(a: Cut, b: Cut) -> Cut:
     """The blocks in which the blocks of two cuts meet."""
-    if not b.mesh_dims:
+    if b.parts == 1:
         return a
-    if not a.mesh_dims:
+    if a.parts == 1:
         return b
     counts = []
     for i in range(a.parts):

@@ -98,7 +98,7 @@ def _geometry(
     return (down, right), length, layout.with_cuts([*rest, cut])
 
 
-@implements(np.diag, at=True, computes=False, alone=Alone())
+@implements(np.diag, at=True, computes=False, alone=Alone(), small=False)
 def diag(v: ArrayLike, k: int = 0) -> DistArray:
     """The diagonal of a matrix, or the matrix with a given diagonal.
 
@@ -142,7 +142,7 @@ def diag(v: ArrayLike, k: int = 0) -> DistArray:
     return wrap(block, layout, mesh)
 
 
-@implements(np.diagflat, computes=False, alone=Alone())
+@implements(np.diagflat, computes=False, alone=Alone(), small=False)
 def diagflat(v: ArrayLike, k: int = 0) -> DistArray:
     """The matrix with the elements of an array, in C order, on a diagonal; as :func:`numpy.diag`.
 

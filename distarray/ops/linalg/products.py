@@ -17,7 +17,7 @@ from distarray.typing import Array, ArrayLike, Out
 __all__ = ["cross", "multi_dot"]
 
 
-@implements(np.linalg.multi_dot)
+@implements(np.linalg.multi_dot, small=False)
 def multi_dot(arrays: Sequence[ArrayLike], *, out: Out = None) -> Any:
     """As :func:`numpy.linalg.multi_dot`: the product of several matrices in the cheapest order.
 

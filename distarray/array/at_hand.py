@@ -1,0 +1,152 @@
+"""NumPy's own functions, called at once on small arrays that every rank has whole.
+
+What they do there is the same on every rank and sends nothing. So where all operands are small and
+replicated, NumPy computes with the blocks, and the other rungs of the
+:mod:`ladder <distarray.array.ladder>` are left out: a loop over small arrays then takes little more
+than NumPy's time.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.array.base import Base, sequence_like
+from distarray.comm import DeviceMesh
+from distarray.config import in_force
+from distarray.layout import Layout
+from distarray.typing import Shape
+
+__all__ = ["ELEMENTS", "PLAIN", "answer", "answer_to_ufunc"]
+
+_new = object.__new__
+_replicated = Layout.replicated
+_CODES = np.typecodes["All"]
+#: Elements that NumPy hands out as its scalars; not float16, whose sorts have a fault.
+ELEMENTS = frozenset(_CODES) - set("eVO")
+#: Types of arguments that NumPy gets as they are.
+PLAIN = frozenset(
+    {type(None), bool, int, float, complex, str, type, slice, np.ndarray}
+    | {np.dtype(code).type for code in _CODES if code not in "VO"}
+    | {type(np.dtype(code)) for code in _CODES}
+)
+_SEQUENCES = frozenset({tuple, list})
+#: Parameters that NumPy's functions do not have.
+_OURS = frozenset({"mesh", "placements", "device", "like"})
+_METHOD = type(np.ndarray.sum)
+#: Elements of a result that is small whatever its type.
+_MOST = 1 << 14
+_PLANE = (1, 2)
+
+
+def answer(act: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What NumPy gives for small whole operands; NotImplemented if there are others.
+
+    Parameters
+    ----------
+    act : callable
+        A function of NumPy's, or a ufunc.
+    args, kwargs
+        The arguments, with distributed arrays among them.
+    """
+    settings = in_force()
+    limit = settings.replicate_below
+    models: list[Any] = []
+    given = _bare(args, models, limit)
+    if given is None or settings.reproducible:
+        return NotImplemented
+    if kwargs:
+        if not _OURS.isdisjoint(kwargs):
+            return NotImplemented
+        values = _bare(kwargs.values(), models, limit)
+        if values is None:
+            return NotImplemented
+        kwargs = dict(zip(kwargs, values, strict=True))
+    if not models or (type(act) is _METHOD and type(given[0]) is not np.ndarray):
+        return NotImplemented
+    return _given_out(act(*given, **kwargs), models, limit)
+
+
+def _bare(values: Iterable[Any], models: list[Any], limit: int) -> list[Any] | None:
+    """Arguments with blocks in place of arrays, which are put into `models`.
+
+    None if an argument is not at hand.
+    """
+    given = []
+    for value in values:
+        kind = type(value)
+        if kind in PLAIN:
+            given.append(value)
+        elif isinstance(value, Base):
+            block = value.block
+            fits = value.layout.is_replicated and type(block) is np.ndarray
+            if not fits or block.nbytes >= limit or block.dtype.char not in ELEMENTS:
+                return None
+            if not _is_here(value.mesh, models):
+                return None
+            models.append(value)
+            given.append(block)
+        elif kind in _SEQUENCES:
+            items = _bare(value, models, limit)
+            if items is None:
+                return None
+            given.append(kind(items))
+        else:
+            return None
+    return given
+
+
+def _is_here(mesh: DeviceMesh, models: list[Any]) -> bool:
+    """Whether this rank computes with an operand on a mesh, beside the ones before."""
+    if models:
+        return mesh is models[0].mesh
+    return mesh.coords is not None and mesh.device_type == "cpu"
+
+
+def _given_out(found: Any, models: list[Any], limit: int) -> Any:
+    """What NumPy gave, as distributed arrays; NotImplemented if it is too large to stay whole."""
+    if type(found) is np.ndarray:
+        for x in models:
+            if x.block is found:
+                return x
+        if found.nbytes >= limit:
+            return NotImplemented
+        model = models[0]
+        layout, shape = model.layout, found.shape
+        result = _new(type(model))
+        result.block = found
+        result.layout = layout if layout.shape == shape else _replicated(shape, layout.mesh_shape)
+        result.mesh = model.mesh
+        return result
+    if isinstance(found, (tuple, list)):
+        items = [_given_out(item, models, limit) for item in found]
+        large = any(item is NotImplemented for item in items)
+        return NotImplemented if large else sequence_like(found, items)
+    return found
+
+
+# -- ufuncs --------------------------------------------------------------------------------------
+
+
+def answer_to_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
+    """As :func:`answer`, for a ufunc whose result is not much larger than its operands."""
+    if len(inputs) == 2:
+        first, second = inputs
+        if isinstance(first, Base) and isinstance(second, Base):
+            grows = _grows if ufunc.signature is None else _multiplies
+            if grows(first.layout.shape, second.layout.shape):
+                return NotImplemented
+    return answer(ufunc, inputs, {})
+
+
+def _grows(a: Shape, b: Shape) -> bool:
+    """Whether shapes broadcast to one that may be much larger than both."""
+    if a == b or a[len(a) - len(b) :] == b or b[len(b) - len(a) :] == a:
+        return False
+    return prod(a) * prod(b) > _MOST
+
+
+def _multiplies(a: Shape, b: Shape) -> bool:
+    """Whether operands are no vectors and matrices, or their product may be large."""
+    return len(a) not in _PLANE or len(b) not in _PLANE or a[0] * b[-1] > _MOST
