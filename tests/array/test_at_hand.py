@@ -1,0 +1,127 @@
+"""Small arrays that every rank has whole: NumPy computes at once, and nothing is sent."""
+
+import numpy as np
+import pytest
+
+import distarray.ops  # noqa: F401
+from distarray import trace
+from distarray.array import DistArray, distribute
+from distarray.array.registry import FUNCTIONS
+from distarray.comm import DeviceMesh
+from distarray.config import config
+from distarray.layout import Replicate, Shard
+from distarray.testing import assert_matches
+
+LINE, PLANE = np.array([3.0, -1.0, 2.5, 0.5]), np.arange(12.0).reshape(3, 4)
+#: Calls of a function that lays an array out, or leaves it NumPy's.
+CALLS = {
+    "a function": lambda lay: np.cumsum(lay(PLANE), axis=1),
+    "a method": lambda lay: lay(PLANE).mean(axis=0),
+    "a number": lambda lay: lay(PLANE).sum(),
+    "a truth value": lambda lay: np.any(lay(LINE) > 2),
+    "several results": lambda lay: np.nonzero(lay(LINE) > 0),
+    "named results": lambda lay: np.linalg.eigh(lay(PLANE[:, :3] + PLANE[:, :3].T)),
+    "a list of arrays": lambda lay: np.concatenate([lay(LINE), lay(PLANE[0])]),
+    "a list of results": lambda lay: np.array_split(lay(LINE), 3),
+    "a keyword": lambda lay: np.clip(lay(LINE), a_min=lay(PLANE[0]), a_max=2.0),
+    "first by name": lambda lay: np.sum(a=lay(LINE)),
+    "an array of NumPy's first": lambda lay: np.dot(PLANE, lay(LINE)),
+    "a ufunc": lambda lay: np.hypot(lay(LINE), lay(PLANE)),
+    "a ufunc of two results": lambda lay: np.divmod(lay(PLANE), 2.5),
+    "a product": lambda lay: lay(PLANE) @ lay(LINE),
+    "numbers": lambda lay: lay(LINE) @ lay(LINE),
+    "broadcast": lambda lay: np.subtract(lay(LINE)[:, None], lay(LINE)),
+    "texts": lambda lay: np.strings.upper(lay(np.array(["a", "bc"]))),
+    "dates": lambda lay: np.diff(lay(np.array(["2020-01-01", "2020-03-01"], "M8[D]"))),
+    "an error": lambda lay: np.concatenate([lay(LINE), lay(PLANE)]),
+    "an error of a product": lambda lay: lay(PLANE) @ lay(PLANE),
+    "a copy": lambda lay: lay(PLANE).copy(),
+    "of the same form": lambda lay: np.zeros_like(lay(PLANE), dtype=int),
+}
+
+
+def outcome(call):
+    """What a call gives, or the type and text of its exception."""
+    try:
+        return call()
+    except Exception as error:
+        return type(error), str(error)
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call(world, ranks, name):
+    expected = outcome(lambda: CALLS[name](lambda values: values.copy()))
+
+    def program(group):
+        mesh = DeviceMesh(group)
+        with trace() as messages:
+            found = outcome(lambda: CALLS[name](lambda v: distribute(v, mesh, src=None)))
+        assert not messages.events
+        if isinstance(found, tuple) and isinstance(found[0], type):
+            assert found == expected
+            return
+        parts = found if isinstance(found, (tuple, list)) else [found]
+        wanted = expected if isinstance(expected, (tuple, list)) else [expected]
+        assert type(found) is type(expected) or not isinstance(expected, (tuple, list, np.generic))
+        for part, whole in zip(parts, wanted, strict=True):
+            assert_matches(part, whole, rtol=0, atol=0)
+            assert not isinstance(part, DistArray) or part.layout.is_replicated
+
+    world.run(ranks, program)
+
+
+@pytest.mark.host
+def test_views_out_and_in_place(world, ranks):
+    def program(group):
+        x = distribute(PLANE.copy(), DeviceMesh(group), src=None)
+        np.transpose(x)[1] = 7.0
+        np.ravel(x)[-1] = 9.0
+        out = np.zeros_like(x[0])
+        returned = np.sum(x, axis=0, out=out)
+        np.copyto(x[0], out)
+        np.put(x, [4], -1.0)
+        return x.full(), returned is out
+
+    expected = PLANE.copy()
+    expected[:, 1], expected[-1, -1] = 7.0, 9.0
+    expected[0] = expected.sum(axis=0)
+    expected[1, 0] = -1.0
+    for found, same in world.run(ranks, program):
+        np.testing.assert_array_equal(found, expected)
+        assert same
+
+
+@pytest.mark.host
+def test_what_is_larger_is_placed_as_ever(world, ranks):
+    def program(group):
+        mesh = DeviceMesh(group)
+        with config.override(replicate_below=200):
+            x = distribute(np.arange(20.0), mesh, src=None)
+            assert x.layout.is_replicated
+            joined = np.concatenate([x, x])
+            cut = distribute(np.arange(40.0), mesh, [Shard(0)], src=None)
+            return joined.layout.placements, (joined + cut).full()
+
+    for placements, found in world.run(ranks, program):
+        assert placements == (Shard(0),) or ranks == 1
+        np.testing.assert_array_equal(found, np.tile(np.arange(20.0), 2) + np.arange(40.0))
+
+
+@pytest.mark.host
+def test_a_rank_outside_of_the_mesh(world, ranks):
+    def program(group):
+        mesh = DeviceMesh(group, ranks=range(max(1, group.size - 1)))
+        x = distribute(LINE, mesh, [Replicate()], src=None)
+        found = np.cumsum(x) @ x
+        return None if mesh.coords is None else float(found)
+
+    for found in world.run(ranks, program):
+        assert found in (None, np.cumsum(LINE) @ LINE)
+
+
+def test_a_row_can_decline():
+    """Their results may be far larger than their operands, or go to one place for all ranks."""
+    declining = [np.outer, np.kron, np.tile, np.repeat, np.einsum, np.save, np.savetxt, np.cov]
+    assert [FUNCTIONS[f].small for f in declining] == [None] * len(declining)
+    assert FUNCTIONS[np.sum].small is np.ndarray.sum
