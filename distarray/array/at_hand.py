@@ -27,7 +27,7 @@ _CODES = np.typecodes["All"]
 ELEMENTS = frozenset(_CODES) - set("eVO")
 #: Types of arguments that NumPy gets as they are.
 PLAIN = frozenset(
-    {type(None), bool, int, float, complex, str, type, slice, np.ndarray}
+    {type(None), bool, int, float, complex, str, type, slice, type(Ellipsis), np.ndarray}
     | {np.dtype(code).type for code in _CODES if code not in "VO"}
     | {type(np.dtype(code)) for code in _CODES}
 )

@@ -14,7 +14,7 @@ from distarray.array.base import is_subclass
 from distarray.array.divergence import verify
 from distarray.array.handing import ordinary
 from distarray.array.items import Items
-from distarray.array.ladder import at_once, call, call_ufunc
+from distarray.array.ladder import at_once, call, call_ufunc, ufunc_at_once
 from distarray.array.methods import Methods
 from distarray.array.operators import Operators, answer_to
 from distarray.array.registry import FUNCTIONS
@@ -238,7 +238,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: Any
     ) -> Any:
         if method == "__call__" and not kwargs:
-            found = at_once(ufunc, inputs)
+            found = ufunc_at_once(ufunc, inputs)
             if found is not NotImplemented:
                 return found
             answer = answer_to(ufunc, inputs)
@@ -258,6 +258,9 @@ class DistArray(Scalars, Items, Operators, Methods):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
+        found = at_once(func, args, kwargs)  # no type but ours and NumPy's passes
+        if found is not NotImplemented:
+            return found
         for kind in types:
             if not issubclass(kind, _KNOWN) and not hasattr(kind, "__cuda_array_interface__"):
                 return NotImplemented

@@ -16,7 +16,7 @@ from distarray.array.base import Base
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import error_state
 from distarray.array.keys import basic_entries, directed, names_element
-from distarray.array.ladder import call, is_free, usual, watched
+from distarray.array.ladder import at_once, call, is_free, usual, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
 from distarray.comm import DeviceMesh
@@ -69,6 +69,10 @@ class Items(Base):
                     return part
                 if part.dtype.kind not in _SPECIAL:
                     return self._of_block(part, whole_view(layout, kinds, part.shape))
+            else:
+                found = at_once(operator.getitem, (self, key), {})
+                if found is not NotImplemented:
+                    return found
         return self._read(key)
 
     def _of_block(self, part: Array, layout: Layout) -> Self:
@@ -123,6 +127,8 @@ class Items(Base):
                 if given is not None:
                     block[key] = given
                     return
+            elif at_once(operator.setitem, (self, key, value), {}) is None:
+                return
         act = self._set_scalar if isinstance(block, np.generic) else self._set
         watched(operator.setitem, (self, key, value), {}, act, (key, value))
 

@@ -36,7 +36,16 @@ from distarray.config import config, on_check
 from distarray.layout import Layout
 from distarray.typing import ArrayLike
 
-__all__ = ["at_once", "call", "call_ufunc", "is_free", "on_objects", "usual", "watched"]
+__all__ = [
+    "at_once",
+    "call",
+    "call_ufunc",
+    "is_free",
+    "on_objects",
+    "ufunc_at_once",
+    "usual",
+    "watched",
+]
 
 #: Types of arguments that are what they are.
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, type})
@@ -61,12 +70,11 @@ on_check(_look_closer)
 
 def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call what stands behind a NumPy function, or the fallback."""
+    result = at_once(function, args, kwargs)
+    if result is not NotImplemented:
+        return result
     row = FUNCTIONS.get(function)
     if error_state() is usual[0]:
-        if row is not None and row.small is not None and args:
-            result = at_hand.answer(row.small, args, kwargs)
-            if result is not NotImplemented:
-                return result
         result = _climb(function, row, args, kwargs)
     elif row is None or row.computes:
         result = watched(function, args, kwargs, _climb, (function, row, args, kwargs))
@@ -91,8 +99,16 @@ def call_ufunc(
     return _handed_out(result, inputs, kwargs)
 
 
-def at_once(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
-    """The result of a ufunc of small arrays that every rank has whole; else NotImplemented."""
+def at_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a call with small arrays that every rank has whole; else NotImplemented."""
+    row = FUNCTIONS.get(function)
+    if row is not None and row.small is not None and args and error_state() is usual[0]:
+        return at_hand.answer(row.small, args, kwargs)
+    return NotImplemented
+
+
+def ufunc_at_once(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
+    """As :func:`at_once`, for the call of a ufunc."""
     if error_state() is usual[0]:
         return at_hand.answer_to_ufunc(ufunc, inputs)
     return NotImplemented

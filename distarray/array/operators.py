@@ -15,7 +15,7 @@ import numpy as np
 
 from distarray.array.base import Base, is_subclass
 from distarray.array.floaterrors import error_state
-from distarray.array.ladder import at_once, call, is_free, usual, watched
+from distarray.array.ladder import call, is_free, ufunc_at_once, usual, watched
 from distarray.array.registry import is_overridden
 from distarray.array.temporaries import LARGE, compute
 from distarray.typing import ArrayLike, Binary, Unary
@@ -162,7 +162,7 @@ def _in_place(ufunc: np.ufunc) -> Binary:
         layout, block = self.layout, self.block
         if isinstance(block, np.generic):  # a scalar, as NumPy's: not changed but replaced
             return ufunc(self, other)
-        if is_free(ufunc, layout):
+        if not layout.partials and (error_state() is usual[0] or is_free(ufunc, layout)):
             kind = type(other)
             if kind in _SCALARS:
                 ufunc(block, other, out=block)
@@ -307,7 +307,7 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
 
     def __matmul__(self, other: ArrayLike) -> Self:
         if isinstance(other, Base):
-            found = at_once(_matmul, (self, other))
+            found = ufunc_at_once(_matmul, (self, other))
             if found is not NotImplemented:
                 return found
         return NotImplemented if _yields(other) else _matmul(self, other)

@@ -54,6 +54,7 @@ def _reads_faster(x: DistArray, key: Key) -> bool:
 
 @implements(
     operator.getitem,
+    small=operator.getitem,
     at=True,
     computes=False,
     objects=Objects.ENGINE,
@@ -122,6 +123,7 @@ def _set_at_once(block: Array, key: Key, value: ArrayLike) -> None:
 
 @implements(
     operator.setitem,
+    small=_set_at_once,
     at=True,
     objects=Objects.ENGINE,
     alone=Alone(unless=_is_whole_mask, function=_set_at_once),
