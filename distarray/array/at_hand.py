@@ -18,7 +18,7 @@ from distarray.config import in_force
 from distarray.layout import Layout
 from distarray.typing import Shape
 
-__all__ = ["ELEMENTS", "PLAIN", "answer", "answer_to_ufunc"]
+__all__ = ["ELEMENTS", "OURS", "PLAIN", "answer", "answer_to_ufunc"]
 
 _new = object.__new__
 _replicated = Layout.replicated
@@ -32,8 +32,8 @@ PLAIN = frozenset(
     | {type(np.dtype(code)) for code in _CODES}
 )
 _SEQUENCES = frozenset({tuple, list})
-#: Parameters that NumPy's functions do not have.
-_OURS = frozenset({"mesh", "placements", "device", "like"})
+#: Parameters that NumPy's functions do not have, or not in every version of NumPy.
+OURS = frozenset({"mesh", "placements", "device", "like", "ndmax"})
 _METHOD = type(np.ndarray.sum)
 #: Elements of a result that is small whatever its type.
 _MOST = 1 << 14
@@ -57,7 +57,7 @@ def answer(act: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, An
     if given is None or settings.reproducible:
         return NotImplemented
     if kwargs:
-        if not _OURS.isdisjoint(kwargs):
+        if not OURS.isdisjoint(kwargs):
             return NotImplemented
         values = _bare(kwargs.values(), models, limit)
         if values is None:

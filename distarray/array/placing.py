@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from distarray.array.at_hand import ELEMENTS, PLAIN
+from distarray.array.at_hand import ELEMENTS, OURS, PLAIN
 from distarray.array.core import DistArray, wrap
 from distarray.array.creation import common_mesh, placed_layout
 from distarray.array.floaterrors import error_state
@@ -83,8 +83,8 @@ def creates(
 
         @wraps(function)
         def called(*args: Any, **kwargs: Any) -> Any:
-            if elements is not None and not kwargs and error_state() is usual[0]:
-                found = _made_small(numpy_function, elements, args)
+            if elements is not None and args and error_state() is usual[0]:
+                found = _made_small(numpy_function, elements, args, kwargs)
                 if found is not NotImplemented:
                     return found
             return call(numpy_function, *args, **kwargs)
@@ -101,18 +101,23 @@ def creates(
 
 
 def _made_small(
-    numpy_function: Callable[..., Any], elements: Callable[..., int], args: tuple[Any, ...]
+    numpy_function: Callable[..., Any],
+    elements: Callable[..., int],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     """What NumPy makes on every rank where it is small; NotImplemented where it may not be."""
     limit = in_force().replicate_below
-    if not args or not PLAIN.issuperset(map(type, args[1:])):
+    if not PLAIN.issuperset(map(type, args[1:])):
         return NotImplemented
-    if not 0 <= elements(*args) * _LARGEST < limit:
+    if kwargs and not (OURS.isdisjoint(kwargs) and PLAIN.issuperset(map(type, kwargs.values()))):
+        return NotImplemented
+    if not 0 <= elements(*args, **kwargs) * _LARGEST < limit:
         return NotImplemented
     mesh = default_mesh()
     if mesh.coords is None or mesh.device_type != "cpu":
         return NotImplemented
-    block = numpy_function(*args)
+    block = numpy_function(*args, **kwargs)
     if type(block) is not np.ndarray or block.nbytes >= limit or block.dtype.char not in ELEMENTS:
         return NotImplemented
     return wrap(block, Layout.replicated(block.shape, mesh.shape), mesh)

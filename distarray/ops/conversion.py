@@ -38,8 +38,23 @@ __all__ = [
 #: How many dimensions NumPy allows.
 MOST_DIMENSIONS = 64
 
+_LISTS = frozenset({list, tuple})
+_NUMBERS = frozenset({int, float, complex, bool, np.float64, np.int64, np.bool_})
 
-@creates(np.array, at=True, lists=True)
+
+def _of_list(values: Any, *_: object, **__: object) -> int:
+    """The number of elements of a list of numbers, or of lists of them; -1 of anything else."""
+    if type(values) not in _LISTS:
+        return -1
+    kinds = set(map(type, values))
+    if kinds <= _NUMBERS:
+        return len(values)
+    if kinds <= _LISTS and all(_NUMBERS.issuperset(map(type, row)) for row in values):
+        return sum(map(len, values))
+    return -1
+
+
+@creates(np.array, at=True, lists=True, elements=_of_list)
 def array(
     object: ArrayLike,
     dtype: DTypeLike = None,
@@ -155,7 +170,7 @@ def _part(values: Array, layout: Layout, mesh: DeviceMesh, order: Order, copied:
     return wrap(block.copy(order) if copied else block, layout, mesh)
 
 
-@creates(np.asarray, at=True, lists=True)
+@creates(np.asarray, at=True, lists=True, elements=_of_list)
 def asarray(
     a: ArrayLike,
     dtype: DTypeLike = None,

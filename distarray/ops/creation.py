@@ -49,7 +49,7 @@ _INT = frozenset({int})
 _SIDES = (int, type(None))
 
 
-def _of_shape(shape: Any, *_: object) -> int:
+def _of_shape(shape: Any, *_: object, **__: object) -> int:
     """The number of elements of an array of a shape; -1 where it is no int and no tuple of them."""
     if type(shape) is int:
         return shape
@@ -58,9 +58,9 @@ def _of_shape(shape: Any, *_: object) -> int:
     return -1
 
 
-def _of_square(n: Any, m: Any = None, *_: object) -> int:
+def _of_square(N: Any, M: Any = None, *_: object, **__: object) -> int:
     """The number of elements of a matrix, given its sides as ints; else -1."""
-    return n * (n if m is None else m) if type(n) is int and type(m) in _SIDES else -1
+    return N * (N if M is None else M) if type(N) is int and type(M) in _SIDES else -1
 
 
 @creates(np.empty, computes=False, elements=_of_shape)

@@ -29,9 +29,9 @@ _COUNTABLE = 1 << 62
 # -- arange --------------------------------------------------------------------------------------
 
 
-def _of_range(*limits: Any) -> int:
+def _of_range(*limits: Any, **named: object) -> int:
     """The most elements that a range of plain numbers has; -1 of anything else."""
-    if not _NUMBERS.issuperset(map(type, limits)) or len(limits) > 3:
+    if not _NUMBERS.issuperset(map(type, limits)) or len(limits) > 3 or named.keys() - {"dtype"}:
         return -1
     start, stop = limits[:2] if len(limits) > 1 else (0, limits[0])
     step = limits[2] if len(limits) > 2 else 1
@@ -173,7 +173,7 @@ def positions(low: int, high: int, dtype: DTypeLike) -> Any:
 # -- linspace, logspace, geomspace ---------------------------------------------------------------
 
 
-def _of_samples(start: Any, stop: Any = None, num: Any = 50, *_: object) -> int:
+def _of_samples(start: Any, stop: Any = None, num: Any = 50, *_: object, **__: object) -> int:
     """The number of samples between plain numbers; -1 of anything else."""
     plain_numbers = type(start) in _NUMBERS and type(stop) in _NUMBERS and type(num) is int
     return num if plain_numbers else -1
