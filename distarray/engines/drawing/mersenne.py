@@ -68,7 +68,8 @@ def _raw(words: Array) -> Array:
     mixed = words
     for _ in range(4):
         mixed = words ^ mixed << 7 & 0x9D2C5680
-    return mixed ^ mixed >> 11 ^ mixed >> 22
+    raw: Array = mixed ^ mixed >> 11 ^ mixed >> 22
+    return raw
 
 
 def _later(line: Array, power: int) -> Array:

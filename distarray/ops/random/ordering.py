@@ -16,7 +16,7 @@ from distarray.engines.drawing.methods import GENERATOR, LEGACY, Row, Way
 from distarray.engines.drawing.parameters import on_host
 from distarray.engines.drawing.sampling import Place, layout_for, mesh_for, sample, verify_place
 from distarray.engines.drawing.swaps import check_limit, own_part, permuted_lanes, reordered
-from distarray.ops.random.sampling import Drawing
+from distarray.ops.random.sampling import Drawing, is_small, replicated
 from distarray.typing import ArrayLike, Placements, ShapeLike
 
 __all__ = ["Ordering", "chosen", "permutation_of", "shuffle_in_place"]
@@ -25,6 +25,7 @@ __all__ = ["Ordering", "chosen", "permutation_of", "shuffle_in_place"]
 _WEIGHTED = Row(Way.FIXED, (0,), 2)
 #: Of a population so many times as large, NumPy chooses without an array of all.
 _RARE = 50
+_ANYWHERE = Place(None, None)
 
 
 class Ordering(Drawing):
@@ -119,6 +120,9 @@ def _permuted(
 
 def permutation_of(self: Drawing, x: Any, place: Place, *axis: int) -> Any:
     """A permutation by NumPy's swaps; see :meth:`Ordering.permutation`."""
+    if type(x) is int and place == _ANYWHERE and is_small(x):
+        check_limit("permutation", x)
+        return replicated(self, self._plain.permutation(x, *axis))
     mesh, source = mesh_for(place.mesh, self._mesh, [x]), self._plain
     verify_place(source, "permutation", mesh)
     x = plain(x)
@@ -163,6 +167,8 @@ def chosen(
     more: dict[str, Any],
 ) -> Any:
     """Elements of a population; see :meth:`Ordering.choice`."""
+    if type(a) is int and replace and p is None and place == _ANYWHERE and is_small(size):
+        return replicated(self, self._plain.choice(a, size, **more))
     mesh = mesh_for(place.mesh, self._mesh, [a, p])
     near = isinstance(a, DistArray) or isinstance(p, DistArray)
     if not near and (not replace or _is_few(size, a)):
