@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray
+from distarray.array.storage import is_contiguous
 from distarray.typing import Array, DTypeLike, Shape
 
 __all__ = ["drawn_into"]
@@ -18,6 +19,7 @@ def drawn_into(
     draw: Callable[[Array], object],
     make: Callable[[Shape], Any],
     near: bool,
+    by_memory: bool,
 ) -> Any:
     """Draw into an array, and return it.
 
@@ -35,22 +37,37 @@ def drawn_into(
         A distributed array of numbers of a shape.
     near : bool
         Whether a parameter is distributed.
+    by_memory : bool
+        Whether NumPy's method fills arrays in Fortran order, too, in the order of their memory.
     """
     if not isinstance(out, DistArray):
         if not near:
             return draw(out)
         _check(out, out, dtype, size)
+        if not out.flags.c_contiguous:
+            raise _unsuitable("C-contiguous")
         out[...] = make(out.shape).full()
         return out
     if out.layout.partials:
         out.settle()
     _check(out, out.block, dtype, size)
-    here = out.mesh.device_type == "cpu" and (out.layout.is_replicated or out.mesh.size() == 1)
-    if here and not near and out.mesh.coords is not None:
+    whole = out.mesh.device_type == "cpu" and (out.layout.is_replicated or out.mesh.size() == 1)
+    if whole and not near and out.mesh.coords is not None:
         draw(out.block)
-    else:
+    elif out.mesh.coords is None or is_contiguous(out, "C"):
         out[...] = make(out.shape)
+    elif by_memory and is_contiguous(out, "F"):
+        out[...] = make(out.shape[::-1]).T
+    else:
+        raise _unsuitable("contiguous" if by_memory else "C-contiguous")
     return out
+
+
+def _unsuitable(order: str) -> ValueError:
+    """NumPy's exception."""
+    return ValueError(
+        f"Supplied output array must be {order}, writable, aligned, and in machine byte-order."
+    )
 
 
 def _check(out: DistArray | Array, block: Array, dtype: DTypeLike, size: Shape | None) -> None:
@@ -59,10 +76,7 @@ def _check(out: DistArray | Array, block: Array, dtype: DTypeLike, size: Shape |
     kept = flags is not None and hasattr(block, "__setitem__")
     taken = kept and getattr(flags, "writeable", True) and block.dtype.isnative
     if not taken:
-        raise ValueError(
-            "Supplied output array must be contiguous, writable, aligned, and in machine "
-            "byte-order."
-        )
+        raise _unsuitable("contiguous")
     if out.dtype != np.dtype(dtype):
         raise TypeError(
             f"Supplied output array has the wrong type. Expected {np.dtype(dtype)}, got {out.dtype}"

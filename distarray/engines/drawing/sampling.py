@@ -136,6 +136,7 @@ def sample(
             lambda target: method(*values, size=size, out=target, **named),
             lambda shape: _sampled(source, name, row, shape, *rest),
             any(isinstance(value, DistArray) for value in values),
+            by_memory=not values,
         )
     shape = None if size is None else as_shape(size)
     return _sampled(source, name, row, shape, values, named, place._replace(mesh=mesh))

@@ -225,6 +225,31 @@ def test_outputs(world, ranks):
     world.run(ranks, program)
 
 
+@pytest.mark.parametrize("shape", [(70, 90), (2, 3000), (3000, 2), (1, 4000), (0, 5)])
+def test_outputs_in_other_orders(world, ranks, shape):
+    """Those in Fortran order are filled as they lie in memory; those with gaps are refused."""
+
+    def outputs(make):
+        x = make((2 * shape[0], shape[1]))
+        return make(shape, order="F"), make(shape[::-1]).T, x[::2], x[: shape[0]], x[:, :1]
+
+    def program(group):
+        ours, theirs = pair("PCG64")
+        for name, args in (("random", ()), ("standard_exponential", ()), ("standard_gamma", (2,))):
+            for out, plain in zip(outputs(dnp.empty), outputs(np.empty), strict=True):
+                try:
+                    getattr(theirs, name)(*args, out=plain)
+                except ValueError as error:
+                    with pytest.raises(ValueError, match=str(error)):
+                        getattr(ours, name)(*args, out=out)
+                else:
+                    getattr(ours, name)(*args, out=out)
+                    same_numbers(out, plain)
+                same_state(ours, theirs)
+
+    world.run(ranks, program)
+
+
 # -- programs ---------------------------------------------------------------------------------
 
 
