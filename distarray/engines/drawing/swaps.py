@@ -16,7 +16,7 @@ from distarray.errors import GatherLimitError
 from distarray.layout import Layout
 from distarray.typing import Array
 
-__all__ = ["check_limit", "own_part", "permuted_lanes", "reordered"]
+__all__ = ["check_limit", "is_at_hand", "own_part", "permuted_lanes", "reordered"]
 
 _INDEX = np.dtype(np.intp)
 
@@ -35,9 +35,16 @@ def check_limit(name: str, count: int) -> None:
 
 def own_part(whole: Array, layout: Layout, mesh: DeviceMesh) -> DistArray:
     """A distributed array of what every rank has drawn."""
-    key = tuple([slice(*part) for part in layout.section(mesh.coords)])
-    block = whole if layout.is_replicated and mesh.coords is not None else whole[key].copy()
+    if mesh.coords is not None and layout.is_whole:
+        block = whole
+    else:
+        block = whole[tuple([slice(*part) for part in layout.section(mesh.coords)])].copy()
     return wrap(block if mesh.device_type == "cpu" else mesh.asarray(block), layout, mesh)
+
+
+def is_at_hand(x: DistArray) -> bool:
+    """Whether this rank's memory has the whole array, so that NumPy itself can do its swaps."""
+    return x.layout.is_whole and x.mesh.device_type == "cpu" and x.mesh.coords is not None
 
 
 def reordered(x: DistArray, order: Array, axis: int) -> DistArray:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, as_distarray
+from distarray.array import DistArray, as_distarray, wrap
 from distarray.array.placing import as_shape, plain
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
@@ -15,7 +15,13 @@ from distarray.config import config
 from distarray.engines.drawing.methods import GENERATOR, LEGACY, Row, Way
 from distarray.engines.drawing.parameters import on_host
 from distarray.engines.drawing.sampling import Place, layout_for, mesh_for, sample, verify_place
-from distarray.engines.drawing.swaps import check_limit, own_part, permuted_lanes, reordered
+from distarray.engines.drawing.swaps import (
+    check_limit,
+    is_at_hand,
+    own_part,
+    permuted_lanes,
+    reordered,
+)
 from distarray.ops.random.sampling import Drawing, is_small, replicated
 from distarray.typing import ArrayLike, Placements, ShapeLike
 
@@ -107,9 +113,8 @@ def _permuted(
         raise TypeError("len() of unsized object")
     if placements is not None:
         x = x.redistribute(x.mesh, placements)
-    if x.layout.is_replicated and x.mesh.coords is not None:
-        whole = source.permuted(x.mesh.to_host(x.block), axis=axis)
-        result = own_part(whole, x.layout, x.mesh)
+    if is_at_hand(x):
+        result = wrap(source.permuted(x.block, axis=axis), x.layout, x.mesh)
     else:
         result = permuted_lanes(source, x, axis)
     if out is None:
@@ -136,6 +141,8 @@ def permutation_of(self: Drawing, x: Any, place: Place, *axis: int) -> Any:
     array = x.plain()
     if place.placements is not None:
         array = array.redistribute(mesh, place.placements)
+    if is_at_hand(array):
+        return wrap(source.permutation(array.block, *axis), array.layout, mesh)
     check_limit("permutation", array.shape[at])
     return reordered(array, source.permutation(array.shape[at]), at)
 
@@ -153,6 +160,9 @@ def shuffle_in_place(self: Drawing, x: Any, *axis: int) -> None:
     if x.layout.partials:
         x.settle()
     refuse_read_only(x.block, "array is read-only")
+    if is_at_hand(x):
+        source.shuffle(x.block, *axis)
+        return
     check_limit("shuffle", x.shape[at])
     x.assign(reordered(x.plain(), source.permutation(x.shape[at]), at))
 
