@@ -8,12 +8,13 @@ from zlib import crc32
 import numpy as np
 
 from distarray.comm import Group
+from distarray.comm.agree import agree
 from distarray.engines.drawing.methods import Row
 from distarray.engines.drawing.places import Source, State, Walker, copied, put, state_of
 from distarray.errors import DivergenceError
 from distarray.typing import Array, Shape
 
-__all__ = ["Job", "Share", "compare", "fingerprint", "same_places"]
+__all__ = ["Job", "Share", "compare", "fingerprint", "raise_alike", "same_places"]
 
 
 class Share(NamedTuple):
@@ -152,6 +153,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return [(name, _plain(item)) for name, item in sorted(value.items())]
     return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def raise_alike(group: Group | None, job: Job, error: Exception | None) -> None:
+    """Raise an error of NumPy's on all ranks of a group, if one has it; all go back then."""
+    try:
+        if job.varies and group is not None:
+            agree(group, error)
+        elif error is not None:
+            raise error
+    except Exception:
+        job.reset()
+        raise
 
 
 def same_places(group: Group, job: Job) -> None:

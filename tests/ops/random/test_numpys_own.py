@@ -186,7 +186,7 @@ def test_distributed_parameters(world, ranks):
             found = getattr(ours, name)(wide)
             same_numbers(found, getattr(theirs, name)(values[:5000].reshape(50, 100)))
         same_numbers(ours.normal(x, 2.0), theirs.normal(values, 2.0))
-        same_numbers(ours.multinomial(9, wide / 1e5), theirs.multinomial(9, whole_of(wide) / 1e5))
+        same_numbers(ours.multinomial(9, wide / 1e5), theirs.multinomial(9, wide.full() / 1e5))
         same_state(ours, theirs)
         for bad in (lambda r, v: r.poisson(-v), lambda r, v: r.normal(0.0, -v)):
             with pytest.raises(ValueError):
@@ -196,8 +196,27 @@ def test_distributed_parameters(world, ranks):
     world.run(ranks, program)
 
 
-def whole_of(x):
-    return x.full()
+def test_an_error_of_one_rank(world, ranks):
+    """All raise it, and all stand where they stood."""
+    values = np.ones(20_003)
+    values[-1] = -1
+
+    def program(group):
+        x = distarray.distribute(values, placements=[Shard(0)], src=None)
+        for scale in (x, values):
+            for kind in ("PCG64", "MT19937"):
+                ours, theirs = pair(kind)
+                for name, args in (
+                    ("normal", (0.0, scale)),
+                    ("exponential", (scale,)),
+                    ("poisson", (scale,)),
+                    ("triangular", (0.0, 0.5, scale)),
+                ):
+                    with pytest.raises(ValueError):
+                        getattr(ours, name)(*args)
+                    same_state(ours, theirs)
+
+    world.run(ranks, program)
 
 
 def test_outputs(world, ranks):
