@@ -1,15 +1,29 @@
-"""Drawing into a given array, which may be distributed in any way."""
+"""Where numbers go: into parts of what every rank has drawn, or into a given array."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray
+from distarray.array import DistArray, wrap
 from distarray.array.storage import is_contiguous
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout
 from distarray.typing import Array, DTypeLike, Shape
 
-__all__ = ["drawn_into"]
+__all__ = ["drawn_into", "of_whole"]
+
+
+def of_whole(drawn: Array, mesh: DeviceMesh, layout: Layout | None = None) -> DistArray:
+    """A distributed array of what every rank has drawn; replicated without a layout.
+
+    A rank outside of the mesh may bring an array of any values.
+    """
+    if layout is None:
+        layout = Layout.replicated(drawn.shape, mesh.shape)
+    if mesh.coords is None or not layout.is_whole:
+        drawn = drawn[tuple([slice(*part) for part in layout.section(mesh.coords)])].copy()
+    return wrap(drawn if mesh.device_type == "cpu" else mesh.asarray(drawn), layout, mesh)
 
 
 def drawn_into(

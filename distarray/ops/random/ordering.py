@@ -13,15 +13,10 @@ from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines.drawing.methods import GENERATOR, LEGACY, Row, Way
+from distarray.engines.drawing.outputs import of_whole
 from distarray.engines.drawing.parameters import on_host
 from distarray.engines.drawing.sampling import Place, layout_for, mesh_for, sample, verify_place
-from distarray.engines.drawing.swaps import (
-    check_limit,
-    is_at_hand,
-    own_part,
-    permuted_lanes,
-    reordered,
-)
+from distarray.engines.drawing.swaps import check_limit, is_at_hand, permuted_lanes, reordered
 from distarray.ops.random.sampling import Drawing, is_small, replicated
 from distarray.typing import ArrayLike, Placements, ShapeLike
 
@@ -76,7 +71,7 @@ class Ordering(Drawing):
         whole = self._plain.permuted(x, axis=axis, out=out)
         if out is not None:
             return out
-        return own_part(whole, layout_for(whole.shape, whole.dtype, mesh, placements), mesh)
+        return of_whole(whole, mesh, layout_for(whole.shape, whole.dtype, mesh, placements))
 
     def choice(
         self,
@@ -135,8 +130,7 @@ def permutation_of(self: Drawing, x: Any, place: Place, *axis: int) -> Any:
         if isinstance(x, (int, np.integer)):
             check_limit("permutation", int(x))
         whole = source.permutation(x, *axis)
-        layout = layout_for(whole.shape, whole.dtype, mesh, place.placements)
-        return own_part(whole, layout, mesh)
+        return of_whole(whole, mesh, layout_for(whole.shape, whole.dtype, mesh, place.placements))
     at = normalize_axis_index(axis[0] if axis else 0, x.ndim)
     array = x.plain()
     if place.placements is not None:
@@ -256,7 +250,7 @@ def _chosen_at_once(
     drawn: Any = self._plain.choice(a, size, replace, p, **more)
     if not isinstance(drawn, np.ndarray):
         return drawn
-    return own_part(drawn, layout_for(drawn.shape, drawn.dtype, mesh, place.placements), mesh)
+    return of_whole(drawn, mesh, layout_for(drawn.shape, drawn.dtype, mesh, place.placements))
 
 
 def _population(a: Any, axis: int) -> tuple[Any, int]:

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import wrap
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.config import config
 from distarray.engines.drawing.methods import Row, parsed_by
+from distarray.engines.drawing.outputs import of_whole
 from distarray.engines.drawing.sampling import Place, sample
-from distarray.layout import Layout
 
 __all__ = ["Drawing", "Place", "add_methods", "is_small", "replicated"]
 
@@ -84,8 +83,4 @@ def replicated(self: Drawing, drawn: Any) -> Any:
     """What NumPy has drawn on every rank, as an array; a number as it is."""
     if type(drawn) is not np.ndarray:
         return drawn
-    mesh = self._mesh or default_mesh()
-    layout = Layout.replicated(drawn.shape, mesh.shape)
-    if mesh.coords is None:
-        drawn = np.empty(layout.local_shape(None), drawn.dtype)
-    return wrap(drawn if mesh.device_type == "cpu" else mesh.asarray(drawn), layout, mesh)
+    return of_whole(drawn, self._mesh or default_mesh())

@@ -31,14 +31,19 @@ def ways(monkeypatch):
 
         monkeypatch.setattr(sampling, name, act)
 
-    for name in ("drawn_at_places", "drawn_and_joined", "drawn_in_turns", "_own_of_whole"):
+    for name in ("drawn_at_places", "drawn_and_joined", "drawn_in_turns", "_cut_from_whole"):
         watched(name)
     monkeypatch.setattr(cutting, "_WORTH_PASSING", 3000)
     monkeypatch.setattr(sampling, "_FEW", 300)
     return taken
 
 
-AT, JOINED, TURNS, WHOLE = "drawn_at_places", "drawn_and_joined", "drawn_in_turns", "_own_of_whole"
+AT, JOINED, TURNS, WHOLE = (
+    "drawn_at_places",
+    "drawn_and_joined",
+    "drawn_in_turns",
+    "_cut_from_whole",
+)
 
 
 @pytest.mark.parametrize(
