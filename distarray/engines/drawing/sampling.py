@@ -17,7 +17,7 @@ from distarray.comm import DeviceMesh, default_mesh
 from distarray.config import config
 from distarray.engines.drawing.cutting import drawn_and_joined
 from distarray.engines.drawing.fixed import drawn_at_places
-from distarray.engines.drawing.job import Job, Share, fingerprint
+from distarray.engines.drawing.job import Job, Request, Share, fingerprint
 from distarray.engines.drawing.methods import Row, Way, integer_way, parsed_by
 from distarray.engines.drawing.outputs import drawn_into, of_whole
 from distarray.engines.drawing.parameters import as_parameter, common_shape, on_host, part_of
@@ -39,31 +39,6 @@ class Place(NamedTuple):
 
     mesh: DeviceMesh | None
     placements: Placements | None
-
-
-class _Call(NamedTuple):
-    """A call after its arguments have been looked at.
-
-    Attributes
-    ----------
-    values : list
-        The parameters: scalars, NumPy arrays, distributed arrays.
-    lanes, tail : tuple of int
-        The shape of the elements, and of one element.
-    """
-
-    source: Source
-    name: str
-    row: Row
-    values: list[Any]
-    others: dict[str, Any]
-    lanes: Shape
-    tail: Shape
-    dtype: Any
-
-    def at_once(self, values: Sequence[Any], size: Shape | None) -> Any:
-        """NumPy's own call."""
-        return getattr(self.source, self.name)(*values, size=size, **self.others)
 
 
 def mesh_for(
@@ -163,14 +138,14 @@ def _sampled(
     small = [_emptied(value, core) for value, core in zip(values, row.cores, strict=True)]
     probe = type(source)(np.random.PCG64(0))
     shown = getattr(probe, name)(*small, size=None if varies else 1, **others)
-    call = _Call(source, name, row, values, others, whole, shown.shape[1:], shown.dtype)
+    call = Request(source, name, row, values, others, whole, shown.shape[1:], shown.dtype)
     layout = layout_for((*whole, *call.tail), call.dtype, mesh, place.placements, values)
     if layout.is_whole:
         return _drawn_alike(call, shape, layout, mesh)
     return _shared(call, varies, layout, mesh)
 
 
-def _drawn_alike(call: _Call, size: Shape | None, layout: Layout, mesh: DeviceMesh) -> DistArray:
+def _drawn_alike(call: Request, size: Shape | None, layout: Layout, mesh: DeviceMesh) -> DistArray:
     """What every rank draws whole: one call of NumPy's."""
     if mesh.coords is None and any(isinstance(value, DistArray) for value in call.values):
         drawn = np.broadcast_to(np.empty((), call.dtype), layout.shape)
@@ -189,7 +164,7 @@ def _emptied(value: Any, core: int) -> Any:
 # -- a call that is shared ----------------------------------------------------------------------
 
 
-def _shared(call: _Call, varies: bool, layout: Layout, mesh: DeviceMesh) -> DistArray:
+def _shared(call: Request, varies: bool, layout: Layout, mesh: DeviceMesh) -> DistArray:
     """A result that is cut."""
     near = any(isinstance(value, DistArray) for value in call.values)
     row = _row_of(call, varies)
@@ -202,13 +177,13 @@ def _shared(call: _Call, varies: bool, layout: Layout, mesh: DeviceMesh) -> Dist
     if mesh.coords is None and near:
         return wrap(mesh.xp.empty(layout.local_shape(None), call.dtype), layout, mesh)
     values = [part_of(v, core, lanes, mesh) for v, core in zip(call.values, row.cores, strict=True)]
-    job = Job(call.source, call.name, row, values, call.others, call.tail, call.dtype, varies)
+    job = Job(call._replace(row=row, values=values), varies)
     part = _part(job, _share(lanes, mesh), lanes.local_shape(mesh.coords))
     block = part if mesh.device_type == "cpu" else mesh.asarray(part)
     return wrap(movement.moved(block, work, layout, mesh), layout, mesh)
 
 
-def _row_of(call: _Call, varies: bool) -> Row:
+def _row_of(call: Request, varies: bool) -> Row:
     """The row with the way that these parameters allow."""
     row, size = call.row, np.dtype(call.dtype).itemsize
     if call.name in ("integers", "randint"):
@@ -270,7 +245,7 @@ def _follow(job: Job, total: int) -> None:
             job.draw(min(step, total - first))
 
 
-def _cut_from_whole(call: _Call, layout: Layout, mesh: DeviceMesh) -> DistArray:
+def _cut_from_whole(call: Request, layout: Layout, mesh: DeviceMesh) -> DistArray:
     """Parts of what every rank draws whole."""
     nbytes = layout.size * np.dtype(call.dtype).itemsize
     if nbytes > config.fallback_limit:

@@ -7,7 +7,7 @@ import distarray
 import distarray.numpy as dnp
 from distarray import Shard
 from distarray.engines.drawing import cutting, sampling
-from distarray.engines.drawing.job import Job
+from distarray.engines.drawing.job import Job, Request
 from distarray.engines.drawing.methods import GENERATOR
 from distarray.engines.drawing.pace import pace_of
 from distarray.engines.drawing.places import LostError, Walker, put, state_of
@@ -142,7 +142,7 @@ def hungry(kind, name, args):
     source = np.random.Generator(getattr(np.random, kind)(7))
     walker = Walker(np.random.Generator(getattr(np.random, kind)(0)))
     begin = state_of(source)
-    pace = pace_of(Job(source, name, GENERATOR[name], args, {}, (), float, False))
+    pace = pace_of(Job(Request(source, name, GENERATOR[name], args, {}, (), (), float), False))
     getattr(source, name)(*args, size=5000)
     places = [walker.ahead(begin, state_of(source), 0)]
     for _ in range(3000):
