@@ -19,7 +19,14 @@ from distarray.ops.random.ordering import chosen, permutation_of, shuffle_in_pla
 from distarray.ops.random.sampling import Drawing, Place, add_methods
 from distarray.typing import Array, ArrayLike, ShapeLike
 
-__all__ = ["RandomState", "function", "get_bit_generator", "reseed", "set_bit_generator"]
+__all__ = [
+    "RandomState",
+    "function",
+    "get_bit_generator",
+    "mtrand",
+    "reseed",
+    "set_bit_generator",
+]
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -186,6 +193,19 @@ def function(
     call.__signature__ = own.replace(parameters=[*own.parameters.values()][1:])  # type: ignore[attr-defined]
     call.__qualname__ = name
     return call
+
+
+class _Module:
+    """What programs take from ``numpy.random.mtrand``: the class, and the shared state."""
+
+    RandomState = RandomState
+
+    @property
+    def _rand(self) -> Any:
+        return _shared()
+
+
+mtrand = _Module()
 
 
 def get_bit_generator() -> Any:
