@@ -93,7 +93,7 @@ def _plan(job: Job, share: Share) -> _Plan | None:
     assert job.walker is not None
     if not job.walker.jumps and share.total * job.width < _WORTH_PASSING:
         return None
-    pace = pace_of(job)
+    pace = pace_of(job, share.total)
     if not pace.halves:
         return None
     starts, room = [0], []
