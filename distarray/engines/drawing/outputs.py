@@ -11,7 +11,7 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.typing import Array, DTypeLike, Shape
 
-__all__ = ["drawn_into", "of_whole"]
+__all__ = ["drawn_into", "is_at_hand", "of_whole"]
 
 
 def of_whole(drawn: Array, mesh: DeviceMesh, layout: Layout | None = None) -> DistArray:
@@ -24,6 +24,11 @@ def of_whole(drawn: Array, mesh: DeviceMesh, layout: Layout | None = None) -> Di
     if mesh.coords is None or not layout.is_whole:
         drawn = drawn[tuple([slice(*part) for part in layout.section(mesh.coords)])].copy()
     return wrap(drawn if mesh.device_type == "cpu" else mesh.asarray(drawn), layout, mesh)
+
+
+def is_at_hand(x: DistArray) -> bool:
+    """Whether this rank's memory has the whole array, so that NumPy itself can work on it."""
+    return x.layout.is_whole and x.mesh.device_type == "cpu" and x.mesh.coords is not None
 
 
 def drawn_into(
@@ -65,16 +70,20 @@ def drawn_into(
     if out.layout.partials:
         out.settle()
     _check(out, out.block, dtype, size)
-    whole = out.mesh.device_type == "cpu" and (out.layout.is_replicated or out.mesh.size() == 1)
-    if whole and not near and out.mesh.coords is not None:
+    if is_at_hand(out) and not near:
         draw(out.block)
-    elif out.mesh.coords is None or is_contiguous(out, "C"):
-        out[...] = make(out.shape)
-    elif by_memory and is_contiguous(out, "F"):
-        out[...] = make(out.shape[::-1]).T
     else:
-        raise _unsuitable("contiguous" if by_memory else "C-contiguous")
+        out[...] = _arranged(out, make, by_memory)
     return out
+
+
+def _arranged(out: DistArray, make: Callable[[Shape], Any], by_memory: bool) -> Any:
+    """Numbers in the order in which an array lies in memory; a rank outside of it sees none."""
+    if out.mesh.coords is None or is_contiguous(out, "C"):
+        return make(out.shape)
+    if by_memory and is_contiguous(out, "F"):
+        return make(out.shape[::-1]).T
+    raise _unsuitable("contiguous" if by_memory else "C-contiguous")
 
 
 def _unsuitable(order: str) -> ValueError:

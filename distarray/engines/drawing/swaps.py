@@ -15,7 +15,7 @@ from distarray.engines.reshaping import in_line, refitted
 from distarray.errors import GatherLimitError
 from distarray.typing import Array
 
-__all__ = ["check_limit", "is_at_hand", "permuted_lanes", "reordered"]
+__all__ = ["check_limit", "permuted_lanes", "reordered"]
 
 _INDEX = np.dtype(np.intp)
 
@@ -30,11 +30,6 @@ def check_limit(name: str, count: int) -> None:
             "distarray.random.default_rng permutes by position, with other numbers and without "
             "such an array"
         )
-
-
-def is_at_hand(x: DistArray) -> bool:
-    """Whether this rank's memory has the whole array, so that NumPy itself can do its swaps."""
-    return x.layout.is_whole and x.mesh.device_type == "cpu" and x.mesh.coords is not None
 
 
 def reordered(x: DistArray, order: Array, axis: int) -> DistArray:

@@ -13,10 +13,10 @@ from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines.drawing.methods import GENERATOR, LEGACY, Row, Way
-from distarray.engines.drawing.outputs import of_whole
+from distarray.engines.drawing.outputs import is_at_hand, of_whole
 from distarray.engines.drawing.parameters import on_host
 from distarray.engines.drawing.sampling import Place, layout_for, mesh_for, sample, verify_place
-from distarray.engines.drawing.swaps import check_limit, is_at_hand, permuted_lanes, reordered
+from distarray.engines.drawing.swaps import check_limit, permuted_lanes, reordered
 from distarray.ops.random.sampling import Drawing, is_small, replicated
 from distarray.typing import ArrayLike, Placements, ShapeLike
 
@@ -171,7 +171,7 @@ def chosen(
     more: dict[str, Any],
 ) -> Any:
     """Elements of a population; see :meth:`Ordering.choice`."""
-    if type(a) is int and replace and p is None and place == _ANYWHERE and is_small(size):
+    if replace and p is None and _are_few_integers(a, size, place):
         return replicated(self, self._plain.choice(a, size, **more))
     mesh = mesh_for(place.mesh, self._mesh, [a, p])
     near = isinstance(a, DistArray) or isinstance(p, DistArray)
@@ -189,6 +189,11 @@ def chosen(
         element = population[(slice(None),) * (axis % population.ndim) + (int(index),)]
         return as_distarray(element, mesh) if isinstance(element, np.ndarray) else element
     return np.take(as_distarray(population, mesh), index, axis)
+
+
+def _are_few_integers(a: Any, size: Any, place: Place) -> bool:
+    """Whether some integers below another are surely replicated."""
+    return type(a) is int and place == _ANYWHERE and is_small(size)
 
 
 def _check_population(population: Any, count: int, shape: tuple[int, ...] | None) -> None:

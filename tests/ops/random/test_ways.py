@@ -142,7 +142,9 @@ def hungry(kind, name, args):
     source = np.random.Generator(getattr(np.random, kind)(7))
     walker = Walker(np.random.Generator(getattr(np.random, kind)(0)))
     begin = state_of(source)
-    pace = pace_of(Job(Request(source, name, GENERATOR[name], args, {}, (), (), float), False), 10_000)
+    pace = pace_of(
+        Job(Request(source, name, GENERATOR[name], args, {}, (), (), float), False), 10_000
+    )
     getattr(source, name)(*args, size=5000)
     places = [walker.ahead(begin, state_of(source), 0)]
     for _ in range(3000):
