@@ -196,13 +196,16 @@ def function(
 
 
 class _Module:
-    """What programs take from ``numpy.random.mtrand``: the class, and the shared state."""
+    """What stands in ``numpy.random.mtrand``: the class, the functions, and their shared state."""
 
     RandomState = RandomState
 
     @property
     def _rand(self) -> Any:
         return _shared()
+
+    def __getattr__(self, name: str) -> Any:
+        return function(getattr(RandomState, name))
 
 
 mtrand = _Module()

@@ -193,6 +193,7 @@ def test_functions_share_a_state(world, ranks):
         dnp.random.set_state(saved)
         np.testing.assert_array_equal(dnp.random.rand(5).full(), again)
         assert dnp.random.mtrand._rand.rand() == reference_of(saved).rand(6)[5]
+        assert dnp.random.mtrand.rand() == reference_of(saved).rand(7)[6]
         bits = dnp.random.get_bit_generator()
         try:
             dnp.random.set_bit_generator(PCG64(3))
