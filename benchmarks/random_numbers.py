@@ -1,12 +1,14 @@
 """NumPy's random numbers by several ranks, beside NumPy's own time for all of them in one process.
 
-    mpiexec -n 2 python benchmarks/random_numbers.py [millions of numbers]
+    mpiexec -n 2 python benchmarks/random_numbers.py [millions of numbers [repeats [words ...]]]
 
-For each call the way that it takes, NumPy's time, ours (the slowest rank's), and how many times as
-fast ours is: least times of several, as other programs disturb both. NumPy's is measured on rank 0
-while the others sleep. Where other programs share the cores, the ratio of processor times tells
-more: what NumPy computes, and what the rank computes that computes most, with waiting for messages.
-That the numbers and the state afterwards are NumPy's is checked as well.
+For each call the way that it takes; NumPy's time on rank 0 while the others sleep; the time in
+which each rank draws its share with NumPy, at once, of which nothing could be put together (no
+library can be faster on this machine); ours; and how many times as fast as NumPy these two are.
+The three alternate, and of each the least time counts, as other programs disturb them. Where
+others share the cores, the ratio of processor times tells more: what NumPy computes, and what the
+rank computes that computes most, with waiting for messages. That the numbers and the state
+afterwards are NumPy's is checked as well.
 """
 
 import sys
@@ -20,7 +22,6 @@ from mpi4py import MPI
 import distarray.numpy as dnp
 
 COMM = MPI.COMM_WORLD
-REPEATS = 7
 #: What is to be reached on two ranks, the call, and the way that it takes.
 CALLS: list[tuple[float, str, str]] = [
     (1.8, "rng.random(n)", "advance"),
@@ -53,25 +54,23 @@ def made(space: Any, n: int) -> dict[str, Any]:
 Times = tuple[float, float]
 
 
-def least(act: Callable[[], Any], together: bool) -> Times:
-    """The least time of several, in seconds, and processor time; of the slowest rank."""
-    walls, busy = [], []
-    for _ in range(REPEATS):
-        if together:
-            COMM.Barrier()
-        begin, used = time.perf_counter(), time.process_time()
-        act()
-        found = (time.perf_counter() - begin, time.process_time() - used)
-        if together:
-            found = tuple(COMM.allreduce(spent, MPI.MAX) for spent in found)
-        walls.append(found[0])
-        busy.append(found[1])
-    return min(walls), min(busy)
+def spent(act: Callable[[], Any]) -> Times:
+    """How long a call takes in seconds, and the processor's time."""
+    begin, used = time.perf_counter(), time.process_time()
+    act()
+    return time.perf_counter() - begin, time.process_time() - used
 
 
-def alone(act: Callable[[], Times]) -> Times:
+def together(act: Callable[[], Any]) -> Times:
+    """The times of the slowest rank."""
+    COMM.Barrier()
+    wall, busy = spent(act)
+    return COMM.allreduce(wall, MPI.MAX), COMM.allreduce(busy, MPI.MAX)
+
+
+def alone(act: Callable[[], Any]) -> Times:
     """What rank 0 measures while the others sleep."""
-    found = act() if not COMM.rank else (0.0, 0.0)
+    found = (0.0, 0.0) if COMM.rank else spent(act)
     request = COMM.Ibarrier()
     while not request.Test():
         time.sleep(0.01)
@@ -84,8 +83,8 @@ def state_of(names: dict[str, Any], call: str) -> str:
     return repr(getattr(source, "_bit_generator", None).state)
 
 
-def row(call: str, n: int) -> tuple[Times, Times, bool]:
-    """NumPy's time, ours, and whether numbers and states are equal."""
+def is_equal(call: str, n: int) -> bool:
+    """Whether numbers and states are NumPy's, also those of a second call."""
     code = compile(call, "<call>", "eval")
     theirs, ours = made(np, n), made(dnp, n)
     equal = True
@@ -94,38 +93,48 @@ def row(call: str, n: int) -> tuple[Times, Times, bool]:
         start, stop = found.layout.section(found.mesh.coords)[0]
         equal &= bool(np.array_equal(found.to_local(), wanted[start:stop]))
         equal &= state_of(ours, call) == state_of(theirs, call)
-        del found, wanted
-    plain = alone(lambda: least(lambda: eval(code, theirs), False))
-    return plain, least(lambda: eval(code, ours), True), bool(COMM.allreduce(equal, MPI.LAND))
+    return bool(COMM.allreduce(equal, MPI.LAND))
+
+
+def row(call: str, n: int, repeats: int) -> list[Times]:
+    """The least times of NumPy, of shares drawn by NumPy, and ours."""
+    code = compile(call, "<call>", "eval")
+    names = [made(np, n), made(np, n // COMM.size), made(dnp, n)]
+    times = []
+    for _ in range(repeats):
+        ways = (alone, together, together)
+        times.append([way(lambda own=own: eval(code, own)) for way, own in zip(ways, names)])
+    return [tuple(np.min(own, axis=0)) for own in zip(*times)]
 
 
 def small() -> str:
-    """What 64 numbers take more than NumPy's."""
-    times = []
-    for space in (np, dnp):
-        rng = space.random.default_rng(42)
-        best = 1.0
-        for _ in range(50):
-            begin = time.perf_counter()
-            for _ in range(200):
-                rng.standard_normal(64)
-            best = min(best, (time.perf_counter() - begin) / 200)
-        times.append(best * 1e6)
-    return f"64 normals: NumPy {times[0]:.2f} us, ours {times[1]:.2f} us"
+    """What 64 numbers take, with NumPy and here."""
+    best = [np.inf, np.inf]
+    sources = [space.random.default_rng(42) for space in (np, dnp)]
+    for _ in range(50):
+        for place, rng in enumerate(sources):
+            wall, _ = spent(lambda rng=rng: [rng.standard_normal(64) for _ in range(200)])
+            best[place] = min(best[place], wall * 5e3)
+    return f"64 normals: NumPy {best[0]:.2f} us, ours {best[1]:.2f} us"
 
 
 def main() -> None:
-    n = int(float(sys.argv[1]) * 1e6) if len(sys.argv) > 1 else 8_000_000
+    given = sys.argv[1:]
+    n = int(float(given[0]) * 1e6) if given else 8_000_000
+    repeats = int(given[1]) if given[1:] else 9
     if not COMM.rank:
-        print(f"{n} numbers, {COMM.size} ranks, NumPy {np.__version__}")
-        heads = "".join([f"{head:>10s}" for head in ("NumPy ms", "ours ms")])
-        print(f"{'call':28s}{'way':14s}{heads}{'ratio':>7s}{'busy':>7s}{'goal':>6s}")
+        print(f"{n} numbers, {COMM.size} ranks, NumPy {np.__version__}, best of {repeats}")
+        print(f"{'':42s}{'milliseconds':^24s}{'times as fast':^16s}{'processor':^16s}")
+        heads = ("NumPy", "shares", "ours", "shares", "ours", "shares", "ours", "goal")
+        print(f"{'call':28s}{'way':14s}" + "".join([f"{head:>8s}" for head in heads]))
     for goal, call, way in CALLS:
-        plain, ours, equal = row(call, n)
+        if given[2:] and not any(word in call for word in given[2:]):
+            continue
+        times, equal = np.array(row(call, n, repeats)), is_equal(call, n)
         if not COMM.rank:
-            line = f"{call:28s}{way:14s}{plain[0] * 1e3:10.1f}{ours[0] * 1e3:10.1f}"
-            ratios = [theirs / own for theirs, own in zip(plain, ours, strict=True)]
-            line += f"{ratios[0]:7.2f}{ratios[1]:7.2f}{goal:6.2f}"
+            line = f"{call:28s}{way:14s}" + "".join([f"{wall * 1e3:8.1f}" for wall, _ in times])
+            ratios = (times[0] / times[1:]).T.ravel()
+            line += "".join([f"{ratio:8.2f}" for ratio in (*ratios, goal)])
             print(line + ("" if equal else "  NOT EQUAL"), flush=True)
     text = small()
     if not COMM.rank:

@@ -7,6 +7,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import draw_layouts  # noqa: E402
+import draw_random  # noqa: E402
 import write_pages  # noqa: E402
 from numpydoc.docscrape import NumpyDocString  # noqa: E402
 from numpydoc.docscrape_sphinx import SphinxDocString  # noqa: E402
@@ -42,4 +43,5 @@ def _section(self, name):
 SphinxDocString._str_section = _section
 
 draw_layouts.write(HERE / "pictures")
+draw_random.write(HERE / "pictures")
 write_pages.write(HERE / "generated")

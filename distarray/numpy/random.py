@@ -16,6 +16,7 @@ from distarray.ops.random import (
     SeedSequence,
     default_rng,
     get_bit_generator,
+    mtrand,
     set_bit_generator,
 )
 from distarray.ops.random import (
@@ -105,6 +106,7 @@ __all__ = [
     "logistic",
     "lognormal",
     "logseries",
+    "mtrand",
     "multinomial",
     "multivariate_normal",
     "negative_binomial",

@@ -21,8 +21,7 @@ ranks know, and draw in turns.
 
 from typing import NamedTuple
 
-from distarray.comm.agree import agree
-from distarray.engines.drawing.job import Job, Share, compare, fingerprint
+from distarray.engines.drawing.job import Job, Share, compare, fingerprint, raise_alike
 from distarray.engines.drawing.pace import Pace, pace_of
 from distarray.engines.drawing.places import LostError, State, Walker, put, state_of
 from distarray.typing import Array, Shape
@@ -84,12 +83,7 @@ def drawn_and_joined(job: Job, share: Share, shape: Shape) -> Array | None:
             part = drawer.finished(firsts[drawer.turn], shape)
     except Exception as caught:
         error = caught
-    if job.varies:
-        if error is not None:
-            job.reset()
-        agree(group, error)
-    elif error is not None:
-        raise error
+    raise_alike(group, job, error)
     put(job.source, group.broadcast_object(state_of(job.source), share.active[-1], "place"))
     return part
 
@@ -99,7 +93,7 @@ def _plan(job: Job, share: Share) -> _Plan | None:
     assert job.walker is not None
     if not job.walker.jumps and share.total * job.width < _WORTH_PASSING:
         return None
-    pace = pace_of(job)
+    pace = pace_of(job, share.total)
     if not pace.halves:
         return None
     starts, room = [0], []

@@ -67,18 +67,18 @@ class Tile(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def tile_extents(shape: tuple[int, ...], room: int = TILE) -> tuple[int, ...]:
-    """The extents of the tiles of an array, at most `room` elements a tile."""
+def tile_extents(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The extents of the tiles of an array."""
     found = [1] * len(shape)
     for limits in (_shares(shape), shape):
         for dim in reversed(range(len(shape))):
             others = prod(found) // found[dim]
             while found[dim] < limits[dim]:
                 longer = min(2 * found[dim], limits[dim])
-                if others * longer > room:
+                if others * longer > TILE:
                     break
                 found[dim] = longer
-    if room == TILE and prod(shape) >= _LARGE and tuple(found[1:]) == shape[1:]:
+    if prod(shape) >= _LARGE and tuple(found[1:]) == shape[1:]:
         found[0] *= 2
     return tuple(found)
 
@@ -92,19 +92,19 @@ def _shares(shape: tuple[int, ...]) -> list[int]:
     return shares
 
 
-def tile_count(shape: tuple[int, ...], room: int = TILE) -> int:
+def tile_count(shape: tuple[int, ...]) -> int:
     """The number of tiles of an array."""
-    return prod([-(-n // t) for n, t in zip(shape, tile_extents(shape, room), strict=True)])
+    return prod([-(-n // t) for n, t in zip(shape, tile_extents(shape), strict=True)])
 
 
-def tiles(shape: tuple[int, ...], section: Box, room: int = TILE) -> Iterator[Tile]:
+def tiles(shape: tuple[int, ...], section: Box) -> Iterator[Tile]:
     """The tiles that intersect a section of an array, in C order."""
     if any(start >= stop for start, stop in section):
         return
     if not shape:
         yield Tile(0, (), (), (), (), True)
         return
-    extents = tile_extents(shape, room)
+    extents = tile_extents(shape)
     # A tile is drawn in C order: the last rows of its slowest dimension can be left out.
     slowest = next((dim for dim, extent in enumerate(extents) if extent > 1), None)
     ranges = []

@@ -5,8 +5,7 @@ Nothing is sent, except that MT19937, which cannot be advanced, stands where the
 
 from math import ceil
 
-from distarray.comm.agree import agree
-from distarray.engines.drawing.job import Job, Share, same_places
+from distarray.engines.drawing.job import Job, Share, raise_alike, same_places
 from distarray.engines.drawing.places import put, state_of
 from distarray.typing import Array, Shape
 
@@ -30,18 +29,12 @@ def drawn_at_places(job: Job, share: Share, shape: Shape) -> Array:
     told = None if walker.jumps else group
     if told is not None:
         same_places(told, job)
-    error: Exception | None = None
-    part = job.empty(shape)
+    part, error = job.empty(shape), None
     try:
         part = _part(job, share.own, shape)
     except Exception as caught:
         error = caught
-    if job.varies and group is not None:
-        if error is not None:
-            job.reset()
-        agree(group, error)
-    elif error is not None:
-        raise error
+    raise_alike(group, job, error)
     if told is not None:
         put(job.source, told.broadcast_object(state_of(job.source), share.active[-1], "place"))
     elif share.own[0] == share.own[1] or share.own[1] < share.total:

@@ -1,6 +1,6 @@
-"""One call of a random method, of which a rank draws a part: NumPy's method with NumPy's state."""
+"""A call of a random method, of which each rank draws a part: NumPy's method and NumPy's state."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -8,12 +8,13 @@ from zlib import crc32
 import numpy as np
 
 from distarray.comm import Group
+from distarray.comm.agree import agree
 from distarray.engines.drawing.methods import Row
 from distarray.engines.drawing.places import Source, State, Walker, copied, put, state_of
 from distarray.errors import DivergenceError
 from distarray.typing import Array, Shape
 
-__all__ = ["Job", "Share", "compare", "fingerprint", "same_places"]
+__all__ = ["Job", "Request", "Share", "compare", "fingerprint", "raise_alike", "same_places"]
 
 
 class Share(NamedTuple):
@@ -44,10 +45,10 @@ class Share(NamedTuple):
         return self.bounds[-1][1]
 
 
-class Job:
-    """One call of a method.
+class Request(NamedTuple):
+    """A call of a method after its arguments have been looked at.
 
-    Parameters
+    Attributes
     ----------
     source : Generator or RandomState
         NumPy's own, which stands where the call begins.
@@ -56,31 +57,45 @@ class Job:
     row : Row
         How it takes words.
     values : sequence
-        The parameters: those of this rank's part.
-    others : mapping
+        The parameters: scalars, NumPy arrays, distributed arrays; of a job those of its part.
+    others : dict
         Other keywords of NumPy's method, without `size` and `out`.
-    tail : tuple of int
-        The shape of one element.
+    lanes, tail : tuple of int
+        The shape of all elements, and of one element.
     dtype : dtype
         Of the numbers.
+    """
+
+    source: Source
+    name: str
+    row: Row
+    values: Sequence[Any]
+    others: dict[str, Any]
+    lanes: Shape
+    tail: Shape
+    dtype: Any
+
+    def at_once(self, values: Sequence[Any], size: Shape | None) -> Any:
+        """NumPy's own call."""
+        return getattr(self.source, self.name)(*values, size=size, **self.others)
+
+
+class Job:
+    """A rank's part of a call.
+
+    Parameters
+    ----------
+    call : Request
+        The call, with the parameters of this rank's part.
     varies : bool
         Whether a parameter is an array, so that elements differ.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        name: str,
-        row: Row,
-        values: Sequence[Any],
-        others: Mapping[str, Any],
-        tail: tuple[int, ...],
-        dtype: Any,
-        varies: bool,
-    ) -> None:
-        self.source, self.name, self.row = source, name, row
-        self.values, self.others = values, others
-        self.tail, self.dtype = tail, dtype
+    def __init__(self, call: Request, varies: bool) -> None:
+        source = self.source = call.source
+        self.name, self.row = call.name, call.row
+        self.values, self.others = call.values, call.others
+        self.tail, self.dtype = call.tail, call.dtype
         self.twin = copied(source)
         self.walker = None if self.twin is None else Walker(self.twin)
         self.start: State = state_of(source)
@@ -152,6 +167,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return [(name, _plain(item)) for name, item in sorted(value.items())]
     return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def raise_alike(group: Group | None, job: Job, error: Exception | None) -> None:
+    """Raise an error of NumPy's on all ranks of a group, if one has it; all go back then."""
+    try:
+        if job.varies and group is not None:
+            agree(group, error)
+        elif error is not None:
+            raise error
+    except Exception:
+        job.reset()
+        raise
 
 
 def same_places(group: Group, job: Job) -> None:

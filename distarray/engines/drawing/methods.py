@@ -23,9 +23,6 @@ import numpy as np
 
 __all__ = ["GENERATOR", "LEGACY", "Row", "Way", "integer_way", "parsed_by"]
 
-#: NumPy's classes, whose methods are called.
-Source = np.random.Generator | np.random.RandomState
-
 
 class Way(Enum):
     """How the ranks share a call."""

@@ -1,14 +1,34 @@
-"""Drawing into a given array, which may be distributed in any way."""
+"""Where numbers go: into parts of what every rank has drawn, or into a given array."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray
+from distarray.array import DistArray, wrap
+from distarray.array.storage import is_contiguous
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout
 from distarray.typing import Array, DTypeLike, Shape
 
-__all__ = ["drawn_into"]
+__all__ = ["drawn_into", "is_at_hand", "of_whole"]
+
+
+def of_whole(drawn: Array, mesh: DeviceMesh, layout: Layout | None = None) -> DistArray:
+    """A distributed array of what every rank has drawn; replicated without a layout.
+
+    A rank outside of the mesh may bring an array of any values.
+    """
+    if layout is None:
+        layout = Layout.replicated(drawn.shape, mesh.shape)
+    if mesh.coords is None or not layout.is_whole:
+        drawn = drawn[tuple([slice(*part) for part in layout.section(mesh.coords)])].copy()
+    return wrap(drawn if mesh.device_type == "cpu" else mesh.asarray(drawn), layout, mesh)
+
+
+def is_at_hand(x: DistArray) -> bool:
+    """Whether this rank's memory has the whole array, so that NumPy itself can work on it."""
+    return x.layout.is_whole and x.mesh.device_type == "cpu" and x.mesh.coords is not None
 
 
 def drawn_into(
@@ -18,6 +38,7 @@ def drawn_into(
     draw: Callable[[Array], object],
     make: Callable[[Shape], Any],
     near: bool,
+    by_memory: bool,
 ) -> Any:
     """Draw into an array, and return it.
 
@@ -35,22 +56,41 @@ def drawn_into(
         A distributed array of numbers of a shape.
     near : bool
         Whether a parameter is distributed.
+    by_memory : bool
+        Whether NumPy's method fills arrays in Fortran order, too, in the order of their memory.
     """
     if not isinstance(out, DistArray):
         if not near:
             return draw(out)
         _check(out, out, dtype, size)
+        if not out.flags.c_contiguous:
+            raise _unsuitable("C-contiguous")
         out[...] = make(out.shape).full()
         return out
     if out.layout.partials:
         out.settle()
     _check(out, out.block, dtype, size)
-    here = out.mesh.device_type == "cpu" and (out.layout.is_replicated or out.mesh.size() == 1)
-    if here and not near and out.mesh.coords is not None:
+    if is_at_hand(out) and not near:
         draw(out.block)
     else:
-        out[...] = make(out.shape)
+        out[...] = _arranged(out, make, by_memory)
     return out
+
+
+def _arranged(out: DistArray, make: Callable[[Shape], Any], by_memory: bool) -> Any:
+    """Numbers in the order in which an array lies in memory; a rank outside of it sees none."""
+    if out.mesh.coords is None or is_contiguous(out, "C"):
+        return make(out.shape)
+    if by_memory and is_contiguous(out, "F"):
+        return make(out.shape[::-1]).T
+    raise _unsuitable("contiguous" if by_memory else "C-contiguous")
+
+
+def _unsuitable(order: str) -> ValueError:
+    """NumPy's exception."""
+    return ValueError(
+        f"Supplied output array must be {order}, writable, aligned, and in machine byte-order."
+    )
 
 
 def _check(out: DistArray | Array, block: Array, dtype: DTypeLike, size: Shape | None) -> None:
@@ -59,10 +99,7 @@ def _check(out: DistArray | Array, block: Array, dtype: DTypeLike, size: Shape |
     kept = flags is not None and hasattr(block, "__setitem__")
     taken = kept and getattr(flags, "writeable", True) and block.dtype.isnative
     if not taken:
-        raise ValueError(
-            "Supplied output array must be contiguous, writable, aligned, and in machine "
-            "byte-order."
-        )
+        raise _unsuitable("contiguous")
     if out.dtype != np.dtype(dtype):
         raise TypeError(
             f"Supplied output array has the wrong type. Expected {np.dtype(dtype)}, got {out.dtype}"

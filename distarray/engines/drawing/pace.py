@@ -3,7 +3,7 @@
 The measure only says where ranks begin to draw; the numbers do not depend on it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import gcd, sqrt
 from typing import Any, NamedTuple
 
@@ -15,10 +15,12 @@ from distarray.engines.drawing.places import Walker, state_of
 __all__ = ["Pace", "pace_of"]
 
 _SEED = 20261123
+#: Elements are measured in so many batches, of which each has at most so many numbers: one in 16
+#: of those that are to be drawn, so that measuring takes little of the time.
 _BATCHES = 64
 _BATCH = 1024
 #: Elements that are measured one by one.
-_SINGLE = 128
+_SINGLE = 32
 #: How many of its standard deviations a number of half words is taken to differ by at most.
 _SURE = 7.0
 _known: dict[Any, "Pace"] = {}
@@ -50,24 +52,25 @@ class Pace(NamedTuple):
         return _SURE * own + 8 * self.halves
 
 
-def pace_of(job: Job) -> Pace:
-    """The pace of a job's elements."""
-    values = () if job.varies else tuple([np.asarray(value).tobytes() for value in job.values])
-    key = (type(job.source), job.name, values, repr(sorted(job.others.items(), key=repr)))
+def pace_of(job: Job, total: int) -> Pace:
+    """The pace of a job's elements, of which so many are drawn on all ranks."""
+    values = job.values if job.row.steady is None else job.row.steady
+    batch = min(_BATCH, 1 << (total * job.width >> 10).bit_length()) // max(1, job.width)
+    size = max(4, batch)
+    numbers = tuple([np.asarray(value).tobytes() for value in values])
+    key = (type(job.source), job.name, numbers, size, repr(sorted(job.others.items(), key=repr)))
     found = _known.get(key)
     if found is None:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        found = _known[key] = _measured(job)
+        found = _known[key] = _measured(job, values, size)
     return found
 
 
-def _measured(job: Job) -> Pace:
+def _measured(job: Job, values: Sequence[Any], size: int) -> Pace:
     source = type(job.source)(np.random.PCG64(_SEED))
     walker = Walker(type(job.source)(np.random.PCG64(0)))
-    values: Any = job.row.steady if job.varies else job.values
     draw: Callable[..., Any] = getattr(source, job.name)
-    size = max(4, _BATCH // max(1, job.width))
     taken, unit, before = [], 0, state_of(source)
     for _ in range(_SINGLE):
         draw(*values, size=1, **job.others)

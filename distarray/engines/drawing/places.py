@@ -7,13 +7,15 @@ PCG64 and PCG64DXSM step by ``x -> x * multiplier + inc`` modulo 2^128. The numb
 two states is found bit by bit, the lowest first (M. E. O'Neill, *PCG: A family of simple fast
 space-efficient statistically good algorithms for random number generation*, HMC-CS-2014-0905):
 2^k steps change no bit below the k-th, and always the k-th. Philox counts its blocks of four words.
-Of MT19937 nothing can be computed, but words can be passed over several times as fast as numbers
-are drawn, and where a state lies among the next ones is found by comparing them.
+MT19937 goes far by a polynomial (:mod:`~distarray.engines.drawing.mersenne`), and passes over fewer
+words; where a state lies among the next ones is found by comparing them.
 """
 
 from typing import Any
 
 import numpy as np
+
+from distarray.engines.drawing.mersenne import moved
 
 __all__ = ["LostError", "Source", "State", "Walker", "bits_of", "copied", "put", "state_of"]
 
@@ -32,6 +34,8 @@ _KINDS: dict[str, Any] = {
     "Philox": np.random.Philox,
     "MT19937": np.random.MT19937,
 }
+#: From so many words of MT19937 on a polynomial is faster than passing over them.
+_FAR = 1 << 21
 #: Words that tell one place of MT19937 from all others.
 _TRACE = 24
 
@@ -103,8 +107,11 @@ class Walker:
         own = {name: value for name, value in state.items() if name not in ("has_gauss", "gauss")}
         kept: State = {name: state[name] for name in ("has_gauss", "gauss") if name in state}
         self._bits.state = own
-        if not self.jumps:
-            self._bits.random_raw(halves, output=False)
+        if self.kind == "MT19937":
+            if halves < _FAR:
+                self._bits.random_raw(halves, output=False)
+            else:
+                moved(self._bits, halves)
         elif words:
             self._skip(own, halves // 2)
             kept |= {name: own[name] for name in ("has_uint32", "uinteger")}

@@ -17,9 +17,9 @@ from distarray.comm import DeviceMesh, default_mesh
 from distarray.config import config
 from distarray.engines.drawing.cutting import drawn_and_joined
 from distarray.engines.drawing.fixed import drawn_at_places
-from distarray.engines.drawing.job import Job, Share, fingerprint
+from distarray.engines.drawing.job import Job, Request, Share, fingerprint
 from distarray.engines.drawing.methods import Row, Way, integer_way, parsed_by
-from distarray.engines.drawing.outputs import drawn_into
+from distarray.engines.drawing.outputs import drawn_into, of_whole
 from distarray.engines.drawing.parameters import as_parameter, common_shape, on_host, part_of
 from distarray.engines.drawing.places import Source, state_of
 from distarray.engines.drawing.turns import drawn_in_turns
@@ -39,31 +39,6 @@ class Place(NamedTuple):
 
     mesh: DeviceMesh | None
     placements: Placements | None
-
-
-class _Call(NamedTuple):
-    """A call after its arguments have been looked at.
-
-    Attributes
-    ----------
-    values : list
-        The parameters: scalars, NumPy arrays, distributed arrays.
-    lanes, tail : tuple of int
-        The shape of the elements, and of one element.
-    """
-
-    source: Source
-    name: str
-    row: Row
-    values: list[Any]
-    others: dict[str, Any]
-    lanes: Shape
-    tail: Shape
-    dtype: Any
-
-    def at_once(self, values: Sequence[Any], size: Shape | None) -> Any:
-        """NumPy's own call."""
-        return getattr(self.source, self.name)(*values, size=size, **self.others)
 
 
 def mesh_for(
@@ -136,6 +111,7 @@ def sample(
             lambda target: method(*values, size=size, out=target, **named),
             lambda shape: _sampled(source, name, row, shape, *rest),
             any(isinstance(value, DistArray) for value in values),
+            by_memory=not values,
         )
     shape = None if size is None else as_shape(size)
     return _sampled(source, name, row, shape, values, named, place._replace(mesh=mesh))
@@ -157,16 +133,25 @@ def _sampled(
     varies = any(lanes) and not row.gathers
     if not varies and not shape:
         drawn = getattr(source, name)(*values, size=shape, **others)
-        return _wrapped(drawn, mesh) if isinstance(drawn, np.ndarray) else drawn
+        return of_whole(drawn, mesh) if isinstance(drawn, np.ndarray) else drawn
     whole = common_shape(shape, *lanes) if varies or shape is None else shape
     small = [_emptied(value, core) for value, core in zip(values, row.cores, strict=True)]
     probe = type(source)(np.random.PCG64(0))
     shown = getattr(probe, name)(*small, size=None if varies else 1, **others)
-    call = _Call(source, name, row, values, others, whole, shown.shape[1:], shown.dtype)
+    call = Request(source, name, row, values, others, whole, shown.shape[1:], shown.dtype)
     layout = layout_for((*whole, *call.tail), call.dtype, mesh, place.placements, values)
-    if layout.is_replicated or mesh.size() == 1:
+    if layout.is_whole:
         return _drawn_alike(call, shape, layout, mesh)
-    return wrap(_shared(call, varies, layout, mesh), layout, mesh)
+    return _shared(call, varies, layout, mesh)
+
+
+def _drawn_alike(call: Request, size: Shape | None, layout: Layout, mesh: DeviceMesh) -> DistArray:
+    """What every rank draws whole: one call of NumPy's."""
+    if mesh.coords is None and any(isinstance(value, DistArray) for value in call.values):
+        drawn = np.broadcast_to(np.empty((), call.dtype), layout.shape)
+    else:
+        drawn = call.at_once([on_host(value) for value in call.values], size)
+    return of_whole(drawn, mesh, layout)
 
 
 def _emptied(value: Any, core: int) -> Any:
@@ -176,47 +161,29 @@ def _emptied(value: Any, core: int) -> Any:
     return np.empty((0, *value.shape[value.ndim - core :]), value.dtype)
 
 
-def _wrapped(drawn: Array, mesh: DeviceMesh) -> DistArray:
-    """An array that every rank has drawn."""
-    layout = Layout.replicated(drawn.shape, mesh.shape)
-    block = drawn if mesh.coords is not None else np.empty(layout.local_shape(None), drawn.dtype)
-    return wrap(block if mesh.device_type == "cpu" else mesh.asarray(block), layout, mesh)
-
-
-def _drawn_alike(call: _Call, size: Shape | None, layout: Layout, mesh: DeviceMesh) -> DistArray:
-    """An array that every rank has whole: one call of NumPy's."""
-    outside = mesh.coords is None
-    if outside and any(isinstance(value, DistArray) for value in call.values):
-        drawn = np.empty(layout.local_shape(None), call.dtype)
-    else:
-        drawn = call.at_once([on_host(value) for value in call.values], size)
-        drawn = drawn[tuple([slice(*part) for part in layout.section(mesh.coords)])]
-    return wrap(drawn if mesh.device_type == "cpu" else mesh.asarray(drawn), layout, mesh)
-
-
 # -- a call that is shared ----------------------------------------------------------------------
 
 
-def _shared(call: _Call, varies: bool, layout: Layout, mesh: DeviceMesh) -> Array:
-    """This rank's block of a result that is cut."""
+def _shared(call: Request, varies: bool, layout: Layout, mesh: DeviceMesh) -> DistArray:
+    """A result that is cut."""
     near = any(isinstance(value, DistArray) for value in call.values)
     row = _row_of(call, varies)
     if not near and not varies and prod(layout.shape) <= _FEW:
         row = row._replace(way=Way.WHOLE)
     if row.way is Way.WHOLE or not _tells_its_state(call.source):
-        return _own_of_whole(call, layout, mesh)
+        return _cut_from_whole(call, layout, mesh)
     work = _rows(layout)
     lanes = work.with_cuts(work.cuts[: len(call.lanes)])
     if mesh.coords is None and near:
-        return mesh.asarray(np.empty(layout.local_shape(None), call.dtype))
+        return wrap(mesh.xp.empty(layout.local_shape(None), call.dtype), layout, mesh)
     values = [part_of(v, core, lanes, mesh) for v, core in zip(call.values, row.cores, strict=True)]
-    job = Job(call.source, call.name, row, values, call.others, call.tail, call.dtype, varies)
+    job = Job(call._replace(row=row, values=values), varies)
     part = _part(job, _share(lanes, mesh), lanes.local_shape(mesh.coords))
     block = part if mesh.device_type == "cpu" else mesh.asarray(part)
-    return movement.moved(block, work, layout, mesh)
+    return wrap(movement.moved(block, work, layout, mesh), layout, mesh)
 
 
-def _row_of(call: _Call, varies: bool) -> Row:
+def _row_of(call: Request, varies: bool) -> Row:
     """The row with the way that these parameters allow."""
     row, size = call.row, np.dtype(call.dtype).itemsize
     if call.name in ("integers", "randint"):
@@ -278,8 +245,8 @@ def _follow(job: Job, total: int) -> None:
             job.draw(min(step, total - first))
 
 
-def _own_of_whole(call: _Call, layout: Layout, mesh: DeviceMesh) -> Array:
-    """This rank's part of what every rank draws whole."""
+def _cut_from_whole(call: Request, layout: Layout, mesh: DeviceMesh) -> DistArray:
+    """Parts of what every rank draws whole."""
     nbytes = layout.size * np.dtype(call.dtype).itemsize
     if nbytes > config.fallback_limit:
         raise GatherLimitError(
@@ -288,9 +255,7 @@ def _own_of_whole(call: _Call, layout: Layout, mesh: DeviceMesh) -> Array:
             f"({config.fallback_limit}); draw wider integers and cast them, or take numbers by "
             "position from distarray.random.default_rng"
         )
-    whole = call.at_once([on_host(value) for value in call.values], call.lanes)
-    own = whole[tuple([slice(*part) for part in layout.section(mesh.coords)])].copy()
-    return own if mesh.device_type == "cpu" else mesh.asarray(own)
+    return _drawn_alike(call, call.lanes, layout, mesh)
 
 
 def layout_for(

@@ -20,12 +20,12 @@ import numpy as np
 from distarray.array import DistArray, call, to_layout, wrap
 from distarray.array.portable import beside, take
 from distarray.comm import DeviceMesh
-from distarray.engines.drawing.drawn_tiles import Tile, tile_count
+from distarray.engines.drawing.drawn_tiles import tile_count
 from distarray.engines.drawing.filling import fill
 from distarray.engines.drawing.streams import Call
 from distarray.engines.indexing.gather import swap
 from distarray.layout import Cut, Fold, Layout
-from distarray.typing import Array
+from distarray.typing import Array, Shape
 
 __all__ = ["WHOLE", "Shuffle", "positions", "shuffled"]
 
@@ -38,7 +38,7 @@ _MOST_BUCKETS = 1 << 16
 
 
 class Shuffle:
-    """The permutation of a length that a call draws, or one of several permutations.
+    """The permutation of a length that a call draws.
 
     Parameters
     ----------
@@ -46,11 +46,9 @@ class Shuffle:
         The streams.
     length : int
         The length of the permutation.
-    number : int
-        Its number, if the call draws several of this length.
     """
 
-    def __init__(self, call: Call, length: int, number: int = 0) -> None:
+    def __init__(self, call: Call, length: int) -> None:
         self.length = length
         self.is_short = length <= WHOLE
         self.buckets = 1
@@ -58,42 +56,32 @@ class Shuffle:
             self.buckets = min(1 << ((length - 1) // _BUCKET).bit_length(), _MOST_BUCKETS)
         ids = 0 if self.is_short else tile_count((length,))
         self.dtype = np.dtype(np.uint8 if self.buckets <= 1 << 8 else np.uint16)
-        self._ids = call.after(number * (ids + self.buckets))
-        self._orders = self._ids.after(ids)
+        self._ids, self._orders = call, call.after(ids)
 
     def bucket_of(self, start: int, stop: int) -> Array:
         """The buckets that the positions of an interval have drawn."""
         found = np.empty(stop - start, self.dtype)
 
-        def draw(generator: np.random.Generator, tile: Tile) -> Array:
+        def draw(generator: np.random.Generator, extents: Shape) -> Array:
             # The number of buckets is a power of two, and bits are eight times as fast as integers.
-            words = -(-tile.extents[0] * found.itemsize // 8)
+            words = -(-extents[0] * found.itemsize // 8)
             raw: Any = generator.bit_generator
             bits: Array = raw.random_raw(words).astype("<u8", copy=False)
-            drawn: Array = bits.view(self.dtype.newbyteorder("<"))[: tile.extents[0]]
+            drawn: Array = bits.view(self.dtype.newbyteorder("<"))[: extents[0]]
             return drawn & (self.buckets - 1)
 
         fill(found, (self.length,), ((start, stop),), self._ids, draw)
         return found
 
-    def whole(self, length: int | None = None) -> Array:
-        """The permutation, or its beginning: for each position the old position of its element."""
-        if self.is_short:
-            return self._orders.tile(0).permutation(self.length)[:length]
-        buckets = self.bucket_of(0, self.length)
-        if length is None or length == self.length:
-            return self.ordered(buckets)
-        counts = np.bincount(buckets, minlength=self.buckets)
-        wanted = int(np.searchsorted(np.cumsum(counts), length)) + 1
-        members = np.flatnonzero(buckets < wanted)
-        return members[self.ordered(buckets[members])][:length]
+    def whole(self, line: Array | None = None) -> Array:
+        """For each position the old position of its element; or a line in the new order.
 
-    def line(self, line: Array) -> Array:
-        """A line in the order of the permutation.
-
-        Its elements are sorted by buckets and shuffled there, in cache.
+        The elements of a line are sorted by buckets and shuffled there, in cache.
         """
-        return self.ordered(self.bucket_of(0, self.length), line)
+        if not self.is_short:
+            return self.ordered(self.bucket_of(0, self.length), line)
+        order = self._orders.tile(0).permutation(self.length)
+        return order if line is None else take(line, order, 0)
 
     def ordered(self, buckets: Array, line: Array | None = None) -> Array:
         """The positions of the members of buckets, in their new order.
@@ -117,7 +105,7 @@ class Shuffle:
         return order
 
 
-def shuffled(x: DistArray, axis: int, shuffle: Shuffle, length: int | None = None) -> DistArray:
+def shuffled(x: DistArray, axis: int, shuffle: Shuffle) -> DistArray:
     """An array in the order of a permutation along an axis.
 
     Parameters
@@ -128,8 +116,6 @@ def shuffled(x: DistArray, axis: int, shuffle: Shuffle, length: int | None = Non
         The axis to permute, of the length of `shuffle`.
     shuffle : Shuffle
         The permutation.
-    length : int, optional
-        The number of elements to take, from the beginning; all by default.
 
     Returns
     -------
@@ -141,25 +127,20 @@ def shuffled(x: DistArray, axis: int, shuffle: Shuffle, length: int | None = Non
     Nothing if the axis is whole. Else an allreduce and an all-to-all of 8 bytes a bucket, one
     exchange of the elements, and one of the elements of buckets that the result's cuts divide.
     """
-    mesh, layout = x.mesh, x.layout
-    length = x.shape[axis] if length is None else length
-    cut = layout.cuts[axis]
-    result = layout.replace(axis, Cut.chunked(length, cut.mesh_dims, cut.radix))
+    mesh, cut = x.mesh, x.layout.cuts[axis]
+    result = _canonical(x.layout, axis)
     if mesh.coords is None:
         return wrap(mesh.xp.empty(result.local_shape(None), x.dtype), result, mesh)
-    if cut.parts == 1 or shuffle.is_short:
+    if cut.parts == 1:
         block = mesh.asarray(x.block)
-        long = length == shuffle.length and not shuffle.is_short
-        if long and x.ndim == 1 and isinstance(block, np.ndarray):
-            return wrap(shuffle.line(block), result, mesh)
-        order = shuffle.whole(length)
-        if cut.parts == 1:
-            return wrap(take(block, beside(order, block), axis), result, mesh)
-        return to_layout(call(np.take, x, order, axis), result)
-    x = to_layout(x, _canonical(layout, axis))
-    rows = np.moveaxis(x.block, axis, 0)
-    found, counts = _scattered(x, rows, axis, shuffle, length)
-    near = layout.replace(axis, Cut.ragged(counts, cut.mesh_dims, cut.radix))
+        if x.ndim == 1 and isinstance(block, np.ndarray):
+            return wrap(shuffle.whole(block), result, mesh)
+        return wrap(take(block, beside(shuffle.whole(), block), axis), result, mesh)
+    if shuffle.is_short:
+        return to_layout(call(np.take, x, shuffle.whole(), axis), result)
+    x = to_layout(x, result)
+    found, counts = _scattered(x, axis, shuffle)
+    near = result.replace(axis, Cut.ragged(counts, cut.mesh_dims, cut.radix))
     return to_layout(wrap(np.moveaxis(found, 0, axis), near, mesh), result)
 
 
@@ -169,26 +150,20 @@ def _canonical(layout: Layout, axis: int) -> Layout:
     return layout.replace(axis, Cut.chunked(cut.extent, cut.mesh_dims, cut.radix))
 
 
-def _scattered(
-    x: DistArray, rows: Array, axis: int, shuffle: Shuffle, length: int
-) -> tuple[Array, list[int]]:
-    """This rank's rows of the result, in whole buckets, and the numbers of rows of all ranks."""
-    mesh, cut = x.mesh, x.layout.cuts[axis]
-    group = mesh.subgroup(cut.mesh_dims)
+def _scattered(x: DistArray, axis: int, shuffle: Shuffle) -> tuple[Array, list[int]]:
+    """This rank's rows of the result, in whole buckets, and the numbers of rows of all ranks.
+
+    A bucket goes to the rank that owns its first position.
+    """
+    cut = x.layout.cuts[axis]
+    group, rows = x.mesh.subgroup(cut.mesh_dims), np.moveaxis(x.block, axis, 0)
     buckets = shuffle.bucket_of(*cut.interval(group.rank))
     counts = np.bincount(buckets, minlength=shuffle.buckets)
-    ends = np.cumsum(group.allreduce(counts, Fold.SUM, "bucket sizes"))
-    starts = np.concatenate([[0], ends[:-1]])
-    # A bucket goes to the rank that owns its first position in the result.
-    goal = Cut.chunked(length, cut.mesh_dims, cut.radix)
-    wanted = int(np.searchsorted(starts, length))
-    firsts = np.searchsorted(starts, [goal.interval(part)[0] for part in range(goal.parts)])
-    bounds = [*np.minimum(firsts, wanted).tolist(), wanted]
-    if wanted == shuffle.buckets:
-        order = np.argsort(buckets, kind="stable")
-    else:
-        members = np.flatnonzero(buckets < wanted)
-        order = members[np.argsort(buckets[members], kind="stable")]
+    sums = np.cumsum(group.allreduce(counts, Fold.SUM, "bucket sizes"))
+    starts = np.concatenate([[0], sums])
+    firsts = [cut.interval(part)[0] for part in range(cut.parts)]
+    bounds = [*np.searchsorted(starts[:-1], firsts).tolist(), shuffle.buckets]
+    order = np.argsort(buckets, kind="stable")
     places = np.concatenate([[0], np.cumsum(counts)])
     parts, sizes = [], []
     for first, last in pairwise(bounds):
@@ -205,25 +180,16 @@ def _scattered(
     del parts, order  # each as large as the rank's part
     names = np.tile(np.arange(first, last, dtype=shuffle.dtype), group.size)
     merged = shuffle.ordered(np.repeat(names, found.ravel()))
-    limits = np.minimum(np.concatenate([starts, ends[-1:]])[bounds], length)
-    held = np.diff(limits).tolist()
-    chosen = merged[: held[group.rank]]
-    return take(landing, beside(chosen, landing), 0), held
+    return take(landing, beside(merged, landing), 0), np.diff(starts[bounds]).tolist()
 
 
-def positions(
-    shuffle: Shuffle, layout: Layout, mesh: DeviceMesh, length: int | None = None
-) -> DistArray:
-    """The first positions of a permutation, in a layout of that length."""
-    length = shuffle.length if length is None else length
+def positions(shuffle: Shuffle, layout: Layout, mesh: DeviceMesh) -> DistArray:
+    """The permutation of the positions, in a layout of its length."""
     if shuffle.is_short or layout.cuts[0].parts == 1:
         key = tuple([slice(start, stop) for start, stop in layout.section(mesh.coords)])
-        order = shuffle.whole(length) if mesh.coords is not None else np.empty(0, np.int64)
+        order = shuffle.whole() if mesh.coords is not None else np.empty(0, np.int64)
         return wrap(mesh.asarray(np.ascontiguousarray(order[key])), layout, mesh)
-    cut = layout.cuts[0]
-    source = Layout.from_cuts(
-        [Cut.chunked(shuffle.length, cut.mesh_dims, cut.radix)], layout.mesh_shape
-    )
+    source = _canonical(layout, 0)
     ((start, stop),) = source.section(mesh.coords)
     numbers = wrap(mesh.xp.arange(start, stop), source, mesh)
-    return to_layout(shuffled(numbers, 0, shuffle, length), layout)
+    return to_layout(shuffled(numbers, 0, shuffle), layout)

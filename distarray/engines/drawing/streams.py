@@ -19,7 +19,6 @@ and the next call continues where ``jumped()`` of NumPy's Philox would.
 """
 
 from collections.abc import Callable
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -104,7 +103,7 @@ class Philox:
         The sequence from which children are spawned.
     """
 
-    __slots__ = ("_machine", "_position", "lock", "seed_seq")
+    __slots__ = ("_machine", "_position", "seed_seq")
 
     def __init__(
         self,
@@ -139,7 +138,6 @@ class Philox:
         self._machine = _Machine(philox, state)
         words = state["state"]["counter"].tolist()
         self._position = sum([word << 64 * place for place, word in enumerate(words)])
-        self.lock = RLock()
 
     # -- drawing ------------------------------------------------------------------------------
 

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, call, to_layout, wrap
-from distarray.comm import DeviceMesh
+from distarray.array import DistArray, call, to_layout
 from distarray.config import config
+from distarray.engines.drawing.outputs import of_whole
 from distarray.engines.reshaping import in_line, refitted
 from distarray.errors import GatherLimitError
-from distarray.layout import Layout
 from distarray.typing import Array
 
-__all__ = ["check_limit", "own_part", "permuted_lanes", "reordered"]
+__all__ = ["check_limit", "permuted_lanes", "reordered"]
 
 _INDEX = np.dtype(np.intp)
 
@@ -31,13 +30,6 @@ def check_limit(name: str, count: int) -> None:
             "distarray.random.default_rng permutes by position, with other numbers and without "
             "such an array"
         )
-
-
-def own_part(whole: Array, layout: Layout, mesh: DeviceMesh) -> DistArray:
-    """A distributed array of what every rank has drawn."""
-    key = tuple([slice(*part) for part in layout.section(mesh.coords)])
-    block = whole if layout.is_replicated and mesh.coords is not None else whole[key].copy()
-    return wrap(block if mesh.device_type == "cpu" else mesh.asarray(block), layout, mesh)
 
 
 def reordered(x: DistArray, order: Array, axis: int) -> DistArray:
@@ -62,6 +54,6 @@ def permuted_lanes(source: Any, x: DistArray, axis: int | None) -> DistArray:
     shape = [1] * x.ndim
     shape[axis] = x.shape[axis]
     lanes = np.broadcast_to(np.arange(x.shape[axis]).reshape(shape), x.shape)
-    own = own_part(source.permuted(lanes, axis=axis), x.layout.canonical(), x.mesh)
+    own = of_whole(source.permuted(lanes, axis=axis), x.mesh, x.layout.canonical())
     taken = call(np.take_along_axis, x, own, axis)
     return to_layout(taken, x.layout)

@@ -13,6 +13,7 @@ from distarray.ops.random.legacy import (
     RandomState,
     function,
     get_bit_generator,
+    mtrand,
     reseed,
     set_bit_generator,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "SeedSequence",
     "default_rng",
     "get_bit_generator",
+    "mtrand",
     "reseed",
     "set_bit_generator",
     "function",

@@ -12,14 +12,21 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.comm import DeviceMesh, Group, world_group
+from distarray.comm import DeviceMesh, current_world
 from distarray.engines.drawing.methods import LEGACY
 from distarray.engines.drawing.seeds import MT19937, Kind, Seed, named_bits, shared_bits
 from distarray.ops.random.ordering import chosen, permutation_of, shuffle_in_place
 from distarray.ops.random.sampling import Drawing, Place, add_methods
 from distarray.typing import Array, ArrayLike, ShapeLike
 
-__all__ = ["RandomState", "function", "get_bit_generator", "reseed", "set_bit_generator"]
+__all__ = [
+    "RandomState",
+    "function",
+    "get_bit_generator",
+    "mtrand",
+    "reseed",
+    "set_bit_generator",
+]
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -154,12 +161,18 @@ add_methods(RandomState, np.random.RandomState, LEGACY)
 
 # -- one state for all --------------------------------------------------------------------------
 
-_states: WeakKeyDictionary[Group, RandomState] = WeakKeyDictionary()
+
+class _Process:
+    """Stands for this process where ranks are no threads."""
+
+
+_PROCESS = _Process()
+_states: WeakKeyDictionary[Any, RandomState] = WeakKeyDictionary()
 
 
 def _shared() -> RandomState:
     """The state behind the functions, one for each world: ranks may be threads."""
-    world = world_group()
+    world = current_world() or _PROCESS
     found = _states.get(world)
     if found is None:
         found = _states[world] = RandomState()
@@ -182,6 +195,22 @@ def function(
     return call
 
 
+class _Module:
+    """What stands in ``numpy.random.mtrand``: the class, the functions, and their shared state."""
+
+    RandomState = RandomState
+
+    @property
+    def _rand(self) -> Any:
+        return _shared()
+
+    def __getattr__(self, name: str) -> Any:
+        return function(getattr(RandomState, name))
+
+
+mtrand = _Module()
+
+
 def get_bit_generator() -> Any:
     """The bit generator that the functions share."""
     return _shared()._plain._bit_generator
@@ -189,7 +218,7 @@ def get_bit_generator() -> Any:
 
 def set_bit_generator(bitgen: np.random.BitGenerator) -> None:
     """Let the functions draw from another bit generator."""
-    _states[world_group()] = RandomState(bitgen)
+    _states[current_world() or _PROCESS] = RandomState(bitgen)
 
 
 def reseed(seed: Seed = None) -> None:

@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, as_distarray
+from distarray.array import DistArray, as_distarray, wrap
 from distarray.array.placing import as_shape, plain
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines.drawing.methods import GENERATOR, LEGACY, Row, Way
+from distarray.engines.drawing.outputs import is_at_hand, of_whole
 from distarray.engines.drawing.parameters import on_host
 from distarray.engines.drawing.sampling import Place, layout_for, mesh_for, sample, verify_place
-from distarray.engines.drawing.swaps import check_limit, own_part, permuted_lanes, reordered
-from distarray.ops.random.sampling import Drawing
+from distarray.engines.drawing.swaps import check_limit, permuted_lanes, reordered
+from distarray.ops.random.sampling import Drawing, is_small, replicated
 from distarray.typing import ArrayLike, Placements, ShapeLike
 
 __all__ = ["Ordering", "chosen", "permutation_of", "shuffle_in_place"]
@@ -25,6 +26,7 @@ __all__ = ["Ordering", "chosen", "permutation_of", "shuffle_in_place"]
 _WEIGHTED = Row(Way.FIXED, (0,), 2)
 #: Of a population so many times as large, NumPy chooses without an array of all.
 _RARE = 50
+_ANYWHERE = Place(None, None)
 
 
 class Ordering(Drawing):
@@ -69,7 +71,7 @@ class Ordering(Drawing):
         whole = self._plain.permuted(x, axis=axis, out=out)
         if out is not None:
             return out
-        return own_part(whole, layout_for(whole.shape, whole.dtype, mesh, placements), mesh)
+        return of_whole(whole, mesh, layout_for(whole.shape, whole.dtype, mesh, placements))
 
     def choice(
         self,
@@ -106,9 +108,8 @@ def _permuted(
         raise TypeError("len() of unsized object")
     if placements is not None:
         x = x.redistribute(x.mesh, placements)
-    if x.layout.is_replicated and x.mesh.coords is not None:
-        whole = source.permuted(x.mesh.to_host(x.block), axis=axis)
-        result = own_part(whole, x.layout, x.mesh)
+    if is_at_hand(x):
+        result = wrap(source.permuted(x.block, axis=axis), x.layout, x.mesh)
     else:
         result = permuted_lanes(source, x, axis)
     if out is None:
@@ -119,6 +120,9 @@ def _permuted(
 
 def permutation_of(self: Drawing, x: Any, place: Place, *axis: int) -> Any:
     """A permutation by NumPy's swaps; see :meth:`Ordering.permutation`."""
+    if type(x) is int and place == _ANYWHERE and is_small(x):
+        check_limit("permutation", x)
+        return replicated(self, self._plain.permutation(x, *axis))
     mesh, source = mesh_for(place.mesh, self._mesh, [x]), self._plain
     verify_place(source, "permutation", mesh)
     x = plain(x)
@@ -126,12 +130,13 @@ def permutation_of(self: Drawing, x: Any, place: Place, *axis: int) -> Any:
         if isinstance(x, (int, np.integer)):
             check_limit("permutation", int(x))
         whole = source.permutation(x, *axis)
-        layout = layout_for(whole.shape, whole.dtype, mesh, place.placements)
-        return own_part(whole, layout, mesh)
+        return of_whole(whole, mesh, layout_for(whole.shape, whole.dtype, mesh, place.placements))
     at = normalize_axis_index(axis[0] if axis else 0, x.ndim)
     array = x.plain()
     if place.placements is not None:
         array = array.redistribute(mesh, place.placements)
+    if is_at_hand(array):
+        return wrap(source.permutation(array.block, *axis), array.layout, mesh)
     check_limit("permutation", array.shape[at])
     return reordered(array, source.permutation(array.shape[at]), at)
 
@@ -149,6 +154,9 @@ def shuffle_in_place(self: Drawing, x: Any, *axis: int) -> None:
     if x.layout.partials:
         x.settle()
     refuse_read_only(x.block, "array is read-only")
+    if is_at_hand(x):
+        source.shuffle(x.block, *axis)
+        return
     check_limit("shuffle", x.shape[at])
     x.assign(reordered(x.plain(), source.permutation(x.shape[at]), at))
 
@@ -163,6 +171,8 @@ def chosen(
     more: dict[str, Any],
 ) -> Any:
     """Elements of a population; see :meth:`Ordering.choice`."""
+    if replace and p is None and _are_few_integers(a, size, place):
+        return replicated(self, self._plain.choice(a, size, **more))
     mesh = mesh_for(place.mesh, self._mesh, [a, p])
     near = isinstance(a, DistArray) or isinstance(p, DistArray)
     if not near and (not replace or _is_few(size, a)):
@@ -179,6 +189,11 @@ def chosen(
         element = population[(slice(None),) * (axis % population.ndim) + (int(index),)]
         return as_distarray(element, mesh) if isinstance(element, np.ndarray) else element
     return np.take(as_distarray(population, mesh), index, axis)
+
+
+def _are_few_integers(a: Any, size: Any, place: Place) -> bool:
+    """Whether some integers below another are surely replicated."""
+    return type(a) is int and place == _ANYWHERE and is_small(size)
 
 
 def _check_population(population: Any, count: int, shape: tuple[int, ...] | None) -> None:
@@ -240,7 +255,7 @@ def _chosen_at_once(
     drawn: Any = self._plain.choice(a, size, replace, p, **more)
     if not isinstance(drawn, np.ndarray):
         return drawn
-    return own_part(drawn, layout_for(drawn.shape, drawn.dtype, mesh, place.placements), mesh)
+    return of_whole(drawn, mesh, layout_for(drawn.shape, drawn.dtype, mesh, place.placements))
 
 
 def _population(a: Any, axis: int) -> tuple[Any, int]:

@@ -18,13 +18,12 @@ from distarray.array.placing import as_shape, plain
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.config import config
-from distarray.engines.drawing.drawn_tiles import Tile
-from distarray.engines.drawing.filling import fill, filled
+from distarray.engines.drawing.filling import Draw, fill, filled
 from distarray.engines.drawing.sampling import layout_for, mesh_for
 from distarray.engines.drawing.seeds import sequence_of
 from distarray.engines.drawing.shuffling import Shuffle, positions, shuffled
 from distarray.engines.drawing.streams import Call, Philox
-from distarray.typing import Array, ArrayLike, DTypeLike, Placements, ShapeLike
+from distarray.typing import Array, ArrayLike, DTypeLike, Placements, Shape, ShapeLike
 
 __all__ = ["Generator", "Philox", "default_rng"]
 
@@ -144,8 +143,8 @@ class Generator:
         if size is None and out is None:
             return method(call.tile(0), *values, **others)
 
-        def draw(generator: np.random.Generator, tile: Tile) -> Array:
-            drawn: Array = method(generator, *values, size=tile.extents, **others)
+        def draw(generator: np.random.Generator, extents: Shape) -> Array:
+            drawn: Array = method(generator, *values, size=extents, **others)
             return drawn
 
         if out is None:
@@ -153,20 +152,17 @@ class Generator:
             return filled(layout, mesh, dtype, call, draw)
         if out.dtype != dtype or (size is not None and as_shape(size) != out.shape):
             raise ValueError(f"out has to be an array of {dtype}, of the shape asked for")
-        self._fill(out, call, draw, lambda g, t, target: method(g, out=target, **others))
+        self._fill(out, call, draw)
         return out
 
-    def _fill(
-        self, out: DistArray, call: Call, draw: Callable[..., Array], into: Callable[..., Any]
-    ) -> None:
+    def _fill(self, out: DistArray, call: Call, draw: Draw) -> None:
         """Draw into a distributed array of any layout, where it is."""
         if out.layout.partials:
             out.settle()
         if out.mesh.device_type != "cpu":
-            out[...] = filled(out.layout, out.mesh, out.dtype, call, draw, into)
+            out[...] = filled(out.layout, out.mesh, out.dtype, call, draw)
         elif out.mesh.coords is not None:
-            section = out.layout.section(out.mesh.coords)
-            fill(out.block, out.shape, section, call, draw, into)
+            fill(out.block, out.shape, out.layout.section(out.mesh.coords), call, draw)
 
     # -- permutations -------------------------------------------------------------------------
 

@@ -1,20 +1,19 @@
 """Methods that draw samples, made of the table of NumPy's methods."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from inspect import Parameter
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from distarray.array import wrap
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.config import config
 from distarray.engines.drawing.methods import Row, parsed_by
+from distarray.engines.drawing.outputs import of_whole
 from distarray.engines.drawing.sampling import Place, sample
-from distarray.layout import Layout
 
-__all__ = ["Drawing", "Place", "add_methods"]
+__all__ = ["Drawing", "Place", "add_methods", "is_small", "replicated"]
 
 #: Arguments of these types are numbers, shapes, data types and names.
 _PLAIN = frozenset(
@@ -49,8 +48,8 @@ def _method(theirs: type[Any], name: str, row: Row) -> Callable[..., Any]:
 
     def call(self: Any, *args: Any, mesh: Any = None, placements: Any = None, **kwargs: Any) -> Any:
         size = kwargs["size"] if "size" in kwargs else args[at] if len(args) > at else None
-        if mesh is None and placements is None and _is_small(size, args, kwargs):
-            return _at_once(self, draw, args, kwargs)
+        if mesh is None and placements is None and is_small(size, args, kwargs.values()):
+            return replicated(self, draw(self._plain, *args, **kwargs))
         place = Place(mesh, placements)
         return sample(self._plain, name, row, (args, kwargs), place, self._mesh)
 
@@ -63,36 +62,25 @@ def _method(theirs: type[Any], name: str, row: Row) -> Callable[..., Any]:
     return call
 
 
-def _is_small(size: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether arguments are numbers, and the result is surely replicated."""
-    kind = type(size)
-    for value in args:
-        if type(value) not in _PLAIN:
-            return False
-    for value in kwargs.values():
-        if type(value) not in _PLAIN:
-            return False
-    if kind is int:
+def is_small(size: Any, *arguments: Iterable[Any]) -> bool:
+    """Whether arguments are numbers, and an array of a size is surely replicated."""
+    for values in arguments:
+        for value in values:
+            if type(value) not in _PLAIN:
+                return False
+    count = 0
+    if type(size) is int:
         count = size
-    elif kind is tuple:
+    elif type(size) is tuple:
         if not all(type(extent) is int for extent in size):
             return False
         count = prod(size)
-    else:
-        count = 0
     settings = config.settings
     return bool(count * _WIDEST < settings.replicate_below and not settings.check)
 
 
-def _at_once(
-    self: Any, draw: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """What NumPy draws, as a replicated array."""
-    drawn = draw(self._plain, *args, **kwargs)
+def replicated(self: Drawing, drawn: Any) -> Any:
+    """What NumPy has drawn on every rank, as an array; a number as it is."""
     if type(drawn) is not np.ndarray:
         return drawn
-    mesh = self._mesh or default_mesh()
-    layout = Layout.replicated(drawn.shape, mesh.shape)
-    if mesh.coords is None:
-        drawn = np.empty(layout.local_shape(None), drawn.dtype)
-    return wrap(drawn if mesh.device_type == "cpu" else mesh.asarray(drawn), layout, mesh)
+    return of_whole(drawn, self._mesh or default_mesh())

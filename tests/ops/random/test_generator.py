@@ -154,6 +154,12 @@ def test_generators_share_a_bit_generator(world):
 # -- the older interface ------------------------------------------------------------------------
 
 
+def reference_of(state):
+    reference = np.random.RandomState()
+    reference.set_state(state)
+    return reference
+
+
 def test_functions_share_a_state(world, ranks):
     reference = np.random.RandomState(3)
 
@@ -186,6 +192,8 @@ def test_functions_share_a_state(world, ranks):
         again = dnp.random.rand(5).full()
         dnp.random.set_state(saved)
         np.testing.assert_array_equal(dnp.random.rand(5).full(), again)
+        assert dnp.random.mtrand._rand.rand() == reference_of(saved).rand(6)[5]
+        assert dnp.random.mtrand.rand() == reference_of(saved).rand(7)[6]
         bits = dnp.random.get_bit_generator()
         try:
             dnp.random.set_bit_generator(PCG64(3))

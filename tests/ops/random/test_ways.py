@@ -7,6 +7,9 @@ import distarray
 import distarray.numpy as dnp
 from distarray import Shard
 from distarray.engines.drawing import cutting, sampling
+from distarray.engines.drawing.job import Job, Request
+from distarray.engines.drawing.methods import GENERATOR
+from distarray.engines.drawing.pace import pace_of
 from distarray.engines.drawing.places import LostError, Walker, put, state_of
 from tests.ops.random.compared import KINDS, near, pair, same_numbers, same_state
 
@@ -28,13 +31,19 @@ def ways(monkeypatch):
 
         monkeypatch.setattr(sampling, name, act)
 
-    for name in ("drawn_at_places", "drawn_and_joined", "drawn_in_turns", "_own_of_whole"):
+    for name in ("drawn_at_places", "drawn_and_joined", "drawn_in_turns", "_cut_from_whole"):
         watched(name)
     monkeypatch.setattr(cutting, "_WORTH_PASSING", 3000)
+    monkeypatch.setattr(sampling, "_FEW", 300)
     return taken
 
 
-AT, JOINED, TURNS, WHOLE = "drawn_at_places", "drawn_and_joined", "drawn_in_turns", "_own_of_whole"
+AT, JOINED, TURNS, WHOLE = (
+    "drawn_at_places",
+    "drawn_and_joined",
+    "drawn_in_turns",
+    "_cut_from_whole",
+)
 
 
 @pytest.mark.parametrize(
@@ -125,21 +134,58 @@ def test_elements_of_very_many_words(world, ways):
     world.run(near(world, 4), program)
 
 
-@pytest.mark.parametrize("method", ["standard_normal", "standard_exponential"])
-def test_tails_at_a_border(world, monkeypatch, method):
-    """The border is put into an element of the ziggurat's tail, which takes many words."""
-    monkeypatch.setattr(sampling, "_FEW", 100)
-    values = getattr(np.random.Generator(np.random.PCG64(7)), method)(200_000)
-    far = np.argsort(-np.abs(values))[:3]
+def hungry(kind, name, args):
+    """Of some elements the half words of the one that takes most: where they begin, and how many.
+
+    And the element of which a rank guesses that it begins among them.
+    """
+    source = np.random.Generator(getattr(np.random, kind)(7))
+    walker = Walker(np.random.Generator(getattr(np.random, kind)(0)))
+    begin = state_of(source)
+    pace = pace_of(
+        Job(Request(source, name, GENERATOR[name], args, {}, (), (), float), False), 10_000
+    )
+    getattr(source, name)(*args, size=5000)
+    places = [walker.ahead(begin, state_of(source), 0)]
+    for _ in range(3000):
+        getattr(source, name)(*args, size=1)
+        places.append(walker.ahead(begin, state_of(source), 0))
+    taken = np.diff(places)
+    start = places[int(np.argmax(taken))]
+    first = 5000
+    while int(first * pace.halves - pace.margin(first)) <= start:
+        first += 1
+    assert int(first * pace.halves - pace.margin(first)) < start + max(taken)
+    return max(taken), first
+
+
+@pytest.mark.parametrize("kind", ["PCG64", "Philox"])
+@pytest.mark.parametrize(
+    ("name", "args", "halves"),
+    [
+        ("standard_normal", (), 6),  # the ziggurat's tail
+        ("standard_exponential", (), 6),
+        ("integers", (0, 2**31 + 5), 9),  # about half of all words are refused
+        ("integers", (0, 3 * 2**61), 7),
+        ("standard_gamma", (0.05,), 6),
+        ("poisson", (4.0,), 20),
+        ("binomial", (1000, 0.4), 12),
+    ],
+)
+def test_a_guess_within_an_element(world, ways, kind, name, args, halves):
+    """The second rank begins where an element takes many words."""
+    most, first = hungry(kind, name, args)
+    assert most >= halves
 
     def program(group):
-        for place in far.tolist():
-            size = 2 * max(place, 5000)
-            ours, theirs = pair("PCG64")
-            same_numbers(getattr(ours, method)(size), getattr(theirs, method)(size))
-            same_state(ours, theirs)
+        size = group.size * first
+        ours, theirs = pair(kind)
+        found = getattr(ours, name)(*args, size=size, placements=[Shard(0)])
+        same_numbers(found, getattr(theirs, name)(*args, size))
+        same_state(ours, theirs)
 
     world.run(near(world, 2), program)
+    assert set(ways) <= {(JOINED, True)}
 
 
 @pytest.mark.parametrize("kind", KINDS[:4])
