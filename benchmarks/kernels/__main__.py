@@ -2,9 +2,9 @@
 
     mpiexec -n 2 python -m benchmarks.kernels [name ...]
 
-NumPy's time is measured on rank 0 while the others sleep; ours is that of the slowest rank. Both are
-the least of several, as other programs disturb, and take turns. That the results are equal, up to
-rounding, is checked as well.
+NumPy's time is measured on rank 0 while the others sleep; ours is that of the slowest rank. Both
+are the least of several, as other programs disturb, and take turns. That the results are equal, up
+to rounding, is checked as well.
 """
 
 import sys

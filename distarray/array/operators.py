@@ -219,6 +219,8 @@ def _short_exponent(x: Base, other: ArrayLike) -> Any:
 
 
 def _power(x: Base, other: ArrayLike) -> Any:
+    if x.layout.partials:
+        x = x.plain()  # the operator's type is not the ufunc's: truth values ** 2 are int8
     exponent = _short_exponent(x, other)
     if exponent is not None:
         return x.computed(x.block**exponent)

@@ -214,7 +214,9 @@ def accumulate(ufunc: np.ufunc, x: DistArray, axis: int, dtype: np.dtype[Any]) -
     result, error = _attempt(partial(on_host, ufunc.accumulate, stacked, axis), stacked)
     _send(group, after, result[(*head, slice(-1, None))], ufunc)
     agree(mesh.group, error)
-    return result if before is None else result[(*head, slice(1, None))]
+    if before is None:
+        return result
+    return result[(*head, slice(1, None))].copy()  # without gaps, as on the first rank
 
 
 def mixes(ufunc: np.ufunc, source: np.dtype[Any], dtype: DTypeLike | None = None) -> bool:

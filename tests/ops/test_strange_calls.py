@@ -72,6 +72,18 @@ CALLS = {
         lay(np.arange(25.0).reshape(5, 5)),
         lambda x: put(slice(None), -1)(np.einsum("ii->i", np.rot90(x, 2))),
     ),
+    "the square of truth values": lambda lay: lay(np.ones((3, 2))).any(axis=0) ** 2,
+    "a running difference, shared": lambda lay: after(
+        np.subtract.accumulate(lay(np.arange(8.0).reshape(2, 4)).T).T,
+        lambda x: np.cumsum(x, axis=0, out=x),
+    ),
+    "a running difference without gaps": lambda lay: (
+        lambda x, y: (np.cumsum(x, axis=0, out=x), y)
+    )(
+        *(lambda x: (x, x.astype(float, order="C", copy=False)))(
+            np.subtract.accumulate(lay(np.arange(8.0).reshape(4, 2)))
+        )
+    ),
     "a number copied where a number is true": lambda lay: after(
         lay(np.array(3.0)), lambda x: np.copyto(x, lay(np.ones(1)), where=x > 0)
     ),
