@@ -39,10 +39,9 @@ def assign(target: Base, value: Any) -> None:
     refuse_read_only(target.block)
     value = _bare(value, target.mesh)
     if target.dtype == object and not isinstance(value, Base):
-        target.block[...] = value  # every rank has all of it; a list may be one element
+        _assign_objects(target, value)
         return
-    if target.dtype.names is not None and isinstance(value, (tuple, list)):
-        value = np.asarray(value, target.dtype)  # a tuple is one record
+    value = _of_one_kind(value, target.dtype)
     _check_records(value, target.dtype)  # NumPy looks at that first
     shape = value.layout.shape if isinstance(value, Base) else np.shape(value)
     if not _fits(shape, target.shape):
@@ -59,6 +58,25 @@ def assign(target: Base, value: Any) -> None:
         value = _own_part(target, fitted(value, target.dtype))
         if target.layout.holds(target.mesh.coords):
             target.block[...] = value
+
+
+def _of_one_kind(value: Any, dtype: np.dtype[Any]) -> Any:
+    """The value as an array where its shape depends on the data type: of records, of characters."""
+    is_record = dtype.names is not None and isinstance(value, (tuple, list))
+    is_text = dtype.char == "c" and isinstance(value, (str, bytes))
+    return np.array(value, dtype) if is_record or is_text else value
+
+
+def _assign_objects(target: Base, value: Any) -> None:
+    """Copy what every rank has; a list may be one element, as NumPy finds out from the whole."""
+    layout = target.layout
+    if layout.is_whole:
+        target.block[...] = value
+        return
+    cells = np.empty(target.shape, object)
+    cells[...] = value
+    if layout.holds(target.mesh.coords):
+        target.block[...] = _own_part(target, cells)
 
 
 def _bare(value: Any, mesh: DeviceMesh) -> Any:

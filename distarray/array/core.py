@@ -261,8 +261,12 @@ class DistArray(Scalars, Items, Operators, Methods):
         found = at_once(func, args, kwargs)  # no type but ours and NumPy's passes
         if found is not NotImplemented:
             return found
+        given: Any = (args, kwargs)
+        if (type(given[0]), type(given[1])) != (tuple, dict):
+            np.empty(0).__array_function__(func, (), *given)  # raises, if there is cause
         for kind in types:
-            if not issubclass(kind, _KNOWN) and not hasattr(kind, "__cuda_array_interface__"):
+            known = issubclass(kind, _KNOWN) or issubclass(DistArray, kind)
+            if not known and not hasattr(kind, "__cuda_array_interface__"):
                 return NotImplemented
         if any(map(is_subclass, types)):
             name = f"numpy.{func.__name__}"

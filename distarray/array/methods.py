@@ -90,6 +90,8 @@ class Methods(Reductions):
     @property
     def mT(self) -> Self:
         """The array with its last two dimensions exchanged; a view."""
+        if len(self.shape) < 2:
+            raise ValueError("matrix transpose with ndim < 2 is undefined")
         return call(np.matrix_transpose, self)
 
     # -- elements -------------------------------------------------------------------------------

@@ -321,5 +321,8 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
         ndim = len(self.layout.shape)
         if not ndim or np.ndim(other) < 2:
             np.empty((1,) * ndim).__imatmul__(np.empty((1,) * np.ndim(other)))  # raises
-        self[...] = _matmul(self, other)  # type: ignore[index]
+        product = _matmul(self, other)
+        if product.shape != self.layout.shape:  # NumPy broadcasts no product into its operand
+            np.empty((0, 0)).__imatmul__(np.empty((0, 1)))  # raises
+        self[...] = product  # type: ignore[index]
         return self

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from distarray.array.at_hand import ELEMENTS, OURS, PLAIN
+from distarray.array.base import is_subclass
 from distarray.array.core import DistArray, wrap
 from distarray.array.creation import common_mesh, placed_layout
 from distarray.array.floaterrors import error_state
@@ -151,7 +152,8 @@ class MadeAlone:
         value = key(*args, **named)
         if type(value) is tuple:
             return (_placed(value[0], at, placements), *value[1:])
-        return _placed(value, at, placements)
+        kind: Any = type(value)
+        return value if is_subclass(kind) else _placed(value, at, placements)
 
 
 def _is_bound(args: Iterable[Any], kwargs: dict[str, Any]) -> bool:
@@ -229,8 +231,7 @@ def place(
         mesh = default_mesh() if like is None else common_mesh(like)
     if device is not None and device not in (mesh.device_type, mesh.device):
         raise ValueError(
-            f'Device not understood. Only "{mesh.device}" is allowed on this mesh, '
-            f"but received: {device}"
+            f'Device not understood. Only "{mesh.device}" is allowed, but received: {device}'
         )
     return placed_layout(tuple(shape), np.dtype(dtype), mesh, placements), mesh
 

@@ -250,6 +250,11 @@ def put(file: IO[Any], data: bytes | Array) -> None:
 
     Not by ``ndarray.tofile``, which does not notice a disk that is full when it closes its stream.
     """
+    if isinstance(file, TextIOWrapper):  # NumPy writes past it, to its descriptor
+        file.flush()
+        put(file.buffer, data)
+        file.buffer.flush()
+        return
     if not isinstance(file, _BINARY):
         file.write(data if isinstance(data, bytes) else data.tobytes())
         return

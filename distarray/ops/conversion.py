@@ -99,8 +99,7 @@ def _made(
     ndmin: int = 0,
     ndmax: int = MOST_DIMENSIONS,
 ) -> DistArray:
-    if isinstance(copy, str):
-        np.array((), copy=copy)  # type: ignore[unreachable] # NumPy's error
+    copy = copy if copy is True else _as_copied(copy)
     keywords: dict[str, Any] = {"order": order, "ndmin": ndmin, "copy": None if copy else copy}
     if ndmax != MOST_DIMENSIONS:
         keywords["ndmax"] = ndmax
@@ -118,6 +117,19 @@ def _made(
             return _from_distarray(values, dtype, copy, order, ndmin, mesh, placements)
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
     return _part(values, layout, mesh, order or "K", _is_copied(copy, values, source, layout))
+
+
+def _as_copied(copy: Any) -> bool | None:
+    """What `copy` says: NumPy has names for it, too."""
+    mode = getattr(copy, "name", None)
+    if mode in _COPY_MODES:
+        return _COPY_MODES[mode]
+    if isinstance(copy, str):
+        np.array((), copy=copy)  # type: ignore[call-overload] # NumPy's error
+    return copy if copy is None else bool(copy)
+
+
+_COPY_MODES = {"ALWAYS": True, "IF_NEEDED": None, "NEVER": False}
 
 
 def _by_protocol(source: Any, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
@@ -381,7 +393,7 @@ def fromstring(
     dtype: DTypeLike = float,
     count: int = -1,
     *,
-    sep: str,
+    sep: str = "",
     like: ArrayLike | None = None,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,

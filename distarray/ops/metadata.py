@@ -121,7 +121,9 @@ def _to_device(x: DistArray, device: str, /, *, stream: None = None) -> DistArra
     if kind not in ("cpu", "cuda"):
         raise ValueError(f"unknown device {device!r}; it is 'cpu', 'cuda' or 'cuda:N'")
     if stream is not None:
-        raise ValueError("to_device takes no stream: the copy is made in the current one")
+        raise ValueError(
+            "The stream argument in to_device() is not supported: the copy is in the current one"
+        )
     if device in (kind, x.device) and kind == x.mesh.device_type:
         return x
     if kind == x.mesh.device_type:

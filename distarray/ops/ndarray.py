@@ -44,6 +44,15 @@ class _EitherArray(type):
     def __subclasscheck__(cls, subclass: type) -> bool:
         return issubclass(subclass, (DistArray, np.ndarray)) or super().__subclasscheck__(subclass)
 
+    def __eq__(cls, other: object) -> bool:
+        """Programs ask ``type(x) == np.ndarray``; ``is`` can be true of one class alone."""
+        ours = cls.__name__ == "ndarray" and (other is DistArray or other is np.ndarray)
+        return ours or cls is other
+
+    def __hash__(cls) -> int:
+        """That of the arrays' class, so that a table by types finds them."""
+        return hash(DistArray) if cls.__name__ == "ndarray" else super().__hash__()
+
     def __getattr__(cls, name: str) -> Any:
         return getattr(DistArray, name)
 

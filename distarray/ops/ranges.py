@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, distribute, from_section, wrap
+from distarray.array.base import is_subclass
 from distarray.array.placing import MadeAlone, creates, place, plain
 from distarray.comm import DeviceMesh
 from distarray.engines.blockwise import prepare
@@ -19,6 +20,7 @@ __all__ = ["arange", "geomspace", "linspace", "logspace", "positions"]
 
 # Untyped here: NumPy's stubs have overloads that our arguments do not match.
 _arange: Any = np.arange
+_geomspace: Any = np.geomspace
 _linspace: Any = np.linspace
 _moveaxis: Any = np.moveaxis
 
@@ -237,6 +239,8 @@ def linspace(
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     limits = [_limit(plain(value)) for value in (start, stop)]
+    if _has_own_kind(limits):
+        return _linspace(*limits, num, endpoint, retstep, dtype, axis)
     inexact = _linspace(*[_probe(limit) for limit in limits], 0).dtype
     wanted = inexact if dtype is None else np.dtype(dtype)
     line = _Line(limits, num, endpoint, inexact, mesh)
@@ -248,6 +252,12 @@ def linspace(
 def _limit(value: ArrayLike) -> Any:
     weak = isinstance(value, (int, float, complex, DistArray))
     return value if weak else np.asanyarray(value)
+
+
+def _has_own_kind(limits: list[Any]) -> bool:
+    """Whether a limit is of a program's own kind of array, of which every rank has all."""
+    kinds: list[Any] = list(map(type, limits))
+    return any(map(is_subclass, kinds))
 
 
 def _probe(limit: Array) -> Any:
@@ -373,7 +383,7 @@ def geomspace(
     *,
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
-) -> DistArray:
+) -> Any:
     """Numbers in geometric progression; see :func:`numpy.geomspace`.
 
     Cost
@@ -383,6 +393,8 @@ def geomspace(
     limits = [
         x if isinstance(x, DistArray) else np.asanyarray(x) for x in (plain(start), plain(stop))
     ]
+    if _has_own_kind(limits):
+        return _geomspace(*limits, index(plain(num)), endpoint, dtype, axis)
     if any(bool(np.any(limit == 0)) for limit in limits):
         raise ValueError("Geometric sequence cannot include zero")
     num = index(plain(num))

@@ -42,7 +42,13 @@ def outer(
         as_distarray(a, mesh),
         as_distarray(b, mesh),
     )  # numbers too, with their types
+    if first.ndim + second.ndim > _MOST_DIMENSIONS:
+        ufunc.outer(np.ones((1,) * first.ndim), np.ones((1,) * second.ndim))  # raises
     return ufunc(first[(..., *(None,) * second.ndim)], second, **kwargs)
+
+
+#: More than NumPy's arrays have.
+_MOST_DIMENSIONS = 64
 
 
 @implements_method("reduceat")

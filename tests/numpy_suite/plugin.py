@@ -88,7 +88,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_protocol(item: pytest.Item) -> Any:
     step = _step[0]
     step.outcome = ("passed", "")
-    step.say(test=item.nodeid, came="begun")
+    step.say(test=item.nodeid, came="begun", at=time.time())
     result = yield
     meet()
     all_came = _world.allgather(step.outcome)
@@ -99,6 +99,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Any:
     if not alike:
         pytest.exit("the ranks have parted", returncode=PARTED)
     return result
+
+
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Say that the last test has been: a rank that dies may end the job with a status of these."""
+    if exitstatus in ENDED:
+        _step[0].say(test=END, came="")
 
 
 def meet() -> None:
@@ -112,6 +118,9 @@ def meet() -> None:
 
 #: Seconds that a rank waits at the end of a test for those that are still in it.
 PATIENCE = 40.0
+#: How pytest ends when it has come to the last test, and the record's last entry then.
+ENDED = (0, 1, 5)
+END = "the end"
 #: Exit status of a job whose ranks have parted.
 PARTED = 77
 

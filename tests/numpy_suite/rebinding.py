@@ -92,6 +92,8 @@ class Facade(ModuleType):
         return super().__getattribute__(name)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "HAS_REFCOUNT":  # a file's own switch: how often our array is referred to
+            return False
         own = object.__getattribute__(self, "__dict__")
         value = getattr(own["_ours"], name, own)
         if value is own:

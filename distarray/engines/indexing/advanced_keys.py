@@ -84,6 +84,7 @@ def advanced_key(
     """
     parts = key if type(key) is tuple else (key,)
     entries = _spelled_out([_read(part) for part in parts], layout.ndim)
+    _check_number(entries, layout.ndim)
     arrays = [entry for entry in entries if isinstance(entry, _ARRAYS)]
     masks = any(array.dtype == bool for array in arrays)
     if masks:
@@ -94,6 +95,25 @@ def advanced_key(
         builder.add(entry, nonzero, stays)
     shape = arrays[0].shape if stays else () if type(entries[0]) is bool else None
     return builder.finish(len(parts) == 1 and shape == layout.shape)
+
+
+def _check_number(entries: Sequence[_Entry], ndim: int) -> None:
+    """Raise what NumPy raises for more index arrays, or dimensions, than it can handle."""
+    if len(entries) > _FEW:
+        np.ones((1,) * ndim)[tuple([_like(entry) for entry in entries])]
+
+
+#: So many entries of a key are always within NumPy's limits, which are near 64.
+_FEW = 24
+
+
+def _like(entry: _Entry) -> Any:
+    """An entry of the same kind that fits a dimension of one element."""
+    if isinstance(entry, _ARRAYS):
+        return np.full((1,) * entry.ndim, entry.dtype == bool, bool if entry.dtype == bool else int)
+    if type(entry) is int:
+        return 0
+    return slice(None) if type(entry) is slice else entry
 
 
 def _stays_mask(entries: Sequence[_Entry], layout: Layout) -> bool:
