@@ -21,6 +21,7 @@ from distarray.typing import Shape
 __all__ = ["ELEMENTS", "OURS", "PLAIN", "answer", "answer_to_ufunc"]
 
 _new = object.__new__
+_array = np.ndarray
 _replicated = Layout.replicated
 _CODES = np.typecodes["All"]
 #: Elements that NumPy hands out as its scalars; not float16, whose sorts have a fault.
@@ -52,25 +53,27 @@ def answer(act: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, An
     """
     settings = in_force()
     limit = settings.replicate_below
+    if settings.reproducible:
+        return NotImplemented
     models: list[Any] = []
-    given = _bare(args, models, limit)
-    if given is None or settings.reproducible:
+    given = _bare([*args, *kwargs.values()] if kwargs else args, models, limit)
+    if given is None or not models:
         return NotImplemented
-    kept = given
-    if kwargs:
-        if not OURS.isdisjoint(kwargs):
-            return NotImplemented
-        values = _bare(kwargs.values(), models, limit)
-        if values is None:
-            return NotImplemented
-        kwargs = dict(zip(kwargs, values, strict=True))
-        kept = [*given, *values]
-    if not models or (type(act) is _METHOD and type(given[0]) is not np.ndarray):
+    if type(act) is _METHOD and type(given[0]) is not _array:
         return NotImplemented
-    found = act(*given, **kwargs)
-    if type(found) is np.ndarray and any(found is value for value in kept):
-        return next((x for x in models if x.block is found), found)  # an `out` of NumPy's is itself
-    return _given_out(found, models, limit)
+    if not kwargs:
+        found = act(*given)
+    elif OURS.isdisjoint(kwargs):
+        last = len(given) - len(kwargs)
+        found = act(*given[:last], **dict(zip(kwargs, given[last:], strict=True)))
+    else:
+        return NotImplemented
+    if type(found) is not _array:
+        return _given_out(found, models[0], limit)
+    for value in given:
+        if value is found:  # an `out`; one of NumPy's is itself
+            return next((x for x in models if x.block is found), found)
+    return _laid_out(found, models[0], limit)
 
 
 def _bare(values: Iterable[Any], models: list[Any], limit: int) -> list[Any] | None:
@@ -85,10 +88,10 @@ def _bare(values: Iterable[Any], models: list[Any], limit: int) -> list[Any] | N
             given.append(value)
         elif isinstance(value, Base):
             block = value.block
-            fits = value.layout.is_replicated and type(block) is np.ndarray
+            fits = value.layout.is_replicated and type(block) is _array
             if not fits or block.nbytes >= limit or block.dtype.char not in ELEMENTS:
                 return None
-            if not _is_here(value.mesh, models):
+            if not (value.mesh is models[0].mesh if models else _is_here(value.mesh)):
                 return None
             models.append(value)
             given.append(block)
@@ -102,27 +105,29 @@ def _bare(values: Iterable[Any], models: list[Any], limit: int) -> list[Any] | N
     return given
 
 
-def _is_here(mesh: DeviceMesh, models: list[Any]) -> bool:
-    """Whether this rank computes with an operand on a mesh, beside the ones before."""
-    if models:
-        return mesh is models[0].mesh
+def _is_here(mesh: DeviceMesh) -> bool:
+    """Whether this rank computes with the operands on a mesh."""
     return mesh.coords is not None and mesh.device_type == "cpu"
 
 
-def _given_out(found: Any, models: list[Any], limit: int) -> Any:
-    """What NumPy gave, as distributed arrays; NotImplemented if it is too large to stay whole."""
-    if type(found) is np.ndarray:
-        if found.nbytes >= limit:
-            return NotImplemented
-        model = models[0]
-        layout, shape = model.layout, found.shape
-        result = _new(type(model))
-        result.block = found
-        result.layout = layout if layout.shape == shape else _replicated(shape, layout.mesh_shape)
-        result.mesh = model.mesh
-        return result
+def _laid_out(found: np.ndarray[Any, Any], model: Any, limit: int) -> Any:
+    """An array of NumPy's as a distributed one; NotImplemented if it is too large to stay whole."""
+    if found.nbytes >= limit:
+        return NotImplemented
+    layout, shape = model.layout, found.shape
+    result = _new(type(model))
+    result.block = found
+    result.layout = layout if layout.shape == shape else _replicated(shape, layout.mesh_shape)
+    result.mesh = model.mesh
+    return result
+
+
+def _given_out(found: Any, model: Any, limit: int) -> Any:
+    """What NumPy gave, with distributed arrays in place of NumPy's; or NotImplemented, as above."""
+    if type(found) is _array:
+        return _laid_out(found, model, limit)
     if isinstance(found, (tuple, list)):
-        items = [_given_out(item, models, limit) for item in found]
+        items = [_given_out(item, model, limit) for item in found]
         large = any(item is NotImplemented for item in items)
         return NotImplemented if large else sequence_like(found, items)
     return found

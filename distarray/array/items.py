@@ -7,6 +7,7 @@ is read here, and each rank takes its part.
 
 import operator
 from collections.abc import Iterator
+from itertools import product
 from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
@@ -26,12 +27,25 @@ from distarray.typing import Array, ArrayKey, ArrayLike, ElementKey, Key
 __all__ = ["Items"]
 
 #: Entries of keys that NumPy reads as we do, and values that it copies into blocks as we do.
-_BASIC = frozenset({int, slice, type(None), type(Ellipsis), np.int64})
+_ENTRIES = (int, slice, type(None), type(Ellipsis), np.int64)
 _VALUES = frozenset({int, float, complex, bool, np.ndarray, np.float64, np.int64})
 #: Records, Python objects and strings of any length, whose elements are no scalars of NumPy's.
 _SPECIAL = "VOT"
 
+#: The type of a key, or the types in it -> the types of its entries. Longer keys are read here.
+_BASIC: dict[type | tuple[type, ...], tuple[type, ...]] = {kind: (kind,) for kind in _ENTRIES}
+_BASIC |= {kinds: kinds for length in range(5) for kinds in product(_ENTRIES, repeat=length)}
+
 _new = object.__new__
+_array = np.ndarray
+
+
+def _kinds(key: tuple[Any, ...]) -> tuple[type, ...] | None:
+    """The types of the entries of a basic key that is a tuple; None for other keys."""
+    if len(key) == 2:  # written out: half the time, and matrices are what programs have
+        first, second = key
+        return _BASIC.get((type(first), type(second)))
+    return _BASIC.get(tuple(map(type, key)))
 
 
 def _as_it_is(value: ArrayLike, mesh: DeviceMesh) -> Any:
@@ -59,16 +73,20 @@ class Items(Base):
         # The first half of `is_free`, written out: it costs less than the call.
         if (
             layout.is_whole
-            and type(block) is np.ndarray
+            and type(block) is _array
             and (error_state() is usual[0] or is_free(operator.getitem, layout))
         ):
-            kinds = tuple(map(type, key)) if type(key) is tuple else (type(key),)
-            if _BASIC.issuperset(kinds) and self.mesh.coords is not None:
+            kinds = _kinds(key) if type(key) is tuple else _BASIC.get(type(key))
+            if kinds is not None and self.mesh.coords is not None:
                 part = block[key]
-                if not isinstance(part, np.ndarray):
+                if type(part) is not _array:
                     return part
-                if part.dtype.kind not in _SPECIAL:
-                    return self._of_block(part, whole_view(layout, kinds, part.shape))
+                if block.dtype.kind not in _SPECIAL:
+                    result = _new(type(self))
+                    result.block = part
+                    result.layout = whole_view(layout, kinds, part.shape)
+                    result.mesh = self.mesh
+                    return result
             else:
                 found = at_once(operator.getitem, (self, key), {})
                 if found is not NotImplemented:
@@ -121,8 +139,12 @@ class Items(Base):
             and type(block) is np.ndarray
             and (error_state() is usual[0] or is_free(operator.setitem, layout))
         ):
-            kinds = map(type, key) if type(key) is tuple else (type(key),)
-            if _BASIC.issuperset(kinds) and self._at_hand():
+            kinds = _kinds(key) if type(key) is tuple else _BASIC.get(type(key))
+            if (
+                kinds is not None
+                and self.mesh.coords is not None
+                and block.dtype.kind not in _SPECIAL
+            ):
                 given = value if type(value) in _VALUES else _as_it_is(value, self.mesh)
                 if given is not None:
                     block[key] = given

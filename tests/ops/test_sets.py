@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distarray
-from distarray import DeviceMesh, Shard
+from distarray import DeviceMesh, Replicate, Shard, distribute
 from distarray.config import config
 from distarray.testing import assert_matches, assert_same_error, mesh_shapes, shapes
 
@@ -87,6 +87,19 @@ def test_array_api(world, data):
         return absolute(found[0]), *found[1:]
 
     check(world, case, call)
+
+
+@pytest.mark.parametrize("values", [[1, 0, 1, 7, 3], ["b", "a", "b"], [2.5, -1.0, 2.5]])
+def test_distinct_elements_ascend_though_numpys_need_not(world, ranks, values):
+    """Libraries rely on it that are tried with torch and CuPy, which sort."""
+
+    def program(group):
+        for placement in (Replicate(), Shard(0)):
+            x = distribute(np.array(values), DeviceMesh(group), [placement], src=None)
+            assert np.unique_values(x).full().tolist() == sorted(set(values))
+            assert np.unique(x, sorted=False).full().tolist() == sorted(set(values))
+
+    world.run(ranks, program)
 
 
 @st.composite

@@ -19,13 +19,19 @@ __all__ = ["unique", "unique_all", "unique_counts", "unique_inverse", "unique_va
 
 _INDEX = np.dtype(np.intp)
 _Asked = tuple[bool, bool, bool]
+_unique: Any = np.unique
 #: NumPy's named tuples, which it does not export.
 _ALL: Any = type(np.unique_all(np.empty(0)))
 _COUNTS: Any = type(np.unique_counts(np.empty(0)))
 _INVERSE: Any = type(np.unique_inverse(np.empty(0)))
 
 
-@implements(np.unique, objects=Objects.GATHER)
+def _ascending(*args: Any, sorted: bool = True, **kwargs: Any) -> Any:
+    """NumPy's own function, for small whole arrays; NumPy may give them in no order if allowed."""
+    return _unique(*args, **kwargs)
+
+
+@implements(np.unique, objects=Objects.GATHER, small=_ascending)
 def unique(
     ar: ArrayLike,
     return_index: bool = False,
@@ -272,9 +278,9 @@ def unique_inverse(x: ArrayLike) -> Any:
     return _INVERSE(*unique(x, return_inverse=True, equal_nan=False))
 
 
-@implements(np.unique_values, objects=Objects.GATHER)
+@implements(np.unique_values, objects=Objects.GATHER, small=False)  # NumPy's are in no order
 def unique_values(x: ArrayLike) -> DistArray:
-    """Distinct elements; see :func:`numpy.unique_values`.
+    """Distinct elements in rising order; see :func:`numpy.unique_values`.
 
     Cost
     ----
