@@ -70,10 +70,8 @@ def answer(act: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, An
         return NotImplemented
     if type(found) is not _array:
         return _given_out(found, models[0], limit)
-    for value in given:
-        if value is found:  # an `out`; one of NumPy's is itself
-            return next((x for x in models if x.block is found), found)
-    return _laid_out(found, models[0], limit)
+    out = _itself(found, given, models)
+    return _laid_out(found, models[0], limit) if out is None else out
 
 
 def _bare(values: Iterable[Any], models: list[Any], limit: int) -> list[Any] | None:
@@ -108,6 +106,14 @@ def _bare(values: Iterable[Any], models: list[Any], limit: int) -> list[Any] | N
 def _is_here(mesh: DeviceMesh) -> bool:
     """Whether this rank computes with the operands on a mesh."""
     return mesh.coords is not None and mesh.device_type == "cpu"
+
+
+def _itself(found: Any, given: list[Any], models: list[Any]) -> Any:
+    """The `out` that a result is, which may be NumPy's; None if it is a new array."""
+    for value in given:
+        if value is found:
+            return next((x for x in models if x.block is found), found)
+    return None
 
 
 def _laid_out(found: np.ndarray[Any, Any], model: Any, limit: int) -> Any:

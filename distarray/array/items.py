@@ -140,11 +140,7 @@ class Items(Base):
             and (error_state() is usual[0] or is_free(operator.setitem, layout))
         ):
             kinds = _kinds(key) if type(key) is tuple else _BASIC.get(type(key))
-            if (
-                kinds is not None
-                and self.mesh.coords is not None
-                and block.dtype.kind not in _SPECIAL
-            ):
+            if kinds is not None and self._at_hand():
                 given = value if type(value) in _VALUES else _as_it_is(value, self.mesh)
                 if given is not None:
                     block[key] = given
