@@ -16,9 +16,9 @@ from distarray.array.base import Base, sequence_like
 from distarray.comm import DeviceMesh
 from distarray.config import in_force
 from distarray.layout import Layout
-from distarray.typing import Shape
+from distarray.typing import Array, ArrayLike, Shape
 
-__all__ = ["ELEMENTS", "OURS", "PLAIN", "answer", "answer_to_ufunc"]
+__all__ = ["ELEMENTS", "OURS", "PLAIN", "answer", "answer_to_ufunc", "bounded", "of_product"]
 
 _new = object.__new__
 _array = np.ndarray
@@ -36,8 +36,11 @@ _SEQUENCES = frozenset({tuple, list})
 #: Parameters that NumPy's functions do not have, or not in every version of NumPy.
 OURS = frozenset({"mesh", "placements", "device", "like", "ndmax"})
 _METHOD = type(np.ndarray.sum)
-#: Elements of a result that is small whatever its type.
-_MOST = 1 << 14
+#: Elements of a result that is small whatever its type, and of one that wastes time and memory
+#: before it is found to be too large: operands that broadcast may have so many together.
+_MOST, _VAST = 1 << 14, 1 << 22
+#: Bytes of an element of most types.
+_WIDE = 8
 _PLANE = (1, 2)
 
 
@@ -57,9 +60,7 @@ def answer(act: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, An
         return NotImplemented
     models: list[Any] = []
     given = _bare([*args, *kwargs.values()] if kwargs else args, models, limit)
-    if given is None or not models:
-        return NotImplemented
-    if type(act) is _METHOD and type(given[0]) is not _array:
+    if given is None or not models or not _takes(act, given):
         return NotImplemented
     if not kwargs:
         found = act(*given)
@@ -108,7 +109,44 @@ def _is_here(mesh: DeviceMesh) -> bool:
     return mesh.coords is not None and mesh.device_type == "cpu"
 
 
-def _itself(found: Any, given: list[Any], models: list[Any]) -> Any:
+def _takes(act: Callable[..., Any], given: list[Any]) -> bool:
+    """Whether NumPy is to be called; its methods want an array, and memory may not hold all."""
+    if type(act) is _METHOD and type(given[0]) is not _array:
+        return False
+    elements, shape = 1, None
+    for value in given:
+        if type(value) is _array and value.shape != shape:
+            shape = value.shape
+            elements *= value.size
+    return elements <= _VAST
+
+
+def bounded(function: Callable[..., Any], elements: Callable[..., int]) -> Callable[..., Any]:
+    """The trait `small` of a row whose result may be much larger than its operands.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy's function, or what is to be called in its place.
+    elements : callable
+        Gets the arguments; gives the number of elements of the result, or a larger one.
+    """
+    own = getattr(function, "_implementation", function)
+
+    def small(*args: ArrayLike, **kwargs: ArrayLike) -> Any:
+        if elements(*args, **kwargs) > in_force().replicate_below // _WIDE:
+            return NotImplemented
+        return own(*args, **kwargs)
+
+    return small
+
+
+def of_product(*args: ArrayLike, **kwargs: ArrayLike) -> int:
+    """All elements of the operands with one another: as an outer product has them."""
+    return prod([value.size for value in args if isinstance(value, np.ndarray)])
+
+
+def _itself(found: Array, given: list[Any], models: list[Any]) -> Any:
     """The `out` that a result is, which may be NumPy's; None if it is a new array."""
     for value in given:
         if value is found:
@@ -116,7 +154,7 @@ def _itself(found: Any, given: list[Any], models: list[Any]) -> Any:
     return None
 
 
-def _laid_out(found: np.ndarray[Any, Any], model: Any, limit: int) -> Any:
+def _laid_out(found: Array, model: Base, limit: int) -> Any:
     """An array of NumPy's as a distributed one; NotImplemented if it is too large to stay whole."""
     if found.nbytes >= limit:
         return NotImplemented
@@ -128,7 +166,7 @@ def _laid_out(found: np.ndarray[Any, Any], model: Any, limit: int) -> Any:
     return result
 
 
-def _given_out(found: Any, model: Any, limit: int) -> Any:
+def _given_out(found: Any, model: Base, limit: int) -> Any:
     """What NumPy gave, with distributed arrays in place of NumPy's; or NotImplemented, as above."""
     if type(found) is _array:
         return _laid_out(found, model, limit)

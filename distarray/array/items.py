@@ -27,7 +27,7 @@ from distarray.typing import Array, ArrayKey, ArrayLike, ElementKey, Key
 __all__ = ["Items"]
 
 #: Entries of keys that NumPy reads as we do, and values that it copies into blocks as we do.
-_ENTRIES = (int, slice, type(None), type(Ellipsis), np.int64)
+_ENTRIES: tuple[type, ...] = (int, slice, type(None), type(Ellipsis), np.int64)
 _VALUES = frozenset({int, float, complex, bool, np.ndarray, np.float64, np.int64})
 #: Records, Python objects and strings of any length, whose elements are no scalars of NumPy's.
 _SPECIAL = "VOT"

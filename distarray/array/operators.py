@@ -80,6 +80,12 @@ def _asking(ufunc: np.ufunc, reflected: bool = False) -> Binary:
     return ask
 
 
+def _of_two(ufunc: np.ufunc, first: Base, second: Base) -> Any:
+    """What a ufunc gives for two arrays, which needs not ask NumPy whose it is."""
+    found = ufunc_at_once(ufunc, (first, second))
+    return ufunc(first, second) if found is NotImplemented else found
+
+
 def _forward(ufunc: np.ufunc) -> Binary:
     long = _asking(ufunc)
 
@@ -94,6 +100,7 @@ def _forward(ufunc: np.ufunc) -> Binary:
                         counts = getrefcount(self), getrefcount(other)
                         return self.computed(compute(ufunc, self, other, counts))
                     return self.computed(ufunc(self.block, other.block))
+                return _of_two(ufunc, self, other)
             elif kind in _SCALARS:
                 if layout.size >= LARGE:
                     counts = getrefcount(self), 0
@@ -309,9 +316,7 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
 
     def __matmul__(self, other: ArrayLike) -> Self:
         if isinstance(other, Base):
-            found = ufunc_at_once(_matmul, (self, other))
-            if found is not NotImplemented:
-                return found
+            return _of_two(_matmul, self, other)
         return NotImplemented if _yields(other) else _matmul(self, other)
 
     def __rmatmul__(self, other: ArrayLike) -> Self:

@@ -49,7 +49,7 @@ def creates(
     lists: bool = False,
     computes: bool = True,
     alone: "MadeAlone | None" = None,
-    small: bool = False,
+    small: bool | Callable[..., Any] = False,
     elements: Callable[..., int] | None = None,
 ) -> Callable[[Function], Function]:
     """Register a creation function, and give it out under a name that can be called directly.

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, call, from_section, wrap
+from distarray.array.at_hand import bounded
 from distarray.array.placing import (
     MadeAlone,
     Placements,
@@ -202,7 +203,19 @@ def _alike(
     return layout, mesh, x.block
 
 
-@creates(np.empty_like, through=_ANY_FOLD, at=True, computes=False, small=True)
+def _of_other_shape(*args: Any, shape: Any = None, **_: Any) -> int:
+    """The number of elements where the shape is not the prototype's; a large one if unsure."""
+    elements = 0 if shape is None else _of_shape(shape)
+    return elements if elements >= 0 and len(args) <= 4 else 1 << 62
+
+
+@creates(
+    np.empty_like,
+    through=_ANY_FOLD,
+    at=True,
+    computes=False,
+    small=bounded(np.empty_like, _of_other_shape),
+)
 def empty_like(
     prototype: ArrayLike,
     /,
@@ -226,7 +239,13 @@ def empty_like(
     return wrap(mesh.xp.empty_like(model, dtype, order, False, local), layout, mesh)
 
 
-@creates(np.zeros_like, through=_ANY_FOLD, at=True, computes=False, small=True)
+@creates(
+    np.zeros_like,
+    through=_ANY_FOLD,
+    at=True,
+    computes=False,
+    small=bounded(np.zeros_like, _of_other_shape),
+)
 def zeros_like(
     a: ArrayLike,
     dtype: DTypeLike = None,
@@ -249,7 +268,13 @@ def zeros_like(
     return wrap(mesh.xp.zeros_like(model, dtype, order, False, local), layout, mesh)
 
 
-@creates(np.ones_like, through=_ANY_FOLD, at=True, computes=False, small=True)
+@creates(
+    np.ones_like,
+    through=_ANY_FOLD,
+    at=True,
+    computes=False,
+    small=bounded(np.ones_like, _of_other_shape),
+)
 def ones_like(
     a: ArrayLike,
     dtype: DTypeLike = None,
@@ -272,7 +297,7 @@ def ones_like(
     return wrap(mesh.xp.ones_like(model, dtype, order, False, local), layout, mesh)
 
 
-@creates(np.full_like, small=True)
+@creates(np.full_like, small=bounded(np.full_like, _of_other_shape))
 def full_like(
     a: ArrayLike,
     fill_value: ArrayLike,

@@ -117,7 +117,7 @@ def _rest(found: Sequence[Any]) -> Any:
     return found[1] if len(found) > 1 else None
 
 
-@implements(np.histogram_bin_edges, alone=Alone(by_size=True))
+@implements(np.histogram_bin_edges, alone=Alone(by_size=True), small=False)  # may be the given bins
 def histogram_bin_edges(
     a: ArrayLike, bins: _Bins = 10, range: _Range | None = None, weights: ArrayLike | None = None
 ) -> Any:

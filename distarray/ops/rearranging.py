@@ -10,6 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, default_layout, implements, to_layout, wrap
 from distarray.array import portable as blocks
+from distarray.array.at_hand import bounded
 from distarray.array.one_rank import Alone
 from distarray.array.probes import as_axis
 from distarray.comm import DeviceMesh
@@ -101,7 +102,12 @@ def _assembled(a: DistArray, runs: Sequence[Any], ordered: bool = True) -> DistA
     return assemble(a.shape, a.dtype, parts, a.mesh, a.layout, models=[a] if ordered else ())
 
 
-@implements(np.tile, at=True, computes=False, alone=Alone(), small=False)
+def _times_all(x: ArrayLike, times: Any, *_: Any, **__: Any) -> int:
+    """The elements of an array times a number, or a large number if it is unsure."""
+    return np.size(x) * times if type(times) is int and isinstance(x, np.ndarray) else 1 << 62
+
+
+@implements(np.tile, at=True, computes=False, alone=Alone(), small=bounded(np.tile, _times_all))
 def tile(A: ArrayLike, reps: int | Sequence[int]) -> DistArray:
     """The array repeated as a whole along each dimension.
 
@@ -160,7 +166,7 @@ def _whole_where_often(a: DistArray, times: Sequence[int]) -> DistArray:
     return to_layout(a, a.layout.without_cut(often))
 
 
-@implements(np.repeat, computes=False, alone=Alone(), small=False)
+@implements(np.repeat, computes=False, alone=Alone(), small=bounded(np.repeat, _times_all))
 def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> DistArray:
     """The array with each index along a dimension repeated.
 

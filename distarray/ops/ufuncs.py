@@ -199,20 +199,41 @@ def _into_numpy(
     """Results in NumPy arrays, which are replicated: every rank receives everything."""
     ours = tuple([o if isinstance(o, DistArray) else None for o in outs])
     _check_outs(outs)
-    typed = [x if type(x) in _KINDS or hasattr(x, "dtype") else np.asarray(x) for x in inputs]
-    result_types(ufunc, typed, outs, kwargs)
+    is_masked = where is not True
     where = condition(where)
-    check_shapes(
-        [x for x in (*inputs, where) if np.ndim(x)], [out for out in outs if out is not None]
-    )
+    _check_operands(ufunc, inputs, outs, where, kwargs)
     if any(out is None for out in outs):
         inputs = _as_wide(inputs, next(out.shape for out in outs if out is not None))
-    masked = where if any(o is not None for o in ours) else True
+    # With a mask NumPy reads what is in an `out`, too: a text may be no number.
+    masked = where if is_masked and any(o is not None for o in ours) else True
     value = apply_blockwise(ufunc, inputs, ours, masked, **kwargs)
     values = value if isinstance(value, tuple) else (value,)
     _copy_to_numpy(outs, values, kwargs.get("casting", "same_kind"), where)
     found = [value if out is None else out for out, value in zip(outs, values, strict=True)]
     return tuple(found) if len(found) > 1 else found[0]
+
+
+def _check_operands(
+    ufunc: np.ufunc,
+    inputs: Sequence[Any],
+    outs: tuple[Out, ...],
+    where: ArrayLike | bool,
+    kwargs: dict[str, Any],
+) -> None:
+    """Raise what NumPy raises: for types without a loop, shapes, elements that cannot be cast."""
+    typed = [x if type(x) in _KINDS or hasattr(x, "dtype") else np.asarray(x) for x in inputs]
+    error = None
+    try:
+        result_types(ufunc, typed, outs, kwargs)
+    except TypeError as found:
+        if type(found) is not TypeError:
+            raise
+        error = found
+    check_shapes(
+        [x for x in (*inputs, where) if np.ndim(x)], [out for out in outs if out is not None]
+    )
+    if error is not None:
+        raise error
 
 
 def _check_outs(outs: tuple[Out, ...]) -> None:

@@ -1,11 +1,13 @@
 """Small arrays that every rank has whole: NumPy computes at once, and nothing is sent."""
 
+import operator
+
 import numpy as np
 import pytest
 
 import distarray.ops  # noqa: F401
 from distarray import trace
-from distarray.array import DistArray, distribute
+from distarray.array import DistArray, at_hand, distribute
 from distarray.array.floaterrors import NORMAL
 from distarray.array.ladder import usual
 from distarray.array.registry import FUNCTIONS
@@ -131,7 +133,51 @@ def test_a_rank_outside_of_the_mesh(world, ranks):
 
 
 def test_a_row_can_decline():
-    """Their results may be far larger than their operands, or go to one place for all ranks."""
-    declining = [np.outer, np.kron, np.tile, np.repeat, np.einsum, np.save, np.savetxt, np.cov]
+    """They go to one place for all ranks, or NumPy's order is not ours."""
+    declining = [np.save, np.savetxt, np.unique_values, np.array_repr]
     assert [FUNCTIONS[f].small for f in declining] == [None] * len(declining)
     assert FUNCTIONS[np.sum].small is np.ndarray.sum
+
+
+#: Calls with an array of so many elements; the result may be far larger.
+GROWING = {
+    "outer": (np.outer, lambda x: (x, x)),
+    "kron": (np.kron, lambda x: (x, x)),
+    "inner": (np.inner, lambda x: (x[:, None], x[:, None])),
+    "tensordot": (np.tensordot, lambda x: (x, x, 0)),
+    "einsum": (np.einsum, lambda x: ("i,j", x, x)),
+    "tile": (np.tile, lambda x: (x, len(x))),
+    "repeat": (np.repeat, lambda x: (x, len(x))),
+    "diag": (np.diag, lambda x: (x,)),
+    "ones_like": (np.ones_like, lambda x: (x, {"shape": (len(x), len(x))})),
+    "take": (np.take, lambda x: (x[None], np.zeros(len(x), int), 0)),
+    "where": (np.where, lambda x: (x[:, None] > 0, x, 0.0)),
+    "rows by a list": (operator.getitem, lambda x: (x[None], (np.zeros(len(x), int), slice(None)))),
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_a_result_that_is_not_small_is_not_made_by_numpy(name):
+    function, arguments = GROWING[name]
+    small = FUNCTIONS[function].small
+    made = []
+
+    def counted(*args, **kwargs):
+        found = small(*args, **kwargs)
+        made.append(found)
+        return found
+
+    mesh = DeviceMesh(ranks=[0])
+
+    def called(length):
+        made.clear()
+        given = arguments(np.ones(length))
+        named = given[-1] if isinstance(given[-1], dict) else {}
+        given = given[:-1] if named else given
+        laid = [distribute(x, mesh, src=None) if isinstance(x, np.ndarray) else x for x in given]
+        return at_hand.answer(counted, laid, named)
+
+    if mesh.coords is not None:
+        assert isinstance(called(8), DistArray)
+        assert called(3000) is NotImplemented
+        assert all(x is NotImplemented for x in made)

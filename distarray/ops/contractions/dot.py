@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, implements, to_layout
+from distarray.array.at_hand import bounded, of_product
 from distarray.array.one_rank import Alone
 from distarray.array.portable import conjugated
 from distarray.array.storage import is_contiguous
@@ -153,7 +154,7 @@ def _not_aligned(a: Sequence[int], b: Sequence[int], left: int, right: int) -> V
     )
 
 
-@implements(np.inner, alone=Alone(unless=_are_not_vectors))
+@implements(np.inner, alone=Alone(unless=_are_not_vectors), small=bounded(np.inner, of_product))
 def inner(a: ArrayLike, b: ArrayLike, /) -> Any:
     """As :func:`numpy.inner`: sum over the last dimension of both."""
     (x, y), _ = read(a, b)
@@ -183,7 +184,7 @@ def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
     return _paired(x, y, tuple([(d, d) for d in range(x.ndim)]), dtype)
 
 
-@implements(np.outer, small=False)
+@implements(np.outer, small=bounded(np.outer, of_product))
 def outer(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
     """As :func:`numpy.outer`; cut as `a` is, or as `b` is."""
     (x, y), _ = read(a, b, out=out)
@@ -197,7 +198,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
     return deliver(result, out)
 
 
-@implements(np.linalg.outer, small=False)
+@implements(np.linalg.outer, small=bounded(np.linalg.outer, of_product))
 def _linalg_outer(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     (x, y), _ = read(x1, x2)
     if x.ndim != 1 or y.ndim != 1:
@@ -208,7 +209,7 @@ def _linalg_outer(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     return outer(x, y)
 
 
-@implements(np.tensordot, small=False)
+@implements(np.tensordot, small=bounded(np.tensordot, of_product))
 def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2) -> Any:
     """As :func:`numpy.tensordot`: sum over pairs of dimensions."""
     (x, y), _ = read(a, b)
@@ -235,12 +236,12 @@ def _pairs(a: DistArray, b: DistArray, axes: int | Sequence[Any]) -> Pairs:
     return tuple([(d % a.ndim, e % b.ndim) for d, e in zip(left, right, strict=True)])
 
 
-@implements(np.linalg.tensordot, small=False)
+@implements(np.linalg.tensordot, small=bounded(np.linalg.tensordot, of_product))
 def _linalg_tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | Sequence[Any] = 2) -> Any:
     return tensordot(x1, x2, axes=axes)
 
 
-@implements(np.kron, small=False)
+@implements(np.kron, small=bounded(np.kron, of_product))
 def kron(a: ArrayLike, b: ArrayLike) -> Any:
     """As :func:`numpy.kron`: each element of `a` times the whole of `b`.
 

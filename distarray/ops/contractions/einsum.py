@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from distarray.array import DistArray, implements
+from distarray.array.at_hand import bounded, of_product
 from distarray.array.views import permuted
 from distarray.engines.contracting.contract import contract, deliver
 from distarray.engines.contracting.kernels import labelled_kernel
@@ -23,7 +24,7 @@ __all__ = ["einsum", "einsum_path"]
 _Path: TypeAlias = bool | str | Sequence[Any]
 
 
-@implements(np.einsum, at=True, small=False)
+@implements(np.einsum, at=True, small=bounded(np.einsum, of_product))
 def einsum(
     *operands: ArrayLike,
     out: Out = None,

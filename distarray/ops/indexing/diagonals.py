@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, default_layout, implements, wrap
+from distarray.array.at_hand import bounded
 from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
@@ -98,7 +99,12 @@ def _geometry(
     return (down, right), length, layout.with_cuts([*rest, cut])
 
 
-@implements(np.diag, at=True, computes=False, alone=Alone(), small=False)
+def _of_square(v: ArrayLike, k: Any = 0) -> int:
+    """The elements of a matrix with a diagonal."""
+    return int((np.size(v) + abs(k)) ** 2)
+
+
+@implements(np.diag, at=True, computes=False, alone=Alone(), small=bounded(np.diag, _of_square))
 def diag(v: ArrayLike, k: int = 0) -> DistArray:
     """The diagonal of a matrix, or the matrix with a given diagonal.
 

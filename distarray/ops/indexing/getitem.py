@@ -19,6 +19,7 @@ from distarray.array import (
     wrap,
 )
 from distarray.array.assigning import brought
+from distarray.array.at_hand import bounded
 from distarray.array.keys import basic_entries
 from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
@@ -52,9 +53,19 @@ def _reads_faster(x: DistArray, key: Key) -> bool:
     return not isinstance(first, list) or _names_fields(key)
 
 
+def _elements(block: Array, key: Key) -> int:
+    """The elements that a key of several entries selects, or more."""
+    if type(key) is not tuple:
+        return 0
+    arrays = [part for part in key if isinstance(part, np.ndarray)]
+    selected = prod({part.shape: part.size for part in arrays}.values())
+    points = len(key) == block.ndim and slice not in map(type, key)
+    return selected if points else selected * block.size
+
+
 @implements(
     operator.getitem,
-    small=operator.getitem,
+    small=bounded(operator.getitem, _elements),
     at=True,
     computes=False,
     objects=Objects.ENGINE,
