@@ -16,40 +16,42 @@ def _definite(rng: numpy.random.Generator, n: int) -> Array:
     return a @ a.T + n * numpy.eye(n)
 
 
-@kernel(lambda rng: (1.5, 1.2, rng.random((60, 70)), rng.random((60, 80)), rng.random((80, 70))))
+@kernel(
+    lambda rng: (1.5, 1.2, rng.random((400, 450)), rng.random((400, 500)), rng.random((500, 450)))
+)
 def scaled_product(np: Library, alpha: float, beta: float, c: Array, a: Array, b: Array) -> Array:
     c[:] = alpha * a @ b + beta * c
     return c
 
 
-@kernel(lambda rng: (rng.random((40, 50)), rng.random((50, 60)), rng.random((60, 70))))
+@kernel(lambda rng: (rng.random((300, 350)), rng.random((350, 400)), rng.random((400, 450))))
 def two_products(np: Library, a: Array, b: Array, c: Array) -> Array:
     return 1.5 * a @ b @ c
 
 
-@kernel(lambda rng: tuple(rng.random((50, 50)) for _ in range(4)))
+@kernel(lambda rng: tuple(rng.random((300, 300)) for _ in range(4)))
 def three_products(np: Library, a: Array, b: Array, c: Array, d: Array) -> Array:
     return (a @ b) @ (c @ d)
 
 
-@kernel(lambda rng: (rng.random((200, 250)), rng.random(250)))
+@kernel(lambda rng: (rng.random((1000, 1200)), rng.random(1200)))
 def normal_product(np: Library, a: Array, x: Array) -> Array:
     return (a @ x) @ a
 
 
-@kernel(lambda rng: (rng.random((200, 220)), rng.random(220), rng.random(200)))
+@kernel(lambda rng: (rng.random((1000, 1100)), rng.random(1100), rng.random(1000)))
 def both_products(np: Library, a: Array, p: Array, r: Array) -> Array:
     return r @ a, a @ p
 
 
-@kernel(lambda rng: (*(rng.random(200) for _ in range(4)), rng.random((200, 200))))
+@kernel(lambda rng: (*(rng.random(1000) for _ in range(4)), rng.random((1000, 1000))))
 def two_updates(np: Library, x1: Array, x2: Array, y1: Array, y2: Array, a: Array) -> Array:
     x1 += a @ y1
     x2 += y2 @ a
     return x1, x2
 
 
-@kernel(lambda rng: (1.5, 1.2, rng.random((150, 150)), *(rng.random(150) for _ in range(6))))
+@kernel(lambda rng: (1.5, 1.2, rng.random((600, 600)), *(rng.random(600) for _ in range(6))))
 def rank_two(
     np: Library,
     alpha: float,
@@ -67,48 +69,48 @@ def rank_two(
     return alpha * a @ x
 
 
-@kernel(lambda rng: (rng.random((150, 150)), rng.random((150, 150)), rng.random(150)))
+@kernel(lambda rng: (rng.random((800, 800)), rng.random((800, 800)), rng.random(800)))
 def sum_of_products(np: Library, a: Array, b: Array, x: Array) -> Array:
     return 1.5 * a @ x + 1.2 * b @ x
 
 
-@kernel(lambda rng: (rng.random((50, 50)), rng.random((50, 40))))
+@kernel(lambda rng: (rng.random((70, 70)), rng.random((70, 50))))
 def symmetric_update(np: Library, c: Array, a: Array) -> Array:
     for i in range(a.shape[0]):
         c[i, : i + 1] *= 1.2
-        for k in range(0, a.shape[1], 4):
+        for k in range(a.shape[1]):
             c[i, : i + 1] += 1.5 * a[i, k] * a[: i + 1, k]
     return c
 
 
-@kernel(lambda rng: (rng.random((40, 40)), rng.random((40, 30)), rng.random((40, 30))))
+@kernel(lambda rng: (rng.random((50, 50)), rng.random((50, 35)), rng.random((50, 35))))
 def symmetric_rank_two(np: Library, c: Array, a: Array, b: Array) -> Array:
     for i in range(a.shape[0]):
-        for k in range(0, a.shape[1], 3):
+        for k in range(a.shape[1]):
             c[i, : i + 1] += a[: i + 1, k] * b[i, k] + b[: i + 1, k] * a[i, k]
     return c
 
 
-@kernel(lambda rng: (rng.random((30, 40)), rng.random((30, 30)), rng.random((30, 40))))
+@kernel(lambda rng: (rng.random((40, 50)), rng.random((40, 40)), rng.random((40, 50))))
 def symmetric_product(np: Library, c: Array, a: Array, b: Array) -> Array:
-    held = np.empty(b.shape[1])
+    held = np.empty(c.shape[1])
     for i in range(c.shape[0]):
-        for j in range(0, c.shape[1], 2):
+        for j in range(c.shape[1]):
             c[:i, j] += b[i, j] * a[i, :i]
             held[j] = b[:i, j] @ a[i, :i]
         c[i, :] += b[i, :] * a[i, i] + held
     return c
 
 
-@kernel(lambda rng: (rng.random((40, 40)), rng.random((40, 50))))
+@kernel(lambda rng: (rng.random((65, 65)), rng.random((65, 80))))
 def triangular_product(np: Library, a: Array, b: Array) -> Array:
     for i in range(b.shape[0]):
-        for j in range(0, b.shape[1], 3):
+        for j in range(b.shape[1]):
             b[i, j] += np.dot(a[i + 1 :, i], b[i + 1 :, j])
     return b
 
 
-@kernel(lambda rng: (rng.random((20, 25, 30)), rng.random((30, 30))))
+@kernel(lambda rng: (rng.random((30, 30, 64)), rng.random((64, 64))))
 def stacked_product(np: Library, a: Array, c: Array) -> Array:
     for r in range(a.shape[0]):
         for q in range(a.shape[1]):
@@ -116,7 +118,7 @@ def stacked_product(np: Library, a: Array, c: Array) -> Array:
     return a
 
 
-@kernel(lambda rng: (_definite(rng, 200), rng.random(200)))
+@kernel(lambda rng: (_definite(rng, 1000), rng.random(1000)))
 def forward_substitution(np: Library, a: Array, b: Array) -> Array:
     x = np.zeros_like(b)
     for i in range(b.size):
@@ -124,7 +126,7 @@ def forward_substitution(np: Library, a: Array, b: Array) -> Array:
     return x
 
 
-@kernel(lambda rng: (_definite(rng, 40),))
+@kernel(lambda rng: (_definite(rng, 80),))
 def cholesky(np: Library, a: Array) -> Array:
     for i in range(a.shape[0]):
         for j in range(i):
@@ -135,7 +137,7 @@ def cholesky(np: Library, a: Array) -> Array:
     return np.tril(a)
 
 
-@kernel(lambda rng: (_definite(rng, 40),))
+@kernel(lambda rng: (_definite(rng, 60),))
 def triangles(np: Library, a: Array) -> Array:
     for k in range(a.shape[0]):
         a[k + 1 :, k] /= a[k, k]
@@ -144,7 +146,7 @@ def triangles(np: Library, a: Array) -> Array:
     return a
 
 
-@kernel(lambda rng: (_definite(rng, 60), rng.random(60)))
+@kernel(lambda rng: (_definite(rng, 120), rng.random(120)))
 def elimination(np: Library, a: Array, b: Array) -> Array:
     n = b.size
     for k in range(n):
@@ -157,7 +159,7 @@ def elimination(np: Library, a: Array, b: Array) -> Array:
     return x
 
 
-@kernel(lambda rng: (0.1 * rng.random(200),))
+@kernel(lambda rng: (0.03 * rng.random(1000),))
 def toeplitz_solve(np: Library, r: Array) -> Array:
     y = np.empty_like(r)
     alpha, beta = -r[0], 1.0
@@ -170,7 +172,7 @@ def toeplitz_solve(np: Library, r: Array) -> Array:
     return y
 
 
-@kernel(lambda rng: (rng.random((60, 40)),))
+@kernel(lambda rng: (rng.random((70, 60)),))
 def gram_schmidt(np: Library, a: Array) -> Array:
     q, r = np.zeros_like(a), np.zeros((a.shape[1], a.shape[1]))
     for k in range(a.shape[1]):
@@ -182,7 +184,7 @@ def gram_schmidt(np: Library, a: Array) -> Array:
     return q, r
 
 
-@kernel(lambda rng: (rng.random((120, 60)),))
+@kernel(lambda rng: (rng.random((500, 300)),))
 def covariance(np: Library, data: Array) -> Array:
     data -= np.mean(data, axis=0)
     cov = np.zeros((data.shape[1], data.shape[1]))
@@ -191,7 +193,7 @@ def covariance(np: Library, data: Array) -> Array:
     return cov
 
 
-@kernel(lambda rng: (rng.random((120, 60)),))
+@kernel(lambda rng: (rng.random((500, 300)),))
 def correlation(np: Library, data: Array) -> Array:
     deviation = np.std(data, axis=0)
     deviation[deviation <= 0.1] = 1.0
@@ -203,7 +205,7 @@ def correlation(np: Library, data: Array) -> Array:
     return corr
 
 
-@kernel(lambda rng: (_definite(rng, 80), rng.random(80)))
+@kernel(lambda rng: (_definite(rng, 500), rng.random(500)))
 def conjugate_gradients(np: Library, a: Array, b: Array) -> Array:
     x, r = np.zeros_like(b), b.copy()
     p, rho = r.copy(), r @ r
@@ -219,7 +221,7 @@ def conjugate_gradients(np: Library, a: Array, b: Array) -> Array:
     return x
 
 
-@kernel(lambda rng: (_definite(rng, 60),))
+@kernel(lambda rng: (_definite(rng, 300),))
 def power_iteration(np: Library, a: Array) -> Array:
     x = np.ones(a.shape[0])
     value = 0.0

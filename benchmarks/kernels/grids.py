@@ -8,7 +8,7 @@ from benchmarks.kernels.kernel import kernel
 Library = Array = Any
 
 
-@kernel(lambda rng: (rng.random(1000), rng.random(1000)))
+@kernel(lambda rng: (rng.random(3200), rng.random(3200)))
 def line_average(np: Library, a: Array, b: Array) -> Array:
     for _ in range(50):
         b[1:-1] = (a[:-2] + a[1:-1] + a[2:]) / 3
@@ -16,7 +16,7 @@ def line_average(np: Library, a: Array, b: Array) -> Array:
     return a
 
 
-@kernel(lambda rng: (rng.random((100, 100)), rng.random((100, 100))))
+@kernel(lambda rng: (rng.random((150, 150)), rng.random((150, 150))))
 def plane_average(np: Library, a: Array, b: Array) -> Array:
     for _ in range(20):
         b[1:-1, 1:-1] = 0.2 * (
@@ -28,7 +28,7 @@ def plane_average(np: Library, a: Array, b: Array) -> Array:
     return a
 
 
-@kernel(lambda rng: (rng.random((30, 30)),))
+@kernel(lambda rng: (rng.random((50, 50)),))
 def gauss_seidel(np: Library, a: Array) -> Array:
     n = a.shape[0]
     for _ in range(3):
@@ -58,9 +58,9 @@ def heat_in_space(np: Library, a: Array) -> Array:
     return a
 
 
-@kernel(lambda rng: tuple(rng.random((60, 70)) for _ in range(3)))
+@kernel(lambda rng: tuple(rng.random((200, 220)) for _ in range(3)))
 def electric_field(np: Library, ex: Array, ey: Array, hz: Array) -> Array:
-    for step in range(40):
+    for step in range(20):
         ey[0, :] = step
         ey[1:, :] -= 0.5 * (hz[1:, :] - hz[:-1, :])
         ex[:, 1:] -= 0.5 * (hz[:, 1:] - hz[:, :-1])
@@ -68,7 +68,7 @@ def electric_field(np: Library, ex: Array, ey: Array, hz: Array) -> Array:
     return hz
 
 
-@kernel(lambda rng: (rng.random((60, 60)),))
+@kernel(lambda rng: (rng.random((100, 100)),))
 def alternating_directions(np: Library, u: Array) -> Array:
     n = u.shape[0]
     a, b, lead = -0.4, 1.8, 0.3
@@ -91,7 +91,7 @@ def alternating_directions(np: Library, u: Array) -> Array:
     return u
 
 
-@kernel(lambda rng: (rng.random((36, 36, 20)), rng.random((32, 32, 20))))
+@kernel(lambda rng: (rng.random((68, 68, 60)), rng.random((64, 64, 60))))
 def limited_diffusion(np: Library, field: Array, coefficient: Array) -> Array:
     laplace = 4.0 * field[1:-1, 1:-1] - (
         field[2:, 1:-1] + field[:-2, 1:-1] + field[1:-1, 2:] + field[1:-1, :-2]
@@ -104,7 +104,7 @@ def limited_diffusion(np: Library, field: Array, coefficient: Array) -> Array:
     return field[2:-2, 2:-2] - coefficient * flux
 
 
-@kernel(lambda rng: tuple(rng.random((24, 24, 30)) for _ in range(3)))
+@kernel(lambda rng: tuple(rng.random((60, 60, 40)) for _ in range(3)))
 def vertical_sweep(np: Library, wind: Array, field: Array, source: Array) -> Array:
     levels = field.shape[2]
     upper, right = np.zeros_like(field), np.zeros_like(field)
@@ -123,7 +123,7 @@ def vertical_sweep(np: Library, wind: Array, field: Array, source: Array) -> Arr
     return right
 
 
-@kernel(lambda rng: tuple(0.01 * rng.random((41, 41)) for _ in range(3)))
+@kernel(lambda rng: tuple(0.01 * rng.random((61, 61)) for _ in range(3)))
 def driven_cavity(np: Library, u: Array, v: Array, p: Array) -> Array:
     h, dt, nu = 0.05, 0.001, 0.1
     source = np.zeros_like(u)
@@ -157,7 +157,7 @@ def driven_cavity(np: Library, u: Array, v: Array, p: Array) -> Array:
     return u, v, p
 
 
-@kernel(lambda rng: (rng.random((4, 16, 16, 3)), rng.random((3, 3, 3, 8)), rng.random(8)))
+@kernel(lambda rng: (rng.random((8, 32, 32, 3)), rng.random((3, 3, 3, 16)), rng.random(16)))
 def convolution(np: Library, images: Array, weights: Array, bias: Array) -> Array:
     k = weights.shape[0]
     n, height, width, _ = images.shape
@@ -170,7 +170,7 @@ def convolution(np: Library, images: Array, weights: Array, bias: Array) -> Arra
     return np.maximum(result + bias, 0)
 
 
-@kernel(lambda rng: (rng.random((64, 64)) < 0.3,))
+@kernel(lambda rng: (rng.random((100, 100)) < 0.3,))
 def life(np: Library, alive: Array) -> Array:
     for _ in range(20):
         near = sum(
@@ -183,7 +183,7 @@ def life(np: Library, alive: Array) -> Array:
     return alive
 
 
-@kernel(lambda rng: (rng.random((50, 50)),))
+@kernel(lambda rng: (rng.random((120, 120)),))
 def red_and_black(np: Library, u: Array) -> Array:
     for _ in range(25):
         for first in (1, 2):
@@ -196,7 +196,7 @@ def red_and_black(np: Library, u: Array) -> Array:
     return u
 
 
-@kernel(lambda rng: (rng.random(2000),))
+@kernel(lambda rng: (rng.random(10000),))
 def wave(np: Library, u: Array) -> Array:
     before = u.copy()
     for _ in range(100):
@@ -206,7 +206,7 @@ def wave(np: Library, u: Array) -> Array:
     return u
 
 
-@kernel(lambda rng: (rng.random((40, 60)),))
+@kernel(lambda rng: (rng.random((400, 200)),))
 def recursive_filter(np: Library, picture: Array) -> Array:
     a, b1, b2 = 0.2, 0.9, -0.1
     ahead, back = np.zeros_like(picture), np.zeros_like(picture)

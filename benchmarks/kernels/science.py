@@ -10,14 +10,14 @@ from benchmarks.kernels.kernel import kernel
 Library = Array = Any
 
 
-@kernel(lambda rng: tuple(rng.random(10000) for _ in range(4)))
+@kernel(lambda rng: tuple(rng.random(100000) for _ in range(4)))
 def great_circles(np: Library, lat1: Array, lon1: Array, lat2: Array, lon2: Array) -> Array:
     half = np.sin((lat2 - lat1) / 2) ** 2
     half = half + np.cos(lat1) * np.cos(lat2) * np.sin((lon2 - lon1) / 2) ** 2
     return 2 * np.arctan2(np.sqrt(half), np.sqrt(1 - half))
 
 
-@kernel(lambda rng: (60, 50))
+@kernel(lambda rng: (125, 60))
 def mandelbrot(np: Library, n: int, steps: int) -> Array:
     x, y = np.linspace(-2.0, 0.5, n), np.linspace(-1.2, 1.2, n)
     c = x + y[:, None] * 1j
@@ -49,7 +49,7 @@ def bodies(np: Library, place: Array, speed: Array, mass: Array, steps: int) -> 
     return place, energy
 
 
-@kernel(lambda rng: (rng.random(4000), rng.random(4000), 40))
+@kernel(lambda rng: (rng.random(40000), rng.random(40000), 100))
 def ring_means(np: Library, data: Array, radius: Array, rings: int) -> Array:
     largest = radius.max()
     means = np.zeros(rings)
@@ -59,13 +59,13 @@ def ring_means(np: Library, data: Array, radius: Array, rings: int) -> Array:
     return means
 
 
-@kernel(lambda rng: (rng.random(20000), rng.random(20000), 100))
+@kernel(lambda rng: (rng.random(40000), rng.random(40000), 100))
 def ring_histogram(np: Library, data: Array, radius: Array, rings: int) -> Array:
     count = np.histogram(radius, rings)[0]
     return np.histogram(radius, rings, weights=data)[0] / count
 
 
-@kernel(lambda rng: (rng.random((4, 8, 32, 32)),))
+@kernel(lambda rng: (rng.random((16, 16, 64, 64)),))
 def softmax(np: Library, x: Array) -> Array:
     powers = np.exp(x - np.max(x, axis=-1, keepdims=True))
     return powers / np.sum(powers, axis=-1, keepdims=True)
@@ -73,11 +73,11 @@ def softmax(np: Library, x: Array) -> Array:
 
 @kernel(
     lambda rng: (
-        rng.random((8, 30)),
-        rng.random((30, 100)),
-        rng.random(100),
-        rng.random((100, 80)),
-        rng.random(80),
+        rng.random((64, 300)),
+        rng.random((300, 1000)),
+        rng.random(1000),
+        rng.random((1000, 400)),
+        rng.random(400),
     )
 )
 def perceptron(np: Library, x: Array, w1: Array, b1: Array, w2: Array, b2: Array) -> Array:
@@ -87,7 +87,7 @@ def perceptron(np: Library, x: Array, w1: Array, b1: Array, w2: Array, b2: Array
     return powers / np.sum(powers, axis=1, keepdims=True)
 
 
-@kernel(lambda rng: (rng.random((300, 300)),))
+@kernel(lambda rng: (rng.random((1000, 1000)),))
 def trace_of_tanh(np: Library, a: Array) -> Array:
     total = 0.0
     for i in range(a.shape[0]):
@@ -95,21 +95,21 @@ def trace_of_tanh(np: Library, a: Array) -> Array:
     return a + total
 
 
-@kernel(lambda rng: (rng.random((3, 20, 20)), rng.random((20, 20)), rng.random(16)))
+@kernel(lambda rng: (rng.random((3, 50, 50)), rng.random((50, 50)), rng.random(32)))
 def contour(np: Library, terms: Array, start: Array, angles: Array) -> Array:
-    first, second = np.zeros((20, 20), complex), np.zeros((20, 20), complex)
+    first, second = np.zeros_like(start, complex), np.zeros_like(start, complex)
     for angle in angles:
         z = np.exp(2j * np.pi * angle)
-        whole = np.zeros((20, 20), complex)
+        whole = np.zeros_like(start, complex)
         for n in range(terms.shape[0]):
             whole += np.power(z, n - 1) * terms[n]
-        x = np.linalg.solve(whole + 5 * np.eye(20), start + 0j)
+        x = np.linalg.solve(whole + 5 * np.eye(start.shape[0]), start + 0j)
         first += x
         second += x * z
     return first, second
 
 
-@kernel(lambda rng: (rng.random(256) + 1j * rng.random(256),))
+@kernel(lambda rng: (rng.random(16384) + 1j * rng.random(16384),))
 def fourier_by_hand(np: Library, x: Array) -> Array:
     n, y = x.size, x.reshape(1, -1)
     while y.shape[0] < n:
@@ -130,7 +130,7 @@ def self_energies(np: Library, d: Array, g: Array, near: Array) -> Array:
     return found
 
 
-@kernel(lambda rng: (rng.random((300, 2)), 6))
+@kernel(lambda rng: (rng.random((2000, 2)), 6))
 def clusters(np: Library, points: Array, k: int) -> Array:
     centres = points[:k].copy()
     label = np.zeros(points.shape[0], int)
@@ -143,7 +143,7 @@ def clusters(np: Library, points: Array, k: int) -> Array:
     return centres, label
 
 
-@kernel(lambda rng: (50 + 50 * rng.random(5000), 0.5 + rng.random(5000)))
+@kernel(lambda rng: (50 + 50 * rng.random(100000), 0.5 + rng.random(100000)))
 def options(np: Library, price: Array, years: Array) -> Array:
     def below(x: Array) -> Array:
         return 0.5 * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))
@@ -153,7 +153,7 @@ def options(np: Library, price: Array, years: Array) -> Array:
     return price * below(first) - 75.0 * np.exp(-0.02 * years) * below(first - spread)
 
 
-@kernel(lambda rng: (numpy.where(rng.random((40, 40)) < 0.5, 1, -1), rng.random((20, 40, 40))))
+@kernel(lambda rng: (numpy.where(rng.random((100, 100)) < 0.5, 1, -1), rng.random((20, 100, 100))))
 def spins(np: Library, spin: Array, chance: Array) -> Array:
     rows, columns = np.indices(spin.shape)
     even = (rows + columns) % 2 == 0
@@ -165,7 +165,7 @@ def spins(np: Library, spin: Array, chance: Array) -> Array:
     return spin
 
 
-@kernel(lambda rng: (rng.random((200, 10)), rng.integers(0, 2, 200)))
+@kernel(lambda rng: (rng.random((5000, 20)), rng.integers(0, 2, 5000)))
 def logistic_fit(np: Library, x: Array, label: Array) -> Array:
     w = np.zeros(x.shape[1])
     for _ in range(60):
@@ -174,7 +174,7 @@ def logistic_fit(np: Library, x: Array, label: Array) -> Array:
     return w
 
 
-@kernel(lambda rng: (rng.random((80, 80)) < 0.1,))
+@kernel(lambda rng: (rng.random((500, 500)) < 0.1,))
 def page_rank(np: Library, links: Array) -> Array:
     out = np.maximum(links.sum(axis=1), 1)
     rank = np.full(links.shape[0], 1.0 / links.shape[0])
@@ -186,7 +186,7 @@ def page_rank(np: Library, links: Array) -> Array:
     return rank
 
 
-@kernel(lambda rng: (rng.integers(0, 256, (120, 120)),))
+@kernel(lambda rng: (rng.integers(0, 256, (600, 600)),))
 def equalized(np: Library, picture: Array) -> Array:
     count = np.bincount(picture.ravel(), minlength=256)
     share = count.cumsum() / picture.size

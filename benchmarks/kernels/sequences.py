@@ -10,14 +10,14 @@ from benchmarks.kernels.kernel import kernel
 Library = Array = Any
 
 
-@kernel(lambda rng: (rng.integers(1, 100, (60, 60)),))
+@kernel(lambda rng: (rng.integers(1, 100, (150, 150)),))
 def shortest_paths(np: Library, path: Array) -> Array:
     for k in range(path.shape[0]):
         path[:] = np.minimum(path, np.add.outer(path[:, k], path[k, :]))
     return path
 
 
-@kernel(lambda rng: (rng.integers(0, 4, 24),))
+@kernel(lambda rng: (rng.integers(0, 4, 60),))
 def folded_pairs(np: Library, bases: Array) -> Array:
     n = bases.size
     table = np.zeros((n, n), int)
@@ -32,7 +32,7 @@ def folded_pairs(np: Library, bases: Array) -> Array:
     return table
 
 
-@kernel(lambda rng: (rng.integers(0, 256, 400, numpy.uint8),))
+@kernel(lambda rng: (rng.integers(0, 256, 1600, numpy.uint8),))
 def checksum(np: Library, data: Array) -> int:
     crc = 0xFFFF
     for byte in data:

@@ -200,4 +200,6 @@ def _grows(a: Shape, b: Shape) -> bool:
 
 def _multiplies(a: Shape, b: Shape) -> bool:
     """Whether operands are no vectors and matrices, or their product may be large."""
-    return len(a) not in _PLANE or len(b) not in _PLANE or a[0] * b[-1] > _MOST
+    if len(a) not in _PLANE or len(b) not in _PLANE:
+        return True
+    return len(a) == len(b) == 2 and a[0] * b[1] > _MOST
