@@ -44,7 +44,9 @@ _WIDE = 8
 _PLANE = (1, 2)
 
 
-def answer(act: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
+def answer(
+    act: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any], whole: bool = False
+) -> Any:
     """What NumPy gives for small whole operands; NotImplemented if there are others.
 
     Parameters
@@ -53,13 +55,15 @@ def answer(act: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, An
         A function of NumPy's, or a ufunc.
     args, kwargs
         The arguments, with distributed arrays among them.
+    whole : bool
+        Whether operands may be cut along mesh dimensions of one rank, too.
     """
     settings = in_force()
     limit = settings.replicate_below
     if settings.reproducible:
         return NotImplemented
     models: list[Any] = []
-    given = _bare([*args, *kwargs.values()] if kwargs else args, models, limit)
+    given = _bare([*args, *kwargs.values()] if kwargs else args, models, limit, whole)
     if given is None or not models or not _takes(act, given):
         return NotImplemented
     if not kwargs:
@@ -75,7 +79,9 @@ def answer(act: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, An
     return _laid_out(found, models[0], limit) if out is None else out
 
 
-def _bare(values: Iterable[Any], models: list[Any], limit: int) -> list[Any] | None:
+def _bare(
+    values: Iterable[Any], models: list[Any], limit: int, whole: bool = False
+) -> list[Any] | None:
     """Arguments with blocks in place of arrays, which are put into `models`.
 
     None if an argument is not at hand.
@@ -86,22 +92,26 @@ def _bare(values: Iterable[Any], models: list[Any], limit: int) -> list[Any] | N
         if kind in PLAIN:
             given.append(value)
         elif isinstance(value, Base):
-            block = value.block
-            fits = value.layout.is_replicated and type(block) is _array
-            if not fits or block.nbytes >= limit or block.dtype.char not in ELEMENTS:
+            block, layout = value.block, value.layout
+            fits = layout.is_whole if whole else layout.is_replicated
+            if not fits or not _is_small(block, limit):
                 return None
             if not (value.mesh is models[0].mesh if models else _is_here(value.mesh)):
                 return None
             models.append(value)
             given.append(block)
         elif kind in _SEQUENCES:
-            items = _bare(value, models, limit)
+            items = _bare(value, models, limit, whole)
             if items is None:
                 return None
             given.append(kind(items))
         else:
             return None
     return given
+
+
+def _is_small(block: Array, limit: int) -> bool:
+    return type(block) is _array and block.nbytes < limit and block.dtype.char in ELEMENTS
 
 
 def _is_here(mesh: DeviceMesh) -> bool:
@@ -188,7 +198,7 @@ def answer_to_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
             grows = _grows if ufunc.signature is None else _multiplies
             if grows(first.layout.shape, second.layout.shape):
                 return NotImplemented
-    return answer(ufunc, inputs, {})
+    return answer(ufunc, inputs, {}, whole=True)
 
 
 def _grows(a: Shape, b: Shape) -> bool:

@@ -156,6 +156,7 @@ GROWING = {
 }
 
 
+@pytest.mark.host
 @pytest.mark.parametrize("name", GROWING)
 def test_a_result_that_is_not_small_is_not_made_by_numpy(name):
     function, arguments = GROWING[name]

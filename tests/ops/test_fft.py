@@ -56,6 +56,8 @@ def compared(world, ranks, mesh_shape, recipe, values, call):
         expected, failed = None, error
     else:
         failed = None
+        if not values.size:  # where NumPy's irfft and hfft read what is not there
+            expected = np.zeros_like(expected)
 
     def program(group):
         x = recipe.build(values, DeviceMesh(group, mesh_shape))

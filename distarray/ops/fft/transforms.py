@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.array.at_hand import bounded
 from distarray.engines.transforming.passes import along_axes, along_axis
 from distarray.engines.transforming.transform import transform
 from distarray.layout import Fold
 from distarray.plan.fourier import Kind
-from distarray.typing import ArrayLike, UfuncOut
+from distarray.typing import ArrayLike, Function, UfuncOut
 
 __all__ = [
     "fft",
@@ -61,7 +63,20 @@ _COMPLEX, _INVERSE = (Kind.FFT, Kind.FFT), (Kind.IFFT, Kind.IFFT)
 _REAL, _REAL_INVERSE = (Kind.FFT, Kind.RFFT), (Kind.IFFT, Kind.IRFFT)
 
 
-@implements(np.fft.fft, through=_LINEAR, at=True)
+def _lengthened(a: ArrayLike, n: int | Dims = None, *_: Any, s: Dims = None, **__: Any) -> int:
+    """The elements of a transform, or more; many of none, of which NumPy's irfft reads one."""
+    asked = s if n is None else n
+    lengths = asked if isinstance(asked, (tuple, list)) else (asked,)
+    return np.size(a) * prod([length or 1 for length in lengths]) or 1 << 62
+
+
+def _registered(numpy_function: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Register the decorated function behind a transform of NumPy's."""
+    small = bounded(numpy_function, _lengthened)
+    return implements(numpy_function, through=_LINEAR, at=True, small=small)
+
+
+@_registered(np.fft.fft)
 def fft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
@@ -112,7 +127,7 @@ def fft(
     return _one(Kind.FFT, a, n, axis, norm, out)
 
 
-@implements(np.fft.ifft, through=_LINEAR, at=True)
+@_registered(np.fft.ifft)
 def ifft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
@@ -123,7 +138,7 @@ def ifft(
     return _one(Kind.IFFT, a, n, axis, norm, out)
 
 
-@implements(np.fft.rfft, through=_LINEAR, at=True)
+@_registered(np.fft.rfft)
 def rfft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
@@ -134,7 +149,7 @@ def rfft(
     return _one(Kind.RFFT, a, n, axis, norm, out)
 
 
-@implements(np.fft.irfft, through=_LINEAR, at=True)
+@_registered(np.fft.irfft)
 def irfft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
@@ -145,7 +160,7 @@ def irfft(
     return _one(Kind.IRFFT, a, n, axis, norm, out)
 
 
-@implements(np.fft.hfft, through=_LINEAR, at=True)
+@_registered(np.fft.hfft)
 def hfft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
@@ -156,7 +171,7 @@ def hfft(
     return _one(Kind.HFFT, a, n, axis, norm, out)
 
 
-@implements(np.fft.ihfft, through=_LINEAR, at=True)
+@_registered(np.fft.ihfft)
 def ihfft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
@@ -167,7 +182,7 @@ def ihfft(
     return _one(Kind.IHFFT, a, n, axis, norm, out)
 
 
-@implements(np.fft.fftn, through=_LINEAR, at=True)
+@_registered(np.fft.fftn)
 def fftn(
     a: ArrayLike, s: Dims = None, axes: Dims = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
@@ -214,7 +229,7 @@ def fftn(
     return _several(_COMPLEX, a, s, axes, norm, out)
 
 
-@implements(np.fft.ifftn, through=_LINEAR, at=True)
+@_registered(np.fft.ifftn)
 def ifftn(
     a: ArrayLike, s: Dims = None, axes: Dims = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
@@ -225,7 +240,7 @@ def ifftn(
     return _several(_INVERSE, a, s, axes, norm, out)
 
 
-@implements(np.fft.rfftn, through=_LINEAR, at=True)
+@_registered(np.fft.rfftn)
 def rfftn(
     a: ArrayLike, s: Dims = None, axes: Dims = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
@@ -236,7 +251,7 @@ def rfftn(
     return _several(_REAL, a, s, axes, norm, out)
 
 
-@implements(np.fft.irfftn, through=_LINEAR, at=True)
+@_registered(np.fft.irfftn)
 def irfftn(
     a: ArrayLike, s: Dims = None, axes: Dims = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
@@ -247,7 +262,7 @@ def irfftn(
     return _several(_REAL_INVERSE, a, s, axes, norm, out)
 
 
-@implements(np.fft.fft2, through=_LINEAR, at=True)
+@_registered(np.fft.fft2)
 def fft2(
     a: ArrayLike, s: Dims = None, axes: Dims = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
@@ -258,7 +273,7 @@ def fft2(
     return _several(_COMPLEX, a, s, axes, norm, out)
 
 
-@implements(np.fft.ifft2, through=_LINEAR, at=True)
+@_registered(np.fft.ifft2)
 def ifft2(
     a: ArrayLike, s: Dims = None, axes: Dims = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
@@ -269,7 +284,7 @@ def ifft2(
     return _several(_INVERSE, a, s, axes, norm, out)
 
 
-@implements(np.fft.rfft2, through=_LINEAR, at=True)
+@_registered(np.fft.rfft2)
 def rfft2(
     a: ArrayLike, s: Dims = None, axes: Dims = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
@@ -280,7 +295,7 @@ def rfft2(
     return _several(_REAL, a, s, axes, norm, out)
 
 
-@implements(np.fft.irfft2, through=_LINEAR, at=True)
+@_registered(np.fft.irfft2)
 def irfft2(
     a: ArrayLike, s: Dims = None, axes: Dims = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
