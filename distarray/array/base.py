@@ -70,7 +70,13 @@ class Base:
     def shape(self, shape: ShapeLike) -> None:
         """Give the same memory another shape; refused where elements would change rank."""
         np.empty(0).shape = 0  # warns where NumPy does
-        found: Any = np.reshape(cast("Any", self), shape, copy=False)
+        try:
+            found: Any = np.reshape(cast("Any", self), shape, copy=False)
+        except ValueError as error:
+            if not str(error).startswith("Unable to avoid"):
+                raise
+            text = "Incompatible shape for in-place modification. Use `.reshape()` to make a copy"
+            raise AttributeError(f"{text} with the desired shape.") from None
         self.block, self.layout = found.block, found.layout
 
     @property

@@ -16,7 +16,7 @@ from distarray.array.assigning import assign, one_element
 from distarray.array.base import Base
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import error_state
-from distarray.array.keys import basic_entries, directed, names_element
+from distarray.array.keys import basic_entries, directed, names_element, plain_key
 from distarray.array.ladder import at_once, call, is_free, usual, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
@@ -106,6 +106,7 @@ class Items(Base):
         return self.mesh.coords is not None and self.block.dtype.kind not in _SPECIAL
 
     def _read(self, key: Key) -> Any:
+        key = plain_key(key)
         verify(operator.getitem, (self, key), {})
         if self.layout.partials:
             self.settle()
@@ -147,6 +148,7 @@ class Items(Base):
                     return
             elif at_once(operator.setitem, (self, key, value), {}) is None:
                 return
+        key = plain_key(key)
         act = self._set_scalar if isinstance(block, np.generic) else self._set
         watched(operator.setitem, (self, key, value), {}, act, (key, value))
 

@@ -16,6 +16,7 @@ __all__ = [
     "directed",
     "expand_ellipsis",
     "names_element",
+    "plain_key",
 ]
 
 _FULL = slice(None)
@@ -76,6 +77,11 @@ def expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     if position is None:
         return key + missing
     return key[:position] + missing + key[position + 1 :]
+
+
+def plain_key(key: Key) -> Any:
+    """A key whose tuple is no class derived from it, as a named one is: NumPy reads it the same."""
+    return tuple(key) if isinstance(key, tuple) else key
 
 
 def basic_entries(key: Key, shape: tuple[int, ...], arrays: bool = False) -> Entries | None:

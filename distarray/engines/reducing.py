@@ -172,7 +172,7 @@ def _value(initial: ArrayLike) -> Any:
 
 
 def _as_axis(axis: Axes) -> Axes:
-    return tuple(map(as_axis, axis)) if type(axis) is tuple else as_axis(axis)
+    return tuple(map(as_axis, axis)) if isinstance(axis, tuple) else as_axis(axis)
 
 
 @lru_cache(maxsize=256)
@@ -216,7 +216,13 @@ def plan_of(
 ) -> ReductionPlan:
     """The plan of a reduction without `out`, `initial` and `where`; raises NumPy's errors."""
     made = ufunc.reduce(tiny(layout.shape, source), axis=axis, dtype=dtype, keepdims=keepdims)
-    return _with_rule(ufunc, layout, plan_reduction(layout, axis, keepdims, made.dtype))
+    return _with_rule(ufunc, layout, plan_reduction(layout, axis, keepdims, _dtype_of(made)))
+
+
+def _dtype_of(value: Any) -> DType:
+    """The data type of what NumPy gives, which is Python's own for a text of any length."""
+    dtype: DType = np.dtypes.StringDType() if isinstance(value, str) else value.dtype
+    return dtype
 
 
 def _with_rule(ufunc: Ufunc, layout: Layout, plan: ReductionPlan) -> ReductionPlan:
@@ -246,8 +252,7 @@ def _checked(
         keywords = {**keywords, "where": tiny(mask.shape, mask.dtype)}
     if out is not None:
         check_reduction_out(ufunc.reduce, x, out, **keywords)
-    dtype: DType = ufunc.reduce(tiny(x.shape, x.dtype), **keywords).dtype
-    return dtype
+    return _dtype_of(ufunc.reduce(tiny(x.shape, x.dtype), **keywords))
 
 
 def check_reduction_out(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from distarray.array import DistArray, Objects, as_distarray, call, implements
-from distarray.array.keys import as_index
+from distarray.array.keys import as_index, plain_key
 from distarray.array.ladder import watched
 from distarray.array.portable import refuse_read_only
 from distarray.engines.indexing.values import as_values
@@ -105,13 +105,13 @@ class FlatIterator(NDArrayOperatorsMixin):
         return call(func, *[_flattened(x) for x in args], **named)
 
     def __getitem__(self, key: Key) -> Any:
-        entry = _single(key, self.base.size)
+        entry = _single(plain_key(key), self.base.size)
         _check_number(as_index(entry), self.base.size)
         found = ravel(self.base)[entry]
         return found.copy() if isinstance(found, DistArray) else found
 
     def __setitem__(self, key: Key, value: ArrayLike) -> None:
-        base = self.base
+        base, key = self.base, plain_key(key)
         if type(key) is tuple and not key:
             raise IndexError("Assigning to a flat iterator with a 0-D index is not supported")
         refuse_read_only(base.block, "underlying array is read-only")

@@ -1,18 +1,28 @@
 """Calls of NumPy's own test suite that once came out otherwise here."""
 
 import operator
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numpy.lib import recfunctions
 
 import distarray
 import distarray.numpy as dnp
 
 A = np.arange(12.0).reshape(4, 3)
+RECORDS = np.array([(1, 2.0), (3, 4.0), (5, 6.0)], [("a", int), ("b", float)])
 
 
 class Quantity(np.ndarray):
     """A program's own kind of array."""
+
+
+class Place(NamedTuple):
+    """A program's own kind of tuple."""
+
+    row: object
+    column: object
 
 
 def set_objects(np):
@@ -34,7 +44,24 @@ def cut(np, x):
     return x.redistribute(placements=[distarray.Shard(x.ndim - 1)])
 
 
+def set_by_name(np):
+    x = cut(np, np.array(A))
+    x[Place(1, 2)] = -1.0
+    x[Place([0, 3], [1, 1])] = -2.0
+    np.add.at(x, Place(2, 0), 5.0)
+    return x
+
+
 VALUES = {
+    "a named tuple is an element": lambda np: cut(np, np.array(A))[Place(1, 2)],
+    "a named tuple of lists": lambda np: cut(np, np.array(A))[Place([0, 3], [1, 2])],
+    "named tuples assigned to": set_by_name,
+    "a named tuple of axes": lambda np: cut(np, np.array(A)).sum(axis=Place(0, 1)),
+    "a named shape": lambda np: cut(np, np.array(A)).reshape(Place(2, 6)),
+    "texts added": lambda np: np.add.reduce(cut(np, np.array(["a", "b"], _TEXT)), initial="x"),
+    "as texts of any length": lambda np: str(np.add.reduce(np.array(["a", "b"]), dtype=_TEXT)),
+    "records alone": lambda np: recfunctions.merge_arrays(cut(np, np.array(RECORDS))),
+    "records alone, stacked": lambda np: recfunctions.stack_arrays(cut(np, np.array(RECORDS))),
     "copy if needed": lambda np: np.array(np.array(A), copy=_MODE.IF_NEEDED, order="F"),
     "copy always": lambda np: np.array(np.array(A), copy=_MODE.ALWAYS),
     "objects into a cut array": set_objects,
@@ -49,6 +76,7 @@ VALUES = {
     ),
 }
 _MODE = np._CopyMode
+_TEXT = np.dtypes.StringDType
 
 ERRORS = {
     "@= that broadcasts": lambda np: np.array(A[:3]).__imatmul__(np.ones((3, 1))),
@@ -59,6 +87,7 @@ ERRORS = {
     "64 masks": lambda np: cut(np, np.ones((1,) * 63 + (5,)))[(True,) * 64],
     "binary fromstring": lambda np: np.fromstring(b"1234", dtype="i4"),
     "mT": lambda np: np.arange(3).mT,
+    "a shape that needs a copy": lambda np: setattr(np.array(A)[:, :2], "shape", (8,)),
     "__array_function__": lambda np: np.arange(3).__array_function__(np.sum, (), [1], {}),
 }
 
@@ -72,7 +101,7 @@ def test_values(world, ranks, name):
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors(world, ranks, name):
-    with pytest.raises((ValueError, IndexError, TypeError)) as wanted:
+    with pytest.raises((ValueError, IndexError, TypeError, AttributeError)) as wanted:
         ERRORS[name](np)
 
     def program(group):

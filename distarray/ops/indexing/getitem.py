@@ -20,7 +20,7 @@ from distarray.array import (
 )
 from distarray.array.assigning import brought
 from distarray.array.at_hand import bounded
-from distarray.array.keys import basic_entries
+from distarray.array.keys import basic_entries, plain_key
 from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
 from distarray.array.registry import Row
@@ -123,7 +123,7 @@ def _copied(x: DistArray, key: Key, entries: tuple[Any, ...]) -> DistArray:
 
 def _ordered(value: Key) -> Any:
     """A key, or values, with the arrays stored so that NumPy reads them in C order."""
-    if type(value) is tuple:
+    if isinstance(value, tuple):
         return tuple([_ordered(part) for part in value])
     return in_c_order(value) if isinstance(value, np.ndarray) else value
 
@@ -215,7 +215,7 @@ def _at_once(ufunc: np.ufunc, block: Array, key: Key, given: ArrayLike | None) -
         ufunc.at(block, _ordered(key))
         return
     values = np.asarray(given)
-    parts: Any = key if type(key) is tuple else (key,)
+    parts: Any = key if isinstance(key, tuple) else (key,)
     missing = max([np.ndim(part) for part in parts if not isinstance(part, slice)]) - values.ndim
     if values.ndim and missing > 0:  # NumPy misreads values with fewer dimensions than the key
         values = values[(None,) * missing]
@@ -223,6 +223,7 @@ def _at_once(ufunc: np.ufunc, block: Array, key: Key, given: ArrayLike | None) -
 
 
 def _at(ufunc: np.ufunc, a: DistArray | Array, indices: Key, b: ArrayLike | None) -> None:
+    indices = plain_key(indices)
     mesh = common_mesh(a, b, *(indices if isinstance(indices, tuple) else (indices,)))
     x = as_distarray(a, mesh)
     if x.layout.partials:
