@@ -106,8 +106,10 @@ def dispatchable() -> dict[str, Function]:
     found = {}
     for function in overrides.get_overridable_numpy_array_functions():
         module, name = function.__module__, function.__name__
-        public = getattr(importlib.import_module(module), name, None) is function
-        if public and not name.startswith("_"):
+        public = getattr(importlib.import_module(module), name, None)
+        if public is not function:  # one of those that are wrapped in place
+            public = getattr(public, "__wrapped__", None)
+        if public is function and not name.startswith("_"):
             found[f"{module}.{name}"] = function
     return dict(sorted(found.items()))
 
