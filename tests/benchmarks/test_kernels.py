@@ -1,0 +1,29 @@
+"""The kernels of the benchmarks give what they give with NumPy."""
+
+import numpy as np
+import pytest
+
+import distarray.numpy as dnp
+from benchmarks.kernels import KERNELS
+
+RANKS = (1, 3)
+
+
+def parts(found):
+    """A result, or its parts, as NumPy's arrays."""
+    results = found if isinstance(found, tuple) else (found,)
+    return [part.full() if hasattr(part, "full") else np.asarray(part) for part in results]
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel(world, name):
+    kernel = KERNELS[name]
+    wanted = parts(kernel.function(np, *kernel.prepared(np)))
+
+    def program(group):
+        for found, whole in zip(parts(kernel.function(dnp, *kernel.prepared(dnp))), wanted):
+            np.testing.assert_allclose(found, whole, rtol=1e-7, atol=1e-9)
+
+    for ranks in set(RANKS) & set(world.ranks):
+        world.run(ranks, program)
