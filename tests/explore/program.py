@@ -13,9 +13,8 @@ import numpy as np
 
 from tests.explore import faults
 from tests.explore.comparison import Comparison
-from tests.explore.drawing import Drawing
+from tests.explore.drawing import Drawing, Misfit
 from tests.explore.grammar import draw_statement
-from tests.explore.kinds import Misfit
 from tests.explore.worlds import numpy_world, our_world
 
 __all__ = ["THRESHOLDS", "Failure", "Program", "draw_program", "follow", "on_threads"]
