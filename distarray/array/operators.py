@@ -107,7 +107,7 @@ def _forward(ufunc: np.ufunc) -> Binary:
 def _reflected(ufunc: np.ufunc) -> Binary:
     long = _asking(ufunc, reflected=True)
 
-    def operate(self: Base, other: Any) -> Any:
+    def operate(self: Base, other: ArrayLike) -> Any:
         layout = self.layout
         if (
             type(other) in _SCALARS
