@@ -65,7 +65,7 @@ def raises() -> bool:
 def mesh_concerned(values: Iterable[Any]) -> Any:
     """The mesh on which a call with these arguments has to agree on errors; None for no mesh.
 
-    What works on replicated arrays alone raises alike everywhere, without a word.
+    A call on replicated arrays alone raises the same on every rank, without a message.
     """
     for value in values:
         found = value.mesh if isinstance(value, Base) and not value.layout.is_replicated else None

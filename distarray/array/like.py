@@ -1,4 +1,4 @@
-"""``like=``: what makes arrays asks the type of an array of another kind to make them."""
+"""``like=``: creation functions ask the type of a foreign array to make the new one."""
 
 from collections.abc import Callable
 from functools import wraps

@@ -1,4 +1,4 @@
-"""Where a new array goes: what all creation functions share."""
+"""The layout of new arrays, and the decorator that all creation functions share."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

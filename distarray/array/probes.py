@@ -70,7 +70,7 @@ def _emptied(x: Any) -> Any:
 
 
 def as_axis(axis: Any) -> int:
-    """An axis as NumPy's functions in C read it: a truth value is none."""
+    """An axis as NumPy's functions in C read it; they refuse a truth value."""
     if isinstance(axis, (bool, np.bool_)):
         raise TypeError("an integer is required for the axis")
     return index(axis)

@@ -1,4 +1,4 @@
-"""Which function of ours stands behind which function of NumPy, and what it takes.
+"""The registry: the implementation of each NumPy function, and the arguments that it takes.
 
 Tables are keyed by the NumPy function object. A row declares its traits: what the ladder
 (:mod:`distarray.array.ladder`) must know before it calls the implementation.

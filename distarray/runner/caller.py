@@ -1,4 +1,4 @@
-"""Who touches a file: the program, a library, or the machinery.
+"""The caller that touches a file: the program, a library, or the machinery.
 
 This decides whether the other ranks take part. All ranks execute the program's own lines in step,
 so those may communicate. A library may do something on one rank alone (build a cache, take a

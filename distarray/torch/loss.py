@@ -90,7 +90,7 @@ def parallel_cross_entropy(
     Raises
     ------
     IndexError
-        If a target is none of the classes; on all ranks.
+        On all ranks, if a target is not one of the classes.
 
     Cost
     ----

@@ -1,4 +1,4 @@
-"""A call of one of NumPy's random methods, shared among the ranks: which way it goes, and where to.
+"""A call of one of NumPy's random methods, shared among the ranks: how, and in what layout.
 
 Numbers are drawn in C order: rows in the order of the ranks. Results that lie otherwise are moved
 there. Small arrays, and those of one rank, are one call of NumPy's.
