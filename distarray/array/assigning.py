@@ -163,7 +163,7 @@ def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _own_part(target: Base, value: ArrayLike) -> Any:
-    """What a rank needs of a replicated value: its part of what the value broadcasts to."""
+    """The part of a replicated value that a rank needs, once the value is broadcast."""
     if isinstance(value, np.ndarray) and not value.ndim:
         return value.astype(target.dtype)[()]  # a device takes scalars of the host alone
     if isinstance(value, np.generic):

@@ -35,7 +35,7 @@ _KINDS = {
 
 
 def _reader() -> Callable[[], object]:
-    """What tells in some 30 ns whether the error state is what it was; ``geterr`` takes 1 us.
+    """A reader that tells in some 30 ns whether the error state has changed; ``geterr`` takes 1 us.
 
     Without it every state seems new, and :func:`raises` asks NumPy.
     """

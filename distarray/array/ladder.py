@@ -178,7 +178,7 @@ def _refuse_others(out: UfuncOut) -> None:
 def _server_of_objects(
     function: Callable[..., Any], row: Row, values: list[Any]
 ) -> Callable[..., Any] | None:
-    """What is called for Python objects instead of the implementation; None if that is."""
+    """The function for Python objects; None if the implementation itself takes them."""
     if row.objects is Objects.ENGINE:
         return None
     operands = list(operands_in(values))

@@ -55,7 +55,7 @@ def _made_by(
     args: tuple[object, ...],
     named: dict[str, object],
 ) -> Any:
-    """What the type of `like` makes of a call, under the first of the names that it knows."""
+    """The result of the type of `like`, called by the first of the names that it knows."""
     kind: Any = type(like)
     if not hasattr(kind, "__array_function__"):
         raise TypeError(

@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Objects(Enum):
-    """What happens to arrays of Python objects."""
+    """The ways in which arrays of Python objects are treated."""
 
     #: Where all operands lie whole, NumPy's own function is called; else the implementation.
     NUMPY = "NumPy's function where whole"

@@ -167,7 +167,7 @@ def _starts(ufunc: np.ufunc, indices: ArrayLike, extent: int) -> Array:
 def _pieces(
     ufunc: np.ufunc, x: DistArray, starts: Array, axis: int, dtype: DTypeLike | None, kind: DType
 ) -> Array:
-    """What this rank's block contributes to each slice; the identity where it has no part."""
+    """The contribution of this rank's block to each slice; the identity where it has no part."""
     block = x.block
     stops = np.append(starts[1:], x.shape[axis])[: len(starts)]
     stops = np.where(stops > starts, stops, starts + 1)

@@ -16,7 +16,7 @@ __all__ = ["Caller", "caller"]
 
 
 class Caller(enum.Enum):
-    """Who touches a file."""
+    """The kinds of callers that touch a file."""
 
     PROGRAM = enum.auto()
     LIBRARY = enum.auto()

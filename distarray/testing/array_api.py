@@ -49,7 +49,7 @@ _BINARY = """
 
 
 class _Standard(Protocol):
-    """What every array of the standard has."""
+    """The attributes that every array of the standard has."""
 
     @property
     def dtype(self) -> Any:

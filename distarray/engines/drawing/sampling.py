@@ -146,7 +146,7 @@ def _sampled(
 
 
 def _drawn_alike(call: Request, size: Shape | None, layout: Layout, mesh: DeviceMesh) -> DistArray:
-    """What every rank draws whole: one call of NumPy's."""
+    """One call of NumPy's, whose result every rank draws whole."""
     if mesh.coords is None and any(isinstance(value, DistArray) for value in call.values):
         drawn = np.broadcast_to(np.empty((), call.dtype), layout.shape)
     else:
@@ -214,7 +214,7 @@ def _rows(layout: Layout) -> Layout:
 
 
 def _share(lanes: Layout, mesh: DeviceMesh) -> Share:
-    """Who draws which elements."""
+    """The division of the elements among the ranks that draw them."""
     cut, width = lanes.cuts[0], prod(lanes.shape[1:])
     ends = [cut.interval(part) for part in range(cut.parts)]
     bounds = [(start * width, stop * width) for start, stop in ends]
