@@ -201,7 +201,7 @@ def _refuses(self: Base, exponent: Any) -> bool:
 
 
 def _raised(act: Callable[[Any, Any], Any], x: Base, other: ArrayLike) -> Any:
-    """A power by the operator, of which all ranks know where they have to."""
+    """A power by the operator; errors that are to raise are raised on all ranks."""
     if error_state() is usual[0]:
         return act(x, other)
     return watched(_POWER, (x, other), {}, act, (x, other))

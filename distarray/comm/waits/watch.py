@@ -49,7 +49,7 @@ class _Watch:
         self.start()
 
     def start(self) -> None:
-        """Begin, or go on after a fork."""
+        """Start the watch, or restart it after a fork."""
         if self._thread is not None:
             return
         self._stop.clear()

@@ -155,7 +155,7 @@ def _drawn_alike(call: Request, size: Shape | None, layout: Layout, mesh: Device
 
 
 def _emptied(value: Any, core: int) -> Any:
-    """An array without elements of a parameter's type; what belongs to one element as it is."""
+    """An empty array of a parameter's type; a parameter of one element is returned unchanged."""
     if np.ndim(value) <= core:
         return value
     return np.empty((0, *value.shape[value.ndim - core :]), value.dtype)
